@@ -1,6 +1,7 @@
 // What may be configured, and which limits follow from it?
 import * as z from 'zod/mini';
 import { Bandwidth } from '../../src/cni/capabilities.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, isObject, type JsonObject } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
@@ -71,7 +72,7 @@ export function limitsOf(conf: BandwidthConf, request: JsonObject): Limits {
   const egress = limitOf('egress', numbers.egressRate, numbers.egressBurst);
   if (ingress === undefined && egress === undefined) return {};
   const subnets = findSubnets([conf, conf.runtimeConfig?.bandwidth]);
-  return { ...(ingress ? { ingress } : {}), ...(egress ? { egress } : {}), ...(subnets ? { subnets } : {}) };
+  return defined({ ingress, egress, subnets });
 }
 
 /** True when the runtime passes limits for the container but the configuration's own keys override them. */

@@ -19,7 +19,7 @@ export async function findGarbage(
   kept: KeptAttachments,
 ): Promise<Link[]> {
   const ifbs = listIfbs(host);
-  const orphans = ifbs.filter(link => {
+  const unkept = ifbs.filter(link => {
     const owner = ownerOf(link);
     return owner?.network === network && !kept.has(owner);
   });
@@ -27,9 +27,9 @@ export async function findGarbage(
     link => ownerOf(link) === undefined && !kept.some(one => ifbNamesOf(one).includes(link.name)),
   );
   const unled = findUnled(host, unnoted);
-  if (unled.length === 0) return orphans;
+  if (unled.length === 0) return unkept;
   await Bun.sleep(ADD_MAY_TAKE_MS);
-  return [...orphans, ...findUnled(host, unled)];
+  return [...unkept, ...findUnled(host, unled)];
 }
 
 /** Those to which no device redirects its incoming packets. */

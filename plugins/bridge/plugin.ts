@@ -23,7 +23,7 @@ import { BridgeConf, validateBridgeConf } from './config.ts';
 import { removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import { handOverMacspoof } from './kernel/macspoof-handover.ts';
-import { removeOrphanedReferenceMacspoof, removeReferenceMacspoof } from './kernel/macspoof-reference.ts';
+import { removeReferenceMacspoof, removeUnusedReferenceMacspoof } from './kernel/macspoof-reference.ts';
 import { requestedMac } from './mac.ts';
 import { addressingOf, planAddressing } from './plan.ts';
 import { repairAttachment } from './repair.ts';
@@ -110,7 +110,7 @@ export const bridge = definePlugin({
     await removeStalePairs(call, kept, () =>
       tryAll([
         () => removeStaleMacspoof(call.hostNft, call.network, kept),
-        () => removeOrphanedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
+        () => removeUnusedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
         () => stopStaleMasquerading(call, kept),
         () => removeBridge(call),
         () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),

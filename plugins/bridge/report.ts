@@ -1,5 +1,6 @@
 // What does ADD report about an attachment?
 import { dnsOf } from '../../src/attach/ipam.ts';
+import { defined } from '../../src/cni/defined.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
@@ -39,8 +40,8 @@ export function renderAttachment(
   return {
     ...ipam,
     interfaces,
-    ...(ips ? { ips } : {}),
+    ...defined({ ips }),
     ...(routes?.length ? { routes: [...routes] } : {}),
-    ...(dns ? { dns } : {}),
+    ...defined({ dns }),
   };
 }

@@ -3,6 +3,7 @@
 import { parsePluginDirs } from '../../src/chain/config/find-plugin.ts';
 import type { Deadlines } from '../../src/chain/run/runtime.ts';
 import { findCniArgs } from '../../src/cni/cni-args.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
 import { loadAbouts, typesOf } from '../../src/cni/network-plugins.ts';
@@ -79,16 +80,16 @@ export async function prepareRunner<T>(
       },
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
-        openWitness: async () => (await import('../../src/orphans/witness.ts')).nodeWitness(findAbout),
+        openWitness: async () => (await import('../../src/garbage/witness.ts')).nodeWitness(findAbout),
         segments: workerSegments(workers ?? ownWorker(), { startOther: startForeign }),
         signal: interrupt.signal,
-        ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
+        ...defined({ deadlineMs: deadlines }),
       },
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,
       routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
       look: async list => {
-        const { lookOrTell } = await import('../../src/orphans/find-traced.ts');
+        const { lookOrTell } = await import('../../src/garbage/find-traced.ts');
         const find = await loadAbouts(findAbout, typesOf(list));
         return lookOrTell(({ message }) => log.warn(message), { runDir: runDir(places.env), find });
       },

@@ -46,8 +46,17 @@ const CHAIN_NAME_MAX_LENGTH = 28;
 
 /** Verdicts, for which a jump to such a chain would be mistaken, and chains that have another purpose. */
 const TAKEN_NAMES = [
-  ...['ACCEPT', 'DROP', 'RETURN', 'QUEUE', 'REJECT', 'INPUT', 'FORWARD', 'OUTPUT'],
-  ...['CNI-FORWARD', 'CNI-ISOLATION-STAGE-1', 'CNI-ISOLATION-STAGE-2'],
+  'ACCEPT',
+  'DROP',
+  'RETURN',
+  'QUEUE',
+  'REJECT',
+  'INPUT',
+  'FORWARD',
+  'OUTPUT',
+  'CNI-FORWARD',
+  'CNI-ISOLATION-STAGE-1',
+  'CNI-ISOLATION-STAGE-2',
 ];
 
 /**

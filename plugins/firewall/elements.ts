@@ -1,5 +1,6 @@
 // Which elements of the sets make up an attachment?
 import type { FilterOwner } from '../../src/attach/handle.ts';
+import { defined } from '../../src/cni/defined.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
 import type { FieldValue } from '../../src/netlink/nft/datatype.ts';
@@ -21,7 +22,7 @@ export interface Claim {
 export function planElements({ others, pods, ingress }: AccessPlan, owner: FilterOwner): Entry[] {
   const entry = (set: NftSet, key: readonly FieldValue[], data?: Element['data']): Entry => ({
     set,
-    element: { key, ...(data === undefined ? {} : { data }), comment: owner.note },
+    element: { key, ...defined({ data }), comment: owner.note },
   });
   const ofPods = pods.flatMap(pod => {
     const sets = SETS[pod.family];

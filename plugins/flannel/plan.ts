@@ -1,4 +1,5 @@
 // Which configuration does the delegate get?
+import { defined } from '../../src/cni/defined.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
 import type { FlannelConf } from './config.ts';
@@ -17,7 +18,7 @@ export function planDelegate(conf: FlannelConf, env: SubnetEnv): JsonObject & { 
     type,
     name,
     ...(cniVersion ? { cniVersion } : {}),
-    ...(runtimeConfig ? { runtimeConfig } : {}),
+    ...defined({ runtimeConfig }),
     ipam: planIpam(conf, env),
   };
 }

@@ -1,5 +1,6 @@
 // What is this attachment to get, before free addresses are looked up?
 import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultDns, ResultIp, ResultRoute } from '../../src/cni/result.ts';
 import { renderRoutes } from '../../src/cni/routes.ts';
@@ -57,7 +58,7 @@ export function planResult(
     address: renderCidr({ ip, prefix: range.subnet.prefix }),
     gateway: renderIp(range.gateway),
   }));
-  return { ips, ...(plan.routes.length ? { routes: [...plan.routes] } : {}), ...(dns ? { dns } : {}) };
+  return { ips, ...(plan.routes.length ? { routes: [...plan.routes] } : {}), ...defined({ dns }) };
 }
 
 /**

@@ -17,7 +17,7 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { type Allocation, allocate, HostLocalCode, SetExhausted } from './allocate.ts';
 import { exhausted, refuseReadOnly, type StorePlace, usageOf, warnIfNearlyFull } from './availability.ts';
 import { HostLocalConf, LeaseConf } from './config.ts';
-import { findOrphans, splitByUse } from './orphan.ts';
+import { findGarbage, splitByUse } from './garbage.ts';
 import { findUnleased, type Plan, planAllocation, planLeases, planResult, planSets } from './plan.ts';
 import { findRange, type RangeSet } from './range.ts';
 import { readResolvConf } from './resolv-conf.ts';
@@ -89,7 +89,7 @@ export const hostLocal = definePlugin({
     if (kept === undefined || !storeExists(dir)) return;
     inStore(call, {}, store => {
       store.meetAll();
-      const { used, free } = splitByUse(findOrphans(store, listLeases(dir), kept));
+      const { used, free } = splitByUse(findGarbage(store, listLeases(dir), kept));
       for (const address of used) {
         const owner = store.findOwner(address) ?? { containerId: '' };
         log.warn(

@@ -1,5 +1,6 @@
 // What does a resolv.conf say about name servers?
 import { readFileSync } from 'node:fs';
+import { defined } from '../../src/cni/defined.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
 
 /**
@@ -31,7 +32,7 @@ export function parseResolvConf(text: string): ResultDns {
   }
   return {
     ...(nameservers.length ? { nameservers } : {}),
-    ...(domain === undefined ? {} : { domain }),
+    ...defined({ domain }),
     ...(search.length ? { search } : {}),
     ...(options.length ? { options } : {}),
   };

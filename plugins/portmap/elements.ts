@@ -1,6 +1,7 @@
 // Which elements of the maps make up an attachment?
 import { type FilterOwner, filterOwnerOf, filterOwnerOfNote } from '../../src/attach/handle.ts';
 import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
@@ -81,7 +82,7 @@ export function planClaims({ family, pod, forwards }: FamilyPlan, means: Means):
     number,
     subnet,
     pod: pod.ip,
-    ...(ip ? { ip } : {}),
+    ...defined({ ip }),
   }));
 }
 
@@ -92,7 +93,7 @@ export function planElements(plan: FamilyPlan, owner: Owner, means: Means): Entr
   const claims = planClaims(plan, means);
   const entry = (place: Place, data?: Element['data']): Entry => ({
     set: place.set,
-    element: { key: place.key, ...(data === undefined ? {} : { data }), comment: owner.note },
+    element: { key: place.key, ...defined({ data }), comment: owner.note },
   });
   const { backend, masquerading } = means;
   const condition = means.conditions[family];

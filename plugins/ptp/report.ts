@@ -1,6 +1,7 @@
 // What does ADD report about an attachment?
 import { dnsOf } from '../../src/attach/ipam.ts';
 import type { Pair } from '../../src/attach/veth.ts';
+import { defined } from '../../src/cni/defined.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
@@ -34,6 +35,6 @@ export function renderConnection(
       gateway: renderIp(gateway),
       interface: CONTAINER_INTERFACE,
     })),
-    ...(dns ? { dns } : {}),
+    ...defined({ dns }),
   };
 }

@@ -1,5 +1,6 @@
 // Which routes belong in the table of each address? Nothing is changed here.
 import { planRoute } from '../../src/attach/addressing.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { type Cidr, cidrContains, findCidr, parseCidr, subnetOf } from '../../src/net/cidr.ts';
@@ -58,7 +59,7 @@ export function sourcesOf(result: Result, ifname: string, { gateways }: SbrOptio
     const cidr = findCidr(address);
     if (cidr === undefined || (link !== undefined && (link.name !== ifname || !link.sandbox))) return [];
     const gateway = gateways.find(({ family }) => family === cidr.ip.family) ?? findIp(own ?? '');
-    return { address: cidr, ...(gateway ? { gateway } : {}) };
+    return { address: cidr, ...defined({ gateway }) };
   });
   return sources.filter(
     ({ address }, i) => i === sources.findIndex(one => sameIp(one.address.ip, address.ip)),

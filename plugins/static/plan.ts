@@ -1,5 +1,6 @@
 // Which addresses does the attachment get from the sources that may name some?
 import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultIp } from '../../src/cni/result.ts';
 import { renderRoutes } from '../../src/cni/routes.ts';
@@ -49,7 +50,7 @@ export function planResult(conf: StaticConf, addresses: readonly PlannedAddress[
   return {
     ...(ips.length ? { ips } : {}),
     ...(routes.length ? { routes } : {}),
-    ...(conf.ipam.dns ? { dns: conf.ipam.dns } : {}),
+    ...defined({ dns: conf.ipam.dns }),
   };
 }
 

@@ -1,6 +1,7 @@
 // How are the values from before tuning kept until DEL?
 import { join } from 'node:path';
 import * as z from 'zod/mini';
+import { defined } from '../../src/cni/defined.ts';
 import { namesIfThere } from '../../src/files/names-in.ts';
 import { putFile } from '../../src/files/put-file.ts';
 import { readIfThere } from '../../src/files/read-file.ts';
@@ -103,12 +104,7 @@ export function mergeBackups(older: Backup, newer: Backup): Backup {
   const { mac, promisc, mtu, allmulti, txQLen, network: _n, sysctl: _s, ...unknown } = { ...newer, ...older };
   const network = newer.network ?? older.network;
   return {
-    ...(mac === undefined ? {} : { mac }),
-    ...(promisc === undefined ? {} : { promisc }),
-    ...(mtu === undefined ? {} : { mtu }),
-    ...(allmulti === undefined ? {} : { allmulti }),
-    ...(txQLen === undefined ? {} : { txQLen }),
-    ...(network === undefined ? {} : { network }),
+    ...defined({ mac, promisc, mtu, allmulti, txQLen, network }),
     ...unknown,
     ...(Object.keys(sysctls).length ? { sysctl: sysctls } : {}),
   };

@@ -1,5 +1,6 @@
 // What is to be set, which source takes precedence, and what does the result contain?
 import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { isUnicastMac, parseMac, renderMac } from '../../src/net/mac.ts';
@@ -52,8 +53,7 @@ export function planTuning(conf: TuningConf, args: CniArgs, ifname: string): Tun
       ...(mac ? { mac: planMac(mac) } : {}),
       ...(promisc ? { promisc } : {}),
       ...(mtu ? { mtu } : {}),
-      ...(allmulti === undefined ? {} : { allmulti }),
-      ...(txQLen === undefined ? {} : { txQLen }),
+      ...defined({ allmulti, txQLen }),
     },
   };
 }
@@ -69,7 +69,7 @@ export function planResult(
 ): Result {
   const interfaces = prevResult.interfaces?.map(one => {
     if (one.name !== ifname || one.sandbox !== sandbox) return one;
-    return { ...one, ...(mac === undefined ? {} : { mac }), ...(mtu === undefined ? {} : { mtu }) };
+    return { ...one, ...defined({ mac, mtu }) };
   });
   return interfaces === undefined ? prevResult : { ...prevResult, interfaces };
 }

@@ -9,6 +9,7 @@ import { listAttachments, readAttachment } from '../chain/records/result-cache.t
 import { findExecutable } from '../chain/run/call-plugins.ts';
 import { cacheDirOf, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
+import { defined } from '../cni/defined.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import { parseResult } from '../cni/result.ts';
 import { bootId } from '../files/boot-id.ts';
@@ -40,7 +41,7 @@ export interface Adoption extends AttachmentId {
 /** The outcome for all attachments of libcni's cache. */
 export interface AdoptReport {
   readonly attachments: readonly Adoption[];
-  /** Adopted earlier, and taken down since by their own runtime: their records are dropped. */
+  /** Adopted earlier, and deleted since by their own runtime: their records are dropped. */
   readonly forgotten: readonly AttachmentId[];
   /** Unreadable files of the cache. */
   readonly damaged: readonly CniError[];
@@ -56,7 +57,7 @@ export interface AdoptReport {
 export async function adopt(scope: AdoptScope, runtime: Runtime): Promise<AdoptReport> {
   const { network, dryRun = false } = scope;
   const { stateDir } = runtime;
-  const filter = network === undefined ? {} : { network };
+  const filter = defined({ network });
   const forgotten = dryRun || stateDir === undefined ? [] : await forgetDetached(stateDir, network, runtime);
   const { attachments, damaged } = listAttachments(cacheDirOf(runtime), filter);
   const adoptions: Adoption[] = [];

@@ -107,7 +107,7 @@ function toCall(
   positionals: readonly string[],
   surroundings: CommandContext,
 ): CommandCall {
-  const { env = process.env, plugins: links, cwd, workers, asPlugin, request } = surroundings;
+  const { env = process.env, plugins, cwd, workers, asPlugin, request } = surroundings;
   const write = writerOf(surroundings);
   const { watcher, queueMs, deadlines } = surroundings;
   let signal = surroundings.signal;
@@ -128,7 +128,7 @@ function toCall(
     },
     on: option => values[option] === true,
     env,
-    plugins: links,
+    plugins,
     cwd: cwd ?? workingDirectory(),
     runCommand: runMain,
     workers,

@@ -7,6 +7,7 @@ import type { Diagnostic } from '../chain/config/network-file.ts';
 import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
+import { defined } from '../cni/defined.ts';
 import { DEFAULT_BIN_DIR, stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -47,10 +48,8 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
       : { segments: workerSegments(call.workers ?? ownWorker(), { cwd: call.cwd }) }),
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
-    ...(cacheDir === undefined ? {} : { cacheDir }),
-    ...(call.request === undefined ? {} : { request: call.request }),
-    ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
-    openWitness: async () => (await import('../orphans/witness.ts')).nodeWitness(call.plugins.find),
+    ...defined({ cacheDir, request: call.request, deadlineMs: deadlines }),
+    openWitness: async () => (await import('../garbage/witness.ts')).nodeWitness(call.plugins.find),
     onPlugin({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },

@@ -20,19 +20,26 @@ export function tryParse(text: string): unknown {
 }
 
 /**
+ * The value of a JSON text.
+ * @param refuse makes the error to throw from what is wrong with the text
+ */
+export function parseJson(text: string, refuse: (problem: string, cause: unknown) => Error): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw refuse((cause as Error).message, cause);
+  }
+}
+
+/**
  * Parses a document that must be one JSON object.
  * @param what names the document in the error ("network configuration on standard input")
  * @throws CniError 6
  */
 export function parseObject(text: string, what: string): JsonObject {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new CniError(ErrorCode.decodingFailure, `Cannot decode ${what}: ${(cause as Error).message}`, {
-      cause,
-    });
-  }
+  const value = parseJson(text, (problem, cause) => {
+    return new CniError(ErrorCode.decodingFailure, `Cannot decode ${what}: ${problem}`, { cause });
+  });
   if (!isObject(value)) {
     const found = value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`;
     throw new CniError(

@@ -54,8 +54,8 @@ function judge(
   const failure = moments.find(moment => !isLast(moment) && moment.answer.failed)?.answer;
   if (failure) return { handedOver, untried: failure.message ?? 'no message', fails: [], left: [] };
   const failed = moments.filter(moment => isLast(moment) && moment.answer.failed);
-  const ofLinks = failed.filter(({ index }) => index !== undefined);
-  const fails = (ofLinks.length ? ofLinks : failed).map(({ index = -1, answer }) => {
+  const ofPlugins = failed.filter(({ index }) => index !== undefined);
+  const fails = (ofPlugins.length ? ofPlugins : failed).map(({ index = -1, answer }) => {
     return `${list.plugins[index]?.type ?? 'the chain'}: ${answer.message ?? 'no message'}`;
   });
   const after = moments.at(-1)?.sight;

@@ -1,4 +1,5 @@
 // How do two records of one scene differ, and which plugin caused each difference?
+import { defined } from '../cni/defined.ts';
 import { type Finding, findDifferences } from './findings.ts';
 import type { Answer, Moment, SceneRecord, Sight } from './record.ts';
 import { toText } from './text.ts';
@@ -25,7 +26,7 @@ export function diffRecords(scene: string, first: SceneRecord, second: SceneReco
     const moment = one ?? other;
     if (moment === undefined) continue;
     const { step, verb, index } = moment;
-    const at = { scene, step, verb, ...(index === undefined ? {} : { index }) };
+    const at = { scene, step, verb, ...defined({ index }) };
     if (!one || !other) {
       const [ran, not] = [describeAnswer(moment.answer), 'not called'];
       differences.push({

@@ -7,6 +7,7 @@ import { findPlugin } from '../chain/config/find-plugin.ts';
 import { listUses } from '../chain/config/plugin-uses.ts';
 import type { Exec } from '../chain/run/exec.ts';
 import { startProcess } from '../chain/run/exec-plugin.ts';
+import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { absolutePath } from '../files/absolute-path.ts';
 import { toText } from './text.ts';
@@ -27,25 +28,25 @@ const SWAP_DIR = '/run/catena-compare';
 /**
  * Interprets the user's choice: a directory swaps every plugin that it contains, an executable the plugin of its name, and
  * `--link` only that one.
- * @param link a type, or the index of an entry in the conflist
+ * @param choice a type, or the index of an entry in the conflist
  * @throws Error when there is no such plugin or executable
  */
-export function readSwap(list: Conflist, given: string, link: string | undefined): Swap {
+export function readSwap(list: Conflist, given: string, choice: string | undefined): Swap {
   const target = absolutePath(given);
   const stat = statSync(target, { throwIfNoEntry: false });
   if (stat === undefined) throw new Error(`Cannot compare with "${given}": it does not exist`);
   const known = typesOf(list);
-  const [type, index] = link === undefined ? [undefined, undefined] : readLink(list, known, link);
+  const [type, index] = choice === undefined ? [undefined, undefined] : readChoice(list, known, choice);
   if (!stat.isDirectory()) {
     const own = type ?? basename(target);
-    if (known.includes(own)) return { target, types: [own], ...(index === undefined ? {} : { index }) };
+    if (known.includes(own)) return { target, types: [own], ...defined({ index }) };
     throw new Error(
       `Cannot compare with "${given}": the list has no plugin "${own}", but ${known.join(', ')}; choose one with --link`,
     );
   }
   if (type !== undefined) {
     findPlugin(type, [target]);
-    return { target, types: [type], ...(index === undefined ? {} : { index }) };
+    return { target, types: [type], ...defined({ index }) };
   }
   const there = known.filter(one => statSync(join(target, one), { throwIfNoEntry: false })?.isFile());
   if (there.length) return { target, types: there };
@@ -56,8 +57,8 @@ export function readSwap(list: Conflist, given: string, link: string | undefined
  * The type that a user specified, directly or by the index of an entry.
  * @throws Error when the conflist has no such plugin
  */
-export function findType(list: Conflist, link: string): string {
-  return readLink(list, typesOf(list), link)[0];
+export function findType(list: Conflist, choice: string): string {
+  return readChoice(list, typesOf(list), choice)[0];
 }
 
 /** Directories that must be visible in the lab. */
@@ -101,14 +102,14 @@ function typesOf(list: Conflist): string[] {
   return [...new Set(listUses(list).map(({ type }) => type))];
 }
 
-function readLink(list: Conflist, known: readonly string[], link: string): [string, number | undefined] {
-  if (known.includes(link)) return [link, undefined];
-  const entry = /^\d+$/.test(link) ? list.plugins[Number(link)] : undefined;
+function readChoice(list: Conflist, known: readonly string[], choice: string): [string, number | undefined] {
+  if (known.includes(choice)) return [choice, undefined];
+  const entry = /^\d+$/.test(choice) ? list.plugins[Number(choice)] : undefined;
   if (entry === undefined) {
     throw new Error(
-      `Cannot use --link "${link}": the list has ${known.join(', ')}, and indexes 0 to ${list.plugins.length - 1}`,
+      `Cannot use --link "${choice}": the list has ${known.join(', ')}, and indexes 0 to ${list.plugins.length - 1}`,
     );
   }
   const several = list.plugins.filter(({ type }) => type === entry.type).length > 1;
-  return [entry.type, several ? Number(link) : undefined];
+  return [entry.type, several ? Number(choice) : undefined];
 }

@@ -19,7 +19,7 @@ export type FindHolder = (
  *
  * @param given text whose hardware addresses are not random: the configuration itself
  * @param paths the twin's namespaces and directories → their common names
- * @param findHolder finds links in the observation; interfaces of results are recognised anyway
+ * @param findHolder finds devices in the observation; interfaces of results are recognised anyway
  */
 export function normalise<T>(
   observed: T,
@@ -76,7 +76,7 @@ function nameMacs(
   return names;
 }
 
-/** Collects `{name, mac, sandbox}` of results, and observed links. */
+/** Collects `{name, mac, sandbox}` of results, and observed devices. */
 function collectHolders(
   value: unknown,
   path: readonly string[],

@@ -5,6 +5,7 @@ import { collectGarbage } from '../chain/records/collect-garbage.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../chain/run/run.ts';
 import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
+import { defined } from '../cni/defined.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
 import { CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
@@ -36,7 +37,9 @@ export interface Twin {
 
 /** The runner's own files, and those that the lab consists of. */
 const NOT_OF_LINKS = [
-  ...['/run/netns', '/var/lib/cni/results', '/var/lib/catena'],
+  '/run/netns',
+  '/var/lib/cni/results',
+  '/var/lib/catena',
   ...Object.values(notesDirs(runDir({}))),
 ];
 const DIGEST_ABOVE_BYTES = 16_384;
@@ -162,7 +165,7 @@ async function removeNamespace(who: string, { containers, lab }: Stage): Promise
 
 function answerOf({ result, error }: PluginEvent): Answer {
   if (error) return refusal(error);
-  return { failed: false, ...(result ? { result } : {}) };
+  return { failed: false, ...defined({ result }) };
 }
 
 function refusal(thrown: unknown): Answer {

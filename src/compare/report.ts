@@ -51,12 +51,12 @@ export function reportOn(
   const counted = once(found).filter(one => !ignored.some(pattern => pattern.test(lineOf(one))));
   // In crossings, both sides run ADD with the same executables.
   const ordinary = scenes.filter(({ name }) => !isCrossing(name));
-  const links = [...list.plugins.map(({ type }) => type), 'the chain as a whole'];
-  const reports = links.map((link, at): PluginReport => {
+  const names = [...list.plugins.map(({ type }) => type), 'the chain as a whole'];
+  const reports = names.map((name, at): PluginReport => {
     const index = at < list.plugins.length ? at : -1;
     return {
       index,
-      link,
+      link: name,
       differences: counted.filter(one => (one.index ?? -1) === index),
       times: index < 0 ? {} : timesOf(index, ordinary),
     };
@@ -102,10 +102,10 @@ function once(differences: readonly Difference[]): ReportedDifference[] {
       byLine.set(key, { ...known, alsoIn: [...known.alsoIn, one.scene] });
   }
   // The failed answer of a step repeats its plugin's.
-  const ofLinks = [...byLine.values()].filter(({ index }) => index !== undefined);
+  const ofPlugins = [...byLine.values()].filter(({ index }) => index !== undefined);
   return [...byLine.values()].filter(one => {
     if (one.index !== undefined || one.where !== 'answer') return true;
-    return !ofLinks.some(({ scene, step, where }) => {
+    return !ofPlugins.some(({ scene, step, where }) => {
       return scene === one.scene && step === one.step && where === 'answer';
     });
   });

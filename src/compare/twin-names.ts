@@ -36,7 +36,7 @@ function timeless(
   return Object.fromEntries(Object.entries(files).map(([path, text]) => [path, replace(text)]));
 }
 
-/** Links are observed under the kind `link` of a namespace. */
+/** Devices are observed under the kind `link` of a namespace. */
 function findHolder(
   value: Record<string, unknown>,
   path: readonly string[],

@@ -1,4 +1,5 @@
 // How are findings rendered, for people and for programs?
+import { defined } from '../cni/defined.ts';
 import type { Report } from './examine.ts';
 import type { Finding } from './rule.ts';
 import type { Subject } from './subject.ts';
@@ -57,7 +58,7 @@ export function reportToJson({ executable, versions, findings, ok, calls }: Repo
       level,
       source,
       outcome,
-      ...(details === undefined ? {} : { details }),
+      ...defined({ details }),
     })),
   };
 }

@@ -29,16 +29,16 @@ export function readObject(file: string): JsonObject {
  */
 export function findSample(file: string, type: string, capabilities: JsonObject): Sample {
   const list = loadFile(file);
-  const at = list.plugins.findIndex(entry => entry.type === type);
-  const link = configurePlugins(list, offerCapabilities(list, capabilities))[at];
-  if (link === undefined) {
-    const types = list.plugins.map(entry => `"${entry.type}"`).join(', ');
+  const at = list.plugins.findIndex(one => one.type === type);
+  const entry = configurePlugins(list, offerCapabilities(list, capabilities))[at];
+  if (entry === undefined) {
+    const types = list.plugins.map(one => `"${one.type}"`).join(', ');
     throw new CniError(
       ErrorCode.invalidConfig,
       `Cannot find "${type}" in "${file}": its plugins are ${types}`,
     );
   }
-  const { conf, runtimeConfig } = link;
+  const { conf, runtimeConfig } = entry;
   const given = Object.keys(runtimeConfig).length ? { runtimeConfig } : {};
   return { conf: { ...conf, name: list.name, ...given }, chained: at > 0 };
 }

@@ -4,6 +4,7 @@ import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import type { Segment, PluginCall as SegmentCall, SegmentRunner } from '../chain/run/segment.ts';
 import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context.ts';
 import { findCniArgs } from '../cni/cni-args.ts';
+import { defined } from '../cni/defined.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { Invocation } from '../cni/invocation.ts';
@@ -95,8 +96,7 @@ export function pluginCallsTo(workers: WorkerSource): MakeCall<PluginRequest> {
       durationMs,
       stderr: reply.stderr,
       ...(reply.exitCode !== 0 ? { error: errorOf(said) } : said ? { result: said } : {}),
-      ...(span ? { span } : {}),
-      ...(transactions ? { transactions } : {}),
+      ...defined({ span, transactions }),
     });
     // No worker has begun the call, so its client makes it.
     return unserved.why === undefined ? reply : { ...reply, ...declinedFor(unserved.why) };

@@ -3,7 +3,7 @@ import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import * as z from 'zod/mini';
 import type { Deadlines } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { describeIssue } from '../cni/json.ts';
+import { describeIssue, parseJson } from '../cni/json.ts';
 import { chooseObserver, type ObserveChoices, type ObserverChoice } from '../observe/choices.ts';
 import type { PoolLimits } from './pool.ts';
 import type { ServerLimits } from './request-limiter.ts';
@@ -82,7 +82,8 @@ export function readSettings(file: string, base: DaemonSettings, env: Environmen
       cause,
     });
   }
-  const parsed = z.safeParse(Settings, parseJson(text, file), { reportInput: true });
+  const value = parseJson(text, problem => refuse(file, problem));
+  const parsed = z.safeParse(Settings, value, { reportInput: true });
   if (!parsed.success) throw refuse(file, parsed.error.issues.map(describeIssue).join('; '));
   const settings = over(base, parsed.data);
   try {
@@ -143,14 +144,6 @@ function deadlinesIn(timeouts: NonNullable<Settings['timeouts']>): Deadlines {
     seconds === undefined ? [] : [[verb.toUpperCase(), seconds * 1_000]],
   );
   return Object.fromEntries(said);
-}
-
-function parseJson(text: string, file: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    throw refuse(file, (cause as Error).message);
-  }
 }
 
 function refuse(file: string, problem: string): CniError {

@@ -1,5 +1,6 @@
 // Which networks does an annotation of a pod select? (Multi-network specification 1.3, section 4.1)
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { parseJson } from '../cni/json.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import { findNameProblem, parseSelection, type Selection, selectByName } from './selection.ts';
 
@@ -15,7 +16,7 @@ export const DEFAULT_NETWORK_ANNOTATION = 'v1.multus-cni.io/default-network';
  * @throws CniError 7 (6 for broken JSON) naming the element
  */
 export function parseSelections(text: string, what: string): Selection[] {
-  if (/[[{"]/.test(text)) return parseJson(text, what);
+  if (/[[{"]/.test(text)) return parseObjects(text, what);
   return text
     .split(',')
     .map(item => item.trim())
@@ -23,16 +24,11 @@ export function parseSelections(text: string, what: string): Selection[] {
     .map(item => parseShort(item, what));
 }
 
-function parseJson(text: string, what: string): Selection[] {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new CniError(ErrorCode.decodingFailure, `Cannot decode ${what}: ${(cause as Error).message}`, {
-      details: text,
-      cause,
-    });
-  }
+function parseObjects(text: string, what: string): Selection[] {
+  const value = parseJson(text, (problem, cause) => {
+    const message = `Cannot decode ${what}: ${problem}`;
+    return new CniError(ErrorCode.decodingFailure, message, { details: text, cause });
+  });
   if (!Array.isArray(value)) {
     throw new CniError(ErrorCode.invalidConfig, `Cannot use ${what}: expected an array of objects`, {
       details: text,

@@ -1,6 +1,7 @@
 // Are all networks of a pod still attached, and could another pod be attached?
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { readRecord } from '../journal/store.ts';
@@ -61,8 +62,7 @@ function asStatus(error: unknown): unknown {
   if (!(error instanceof CniError && error.code === ErrorCode.tryAgainLater)) return error;
   const { message, details, plugin } = error;
   return new CniError(ErrorCode.unavailable, message, {
-    ...(details === undefined ? {} : { details }),
-    ...(plugin ? { plugin } : {}),
+    ...defined({ details, plugin }),
     cause: error,
   });
 }

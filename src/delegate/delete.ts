@@ -17,9 +17,9 @@ import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { dropUnclaimed, readRecord } from '../journal/store.ts';
+import { endOrphanPlugins } from './orphan-plugins.ts';
 import { listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
 import type { Runner } from './runner.ts';
-import { endStrays } from './strays.ts';
 
 /**
  * Detaches a pod from every network on record, last first, even after one failed. A network's record is deleted when
@@ -97,7 +97,7 @@ export async function deleteNetworks(
 async function endPluginsOf(record: AttachmentRecord, runner: Runner): Promise<void> {
   if (record.added || record.attempts > 0) return;
   const ifnames = findPod(runner, record)?.networks.map(({ ifname }) => ifname) ?? [];
-  await endStrays(record, ifnames);
+  await endOrphanPlugins(record, ifnames);
 }
 
 async function deleteAll(

@@ -9,9 +9,9 @@ import type { PodKey } from './record.ts';
 import type { Runner } from './runner.ts';
 
 /**
- * Takes down what an earlier ADD left that was cut off, or was for another namespace or boot, because no DEL was called for it.
+ * Deletes what an earlier ADD left that was cut off, or was for another namespace or boot, because no DEL was called for it.
  * Waits while another process works on the pod.
- * @throws CniError 7 when the pod is attached in this same namespace; of what cannot be taken down; 11 when it has
+ * @throws CniError 7 when the pod is attached in this same namespace; of what cannot be deleted; 11 when it has
  *   waited long enough
  */
 export async function settleEarlierAdd(

@@ -1,4 +1,5 @@
 // How does the runner report which networks a pod has? (Multi-network specification 1.3, section 5)
+import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type ResultDns, type ResultInterface, type ResultIp } from '../cni/result.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
@@ -40,7 +41,7 @@ export function statusOf(
   const name = own?.name ?? (addresses.length ? attachment.ifname : undefined);
   return {
     name: label,
-    ...(name === undefined ? {} : { interface: name }),
+    ...defined({ interface: name }),
     ...(addresses.length ? { ips: addresses } : {}),
     ...(own?.mac ? { mac: own.mac } : {}),
     ...(own?.mtu ? { mtu: own.mtu } : {}),

@@ -3,6 +3,7 @@ import type { Conflist } from '../chain/config/conflist.ts';
 import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { type FoundNetwork, findNetwork, loadPath } from './find-network.ts';
@@ -46,7 +47,7 @@ export async function planNetworks(
       ifname: ifnames[index] as string,
       args: argsFor(pod, selection, index),
       capabilityArgs: capabilityArgsFor(options, pod, selection, { index, list }),
-      ...(one.prevResult === undefined ? {} : { prevResult: one.prevResult }),
+      ...defined({ prevResult: one.prevResult }),
     };
     planned.push({ label, list, attachment, selection });
   }
@@ -143,7 +144,7 @@ function capabilityArgsFor(
   return {
     ...(gets ? pod.capabilityArgs : {}),
     ...capabilityArgs,
-    ...(deviceId === undefined ? {} : { deviceID: deviceId }),
+    ...defined({ deviceID: deviceId }),
   };
 }
 
@@ -168,5 +169,5 @@ function refuseMissingCapability(list: Conflist, { capabilityArgs }: Selection):
 }
 
 function invalid(message: string, details?: string): CniError {
-  return new CniError(ErrorCode.invalidConfig, message, details === undefined ? {} : { details });
+  return new CniError(ErrorCode.invalidConfig, message, defined({ details }));
 }

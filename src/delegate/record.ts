@@ -8,7 +8,7 @@ import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { type AddRecord, beginRecord } from '../chain/records/add-record.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { describeIssue } from '../cni/json.ts';
+import { describeIssue, parseJson } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { listRecords } from '../journal/store.ts';
@@ -88,12 +88,7 @@ const NO_LIST = {
  */
 export function parsePod(record: AttachmentRecord): PodRecord {
   const { file, source } = record;
-  let value: unknown;
-  try {
-    value = JSON.parse(source);
-  } catch (cause) {
-    throw unreadable(file, (cause as Error).message);
-  }
+  const value = parseJson(source, problem => unreadable(file, problem));
   const parsed = z.safeParse(Contents, value, { reportInput: true });
   if (parsed.success) return { ...parsed.data, record };
   throw unreadable(file, parsed.error.issues.map(describeIssue).join('; '));

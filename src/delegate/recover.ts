@@ -1,13 +1,13 @@
-// How are the networks of pods taken down whose runner has died?
+// How are the networks of pods deleted whose runner has died?
 
 import type { Conflist } from '../chain/config/conflist.ts';
 import { toRecorded } from '../chain/records/add-record.ts';
 import {
   claimUnsettled,
+  type DeleteUnsettled,
   type Recovery,
   type RecoveryScope,
   recover,
-  type TakeDown,
 } from '../chain/records/recover.ts';
 import { findRecord } from '../chain/records/remembered-add.ts';
 import { findSuccessor, yieldToSuccessor } from '../chain/records/successor.ts';
@@ -21,18 +21,18 @@ import { deleteNetworks, ownNetns } from './delete.ts';
 import { type PodRecord, parsePod } from './record.ts';
 
 /**
- * Takes pods down: those with an operation that began and never ended because its runner died, those whose DEL failed, and those
- * of an earlier boot. Never throws: the record of a pod that could not be taken down is kept for the next attempt.
+ * Deletes the networks of pods: those with an operation that began and never ended because its runner died, those whose DEL failed, and those
+ * of an earlier boot. Never throws: the record of a pod that could not be deleted is kept for the next attempt.
  */
 export function recoverPods(
   podsDir: string,
   scope: RecoveryScope,
   runtime: ChainRuntime,
 ): Promise<Recovery[]> {
-  return recover(scope, { ...runtime, stateDir: podsDir }, takePodDown);
+  return recover(scope, { ...runtime, stateDir: podsDir }, deleteUnsettledPod);
 }
 
-const takePodDown: TakeDown = async (id, runtime) => {
+const deleteUnsettledPod: DeleteUnsettled = async (id, runtime) => {
   const { env } = runtime;
   const claim = claimUnsettled(id, runtime);
   if (claim === undefined) return false;

@@ -1,6 +1,7 @@
 // What may be requested about one network of a container? (Multi-network specification 1.3, section 4.1)
 import * as z from 'zod/mini';
 import { Bandwidth, PortMapping } from '../cni/capabilities.ts';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { decode, type JsonObject } from '../cni/json.ts';
 import { optionalFlag, optionalObject, optionalText } from '../cni/schema-parts.ts';
@@ -181,7 +182,7 @@ function capabilityArgsOf(known: NetworkSelection): JsonObject {
     ...(mac ? { mac } : {}),
     ...(guid ? { infinibandGUID: guid } : {}),
     ...(portMappings?.length ? { portMappings } : {}),
-    ...(bandwidth ? { bandwidth } : {}),
+    ...defined({ bandwidth }),
   };
 }
 

@@ -9,11 +9,24 @@ import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.t
 
 /** Every check, in the order of the report; ids are stable. */
 export const CHECKS: readonly Check[] = [
-  ...[broken, shadowed, executables, permissions],
-  ...[storage, damaged, unsettled, abandoned, locks, pools],
+  broken,
+  shadowed,
+  executables,
+  permissions,
+  storage,
+  damaged,
+  unsettled,
+  abandoned,
+  locks,
+  pools,
   daemon,
-  ...[subnets, mtu],
-  ...[forwarding, bridgeNetfilter, packetFilters, firewallManagers, macPolicy],
+  subnets,
+  mtu,
+  forwarding,
+  bridgeNetfilter,
+  packetFilters,
+  firewallManagers,
+  macPolicy,
   lastSuccess,
 ];
 

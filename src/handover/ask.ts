@@ -12,7 +12,7 @@ import type { JsonObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
 
 /** What one plugin has, or had, that only our executables can delete. */
-export interface LinkParts {
+export interface PluginParts {
   readonly link: string;
   readonly index: number;
   readonly parts: readonly string[];
@@ -33,13 +33,13 @@ export async function handOver(
   made: Made,
   mode: HandoverMode,
   runtime: ChainRuntime,
-): Promise<LinkParts[]> {
+): Promise<PluginParts[]> {
   const { containerId, netns, ifname, args = [], capabilityArgs = {} } = made;
   const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
   const result = made.result ?? findCached(made, runtime)?.result;
   const prevResult = result && convertResult(result, list.version, 'result of ADD');
   const asking = { ...runtime, env: { ...(runtime.env ?? process.env), [HANDOVER_VARIABLE]: mode } };
-  const found: LinkParts[] = [];
+  const found: PluginParts[] = [];
   for (const [index, entry] of list.plugins.entries()) {
     if (!isOursIn(runtime, entry.type)) continue;
     const request = buildRequest(list, entry, { prevResult, capabilityArgs });

@@ -11,6 +11,7 @@ import {
 } from '../chain/records/remembered-add.ts';
 import { listAttachments } from '../chain/records/result-cache.ts';
 import { cacheDirOf, type Runtime } from '../chain/run/runtime.ts';
+import { defined } from '../cni/defined.ts';
 import { isObject, memberOf } from '../cni/json.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
@@ -35,7 +36,7 @@ export interface HandedAttachment extends RememberedAdd {
  * @throws CniError 5 if cache or journal cannot be listed
  */
 export function listAttached(network: string | undefined, runtime: Runtime): HandedAttachment[] {
-  const filter = network === undefined ? {} : { network };
+  const filter = defined({ network });
   const { attachments } = listAttachments(cacheDirOf(runtime), filter);
   const records = runtime.stateDir === undefined ? [] : listRecords(runtime.stateDir, network).records;
   const standing = records.filter(({ phase }) => phase === 'attached');

@@ -4,7 +4,7 @@ import type { Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { toCniError } from '../cni/errors.ts';
 import { claimRecord } from '../journal/claim.ts';
-import { handOver, type LinkParts } from './ask.ts';
+import { handOver, type PluginParts } from './ask.ts';
 import type { HandedAttachment } from './attachments.ts';
 
 /** Outcome of a handover. */
@@ -14,7 +14,7 @@ export interface Handover extends AttachmentId {
    * something, and it has been replaced. `refused`: the attachment was not handed over.
    */
   readonly state: 'ready' | 'pending' | 'handed over' | 'refused';
-  readonly links: readonly LinkParts[];
+  readonly links: readonly PluginParts[];
   /** Why it was refused. */
   readonly why?: string;
 }
@@ -30,24 +30,24 @@ export async function handOverOne(
 ): Promise<Handover> {
   const { network, containerId, ifname, list } = attached;
   const id = { network, containerId, ifname };
-  const refused = (why: string, links: readonly LinkParts[] = []): Handover => {
-    return { ...id, state: 'refused', links, why };
+  const refused = (why: string, parts: readonly PluginParts[] = []): Handover => {
+    return { ...id, state: 'refused', links: parts, why };
   };
   if (list === undefined) return refused('its configuration is not recorded or cannot be used');
-  let links: readonly LinkParts[] = [];
+  let parts: readonly PluginParts[] = [];
   try {
-    links = await handOver(list, attached, 'look', runtime);
-    if (!links.length) return { ...id, state: 'ready', links };
-    if (mode === 'look') return { ...id, state: 'pending', links };
+    parts = await handOver(list, attached, 'look', runtime);
+    if (!parts.length) return { ...id, state: 'ready', links: parts };
+    if (mode === 'look') return { ...id, state: 'pending', links: parts };
     const obstacle = await whileClaimed(attached, runtime, async () => {
       await handOver(list, attached, 'do', runtime);
     });
-    if (obstacle !== undefined) return refused(obstacle, links);
+    if (obstacle !== undefined) return refused(obstacle, parts);
     const left = await handOver(list, attached, 'look', runtime);
     if (left.length) return refused('its plugins are unchanged; run the command again', left);
-    return { ...id, state: 'handed over', links };
+    return { ...id, state: 'handed over', links: parts };
   } catch (thrown) {
-    return refused(toCniError(thrown).message, links);
+    return refused(toCniError(thrown).message, parts);
   }
 }
 

@@ -29,7 +29,7 @@ export function diffStates(before: State, after: State): Difference {
 export function renderDifference({ added, removed, changed }: Difference): string[] {
   return [
     ...condense(added).map(words => `+ ${words}`),
-    ...condense(withoutOrphans(removed)).map(words => `- ${words}`),
+    ...condense(withoutParts(removed)).map(words => `- ${words}`),
     ...changed.map(({ words }) => words),
   ];
 }
@@ -71,7 +71,7 @@ function contentsOf({ key }: StateObject, objects: readonly StateObject[]): stri
 }
 
 /** Drops objects that were deleted with their device and need no line of their own. */
-function withoutOrphans(objects: readonly StateObject[]): StateObject[] {
+function withoutParts(objects: readonly StateObject[]): StateObject[] {
   const keys = new Set(objects.map(({ key }) => key));
   return objects.filter(({ parent, counted }) => counted || parent === undefined || !keys.has(parent));
 }

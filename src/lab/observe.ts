@@ -2,6 +2,7 @@
 
 import type { PluginEvent } from '../chain/run/runtime.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
+import { defined } from '../cni/defined.ts';
 import { CniError, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { parseResult, type Result } from '../cni/result.ts';
@@ -16,7 +17,7 @@ export interface Observer {
   /** For {@link Runtime.onPlugin}. */
   onPlugin(event: PluginEvent): void;
   /** What was observed since the last call, and how long the snapshots took. */
-  take(): { links: PluginReport[]; lookingMs: number };
+  take(): { reports: PluginReport[]; lookingMs: number };
 }
 
 /** Compares the snapshot after each plugin with the previous one. */
@@ -27,7 +28,7 @@ export function observePlugins(
 ): Observer {
   let last = look();
   let result: Result | undefined;
-  let links: PluginReport[] = [];
+  let reports: PluginReport[] = [];
   let lookingMs = 0;
   return {
     onPlugin(event) {
@@ -37,8 +38,8 @@ export function observePlugins(
       const before = result;
       if (event.result) result = parseResult(event.result, version);
       const name = nameOf(event.plugin, plugins[event.index]);
-      links.push({
-        link: verb === 'DEL' && links.some(plugin => plugin.failure) ? `${name}, undone` : name,
+      reports.push({
+        link: verb === 'DEL' && reports.some(one => one.failure) ? `${name}, undone` : name,
         durationMs,
         result: event.result && result ? diffResults(before, result) : [],
         host: renderDifference(diffStates(last.host, now.host)),
@@ -50,8 +51,8 @@ export function observePlugins(
       lookingMs += performance.now() - started;
     },
     take() {
-      const seen = { links, lookingMs };
-      links = [];
+      const seen = { reports, lookingMs };
+      reports = [];
       lookingMs = 0;
       last = look();
       return seen;
@@ -66,7 +67,7 @@ export function toFailure(thrown: unknown): Failure {
   return {
     message,
     ...(thrown instanceof CniError ? { code } : {}),
-    ...(details === undefined ? {} : { details }),
+    ...defined({ details }),
     ...(stderr ? { stderr } : {}),
   };
 }

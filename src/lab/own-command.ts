@@ -1,5 +1,6 @@
 // How does a command run another command of ours in a process of its own?
 import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
+import { defined } from '../cni/defined.ts';
 import { executableLine, RIGHTS_VARIABLE } from './reexec.ts';
 
 /** The outcome of the command and its output. */
@@ -30,7 +31,7 @@ export async function runOwnCommand(
   const child = Bun.spawn([...executableLine(), ...args], {
     // The command creates namespaces of its own, so it must not believe that it already has them.
     env: { ...env, [RIGHTS_VARIABLE]: undefined },
-    ...(cwd === undefined ? {} : { cwd }),
+    ...defined({ cwd }),
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
   });

@@ -66,13 +66,20 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
   const lab = createLab();
   const container = createContainer('container');
   const capabilities = offerCapabilities(list, trial.capabilities);
-  const links = configurePlugins(list, capabilities);
-  const sysctls = links.flatMap(({ conf }) => [...sysctlsOf(conf, ifname).keys()]);
+  const plugins = configurePlugins(list, capabilities);
+  const sysctls = plugins.flatMap(({ conf }) => [...sysctlsOf(conf, ifname).keys()]);
   const sysctlsBefore = new Map(sysctls.map(path => [path, findSysctl(path)]));
   const files = { dirs: FRESH_DIRS, skip: ['/run/netns', ...NOTES, ...trial.shown] };
   const look = () => takeSnapshot({ host: lab.host, container, sysctls, files });
   const durationMs = performance.now() - started;
-  tell({ kind: 'lab', network: list.name, version: list.version, links: links.length, rootless, durationMs });
+  tell({
+    kind: 'lab',
+    network: list.name,
+    version: list.version,
+    links: plugins.length,
+    rootless,
+    durationMs,
+  });
 
   const before = look();
   const observer = observePlugins(list.plugins, list.version, look);
@@ -86,7 +93,7 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
     addresses = placeIps(container).map(renderIp);
     const checked = await check(trial, attachment, runtime, observer, tell);
     if (checked || trial.keepGoing) {
-      const scene = { lab, links, ifname, container: own, sysctlsBefore };
+      const scene = { lab, plugins, ifname, container: own, sysctlsBefore };
       shapes = await probe(trial, scene, forNeighbour(capabilities), look, tell);
     }
     observer.take();
@@ -106,8 +113,8 @@ async function runVerb<T>(
   const started = performance.now();
   const section = () => {
     const wallMs = performance.now() - started;
-    const { links: plugins, lookingMs } = observer.take();
-    return { kind: 'verb', verb, links: plugins, durationMs: wallMs - lookingMs } as const;
+    const { reports, lookingMs } = observer.take();
+    return { kind: 'verb', verb, links: reports, durationMs: wallMs - lookingMs } as const;
   };
   try {
     const value = await run();

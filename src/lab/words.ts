@@ -17,7 +17,7 @@ export function renderTime(ms: number): string {
   return ms < 1000 ? `${ms.toFixed(1)} ms` : `${(ms / 1000).toFixed(2)} s`;
 }
 
-/** `1 link`, `4 links`. */
+/** `1 plugin`, `4 plugins`. */
 export function count(number: number, one: string, many = `${one}s`): string {
   return `${number} ${number === 1 ? one : many}`;
 }

@@ -1,4 +1,5 @@
 // Which log lines does a request produce: one for itself, one for each plugin, and the plugins' own output?
+import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
 import type { PluginRecord, RequestRecord } from './record.ts';
@@ -58,11 +59,9 @@ export function linesOf(record: RequestRecord, levels: LogLevels): LogLine[] {
       duration_ms: durationMs,
       code,
       warm,
-      ...(queueMs === undefined ? {} : { queue_ms: queueMs }),
-      ...(lockMs === undefined ? {} : { lock_ms: lockMs }),
+      ...defined({ queue_ms: queueMs, lock_ms: lockMs }),
       ...addressesOf(result),
-      ...(message === undefined ? {} : { error: message }),
-      ...(details === undefined ? {} : { details }),
+      ...defined({ error: message, details }),
     },
   };
   return isWritten(line, levels.level) ? [...lines, line] : lines;
@@ -72,14 +71,13 @@ function commonFields(record: RequestRecord): LogFields {
   const { id, traceId, verb, network, containerId, ifname, netns, podNamespace, podName } = record;
   return {
     request: id,
-    ...(traceId === undefined ? {} : { trace_id: traceId }),
+    ...defined({ trace_id: traceId }),
     command: verb,
     network,
     container_id: containerId,
     ifname,
     netns,
-    ...(podNamespace === undefined ? {} : { pod_namespace: podNamespace }),
-    ...(podName === undefined ? {} : { pod_name: podName }),
+    ...defined({ pod_namespace: podNamespace, pod_name: podName }),
   };
 }
 
@@ -93,7 +91,7 @@ function saidBy({ stderr = '' }: PluginRecord, fields: LogFields): LogLine[] {
     return {
       level: LOG_LEVELS.find(one => one === level) ?? 'warn',
       message: String(message),
-      fields: { ...own, ...fields, ...(timestamp === undefined ? {} : { said_at: timestamp }) },
+      fields: { ...own, ...fields, ...defined({ said_at: timestamp }) },
     };
   });
 }
@@ -121,8 +119,7 @@ function endOf(
       duration_ms: durationMs,
       code,
       executable,
-      ...(message === undefined ? {} : { error: message }),
-      ...(details === undefined ? {} : { details }),
+      ...defined({ error: message, details }),
     },
   };
 }

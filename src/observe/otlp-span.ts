@@ -1,6 +1,7 @@
 // How is a request shown in OpenTelemetry: one span for itself, for each plugin, and for each kernel transaction?
 import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import { newSpanId } from '../chain/run/trace-context.ts';
+import { defined } from '../cni/defined.ts';
 import type { FinishRecord, PluginRecord, RequestRecord, RequestSpan } from './record.ts';
 
 /** A span in the JSON of OTLP/HTTP (opentelemetry/proto/trace/v1/trace.proto; ids in hexadecimal). */
@@ -50,7 +51,7 @@ function requestSpan(record: RequestRecord, { traceId, spanId, parentSpanId }: R
   return {
     traceId,
     spanId,
-    ...(parentSpanId === undefined ? {} : { parentSpanId }),
+    ...defined({ parentSpanId }),
     name: `${verb} ${network}`,
     kind: SPAN_KIND_SERVER,
     ...timesOf(record.startedAt, record.durationMs),
@@ -154,7 +155,7 @@ function timesOf(
 
 function statusOf({ code, message }: Pick<PluginRecord, 'code' | 'message'>): OtlpSpan['status'] {
   if (code === 0) return { code: STATUS_CODE_OK };
-  return { code: STATUS_CODE_ERROR, ...(message === undefined ? {} : { message }) };
+  return { code: STATUS_CODE_ERROR, ...defined({ message }) };
 }
 
 /** Attributes of an object, without undefined ones. */

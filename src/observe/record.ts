@@ -2,6 +2,7 @@
 import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import type { FinishEvent, PluginEvent } from '../chain/run/runtime.ts';
 import type { PluginSpan } from '../chain/run/trace-context.ts';
+import { defined } from '../cni/defined.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { maskSecrets, maskText } from './secrets.ts';
@@ -153,7 +154,7 @@ export function startRequest(facts: RequestFacts): OpenRequest {
       links: plugins,
       ...(finishes.length ? { finishes } : {}),
       ...(result === undefined ? {} : { result: maskSecrets(result) }),
-      ...(facts.span === undefined ? {} : { span: facts.span }),
+      ...defined({ span: facts.span }),
     }),
   };
 }
@@ -183,8 +184,7 @@ function toPluginRecord(event: PluginEvent, startMs: number): PluginRecord {
     ...(error === undefined ? { code: 0 } : describe(error)),
     ...(stderr === '' ? {} : { stderr: maskText(stderr.slice(-2 * STDERR_TAIL)).slice(-STDERR_TAIL) }),
     ...(result === undefined ? {} : { result: maskSecrets(result) }),
-    ...(span === undefined ? {} : { span }),
-    ...(transactions === undefined ? {} : { transactions }),
+    ...defined({ span, transactions }),
   };
 }
 
@@ -192,14 +192,13 @@ function placeOf({ verb, network, containerId, ifname, netns, args = [], traceId
   const named: Record<string, string> = Object.fromEntries(args);
   const { K8S_POD_NAMESPACE: podNamespace, K8S_POD_NAME: podName } = named;
   return {
-    ...(traceId === undefined ? {} : { traceId }),
+    ...defined({ traceId }),
     verb,
     network,
     containerId,
     ifname,
     netns,
-    ...(podNamespace === undefined ? {} : { podNamespace }),
-    ...(podName === undefined ? {} : { podName }),
+    ...defined({ podNamespace, podName }),
     ...(args.length ? { args: maskSecrets(named) } : {}),
   };
 }

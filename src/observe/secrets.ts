@@ -5,9 +5,24 @@ const MASK = '***';
 
 /** Words that mark a secret as the last word of a key (`apiToken`, `private-key`, `registry_password`). */
 const SECRET_WORDS: ReadonlySet<string> = new Set([
-  ...['token', 'tokens', 'password', 'passwd', 'passphrase', 'secret', 'secrets', 'key', 'keys'],
-  ...['credential', 'credentials', 'authorization', 'auth', 'bearer', 'cookie'],
-  ...['apikey', 'pass', 'pwd'],
+  'token',
+  'tokens',
+  'password',
+  'passwd',
+  'passphrase',
+  'secret',
+  'secrets',
+  'key',
+  'keys',
+  'credential',
+  'credentials',
+  'authorization',
+  'auth',
+  'bearer',
+  'cookie',
+  'apikey',
+  'pass',
+  'pwd',
 ]);
 
 /** Deeper than any configuration; values below that are dropped. */

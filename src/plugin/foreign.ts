@@ -14,6 +14,7 @@ import {
   type Output,
   OutputBuffer,
 } from '../chain/run/process-output.ts';
+import { defined } from '../cni/defined.ts';
 
 /** Like `startPlugin` of `chain/`, except that the process starts only when its request is sent. */
 export function startForeign(invocation: Invocation): PluginProcess {
@@ -78,7 +79,7 @@ async function converse(
   const { exitCode, signalCode } = child;
   return {
     ...(signalCode === null ? { exitCode: exitCode ?? 1 } : { signal: String(signalCode) }),
-    ...(ended === undefined ? {} : { ended }),
+    ...defined({ ended }),
     stdout: stdout.text(),
     stderr: stderr.text(),
   };

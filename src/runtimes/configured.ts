@@ -1,6 +1,7 @@
 // How has the administrator configured each runtime: which directories, and how many files?
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { namesIn } from '../files/names-in.ts';
 import type { RuntimeName, Settings } from './rules.ts';
@@ -67,32 +68,28 @@ const READERS: Readonly<Record<RuntimeName, (toml: JsonObject) => NamedDirectori
     const found: JsonObject = Object.assign({}, ...cni);
     const [dir, dirs] = [textAt(found, 'bin_dir'), textsAt(found, 'bin_dirs')];
     const max = found.max_conf_num;
-    return {
-      ...told('confDir', textAt(found, 'conf_dir')),
-      ...told('binDirs', dirs ?? (dir === undefined ? undefined : [dir])),
-      ...(typeof max === 'number' ? { maxConfNum: max } : {}),
-    };
+    return defined({
+      confDir: textAt(found, 'conf_dir'),
+      binDirs: dirs ?? (dir === undefined ? undefined : [dir]),
+      maxConfNum: typeof max === 'number' ? max : undefined,
+    });
   },
   'CRI-O'(toml) {
     const network = tableAt(tableAt(toml, 'crio'), 'network');
-    return {
-      ...told('confDir', textAt(network, 'network_dir')),
-      ...told('binDirs', textsAt(network, 'plugin_dirs')),
-      ...told('defaultNetwork', textAt(network, 'cni_default_network')),
-    };
+    return defined({
+      confDir: textAt(network, 'network_dir'),
+      binDirs: textsAt(network, 'plugin_dirs'),
+      defaultNetwork: textAt(network, 'cni_default_network'),
+    });
   },
   podman(toml) {
     const network = tableAt(toml, 'network');
-    return {
-      ...told('confDir', textAt(network, 'network_config_dir')),
-      ...told('binDirs', textsAt(network, 'cni_plugin_dirs')),
-    };
+    return defined({
+      confDir: textAt(network, 'network_config_dir'),
+      binDirs: textsAt(network, 'cni_plugin_dirs'),
+    });
   },
 };
-
-function told<K extends string, V>(key: K, value: V | undefined): Partial<Record<K, V>> {
-  return value === undefined ? {} : ({ [key]: value } as Record<K, V>);
-}
 
 function tableAt(table: JsonObject, key: string): JsonObject {
   const found = table[key];

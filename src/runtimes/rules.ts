@@ -1,4 +1,5 @@
 // Which of the files does each container runtime use, and why?
+import { defined } from '../cni/defined.ts';
 import type { Candidate } from './candidate.ts';
 
 /** Runtimes whose rules are known. */
@@ -134,5 +135,5 @@ function verdict(file: Candidate, used: boolean, why: string): Verdict {
 
 function finish(runtime: RuntimeName, verdicts: readonly Verdict[], problem: string | undefined): Choice {
   const files = verdicts.filter(({ used }) => used).map(({ file }) => file);
-  return { runtime, files, verdicts, ...(problem === undefined ? {} : { problem }) };
+  return { runtime, files, verdicts, ...defined({ problem }) };
 }

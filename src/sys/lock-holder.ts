@@ -6,11 +6,11 @@ import { readFileSync, type Stats } from 'node:fs';
  * again, or when this process cannot see the holder, as in another PID namespace.
  */
 export function findFlockHolder({ dev, ino }: Pick<Stats, 'dev' | 'ino'>): string | undefined {
-  const rows = parseLocks(readIfThere('/proc/locks') ?? '').filter(lock => lock.ino === ino);
+  const rows = parseLocks(tryRead('/proc/locks') ?? '').filter(lock => lock.ino === ino);
   // Overlay file systems report another device here than stat does.
   const lock = rows.find(row => row.device === renderDevice(dev)) ?? rows[0];
   if (lock === undefined || lock.pid <= 0) return undefined;
-  const name = readIfThere(`/proc/${lock.pid}/comm`)?.trim();
+  const name = tryRead(`/proc/${lock.pid}/comm`)?.trim();
   return name === undefined ? undefined : `process ${lock.pid} (${name})`;
 }
 
@@ -39,7 +39,8 @@ function renderDevice(dev: number): string {
   return [major, minor].map(part => part.toString(16).padStart(2, '0')).join(':');
 }
 
-function readIfThere(path: string): string | undefined {
+/** As `files/` has it; this folder imports nothing of ours. */
+function tryRead(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
   } catch {

@@ -1,4 +1,5 @@
 // What does a test specify when it calls a plugin, and what does it get back?
+import { defined } from '../cni/defined.ts';
 import { ErrorCode, type ErrorReply } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
@@ -68,8 +69,7 @@ export function requestOf({ conf, prevResult, valid }: CallOptions): string {
   if (typeof conf === 'string') return conf;
   return JSON.stringify({
     ...conf,
-    ...(prevResult === undefined ? {} : { prevResult }),
-    ...(valid === undefined ? {} : { [VALID_ATTACHMENTS]: valid }),
+    ...defined({ prevResult, [VALID_ATTACHMENTS]: valid }),
   });
 }
 

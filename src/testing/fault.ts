@@ -1,4 +1,5 @@
 // What happens when the kernel refuses a request, and how many requests are there?
+import { defined } from '../cni/defined.ts';
 import { Errno } from '../sys/errno.ts';
 import { FAULT_NOTE, planFaults } from '../sys/fault.ts';
 
@@ -28,7 +29,7 @@ export async function withFaults<T>(
   });
   try {
     const value = await run();
-    return { value, requests, ...(fault ? { fault } : {}) };
+    return { value, requests, ...defined({ fault }) };
   } finally {
     planFaults(undefined);
   }

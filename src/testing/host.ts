@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { defined } from '../cni/defined.ts';
 import { notesDirs } from '../cni/directories.ts';
 import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
 import {
@@ -125,11 +126,11 @@ async function callOn(
   const ended = await runIn(netns, [plugin], {
     env: { ...environmentOf(verb, call), ...fault },
     stdin: requestOf(call),
-    ...(call.timeoutMs === undefined ? {} : { timeoutMs: call.timeoutMs }),
+    ...defined({ timeoutMs: call.timeoutMs }),
   });
   killGroup(ended.group);
   const happened = faultIn(ended.stderr);
   const { exitCode, stdout, stderr, durationMs } = ended;
   if (ended.late) throw new Error(`Cannot finish ${verb} of "${plugin}" in time: ${stdout}${stderr}`);
-  return toReply({ exitCode, stdout, stderr, durationMs, ...(happened ? { fault: happened } : {}) });
+  return toReply({ exitCode, stdout, stderr, durationMs, ...defined({ fault: happened }) });
 }

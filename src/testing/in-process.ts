@@ -2,6 +2,7 @@
 //
 // A namespace belongs to a thread. The calling thread enters the host for the duration of a call, so calls run one after
 // another. Work that a plugin passes to other threads (asynchronous file functions on /proc/sys) stays outside.
+import { defined } from '../cni/defined.ts';
 import type { PluginDefinition } from '../plugin/define.ts';
 import { serve } from '../plugin/serve.ts';
 import { closeNetns, enter, type Netns, openOwnNetns } from '../sys/netns.ts';
@@ -27,7 +28,7 @@ export function callInProcess(
         stderr += text;
       });
       const durationMs = performance.now() - started;
-      return toReply({ exitCode, stdout, stderr, durationMs, ...(fault ? { fault } : {}) });
+      return toReply({ exitCode, stdout, stderr, durationMs, ...defined({ fault }) });
     }),
   );
   previous = next.catch(() => {});

@@ -20,7 +20,7 @@ export interface Namespace extends Place {
  * @throws Error when the process lacks permission
  */
 export function createNamespace(role: string): Namespace {
-  removeOrphans();
+  removeEarlierNamespaces();
   const name = `cat-${process.pid}-t${++counter}${role}`;
   const path = `${DIR}/${name}`;
   try {
@@ -60,7 +60,7 @@ let counter = 0;
 let swept = false;
 
 /** Removes the namespaces of test processes that were killed. */
-function removeOrphans(): void {
+function removeEarlierNamespaces(): void {
   if (swept || !existsSync(DIR)) return;
   swept = true;
   for (const name of readdirSync(DIR)) {

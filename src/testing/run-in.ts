@@ -1,5 +1,6 @@
 // How is a program run to completion inside a namespace, with a timeout?
 import { constants } from 'node:os';
+import { defined } from '../cni/defined.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 
 /** Options for running it. */
@@ -45,7 +46,7 @@ export async function runIn(
       stdout: 'pipe',
       stderr: 'pipe',
       detached: true,
-      ...(cwd === undefined ? {} : { cwd }),
+      ...defined({ cwd }),
     }),
   );
   let late = false;

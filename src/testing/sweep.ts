@@ -1,4 +1,5 @@
 // Does ADD leave nothing behind, whichever request the kernel refuses?
+import { defined } from '../cni/defined.ts';
 import type { CallOptions, Plugin, Reply } from './call.ts';
 import type { Fault } from './fault.ts';
 import type { TestHost, Watch } from './host.ts';
@@ -66,7 +67,7 @@ export async function sweepFaults<S>({ add, del, state, diff }: FaultTrial<S>): 
     before = after;
     if (reply.fault) {
       const error = reply.error?.msg;
-      reports.push({ ...reply.fault, failed, ...(error === undefined ? {} : { error }), left });
+      reports.push({ ...reply.fault, failed, ...defined({ error }), left });
       if (!failed || !left.length) continue;
       // Clean up, so that the next request can still be tried.
       await del();

@@ -7,8 +7,17 @@ import { didYouMean, findNearest } from './suggest.ts';
 
 /** CONVENTIONS.md "Dynamic Plugin specific fields": the capabilities that runtimes are known to offer. */
 const WELL_KNOWN = [
-  ...['portMappings', 'ipRanges', 'bandwidth', 'dns', 'ips', 'mac'],
-  ...['infinibandGUID', 'deviceID', 'aliases', 'cgroupPath', 'io.kubernetes.cri.pod-annotations'],
+  'portMappings',
+  'ipRanges',
+  'bandwidth',
+  'dns',
+  'ips',
+  'mac',
+  'infinibandGUID',
+  'deviceID',
+  'aliases',
+  'cgroupPath',
+  'io.kubernetes.cri.pod-annotations',
 ];
 
 /** Finds capabilities that no plugin reads, and plugins that do nothing without an undeclared one. */

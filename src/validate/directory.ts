@@ -34,25 +34,23 @@ function judgeNames(networks: readonly PlacedNetwork[]): Finding[] {
 
 interface PlacedRange {
   readonly network: PlacedNetwork;
-  readonly link: PlacedPlugin;
+  readonly placed: PlacedPlugin;
   readonly range: AddressRange;
 }
 
 function judgeSubnets(networks: readonly PlacedNetwork[]): Finding[] {
   const ranges = networks.flatMap(network => {
-    return network.plugins.flatMap(plugin =>
-      rangesOf(plugin).map(range => ({ network, link: plugin, range })),
-    );
+    return network.plugins.flatMap(placed => rangesOf(placed).map(range => ({ network, placed, range })));
   });
   return ranges.flatMap((one, i) => {
     const earlier = ranges
       .slice(0, i)
       .filter(other => other.network.name !== one.network.name && clash(one, other));
     return earlier.map(other => {
-      const { document, path } = one.link;
+      const { document, path } = one.placed;
       const theirs = atValue(
-        other.link.document,
-        [...other.link.path, ...other.range.path],
+        other.placed.document,
+        [...other.placed.path, ...other.range.path],
         ['warning', 'overlap', ''],
       );
       const message =

@@ -1,5 +1,6 @@
 // What does a file contain, and where in it is each value?
 import { readFileSync } from 'node:fs';
+import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { findSyntaxProblem, type Places, readPlaces, type TextPlace } from '../cni/json-place.ts';
 import type { Finding, Rule, Severity } from './finding.ts';
@@ -74,5 +75,5 @@ function place(
   { line, column }: TextPlace,
   [severity, rule, message, details]: Complaint,
 ): Finding {
-  return { file, line, column, severity, rule, message, ...(details === undefined ? {} : { details }) };
+  return { file, line, column, severity, rule, message, ...defined({ details }) };
 }

@@ -39,10 +39,10 @@ export function openExecutables(runtime: Runtime): Executables {
     },
     async judge(network) {
       const named = network.plugins.flatMap(namedBy);
-      const missing = named.flatMap(({ type, link: plugin, path }) => {
+      const missing = named.flatMap(({ type, placed, path }) => {
         const found = find(type);
         if (typeof found === 'string') return [];
-        return [atValue(plugin.document, [...plugin.path, ...path], ['error', 'executable', found.message])];
+        return [atValue(placed.document, [...placed.path, ...path], ['error', 'executable', found.message])];
       });
       if (network.list === undefined) return missing;
       const there = named.filter(({ type }) => typeof find(type) === 'string');
@@ -56,15 +56,15 @@ export const NO_EXECUTABLES: Executables = { isForeign: () => false, judge: asyn
 
 interface Named {
   readonly type: string;
-  readonly link: PlacedPlugin;
+  readonly placed: PlacedPlugin;
   /** Where the name is in the plugin's configuration. */
   readonly path: Path;
 }
 
-function namedBy(plugin: PlacedPlugin): Named[] {
+function namedBy(placed: PlacedPlugin): Named[] {
   return [
-    ...(plugin.plugin ? [{ type: plugin.plugin.type, link: plugin, path: ['type'] }] : []),
-    ...(plugin.ipam ? [{ type: plugin.ipam.type, link: plugin, path: ['ipam', 'type'] }] : []),
+    ...(placed.plugin ? [{ type: placed.plugin.type, placed, path: ['type'] }] : []),
+    ...(placed.ipam ? [{ type: placed.ipam.type, placed, path: ['ipam', 'type'] }] : []),
   ];
 }
 
@@ -76,12 +76,12 @@ async function judgeVersions(
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
   const matrix = new Map<string, PluginVersions>();
-  for (const { type, link: plugin, path } of named) {
+  for (const { type, placed, path } of named) {
     try {
       matrix.set(type, await ask(type));
     } catch (error) {
       const message = `Cannot get the supported versions of "${type}": ${describeError(error)}`;
-      findings.push(atValue(plugin.document, [...plugin.path, ...path], ['error', 'executable', message]));
+      findings.push(atValue(placed.document, [...placed.path, ...path], ['error', 'executable', message]));
     }
   }
   const plugins = [...matrix.values()];

@@ -5,6 +5,7 @@ import { type Conflist, completeNetwork, isSinglePlugin } from '../chain/config/
 import { findMismatch } from '../chain/config/file-kind.ts';
 import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../cni/conflist.ts';
 import { ConflistSchema } from '../cni/conflist-schema.ts';
+import { defined } from '../cni/defined.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import { foldKeys, isObject, type JsonObject } from '../cni/json.ts';
 import type { PluginAbout, PluginCatalog } from '../cni/plugin-about.ts';
@@ -69,15 +70,15 @@ export async function readNetwork(file: string, catalog: PluginCatalog): Promise
     ...(single ? [[document, []] as const] : inlinedIn(value).map(path => [document, path] as const)),
     ...documents.map(one => [one, []] as const),
   ];
-  const links: PlacedPlugin[] = [];
+  const plugins: PlacedPlugin[] = [];
   for (const [from, path] of places) {
     const conf = path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], from.value);
-    if (isObject(conf)) links.push(await placePlugin({ document: from, path, conf }, catalog));
+    if (isObject(conf)) plugins.push(await placePlugin({ document: from, path, conf }, catalog));
     else findings.push(atValue(from, path, ['error', 'shape', 'a plugin configuration is a JSON object']));
   }
   const { list, refusal } = complete(document, single, documents);
   const name = typeof value.name === 'string' ? value.name : undefined;
-  return { network: { document, name, plugins: links, list }, findings, ...(refusal ? { refusal } : {}) };
+  return { network: { document, name, plugins, list }, findings, ...defined({ refusal }) };
 }
 
 /** Commands accept a file given by `--file` whatever its extension; a runtime that finds it in its directory does not. */

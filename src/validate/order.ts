@@ -4,19 +4,19 @@ import type { Finding } from './finding.ts';
 import type { PlacedNetwork, PlacedPlugin } from './network.ts';
 
 /** Finds plugins in the wrong position; the right position of a third-party plugin is unknown. */
-export function judgeOrder({ plugins: links }: PlacedNetwork): Finding[] {
-  return links.flatMap((plugin, index) => {
-    const finding = judgePlace(plugin, index, links);
+export function judgeOrder({ plugins }: PlacedNetwork): Finding[] {
+  return plugins.flatMap((placed, index) => {
+    const finding = judgePlace(placed, index, plugins);
     return finding === undefined ? [] : [finding];
   });
 }
 
 function judgePlace(
-  link: PlacedPlugin,
+  placed: PlacedPlugin,
   index: number,
   plugins: readonly PlacedPlugin[],
 ): Finding | undefined {
-  const { document, path, plugin } = link;
+  const { document, path, plugin } = placed;
   if (plugin?.about === undefined) return undefined;
   const { type, about } = plugin;
   const say = (severity: 'error' | 'warning', message: string) =>

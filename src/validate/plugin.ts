@@ -25,8 +25,8 @@ export function rangesOf({ plugin, ipam, conf }: PlacedPlugin): AddressRange[] {
   return [plugin, ipam].flatMap(one => (one?.about ? rangesIn(one.about, conf, one.type) : []));
 }
 
-function judgeShape(link: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
-  const { document, path, conf, plugin, ipam } = link;
+function judgeShape(placed: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+  const { document, path, conf, plugin, ipam } = placed;
   const general = findShapeProblems(ListedPlugin, conf);
   const own = [plugin, ipam].flatMap(one => {
     if (one?.about === undefined) return [];
@@ -54,8 +54,8 @@ function judgeOptions(plugin: PlacedPlugin, isForeign: (type: string) => boolean
   return [...judge(plugin.plugin, []), ...judge(plugin.ipam, ['ipam'])];
 }
 
-function judgeUnknownKeys(link: PlacedPlugin): Finding[] {
-  const { document, path, conf, plugin, ipam } = link;
+function judgeUnknownKeys(placed: PlacedPlugin): Finding[] {
+  const { document, path, conf, plugin, ipam } = placed;
   const about = plugin?.about;
   // Arguments may be meant for other plugins, and the options of a third-party plugin are unknown.
   const open = ['args', 'runtimeConfig', ...(ipam?.about === undefined ? ['ipam'] : [])];
@@ -66,7 +66,7 @@ function judgeUnknownKeys(link: PlacedPlugin): Finding[] {
   return (
     problems
       // Keys that only the runtime may set are reported separately.
-      .filter(problem => !findOddKeys(conf, 'link').some(odd => odd.path[0] === problem.path[0]))
+      .filter(problem => !findOddKeys(conf, 'entry').some(odd => odd.path[0] === problem.path[0]))
       .map(problem =>
         atKey(document, [...path, ...problem.path], ['warning', 'unknown-key', problem.message]),
       )
@@ -74,7 +74,7 @@ function judgeUnknownKeys(link: PlacedPlugin): Finding[] {
 }
 
 function judgeReservedKeys({ document, path, conf }: PlacedPlugin): Finding[] {
-  return findOddKeys(conf, 'link').map(({ path: inner, problem }) => {
+  return findOddKeys(conf, 'entry').map(({ path: inner, problem }) => {
     return atKey(document, [...path, ...inner], ['warning', 'reserved-key', problem]);
   });
 }

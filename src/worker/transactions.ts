@@ -1,5 +1,6 @@
 // What did a call do in the kernel?
 import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
+import { defined } from '../cni/defined.ts';
 import { type Exchange, listenToExchanges } from '../netlink/exchanges.ts';
 import type { WorkerReply } from './protocol.ts';
 
@@ -42,7 +43,7 @@ function toTransaction(
     what,
     startMs: round(startedAt - begin),
     durationMs: round(endedAt - startedAt),
-    ...(refusal === undefined ? {} : { error: refusal }),
+    ...defined({ error: refusal }),
   };
 }
 

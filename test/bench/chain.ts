@@ -49,8 +49,10 @@ export async function measureWarmGrowth(
           const after = processorMs(runner.daemonPid);
           const [adding, deleting] = [between - before, after - between];
           return {
-            ...{ ADD, 'ADD, processor time of the daemon': adding },
-            ...{ DEL, 'DEL, processor time of the daemon': deleting },
+            ADD,
+            'ADD, processor time of the daemon': adding,
+            DEL,
+            'DEL, processor time of the daemon': deleting,
           };
         },
       });

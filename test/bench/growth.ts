@@ -97,14 +97,17 @@ async function call(
   { binDir, ports = MAPPINGS }: { binDir?: string; ports?: number } = {},
 ): Promise<PluginReply> {
   const portMappings = Array.from({ length: ports }, (_, n) => ({
-    ...{ hostPort: 10_000 + i * MAPPINGS + n, containerPort: 80 + n },
+    hostPort: 10_000 + i * MAPPINGS + n,
+    containerPort: 80 + n,
     protocol: 'tcp',
   }));
   const reply = await lab.plugin(link, {
     command,
     container: { ...container, id: `container-${i}` },
     conf: {
-      ...{ cniVersion: '1.0.0', name: 'full', type: link },
+      cniVersion: '1.0.0',
+      name: 'full',
+      type: link,
       ...(link === 'portmap' ? { runtimeConfig: { portMappings } } : {}),
     },
     prevResult: {

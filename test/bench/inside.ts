@@ -7,7 +7,7 @@ import { until } from '../helpers/until.ts';
 import { CHAIN_TARGETS, CHAIN_VERBS, type ChainVerb } from './chain.ts';
 import { differences, quantile, type Samples, settle, takeTurns, WARMUP_ROUNDS } from './measure.ts';
 import { type Row, row } from './row.ts';
-import { LINKS, type Peer, single, withSides } from './sides.ts';
+import { type Peer, PLUGINS, single, withSides } from './sides.ts';
 import { versionOf, withEmptyProgram } from './start.ts';
 
 /** One verb of the chain, cold or warm: milliseconds, with separate medians of each part. */
@@ -44,7 +44,7 @@ export async function measureInside(peer: Peer, rounds: number): Promise<Profile
     withSides(['reference', 'ours', 'traced', 'warm', 'answered'], peer, async runners => {
       const chains = await Promise.all(runners.map(single));
       for (const one of chains) if (one.name === 'warm') await settle(one);
-      const starts = LINKS.map(link => versionOf(`start of ${link}`, [`${REFERENCE_BIN_DIR}/${link}`]));
+      const starts = PLUGINS.map(link => versionOf(`start of ${link}`, [`${REFERENCE_BIN_DIR}/${link}`]));
       const samples = await takeTurns([...chains, ...starts, versionOf('empty', [empty])], rounds);
       const profiles: Profile[] = [];
       for (const [how, side] of [
@@ -109,20 +109,26 @@ function profileOf(
   const around = differences(traced, records.map(msOf));
   const start = how === 'cold' ? quantile(around) - tracingMs(samples) : whole('answered');
   const way = how === 'cold' ? {} : { way: quantile(differences(around, samples.get(`answered ${verb}`))) };
-  const linkNames = [...new Set(records.flatMap(({ links: plugins }) => plugins.map(({ link }) => link)))];
+  const pluginNames = [...new Set(records.flatMap(({ links: plugins }) => plugins.map(({ link }) => link)))];
   const parts: [string, number][] = [
     ['runner', median(record => record.durationMs - sum(callsIn(record), msOf))],
-    ...linkNames.map((name): [string, number] => [
+    ...pluginNames.map((name): [string, number] => [
       name,
       median(({ links: plugins }) => sum(plugins.filter(isOf(name)), outsideKernel)),
     ]),
     ['deletion of devices, deferred', median(({ finishes = [] }) => sum(finishes, outsideKernel))],
   ];
   return {
-    ...{ how, verb, target: CHAIN_TARGETS[how][verb], ours, start, parts: new Map(parts) },
-    ...{ ...way, empty: whole('empty', 'VERSION') },
+    how,
+    verb,
+    target: CHAIN_TARGETS[how][verb],
+    ours,
+    start,
+    parts: new Map(parts),
+    ...way,
+    empty: whole('empty', 'VERSION'),
     reference: whole('reference'),
-    referenceStarts: LINKS.reduce((all, link) => all + whole(`start of ${link}`, 'VERSION'), 0),
+    referenceStarts: PLUGINS.reduce((all, link) => all + whole(`start of ${link}`, 'VERSION'), 0),
     kernel: median(record => sum(callsIn(record), inKernel)),
   };
 }

@@ -58,8 +58,11 @@ export async function measureLeases(leases: number, rounds: number): Promise<Sam
 function host(command: string, conf: string): void {
   const { exitCode, stdout } = Bun.spawnSync([join(BIN_DIR, 'host-local')], {
     env: {
-      ...{ CNI_COMMAND: command, CNI_CONTAINERID: 'bench', CNI_NETNS: '/x' },
-      ...{ CNI_IFNAME: 'eth0', CNI_PATH: BIN_DIR },
+      CNI_COMMAND: command,
+      CNI_CONTAINERID: 'bench',
+      CNI_NETNS: '/x',
+      CNI_IFNAME: 'eth0',
+      CNI_PATH: BIN_DIR,
     },
     stdin: Buffer.from(conf),
   });

@@ -8,7 +8,7 @@ import { type Contestant, renewed, timed } from './measure.ts';
 import { succeeds } from './unmeasured.ts';
 
 /** The executables of the chain. */
-export const LINKS = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'] as const;
+export const PLUGINS = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'] as const;
 
 /**
  * Whose chain runs, and how: the reference's; ours without a daemon; the same, keeping a trace of each request; ours with a
@@ -66,7 +66,7 @@ function prepare(lab: Lab, side: Side): Chain {
 }
 
 function ownRun(lab: Lab, chain: Chain, side: Side): Runner['run'] {
-  const binDir = side === 'reference' ? mixedBinDir(lab, REFERENCE_BIN_DIR, ...LINKS) : BIN_DIR;
+  const binDir = side === 'reference' ? mixedBinDir(lab, REFERENCE_BIN_DIR, ...PLUGINS) : BIN_DIR;
   const args = side === 'traced' ? ['--trace'] : [];
   return async (verb, container, cap) => {
     check(await chain.run(verb, container, { binDir, args, ...(cap ? { cap } : {}) }));

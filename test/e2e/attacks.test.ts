@@ -31,7 +31,8 @@ describeRoot('names', () => {
     for (const name of ['../../ESCAPE', '..', '/tmp/ESCAPE', 'a\nb', '-rf']) {
       for (const link of ['bridge', 'host-local', 'tuning', 'catena']) {
         const asId = await lab.plugin(link, {
-          ...{ command: 'ADD', conf },
+          command: 'ADD',
+          conf,
           container: { id: name, path: container.path },
         });
         expect([link, name, asId.error?.code]).toEqual([link, name, 4]);

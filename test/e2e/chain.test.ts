@@ -1,4 +1,4 @@
-// Does the whole chain of our links do on a real kernel what its conflist says, and leave nothing behind?
+// Does the whole chain of our plugins do on a real kernel what its conflist says, and leave nothing behind?
 import { expect, test } from 'bun:test';
 import { fullChain, mixedBinDir, writeChain } from '../helpers/chain.ts';
 import { type Container, type Lab, type Outside, withHost } from '../helpers/netns.ts';
@@ -239,7 +239,7 @@ describeNeeding(
           }
           expect(await chain.leases()).toEqual([]);
           const left = (await lab.ip(lab.host, 'link')).map(link => link.ifname);
-          // The reference's bridge link leaves its bridge behind.
+          // The reference's bridge leaves its bridge behind.
           expect(left.filter(name => name !== 'br0').sort()).toEqual(['lo', 'outside0']);
         });
       },

@@ -1,4 +1,4 @@
-// Does the compiled tool do what its users type? (chains of links that need no kernel)
+// Does the compiled tool do what its users type? (chains of plugins that need no kernel)
 
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
@@ -35,7 +35,7 @@ function configure(plugins: readonly JsonObject[], more: JsonObject = {}): strin
   fs.writeFileSync(file, JSON.stringify({ cniVersion: '1.1.0', name: 'testnet', ...more, plugins }));
   return file;
 }
-const twoLinks = () =>
+const twoPlugins = () =>
   configure([
     chain.noop('one', { ReportResult: RESULT }),
     chain.noop('two', {}, { capabilities: { mac: true } }),
@@ -55,7 +55,7 @@ const DONE = { exitCode: 0, stdout: '', stderr: '' };
 
 describe('catena add, check, del', () => {
   test('attach, check and detach a container', async () => {
-    twoLinks();
+    twoPlugins();
     const added = await catena(['add', 'testnet', NETNS]);
     expect(added).toEqual({ ...DONE, stdout: `${JSON.stringify(RESULT, null, 4)}\n` });
     expect(results()).toEqual([`testnet-${CONTAINER_ID}-eth0`]);
@@ -64,13 +64,19 @@ describe('catena add, check, del', () => {
     expect(results()).toEqual([]);
     expect(await catena(['del', 'testnet', NETNS])).toEqual(DONE);
     expect(chain.order()).toEqual([
-      ...['ADD one', 'ADD two', 'CHECK one', 'CHECK two', 'DEL two', 'DEL one'],
-      ...['DEL two', 'DEL one'],
+      'ADD one',
+      'ADD two',
+      'CHECK one',
+      'CHECK two',
+      'DEL two',
+      'DEL one',
+      'DEL two',
+      'DEL one',
     ]);
   });
 
   test('read the variables of cnitool', async () => {
-    twoLinks();
+    twoPlugins();
     const env = { CNI_IFNAME: 'net1', CNI_ARGS: 'K=v', CAP_ARGS: '{"mac":"0a:00:00:00:00:01","other":1}' };
     expect((await catena(['add', 'testnet', NETNS], env)).exitCode).toBe(0);
     const [, two] = chain.calls();
@@ -79,7 +85,7 @@ describe('catena add, check, del', () => {
   });
 
   test('have an option for each variable', async () => {
-    const file = twoLinks();
+    const file = twoPlugins();
     const elsewhere = path.join(chain.dir, 'elsewhere');
     const options = [
       ...['--file', file, '--bin-dir', '/nonexistent', '--bin-dir', FIXTURE_PLUGINS],
@@ -112,7 +118,7 @@ describe('catena add, check, del', () => {
   });
 
   test('pass on the trace of the caller', async () => {
-    twoLinks();
+    twoPlugins();
     const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
     await catena(['add', 'testnet', NETNS], { TRACEPARENT: `00-${trace}-00f067aa0ba902b7-01` });
     for (const { env } of chain.calls())
@@ -121,7 +127,7 @@ describe('catena add, check, del', () => {
   });
 
   test('delete by the record after the file is gone', async () => {
-    const file = twoLinks();
+    const file = twoPlugins();
     await catena(['add', 'testnet', NETNS]);
     fs.rmSync(file);
     expect(await catena(['del', 'testnet', NETNS])).toEqual(DONE);
@@ -140,7 +146,7 @@ describe('catena add, check, del', () => {
 
 describe('catena gc, status, version', () => {
   test('gc keeps the attachments given with --valid', async () => {
-    twoLinks();
+    twoPlugins();
     for (const id of ['c1', 'c2']) await catena(['add', 'testnet', NETNS, '--container-id', id]);
     expect(await catena(['gc', 'testnet', '--valid', 'c2/eth0'])).toEqual(DONE);
     expect(results()).toEqual(['testnet-c2-eth0']);
@@ -149,7 +155,7 @@ describe('catena gc, status, version', () => {
   });
 
   test('gc --dry-run lists what would be deleted and why, and deletes nothing', async () => {
-    twoLinks();
+    twoPlugins();
     for (const id of ['c1', 'c2']) await catena(['add', 'testnet', NETNS, '--container-id', id]);
     fs.writeFileSync(path.join(chain.runtime.cacheDir, 'results', 'testnet-c0-eth0'), '{');
     const args = ['gc', 'testnet', '--dry-run', '--valid', 'c2/eth0', '--valid', 'c9/eth0'];
@@ -189,7 +195,7 @@ describe('catena gc, status, version', () => {
   });
 
   test('list shows networks and attachments, and which files are wrong', async () => {
-    const file = twoLinks();
+    const file = twoPlugins();
     fs.writeFileSync(path.join(confDir(), '20-broken.conflist'), '{\n "name": 1');
     fs.symlinkSync('.', path.join(confDir(), '30-dir.conflist'));
     await catena(['add', 'testnet', NETNS]);
@@ -296,7 +302,10 @@ describe('a failure', () => {
     configure([{ type: 'garbage' }]);
     const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS, '--json'], {
       env: {
-        ...{ PATH: process.env.PATH, NETCONFPATH: confDir(), CNI_PATH: FIXTURE_PLUGINS, GARBAGE: 'huge' },
+        PATH: process.env.PATH,
+        NETCONFPATH: confDir(),
+        CNI_PATH: FIXTURE_PLUGINS,
+        GARBAGE: 'huge',
         ...directories(),
       },
       stderr: 'pipe',
@@ -321,7 +330,7 @@ describe('a failure', () => {
   });
 
   test('ends processes that were started ahead', async () => {
-    // Foreign links cannot be in BIN: a directory with ours and a failing one.
+    // Foreign plugins cannot be in BIN: a directory with ours and a failing one.
     const dir = path.join(chain.dir, 'bin');
     fs.mkdirSync(dir);
     fs.symlinkSync(path.join(BIN, 'loopback'), path.join(dir, 'loopback'));
@@ -337,8 +346,12 @@ describe('a failure', () => {
     configure([chain.noop('one', { ReportResult: RESULT }), { type: 'hang' }]);
     const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS], {
       env: {
-        ...{ PATH: process.env.PATH, NETCONFPATH: confDir(), CNI_PATH: FIXTURE_PLUGINS },
-        ...{ ...directories(), HANG_PIDS: pids, HANG_ON: 'ADD' },
+        PATH: process.env.PATH,
+        NETCONFPATH: confDir(),
+        CNI_PATH: FIXTURE_PLUGINS,
+        ...directories(),
+        HANG_PIDS: pids,
+        HANG_ON: 'ADD',
       },
       stderr: 'pipe',
     });

@@ -1,4 +1,4 @@
-// Does `catena compare` find what is wrong with a link, and nothing where nothing is?
+// Does `catena compare` find what is wrong with a plugin, and nothing where nothing is?
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,8 +12,8 @@ import { ROOT } from '../helpers/source-tree.ts';
 const LIST = join(ROOT, 'conflists/bridge-full.conflist');
 const DEADLINE_MS = 120_000;
 
-/** What is wrong, of which link, the scene in which it shows, and how it is reported. */
-const BROKEN: readonly [name: string, link: string, scene: string, line: RegExp][] = [
+/** What is wrong, of which plugin, the scene in which it shows, and how it is reported. */
+const BROKEN: readonly [name: string, plugin: string, scene: string, line: RegExp][] = [
   [
     'wrong-gateway',
     'bridge',
@@ -82,17 +82,17 @@ async function compare(...args: string[]) {
       const subject = [where, what].filter(Boolean).join(': ');
       return `${step} ${subject}: ${first} | ${second}`;
     });
-  const byLink = links.map(({ link, differences }: { link: string; differences: Told[] }) => {
+  const byPlugin = links.map(({ link, differences }: { link: string; differences: Told[] }) => {
     return [link, lines(differences)] as const;
   });
-  return { exitCode, same, byLink: new Map<string, string[]>(byLink) };
+  return { exitCode, same, byPlugin: new Map<string, string[]>(byPlugin) };
 }
 
-/** A directory with one broken link, under its name. */
-function brokenDir(name: string, link: string): string {
+/** A directory with one broken plugin, under its name. */
+function brokenDir(name: string, plugin: string): string {
   const dir = join(tmp, name);
   fs.mkdirSync(dir, { recursive: true });
-  if (!fs.existsSync(join(dir, link))) fs.linkSync(join(tmp, 'broken'), join(dir, link));
+  if (!fs.existsSync(join(dir, plugin))) fs.linkSync(join(tmp, 'broken'), join(dir, plugin));
   return dir;
 }
 
@@ -103,7 +103,7 @@ describeRoot(
       tmp = fs.mkdtempSync(join(tmpdir(), 'cat-compare-'));
       fs.chmodSync(tmp, 0o755);
       await Bun.build({
-        entrypoints: [join(import.meta.dir, '../fixtures/broken-links.ts')],
+        entrypoints: [join(import.meta.dir, '../fixtures/broken-plugins.ts')],
         target: 'bun',
         compile: { outfile: join(tmp, 'broken') },
       });
@@ -113,18 +113,18 @@ describeRoot(
     test(
       'finds nothing between a set of executables and itself, in any scene',
       async () => {
-        const { exitCode, same, byLink } = await compare('--with', BIN_DIR, LIST);
-        expect([...byLink.values()].flat()).toEqual([]);
+        const { exitCode, same, byPlugin } = await compare('--with', BIN_DIR, LIST);
+        expect([...byPlugin.values()].flat()).toEqual([]);
         expect([exitCode, same]).toEqual([0, true]);
       },
       DEADLINE_MS,
     );
 
-    test.each(BROKEN)('finds %s of %s in "%s"', async (name, link, scene, line) => {
-      const dir = brokenDir(name, link);
-      const { exitCode, byLink } = await compare('--with', dir, '--scene', scene, LIST);
+    test.each(BROKEN)('finds %s of %s in "%s"', async (name, plugin, scene, line) => {
+      const dir = brokenDir(name, plugin);
+      const { exitCode, byPlugin } = await compare('--with', dir, '--scene', scene, LIST);
       expect(exitCode).toBe(1);
-      const told = byLink.get(link) ?? [];
+      const told = byPlugin.get(plugin) ?? [];
       expect(told.filter(one => line.test(one))).not.toEqual([]);
     });
 
@@ -138,9 +138,9 @@ describeRoot(
       ];
       fs.writeFileSync(list, JSON.stringify({ cniVersion: '1.0.0', name: 'two', plugins }));
       const swap = ['--with', join(dir, 'tuning-of-mine'), '--scene', 'life'];
-      const { exitCode, byLink } = await compare(...swap, '--link', '2', list);
+      const { exitCode, byPlugin } = await compare(...swap, '--link', '2', list);
       expect(exitCode).toBe(1);
-      const all = [...byLink.values()].flat();
+      const all = [...byPlugin.values()].flat();
       expect(all.some(line => line.includes('log_martians'))).toBe(true);
       expect(all.some(line => line.includes('sysctl net/core/somaxconn'))).toBe(false);
     });
@@ -148,8 +148,8 @@ describeRoot(
     test('--ignore leaves out intended differences', async () => {
       const dir = brokenDir('wrong-mtu', 'bridge');
       const ignored = ['--ignore', 'link eth0, mtu: 1500', '--ignore', 'sysctl .*/mtu'];
-      const { exitCode, byLink } = await compare('--with', dir, '--scene', 'life', ...ignored, LIST);
-      expect([...byLink.values()].flat()).toEqual([]);
+      const { exitCode, byPlugin } = await compare('--with', dir, '--scene', 'life', ...ignored, LIST);
+      expect([...byPlugin.values()].flat()).toEqual([]);
       expect(exitCode).toBe(0);
     });
 
@@ -170,7 +170,7 @@ describeRoot(
     testNeeding(
       'shows the differences of the reference, plugin by plugin',
       async () => {
-        const { exitCode, byLink } = await compare(
+        const { exitCode, byPlugin } = await compare(
           '--with',
           REFERENCE_BIN_DIR,
           '--link',
@@ -180,8 +180,8 @@ describeRoot(
           LIST,
         );
         expect(exitCode).toBe(1);
-        expect(byLink.get('bridge')).toEqual([]);
-        expect(byLink.get('tuning')?.join('\n')).toContain('files: /run/cni/tuning/');
+        expect(byPlugin.get('bridge')).toEqual([]);
+        expect(byPlugin.get('tuning')?.join('\n')).toContain('files: /run/cni/tuning/');
       },
       requiresReference('tuning'),
     );
@@ -198,7 +198,11 @@ describeRoot(
         const { crossings } = JSON.parse(stdout);
         expect(crossings).toMatchObject([
           {
-            ...{ scene: scenes[0], maker: 'A', verb: 'DEL', by: 'B', handedOver: false },
+            scene: scenes[0],
+            maker: 'A',
+            verb: 'DEL',
+            by: 'B',
+            handedOver: false,
             fails: [expect.stringMatching(/^bridge: .*does not exist/s)],
           },
           { maker: 'B', by: 'A', fails: [], left: [] },

@@ -1,4 +1,4 @@
-// Which rules of the protocol do our links keep, and which do the reference's? Prints the table.
+// Which rules of the protocol do our plugins keep, and which do the reference's? Prints the table.
 import { afterAll, expect, test } from 'bun:test';
 import { existsSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// What is left when the runner is killed at any boundary between links, on a real kernel?
+// What is left when the runner is killed at any boundary between plugins, on a real kernel?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
@@ -15,9 +15,9 @@ const CAP = {
   portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }],
   bandwidth: { ingressRate: 1e8, ingressBurst: 1e6, egressRate: 1e8, egressBurst: 1e6 },
 };
-const LINKS = ['bridge', 'portmap', 'bandwidth', 'tuning'];
+const PLUGINS = ['bridge', 'portmap', 'bandwidth', 'tuning'];
 
-/** The chain with a link in it that kills the runner on a verb, after so many of ours; -1 puts none there. */
+/** The chain with a plugin in it that kills the runner on a verb, after so many of ours; -1 puts none there. */
 function listWith(lab: Lab, verb: string, after: number): Row {
   const { plugins, ...list } = fullChain(lab);
   fs.writeFileSync(scriptOf(lab), after < 0 ? '{}' : JSON.stringify({ KillRunner: [verb] }));
@@ -32,7 +32,8 @@ function scriptOf(lab: Lab): string {
 function linksDir(lab: Lab): string {
   const dir = `${lab.tmp}/bin`;
   fs.mkdirSync(dir);
-  for (const name of [...LINKS, 'ptp', 'host-local']) fs.symlinkSync(`${BIN_DIR}/${name}`, `${dir}/${name}`);
+  for (const name of [...PLUGINS, 'ptp', 'host-local'])
+    fs.symlinkSync(`${BIN_DIR}/${name}`, `${dir}/${name}`);
   fs.writeFileSync(`${dir}/noop`, `#!/bin/sh\nexec ${FIXTURE_PLUGINS}/noop\n`, { mode: 0o755 });
   return dir;
 }
@@ -80,7 +81,7 @@ async function withCrash(
 
 type Runner = (command: string, which: Container) => Promise<{ exitCode: number; stderr: string }>;
 
-const POINTS = [0, ...LINKS.map((_, i) => i + 1)];
+const POINTS = [0, ...PLUGINS.map((_, i) => i + 1)];
 
 describeRoot('a runner that is killed', () => {
   test.each(POINTS)('in ADD after %i plugins is undone by the next command on the network', async after => {
@@ -147,7 +148,10 @@ describeRoot('a delegate runner that is killed', () => {
       });
       const killer = { type: 'noop', debugFile: scriptOf(lab) };
       const conf = {
-        ...{ cniVersion: '1.1.0', name: 'pods', type: 'catena', binDir },
+        cniVersion: '1.1.0',
+        name: 'pods',
+        type: 'catena',
+        binDir,
         delegates: [network('one', '10.1.0.0/24'), network('two', '10.2.0.0/24', [killer])],
       };
       const [crashed, other] = [await lab.container(), await lab.container()];

@@ -58,7 +58,9 @@ describeRoot('endless output', () => {
     const delegates = [{ name: 'inner', cniVersion: '1.1.0', plugins: [{ type: 'evil' }] }];
     const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'catena', delegates };
     const { error } = await lab.plugin('catena', {
-      ...{ command: 'ADD', conf, container },
+      command: 'ADD',
+      conf,
+      container,
       cniPath: binOnAdd(lab, 'evil', ENDLESS),
     });
     expect(error?.msg).toContain('printed more than 16 MiB: it was killed');

@@ -127,6 +127,13 @@ describeRoot('catena ipam', () => {
       expect(stdout).toContain('- the lease was used in this boot\n');
       expect(stdout).toContain(`- "${lease('10.88.0.2')}" was written 2`);
       expect(stdout).toEndWith('live: the address is in use\n');
+      const json = JSON.parse((await ipam('why', 'podnet', '10.88.0.2', '--json')).stdout);
+      expect(json).toMatchObject({
+        address: '10.88.0.2',
+        containerID: container.id,
+        ifname: 'eth0',
+        state: 'live',
+      });
       await lab.remove(container);
       age('10.88.0.2');
       const gone = (await ipam('why', 'podnet', '10.88.0.2')).stdout;

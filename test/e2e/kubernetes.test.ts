@@ -57,18 +57,23 @@ function withNode(body: (node: Node) => Promise<void>): Promise<void> {
     };
     const call: Node['call'] = async (command, more = {}, args = ARGS) => {
       const conf = {
-        ...{
-          cniVersion: '1.1.0',
-          name: 'pods',
-          type: 'catena',
-          kubeconfig: api.kubeconfig,
-          kubernetesTimeout: 5,
-        },
-        ...{ delegates: [{ name: 'default', ...link('default', 'eth0', '10.1.0.2/24') }], ...more },
+        cniVersion: '1.1.0',
+        name: 'pods',
+        type: 'catena',
+        kubeconfig: api.kubeconfig,
+        kubernetesTimeout: 5,
+        delegates: [{ name: 'default', ...link('default', 'eth0', '10.1.0.2/24') }],
+        ...more,
       };
       const env = {
-        ...{ PATH: TEST_PATH, ...directories(lab.tmp), CNI_COMMAND: command, CNI_PATH: FIXTURE_PLUGINS },
-        ...{ CNI_CONTAINERID: container.id, CNI_NETNS: container.path, CNI_IFNAME: 'eth0', CNI_ARGS: args },
+        PATH: TEST_PATH,
+        ...directories(lab.tmp),
+        CNI_COMMAND: command,
+        CNI_PATH: FIXTURE_PLUGINS,
+        CNI_CONTAINERID: container.id,
+        CNI_NETNS: container.path,
+        CNI_IFNAME: 'eth0',
+        CNI_ARGS: args,
       };
       // The fixtures touch no kernel: this runs where the API server is.
       const { exitCode, stdout } = await run([`${BIN_DIR}/catena`], { env, stdin: JSON.stringify(conf) });

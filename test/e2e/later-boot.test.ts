@@ -51,7 +51,7 @@ describeRoot(
       ['by our plugins', BIN_DIR, true],
       ['by the plugins of the reference', REFERENCE_BIN_DIR, true],
       ['by our plugins, without a result cache', BIN_DIR, false],
-    ])('and made again %s is not taken down by any command', async (_who, binDir, hasCache) => {
+    ])('and made again %s is not deleted by any command', async (_who, binDir, hasCache) => {
       await withHost(async lab => {
         const [container, other] = [await lab.container(), await lab.container()];
         const network = configure(lab, '1.0.0');
@@ -88,7 +88,7 @@ describeRoot(
       });
     });
 
-    test('is taken down unless it was made again', async () => {
+    test('is deleted unless it was made again', async () => {
       await withHost(async lab => {
         const [container, other] = [await lab.container(), await lab.container()];
         configure(lab, '1.0.0');

@@ -1,4 +1,4 @@
-// Is a plugin made with `catena new` a working link of a chain?
+// Is a plugin made with `catena new` a working plugin of a chain?
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';

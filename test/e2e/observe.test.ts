@@ -126,8 +126,10 @@ describeRoot('an observed daemon', () => {
     try {
       // The fake host has a network of its own: the way to the collector is a file.
       const relay = lab.start(lab.host, [
-        ...[process.execPath, path.join(import.meta.dir, '../fixtures/relay.ts')],
-        ...['4318', path.join(lab.tmp, 'collector.sock')],
+        process.execPath,
+        path.join(import.meta.dir, '../fixtures/relay.ts'),
+        '4318',
+        path.join(lab.tmp, 'collector.sock'),
       ]);
       await relay.stdout.getReader().read();
       const chain = writeChain(lab, fullChain(lab));
@@ -141,7 +143,11 @@ describeRoot('an observed daemon', () => {
       const all = bodies.flatMap(body => body.resourceSpans[0].scopeSpans[0].spans) as Row[];
       const spans = all.slice(0, 5);
       expect(spans.map(({ name }) => name)).toEqual([
-        ...['ADD podnet', 'ADD bridge', 'ADD portmap', 'ADD bandwidth', 'ADD tuning'],
+        'ADD podnet',
+        'ADD bridge',
+        'ADD portmap',
+        'ADD bandwidth',
+        'ADD tuning',
       ]);
       const [request, ...links] = spans;
       const kernel = all.slice(5);
@@ -188,18 +194,20 @@ describeRoot('an observed daemon', () => {
 
     const calls = (await linesIn(log)).filter(({ message }) => message === 'call finished');
     expect(calls.map(line => [line['grpc.method'], line['grpc.code']])).toEqual([
-      ...[
-        ['Add', 'OK'],
-        ['Check', 'OK'],
-        ['Check', expect.any(String)],
-        ['Del', 'OK'],
-        ['Del', 'OK'],
-      ],
+      ['Add', 'OK'],
+      ['Check', 'OK'],
+      ['Check', expect.any(String)],
+      ['Del', 'OK'],
+      ['Del', 'OK'],
       ['Add', 'InvalidArgument'],
     ]);
     expect(calls[0]).toMatchObject({
-      ...{ ...TAGS, 'grpc.request.netns': container.path, 'grpc.request.container_id': container.id },
-      ...{ 'grpc.service': 'pkg.cnirpc.CNI', 'grpc.method_type': 'unary', protocol: 'grpc' },
+      ...TAGS,
+      'grpc.request.netns': container.path,
+      'grpc.request.container_id': container.id,
+      'grpc.service': 'pkg.cnirpc.CNI',
+      'grpc.method_type': 'unary',
+      protocol: 'grpc',
     });
     const links = (await linesIn(log)).filter(({ link, command }) => link && command === 'ADD');
     expect(links.slice(0, 4)).toMatchObject(

@@ -215,13 +215,16 @@ describe('types', () => {
   ])('are right for a strict consumer with moduleResolution %s', async (moduleResolution, module) => {
     write('consumer.ts', CONSUMER);
     const compilerOptions = {
-      ...{ module, moduleResolution, target: 'ES2023', lib: ['ES2023'], types: ['node'], noEmit: true },
-      ...{
-        strict: true,
-        exactOptionalPropertyTypes: true,
-        noUncheckedIndexedAccess: true,
-        skipLibCheck: false,
-      },
+      module,
+      moduleResolution,
+      target: 'ES2023',
+      lib: ['ES2023'],
+      types: ['node'],
+      noEmit: true,
+      strict: true,
+      exactOptionalPropertyTypes: true,
+      noUncheckedIndexedAccess: true,
+      skipLibCheck: false,
     };
     write('tsconfig.json', JSON.stringify({ compilerOptions, files: ['consumer.ts'] }));
     expect(await inProject('tsc')).toEqual({ exitCode: 0, stdout: '', stderr: '' });

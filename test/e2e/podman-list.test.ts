@@ -9,8 +9,11 @@ import { echo, startServer } from '../helpers/traffic.ts';
 /** Fixed skeletons may outlive a container. */
 const KEPT = {
   ignoreTables: [
-    ...['inet catena_masquerade', 'inet catena_portmap', 'inet catena_firewall'],
-    ...['ip filter', 'ip6 filter'],
+    'inet catena_masquerade',
+    'inet catena_portmap',
+    'inet catena_firewall',
+    'ip filter',
+    'ip6 filter',
   ],
 };
 const PORTS = {

@@ -68,7 +68,7 @@ describeRoot(
           return Bun.deepEquals(now, before);
         });
         const state = await fetch('http://catena/v1/state', { unix, signal: AbortSignal.timeout(10_000) });
-        // Four links; podman calls DEL of each at least once.
+        // Four plugins; podman calls DEL of each at least once.
         expect(((await state.json()) as { served: number }).served).toBeGreaterThanOrEqual(8);
       });
     });

@@ -50,7 +50,9 @@ function pointToPoint(lab: Lab): Row {
         type: 'ptp',
         ipMasq: true,
         ipam: {
-          ...{ type: 'host-local', subnet: '10.89.0.0/24', dataDir: `${lab.tmp}/leases` },
+          type: 'host-local',
+          subnet: '10.89.0.0/24',
+          dataDir: `${lab.tmp}/leases`,
           routes: [{ dst: '0.0.0.0/0' }],
         },
       },
@@ -95,8 +97,11 @@ describeRoot('catena repair', () => {
       await chain.add(container, { cap });
       await expectSound(chain, container, cap);
       const talk = await converse(lab, {
-        ...{ from: outside, to: container, listen: 80 },
-        ...{ address: outside.hostAddress.v4, port: 8080 },
+        from: outside,
+        to: container,
+        listen: 80,
+        address: outside.hostAddress.v4,
+        port: 8080,
       });
       try {
         expect(await talk.say('before')).toBe('before');
@@ -148,8 +153,11 @@ describeRoot('catena repair', () => {
       const cap = { portMappings: PORTS };
       await chain.add(container, { cap });
       const talk = await converse(lab, {
-        ...{ from: outside, to: container, listen: 80 },
-        ...{ address: outside.hostAddress.v4, port: 8080 },
+        from: outside,
+        to: container,
+        listen: 80,
+        address: outside.hostAddress.v4,
+        port: 8080,
       });
       try {
         expect(await talk.say('before')).toBe('before');

@@ -76,7 +76,7 @@ describeRoot(
       ours = join(tmp, 'ours');
       fs.copyFileSync(`${BIN_DIR}/catena`, ours, fs.constants.COPYFILE_FICLONE);
       await Bun.build({
-        entrypoints: [join(import.meta.dir, '../fixtures/broken-links.ts')],
+        entrypoints: [join(import.meta.dir, '../fixtures/broken-plugins.ts')],
         target: 'bun',
         define: { WRONG: '"forgotten-sysctl"' },
         compile: { outfile: join(tmp, 'broken') },

@@ -46,7 +46,10 @@ function callBridge(lab: Lab, command: string, netns: string, conf: object): Pro
   const { plugins, ...list } = bridgeIn(lab);
   const env = {
     ...directories(lab.tmp),
-    ...{ CNI_COMMAND: command, CNI_CONTAINERID: 'c1', CNI_NETNS: netns, CNI_IFNAME: 'eth0' },
+    CNI_COMMAND: command,
+    CNI_CONTAINERID: 'c1',
+    CNI_NETNS: netns,
+    CNI_IFNAME: 'eth0',
     CNI_PATH: BIN_DIR,
   };
   const stdin = JSON.stringify({ ...list, ...plugins[0], ...conf });

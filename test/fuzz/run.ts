@@ -100,7 +100,10 @@ export async function runFuzz({
     inputs: each.reduce((sum, [, count]) => sum + count, 0),
     doors: doors.length,
     seeds: doors.reduce((sum, one) => sum + one.seeds, 0),
-    ...{ seed, failures, strayFiles, each },
+    seed,
+    failures,
+    strayFiles,
+    each,
     seconds: (performance.now() - began) / 1000,
   };
 }

@@ -64,21 +64,20 @@ export const MESSAGES: readonly Uint8Array[] = listFiles('test/golden')
 
 /** The contents of an attachment's record. */
 export const INTENT: JsonObject = {
-  ...{
-    record: 1,
-    network: 'podnet',
-    containerId: 'c1',
-    ifname: 'eth0',
-    netns: '/run/netns/c1',
-    netnsIdentity: '4:5',
-  },
-  ...{ boot: 'b', owner: 'o', args: [['IgnoreUnknown', '1']], capabilityArgs: { portMappings: [] } },
-  ...{
-    source: LIST_TEXTS[0],
-    pluginDirs: ['/opt/cni/bin'],
-    executables: ['/opt/cni/bin/bridge'],
-    cacheDir: '/var/lib/cni',
-  },
+  record: 1,
+  network: 'podnet',
+  containerId: 'c1',
+  ifname: 'eth0',
+  netns: '/run/netns/c1',
+  netnsIdentity: '4:5',
+  boot: 'b',
+  owner: 'o',
+  args: [['IgnoreUnknown', '1']],
+  capabilityArgs: { portMappings: [] },
+  source: LIST_TEXTS[0],
+  pluginDirs: ['/opt/cni/bin'],
+  executables: ['/opt/cni/bin/bridge'],
+  cacheDir: '/var/lib/cni',
   request: 'r',
   runner: { pid: 1, start: '1', pidns: '1', op: 'a', time: 't' },
 };

@@ -25,7 +25,9 @@ export function expectGenerated(page: string, name: string, lines: readonly stri
   }
   if (text.slice(from, to) !== wanted) {
     expect({ page, part: name, 'to write it': COMMAND, lines: text.slice(from, to).split('\n') }).toEqual({
-      ...{ page, part: name, 'to write it': COMMAND },
+      page,
+      part: name,
+      'to write it': COMMAND,
       lines: wanted.split('\n'),
     });
   }

@@ -49,8 +49,11 @@ export interface Traces {
 
 // Created once by plugins, and empty without containers.
 const SKELETONS = [
-  ...['inet catena_masquerade', 'inet catena_portmap', 'inet catena_firewall'],
-  ...['ip filter', 'ip6 filter'],
+  'inet catena_masquerade',
+  'inet catena_portmap',
+  'inet catena_firewall',
+  'ip filter',
+  'ip6 filter',
 ];
 // Locks, what host-local and the reference's host-local keep for the network, and what a daemon leaves.
 const KEPT_FILES =

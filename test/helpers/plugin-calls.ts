@@ -31,15 +31,19 @@ export function childrenOf(pid: number): number[] {
 /** Starts a plugin call and leaves it running; the caller must end it. */
 export function startPlugin(
   lab: Lab,
-  link: string,
+  plugin: string,
   call: { command: string; conf: object; container: Container; cniPath?: string },
 ): Bun.Subprocess<'pipe', 'pipe', 'pipe'> {
   const { command, conf, container, cniPath = BIN_DIR } = call;
-  const child = Bun.spawn(['nsenter', `--net=${lab.host.path}`, '--', `${BIN_DIR}/${link}`], {
+  const child = Bun.spawn(['nsenter', `--net=${lab.host.path}`, '--', `${BIN_DIR}/${plugin}`], {
     env: {
       ...directories(lab.tmp),
-      ...{ CNI_COMMAND: command, CNI_CONTAINERID: container.id, CNI_NETNS: container.path },
-      ...{ CNI_IFNAME: 'eth0', CNI_PATH: cniPath, PATH: process.env.PATH ?? '' },
+      CNI_COMMAND: command,
+      CNI_CONTAINERID: container.id,
+      CNI_NETNS: container.path,
+      CNI_IFNAME: 'eth0',
+      CNI_PATH: cniPath,
+      PATH: process.env.PATH ?? '',
     },
     stdin: 'pipe',
     stdout: 'pipe',

@@ -29,7 +29,7 @@ describeRoot(
 
     describe.each(BACKENDS)('backend %s', backend => {
       test(
-        'is refused to another network by every link that goes by addresses, with both names, and nothing of the pod goes',
+        'is refused to another network by every plugin that goes by addresses, with both names, and nothing of the pod goes',
         async () => {
           const { lab, first } = await firstPod(backend);
           const before = await stateOf(lab);
@@ -40,16 +40,16 @@ describeRoot(
           const added = await bridge(lab, 'ADD', second, 'other', { backend });
           expect(added.exitCode).toBe(0);
           const rival = { container: second, network: 'other', result: added.result };
-          for (const link of ['portmap', 'firewall'] as const) {
-            expectRefusal(await chained(lab, link, 'ADD', rival, backend, 9090), first, rival);
+          for (const plugin of ['portmap', 'firewall'] as const) {
+            expectRefusal(await chained(lab, plugin, 'ADD', rival, backend, 9090), first, rival);
             expect(await stateOf(lab)).toEqual(before);
           }
-          for (const link of ['portmap', 'firewall'] as const)
-            expect((await chained(lab, link, 'DEL', rival, backend, 9090)).exitCode).toBe(0);
+          for (const plugin of ['portmap', 'firewall'] as const)
+            expect((await chained(lab, plugin, 'DEL', rival, backend, 9090)).exitCode).toBe(0);
           expect((await bridge(lab, 'DEL', second, 'other', { backend, ipMasq: true })).exitCode).toBe(0);
           expect(await stateOf(lab)).toEqual(before);
-          for (const link of ['portmap', 'firewall'] as const)
-            expect((await chained(lab, link, 'CHECK', first, backend)).stdout).toBe('');
+          for (const plugin of ['portmap', 'firewall'] as const)
+            expect((await chained(lab, plugin, 'CHECK', first, backend)).stdout).toBe('');
           expect(await answer(lab)).toBe('hello');
         },
         DEADLINE_MS,
@@ -80,9 +80,9 @@ describeRoot(
           const added = await bridge(lab, 'ADD', second, 'other', { backend, ipMasq: true });
           expect(added.exitCode).toBe(0);
           const heir = { container: second, network: 'other', result: added.result };
-          for (const link of ['portmap', 'firewall'] as const) {
-            expect(await chained(lab, link, 'ADD', heir, backend)).toMatchObject({ exitCode: 0 });
-            expect((await chained(lab, link, 'CHECK', heir, backend)).stdout).toBe('');
+          for (const plugin of ['portmap', 'firewall'] as const) {
+            expect(await chained(lab, plugin, 'ADD', heir, backend)).toMatchObject({ exitCode: 0 });
+            expect((await chained(lab, plugin, 'CHECK', heir, backend)).stdout).toBe('');
           }
           await startServer(lab, second, { protocol: 'tcp', port: 80 });
           expect(await answer(lab)).toBe('hello');
@@ -99,9 +99,9 @@ describeRoot(
           const second = await lab.container();
           const added = await bridge(lab, 'ADD', second, 'other', { backend });
           const rival = { container: second, network: 'other', result: added.result };
-          for (const link of ['portmap', 'firewall'] as const) {
-            expectRefusal(await chained(lab, link, 'ADD', rival, backend, 9090), first, rival);
-            expect((await chained(lab, link, 'DEL', rival, backend, 9090)).exitCode).toBe(0);
+          for (const plugin of ['portmap', 'firewall'] as const) {
+            expectRefusal(await chained(lab, plugin, 'ADD', rival, backend, 9090), first, rival);
+            expect((await chained(lab, plugin, 'DEL', rival, backend, 9090)).exitCode).toBe(0);
           }
           expect(await stateOf(lab)).toEqual(before);
         },
@@ -131,9 +131,9 @@ describeRoot(
       const added = await bridge(lab, 'ADD', container, 'podnet', { backend, ipMasq: true, binDir: mainDir });
       expect(added).toMatchObject({ exitCode: 0 });
       const first: Attached = { container, network: 'podnet', result: added.result };
-      for (const link of ['portmap', 'firewall'] as const) {
-        const binDir = link === 'portmap' ? portmapDir : undefined;
-        const done = await chained(lab, link, 'ADD', first, backend, 8080, binDir);
+      for (const plugin of ['portmap', 'firewall'] as const) {
+        const binDir = plugin === 'portmap' ? portmapDir : undefined;
+        const done = await chained(lab, plugin, 'ADD', first, backend, 8080, binDir);
         expect(done).toMatchObject({ exitCode: 0 });
       }
       const server = await startServer(lab, container, { protocol: 'tcp', port: 80 });
@@ -159,8 +159,13 @@ function bridge(
 ): Promise<PluginReply> {
   const ipam = { type: 'static', addresses: ADDRESSES };
   const conf = {
-    ...{ cniVersion: '1.0.0', name: network, type: 'bridge', bridge: 'br0', isGateway: true },
-    ...{ ipMasq, ipam },
+    cniVersion: '1.0.0',
+    name: network,
+    type: 'bridge',
+    bridge: 'br0',
+    isGateway: true,
+    ipMasq,
+    ipam,
     ...(binDir ? {} : { ipMasqBackend: backend }),
   };
   return lab.plugin('bridge', { command, conf, container, ...(binDir ? { binDir } : {}) });
@@ -168,7 +173,7 @@ function bridge(
 
 function chained(
   lab: Lab,
-  link: 'portmap' | 'firewall',
+  plugin: 'portmap' | 'firewall',
   command: Verb,
   { container, network, result }: Attached,
   backend: Backend,
@@ -176,11 +181,11 @@ function chained(
   binDir?: string,
 ): Promise<PluginReply> {
   const runtimeConfig = { portMappings: [{ hostPort, containerPort: 80, protocol: 'tcp' }] };
-  const own = link === 'portmap' ? { runtimeConfig, snat: true } : { ingressPolicy: 'isolated' };
-  const conf = { cniVersion: '1.0.0', name: network, type: link, ...own, ...(binDir ? {} : { backend }) };
+  const own = plugin === 'portmap' ? { runtimeConfig, snat: true } : { ingressPolicy: 'isolated' };
+  const conf = { cniVersion: '1.0.0', name: network, type: plugin, ...own, ...(binDir ? {} : { backend }) };
   const env = { DBUS_SYSTEM_BUS_ADDRESS: 'unix:path=/nonexistent/bus' };
   const prevResult = command === 'DEL' ? undefined : result;
-  return lab.plugin(link, { command, conf, container, env, prevResult, ...(binDir ? { binDir } : {}) });
+  return lab.plugin(plugin, { command, conf, container, env, prevResult, ...(binDir ? { binDir } : {}) });
 }
 
 function expectRefusal(

@@ -1,4 +1,4 @@
-// Do ADD and DEL of the bandwidth link leave nothing behind, wherever the kernel says no?
+// Do ADD and DEL of the bandwidth plugin leave nothing behind, wherever the kernel says no?
 import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/testing/fault.ts';
 import { connect } from '../helpers/connected-pod.ts';

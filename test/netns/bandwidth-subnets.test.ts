@@ -1,4 +1,4 @@
-// Does the bandwidth link limit traffic with the subnets that are named, or with all others, and nothing else?
+// Does the bandwidth plugin limit traffic with the subnets that are named, or with all others, and nothing else?
 import { describe, expect, test } from 'bun:test';
 import { connect, type Pod, shapingOf } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';
@@ -112,7 +112,9 @@ describeKernel('bandwidth ADD with subnets', () => {
           const ifb = added.interfaces[2].name;
           const fast = '1:1 200000 800Gbit 800Gbit';
           expect(await treeOf(lab, pod.veth)).toEqual({
-            ...{ kind: 'htb', default: ours.default, queue: 187_500 },
+            kind: 'htb',
+            default: ours.default,
+            queue: 187_500,
             classes: expect.arrayContaining([fast, '1:30 200000 20Mbit 20Mbit']),
             filters: [
               `15 ipv6 match fd780000/ffffffff at 8 00000000/ffffffff at 12 ${ours.class}`,
@@ -120,7 +122,9 @@ describeKernel('bandwidth ADD with subnets', () => {
             ],
           });
           expect(await treeOf(lab, ifb)).toEqual({
-            ...{ kind: 'htb', default: ours.default, queue: 156_250 },
+            kind: 'htb',
+            default: ours.default,
+            queue: 156_250,
             classes: expect.arrayContaining([fast, '1:30 125000 10Mbit 10Mbit']),
             filters: [
               `15 ipv6 match fd780000/ffffffff at 24 00000000/ffffffff at 28 ${ours.class}`,

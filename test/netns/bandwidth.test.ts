@@ -1,4 +1,4 @@
-// Does the bandwidth link limit what a real kernel sends, and does it take all of it back?
+// Does the bandwidth plugin limit what a real kernel sends, and does it take all of it back?
 import { describe, expect, test } from 'bun:test';
 import { connect, type Pod, shapingOf } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';

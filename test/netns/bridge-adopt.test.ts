@@ -1,4 +1,4 @@
-// Does the bridge link get along with bridges, pairs and addresses that others made?
+// Does the bridge plugin get along with bridges, pairs and addresses that others made?
 import { expect, test } from 'bun:test';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';

@@ -1,4 +1,4 @@
-// Does an ADD of the bridge link that fails half way leave everything as it was, wherever the kernel says no?
+// Does an ADD of the bridge plugin that fails half way leave everything as it was, wherever the kernel says no?
 import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/testing/fault.ts';
 import { deadline } from '../helpers/deadline.ts';

@@ -1,4 +1,4 @@
-// Does the bridge link masquerade with either packet filter, and clean up after the reference and the reverse?
+// Does the bridge plugin masquerade with either packet filter, and clean up after the reference and the reverse?
 import { expect, test } from 'bun:test';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { TEST_PATH } from '../helpers/command.ts';

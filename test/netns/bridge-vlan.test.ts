@@ -1,4 +1,4 @@
-// Does the bridge link keep VLANs apart, and what does it say where the kernel cannot?
+// Does the bridge plugin keep VLANs apart, and what does it say where the kernel cannot?
 import { expect, test } from 'bun:test';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { describeRoot, requiresVlanDevices, requiresVlanFiltering, testNeeding } from '../helpers/skip.ts';

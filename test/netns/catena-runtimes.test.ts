@@ -104,7 +104,10 @@ function runner(lab: Lab, cniVersion: string): Row {
     bandwidth,
   ]);
   return {
-    ...{ cniVersion, name: 'pods', type: 'catena', confDir: `${lab.tmp}/net.d` },
+    cniVersion,
+    name: 'pods',
+    type: 'catena',
+    confDir: `${lab.tmp}/net.d`,
     capabilities: { portMappings: true, bandwidth: true, [ANNOTATIONS]: true },
     delegates: [red],
   };
@@ -198,7 +201,9 @@ describeRoot('the delegate runner', () => {
     await withHost(async lab => {
       const container = await lab.container();
       const listOf = (name: string, net: number) => ({
-        ...{ ...runner(lab, '1.1.0'), name, interfacePrefix: `${name}-` },
+        ...runner(lab, '1.1.0'),
+        name,
+        interfacePrefix: `${name}-`,
         delegates: [network(lab, `${name}0`, net), network(lab, `${name}1`, net + 1)],
       });
       const [one, two] = [listOf('one', 51), listOf('two', 61)];

@@ -298,20 +298,16 @@ describeRoot('the delegate runner', () => {
           .map(line => JSON.parse(line));
       expect(lines(logFile)).toEqual([
         expect.objectContaining({
-          ...{
-            level: 'info',
-            network: 'pods',
-            container_id: container.id,
-            pod_namespace: 'ns',
-            pod_name: 'web',
-          },
-          ...{
-            delegate: 'red',
-            link: 'bridge',
-            link_index: 0,
-            command: 'ADD',
-            duration_ms: expect.any(Number),
-          },
+          level: 'info',
+          network: 'pods',
+          container_id: container.id,
+          pod_namespace: 'ns',
+          pod_name: 'web',
+          delegate: 'red',
+          link: 'bridge',
+          link_index: 0,
+          command: 'ADD',
+          duration_ms: expect.any(Number),
         }),
       ]);
       expect(lines(traceFile)).toEqual([

@@ -207,7 +207,11 @@ describeRoot(
           const prevResult = prevResultOf(pod, '1.0.0');
           const env = { DBUS_SYSTEM_BUS_ADDRESS: 'unix:path=/nonexistent/bus' };
           return lab.plugin('firewall', {
-            ...{ command, container: pod, conf, prevResult, env },
+            command,
+            container: pod,
+            conf,
+            prevResult,
+            env,
             binDir: REFERENCE_BIN_DIR,
           });
         };

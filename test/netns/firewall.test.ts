@@ -108,7 +108,7 @@ describeRoot(
     });
 
     test.each([
-      ['left to the link', {}],
+      ['left to the plugin', {}],
       ['iptables', { backend: 'iptables' }],
     ])('SCTP is accepted like any other protocol, backend %s', async (_name, conf) => {
       const { lab, outside, a } = await twoBridges(createLab);
@@ -173,7 +173,12 @@ describeRoot(
       expect(Object.keys(await elementsOf(lab))).not.toContain('isolated4');
       expect((await add(lab, a)).exitCode).toBe(0);
       expect(Object.keys(await elementsOf(lab)).sort()).toEqual([
-        ...['claims4', 'claims6', 'iptables4', 'iptables6', 'pods4', 'pods6'],
+        'claims4',
+        'claims6',
+        'iptables4',
+        'iptables6',
+        'pods4',
+        'pods6',
       ]);
     });
 

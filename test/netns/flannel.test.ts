@@ -32,9 +32,12 @@ function confOf(lab: Lab, more: object = {}) {
 
 function writeSubnets(lab: Lab, mtu = 1400): void {
   const lines = [
-    ...['FLANNEL_NETWORK=10.244.0.0/16', 'FLANNEL_SUBNET=10.244.3.1/24'],
-    ...['FLANNEL_IPV6_NETWORK=fd00:244::/48', 'FLANNEL_IPV6_SUBNET=fd00:244:0:3::1/64'],
-    ...[`FLANNEL_MTU=${mtu}`, 'FLANNEL_IPMASQ=false'],
+    'FLANNEL_NETWORK=10.244.0.0/16',
+    'FLANNEL_SUBNET=10.244.3.1/24',
+    'FLANNEL_IPV6_NETWORK=fd00:244::/48',
+    'FLANNEL_IPV6_SUBNET=fd00:244:0:3::1/64',
+    `FLANNEL_MTU=${mtu}`,
+    'FLANNEL_IPMASQ=false',
   ];
   writeFileSync(`${lab.tmp}/subnet.env`, `${lines.join('\n')}\n`);
 }
@@ -68,7 +71,10 @@ describeRoot('flannel', () => {
           { address: 'fd00:244:0:3::2/64', gateway: 'fd00:244:0:3::1' },
         ]);
         expect(result.routes.map((route: Row) => route.dst)).toEqual([
-          ...['0.0.0.0/0', '::/0', '10.244.0.0/16', 'fd00:244::/48'],
+          '0.0.0.0/0',
+          '::/0',
+          '10.244.0.0/16',
+          'fd00:244::/48',
         ]);
         const [link] = await lab.ip(one, 'link', 'show', 'eth0');
         expect(link).toMatchObject({ mtu: 1400, operstate: 'UP' });
@@ -140,7 +146,9 @@ describeRoot('flannel', () => {
       writeFileSync(`${binDir}/mine`, script, { mode: 0o755 });
       const conf = confOf(lab, { delegate: { type: 'mine' } });
       const reply = await lab.plugin('flannel', {
-        ...{ command: 'ADD', conf, container },
+        command: 'ADD',
+        conf,
+        container,
         cniPath: `${binDir}:${BIN_DIR}`,
       });
       expect(reply).toMatchObject({ exitCode: 1, error: { code: 117, msg: 'no room', details: 'here' } });

@@ -353,8 +353,12 @@ describeRoot('host-local', () => {
       const { stdout } = await lab.run(lab.host, ['unshare', '--mount', 'sh', '-c', script], {
         stdin: JSON.stringify(conf),
         env: {
-          ...{ FILES: String(files), CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'one', CNI_NETNS: '/x' },
-          ...{ CNI_IFNAME: 'eth0', CNI_PATH: BIN_DIR },
+          FILES: String(files),
+          CNI_COMMAND: 'ADD',
+          CNI_CONTAINERID: 'one',
+          CNI_NETNS: '/x',
+          CNI_IFNAME: 'eth0',
+          CNI_PATH: BIN_DIR,
           ...directories(lab.tmp),
         },
       });

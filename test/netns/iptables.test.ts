@@ -10,7 +10,7 @@ import { describeRoot, requires } from '../helpers/skip.ts';
 
 const CHAIN = 'CNI-0123456789abcdef01234567';
 
-/** Rules as a link writes them, and some that others have. */
+/** Rules as a plugin writes them, and some that others have. */
 const RULES: Readonly<Record<Family, readonly string[]>> = {
   4: [
     `-A POSTROUTING -s 10.1.0.5/32 -m comment --comment "name: \\"a\\" id: \\"b\\"" -j ${CHAIN}`,

@@ -266,7 +266,7 @@ describeRoot(
           const bin = `${lab.tmp}/bin`;
           fs.mkdirSync(bin);
           for (const name of ['bridge', 'host-local']) fs.copyFileSync(`${dir}/${name}`, `${bin}/${name}`);
-          // A link whose DEL fails until it is told otherwise.
+          // A plugin whose DEL fails until it is told otherwise.
           const may = `${lab.tmp}/may`;
           const script = [
             '#!/bin/sh',

@@ -1,4 +1,4 @@
-// Does a link fail for input that it has no use for? A container that cannot go is the worst of it.
+// Does a plugin fail for input that it has no use for? A container that cannot go is the worst of it.
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
@@ -11,7 +11,7 @@ import { SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 const BAD_ARGS = ['none', 'A=b;', ';', 'A=b=c'];
 const NO_TYPE = [undefined, '', null];
 
-/** Options for every link, in which nothing is wrong. */
+/** Options for every plugin, in which nothing is wrong. */
 function confOf(lab: Lab, name: string): Row {
   const dataDir = `${lab.tmp}/leases`;
   const hostLocal = { type: 'host-local', subnet: '10.66.0.0/24', dataDir };
@@ -127,7 +127,10 @@ describeRoot('input that a plugin does not use', () => {
         const conf = { ...confOf(lab, name), type };
         const call = (command: string, prevResult: unknown) =>
           lab.plugin(name, {
-            ...{ command, conf, container, prevResult },
+            command,
+            conf,
+            container,
+            prevResult,
             ifname: name === 'loopback' ? 'lo' : 'eth0',
           });
         const added = await call('ADD', known);

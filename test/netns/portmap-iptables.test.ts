@@ -79,8 +79,8 @@ describeRoot(
         const { lab, pod, neighbour } = await podsOnBridge(createLab);
         const env = mode === 'legacy' ? { PATH: legacyPath(lab) } : {};
         const on = (hostPort: number, hostIP = '', protocol = 'tcp') => [
-          ...[{ hostPort: 7000, containerPort: 7, protocol: 'tcp' }],
-          ...[{ hostPort, containerPort: 80, protocol, ...(hostIP ? { hostIP } : {}) }],
+          { hostPort: 7000, containerPort: 7, protocol: 'tcp' },
+          { hostPort, containerPort: 80, protocol, ...(hostIP ? { hostIP } : {}) },
         ];
         const own = [...WEB, { hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '10.201.0.1' }];
         expect(await call(lab, 'ADD', pod, { ports: own, env })).toMatchObject({ exitCode: 0 });
@@ -393,7 +393,11 @@ function call(
   const portMappings = ports ?? (command === 'DEL' ? undefined : WEB);
   const asked = portMappings ?? (reference ? WEB : undefined);
   const full = {
-    ...{ cniVersion: version, name: network, type: 'portmap', ...IPTABLES, ...conf },
+    cniVersion: version,
+    name: network,
+    type: 'portmap',
+    ...IPTABLES,
+    ...conf,
     ...(asked ? { runtimeConfig: { portMappings: asked } } : {}),
   };
   return lab.plugin('portmap', {

@@ -45,7 +45,7 @@ describeRoot(
           expect(await peerSeen(lab, outside, 'tcp', outside.hostAddress[family], 30080)).toBe(
             outside.address[family],
           );
-          // What is mapped by the link itself is masqueraded for the neighbour as before.
+          // What is mapped by the plugin itself is masqueraded for the neighbour as before.
           expect(await peerSeen(lab, neighbour, 'tcp', outside.hostAddress[family])).toBe(BRIDGE[family]);
         },
       );
@@ -137,7 +137,7 @@ async function kubeProxyInNftables(lab: Lab, pod: Pod): Promise<void> {
   expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin })).toMatchObject({ exitCode: 0, stderr: '' });
 }
 
-/** The same as kube-proxy's mode iptables has them, before the link's own jumps. */
+/** The same as kube-proxy's mode iptables has them, before the plugin's own jumps. */
 async function kubeProxyInIptables(lab: Lab, pod: Pod): Promise<void> {
   for (const tool of ['iptables', 'ip6tables']) {
     const [service, to] = tool === 'iptables' ? [SERVICE.v4, pod.v4] : [SERVICE.v6, `[${pod.v6}]`];

@@ -100,7 +100,9 @@ describeRoot(
       test('a range of ports is forwarded to a range of ports, at both ends and in between', async () => {
         const { lab, pod, outside } = await podsOnBridge(createLab);
         const range = Array.from({ length: 40 }, (_, i) => ({
-          ...{ hostPort: 9000 + i, containerPort: 100 + i, protocol: 'tcp' },
+          hostPort: 9000 + i,
+          containerPort: 100 + i,
+          protocol: 'tcp',
         }));
         expect(await call(lab, 'ADD', pod, backend, range)).toMatchObject({ exitCode: 0 });
         for (const i of [0, 15, 39]) {

@@ -1,4 +1,4 @@
-// What does the ptp link do to a real kernel, and does it take all of it back?
+// What does the ptp plugin do to a real kernel, and does it take all of it back?
 import { expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { type Container, type Lab, type Row, untilAddressed, withHost } from '../helpers/netns.ts';
@@ -32,7 +32,7 @@ function confOf(lab: Lab, more: object = {}) {
   };
 }
 
-/** A node forwards already; turning it on adds anycast routes to interfaces that are none of the link's business. */
+/** A node forwards already; turning it on adds anycast routes to interfaces that are none of the plugin's business. */
 async function forward(lab: Lab): Promise<void> {
   await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
   await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);

@@ -321,7 +321,10 @@ describeRoot(
           ]),
         ).toEqual(
           filters.map(({ preference, subnet, classid, end }) => [
-            ...[preference, preference === 4 ? 0x800 : 0x86dd, classid, matchSubnet(subnet, end)],
+            preference,
+            preference === 4 ? 0x800 : 0x86dd,
+            classid,
+            matchSubnet(subnet, end),
           ]),
         );
         expect(listClasses(host, index)).toEqual([

@@ -117,7 +117,7 @@ describeRoot('on a full disk', () => {
     await withDisk(async ({ disk, container, add, expectNothing }) => {
       expect(await add()).toMatchObject({ exitCode: 0 });
       const record = disk.outside(`state/attachments/podnet/${container.id}:eth0`);
-      // As if the runner had died after the last link.
+      // As if the runner had died after the last plugin.
       fs.writeFileSync(record, fs.readFileSync(record, 'utf8').replace(/^.*"done".*\n/m, ''));
       padToPage(record);
       fs.symlinkSync('../../attachments/podnet', disk.outside(`state/unsettled/podnet/${container.id}:eth0`));

@@ -1,4 +1,4 @@
-// Does the harness for plugin authors show what a plugin does, and do our links leave nothing behind whatever fails?
+// Does the harness for plugin authors show what a plugin does, and do our plugins leave nothing behind whatever fails?
 import { describe, expect, test } from 'bun:test';
 import { existsSync, readdirSync } from 'node:fs';
 import { createLink, removeLink } from '../../src/netlink/rtnl/link.ts';
@@ -281,7 +281,7 @@ async function addFirst(host: TestHost, conf: CallOptions['conf']) {
   return { container, result };
 }
 
-/** A link behind bridge, for a container that another one has been before. */
+/** A plugin behind bridge, for a container that another one has been before. */
 async function sweepChained(type: string, more: object): Promise<void> {
   await withHost(async host => {
     const conf = { ...BASE, type, dataDir: `${host.dir}/${type}`, ...more };

@@ -247,7 +247,9 @@ describeRoot('tuning', () => {
     const conf = {
       sysctl: { 'net.core.somaxconn': '321' },
       // None of these asks for anything.
-      ...{ mac: '', mtu: 0, promisc: false },
+      mac: '',
+      mtu: 0,
+      promisc: false,
     };
     const call9 = (command: string, more: object = {}) =>
       call(command, { ...conf, ...more }, { ifname: 'net9' });

@@ -1,4 +1,4 @@
-// Do links behave the same when one process serves them all, and what does a worker that ends early cost?
+// Do plugins behave the same when one process serves them all, and what does a worker that ends early cost?
 
 import { expect, test } from 'bun:test';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ const CAP = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp
 describeRoot('worker', () => {
   const makeLab = useLabs();
 
-  test('serves a chain with the results and the traces in the kernel of a process for each link', async () => {
+  test('serves a chain with the results and the traces in the kernel of a process for each plugin', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab, { rate: 80_000_000 }));
     const container = await lab.container();

@@ -98,7 +98,7 @@ export const anyResult: fc.Arbitrary<JsonObject> = anyVersion.chain(resultOf);
 const networkName = fc.stringMatching(/^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,8}$/);
 const capabilityName = fc.constantFrom('portMappings', 'bandwidth', 'ips', 'mac', 'toString', '__proto__');
 
-/** The configuration of one link. */
+/** The configuration of one plugin. */
 export const anyPlugin: fc.Arbitrary<JsonObject> = someOf(
   {
     type: fc.stringMatching(/^[a-z][a-z-]{0,8}$/),

@@ -14,7 +14,7 @@ import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import { findSyntaxProblem } from '../../src/cni/json-place.ts';
 import { anyCapabilityArgs, anyList, anyPlugin, RUNS, unknownMembers } from './arbitrary.ts';
 
-/** What the caller offers and the link declares; what the file says when that is nothing. */
+/** What the caller offers and the plugin declares; what the file says when that is nothing. */
 function runtimeConfigFor({ conf, capabilities }: PluginEntry, offered: JsonObject): unknown {
   const names = Object.keys(capabilities).filter(name => capabilities[name] && Object.hasOwn(offered, name));
   return names.length ? Object.fromEntries(names.map(name => [name, offered[name]])) : conf.runtimeConfig;

@@ -10,7 +10,7 @@ import { convertResult, parseResult } from '../../src/cni/result.ts';
 import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/version.ts';
 import { anyCapabilityArgs, anyResult, anyVersion, RUNS } from './arbitrary.ts';
 
-const link = { network: 'n', type: 'l', index: 0, verb: 'ADD' };
+const plugin = { network: 'n', type: 'l', index: 0, verb: 'ADD' };
 const isOld = (version: SpecVersion) => SPEC_VERSIONS.indexOf(version) < SPEC_VERSIONS.indexOf('0.3.0');
 
 /** The result in another version, or undefined when that one needs an address and there is none. */
@@ -53,9 +53,9 @@ test('a valid result converts to every version and back to the same result, whic
       if (once === undefined) return;
       expect(once.cniVersion).toBe(to);
       expect(JSON.stringify(convertResult(once, to))).toBe(JSON.stringify(once));
-      // It is a valid one of its version: nothing else could be handed to the next link.
+      // It is a valid one of its version: nothing else could be handed to the next plugin.
       parseResult(once, to);
-      expect(JSON.stringify(acceptResult(before, to, link))).toBe(JSON.stringify(once));
+      expect(JSON.stringify(acceptResult(before, to, plugin))).toBe(JSON.stringify(once));
       if (!isOld(result.cniVersion as SpecVersion) && !isOld(to))
         expect(unknownOf(once)).toEqual(unknownOf(result));
     }),
@@ -91,7 +91,12 @@ test('a record on disk contains what was written to it', () => {
       fc.string({ minLength: 1 }),
       (network, containerId, args, capabilityArgs, result, source) => {
         const attachment = {
-          ...{ network, containerId, ifname: 'eth0', netns: '/ns', args, capabilityArgs },
+          network,
+          containerId,
+          ifname: 'eth0',
+          netns: '/ns',
+          args,
+          capabilityArgs,
           // Lone surrogates have no UTF-8: no file can have held them.
           source: Buffer.from(source).toString(),
           result,

@@ -1,4 +1,4 @@
-// What does the runtime make of every way in which a link's process can end? (reference notes "Exit handling")
+// What does the runtime make of every way in which a plugin's process can end? (reference notes "Exit handling")
 
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';

@@ -1,4 +1,4 @@
-// How is what a link prints on ADD read? (reference notes "Result decoding" and "Layouts")
+// How is what a plugin prints on ADD read? (reference notes "Result decoding" and "Layouts")
 
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { addNetwork, deleteNetwork } from '../../src/chain/run/run.ts';
@@ -14,7 +14,7 @@ beforeAll(() => {
 });
 afterAll(() => chain.dispose());
 
-/** ADD, through the seam for tests, of one link that prints this. */
+/** ADD, through the seam for tests, of one plugin that prints this. */
 async function add(stdout: string, cniVersion: string): Promise<JsonObject> {
   const runtime: Runtime = { ...chain.runtime, exec: () => ({ stdout }) };
   const list = listOf(cniVersion, [{ type: 'noop' }]);

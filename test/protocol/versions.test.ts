@@ -91,7 +91,8 @@ describe('commands', () => {
     });
     const twice = (verb: string, more = '') => [`${verb} one${more}`, `${verb} two${more}`];
     expect(seen).toEqual([
-      ...['ADD one', 'ADD two +prevResult'],
+      'ADD one',
+      'ADD two +prevResult',
       ...(gates.check ? twice('CHECK', ' +prevResult') : []),
       ...(gates.gc ? [...twice('STATUS'), ...twice('GC')] : []),
       ...twice('DEL', gates.prevOnDel ? ' +prevResult' : '').reverse(),

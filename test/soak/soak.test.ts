@@ -10,7 +10,7 @@ const LIVES = 200;
 describeRoot('soak', () => {
   test.each([
     ['bridge with host-local', 'bridge'],
-    ['all five links', 'chain'],
+    ['all five plugins', 'chain'],
   ] as const)(
     '[1.1.0] %s: attaches 100 containers, eight at a time, with all commands mixed',
     async (_title, name) => {

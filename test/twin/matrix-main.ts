@@ -6,10 +6,10 @@
 
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { playMixes, renderMatrix } from './matrix.ts';
-import { LINKS, nameOf, sampleOfMatrix, wholeMatrix } from './mixes.ts';
+import { nameOf, PLUGINS, sampleOfMatrix, wholeMatrix } from './mixes.ts';
 import { renderFinding } from './table.ts';
 
-const obstacle = requiresRoot() ?? requiresReference(...LINKS.guarded);
+const obstacle = requiresRoot() ?? requiresReference(...PLUGINS.guarded);
 if (obstacle !== undefined) {
   process.stderr.write(`Cannot run the matrix: it ${obstacle}\n`);
   process.exit(1);

@@ -3,7 +3,7 @@
 import { expect, test } from 'bun:test';
 import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
 import { type MixReport, playMixes, renderMatrix, staleOfSwaps } from './matrix.ts';
-import { LINKS, nameOf, sampleOfMatrix } from './mixes.ts';
+import { nameOf, PLUGINS, sampleOfMatrix } from './mixes.ts';
 import { renderFinding } from './table.ts';
 
 const MIXES = sampleOfMatrix();
@@ -30,5 +30,5 @@ describeRoot(
     });
   },
   requires('ip', 'tc', 'nft', 'iptables', 'ping'),
-  requiresReference(...LINKS.guarded),
+  requiresReference(...PLUGINS.guarded),
 );

@@ -3,7 +3,7 @@
 import { findDifferences } from '../../src/compare/findings.ts';
 import { DIFFERENCES, type Difference, type Finding } from './differences.ts';
 import { type MixOutcome, playMix } from './mix.ts';
-import { LINKS, type Mix, nameOf } from './mixes.ts';
+import { type Mix, nameOf, PLUGINS } from './mixes.ts';
 import { explains } from './table.ts';
 
 /** The outcome of a mix. */
@@ -52,7 +52,7 @@ export function renderMatrix(reports: readonly MixReport[]): string {
       });
       return [row, ...cells];
     });
-    return renderTable([[LINKS[chain].join(' '), ...columns], ...rows]);
+    return renderTable([[PLUGINS[chain].join(' '), ...columns], ...rows]);
   });
   const legend = used.map(({ reason, quirk }, i) => {
     return `| ${String(i + 1).padStart(2)}  ${reason}${quirk ? ` [${quirk}]` : ''}`;
@@ -101,7 +101,7 @@ function isOfSwaps({ in: part }: Difference): boolean {
 }
 
 const rowOf = ({ chain, theirs }: Mix) => {
-  return LINKS[chain].map(link => (theirs.includes(link) ? 'r' : 'C').padEnd(link.length)).join(' ');
+  return PLUGINS[chain].map(link => (theirs.includes(link) ? 'r' : 'C').padEnd(link.length)).join(' ');
 };
 const columnOf = ({ cniVersion, families }: Mix) => `${cniVersion} ${families}`;
 

@@ -17,7 +17,7 @@ export interface Mix extends Variant {
 }
 
 /** Executables of each chain, in the order in which ADD calls them. */
-export const LINKS: Readonly<Record<ChainName, readonly string[]>> = {
+export const PLUGINS: Readonly<Record<ChainName, readonly string[]>> = {
   ports: ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'],
   guarded: ['bridge', 'host-local', 'firewall', 'portmap', 'bandwidth', 'tuning'],
 };
@@ -43,7 +43,7 @@ export function wholeMatrix(): Mix[] {
  */
 export function sampleOfMatrix(): Mix[] {
   const spread = combinations('ports').map(theirs => {
-    const [a, b, c, d, e] = LINKS.ports.map(link => Number(theirs.includes(link)));
+    const [a, b, c, d, e] = PLUGINS.ports.map(link => Number(theirs.includes(link)));
     const at = 2 * parity(a, b, c) + parity(c, d, e);
     return mixOf('ports', VARIANTS[at] ?? NEWEST, theirs);
   });
@@ -87,7 +87,7 @@ function mixOf(chain: ChainName, variant: Omit<Variant, 'chain'>, theirs: readon
 }
 
 function combinations(chain: ChainName): string[][] {
-  const links = LINKS[chain];
+  const links = PLUGINS[chain];
   return Array.from({ length: 2 ** links.length }, (_, bits) => links.filter((_, i) => bits & (1 << i)));
 }
 

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
-import { LINKS } from './mixes.ts';
+import { PLUGINS } from './mixes.ts';
 import {
   EXCEPTIONS,
   renderTakeovers,
@@ -40,5 +40,5 @@ describeRoot(
     });
   },
   requires('ip', 'tc', 'nft', 'iptables', 'ping'),
-  requiresReference(...LINKS.guarded),
+  requiresReference(...PLUGINS.guarded),
 );

@@ -4,7 +4,7 @@ import { mixedBinDir, writeChain } from '../helpers/chain.ts';
 import type { Lab, Row } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { leftBy, onMixGround, PORTS, trafficOf } from './mix.ts';
-import { LINKS, listOf, type Variant } from './mixes.ts';
+import { listOf, PLUGINS, type Variant } from './mixes.ts';
 
 /** Which set makes the attachment; the other one takes over the named plugins. */
 export interface Takeover extends Variant {
@@ -73,7 +73,7 @@ export const EXCEPTIONS: readonly Exception[] = [
 
 /** Both directions: each plugin alone, then the whole chain at once; what our plugins may have in iptables, there as well. */
 export function takeovers(): Takeover[] {
-  const sets = [...LINKS.guarded.map(link => [link]), LINKS.guarded];
+  const sets = [...PLUGINS.guarded.map(link => [link]), PLUGINS.guarded];
   const all = (['ours', 'theirs'] as const).flatMap(from => {
     return sets.map(links => ({ ...VARIANT, from, links, backend: 'nftables' as const }));
   });
@@ -97,7 +97,7 @@ export async function takeOver(takeover: Takeover): Promise<TakeoverReport> {
     const { lab, one, peer } = ground;
     const list = withBackend(listOf(takeover, lab), takeover);
     const chain = writeChain(lab, list);
-    const all = LINKS[takeover.chain];
+    const all = PLUGINS[takeover.chain];
     const rest = all.filter(link => !takeover.links.includes(link));
     const dirOf = (theirs: readonly string[]) => mixedBinDir(lab, REFERENCE_BIN_DIR, ...theirs);
     const [before, after] =

@@ -29,7 +29,7 @@ const JSON_TYPES: readonly (readonly [folder: string, names: readonly string[]])
   ['src/lab', ['PluginReport', 'Failure']],
   ['src/compare', ['CompareReport', 'PluginReport', 'ReportedDifference', 'Difference', 'Crossing']],
   ['src/cli', ['Survey', 'SwapReport']],
-  ['src/handover', ['Handover', 'LinkParts']],
+  ['src/handover', ['Handover', 'PluginParts']],
   ['src/install', ['Step', 'Pick', 'UninstallStep']],
 ];
 
@@ -76,12 +76,12 @@ describe('src/cli/JSON.md has every key that is printed by', () => {
   ])('catena %s', async (command, more) => {
     let printed = '';
     const env = {
-      ...{ PATH: process.env.PATH, NETCONFPATH: dir, CNI_PATH: dir },
-      ...{
-        CATENA_CNI_CACHE_DIR: dir,
-        CATENA_STATE_DIR: path.join(dir, 'state'),
-        CATENA_RUN_DIR: path.join(dir, 'run'),
-      },
+      PATH: process.env.PATH,
+      NETCONFPATH: dir,
+      CNI_PATH: dir,
+      CATENA_CNI_CACHE_DIR: dir,
+      CATENA_STATE_DIR: path.join(dir, 'state'),
+      CATENA_RUN_DIR: path.join(dir, 'run'),
     };
     const args = [...command.split(' '), '--json', ...more.map(one => (one === '.' ? dir : one))];
     const plugins = { types: [], find: () => undefined } as unknown as PluginCatalog;

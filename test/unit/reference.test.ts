@@ -167,8 +167,10 @@ function metricsOf(registry: Registry): string[][] {
     // prom-client keeps the labels on the object and leaves them out of its types.
     const { labelNames = [] } = metric as unknown as { readonly labelNames?: readonly string[] };
     return [
-      ...[`\`${metric.name}\``, metric.constructor.name.toLowerCase()],
-      ...[labelNames.map(label => `\`${label}\``).join(', '), metric.help],
+      `\`${metric.name}\``,
+      metric.constructor.name.toLowerCase(),
+      labelNames.map(label => `\`${label}\``).join(', '),
+      metric.help,
     ];
   });
 }

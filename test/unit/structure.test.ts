@@ -19,7 +19,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/netlink': ['src/net', 'src/sys'],
   'src/journal': ['src/files', 'src/cni', 'src/net', 'src/sys/netns-cookie'],
   'src/chain': ['src/journal', 'src/files', 'src/cni', 'src/net'],
-  // A delegate is found, and ended, as any link is.
+  // A delegate is found, and ended, as any plugin is.
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
     // What distinguishes one ADD of an attachment from the next.
@@ -32,7 +32,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/chain/run/exec-plugin',
     ],
   ],
-  // The runner's side knows how links start, the process's side how they are served.
+  // The runner's side knows how plugins start, the process's side how they are served.
   'src/worker': ['src/plugin', 'src/chain', 'src/journal/runner', 'src/netlink', 'src/cni', 'src/sys/parent'],
   'src/attach': [
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net', 'src/ipam/holders'],
@@ -89,12 +89,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/cni',
     'src/net',
   ],
-  'src/orphans': [
+  'src/garbage': [
     ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/journal/generation', 'src/sys/netns'],
   ],
   'src/cli': [
-    'src/orphans',
+    'src/garbage',
     'src/doctor',
     'src/adopt',
     'src/handover',
@@ -115,11 +115,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
   ],
-  // Not a link: it runs them.
+  // Not a plugin of a chain: it runs them.
   'plugins/catena': [
     ...[
       'src/delegate',
-      'src/orphans',
+      'src/garbage',
       'src/chain',
       'src/journal',
       'src/worker',
@@ -197,7 +197,7 @@ const MAY_LOAD_LAZILY = [
   // ... and who moves default routes among several networks.
   ...['plugins/catena/runner', 'plugins/catena/call-log', 'src/observe/log-backups'],
   'src/delegate/kubernetes',
-  // Devices are deleted by few links, and by those on DEL only.
+  // Devices are deleted by few plugins, and by those on DEL only.
   'src/plugin/call',
   // The journal asks for it, and works under Node as well, which has no bun:ffi.
   'src/sys/netns-cookie',
@@ -216,7 +216,9 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
     ...['kinds/bridge', 'bridge-vlan', 'link', 'supported'].map(name => `src/netlink/rtnl/${name}`),
-    ...['src/lab/lab', 'src/lab/state/devices', 'src/compare/crossings'],
+    'src/lab/lab',
+    'src/lab/state/devices',
+    'src/compare/crossings',
     // A family of nf_tables.
     'src/netlink/nft/rule-words',
   ],

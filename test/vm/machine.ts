@@ -86,8 +86,11 @@ async function serveFiles(parts: MachineParts, repository: string, work: string)
   const [socket, root] = [`${work}/files`, `${work}/root`];
   fs.mkdirSync(root);
   const script = [
-    ...['set -e', 'mount --bind / "$1"', 'mount -o remount,bind,ro "$1"'],
-    ...['mount --bind "$2" "$1$2"', 'mount -o remount,bind,ro "$1$2"'],
+    'set -e',
+    'mount --bind / "$1"',
+    'mount -o remount,bind,ro "$1"',
+    'mount --bind "$2" "$1$2"',
+    'mount -o remount,bind,ro "$1$2"',
     'shift 2; exec "$@"',
   ].join('\n');
   const server = [
@@ -127,8 +130,12 @@ async function emulate(
   onReport: (report: FileReport) => void,
 ): Promise<number> {
   const words = [
-    ...['console=ttyS0', 'quiet', 'panic=-1'],
-    ...[`MODULES=${parts.modules}`, `BUN=${process.execPath}`, `INSIDE=${INSIDE}`],
+    'console=ttyS0',
+    'quiet',
+    'panic=-1',
+    `MODULES=${parts.modules}`,
+    `BUN=${process.execPath}`,
+    `INSIDE=${INSIDE}`,
   ];
   const argv = [
     ...[parts.emulator, '-machine', 'q35', '-accel', accelerator(), '-cpu', 'max', '-smp', '2', '-m', MEMORY],

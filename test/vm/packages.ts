@@ -7,7 +7,10 @@ import { libraryDirs, unpackedAt, unpackPackages } from '../helpers/unpack.ts';
 
 const PACKAGES = [
   'linux-image-cloud-amd64',
-  ...['qemu-system-x86', 'qemu-system-common', 'qemu-system-data', 'seabios'],
+  'qemu-system-x86',
+  'qemu-system-common',
+  'qemu-system-data',
+  'seabios',
   'busybox-static',
 ];
 

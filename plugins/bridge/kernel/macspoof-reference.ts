@@ -101,20 +101,20 @@ export function removeReferenceMacspoof(socket: NetlinkSocket, owner: Owner): vo
  * through a missing port.
  * @param exists tells whether the host has a device of that name
  */
-export function removeOrphanedReferenceMacspoof(
+export function removeUnusedReferenceMacspoof(
   socket: NetlinkSocket,
   exists: (port: string) => boolean,
 ): void {
   if (!hasTable(socket, TABLE)) return;
   commitAfterReading(socket, () => {
     const jumps = listRules(socket, TABLE).filter(isJump);
-    const orphans = jumps.filter(rule => !exists(portOf(rule)));
+    const unused = jumps.filter(rule => !exists(portOf(rule)));
     const present = new Set(listChains(socket, TABLE).map(({ name }) => name));
-    const chains = [...new Set(orphans.map(targetOf))]
+    const chains = [...new Set(unused.map(targetOf))]
       .flatMap(name => [name, `${name}-mac`])
       .filter(name => present.has(name));
     return [
-      ...orphans.map(({ handle }) => deleteRule(TABLE, PREROUTING, handle)),
+      ...unused.map(({ handle }) => deleteRule(TABLE, PREROUTING, handle)),
       ...chains.map(name => flushChain(TABLE, name)),
       ...chains.map(name => deleteChain(TABLE, name)),
     ];

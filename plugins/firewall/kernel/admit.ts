@@ -1,6 +1,7 @@
 // How are the elements of an attachment put into the kernel?
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
 import { findFormerOwners, refuserFor } from '../../../src/attach/living-owner.ts';
+import { defined } from '../../../src/cni/defined.ts';
 import { tryOut } from '../../../src/netlink/nft/batch.ts';
 import { deleteElements, findElement } from '../../../src/netlink/nft/element.ts';
 import { addEntries, type Entry } from '../../../src/netlink/nft/entries.ts';
@@ -33,7 +34,7 @@ export function allow(call: Call, plan: AccessPlan, owner: FilterOwner, adminCha
     const removals = [owner, ...formerOwners(call, plan, owner)].map(one => removalOf(socket, one));
     const gone = removals.flatMap(({ claims }) => claims);
     const { bridge } = plan.ingress ?? {};
-    const come = plan.pods.map(() => (bridge === undefined ? {} : { bridge }));
+    const come = plan.pods.map(() => defined({ bridge }));
     return [
       ...removals.flatMap(({ changes }) => changes),
       ...strangersPort(socket, plan, owner),

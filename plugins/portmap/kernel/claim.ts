@@ -1,6 +1,7 @@
 // How are the elements of an attachment put into the kernel, and which existing ones conflict with them?
 
 import { findFormerOwners, type RefuseLiving } from '../../../src/attach/living-owner.ts';
+import { defined } from '../../../src/cni/defined.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { tryOut } from '../../../src/netlink/nft/batch.ts';
 import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
@@ -162,7 +163,7 @@ function findHolders(
 function refuse(claim: Claim, { protocol, port, ip }: Claim, { comment = 'unknown' }: Element): never {
   throwTaken(
     claim,
-    { holder: `"${comment}"`, protocol, port, ...(ip ? { ip } : {}) },
+    { holder: `"${comment}"`, protocol, port, ...defined({ ip }) },
     'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port, or "catena gc" if it no longer exists',
   );
 }

@@ -1,5 +1,6 @@
 // Which containers that our own sets do not record hold a host port?
 import type { FormerOwner, RefuseLiving } from '../../../src/attach/living-owner.ts';
+import { defined } from '../../../src/cni/defined.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { cidrContains } from '../../../src/net/cidr.ts';
 import { sameIp } from '../../../src/net/ip.ts';
@@ -83,7 +84,7 @@ function refuseHeldBy(wanted: readonly Claim[], held: readonly Held[], refuseLiv
     }
     const { protocol, port } = claim;
     const ip = rule.destination?.not ? undefined : rule.destination?.cidr.ip;
-    throwTaken(claim, { holder, protocol, port, ...(ip ? { ip } : {}) }, 'its DEL releases the port');
+    throwTaken(claim, { holder, protocol, port, ...defined({ ip }) }, 'its DEL releases the port');
   }
 }
 

@@ -2,6 +2,7 @@
 // A runtime passes its mappings to every network of a container. The first network holds the ports. What the others would have
 // put there is stored as heirs, so that no plugin has to be asked again.
 
+import { defined } from '../../../src/cni/defined.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import {
   addElements,
@@ -63,7 +64,7 @@ export function transferOwnership(socket: NetlinkSocket, owner: Owner, freed: re
       const forward: Element = {
         key: place.key,
         ...(way.backend === 'nftables' ? { data: [pod, containerPort] } : {}),
-        ...(heir.comment === undefined ? {} : { comment: heir.comment }),
+        ...defined({ comment: heir.comment }),
       };
       return [...addElements(place.set, [forward]), ...deleteElements(heirs, [heir.key])];
     });

@@ -8,6 +8,7 @@ import {
   parsePluginEntry,
   upgradeToConflist,
 } from '../../cni/conflist.ts';
+import { defined } from '../../cni/defined.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import { findSyntaxProblem, placeOf, type TextPlace } from '../../cni/json-place.ts';
@@ -89,14 +90,14 @@ function loadPluginsBeside(
   return findPluginFiles(file, network, onSkipped).map(beside => {
     const text = readText(beside);
     const object = parseFile(beside, text);
-    if (onDiagnostic) reportOddKeys(object, 'link', beside, text, onDiagnostic);
+    if (onDiagnostic) reportOddKeys(object, 'entry', beside, text, onDiagnostic);
     return atPlace(beside, text, () => parsePluginEntry(object));
   });
 }
 
 function reportOddKeys(
   object: JsonObject,
-  what: 'list' | 'plugin' | 'link',
+  what: 'list' | 'plugin' | 'entry',
   file: string,
   text: string,
   onDiagnostic: OnDiagnostic,
@@ -153,7 +154,7 @@ class PlacedError extends CniError {
     const where = `"${file}" line ${place.line}, column ${place.column}`;
     super(cause.code, `Cannot read network configuration ${where}: ${problem}`, {
       cause,
-      ...(cause.details === undefined ? {} : { details: cause.details }),
+      ...defined({ details: cause.details }),
     });
     this.file = file;
     this.place = place;

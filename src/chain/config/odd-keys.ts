@@ -10,23 +10,28 @@ export interface OddKey {
 
 /** Known keys of a list. They are case-sensitive, as in the reference; those of a plugin are not. */
 const LIST_KEYS = [
-  ...['name', 'cniVersion', 'cniVersions', 'disableCheck', 'disableGC'],
-  ...['loadOnlyInlinedPlugins', 'plugins'],
+  'name',
+  'cniVersion',
+  'cniVersions',
+  'disableCheck',
+  'disableGC',
+  'loadOnlyInlinedPlugins',
+  'plugins',
 ];
 /** Keys of a single plugin configuration that apply to the list it becomes. */
 const LIFTED_KEYS = ['cniVersions', 'disableCheck', 'disableGC'];
 
 /**
  * Keys that differ from one of the list's only by letter case, and keys of plugins that only the runtime may set.
- * @param what `plugin` is a single plugin configuration that forms a network, `link` one beside its list
+ * @param what `plugin` is a single plugin configuration that forms a network, `entry` one that belongs to a list
  */
-export function findOddKeys(object: JsonObject, what: 'list' | 'plugin' | 'link'): OddKey[] {
-  if (what === 'link') return findRuntimeKeys(object, []);
+export function findOddKeys(object: JsonObject, what: 'list' | 'plugin' | 'entry'): OddKey[] {
+  if (what === 'entry') return findRuntimeKeys(object, []);
   if (what === 'plugin') return [...findNearMisses(object, LIFTED_KEYS), ...findRuntimeKeys(object, [])];
-  const links = Array.isArray(object.plugins) ? object.plugins : [];
+  const entries = Array.isArray(object.plugins) ? object.plugins : [];
   return [
     ...findNearMisses(object, LIST_KEYS),
-    ...links.flatMap((link, i) => (isObject(link) ? findRuntimeKeys(link, ['plugins', i]) : [])),
+    ...entries.flatMap((entry, i) => (isObject(entry) ? findRuntimeKeys(entry, ['plugins', i]) : [])),
   ];
 }
 
@@ -40,8 +45,8 @@ function findNearMisses(object: JsonObject, known: readonly string[]): OddKey[] 
   });
 }
 
-function findRuntimeKeys(link: JsonObject, path: readonly (string | number)[]): OddKey[] {
-  return Object.keys(link).flatMap(key => {
+function findRuntimeKeys(entry: JsonObject, path: readonly (string | number)[]): OddKey[] {
+  return Object.keys(entry).flatMap(key => {
     if (isRuntimeKey(key))
       return [{ path: [...path, key], problem: `key "${key}" is set by the runtime: it is dropped` }];
     if (key !== 'runtimeConfig') return [];

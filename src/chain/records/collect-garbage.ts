@@ -34,7 +34,7 @@ import {
   mayCallPlugins,
   planGarbage,
 } from './garbage.ts';
-import { takeDown } from './recover.ts';
+import { deleteUnsettled } from './recover.ts';
 import { findCached } from './remembered-add.ts';
 import { sweepCache } from './result-cache.ts';
 
@@ -101,7 +101,7 @@ async function collect(run: Run, plan: GarbagePlan): Promise<GarbagePlan> {
 async function removeStale({ list, snapshot, runtime }: Run, stale: GarbageCandidate): Promise<void> {
   const isUnsettled = stale.why !== undefined && stale.source !== undefined;
   if (isUnsettled) {
-    await takeDown(stale, runtime);
+    await deleteUnsettled(stale, runtime);
     return;
   }
   const { onWarning: _, ...quiet } = runtime;

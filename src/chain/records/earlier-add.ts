@@ -15,10 +15,10 @@ import { findCached, findRecord } from './remembered-add.ts';
 import { cacheFileOf } from './result-cache.ts';
 
 /**
- * Takes down what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone. Drops the
+ * Deletes what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone. Drops the
  * record of an adopted attachment that its own runtime has deleted. Waits while another process works on it.
  * @returns the file that records an earlier ADD whose attachment exists; undefined if there is none
- * @throws CniError of what cannot be taken down, 11 while another process works on the attachment
+ * @throws CniError of what cannot be deleted, 11 while another process works on the attachment
  */
 export async function settleEarlierAdd(id: AttachmentId, runtime: ChainRuntime): Promise<string | undefined> {
   const wait = waitLimit(id, runtime);

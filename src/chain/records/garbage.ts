@@ -178,7 +178,7 @@ function withTraces(
   const known = recorded.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
   const traced = look(list, [...valid, ...known]);
   const tracesOf = new Map(traced.map(one => [idText({ ...one, network: list.name }), one.traces]));
-  const orphans = traced.flatMap((one): JudgedCandidate[] => {
+  const withoutRecord = traced.flatMap((one): JudgedCandidate[] => {
     const { containerId, ifname, isNamed, traces, inUse } = one;
     const key = idText({ network: list.name, containerId, ifname });
     if (!isNamed || onRecord.has(key) || named.has(key)) return [];
@@ -188,7 +188,7 @@ function withTraces(
     return [{ ...id, source: undefined, result: undefined, stays, why, traces }];
   });
   const withOwn = recorded.map(one => ({ ...one, traces: tracesOf.get(idText(one)) ?? [] }));
-  return { found: [...withOwn, ...orphans], unnamed: traced.filter(({ isNamed }) => !isNamed) };
+  return { found: [...withOwn, ...withoutRecord], unnamed: traced.filter(({ isNamed }) => !isNamed) };
 }
 
 function judge(

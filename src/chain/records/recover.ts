@@ -1,11 +1,11 @@
-// How and when is an attachment taken down whose runner has died?
-import { readFileSync } from 'node:fs';
+// How and when is an attachment deleted whose runner has died?
 import { dirname, join } from 'node:path';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { CniError, toCniError } from '../../cni/errors.ts';
 import { bootId } from '../../files/boot-id.ts';
 import { putFile } from '../../files/put-file.ts';
+import { tryRead } from '../../files/read-file.ts';
 import { sweepUnfinished } from '../../files/unfinished.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
@@ -23,7 +23,7 @@ export { isOfEarlierBoot };
 
 /** The outcome for one unsettled attachment. */
 export interface Recovery extends AttachmentId {
-  /** Why it had to be taken down. */
+  /** Why it had to be deleted. */
   readonly why: string;
   /** Why that failed; it is retried later. */
   readonly error?: CniError;
@@ -44,21 +44,21 @@ const CALL_DEADLINE_MS = 10_000;
 const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
 
 /**
- * Takes one attachment down.
+ * Deletes an unsettled attachment.
  * @returns whether it did: there was a reason, no other process was at work on it, and no later ADD had made it again
  */
-export type TakeDown = (id: AttachmentId, runtime: ChainRuntime) => Promise<boolean>;
+export type DeleteUnsettled = (id: AttachmentId, runtime: ChainRuntime) => Promise<boolean>;
 
 /**
- * Takes attachments down: those with an operation that began and never ended because its runner died, those whose DEL failed
+ * Deletes unsettled attachments: those with an operation that began and never ended because its runner died, those whose DEL failed
  * when their retry is due, and those of an earlier boot. Each uses the configuration of its own ADD. Never throws: the record
- * of an attachment that could not be taken down is kept for the next attempt.
+ * of an attachment that could not be deleted is kept for the next attempt.
  * @param how for journals whose records describe something other than the plugins of a list
  */
 export async function recover(
   scope: RecoveryScope,
   runtime: ChainRuntime,
-  how: TakeDown = takeDown,
+  how: DeleteUnsettled = deleteUnsettled,
 ): Promise<Recovery[]> {
   const { stateDir } = runtime;
   if (stateDir === undefined) return [];
@@ -88,7 +88,7 @@ export async function recover(
   return done;
 }
 
-/** Why an attachment has to be taken down; undefined if it is settled or a process is at work on it. */
+/** Why an attachment has to be deleted; undefined if it is settled or a process is at work on it. */
 export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): string | undefined {
   if (holderOf(record)) return undefined;
   if (isOfEarlierBoot(record, env)) return 'it is from an earlier boot of the machine';
@@ -100,16 +100,16 @@ export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): 
 }
 
 /**
- * Takes an unsettled attachment down, using only its record.
+ * Deletes an unsettled attachment, using only its record.
  * @returns whether it did: there was a reason, no other process was at work on it, and no later ADD had made it again
  * @throws CniError of what failed
  */
-export async function takeDown(id: AttachmentId, runtime: ChainRuntime): Promise<boolean> {
+export async function deleteUnsettled(id: AttachmentId, runtime: ChainRuntime): Promise<boolean> {
   const claim = claimUnsettled(id, runtime);
   return claim === undefined ? false : deleteClaimed(claim, runtime);
 }
 
-/** The right to take an unsettled attachment down; undefined when there is no reason to, or another process is at work on it. */
+/** The right to delete an unsettled attachment; undefined when there is no reason to, or another process is at work on it. */
 export function claimUnsettled(id: AttachmentId, runtime: ChainRuntime): Claim | undefined {
   const { stateDir, env } = runtime;
   if (stateDir === undefined) return undefined;
@@ -121,7 +121,7 @@ export function claimUnsettled(id: AttachmentId, runtime: ChainRuntime): Claim |
 async function recoverOne(
   stateDir: string,
   marked: Marked,
-  how: TakeDown,
+  how: DeleteUnsettled,
   runtime: ChainRuntime,
   now = false,
 ): Promise<Recovery | undefined> {
@@ -164,7 +164,7 @@ function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
   return !(Math.abs(Date.now() - Math.max(...last)) < pause);
 }
 
-/** Nothing marks an attachment that another runtime has taken down, so all records have to be read. */
+/** Nothing marks an attachment that another runtime has deleted, so all records have to be read. */
 const ADOPTED_INTERVAL_MS = 300_000;
 const adoptedSince = new Map<string, number>();
 
@@ -180,12 +180,12 @@ function markEarlierBoots(stateDir: string, { env, onWarning }: ChainRuntime, on
   const boot = bootId(env);
   if (boot === '' || seen.get(stateDir) === boot) return;
   const stamp = join(stateDir, 'boot');
-  if (readIfThere(stamp) !== boot) {
+  if (tryRead(stamp) !== boot) {
     const { records, damaged } = listRecords(stateDir);
     for (const problem of damaged) onWarning?.(problem);
     for (const record of records) if (isOfEarlierBoot(record, env)) setMark(stateDir, record);
     // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
-    const isThere = records.length || damaged.length || readIfThere(stamp) !== undefined;
+    const isThere = records.length || damaged.length || tryRead(stamp) !== undefined;
     if (isThere || !onlyLooking) writeStamp(stamp, boot);
   }
   seen.set(stateDir, boot);
@@ -198,12 +198,4 @@ const seen = new Map<string, string>();
 function writeStamp(stamp: string, boot: string): void {
   sweepUnfinished(dirname(stamp));
   putFile(stamp, boot, { what: 'boot note' });
-}
-
-function readIfThere(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
 }

@@ -61,7 +61,7 @@ export interface AttachmentCondition extends AttachmentId {
 
 /** What a repair found and did. */
 export interface RepairReport {
-  /** Attachments that had to be taken down: crashed operations and failed DELs. */
+  /** Attachments that had to be deleted: crashed operations and failed DELs. */
   readonly recovered: readonly Recovery[];
   readonly attachments: readonly AttachmentCondition[];
   /** Records that cannot be read. */
@@ -69,7 +69,7 @@ export interface RepairReport {
 }
 
 /**
- * Takes down unsettled attachments. Then, for every recorded attachment, every plugin checks its part and, if that fails, puts
+ * Deletes unsettled attachments. Then, for every recorded attachment, every plugin checks its part and, if that fails, puts
  * back what is missing: rules, elements, host addresses, traffic control, sysctls, leases. The container's interface stays, and
  * so do its connections. If the first plugin stays broken, nothing is put back for the others.
  * @throws CniError 5 when the journal cannot be listed
@@ -91,7 +91,7 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
   return { recovered, attachments, damaged };
 }
 
-/** What a repair would take down: the attachment of the record, or nothing. */
+/** What a repair would delete: the attachment of the record, or nothing. */
 export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntime, 'env'>): Recovery[] {
   const { network, containerId, ifname } = record;
   const why = findReason(record, env);

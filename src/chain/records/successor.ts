@@ -1,4 +1,4 @@
-// Has an attachment been made again since its record was written, so that nothing may be taken down?
+// Has an attachment been made again since its record was written, so that nothing may be deleted?
 //
 // Another runtime that attaches a container again, after a reboot or a failed DEL, uses the same names: container id, interface
 // and network. Plugins find what they delete by these names, and would delete what that runtime has made.

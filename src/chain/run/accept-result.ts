@@ -1,4 +1,5 @@
 // Is a plugin's output a result that the next plugin can work with?
+import { defined } from '../../cni/defined.ts';
 import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { parseReply } from '../../cni/reply.ts';
@@ -28,7 +29,7 @@ export function acceptResult(stdout: string, version: SpecVersion, plugin: Calle
     if (!(error instanceof CniError)) throw error;
     throw new CniError(error.code, error.message, {
       cause: error,
-      ...(error.details === undefined ? {} : { details: error.details }),
+      ...defined({ details: error.details }),
       plugin,
     });
   }

@@ -1,6 +1,7 @@
 // How are the plugins of a list called for one verb?
 import { basename } from 'node:path';
 import type { PluginEntry } from '../../cni/conflist.ts';
+import { defined } from '../../cni/defined.ts';
 import type { Command } from '../../cni/env.ts';
 import { type CalledPlugin, CniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -102,7 +103,7 @@ export async function finishDeferred(
     network,
     verb,
     durationMs: performance.now() - begin,
-    ...(transactions === undefined ? {} : { transactions }),
+    ...defined({ transactions }),
   });
   return outcome;
 }

@@ -6,6 +6,7 @@
 import { ChildProcess } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { execa, type ResultPromise } from 'execa';
+import { defined } from '../../cni/defined.ts';
 import { workingDirectory } from '../../cni/directories.ts';
 import type { Outcome } from '../../cni/reply.ts';
 import { retryWhileBusy } from './busy-executable.ts';
@@ -170,7 +171,7 @@ async function converse(
   return {
     ...(exitCode === null ? {} : { exitCode }),
     ...(signal === null ? {} : { signal }),
-    ...(ended === undefined ? {} : { ended }),
+    ...defined({ ended }),
     stdout: stdout.text(),
     stderr: stderr.text(),
   };

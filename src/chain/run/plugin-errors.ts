@@ -1,4 +1,5 @@
 // How do several failures of a chain become one error that reports them all?
+import { defined } from '../../cni/defined.ts';
 import { CniError, describeError, toCniError } from '../../cni/errors.ts';
 
 /** The same error with more details; code, message and plugin stay. */
@@ -7,7 +8,7 @@ export function withDetails(error: unknown, details: string, causes: readonly un
   return new CniError(error.code, error.message, {
     details: [error.details, details].filter(Boolean).join('; '),
     cause: causes.length ? new AggregateError([error, ...causes]) : error,
-    ...(error.plugin ? { plugin: error.plugin } : {}),
+    ...defined({ plugin: error.plugin }),
   });
 }
 

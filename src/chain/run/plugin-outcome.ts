@@ -1,4 +1,5 @@
 // How does a verb interpret the outcome of a plugin's call?
+import { defined } from '../../cni/defined.ts';
 import type { Command } from '../../cni/env.ts';
 import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
@@ -40,14 +41,12 @@ export function conclude<Reply>(
     ...called,
     executable: path,
     durationMs,
-    ...(exitCode === undefined ? {} : { exitCode }),
-    ...(signal === undefined ? {} : { signal }),
-    ...(ended === undefined ? {} : { ended }),
+    ...defined({ exitCode, signal, ended }),
     ...(stderr === '' ? {} : { stderr: stderr.slice(-STDERR_TAIL) }),
   };
   const { network, index } = called;
-  const place = { network, plugin: called.type, index, executable: path, verb, ...(span ? { span } : {}) };
-  const event = { ...place, durationMs, stderr, ...(transactions ? { transactions } : {}) };
+  const place = { network, plugin: called.type, index, executable: path, verb, ...defined({ span }) };
+  const event = { ...place, durationMs, stderr, ...defined({ transactions }) };
   let reply: Reply;
   try {
     const error = findFailure(outcome, plugin, deadlineOf(runtime, verb));
@@ -84,10 +83,7 @@ function findFailure(outcome: ExecOutcome, plugin: CalledPlugin, deadlineMs: num
 
 /** The same text with the code that makes a runtime try again. */
 function tryAgain({ message, details, plugin }: CniError): CniError {
-  return new CniError(ErrorCode.tryAgainLater, message, {
-    ...(details === undefined ? {} : { details }),
-    ...(plugin === undefined ? {} : { plugin }),
-  });
+  return new CniError(ErrorCode.tryAgainLater, message, defined({ details, plugin }));
 }
 
 /** The error of a plugin that was not called, or was ended, because the caller interrupted the verb. */

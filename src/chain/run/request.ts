@@ -1,5 +1,6 @@
 // What does one plugin receive on standard input?
 import type { PluginEntry } from '../../cni/conflist.ts';
+import { defined } from '../../cni/defined.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../../cni/plugin-config.ts';
 import type { Conflist } from '../config/conflist.ts';
@@ -27,8 +28,7 @@ export function buildRequest(list: Conflist, entry: PluginEntry, parts: RequestP
     ...conf,
     name: list.name,
     cniVersion: list.version,
-    ...(parts.prevResult === undefined ? {} : { prevResult: parts.prevResult }),
-    ...(runtimeConfig === undefined ? {} : { runtimeConfig }),
+    ...defined({ prevResult: parts.prevResult, runtimeConfig }),
   };
 }
 

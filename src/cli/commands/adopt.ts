@@ -1,5 +1,6 @@
 // What does `catena adopt` do?
 import { type Adoption, type AdoptReport, adopt } from '../../adopt/adopt.ts';
+import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import type { CommandCall } from '../command.ts';
 import { checkConfigured } from '../known-network.ts';
@@ -11,7 +12,7 @@ export async function run(call: CommandCall): Promise<number> {
   const dryRun = call.on('dry-run');
   const runtime = runtimeOf(call);
   const alsoIn = [runnerJournals(runtime.stateDir ?? '').delegates];
-  const scope = { ...(network === undefined ? {} : { network }), dryRun, alsoIn };
+  const scope = { ...defined({ network }), dryRun, alsoIn };
   const report = await adopt(scope, runtime);
   call.out(call.on('json') ? `${JSON.stringify(toJson(report), null, 4)}\n` : renderReport(report, dryRun));
   for (const problem of report.damaged) warn(call, problem);

@@ -3,13 +3,14 @@
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { collectGarbage } from '../../chain/records/collect-garbage.ts';
 import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
+import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { loadAbouts, typesOf } from '../../cni/network-plugins.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
+import { type Look, lookOrTell } from '../../garbage/find-traced.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
-import { type Look, lookOrTell } from '../../orphans/find-traced.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { watched } from '../watched.ts';
@@ -91,7 +92,7 @@ function renderPlan(plan: GarbagePlan, all: boolean): string {
       ...one.traces.map(trace => `      ${trace}`),
     ]),
     ...unknown.map(key => `keep  ${key}: --valid names it; it is not recorded`),
-    ...plan.links.map(link => `GC    ${link}: deletes what it finds and is not listed as valid`),
+    ...plan.links.map(type => `GC    ${type}: deletes what it finds and is not listed as valid`),
     ...(plan.links.length ? [] : [`no GC for plugins${whyNoGc(plan)}`]),
   ];
   return [`network ${plan.network}:`, ...rows.map(row => `  ${row}`), ''].join('\n');
@@ -103,7 +104,16 @@ function whyNoGc({ unnamed }: GarbagePlan): string {
     : ' of others: GC exists since version 1.1.0 of the specification';
 }
 
-function toJson({ network, disabled, stale, kept, unnamed, links, valid, damaged }: GarbagePlan): object {
+function toJson({
+  network,
+  disabled,
+  stale,
+  kept,
+  unnamed,
+  links: collectors,
+  valid,
+  damaged,
+}: GarbagePlan): object {
   const key = ({
     containerId,
     ifname,
@@ -112,8 +122,7 @@ function toJson({ network, disabled, stale, kept, unnamed, links, valid, damaged
   }: Pick<GarbagePlan['stale'][number], 'containerId' | 'ifname' | 'why' | 'traces'>) => ({
     containerID: containerId,
     ifname,
-    ...(why === undefined ? {} : { why }),
-    ...(traces === undefined ? {} : { objects: traces }),
+    ...defined({ why, objects: traces }),
   });
   const problems = damaged.map(({ message }) => message);
   return {
@@ -123,7 +132,7 @@ function toJson({ network, disabled, stale, kept, unnamed, links, valid, damaged
     keep: kept.map(key),
     ...(unnamed.length ? { unnamed: unnamed.map(key) } : {}),
     valid,
-    gc: links,
+    gc: collectors,
     damaged: problems,
   };
 }

@@ -52,8 +52,8 @@ export function placesOf(call: CommandCall) {
 
 async function readWanted(call: CommandCall) {
   const { pluginDirs, names, ...places } = placesOf(call);
-  const links = call.texts('link');
-  const unknown = links.find(link => !names.includes(link));
+  const chosen = call.texts('link');
+  const unknown = chosen.find(name => !names.includes(name));
   if (unknown !== undefined)
     throw new UsageError(`Cannot install "${unknown}": no such plugin; there are ${names.join(', ')}`);
   const [file] = call.positionals;
@@ -61,7 +61,7 @@ async function readWanted(call: CommandCall) {
   const named = list && (await nameOf(call, list.name, places));
   const wanted: Wanted = {
     ...places,
-    names: links.length ? links : names,
+    names: chosen.length ? chosen : names,
     force: call.on('force'),
     ...kubeconfigOf(call),
     ...(list && named ? { conf: { name: named.name, text: ending(list.source) } } : {}),

@@ -1,4 +1,5 @@
 // What does `catena networks` do?
+import { defined } from '../../cni/defined.ts';
 import { type Candidate, readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type Choice, choose, RUNTIMES, type Settings } from '../../runtimes/rules.ts';
@@ -30,7 +31,7 @@ function settingsOf(call: CommandCall): Settings {
   }
   return {
     ...(max === undefined ? {} : { maxConfNum: Number(max) }),
-    ...(defaultNetwork === undefined ? {} : { defaultNetwork }),
+    ...defined({ defaultNetwork }),
   };
 }
 

@@ -7,6 +7,7 @@ import {
   repair,
 } from '../../chain/records/repair.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
+import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { listRecords } from '../../journal/store.ts';
@@ -18,7 +19,7 @@ import { runtimeOf, warn } from '../target.ts';
 export async function run(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
   const dryRun = call.on('dry-run');
-  const scope = { ...(network === undefined ? {} : { network }), dryRun, foreign: call.on('foreign') };
+  const scope = { ...defined({ network }), dryRun, foreign: call.on('foreign') };
   // The report already has the warnings.
   const { onWarning: _, ...runtime } = runtimeOf(call);
   const report = await repairAll(scope, runtime);
@@ -91,7 +92,10 @@ function toJson({ recovered, attachments, damaged }: RepairReport): object {
     attachments: attachments.map(({ containerId, links: plugins, ...one }) => ({
       ...one,
       containerID: containerId,
-      links: plugins.map(({ error, ...link }) => ({ ...link, ...(error ? { error: error.toReply() } : {}) })),
+      links: plugins.map(({ error, ...plugin }) => ({
+        ...plugin,
+        ...(error ? { error: error.toReply() } : {}),
+      })),
     })),
     damaged: damaged.map(({ message }) => message),
   };

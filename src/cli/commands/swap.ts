@@ -22,22 +22,22 @@ import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Shows which executables a network calls, replaces one of them, or restores the previous one. */
 export async function run(call: CommandCall): Promise<number> {
-  const [to, link, undo] = [call.text('to'), call.text('link'), call.on('undo')];
+  const [to, plugin, undo] = [call.text('to'), call.text('link'), call.on('undo')];
   if (to !== undefined && undo) throw new UsageError('Cannot use both --to and --undo');
   const list = loadTarget(call);
   const runtime = runtimeOf(call);
-  if (to === undefined && !undo) return show(call, list, link, runtime);
-  if (link === undefined) throw new UsageError('Cannot swap: --link <type or index> is missing');
-  const known = survey(call, list, findType(list, link), runtime.pluginDirs);
+  if (to === undefined && !undo) return show(call, list, plugin, runtime);
+  if (plugin === undefined) throw new UsageError('Cannot swap: --link <type or index> is missing');
+  const known = survey(call, list, findType(list, plugin), runtime.pluginDirs);
   const facts = { network: list.name, ...known };
   return to === undefined ? await undoLast(call, facts, runtime) : await swap(call, list, to, facts, runtime);
 }
 
 type Facts = Survey & Pick<SwapReport, 'network'>;
 
-function show(call: CommandCall, list: Conflist, link: string | undefined, runtime: Runtime): number {
+function show(call: CommandCall, list: Conflist, plugin: string | undefined, runtime: Runtime): number {
   const all = [...new Set(listUses(list).map(({ type }) => type))];
-  const types = link === undefined ? all : [findType(list, link)];
+  const types = plugin === undefined ? all : [findType(list, plugin)];
   const known = types.map(type => survey(call, list, type, runtime.pluginDirs));
   if (call.on('json')) call.out(`${JSON.stringify(known, null, 4)}\n`);
   else call.out(known.map(renderSurvey).join(''));

@@ -1,4 +1,5 @@
 // What does `catena uninstall` do?
+import { defined } from '../../cni/defined.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../../install/uninstall.ts';
 import type { CommandCall } from '../command.ts';
 import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';
@@ -36,6 +37,6 @@ function toJson(steps: readonly UninstallStep[], { handovers, refusal }: Settled
   return {
     steps,
     ...(handovers.length ? { attachments: handoversToJson(handovers) } : {}),
-    ...(refusal === undefined ? {} : { refusal }),
+    ...defined({ refusal }),
   };
 }

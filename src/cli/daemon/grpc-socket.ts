@@ -60,12 +60,22 @@ export async function openGrpcSocket({
 }
 
 const WARNINGS: readonly string[] = [
-  ...['DeadlineExceeded', 'PermissionDenied', 'ResourceExhausted', 'FailedPrecondition', 'Aborted'],
-  ...['OutOfRange', 'Unavailable'],
+  'DeadlineExceeded',
+  'PermissionDenied',
+  'ResourceExhausted',
+  'FailedPrecondition',
+  'Aborted',
+  'OutOfRange',
+  'Unavailable',
 ];
 
 const NO_PROBLEMS: readonly string[] = [
-  ...['OK', 'NotFound', 'Canceled', 'AlreadyExists', 'InvalidArgument', 'Unauthenticated'],
+  'OK',
+  'NotFound',
+  'Canceled',
+  'AlreadyExists',
+  'InvalidArgument',
+  'Unauthenticated',
 ];
 
 /** Same levels as coil's daemon: a client's mistake is not our problem. */

@@ -55,7 +55,7 @@ export function toJson({ network, address, owner, state, evidence, writtenAt }: 
   return {
     network,
     address,
-    ...(owner ? { containerId: owner.containerId } : {}),
+    ...(owner ? { containerID: owner.containerId } : {}),
     ...(owner?.ifname ? { ifname: owner.ifname } : {}),
     state,
     evidence,

@@ -95,14 +95,21 @@ function deadlineOf(call: ServerInterceptingCallInterface): number | undefined {
 
 /** google.golang.org/grpc/codes: the names of Code.String(), in numerical order. */
 export const CODE_NAMES: readonly string[] = [
-  ...['OK', 'Canceled', 'Unknown', 'InvalidArgument', 'DeadlineExceeded', 'NotFound', 'AlreadyExists'],
-  ...[
-    'PermissionDenied',
-    'ResourceExhausted',
-    'FailedPrecondition',
-    'Aborted',
-    'OutOfRange',
-    'Unimplemented',
-  ],
-  ...['Internal', 'Unavailable', 'DataLoss', 'Unauthenticated'],
+  'OK',
+  'Canceled',
+  'Unknown',
+  'InvalidArgument',
+  'DeadlineExceeded',
+  'NotFound',
+  'AlreadyExists',
+  'PermissionDenied',
+  'ResourceExhausted',
+  'FailedPrecondition',
+  'Aborted',
+  'OutOfRange',
+  'Unimplemented',
+  'Internal',
+  'Unavailable',
+  'DataLoss',
+  'Unauthenticated',
 ];

@@ -15,9 +15,9 @@ export const permissions: Check = {
   id: 'permissions',
   run({ pluginDirs, confDir, runDir, stateDir, facts, user = ROOT }) {
     const types = facts.networks().networks.flatMap(({ list }) => list.plugins.map(({ type }) => type));
-    const links = pluginDirs.flatMap(dir => [...new Set(types)].map(type => join(dir, type)));
+    const executables = pluginDirs.flatMap(dir => [...new Set(types)].map(type => join(dir, type)));
     const files = facts.networks().networks.map(({ file }) => file);
-    const open = [...pluginDirs, confDir, ...links, ...files].flatMap(path => judge(path, user));
+    const open = [...pluginDirs, confDir, ...executables, ...files].flatMap(path => judge(path, user));
     const relative = pluginDirs.filter(dir => !isAbsolute(dir)).map(relativeDir);
     const shared = [runDir, stateDir].flatMap(dir =>
       judge(dir, user, 'can replace our sockets, locks and records'),

@@ -10,7 +10,7 @@ export function interfaceProbes(scene: Scene): Probe[] {
   const { interfaces = [] } = scene.container.result;
   return interfaces.flatMap(({ name, sandbox }, index) => {
     if (!sandbox) return [];
-    const settings = name === scene.ifname ? settingsOf(scene.links) : [];
+    const settings = name === scene.ifname ? settingsOf(scene.plugins) : [];
     const promised = settings.map(({ words }) => words);
     const what = `${name} is up${promised.length ? `, ${promised.join(', ')}` : ' and matches the result'}`;
     return [{ what, run: () => look(scene, name, index, settings) }];
@@ -23,9 +23,9 @@ interface Setting {
 }
 
 /** Keys by which plugins configure the container's interface; the last plugin that sets a key wins. */
-function settingsOf(links: readonly ConfiguredPlugin[]): Setting[] {
+function settingsOf(plugins: readonly ConfiguredPlugin[]): Setting[] {
   const wanted = new Map<string, Setting>();
-  for (const { conf } of links) {
+  for (const { conf } of plugins) {
     const { mtu, mac, promisc, allmulti, txQLen } = conf;
     if (isPositive(mtu)) wanted.set('mtu', { words: `mtu ${mtu}`, holds: link => link.mtu === mtu });
     if (isPositive(txQLen)) {

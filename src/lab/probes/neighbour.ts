@@ -10,9 +10,9 @@ import { type Attached, containerIps, finding, type Probe, type Scene } from './
  * Promised by: being on one network, unless a plugin isolates its ports (`portIsolation`). Containers without addresses of
  * their own probe each other's link-local ones, which shows that frames pass.
  */
-export function neighbourProbes({ links, container, neighbour, ifname }: Scene): Probe[] {
+export function neighbourProbes({ plugins, container, neighbour, ifname }: Scene): Probe[] {
   // A hardware address in the file is the same for both containers, so they cannot reach each other.
-  const apart = links.some(({ conf }) => conf.portIsolation === true || (conf.mac ?? '') !== '');
+  const apart = plugins.some(({ conf }) => conf.portIsolation === true || (conf.mac ?? '') !== '');
   if (neighbour === undefined || apart) return [];
   const own = containerIps(container);
   const theirs = containerIps(neighbour).filter(ip => !own.some(mine => sameIp(mine, ip)));

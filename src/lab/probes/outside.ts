@@ -11,8 +11,8 @@ const PORT = 7;
  * host's address, otherwise the container's own.
  */
 export function outsideProbes(scene: Scene): Probe[] {
-  const { links, container, lab } = scene;
-  const masquerades = links.some(({ conf }) => conf.ipMasq === true);
+  const { plugins, container, lab } = scene;
+  const masquerades = plugins.some(({ conf }) => conf.ipMasq === true);
   return lab.families
     .filter(family => hasDefaultRoute(scene, family))
     .map(family => ({

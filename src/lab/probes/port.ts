@@ -27,8 +27,8 @@ export function portProbes(scene: Scene): Probe[] {
   );
 }
 
-function mappingsOf({ links }: Scene): PortMapping[] {
-  return links.flatMap(({ runtimeConfig }) => {
+function mappingsOf({ plugins }: Scene): PortMapping[] {
+  return plugins.flatMap(({ runtimeConfig }) => {
     const { portMappings } = runtimeConfig;
     return portMappings === undefined
       ? []

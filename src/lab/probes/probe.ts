@@ -22,7 +22,7 @@ export interface Attached {
 /** Everything that promises can be derived from. */
 export interface Scene {
   readonly lab: Lab;
-  readonly links: readonly ConfiguredPlugin[];
+  readonly plugins: readonly ConfiguredPlugin[];
   readonly ifname: string;
   readonly container: Attached;
   /** A second container on the same network; undefined when it could not be attached. */

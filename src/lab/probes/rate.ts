@@ -29,33 +29,33 @@ const ATTEMPTS = 3;
  * the host, traffic out of it goes to the host.
  */
 export function rateProbes(scene: Scene): Probe[] {
-  return scene.links.flatMap(link => [
-    ...probe(scene, link, 'ingress', 'into the container'),
-    ...probe(scene, link, 'egress', 'out of the container'),
+  return scene.plugins.flatMap(plugin => [
+    ...probe(scene, plugin, 'ingress', 'into the container'),
+    ...probe(scene, plugin, 'egress', 'out of the container'),
   ]);
 }
 
-function probe(scene: Scene, link: ConfiguredPlugin, side: 'ingress' | 'egress', words: string): Probe[] {
-  const rateBits = rateOf(link, `${side}Rate`);
+function probe(scene: Scene, plugin: ConfiguredPlugin, side: 'ingress' | 'egress', words: string): Probe[] {
+  const rateBits = rateOf(plugin, `${side}Rate`);
   if (rateBits === 0) return [];
-  const burstBytes = rateOf(link, `${side}Burst`) / 8;
+  const burstBytes = rateOf(plugin, `${side}Burst`) / 8;
   return [
     {
       what: `at most ${renderRate(rateBits)} ${words}`,
-      run: () => measure(scene, link, side, { rateBits, burstBytes }),
+      run: () => measure(scene, plugin, side, { rateBits, burstBytes }),
     },
   ];
 }
 
 function measure(
   scene: Scene,
-  link: ConfiguredPlugin,
+  plugin: ConfiguredPlugin,
   side: 'ingress' | 'egress',
   { rateBits, burstBytes }: { rateBits: number; burstBytes: number },
 ): Finding {
   const pair = addressPair(scene);
   if (pair === undefined) return { outcome: 'skipped', seen: 'the host has no address on this network' };
-  if (!isLimited(link, pair.host)) {
+  if (!isLimited(plugin, pair.host)) {
     return { outcome: 'skipped', seen: `traffic with ${renderIp(pair.host)} is exempt from the limit` };
   }
   const { lab, container } = scene;

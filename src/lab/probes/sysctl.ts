@@ -6,7 +6,7 @@ import { type Finding, finding, type Probe, type Scene } from './probe.ts';
 
 /** Promised by: the `sysctl` key. */
 export function sysctlProbes(scene: Scene): Probe[] {
-  return scene.links.flatMap(({ conf }) =>
+  return scene.plugins.flatMap(({ conf }) =>
     [...sysctlsOf(conf, scene.ifname)].map(([path, value]) => ({
       what: `${path} is ${value} inside, unchanged outside`,
       run: () => look(scene, path, value),

@@ -55,13 +55,11 @@ export const grpcMessages = door({
   arbitrary: damagedBytes([
     Uint8Array.from(
       encode('pkg.cnirpc.CNIArgs', {
-        ...{
-          container_id: 'c1',
-          netns: '/run/netns/c1',
-          ifname: 'eth0',
-          args: { K8S_POD_NAME: 'web' },
-          path: '/opt/cni/bin',
-        },
+        container_id: 'c1',
+        netns: '/run/netns/c1',
+        ifname: 'eth0',
+        args: { K8S_POD_NAME: 'web' },
+        path: '/opt/cni/bin',
         stdin_data: Buffer.from(JSON.stringify(LISTS[0])),
       }),
     ),

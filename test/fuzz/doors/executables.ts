@@ -13,7 +13,7 @@ import { LISTS, REQUESTS } from '../samples.ts';
 import { atHome, environmentOf } from './home.ts';
 
 const BIN = path.join(ROOT, 'dist/bin');
-const LINKS = fs.existsSync(BIN) ? fs.readdirSync(BIN).filter(name => !name.startsWith('.')) : ['catena'];
+const PLUGINS = fs.existsSync(BIN) ? fs.readdirSync(BIN).filter(name => !name.startsWith('.')) : ['catena'];
 /** Created by `run.ts`. */
 const CONTAINER = '/run/netns/c1';
 const DEADLINE_MS = 25_000;
@@ -32,7 +32,7 @@ export const links = door({
   name: 'plugin executables',
   weight: 0.5,
   arbitrary: fc.record({
-    link: fc.constantFrom(...LINKS),
+    plugin: fc.constantFrom(...PLUGINS),
     command: fc.constantFrom('ADD', 'ADD', 'DEL', 'DEL', 'CHECK', 'GC', 'STATUS', 'VERSION', 'NONE'),
     id,
     ifname,
@@ -51,13 +51,17 @@ export const links = door({
       damagedJsonText([{}]),
     ),
   }),
-  async run({ link, command, id, ifname, netns, args, stdin }) {
+  async run({ plugin, command, id, ifname, netns, args, stdin }) {
     const env = {
       ...environmentOf(),
-      ...{ CNI_COMMAND: command, CNI_CONTAINERID: bare(id), CNI_IFNAME: bare(ifname), CNI_NETNS: netns },
-      ...{ CNI_PATH: BIN, CNI_ARGS: bare(args) },
+      CNI_COMMAND: command,
+      CNI_CONTAINERID: bare(id),
+      CNI_IFNAME: bare(ifname),
+      CNI_NETNS: netns,
+      CNI_PATH: BIN,
+      CNI_ARGS: bare(args),
     };
-    const finished = await run([path.join(BIN, link)], {
+    const finished = await run([path.join(BIN, plugin)], {
       env,
       stdin,
       cwd: ground().dir('cwd'),

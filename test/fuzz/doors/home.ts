@@ -4,15 +4,16 @@ import { ground } from '../ground.ts';
 
 /** Options that name a path: the author of a configuration may choose it, so the door does. */
 const PLACES: Readonly<Record<string, string>> = {
-  ...{
-    dataDir: 'data',
-    stateDir: 'state',
-    runDir: 'run',
-    cniCacheDir: 'cache',
-    cniDir: 'cache',
-    confDir: 'conf',
-  },
-  ...{ logFile: 'log', traceFile: 'trace', definitionsDir: 'definitions', binDir: 'bin' },
+  dataDir: 'data',
+  stateDir: 'state',
+  runDir: 'run',
+  cniCacheDir: 'cache',
+  cniDir: 'cache',
+  confDir: 'conf',
+  logFile: 'log',
+  traceFile: 'trace',
+  definitionsDir: 'definitions',
+  binDir: 'bin',
 };
 
 /** Our directories, below the ground. */

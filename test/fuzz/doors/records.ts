@@ -65,15 +65,15 @@ export const journalFile = door({
 });
 
 const CACHED = {
-  ...{ kind: 'cniCacheV1', containerId: 'c1', config: Buffer.from(LIST_TEXTS[0] ?? '').toString('base64') },
-  ...{
-    ifName: 'eth0',
-    networkName: 'podnet',
-    netns: '/run/netns/c1',
-    cniArgs: [['A', 'B']],
-    capabilityArgs: {},
-    result: RESULTS[0],
-  },
+  kind: 'cniCacheV1',
+  containerId: 'c1',
+  config: Buffer.from(LIST_TEXTS[0] ?? '').toString('base64'),
+  ifName: 'eth0',
+  networkName: 'podnet',
+  netns: '/run/netns/c1',
+  cniArgs: [['A', 'B']],
+  capabilityArgs: {},
+  result: RESULTS[0],
 };
 
 /** libcni's cache. */
@@ -154,24 +154,20 @@ export const backup = door({
 });
 
 const TRACE = {
-  ...{
-    id: 'abc',
-    verb: 'ADD',
-    network: 'podnet',
-    containerId: 'c1',
-    ifname: 'eth0',
-    netns: '',
-    args: [],
-    warm: true,
-  },
-  ...{
-    startedAt: 1,
-    start: '2026-01-01T00:00:00.000Z',
-    durationMs: 5,
-    queueMs: 0,
-    links: [{ link: 'bridge', index: 0, startMs: 0, durationMs: 4 }],
-    result: RESULTS[0],
-  },
+  id: 'abc',
+  verb: 'ADD',
+  network: 'podnet',
+  containerId: 'c1',
+  ifname: 'eth0',
+  netns: '',
+  args: [],
+  warm: true,
+  startedAt: 1,
+  start: '2026-01-01T00:00:00.000Z',
+  durationMs: 5,
+  queueMs: 0,
+  links: [{ link: 'bridge', index: 0, startMs: 0, durationMs: 4 }],
+  result: RESULTS[0],
 };
 
 /** Records of requests, as `catena trace` reads them. */

@@ -10,7 +10,7 @@ import { damagedJson, damagedJsonText, strangeText } from '../mutate.ts';
 import { answersOrRefuses, checkErrorReply } from '../promise.ts';
 import { RESULTS } from '../samples.ts';
 
-const link = { network: 'n', type: 'l', index: 0, verb: 'ADD' };
+const plugin = { network: 'n', type: 'l', index: 0, verb: 'ADD' };
 const { incompatibleVersion, decodingFailure, invalidConfig } = ErrorCode;
 
 /** The output of ADD. */
@@ -22,7 +22,7 @@ export const result = door({
   arbitrary: fc.tuple(damagedJsonText(RESULTS), fc.constantFrom(...SPEC_VERSIONS)),
   run([stdout, version]) {
     const accepted = answersOrRefuses(
-      () => acceptResult(stdout, version, link),
+      () => acceptResult(stdout, version, plugin),
       ...[incompatibleVersion, decodingFailure, invalidConfig],
     );
     if (accepted !== undefined && accepted.cniVersion !== version)
@@ -76,9 +76,9 @@ export const failure = door({
       ...(exitCode === undefined ? {} : { exitCode }),
       ...(signal ? { signal } : {}),
     };
-    const error: CniError = failureOf(outcome, link);
+    const error: CniError = failureOf(outcome, plugin);
     const reply = error.toReply('1.1.0');
     checkErrorReply(JSON.stringify({ ...reply, code: reply.code || ErrorCode.internal }));
-    answersOrRefuses(() => parseReply(stdout, link), decodingFailure);
+    answersOrRefuses(() => parseReply(stdout, plugin), decodingFailure);
   },
 });

@@ -90,7 +90,11 @@ export const http = door({
 const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
 const SETTINGS = Uint8Array.of(0, 0, 0, 4, 0, 0, 0, 0, 0);
 const CALL = encode('pkg.cnirpc.CNIArgs', {
-  ...{ container_id: 'c1', netns: '/run/netns/c1', ifname: 'eth0', args: { A: 'B' }, path: '/opt/cni/bin' },
+  container_id: 'c1',
+  netns: '/run/netns/c1',
+  ifname: 'eth0',
+  args: { A: 'B' },
+  path: '/opt/cni/bin',
   stdin_data: Buffer.from(JSON.stringify(LISTS[0])),
 });
 
@@ -178,8 +182,12 @@ function conversation(): Uint8Array {
       Buffer.from(value),
     ]);
   const headers = joinBytes([
-    ...[header(':method', 'POST'), header(':scheme', 'http'), header(':path', '/pkg.cnirpc.CNI/Del')],
-    ...[header(':authority', 'c'), header('content-type', 'application/grpc'), header('te', 'trailers')],
+    header(':method', 'POST'),
+    header(':scheme', 'http'),
+    header(':path', '/pkg.cnirpc.CNI/Del'),
+    header(':authority', 'c'),
+    header('content-type', 'application/grpc'),
+    header('te', 'trailers'),
   ]);
   const length = Buffer.alloc(5);
   length.writeUInt32BE(CALL.length, 1);

@@ -37,7 +37,9 @@ export const noise = door({
   weight: 5,
   // DEL of the runner mistook these keys for options.
   seeds: ['__proto__', 'constructor'].map(key => ({
-    ...{ type: 'catena', command: 'DEL' as const, netns: '/nonexistent/netns' as const },
+    type: 'catena',
+    command: 'DEL' as const,
+    netns: '/nonexistent/netns' as const,
     stdin: `{"cniVersion":"1.1.0","name":"x","type":"catena","${key}":"y"}`,
   })),
   arbitrary: fc.record({

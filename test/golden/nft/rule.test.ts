@@ -439,7 +439,9 @@ describe('addRule() sends', () => {
   test('a match on the connection, and a verdict map', () => {
     const dnat = hostU32(IPS_DST_NAT);
     const rule = [
-      ...[loadCt(REG.first, 'status'), maskRegister(REG.first, dnat), isEqual(REG.first, dnat)],
+      loadCt(REG.first, 'status'),
+      maskRegister(REG.first, dnat),
+      isEqual(REG.first, dnat),
       ...parseRule('inet', 'ip daddr vmap @verdicts'),
     ];
     expect(sent(addRule(table, 'post', rule))).toEqual(bytesOf(VERDICT_MAP));

@@ -374,8 +374,14 @@ test('listIngressFilters() reads the filter, and leaves out preference and hash 
   );
   expect(filters).toEqual([
     {
-      ...{ index: 3, kind: 'u32', preference: 1, protocol: 3, matches: true, redirectAllTo: 4 },
-      ...{ classid: 0x10001, selector: MATCH_ALL },
+      index: 3,
+      kind: 'u32',
+      preference: 1,
+      protocol: 3,
+      matches: true,
+      redirectAllTo: 4,
+      classid: 0x10001,
+      selector: MATCH_ALL,
     },
   ]);
 });

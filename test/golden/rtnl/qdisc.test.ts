@@ -149,7 +149,10 @@ test('htbRequest() sends the default class', () => {
     socket => findQdisc(socket, 3, 'root'),
   );
   expect(found).toEqual({
-    ...{ index: 3, kind: 'htb', handle: tcHandle(1, 0), parent: TC_H_ROOT },
+    index: 3,
+    kind: 'htb',
+    handle: tcHandle(1, 0),
+    parent: TC_H_ROOT,
     defaultClass: 0x30,
   });
 });

@@ -88,7 +88,8 @@ const SUBNET_ROWS: readonly TwinRow[] = [
   bandwidth('subnets without limits', { shapedSubnets: ['10.0.0.0/8'], unshapedSubnets: ['nonsense'] }),
   {
     ...bandwidth('both lists of subnets', {
-      ...{ ...FAST, shapedSubnets: ['10.0.0.0/8'] },
+      ...FAST,
+      shapedSubnets: ['10.0.0.0/8'],
       unshapedSubnets: ['fd00::/8'],
     }),
     steps: FAILURE,

@@ -4,7 +4,7 @@ import { joinErrors, withDetails } from '../../../src/chain/run/plugin-errors.ts
 import { renderFailure, toFailureJson } from '../../../src/cli/failure.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 
-const link = {
+const plugin = {
   network: 'podnet',
   type: 'bridge',
   index: 1,
@@ -17,7 +17,7 @@ const link = {
 
 describe('renderFailure()', () => {
   test('shows what failed, where, how it ended, and its output', () => {
-    expect(renderFailure(new CniError(100, 'no route', { details: 'to host', plugin: link }))).toBe(
+    expect(renderFailure(new CniError(100, 'no route', { details: 'to host', plugin }))).toBe(
       [
         'catena: no route',
         '  details: to host',
@@ -33,7 +33,7 @@ describe('renderFailure()', () => {
   });
 
   test('names the signal, and only the last lines of a long standard error', () => {
-    const { exitCode: _, ...killed } = link;
+    const { exitCode: _, ...killed } = plugin;
     const stderr = Array.from({ length: 40 }, (_, i) => `line ${i}`).join('\n');
     const text = renderFailure(new CniError(0, 'gone', { plugin: { ...killed, signal: 'SIGKILL', stderr } }));
     expect(text).toContain('ADD, ended by SIGKILL after 13 ms');
@@ -64,11 +64,11 @@ describe('renderFailure()', () => {
 });
 
 describe('toFailureJson()', () => {
-  const { type, ...rest } = link;
+  const { type, ...rest } = plugin;
   const shown = { link: type, ...rest };
 
   test('is the error object of the specification, with the failed plugin under an extra key', () => {
-    expect(toFailureJson(new CniError(100, 'no route', { details: 'to host', plugin: link }))).toEqual({
+    expect(toFailureJson(new CniError(100, 'no route', { details: 'to host', plugin }))).toEqual({
       cniVersion: '1.1.0',
       code: 100,
       msg: 'no route',
@@ -78,8 +78,8 @@ describe('toFailureJson()', () => {
   });
 
   test('names every failed plugin of a joined error once', () => {
-    const one = new CniError(7, 'first', { plugin: link });
-    const other = new CniError(8, 'second', { plugin: { ...link, index: 0 } });
+    const one = new CniError(7, 'first', { plugin });
+    const other = new CniError(8, 'second', { plugin: { ...plugin, index: 0 } });
     const wrapped = new Error('Cannot delete stale attachment', { cause: withDetails(one, 'more', [other]) });
     const { catena, ...reply } = toFailureJson(joinErrors('Cannot collect', [wrapped, other]));
     expect(reply).toMatchObject({ code: 7, msg: 'Cannot collect: 2 steps failed' });

@@ -97,8 +97,12 @@ describe('runtimeOf()', () => {
   test('reads the timeout of a verb, which overrides the general one', () => {
     const { deadlineMs } = runtimeOf(call({ timeout: ['del=90', '5', 'Add=2.5', 'del=120'] }));
     expect(deadlineMs).toEqual({
-      ...{ ADD: 2500, CHECK: 5000, DEL: 120_000 },
-      ...{ GC: 5000, STATUS: 5000, VERSION: 5000 },
+      ADD: 2500,
+      CHECK: 5000,
+      DEL: 120_000,
+      GC: 5000,
+      STATUS: 5000,
+      VERSION: 5000,
     });
     expect(runtimeOf(call({ timeout: ['gc=3'] })).deadlineMs).toEqual({ GC: 3000 });
   });

@@ -11,7 +11,11 @@ const RESULT: Answer = { failed: false, result: { ips: [{ address: '10.1.0.2/24'
 const EMPTY: Sight = { places: { host: {} }, files: {} };
 
 const moment = (step: string, answer: Answer, sight = EMPTY, index?: number): Moment => ({
-  ...{ step, verb: step, answer, durationMs: 1, sight },
+  step,
+  verb: step,
+  answer,
+  durationMs: 1,
+  sight,
   ...(index === undefined ? {} : { index }),
 });
 const record = (...moments: Moment[]): SceneRecord => {

@@ -86,7 +86,10 @@ describe('diffRecords()', () => {
     };
     const found = diff(record({ sight: sight(full) }), record({ sight: sight() }));
     expect(found.map(({ what }) => what)).toEqual([
-      ...['link eth0', 'sysctl net/ipv4/ip_forward', 'nftables table inet x', 'iptables ip nat: chain C'],
+      'link eth0',
+      'sysctl net/ipv4/ip_forward',
+      'nftables table inet x',
+      'iptables ip nat: chain C',
     ]);
   });
 

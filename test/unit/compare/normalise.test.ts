@@ -7,7 +7,9 @@ const MAC = '0a:11:22:33:44:55';
 describe('normalise()', () => {
   test('numbers random interface names in order of appearance', () => {
     expect(normalise(['vethdeadbeef', 'veth00000001', 'on vethdeadbeef'], '', new Map(), none)).toEqual([
-      ...['veth#1', 'veth#2', 'on veth#1'],
+      'veth#1',
+      'veth#2',
+      'on veth#1',
     ]);
   });
 

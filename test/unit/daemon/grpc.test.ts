@@ -72,7 +72,10 @@ describe('serveGrpc()', () => {
       [
         'add',
         {
-          ...{ containerId: 'c1', netns: '/run/netns/a', ifname: 'eth0', path: '/opt/cni/bin' },
+          containerId: 'c1',
+          netns: '/run/netns/a',
+          ifname: 'eth0',
+          path: '/opt/cni/bin',
           config: '{"name":"podnet"}',
           args: [
             ['K8S_POD_NAME', 'web'],
@@ -171,10 +174,7 @@ describe('serveGrpc()', () => {
       throw new CniError(7, 'no');
     };
     await client.call('Check', CALL);
-    expect(counts).toEqual([
-      ...['started Add', 'received Add', 'sent Add'],
-      ...['started Check', 'received Check'],
-    ]);
+    expect(counts).toEqual(['started Add', 'received Add', 'sent Add', 'started Check', 'received Check']);
     expect(calls).toMatchObject([
       {
         type: 'unary',

@@ -50,14 +50,21 @@ describe('readSettings()', () => {
 
   test('sets the deadlines of plugins, by verb', () => {
     expect(settingsIn('{"timeouts": {"add": 1.5, "gc": 90}}').deadlines).toEqual({
-      ...{ ADD: 1_500, DEL: 7_000, GC: 90_000 },
+      ADD: 1_500,
+      DEL: 7_000,
+      GC: 90_000,
     });
   });
 
   test('sets the destinations of logs, traces and spans', () => {
     const text = JSON.stringify({
-      ...{ log: ['journal', 'file:/var/log/catena.log'], logLevel: 'warn,portmap=debug', logMaxBytes: 1000 },
-      ...{ logMaxFiles: 2, traces: 7, traceDir: '/var/traces', otlpEndpoint: 'http://collector:4318' },
+      log: ['journal', 'file:/var/log/catena.log'],
+      logLevel: 'warn,portmap=debug',
+      logMaxBytes: 1000,
+      logMaxFiles: 2,
+      traces: 7,
+      traceDir: '/var/traces',
+      otlpEndpoint: 'http://collector:4318',
     });
     expect(settingsIn(text).observer).toMatchObject({
       levels: { level: 'warn', links: { portmap: 'debug' } },
@@ -65,7 +72,8 @@ describe('readSettings()', () => {
         { kind: 'journal' },
         { kind: 'file', path: '/var/log/catena.log', maxBytes: 1000, maxFiles: 2 },
       ],
-      ...{ traceDir: '/var/traces', traceLimits: { maxRecords: 7 } },
+      traceDir: '/var/traces',
+      traceLimits: { maxRecords: 7 },
       otlp: { url: 'http://collector:4318/v1/traces' },
     });
     const none = settingsIn('{"log": "none", "traces": 0}', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c' });

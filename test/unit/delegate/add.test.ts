@@ -22,12 +22,12 @@ const result = (ifname: string, address: string, routes: object[] = []) => ({
   routes,
 });
 
-/** A network of one link that answers as told. */
+/** A network of one plugin that answers as told. */
 function network(name: string, script: JsonObject = {}, more: JsonObject = {}): JsonObject {
   return { cniVersion: '1.1.0', name, plugins: [chain.noop(name, script, more)] };
 }
 
-/** A runtime in which links do otherwise once one has failed. */
+/** A runtime in which plugins do otherwise once one has failed. */
 const failing = (name: string, then: JsonObject, others: readonly string[] = []) => ({
   ...runtimeOf(chain),
   onPlugin({ network: failed, error }: PluginEvent) {
@@ -152,12 +152,10 @@ describe('addPod()', () => {
     const added = chain.calls().slice(4);
     expect(chain.order().slice(4)).toEqual(['ADD main', 'ADD two', 'ADD 10-first', 'ADD 20-last']);
     expect(added.map(({ env, request }) => [env.CNI_IFNAME, request.name])).toEqual([
-      ...[
-        ['eth0', 'main'],
-        ['net1', 'two'],
-        ['net2', 'aux'],
-        ['net2', 'aux'],
-      ],
+      ['eth0', 'main'],
+      ['net1', 'two'],
+      ['net2', 'aux'],
+      ['net2', 'aux'],
     ]);
     expect(added[2]?.request.prevResult).toEqual({ cniVersion: '1.1.0', dns: {} });
     fs.rmSync(path.join(dir, 'aux'), { recursive: true });

@@ -38,7 +38,7 @@ describeNeeding(
       fs.rmSync(dir, { recursive: true });
     });
 
-    /** A network whose link reports the address, and says which claim its pod names. */
+    /** A network whose plugin reports the address, and says which claim its pod names. */
     const network = (name: string, ifname: string, addresses: readonly string[], claim?: string) => {
       const result = {
         cniVersion: '1.1.0',

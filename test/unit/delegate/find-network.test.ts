@@ -17,7 +17,10 @@ const fetchDefinition: NonNullable<NetworkPlaces['fetchDefinition']> = async (na
   namespace === 'infra' && name === 'storage' ? { name, namespace, config: '' } : undefined;
 
 const asked = (namespace: string, more: object = {}) => ({
-  ...{ namespace, name: 'storage', byPod: true, isolated: false },
+  namespace,
+  name: 'storage',
+  byPod: true,
+  isolated: false,
   ...more,
 });
 

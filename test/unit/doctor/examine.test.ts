@@ -174,11 +174,9 @@ describeNeeding(
       fs.chmodSync(`${dir}/run`, 0o777);
       expect(problemsOf(node())).toMatchObject([
         {
-          ...{
-            id: 'permissions',
-            severity: 'error',
-            mend: `chown root "${dir}/run" && chmod go-w "${dir}/run"`,
-          },
+          id: 'permissions',
+          severity: 'error',
+          mend: `chown root "${dir}/run" && chmod go-w "${dir}/run"`,
           found: expect.stringMatching(
             /\/run" .* mode 0777: any user that can write there can replace our sockets, locks/,
           ),

@@ -25,7 +25,12 @@ const LIST = {
 function cache(containerId: string, netns: string, sandbox: string): void {
   const interfaces = [{ name: 'cni0' }, { name: 'eth0', sandbox }];
   writeAttachment(dir, {
-    ...{ network: 'net', containerId, ifname: 'eth0', netns, args: [], capabilityArgs: {} },
+    network: 'net',
+    containerId,
+    ifname: 'eth0',
+    netns,
+    args: [],
+    capabilityArgs: {},
     source: JSON.stringify(LIST),
     result: { cniVersion: '1.0.0', interfaces },
   });

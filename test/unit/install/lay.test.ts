@@ -39,7 +39,10 @@ function wantedIn(
   const source = join(tmp, `executable-${version}`);
   fs.writeFileSync(source, `executable ${version}`);
   return {
-    ...{ source, names: NAMES, ...places, force: true },
+    source,
+    names: NAMES,
+    ...places,
+    force: true,
     conf: { name: `${version}0-net.conflist`, text: LIST(version) },
     ...more,
   };
@@ -64,7 +67,7 @@ async function expectWhole(wanted: Wanted, before: Record<string, string>): Prom
   }
   const conf = join(wanted.confDir, wanted.conf?.name ?? '');
   expect([before[conf], wanted.conf?.text]).toContain(now[conf]);
-  // No network without its links.
+  // No network without its plugins.
   if (now[conf] !== undefined) for (const name of NAMES) expect(now[join(wanted.binDir, name)]).toBe(fresh);
   const seen = (await readCandidates(wanted.confDir)).filter(({ extension }) => extension);
   expect(seen.filter(({ broken }) => broken)).toEqual([]);

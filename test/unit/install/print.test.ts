@@ -55,7 +55,11 @@ test('the DaemonSet has a service account on request, with exactly the rights of
   const objects = yaml({ list: LIST, withAccount: true });
   const of = (kind: string) => objects.find(object => object.kind === kind);
   expect(objects.map(({ kind }) => kind)).toEqual([
-    ...['ConfigMap', 'ServiceAccount', 'ClusterRole', 'ClusterRoleBinding', 'DaemonSet'],
+    'ConfigMap',
+    'ServiceAccount',
+    'ClusterRole',
+    'ClusterRoleBinding',
+    'DaemonSet',
   ]);
   const rules = of('ClusterRole').rules.flatMap(
     ({ resources, verbs }: { resources: string[]; verbs: string[] }) =>

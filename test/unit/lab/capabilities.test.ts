@@ -39,11 +39,11 @@ describe('forNeighbour()', () => {
   });
 });
 
-describe('configureLinks()', () => {
+describe('configurePlugins()', () => {
   test('gives each plugin the arguments that it declares', () => {
     const list = network({ type: 'a', capabilities: { mac: true } }, { type: 'b' });
-    const links = configurePlugins(list, { mac: 'x', ips: ['y'] });
-    expect(links.map(({ type, runtimeConfig }) => [type, runtimeConfig])).toEqual([
+    const plugins = configurePlugins(list, { mac: 'x', ips: ['y'] });
+    expect(plugins.map(({ type, runtimeConfig }) => [type, runtimeConfig])).toEqual([
       ['a', { mac: 'x' }],
       ['b', {}],
     ]);

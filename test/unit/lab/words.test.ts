@@ -26,9 +26,9 @@ describe('renderTime()', () => {
 
 describe('count()', () => {
   test('distinguishes singular and plural', () => {
-    expect([count(1, 'link'), count(2, 'link'), count(0, 'box', 'boxes')]).toEqual([
-      '1 link',
-      '2 links',
+    expect([count(1, 'plugin'), count(2, 'plugin'), count(0, 'box', 'boxes')]).toEqual([
+      '1 plugin',
+      '2 plugins',
       '0 boxes',
     ]);
   });

@@ -31,7 +31,10 @@ async function logToConsole(): Promise<string> {
 describe('openLogOutput()', () => {
   test('writes JSON lines to standard error', async () => {
     expect(JSON.parse(await logToConsole())).toMatchObject({
-      ...{ level: 'info', message: 'request finished', network: 'podnet', code: 0 },
+      level: 'info',
+      message: 'request finished',
+      network: 'podnet',
+      code: 0,
       timestamp: expect.any(String),
     });
   });

@@ -17,12 +17,28 @@ const SOURCES: MetricSources = {
 };
 
 const RECORD: RequestRecord = {
-  ...{ id: 'mi7000000001', verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0', netns: '/n' },
-  ...{ startedAt: 0, durationMs: 20, queueMs: 2, lockMs: 3, code: 11, warm: true },
+  id: 'mi7000000001',
+  verb: 'ADD',
+  network: 'podnet',
+  containerId: 'c1',
+  ifname: 'eth0',
+  netns: '/n',
+  startedAt: 0,
+  durationMs: 20,
+  queueMs: 2,
+  lockMs: 3,
+  code: 11,
+  warm: true,
   links: [
     {
-      ...{ network: 'podnet', link: 'bridge', index: 0, executable: '/b', verb: 'ADD', startMs: 0 },
-      ...{ durationMs: 15, code: 0 },
+      network: 'podnet',
+      link: 'bridge',
+      index: 0,
+      executable: '/b',
+      verb: 'ADD',
+      startMs: 0,
+      durationMs: 15,
+      code: 0,
     },
   ],
 };

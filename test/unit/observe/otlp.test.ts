@@ -7,20 +7,29 @@ import type { RequestRecord } from '../../../src/observe/record.ts';
 const SPAN = { traceId: 'a'.repeat(32), spanId: 'b'.repeat(16), parentSpanId: 'c'.repeat(16), sampled: true };
 
 const RECORD: RequestRecord = {
-  ...{ id: 'mi7000000001', verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0', netns: '/n' },
-  ...{ startedAt: 1_700_000_000_000, durationMs: 5.5, code: 7, message: 'no', warm: true, span: SPAN },
+  id: 'mi7000000001',
+  verb: 'ADD',
+  network: 'podnet',
+  containerId: 'c1',
+  ifname: 'eth0',
+  netns: '/n',
+  startedAt: 1_700_000_000_000,
+  durationMs: 5.5,
+  code: 7,
+  message: 'no',
+  warm: true,
+  span: SPAN,
   links: [
     {
-      ...{
-        network: 'podnet',
-        link: 'bridge',
-        index: 0,
-        executable: '/b',
-        verb: 'ADD',
-        startMs: 1,
-        durationMs: 2,
-      },
-      ...{ code: 0, span: { ...SPAN, spanId: 'd'.repeat(16), parentSpanId: SPAN.spanId } },
+      network: 'podnet',
+      link: 'bridge',
+      index: 0,
+      executable: '/b',
+      verb: 'ADD',
+      startMs: 1,
+      durationMs: 2,
+      code: 0,
+      span: { ...SPAN, spanId: 'd'.repeat(16), parentSpanId: SPAN.spanId },
     },
   ],
 };
@@ -49,18 +58,23 @@ describe('spansOf()', () => {
   test('returns a span for the request and one below it for each plugin', () => {
     expect(spansOf(RECORD)).toMatchObject([
       {
-        ...{
-          traceId: SPAN.traceId,
-          spanId: SPAN.spanId,
-          parentSpanId: SPAN.parentSpanId,
-          name: 'ADD podnet',
-        },
-        ...{ kind: 2, startTimeUnixNano: '1700000000000000000', endTimeUnixNano: '1700000000005500000' },
+        traceId: SPAN.traceId,
+        spanId: SPAN.spanId,
+        parentSpanId: SPAN.parentSpanId,
+        name: 'ADD podnet',
+        kind: 2,
+        startTimeUnixNano: '1700000000000000000',
+        endTimeUnixNano: '1700000000005500000',
         status: { code: 2, message: 'no' },
       },
       {
-        ...{ traceId: SPAN.traceId, spanId: 'd'.repeat(16), parentSpanId: SPAN.spanId, name: 'ADD bridge' },
-        ...{ kind: 1, startTimeUnixNano: '1700000000001000000', endTimeUnixNano: '1700000000003000000' },
+        traceId: SPAN.traceId,
+        spanId: 'd'.repeat(16),
+        parentSpanId: SPAN.spanId,
+        name: 'ADD bridge',
+        kind: 1,
+        startTimeUnixNano: '1700000000001000000',
+        endTimeUnixNano: '1700000000003000000',
         status: { code: 1 },
       },
     ]);
@@ -74,13 +88,21 @@ describe('spansOf()', () => {
     const finishes = [{ network: 'podnet', verb: 'DEL', startMs: 3, durationMs: 2, transactions }];
     const spans = spansOf({ ...RECORD, links: plugin ? [{ ...plugin, transactions }] : [], finishes });
     expect(spans.map(({ name }) => name)).toEqual([
-      ...['ADD podnet', 'ADD bridge', 'DEL removals', 'find link "br0"', 'find link "br0"'],
+      'ADD podnet',
+      'ADD bridge',
+      'DEL removals',
+      'find link "br0"',
+      'find link "br0"',
     ]);
     const [, , removals, below, late] = spans;
     expect(removals).toMatchObject({ parentSpanId: SPAN.spanId, startTimeUnixNano: '1700000000003000000' });
     expect(below).toMatchObject({
-      ...{ traceId: SPAN.traceId, parentSpanId: 'd'.repeat(16), kind: 3, status: { code: 0 } },
-      ...{ startTimeUnixNano: '1700000000001500000', endTimeUnixNano: '1700000000001750000' },
+      traceId: SPAN.traceId,
+      parentSpanId: 'd'.repeat(16),
+      kind: 3,
+      status: { code: 0 },
+      startTimeUnixNano: '1700000000001500000',
+      endTimeUnixNano: '1700000000001750000',
       attributes: [
         { key: 'catena.kernel.family', value: { stringValue: 'rtnetlink' } },
         { key: 'catena.kernel.refusal', value: { stringValue: 'ENODEV' } },

@@ -5,7 +5,11 @@ import { CniError } from '../../../src/cni/errors.ts';
 import { startRequest } from '../../../src/observe/record.ts';
 
 const FACTS = {
-  ...{ verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0', netns: '/run/netns/a' },
+  verb: 'ADD',
+  network: 'podnet',
+  containerId: 'c1',
+  ifname: 'eth0',
+  netns: '/run/netns/a',
   args: [
     ['K8S_POD_NAMESPACE', 'shop'],
     ['K8S_POD_NAME', 'web'],
@@ -14,8 +18,14 @@ const FACTS = {
 } as const;
 
 const EVENT: PluginEvent = {
-  ...{ network: 'podnet', plugin: 'bridge', index: 0, executable: '/opt/cni/bin/bridge', verb: 'ADD' },
-  ...{ durationMs: 2, stderr: 'token=abc\n', result: { cniVersion: '1.1.0', apiKey: 'abc' } },
+  network: 'podnet',
+  plugin: 'bridge',
+  index: 0,
+  executable: '/opt/cni/bin/bridge',
+  verb: 'ADD',
+  durationMs: 2,
+  stderr: 'token=abc\n',
+  result: { cniVersion: '1.1.0', apiKey: 'abc' },
 };
 
 describe('startRequest()', () => {
@@ -26,9 +36,20 @@ describe('startRequest()', () => {
     request.onPlugin(EVENT);
     const record = request.end({ result: { cniVersion: '1.1.0' } });
     expect(record).toMatchObject({
-      ...{ id: request.id, verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0' },
-      ...{ podNamespace: 'shop', podName: 'web', warm: true, queueMs: 1.5, lockMs: 5, code: 0 },
-      ...{ netns: '/run/netns/a', traceId: 'a'.repeat(32), result: { cniVersion: '1.1.0' } },
+      id: request.id,
+      verb: 'ADD',
+      network: 'podnet',
+      containerId: 'c1',
+      ifname: 'eth0',
+      podNamespace: 'shop',
+      podName: 'web',
+      warm: true,
+      queueMs: 1.5,
+      lockMs: 5,
+      code: 0,
+      netns: '/run/netns/a',
+      traceId: 'a'.repeat(32),
+      result: { cniVersion: '1.1.0' },
       links: [{ link: 'bridge', index: 0, verb: 'ADD', durationMs: 2, code: 0 }],
     });
     expect(record.links[0]?.startMs).toBeGreaterThanOrEqual(0);

@@ -1,4 +1,4 @@
-// Can a person see from a drawing when each link ran, what it added and what failed?
+// Can a person see from a drawing when each plugin ran, what it added and what failed?
 import { describe, expect, test } from 'bun:test';
 import type { PluginRecord, RequestRecord } from '../../../src/observe/record.ts';
 import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';
@@ -16,14 +16,20 @@ function link(name: string, index: number, startMs: number, durationMs: number, 
 }
 
 const RECORD: RequestRecord = {
-  ...{ id: 'mi7c0a1b2c3d', verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0' },
-  ...{
-    netns: '/run/netns/web',
-    podNamespace: 'shop',
-    podName: 'web',
-    startedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
-  },
-  ...{ durationMs: 20, code: 0, warm: true, queueMs: 3, lockMs: 0 },
+  id: 'mi7c0a1b2c3d',
+  verb: 'ADD',
+  network: 'podnet',
+  containerId: 'c1',
+  ifname: 'eth0',
+  netns: '/run/netns/web',
+  podNamespace: 'shop',
+  podName: 'web',
+  startedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
+  durationMs: 20,
+  code: 0,
+  warm: true,
+  queueMs: 3,
+  lockMs: 0,
   links: [
     link('bridge', 0, 0, 10, { result: BRIDGE_RESULT }),
     link('bandwidth', 1, 10, 5, {

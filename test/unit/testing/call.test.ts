@@ -21,7 +21,11 @@ describe('environmentOf()', () => {
   test('removes variables that are undefined', () => {
     const call = { conf: CONF, container: { id: 'c1', path: '/n' }, env: { CNI_NETNS: undefined, X: '1' } };
     expect(environmentOf('DEL', call)).toEqual({
-      ...{ CNI_COMMAND: 'DEL', CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CNI_PATH: '', X: '1' },
+      CNI_COMMAND: 'DEL',
+      CNI_CONTAINERID: 'c1',
+      CNI_IFNAME: 'eth0',
+      CNI_PATH: '',
+      X: '1',
     });
   });
 });

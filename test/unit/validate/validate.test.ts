@@ -225,15 +225,15 @@ describe('the order of plugins', () => {
   const PORTMAP = { type: 'portmap', capabilities: { portMappings: true } };
 
   test.each([
-    ['a meta link first', [PORTMAP, BRIDGE], ['error order']],
-    ['a meta link alone', [{ type: 'tuning' }], ['error order']],
-    ['a main link later', [BRIDGE, PORTMAP, { type: 'bridge' }], ['warning order']],
+    ['a meta plugin first', [PORTMAP, BRIDGE], ['error order']],
+    ['a meta plugin alone', [{ type: 'tuning' }], ['error order']],
+    ['a main plugin later', [BRIDGE, PORTMAP, { type: 'bridge' }], ['warning order']],
     [
-      'an IPAM plugin as link',
+      'an IPAM plugin in the list',
       [BRIDGE, { type: 'host-local', ipam: { subnet: '10.2.0.0/24' } }],
       ['warning order'],
     ],
-    ['a meta link after a foreign one', [{ type: 'macvlan' }, PORTMAP], []],
+    ['a meta plugin after a foreign one', [{ type: 'macvlan' }, PORTMAP], []],
     ['as it should be', [BRIDGE, PORTMAP, { type: 'tuning' }], []],
   ])('%s', async (_, plugins, expected) => {
     expect(rules(await validateList(...plugins))).toEqual(expected);

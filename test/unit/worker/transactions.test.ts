@@ -35,7 +35,10 @@ describe('toTransactions()', () => {
     expect(told).toHaveLength(201);
     expect(told[1]).toEqual({ family: 'rtnetlink', what: '1', startMs: 1, durationMs: 0.5 });
     expect(told[200]).toEqual({
-      ...{ family: 'all', what: '5 further transactions', startMs: 200, durationMs: 4.5 },
+      family: 'all',
+      what: '5 further transactions',
+      startMs: 200,
+      durationMs: 4.5,
     });
   });
 });

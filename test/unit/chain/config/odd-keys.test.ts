@@ -19,13 +19,13 @@ test('findOddKeys() of a list returns keys that differ in letter case only', () 
 });
 
 test("findOddKeys() returns the runtime's keys in every plugin", () => {
-  const links = [{ type: 'a' }, { type: 'b', prevResult: {}, runtimeConfig: {}, 'cni.dev/x': 1 }, 5];
-  expect(shown({ name: 'n', plugins: links }, 'list').map(text => text.split(':')[0])).toEqual([
+  const plugins = [{ type: 'a' }, { type: 'b', prevResult: {}, runtimeConfig: {}, 'cni.dev/x': 1 }, 5];
+  expect(shown({ name: 'n', plugins }, 'list').map(text => text.split(':')[0])).toEqual([
     'plugins.1.prevResult',
     'plugins.1.runtimeConfig',
     'plugins.1.cni.dev/x',
   ]);
-  expect(shown({ type: 'a', prevResult: {} }, 'link')).toEqual([
+  expect(shown({ type: 'a', prevResult: {} }, 'entry')).toEqual([
     `prevResult: key "prevResult" is set by the runtime: it is dropped`,
   ]);
 });

@@ -17,9 +17,9 @@ afterEach(() => chain.dispose());
 
 const results = () => path.join(chain.runtime.cacheDir, 'results');
 const files = () => fs.readdirSync(results()).sort();
-const threeLinks = (cniVersion = '1.1.0', more: JsonObject = {}) =>
+const threePlugins = (cniVersion = '1.1.0', more: JsonObject = {}) =>
   listOf(cniVersion, [chain.noop('one'), chain.noop('two'), chain.noop('three')], more);
-const add = (containerId: string, list = threeLinks()) =>
+const add = (containerId: string, list = threePlugins()) =>
   addNetwork(list, { ...ATTACHMENT, containerId }, chain.runtime);
 const keep = (...ids: string[]): GcScope => ({
   valid: ids.map(containerID => ({ containerID, ifname: 'eth0' })),
@@ -29,7 +29,7 @@ describe('collectGarbage()', () => {
   test('deletes stale attachments and has every plugin collect', async () => {
     for (const id of ['c1', 'c2', 'c3']) await add(id);
     const { valid } = keep('c2') as { valid: unknown };
-    const done = await collectGarbage(threeLinks(), keep('c2'), chain.runtime);
+    const done = await collectGarbage(threePlugins(), keep('c2'), chain.runtime);
     const calls = chain.calls().slice(9);
     expect(calls.map(({ command, env }) => [command, env.CNI_CONTAINERID])).toEqual([
       ...['c1', 'c1', 'c1', 'c3', 'c3', 'c3'].map(id => ['DEL', id]),
@@ -46,10 +46,10 @@ describe('collectGarbage()', () => {
   test('keeps attachments added since GC was requested, even if the list does not name them', async () => {
     const stateDir = path.join(chain.runtime.cacheDir, 'state');
     const runtime = { ...chain.runtime, stateDir };
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     const since = Date.now();
-    await addNetwork(threeLinks(), { ...ATTACHMENT, containerId: 'c9' }, runtime);
-    const { stale, kept } = await collectGarbage(threeLinks(), { valid: [], since }, runtime);
+    await addNetwork(threePlugins(), { ...ATTACHMENT, containerId: 'c9' }, runtime);
+    const { stale, kept } = await collectGarbage(threePlugins(), { valid: [], since }, runtime);
     expect(stale.map(({ containerId }) => containerId)).toEqual(['c1']);
     expect(kept).toMatchObject([{ containerId: 'c9', why: 'it was added after GC began' }]);
     expect(files()).toEqual(['testnet-c9-eth0']);
@@ -63,7 +63,7 @@ describe('collectGarbage()', () => {
 
   test('deletes everything only on request', async () => {
     await add('c1');
-    await collectGarbage(threeLinks(), { all: true }, chain.runtime);
+    await collectGarbage(threePlugins(), { all: true }, chain.runtime);
     expect(chain.calls().at(-1)?.request['cni.dev/valid-attachments']).toEqual([]);
     expect(files()).toEqual([]);
   });
@@ -81,13 +81,13 @@ describe('collectGarbage()', () => {
     ['no object', { valid: [null] }, 'Cannot use valid attachment null'],
   ])('refuses %s before it touches anything', async (_, scope, message) => {
     await add('c1');
-    const refused = collectGarbage(threeLinks(), scope as GcScope, chain.runtime);
+    const refused = collectGarbage(threePlugins(), scope as GcScope, chain.runtime);
     await expect(refused).rejects.toMatchObject({ code: 7, message: expect.stringContaining(message) });
     expect(chain.order()).toHaveLength(3);
   });
 
   test('continues after errors and joins them', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     for (const id of ['c1', 'c2']) await add(id, list);
     chain.rescript('two', { ReportError: 'stuck', ReportErrorCode: 105 });
     await expect(collectGarbage(list, { all: true }, chain.runtime)).rejects.toMatchObject({
@@ -104,7 +104,7 @@ describe('collectGarbage()', () => {
   ])(
     '[%s] sends third-party plugins no GC before 1.1.0, and no plugin with disableGC: %j',
     async (version, more, expected) => {
-      const list = threeLinks(version, more);
+      const list = threePlugins(version, more);
       await add('c1', list);
       await collectGarbage(list, { all: true }, chain.runtime);
       expect(chain.order().slice(3)).toEqual(expected);
@@ -114,7 +114,7 @@ describe('collectGarbage()', () => {
   test('reports a cache that cannot be listed', async () => {
     fs.mkdirSync(chain.runtime.cacheDir);
     fs.writeFileSync(results(), '');
-    await expect(collectGarbage(threeLinks(), { all: true }, chain.runtime)).rejects.toMatchObject({
+    await expect(collectGarbage(threePlugins(), { all: true }, chain.runtime)).rejects.toMatchObject({
       code: 5,
     });
     expect(chain.order()).toEqual([]);
@@ -126,7 +126,7 @@ describe('collectGarbage()', () => {
     fs.writeFileSync(path.join(results(), 'othernet-c0-eth0'), '{"kind":"cniC');
     const warnings: CniError[] = [];
     const runtime = { ...chain.runtime, onWarning: (warning: CniError) => warnings.push(warning) };
-    const { damaged } = await collectGarbage(threeLinks(), { all: true }, runtime);
+    const { damaged } = await collectGarbage(threePlugins(), { all: true }, runtime);
     expect(warnings.map(({ message }) => message)).toEqual([
       `Cannot read cached result "${results()}/testnet-c0-eth0": it is not a JSON object`,
     ]);
@@ -155,7 +155,7 @@ test('a list before 1.1.0 has our plugins and their delegates collect, and no ot
 describe('planGarbage()', () => {
   test('reports what would be done and does nothing', async () => {
     for (const id of ['c1', 'c2']) await add(id);
-    const plan = planGarbage(threeLinks(), keep('c2', 'c9'), chain.runtime);
+    const plan = planGarbage(threePlugins(), keep('c2', 'c9'), chain.runtime);
     expect(plan).toMatchObject({
       network: 'testnet',
       disabled: false,
@@ -171,11 +171,11 @@ describe('planGarbage()', () => {
 
   test('includes no third-party plugins before 1.1.0, and none at all with disableGC', async () => {
     await add('c1');
-    expect(planGarbage(threeLinks('1.0.0'), { all: true }, chain.runtime)).toMatchObject({
+    expect(planGarbage(threePlugins('1.0.0'), { all: true }, chain.runtime)).toMatchObject({
       stale: [{ containerId: 'c1' }],
       links: [],
     });
-    const disabled = threeLinks('1.1.0', { disableGC: 'true' });
+    const disabled = threePlugins('1.1.0', { disableGC: 'true' });
     expect(planGarbage(disabled, { all: true }, chain.runtime)).toMatchObject({
       disabled: true,
       stale: [],
@@ -186,12 +186,15 @@ describe('planGarbage()', () => {
 
 describe('planGarbage() with an examination of the node', () => {
   const traced = (containerId: string, more: Partial<HeldAttachment> = {}): HeldAttachment => ({
-    ...{ containerId, ifname: 'eth0', isNamed: true, traces: [`something of ${containerId}`] },
+    containerId,
+    ifname: 'eth0',
+    isNamed: true,
+    traces: [`something of ${containerId}`],
     inUse: undefined,
     ...more,
   });
   const plan = (scope: GcScope, ...found: HeldAttachment[]) =>
-    planGarbage(threeLinks(), { ...scope, look: () => found }, chain.runtime);
+    planGarbage(threePlugins(), { ...scope, look: () => found }, chain.runtime);
 
   test('deletes attachments without a record that are not in use, also before 1.1.0', async () => {
     await add('c1');
@@ -204,7 +207,7 @@ describe('planGarbage() with an examination of the node', () => {
       },
     ]);
     expect(kept).toMatchObject([{ containerId: 'c1', traces: ['something of c1'] }]);
-    const old = threeLinks('1.0.0');
+    const old = threePlugins('1.0.0');
     await collectGarbage(old, { ...keep('c1'), look: () => [traced('lost')] }, chain.runtime);
     const calls = chain.calls().slice(3);
     expect(calls.map(({ command, env, request }) => [command, env.CNI_CONTAINERID, request.label])).toEqual(

@@ -33,7 +33,7 @@ const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
 const other: Attachment = { ...ATTACHMENT, containerId: 'c2' };
 const record = (containerId = 'c1') => readRecord(runtime.stateDir, { ...ID, containerId });
 const ips = (address: string): JsonObject => ({ cniVersion: '1.1.0', ips: [{ address }] });
-const threeLinks = (scripts: Readonly<Record<string, JsonObject>> = {}) =>
+const threePlugins = (scripts: Readonly<Record<string, JsonObject>> = {}) =>
   listOf(
     '1.1.0',
     LABELS.map((label, i) =>
@@ -60,7 +60,7 @@ describe('addNetwork() with a journal', () => {
   test('records its intent, the outcome of each plugin, and its end', async () => {
     const args = [['K8S_POD_NAME', 'p']] as const;
     const attachment = { ...ATTACHMENT, netns: '/proc/self/ns/net', args, capabilityArgs: { mac: 'x' } };
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, attachment, { ...runtime, owner: 'me' });
     const { dev, ino } = fs.statSync('/proc/self/ns/net');
     expect(record()).toMatchObject({
@@ -93,24 +93,24 @@ describe('addNetwork() with a journal', () => {
 
   test('keeps no record without a directory', async () => {
     const { stateDir: _, ...bare } = runtime;
-    await addNetwork(threeLinks(), ATTACHMENT, bare);
+    await addNetwork(threePlugins(), ATTACHMENT, bare);
     expect(filesBelow(runtime.stateDir)).toEqual([]);
   });
 
   test('starts no plugin when the record cannot be written', async () => {
     fs.writeFileSync(runtime.stateDir, '');
-    await expect(addNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 5 });
+    await expect(addNetwork(threePlugins(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 5 });
     expect(chain.order()).toEqual([]);
   });
 
   test('deletes the record of an ADD that was undone', async () => {
-    const list = threeLinks({ two: { ReportResult: 'no result' } });
+    const list = threePlugins({ two: { ReportResult: 'no result' } });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('Cannot decode');
     expect(leftovers()).toEqual([]);
   });
 
   test('reports the first failure even if the record can no longer be written', async () => {
-    const list = threeLinks({ two: { ReportResult: 'no result' } });
+    const list = threePlugins({ two: { ReportResult: 'no result' } });
     const onPlugin = () =>
       fs.rmSync(path.join(runtime.stateDir, 'attachments'), { recursive: true, force: true });
     await expect(addNetwork(list, ATTACHMENT, { ...runtime, onPlugin: onPlugin })).rejects.toThrow(
@@ -120,7 +120,7 @@ describe('addNetwork() with a journal', () => {
   });
 
   test('keeps the record of an ADD that could not be undone, until it can be', async () => {
-    const list = threeLinks({ one: { ReportError: '' }, two: { ReportError: 'stuck' } });
+    const list = threePlugins({ one: { ReportError: '' }, two: { ReportError: 'stuck' } });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('stuck');
     expect(record()).toMatchObject({
       phase: 'failed',
@@ -131,13 +131,13 @@ describe('addNetwork() with a journal', () => {
     expect(await recover({ all: true }, runtime)).toMatchObject([
       { ...ID, why: 'its DEL failed once: stuck' },
     ]);
-    // The third link never began.
+    // The third plugin never began.
     expect(chain.order().slice(4)).toEqual(['DEL two', 'DEL one']);
     expect(leftovers()).toEqual([]);
   });
 
   test('keeps the record of an existing attachment until it has succeeded', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'already there' });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toMatchObject({
@@ -151,7 +151,7 @@ describe('addNetwork() with a journal', () => {
   });
 
   test('first detaches from a namespace that is gone', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     const netns = path.join(chain.dir, 'netns');
     fs.writeFileSync(netns, '');
     await addNetwork(list, { ...ATTACHMENT, netns }, runtime);
@@ -170,7 +170,7 @@ describe('addNetwork() with a journal', () => {
     fs.writeFileSync(file, '\0\0');
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
-    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, onWarning });
+    await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, onWarning });
     expect(warnings).toContain(`Cannot read record "${file}": its first line is not a JSON object`);
     expect(record()?.phase).toBe('attached');
   });
@@ -178,30 +178,35 @@ describe('addNetwork() with a journal', () => {
 
 describe('a runner that dies during ADD', () => {
   const points = LABELS.flatMap((label, index) => [
-    { when: `while link ${index + 1} works`, index, scripts: { [label]: { KillRunner: ['ADD'] } }, more: {} },
-    { when: `after link ${index + 1}`, index, scripts: {}, more: { dieAfter: index } },
+    {
+      when: `while plugin ${index + 1} works`,
+      index,
+      scripts: { [label]: { KillRunner: ['ADD'] } },
+      more: {},
+    },
+    { when: `after plugin ${index + 1}`, index, scripts: {}, more: { dieAfter: index } },
   ]);
 
   test.each(points)('$when: the next ADD of the network undoes it', async ({ index, scripts, more }) => {
-    const { source } = threeLinks(scripts);
+    const { source } = threePlugins(scripts);
     expect(await inProcess('ADD', source, more)).toBe('');
     expect(record()?.phase).toBe('adding');
     const added = chain.order().length;
     for (const label of LABELS) chain.rescript(label, {});
 
-    await addNetwork(threeLinks(), other, runtime);
+    await addNetwork(threePlugins(), other, runtime);
     const undone = LABELS.slice(0, index + 1).toReversed();
     expect(chain.order().slice(added)).toEqual([
       ...undone.map(label => `DEL ${label}`),
       ...LABELS.map(label => `ADD ${label}`),
     ]);
     expect(record()).toBeUndefined();
-    await deleteNetwork(threeLinks(), other, runtime);
+    await deleteNetwork(threePlugins(), other, runtime);
     expect(leftovers()).toEqual([]);
   });
 
   test('is undone first by its own next ADD, with the configuration of that time', async () => {
-    const { source } = threeLinks({ two: { KillRunner: ['ADD'] } });
+    const { source } = threePlugins({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', source);
     chain.rescript('two', {});
     const today = listOf('1.1.0', [chain.noop('four')]);
@@ -210,7 +215,7 @@ describe('a runner that dies during ADD', () => {
   });
 
   test('is undone by its own DEL, which runs every plugin with the partial result', async () => {
-    const { source } = threeLinks({ two: { KillRunner: ['ADD'] } });
+    const { source } = threePlugins({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', source);
     chain.rescript('two', {});
     await deleteNetwork(listOf('1.1.0', [chain.noop('four')]), ATTACHMENT, runtime);
@@ -220,13 +225,13 @@ describe('a runner that dies during ADD', () => {
   });
 
   test('has its attachment refused by CHECK', async () => {
-    await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source);
-    await expect(checkNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 3 });
+    await inProcess('ADD', threePlugins({ one: { KillRunner: ['ADD'] } }).source);
+    await expect(checkNetwork(threePlugins(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 3 });
   });
 
   test('leaves a plugin running, which ends first', async () => {
     const end = path.join(chain.dir, 'end');
-    const { source } = threeLinks({ two: { KillRunner: ['ADD'], WaitFor: end } });
+    const { source } = threePlugins({ two: { KillRunner: ['ADD'], WaitFor: end } });
     await inProcess('ADD', source);
     chain.rescript('two', {});
     const recovering = recover({ all: true }, runtime);
@@ -238,7 +243,7 @@ describe('a runner that dies during ADD', () => {
   });
 
   test('has its plugins found where the ADD found them', async () => {
-    await inProcess('ADD', threeLinks({ two: { KillRunner: ['ADD'] } }).source);
+    await inProcess('ADD', threePlugins({ two: { KillRunner: ['ADD'] } }).source);
     chain.rescript('two', {});
     await recover({ all: true }, { ...runtime, pluginDirs: ['/nowhere'] });
     expect(leftovers()).toEqual([]);
@@ -247,7 +252,7 @@ describe('a runner that dies during ADD', () => {
 
 describe('a runner that dies during DEL', () => {
   test.each(LABELS)('in plugin %s: the next DEL of the network finishes it', async label => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, runtime);
     await addNetwork(list, other, runtime);
     chain.rescript(label, { KillRunner: ['DEL'] });
@@ -262,7 +267,7 @@ describe('a runner that dies during DEL', () => {
 
 describe('a plugin that kills every runner of its DEL', () => {
   test('does not kill every command on the network', async () => {
-    const { source } = threeLinks({ two: { KillRunner: ['ADD', 'DEL'] } });
+    const { source } = threePlugins({ two: { KillRunner: ['ADD', 'DEL'] } });
     await inProcess('ADD', source);
     const another = { ...ATTACHMENT, containerId: 'c2' };
     const list = listOf('1.1.0', [chain.noop('four')]);
@@ -274,7 +279,7 @@ describe('a plugin that kills every runner of its DEL', () => {
 
 describe('deleteNetwork() with a journal', () => {
   test('records a failure, and the next command on the network tries again when it is due', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'busy' });
     await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('busy');
@@ -292,7 +297,7 @@ describe('deleteNetwork() with a journal', () => {
   });
 
   test('finishes from its own record when called again', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('one', { ReportError: 'busy' });
     await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('busy');
@@ -302,7 +307,7 @@ describe('deleteNetwork() with a journal', () => {
   });
 
   test('uses the record when the cache is gone or empty', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     fs.writeFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), '');
     await deleteNetwork(listOf('1.1.0', [chain.noop('four')]), ATTACHMENT, runtime);
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
@@ -312,23 +317,23 @@ describe('deleteNetwork() with a journal', () => {
 
   test('uses the cache when another tool has attached again', async () => {
     const { stateDir: _, ...elsewhere } = runtime;
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     const list = listOf('1.1.0', [chain.noop('four')]);
-    await deleteNetwork(threeLinks(), ATTACHMENT, elsewhere);
+    await deleteNetwork(threePlugins(), ATTACHMENT, elsewhere);
     await addNetwork(list, ATTACHMENT, elsewhere);
     const before = chain.order().length;
-    await deleteNetwork(threeLinks(), ATTACHMENT, runtime);
+    await deleteNetwork(threePlugins(), ATTACHMENT, runtime);
     expect(chain.order().slice(before)).toEqual(['DEL four']);
     expect(leftovers()).toEqual([]);
   });
 
   test('ignores a damaged record', async () => {
     const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     fs.writeFileSync(file, '{"record":1');
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
-    await deleteNetwork(threeLinks(), ATTACHMENT, { ...runtime, onWarning });
+    await deleteNetwork(threePlugins(), ATTACHMENT, { ...runtime, onWarning });
     expect(warnings).toEqual([`Cannot read record "${file}": its first line is not a JSON object`]);
     expect(leftovers()).toEqual([]);
   });
@@ -336,16 +341,16 @@ describe('deleteNetwork() with a journal', () => {
   test('never passes a namespace to plugins that now belongs to another container, and CHECK refuses it', async () => {
     const netns = path.join(chain.dir, 'netns');
     fs.writeFileSync(netns, 'one');
-    await addNetwork(threeLinks(), { ...ATTACHMENT, netns }, runtime);
+    await addNetwork(threePlugins(), { ...ATTACHMENT, netns }, runtime);
     fs.writeFileSync(`${netns}.new`, 'other');
     fs.renameSync(`${netns}.new`, netns);
     const attachment = { ...ATTACHMENT, netns };
-    await expect(checkNetwork(threeLinks(), attachment, runtime)).rejects.toThrow(
+    await expect(checkNetwork(threePlugins(), attachment, runtime)).rejects.toThrow(
       `Cannot check container "c1": "${netns}" is no longer the namespace of its ADD`,
     );
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
-    await deleteNetwork(threeLinks(), attachment, { ...runtime, onWarning });
+    await deleteNetwork(threePlugins(), attachment, { ...runtime, onWarning });
     expect(warnings).toEqual([expect.stringContaining('it is no longer the namespace of its ADD')]);
     expect(
       chain
@@ -363,15 +368,18 @@ describe('records of an earlier boot', () => {
   });
 
   test('are removed by the next command on their network, whether their attachments exist or not', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
-    await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source, {
+    await addNetwork(threePlugins(), ATTACHMENT, boot('first'));
+    await inProcess('ADD', threePlugins({ one: { KillRunner: ['ADD'] } }).source, {
       attachment: { ...ATTACHMENT, containerId: 'c3' },
       runtime: boot('first'),
     });
     chain.rescript('one', {});
-    await addNetwork(threeLinks(), other, boot('second'));
+    await addNetwork(threePlugins(), other, boot('second'));
     expect(chain.order().slice(4)).toEqual([
-      ...['DEL three', 'DEL two', 'DEL one', 'DEL one'],
+      'DEL three',
+      'DEL two',
+      'DEL one',
+      'DEL one',
       ...LABELS.map(label => `ADD ${label}`),
     ]);
     expect(record()).toBeUndefined();
@@ -380,13 +388,13 @@ describe('records of an earlier boot', () => {
   });
 
   test('are refused by CHECK', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
-    await expect(checkNetwork(threeLinks(), ATTACHMENT, boot('second'))).rejects.toThrow('earlier boot');
+    await addNetwork(threePlugins(), ATTACHMENT, boot('first'));
+    await expect(checkNetwork(threePlugins(), ATTACHMENT, boot('second'))).rejects.toThrow('earlier boot');
   });
 
   test('do not block an ADD of the same attachment', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
-    await addNetwork(threeLinks(), ATTACHMENT, boot('second'));
+    await addNetwork(threePlugins(), ATTACHMENT, boot('first'));
+    await addNetwork(threePlugins(), ATTACHMENT, boot('second'));
     // The record of an ADD that could not read its boot id belongs to no boot.
     expect(isOfEarlierBoot({ boot: '' }, boot('second').env)).toBe(false);
     expect(record()).toMatchObject({ phase: 'attached', boot: 'second' });
@@ -404,7 +412,7 @@ describe('an attachment that another runtime has made again', () => {
   const later = () => ({ ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'second' } });
 
   test('is not deleted because of an earlier failed DEL', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'busy' });
     await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('busy');
@@ -421,19 +429,19 @@ describe('an attachment that another runtime has made again', () => {
   });
 
   test('is not garbage because its record is of an earlier boot', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, {
+    await addNetwork(threePlugins(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
     again();
     const valid = [{ containerID: 'c1', ifname: 'eth0' }];
-    expect(planGarbage(threeLinks(), { valid }, later()).stale).toEqual([]);
-    await collectGarbage(threeLinks(), { valid }, later());
+    expect(planGarbage(threePlugins(), { valid }, later()).stale).toEqual([]);
+    await collectGarbage(threePlugins(), { valid }, later());
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
   });
 
   test('is known by the note that its plugin left in this boot', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, {
+    await addNetwork(threePlugins(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
@@ -446,11 +454,11 @@ describe('an attachment that another runtime has made again', () => {
     expect(record()).toBeUndefined();
   });
 
-  test('is not begun while its record is taken down: the ADD waits', async () => {
+  test('is not begun while it is being deleted: the ADD waits', async () => {
     const runDir = path.join(runtime.cacheDir, 'run');
     const inBoot = (boot: string) => ({ ...process.env, CATENA_BOOT_ID: boot, CATENA_RUN_DIR: runDir });
     const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
-    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, env: inBoot('first') });
+    await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, env: inBoot('first') });
     const during: boolean[] = [];
     const exec: Exec = async () => {
       during.push(isBeingRemoved(runDir, id));
@@ -477,7 +485,7 @@ describe('an attachment that another runtime has made again', () => {
   });
 
   test('is found on the node when there is no cached result', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, {
+    await addNetwork(threePlugins(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
@@ -491,7 +499,7 @@ describe('an attachment that another runtime has made again', () => {
 
 describe('recover()', () => {
   test('does not take a running command for a dead one', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     const slow = addNetwork(list, ATTACHMENT, runtime);
     await addNetwork(list, other, runtime);
     await slow;
@@ -499,7 +507,7 @@ describe('recover()', () => {
   });
 
   test('handles only a few at a time by default, and all on request', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     for (let i = 0; i < 6; i++) {
       await addNetwork(
         list,
@@ -518,7 +526,7 @@ describe('recover()', () => {
     ['a year ago', -YEAR_MS],
     ['a year ahead, by a clock that was set back since', YEAR_MS],
   ])('retries a failure at once %s', async (_, offMs) => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'stuck' });
     await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('stuck');
@@ -533,7 +541,7 @@ describe('recover()', () => {
   });
 
   test('clears a mark that is not needed, and one without a record', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     const marks = path.join(runtime.stateDir, 'unsettled/testnet');
     for (const name of ['c1:eth0', 'c2:eth0'])
       fs.symlinkSync(`../../attachments/testnet/${name}`, path.join(marks, name));
@@ -543,7 +551,7 @@ describe('recover()', () => {
   });
 
   test('identifies a boot by its id alone, whatever the clock says', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     const { file = '' } = record() ?? {};
     for (const one of [file, path.join(runtime.stateDir, 'boot')]) fs.utimesSync(one, 0, 0);
     expect(await recover({ all: true }, runtime)).toEqual([]);
@@ -587,7 +595,7 @@ describe('recover()', () => {
   });
 
   test('keeps a record whose configuration cannot be used, with the reason', async () => {
-    await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source);
+    await inProcess('ADD', threePlugins({ one: { KillRunner: ['ADD'] } }).source);
     const { file = '' } = record() ?? {};
     const [first = '', ...rest] = fs.readFileSync(file, 'utf8').split('\n');
     const broken = JSON.stringify({ ...JSON.parse(first), source: '{}' });
@@ -603,15 +611,15 @@ describe('collectGarbage() with a journal', () => {
   const valid = [key('c1'), key('c2')];
 
   test('finds attachments whose cached result is lost', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     fs.rmSync(runtime.cacheDir, { recursive: true });
-    await collectGarbage(threeLinks(), { all: true }, runtime);
+    await collectGarbage(threePlugins(), { all: true }, runtime);
     expect(chain.order().slice(3, 6)).toEqual(['DEL three', 'DEL two', 'DEL one']);
     expect(leftovers()).toEqual([]);
   });
 
   test('deletes a truncated ADD although it is valid, and says why', async () => {
-    const list = threeLinks({ two: { KillRunner: ['ADD'] } });
+    const list = threePlugins({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', list.source);
     chain.rescript('two', {});
     await addNetwork(list, other, { ...runtime, stateDir: path.join(chain.dir, 'elsewhere') });
@@ -627,7 +635,7 @@ describe('collectGarbage() with a journal', () => {
   test('keeps attachments that another process is working on, and passes them to the plugins', async () => {
     const runner = startRunner();
     createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() }))?.close();
-    const plan = await collectGarbage(threeLinks(), { all: true }, runtime);
+    const plan = await collectGarbage(threePlugins(), { all: true }, runtime);
     expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} is working on it` }]);
     expect(chain.calls()[0]?.request['cni.dev/valid-attachments']).toEqual([key('c1')]);
     expect(record()?.phase).toBe('adding');
@@ -635,11 +643,11 @@ describe('collectGarbage() with a journal', () => {
   });
 
   test('keeps attachments of another owner when limited to one owner', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, owner: 'other' });
-    const plan = await collectGarbage(threeLinks(), { all: true, owner: 'me' }, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, owner: 'other' });
+    const plan = await collectGarbage(threePlugins(), { all: true, owner: 'me' }, runtime);
     expect(plan.kept).toMatchObject([{ ...ID, why: 'it belongs to "other"' }]);
     expect(chain.order().slice(3)).toEqual(['GC one', 'GC two', 'GC three']);
-    await collectGarbage(threeLinks(), { all: true }, runtime);
+    await collectGarbage(threePlugins(), { all: true }, runtime);
     expect(record()).toBeUndefined();
   });
 });

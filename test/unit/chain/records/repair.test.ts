@@ -20,7 +20,7 @@ afterEach(() => chain.dispose());
 const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
 const LABELS = ['one', 'two', 'three'];
 const ips = (address: string): JsonObject => ({ cniVersion: '1.1.0', ips: [{ address }] });
-const threeLinks = (cniVersion = '1.1.0', more: JsonObject = {}) =>
+const threePlugins = (cniVersion = '1.1.0', more: JsonObject = {}) =>
   listOf(
     cniVersion,
     LABELS.map((label, i) => chain.noop(label, { ReportResult: ips(`10.1.0.${i + 1}/24`) })),
@@ -39,7 +39,7 @@ const states = ({ links: plugins }: AttachmentCondition) => plugins.map(({ state
 
 describe('repair()', () => {
   test('calls every plugin once when all is well', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     expect(await onlyOne()).toMatchObject({ ...ID, state: 'sound' });
     expect(chain.order().slice(3)).toEqual(LABELS.map(label => `CHECK ${label}`));
     expect(chain.calls().at(-1)?.request.prevResult).toEqual(ips('10.1.0.3/24'));
@@ -47,7 +47,7 @@ describe('repair()', () => {
   });
 
   test('calls a plugin that objects again for repair, and continues with the next', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
     const found = await onlyOne();
     expect(found.state).toBe('mended');
@@ -56,7 +56,7 @@ describe('repair()', () => {
   });
 
   test('reports what stays broken, and runs no ADD', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'a rule is gone' });
     const found = await onlyOne();
     expect(states(found)).toEqual(['sound', 'broken', 'sound']);
@@ -69,7 +69,7 @@ describe('repair()', () => {
   });
 
   test('does not repair the plugins after a first one whose device is lost', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     fs.rmSync(runtime.cacheDir, { recursive: true });
     chain.rescript('one', { ReportError: 'the interface is gone' });
     chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
@@ -80,7 +80,7 @@ describe('repair()', () => {
   });
 
   test('runs ADD of chained plugins again on request, with the result of that time', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'gone', On: ['CHECK'] });
     const found = await onlyOne({ foreign: true });
     expect(states(found)).toEqual(['sound', 'broken', 'sound']);
@@ -94,7 +94,7 @@ describe('repair()', () => {
   });
 
   test('only checks in a dry run', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     const before = fs.readFileSync(record()?.file ?? '', 'utf8');
     fs.rmSync(runtime.cacheDir, { recursive: true });
     chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
@@ -105,7 +105,7 @@ describe('repair()', () => {
   });
 
   test("restores libcni's record", async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     const file = path.join(runtime.cacheDir, 'results/testnet-c1-eth0');
     const before = fs.readFileSync(file, 'utf8');
     fs.rmSync(file);
@@ -117,7 +117,7 @@ describe('repair()', () => {
     ['a list that wants no CHECK', '1.1.0', { disableCheck: true }, 'its list sets "disableCheck"'],
     ['a list from before CHECK', '0.3.1', {}, 'its list has version 0.3.1, which has no CHECK'],
   ])('leaves alone %s', async (_, version, more, why) => {
-    await addNetwork(threeLinks(version, more), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(version, more), ATTACHMENT, runtime);
     expect(await onlyOne()).toMatchObject({ state: 'skipped', why: expect.stringContaining(why) });
     expect(chain.order()).toHaveLength(3);
   });
@@ -125,7 +125,7 @@ describe('repair()', () => {
   test('leaves attachments alone without a namespace, or with the namespace of another container', async () => {
     const netns = path.join(chain.dir, 'netns');
     fs.writeFileSync(netns, '');
-    await addNetwork(threeLinks(), { ...ATTACHMENT, netns }, runtime);
+    await addNetwork(threePlugins(), { ...ATTACHMENT, netns }, runtime);
     fs.writeFileSync(`${netns}.other`, '');
     fs.renameSync(`${netns}.other`, netns);
     expect((await onlyOne()).why).toBe(`"${netns}" is no longer the namespace of its ADD; DEL deletes it`);
@@ -134,10 +134,10 @@ describe('repair()', () => {
   });
 
   test('leaves attachments alone that another process works on, and locks those it repairs', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     const claim = claimRecord(runtime.stateDir, ID, () => true, 'REPAIR');
     expect((await onlyOne()).why).toBe(`process ${process.pid} is working on it`);
-    const deleting = deleteNetwork(threeLinks(), ATTACHMENT, runtime);
+    const deleting = deleteNetwork(threePlugins(), ATTACHMENT, runtime);
     await Bun.sleep(150);
     expect(chain.order()).toHaveLength(3);
     if (claim && 'leave' in claim) claim.leave();
@@ -146,7 +146,7 @@ describe('repair()', () => {
   });
 
   test('first undoes unsettled attachments, and says why', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, {
+    await addNetwork(threePlugins(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
@@ -158,7 +158,7 @@ describe('repair()', () => {
   });
 
   test('is limited to one network, and names damaged records', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    await addNetwork(threePlugins(), ATTACHMENT, runtime);
     expect((await repair({ network: 'another' }, runtime)).attachments).toEqual([]);
     fs.writeFileSync(record()?.file ?? '', '');
     expect((await repair({}, runtime)).damaged).toHaveLength(1);

@@ -90,7 +90,10 @@ describe('callPlugins()', () => {
     const beforeSegment = (last: number) => journal.push(`up to ${last}`);
     await readAll(callPlugins({ ...call, beforeSegment }, runtime));
     expect(journal.filter(line => line !== 'end')).toEqual([
-      ...['up to 1', 'run noop fail threaded', 'up to 2', 'run hang threaded'],
+      'up to 1',
+      'run noop fail threaded',
+      'up to 2',
+      'run hang threaded',
     ]);
   });
 

@@ -30,7 +30,7 @@ const gone = async (pids: readonly number[]) => {
   while (pids.some(isRunning)) await Bun.sleep(20);
 };
 
-// Two ways to start a link, and the same care.
+// Two ways to start a plugin, and the same care.
 describe.each([
   ['startProcess()', startProcess],
   ['startForeign()', startForeign],
@@ -90,7 +90,7 @@ describe.each([
     expect(outcome).toMatchObject({ exitCode: 0 });
     expect(JSON.parse(outcome.stdout).ips).toHaveLength(1);
     const [, grandchild] = fs.readFileSync(pids, 'utf8').split(' ').map(Number);
-    // Whatever a link leaves running on purpose stays: the deadline is for links that do not end.
+    // Whatever a plugin leaves running on purpose stays: the deadline is for plugins that do not end.
     expect(isRunning(grandchild as number)).toBe(true);
     process.kill(grandchild as number, 'SIGKILL');
   });

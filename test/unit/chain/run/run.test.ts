@@ -26,7 +26,7 @@ afterEach(() => chain.dispose());
 const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
 const cacheFile = () => path.join(chain.runtime.cacheDir, 'results/testnet-c1-eth0');
 const ips = (address: string): JsonObject => ({ cniVersion: '1.1.0', ips: [{ address }] });
-const threeLinks = (cniVersion = '1.1.0', more: JsonObject = {}) =>
+const threePlugins = (cniVersion = '1.1.0', more: JsonObject = {}) =>
   listOf(
     cniVersion,
     [
@@ -47,7 +47,7 @@ async function errorOf(step: Promise<unknown>): Promise<CniError> {
 
 describe('addNetwork()', () => {
   test('passes the result through every plugin and returns the last one', async () => {
-    const result = await addNetwork(threeLinks(), ATTACHMENT, chain.runtime);
+    const result = await addNetwork(threePlugins(), ATTACHMENT, chain.runtime);
     const first = ips('10.1.0.2/24');
     expect<unknown>(result).toEqual({ ...first, dns: { nameservers: ['1.2.3.4'] } });
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'ADD three']);
@@ -60,17 +60,17 @@ describe('addNetwork()', () => {
 
   test('returns the first result when called again under its name', async () => {
     const runtime = { ...chain.runtime, stateDir: path.join(chain.runtime.cacheDir, 'state') };
-    const first = await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'a' });
-    expect(await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'a' })).toEqual(first);
+    const first = await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, request: 'a' });
+    expect(await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, request: 'a' })).toEqual(first);
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'ADD three']);
-    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'b' });
+    await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, request: 'b' });
     expect(chain.order()).toHaveLength(6);
   });
 
   test('gives every plugin the six variables and its environment', async () => {
     const env = { ...process.env, CNI_IFNAME: 'inherited', TRACEPARENT: '00-trace' };
     const args = [['K8S_POD_NAME', 'p']] as const;
-    await addNetwork(threeLinks(), { ...ATTACHMENT, args }, { ...chain.runtime, env });
+    await addNetwork(threePlugins(), { ...ATTACHMENT, args }, { ...chain.runtime, env });
     expect(chain.calls()[1]?.env).toEqual({
       CNI_COMMAND: 'ADD',
       CNI_CONTAINERID: 'c1',
@@ -90,7 +90,7 @@ describe('addNetwork()', () => {
       BAGGAGE: 'tenant=y',
     };
     const events: PluginEvent[] = [];
-    await addNetwork(threeLinks(), ATTACHMENT, {
+    await addNetwork(threePlugins(), ATTACHMENT, {
       ...chain.runtime,
       env,
       onPlugin: event => events.push(event),
@@ -109,7 +109,7 @@ describe('addNetwork()', () => {
   test('drops an invalid trace, but keeps its baggage', async () => {
     const env = { ...process.env, TRACEPARENT: 'nonsense', TRACESTATE: 'vendor=x', BAGGAGE: 'tenant=y' };
     const events: PluginEvent[] = [];
-    await addNetwork(threeLinks(), ATTACHMENT, {
+    await addNetwork(threePlugins(), ATTACHMENT, {
       ...chain.runtime,
       env,
       onPlugin: event => events.push(event),
@@ -134,7 +134,7 @@ describe('addNetwork()', () => {
 
   test('offers each plugin the capabilities it declares', async () => {
     const capabilityArgs = { mac: '0a:00:00:00:00:01', ips: ['10.0.0.9/24'] };
-    await addNetwork(threeLinks(), { ...ATTACHMENT, capabilityArgs }, chain.runtime);
+    await addNetwork(threePlugins(), { ...ATTACHMENT, capabilityArgs }, chain.runtime);
     expect(chain.calls().map(({ request }) => request.runtimeConfig)).toEqual([
       undefined,
       { mac: '0a:00:00:00:00:01' },
@@ -159,7 +159,7 @@ describe('addNetwork()', () => {
   });
 
   test('records the attachment with its original configuration', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     const result = await addNetwork(list, ATTACHMENT, chain.runtime);
     expect(readAttachment(chain.runtime.cacheDir, ID)).toEqual({
       ...ID,
@@ -226,7 +226,7 @@ describe('addNetwork()', () => {
     });
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
     expect(chain.calls()[3]?.request.prevResult).toEqual(ips('10.1.0.2/24'));
-    // The script makes DEL of the same link fail as well: the first error stays the first.
+    // The script makes DEL of the same plugin fail as well: the first error stays the first.
     expect(error.details).toBe('undoing it failed too: noop DEL: no room');
     expect(fs.existsSync(cacheFile())).toBe(false);
   });
@@ -255,7 +255,10 @@ describe('addNetwork()', () => {
     expect(error.code).toBe(code);
     expect(error.message).toContain(message);
     expect(error.plugin).toMatchObject({
-      ...{ network: 'testnet', type: 'garbage', index: 1, verb: 'ADD' },
+      network: 'testnet',
+      type: 'garbage',
+      index: 1,
+      verb: 'ADD',
       executable: path.join(FIXTURE_PLUGINS, 'garbage'),
       durationMs: expect.any(Number),
       ...(GARBAGE === 'huge' ? { signal: 'SIGTERM', ended: 'output' } : { exitCode: 0 }),
@@ -289,7 +292,7 @@ describe('addNetwork()', () => {
   test('undoes when the attachment cannot be recorded', async () => {
     fs.mkdirSync(chain.runtime.cacheDir);
     fs.symlinkSync('nowhere', path.join(chain.runtime.cacheDir, 'results'));
-    const error = await errorOf(addNetwork(threeLinks(), ATTACHMENT, chain.runtime));
+    const error = await errorOf(addNetwork(threePlugins(), ATTACHMENT, chain.runtime));
     expect(error.code).toBe(5);
     expect(error.message).toStartWith(`Cannot write cached result "${cacheFile()}"`);
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
@@ -297,12 +300,12 @@ describe('addNetwork()', () => {
 
   test('starts nothing when the cache cannot be read', async () => {
     fs.writeFileSync(chain.runtime.cacheDir, '');
-    expect((await errorOf(addNetwork(threeLinks(), ATTACHMENT, chain.runtime))).code).toBe(5);
+    expect((await errorOf(addNetwork(threePlugins(), ATTACHMENT, chain.runtime))).code).toBe(5);
     expect(chain.order()).toEqual([]);
   });
 
   test('leaves the attachment of an earlier ADD alone', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('one', { ReportError: 'eth0 already exists' });
     const before = fs.readFileSync(cacheFile(), 'utf8');
@@ -314,7 +317,7 @@ describe('addNetwork()', () => {
   });
 
   test('is undone when the cached result of an earlier ADD has outlived its interface', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('two', { ReportError: 'the port is taken' });
     const openWitness = async () => ({ findLife: async () => undefined, hasInterface: () => false });
@@ -338,7 +341,7 @@ describe('addNetwork()', () => {
       'Cannot use CNI_ARGS pair',
     ],
   ])('refuses %s before anything runs', async (_, more, code, message) => {
-    const error = await errorOf(addNetwork(threeLinks(), { ...ATTACHMENT, ...more }, chain.runtime));
+    const error = await errorOf(addNetwork(threePlugins(), { ...ATTACHMENT, ...more }, chain.runtime));
     expect(error.code).toBe(code);
     expect(error.message).toContain(message);
     expect(chain.order()).toEqual([]);
@@ -369,7 +372,7 @@ describe('addNetwork()', () => {
 describe('checkNetwork()', () => {
   test('calls every plugin in order, with the result, configuration and arguments of the ADD', async () => {
     const capabilityArgs = { mac: '0a:00:00:00:00:01' };
-    const result = await addNetwork(threeLinks(), { ...ATTACHMENT, capabilityArgs }, chain.runtime);
+    const result = await addNetwork(threePlugins(), { ...ATTACHMENT, capabilityArgs }, chain.runtime);
     const changed = listOf('1.1.0', [chain.noop('other')]);
     await checkNetwork(changed, ATTACHMENT, chain.runtime);
     expect(chain.order().slice(3)).toEqual(['CHECK one', 'CHECK two', 'CHECK three']);
@@ -379,7 +382,7 @@ describe('checkNetwork()', () => {
   });
 
   test('stops at the first plugin that objects', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('two', { ReportError: 'address is gone', ReportErrorCode: 103 });
     const error = await errorOf(checkNetwork(list, ATTACHMENT, chain.runtime));
@@ -388,12 +391,12 @@ describe('checkNetwork()', () => {
   });
 
   test('runs nothing with disableCheck, even for an old version', async () => {
-    await checkNetwork(threeLinks('0.3.1', { disableCheck: true }), ATTACHMENT, chain.runtime);
+    await checkNetwork(threePlugins('0.3.1', { disableCheck: true }), ATTACHMENT, chain.runtime);
     expect(chain.order()).toEqual([]);
   });
 
   test('reports that there is no ADD on record', async () => {
-    const error = await errorOf(checkNetwork(threeLinks(), ATTACHMENT, chain.runtime));
+    const error = await errorOf(checkNetwork(threePlugins(), ATTACHMENT, chain.runtime));
     expect(error.message).toContain(`no ADD is recorded in "${cacheFile()}"`);
     expect(chain.order()).toEqual([]);
   });
@@ -404,7 +407,7 @@ describe('checkNetwork()', () => {
       cacheFile(),
       '{"cniVersion":"0.3.1","ips":[{"version":"4","address":"10.1.0.2/24"}],"dns":{}}',
     );
-    await checkNetwork(threeLinks('1.0.0'), ATTACHMENT, chain.runtime);
+    await checkNetwork(threePlugins('1.0.0'), ATTACHMENT, chain.runtime);
     expect(chain.calls()[0]?.request.prevResult).toEqual({
       cniVersion: '1.0.0',
       ips: [{ address: '10.1.0.2/24' }],
@@ -417,13 +420,13 @@ describe('checkNetwork()', () => {
   ])('reports a record that %s', async (_, text, code) => {
     fs.mkdirSync(path.dirname(cacheFile()), { recursive: true });
     fs.writeFileSync(cacheFile(), text);
-    expect((await errorOf(checkNetwork(threeLinks(), ATTACHMENT, chain.runtime))).code).toBe(code);
+    expect((await errorOf(checkNetwork(threePlugins(), ATTACHMENT, chain.runtime))).code).toBe(code);
   });
 });
 
 describe('deleteNetwork()', () => {
   test('runs in reverse with the configuration and result of the ADD, and deletes the record', async () => {
-    const result = await addNetwork(threeLinks(), ATTACHMENT, chain.runtime);
+    const result = await addNetwork(threePlugins(), ATTACHMENT, chain.runtime);
     await deleteNetwork(listOf('1.1.0', [chain.noop('other')]), { ...ATTACHMENT, netns: '' }, chain.runtime);
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
     expect(chain.calls()[3]).toMatchObject({ env: { CNI_NETNS: '' }, request: { prevResult: result } });
@@ -431,7 +434,7 @@ describe('deleteNetwork()', () => {
   });
 
   test('calls every plugin after one failed, joins the errors and keeps the record', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('three', { ReportError: 'three is stuck', ReportErrorCode: 101 });
     chain.rescript('one', { ReportError: 'one is stuck', ReportErrorCode: 102 });
@@ -450,7 +453,7 @@ describe('deleteNetwork()', () => {
   });
 
   test('throws the error of a single failing plugin unchanged', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     chain.rescript('two', { ReportError: 'stuck', ReportErrorCode: 11 });
     expect(await errorOf(deleteNetwork(list, ATTACHMENT, chain.runtime))).toMatchObject({
       code: 11,
@@ -466,7 +469,7 @@ describe('deleteNetwork()', () => {
   });
 
   test('succeeds twice, and without an ADD', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await deleteNetwork(list, ATTACHMENT, chain.runtime);
     await deleteNetwork(list, ATTACHMENT, chain.runtime);
     expect(chain.order()).toHaveLength(6);
@@ -480,7 +483,7 @@ describe('deleteNetwork()', () => {
     fs.writeFileSync(cacheFile(), text);
     const warnings: string[] = [];
     const onWarning = ({ message }: CniError) => warnings.push(message);
-    await deleteNetwork(threeLinks(), ATTACHMENT, { ...chain.runtime, onWarning });
+    await deleteNetwork(threePlugins(), ATTACHMENT, { ...chain.runtime, onWarning });
     expect(warnings).toHaveLength(1);
     expect(warnings[0]).toMatch(/cached result/);
     expect(chain.calls().map(call => call.request.prevResult)).toEqual([undefined, undefined, undefined]);
@@ -489,7 +492,7 @@ describe('deleteNetwork()', () => {
 
   test('refuses names that are paths out of the cache directory', async () => {
     const error = await errorOf(
-      deleteNetwork(threeLinks(), { ...ATTACHMENT, containerId: '../../x' }, chain.runtime),
+      deleteNetwork(threePlugins(), { ...ATTACHMENT, containerId: '../../x' }, chain.runtime),
     );
     expect(error.code).toBe(4);
     expect(chain.order()).toEqual([]);
@@ -498,7 +501,7 @@ describe('deleteNetwork()', () => {
 
 describe('networkStatus()', () => {
   test('calls the plugins in order and passes the code on', async () => {
-    const list = threeLinks();
+    const list = threePlugins();
     await networkStatus(list, chain.runtime);
     chain.rescript('two', { ReportError: 'daemon is down', ReportErrorCode: 50 });
     expect(await errorOf(networkStatus(list, chain.runtime))).toMatchObject({
@@ -509,7 +512,7 @@ describe('networkStatus()', () => {
   });
 
   test('calls no plugin before 1.1.0', async () => {
-    await networkStatus(threeLinks('1.0.0'), chain.runtime);
+    await networkStatus(threePlugins('1.0.0'), chain.runtime);
     expect(chain.order()).toEqual([]);
   });
 });

@@ -59,8 +59,10 @@ describe.each(['v1', 'v1alpha'])('serveReflection() %s', version => {
   test('lists every service', async () => {
     const [answer] = await ask(version, { list_services: '' });
     expect(answer?.list_services_response?.service.map(({ name }) => name)).toEqual([
-      ...['pkg.cnirpc.CNI', 'grpc.health.v1.Health'],
-      ...['grpc.reflection.v1.ServerReflection', 'grpc.reflection.v1alpha.ServerReflection'],
+      'pkg.cnirpc.CNI',
+      'grpc.health.v1.Health',
+      'grpc.reflection.v1.ServerReflection',
+      'grpc.reflection.v1alpha.ServerReflection',
     ]);
   });
 
@@ -96,8 +98,14 @@ describe('descriptors', () => {
     root.resolveAll();
     const text = fs.readFileSync(path.join(import.meta.dir, '../../../../src/daemon/cni.proto'), 'utf8');
     const args = {
-      ...{ container_id: 'c1', netns: '/n', ifname: 'eth0', args: { K: 'v' }, path: '/p' },
-      ...{ stdin_data: Buffer.from('{}'), ips: ['10.1.0.2'], interfaces: { eth0: true } },
+      container_id: 'c1',
+      netns: '/n',
+      ifname: 'eth0',
+      args: { K: 'v' },
+      path: '/p',
+      stdin_data: Buffer.from('{}'),
+      ips: ['10.1.0.2'],
+      interfaces: { eth0: true },
     };
     const written = protobuf.parse(text, { keepCase: true }).root.lookupType('pkg.cnirpc.CNIArgs');
     const described = root.lookupType('pkg.cnirpc.CNIArgs');
@@ -115,7 +123,9 @@ describe('descriptors', () => {
     const [args] = (answer && filesIn(answer)[0]?.messageType) ?? [];
     expect(args?.nestedType?.map(({ name }) => name)).toEqual(['ArgsEntry', 'InterfacesEntry']);
     expect(args?.field?.find(({ name }) => name === 'args')).toMatchObject({
-      ...{ label: 'LABEL_REPEATED', type: 'TYPE_MESSAGE', typeName: '.pkg.cnirpc.CNIArgs.ArgsEntry' },
+      label: 'LABEL_REPEATED',
+      type: 'TYPE_MESSAGE',
+      typeName: '.pkg.cnirpc.CNIArgs.ArgsEntry',
     });
   });
 });

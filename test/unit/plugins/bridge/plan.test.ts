@@ -1,4 +1,4 @@
-// Does the bridge link derive the addressing that the IPAM result calls for?
+// Does the bridge plugin derive the addressing that the IPAM result calls for?
 import { describe, expect, test } from 'bun:test';
 import { BridgeConf } from '../../../../plugins/bridge/config.ts';
 import { planAddressing } from '../../../../plugins/bridge/plan.ts';

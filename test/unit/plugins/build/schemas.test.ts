@@ -1,4 +1,4 @@
-// Do the published schemas take what links take, by the word of a validator that is not ours?
+// Do the published schemas take what plugins take, by the word of a validator that is not ours?
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -42,7 +42,7 @@ describe('the schema of lists', () => {
 
   test.each([
     ['all keys', FULL],
-    ['links in files beside it', { name: 'a' }],
+    ['plugins in files beside it', { name: 'a' }],
     ['a newer version among others', list({ cniVersion: '2.0.0', cniVersions: ['1.0.0'] }, { type: 'x' })],
   ])('accepts %s', (_, value) => {
     expect(validate('conflist', value)).toEqual([]);
@@ -53,9 +53,9 @@ describe('the schema of lists', () => {
     ['a name that is none', list({ name: '../x' }, { type: 'x' }), '/name pattern'],
     ['an unknown version', list({ cniVersion: '1.0' }, { type: 'x' }), '/cniVersion enum'],
     ['a switch that is none', list({ disableCheck: 1 }, { type: 'x' }), '/disableCheck anyOf'],
-    ['no links', list({}), '/plugins minItems'],
-    ['a link that is a text', list({}, 'bridge'), '/plugins/0 type'],
-    ['a link without type', list({}, { mtu: 1 }), '/plugins/0 required'],
+    ['no plugins', list({}), '/plugins minItems'],
+    ['a plugin that is a text', list({}, 'bridge'), '/plugins/0 type'],
+    ['a plugin without type', list({}, { mtu: 1 }), '/plugins/0 required'],
     ['an empty type', list({}, { type: '' }), '/plugins/0/type minLength'],
     [
       'a capability as text',
@@ -73,7 +73,7 @@ describe('the schema of lists', () => {
     ['a rate below zero', list({}, { type: 'bandwidth', egressRate: -1 }), '/plugins/0/egressRate minimum'],
     ['a sysctl as number', list({}, { type: 'tuning', sysctl: { a: 1 } }), '/plugins/0/sysctl/a type'],
     [
-      'a range without subnet, under any link',
+      'a range without subnet, under any plugin',
       list({}, { type: 'macvlan', ipam: { type: 'host-local', ranges: [[{}]] } }),
       '/plugins/0/ipam/ranges/0/0 required',
     ],

@@ -18,7 +18,7 @@ const UNNOTED_ADD_MS = 10_000;
  * note when an ADD began, the date of the lease is used instead, with {@link UNNOTED_ADD_MS}.
  * @param addresses listed while no other process changes the leases
  */
-export function findOrphans(
+export function findGarbage(
   store: Pick<LeaseStore, 'findOwner' | 'isTorn' | 'findTime'>,
   addresses: readonly string[],
   kept: KeptAttachments,

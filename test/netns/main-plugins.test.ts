@@ -1,4 +1,4 @@
-// What do bridge and ptp leave to their IPAM link, and how often do links start a program of iptables?
+// What do bridge and ptp leave to their IPAM plugin, and how often do plugins start a program of iptables?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { TEST_PATH } from '../helpers/command.ts';
@@ -6,7 +6,7 @@ import { connect } from '../helpers/connected-pod.ts';
 import { type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 
-const MAIN_LINKS = ['bridge', 'ptp'];
+const MAIN_PLUGINS = ['bridge', 'ptp'];
 
 function confOf(lab: Lab, type: string, more: Row = {}): Row {
   // Room for one container beside the gateway.
@@ -19,7 +19,7 @@ function leasesOf(lab: Lab): string[] {
 }
 
 describeRoot('main plugins and their IPAM plugin', () => {
-  test.each(MAIN_LINKS)('[1.1.0] STATUS of %s reports a pool without free addresses', async type => {
+  test.each(MAIN_PLUGINS)('[1.1.0] STATUS of %s reports a pool without free addresses', async type => {
     await withHost(async lab => {
       const [container, conf] = [await lab.container(), confOf(lab, type)];
       const status = () => lab.plugin(type, { command: 'STATUS', conf });
@@ -31,7 +31,7 @@ describeRoot('main plugins and their IPAM plugin', () => {
     });
   });
 
-  test.each(MAIN_LINKS)(
+  test.each(MAIN_PLUGINS)(
     '[1.1.0] GC of %s releases the leases of attachments that are not in the list',
     async type => {
       await withHost(async lab => {
@@ -61,7 +61,7 @@ function counting(lab: Lab): { PATH: string } {
   for (const name of PROGRAMS) {
     const real = Bun.which(name, { PATH: TEST_PATH });
     const script = ['#!/bin/sh', `echo ${name} >> ${lab.tmp}/started`, `exec ${real} "$@"`, ''].join('\n');
-    // Links look at the name of the file behind a program to see which packet filter it changes.
+    // Plugins look at the name of the file behind a program to see which packet filter it changes.
     fs.writeFileSync(`${dir}/nft/${name}-nft`, script, { mode: 0o755 });
     fs.symlinkSync(`nft/${name}-nft`, `${dir}/${name}`);
   }
@@ -83,7 +83,7 @@ describeRoot(
   () => {
     const ranges = [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]];
 
-    test.each(MAIN_LINKS)('[1.0.0] %s starts at most one program for each family and verb', async type => {
+    test.each(MAIN_PLUGINS)('[1.0.0] %s starts at most one program for each family and verb', async type => {
       await withHost(async lab => {
         const [container, env] = [await lab.container(), counting(lab)];
         const ipam = { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` };

@@ -12,16 +12,16 @@ const DEADLINE_MS = deadline(120_000);
 /** Fixed skeletons may outlive an attachment; the tables "nat" are iptables' own. */
 const KEPT = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap', 'ip nat', 'ip6 nat'] };
 
-/** One link; `connected`: the container has an interface already. */
+/** One plugin; `connected`: the container has an interface already. */
 interface Scene {
-  readonly link: string;
+  readonly plugin: string;
   readonly connected?: boolean;
   conf(lab: Lab): Row;
 }
 
 function ptp(more: Row = {}): Scene {
   return {
-    link: 'ptp',
+    plugin: 'ptp',
     conf: lab => ({
       ipMasq: true,
       ipam: {
@@ -40,7 +40,7 @@ function portmap(more: Row = {}): Scene {
     { hostPort: 8080, containerPort: 80, protocol: 'tcp' },
     { hostPort: 5353, containerPort: 53, protocol: 'udp', hostIP: '127.0.0.1' },
   ];
-  return { link: 'portmap', connected: true, conf: () => ({ runtimeConfig: { portMappings }, ...more }) };
+  return { plugin: 'portmap', connected: true, conf: () => ({ runtimeConfig: { portMappings }, ...more }) };
 }
 
 async function stateOf(lab: Lab, container: Container): Promise<unknown> {
@@ -76,7 +76,7 @@ async function failEach(scene: Scene): Promise<string> {
 
 async function failOnce(
   lab: Lab,
-  { link, connected, conf }: Scene,
+  { plugin, connected, conf }: Scene,
   request: number,
 ): Promise<string | undefined> {
   const pod = connected ? await connect(lab) : undefined;
@@ -84,11 +84,11 @@ async function failOnce(
   // The first time that it comes up the kernel gives it an address, which stays.
   for (const state of ['up', 'down']) await lab.ip(container, 'link', 'set', 'lo', state);
   const before = await stateOf(lab, container);
-  const reply = await lab.plugin(link, {
+  const reply = await lab.plugin(plugin, {
     command: 'ADD',
-    conf: { cniVersion: '1.0.0', name: 'podnet', type: link, ...conf(lab) },
+    conf: { cniVersion: '1.0.0', name: 'podnet', type: plugin, ...conf(lab) },
     container,
-    ifname: link === 'loopback' ? 'lo' : 'eth0',
+    ifname: plugin === 'loopback' ? 'lo' : 'eth0',
     env: { CATENA_FAULT: `kernel:${request}` },
     ...(pod ? { prevResult: pod.prevResult } : {}),
   });
@@ -112,7 +112,7 @@ describeRoot('ADD that fails at the nth request leaves nothing', () => {
   );
 
   test('of loopback', async () => {
-    expect(await failEach({ link: 'loopback', conf: () => ({}) })).toContain('up true');
+    expect(await failEach({ plugin: 'loopback', conf: () => ({}) })).toContain('up true');
   });
 
   test(

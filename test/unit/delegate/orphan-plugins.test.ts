@@ -1,11 +1,11 @@
 import { expect, test } from 'bun:test';
-import { endStrays } from '../../../src/delegate/strays.ts';
+import { endOrphanPlugins } from '../../../src/delegate/orphan-plugins.ts';
 import { RUNNER_VARIABLE } from '../../../src/journal/runner.ts';
 
 const DEAD = { pid: 999_999, start: '1', pidns: '', op: '999999-1-1', time: '' };
 
-test('endStrays() ends only plugins of the ADD whose runner has died', async () => {
-  const id = `stray-${process.pid}`;
+test('endOrphanPlugins() ends only plugins of the ADD whose runner has died', async () => {
+  const id = `orphan-${process.pid}`;
   const start = (env: Record<string, string>) =>
     Bun.spawn(['sleep', '60'], { env: { ...env, PATH: process.env.PATH ?? '' }, detached: true });
   const add = {
@@ -15,7 +15,7 @@ test('endStrays() ends only plugins of the ADD whose runner has died', async () 
     CNI_IFNAME: 'net1',
   };
   const { [RUNNER_VARIABLE]: _, ...ofOthers } = add;
-  const strays = [start(add), start({ ...add, CNI_IFNAME: 'eth0' })];
+  const orphans = [start(add), start({ ...add, CNI_IFNAME: 'eth0' })];
   const others = [
     start({ ...add, CNI_COMMAND: 'DEL' }),
     start({ ...add, CNI_IFNAME: 'net2' }),
@@ -26,11 +26,11 @@ test('endStrays() ends only plugins of the ADD whose runner has died', async () 
     start({ ...add, [RUNNER_VARIABLE]: '999999-2' }),
   ];
   try {
-    await endStrays({ containerId: id, runners: [DEAD] }, ['eth0', 'net1']);
-    await Promise.all(strays.map(child => child.exited));
-    expect(strays.map(child => child.signalCode)).toEqual(['SIGKILL', 'SIGKILL']);
+    await endOrphanPlugins({ containerId: id, runners: [DEAD] }, ['eth0', 'net1']);
+    await Promise.all(orphans.map(child => child.exited));
+    expect(orphans.map(child => child.signalCode)).toEqual(['SIGKILL', 'SIGKILL']);
     expect(others.map(child => child.exitCode ?? child.signalCode)).toEqual(others.map(() => null));
   } finally {
-    for (const child of [...strays, ...others]) child.kill('SIGKILL');
+    for (const child of [...orphans, ...others]) child.kill('SIGKILL');
   }
 });

@@ -83,8 +83,11 @@ describeRoot('plugins beside a daemon', () => {
         cwd: `${lab.tmp}/here`,
         env: {
           ...directories(lab.tmp),
-          ...{ CNI_COMMAND: command, CNI_CONTAINERID: container.id, CNI_NETNS: container.path },
-          ...{ CNI_IFNAME: 'eth0', CNI_PATH: path.relative(`${lab.tmp}/here`, BIN_DIR) },
+          CNI_COMMAND: command,
+          CNI_CONTAINERID: container.id,
+          CNI_NETNS: container.path,
+          CNI_IFNAME: 'eth0',
+          CNI_PATH: path.relative(`${lab.tmp}/here`, BIN_DIR),
         },
         stdin: Buffer.from(JSON.stringify(bridgeOf(lab, { dataDir: 'leases' }))),
         stdout: 'pipe',
@@ -165,7 +168,7 @@ describeRoot('plugins beside a daemon', () => {
 
   test('do not wait for a worker that waits for them', async () => {
     const lab = await makeLab();
-    // Not our file, so that the worker starts it; and it calls our link in turn.
+    // Not our file, so that the worker starts it; and it calls our plugin in turn.
     const dir = `${lab.tmp}/bin`;
     fs.mkdirSync(dir);
     fs.writeFileSync(`${dir}/wrapped`, `#!/bin/sh\nexec ${BIN_DIR}/host-local\n`, { mode: 0o755 });
@@ -192,8 +195,11 @@ async function held(lab: Lab): Promise<{
     const child = Bun.spawn(['nsenter', `--net=${lab.host.path}`, '--', `${BIN_DIR}/bridge`], {
       env: {
         ...directories(lab.tmp),
-        ...{ CNI_COMMAND: 'ADD', CNI_CONTAINERID: container.id, CNI_NETNS: container.path },
-        ...{ CNI_IFNAME: 'eth0', CNI_PATH: BIN_DIR },
+        CNI_COMMAND: 'ADD',
+        CNI_CONTAINERID: container.id,
+        CNI_NETNS: container.path,
+        CNI_IFNAME: 'eth0',
+        CNI_PATH: BIN_DIR,
       },
       stdin: 'pipe',
       stdout: 'pipe',

@@ -8,7 +8,7 @@ import { endOrphanProcesses, findPlugins } from '../journal/orphan-processes.ts'
 import type { AttachmentRecord } from '../journal/record.ts';
 
 /** Ends plugins of an interrupted ADD for one of these interfaces of the pod, and waits until they are gone. */
-export async function endStrays(
+export async function endOrphanPlugins(
   { containerId, runners }: Pick<AttachmentRecord, 'containerId' | 'runners'>,
   ifnames: readonly string[],
 ): Promise<void> {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'bun:test';
-import { findOrphans } from '../../../../plugins/host-local/orphan.ts';
+import { findGarbage } from '../../../../plugins/host-local/garbage.ts';
 import { parseOwner } from '../../../../src/ipam/owner.ts';
 import { keptWith } from '../../../helpers/kept.ts';
 
-describe('findOrphans()', () => {
+describe('findGarbage()', () => {
   const files: Record<string, string> = {
     '10.0.0.2': 'one\r\neth0',
     '10.0.0.3': 'one\r\neth1',
@@ -18,7 +18,7 @@ describe('findOrphans()', () => {
     findTime: () => 1_000,
   };
   const find = (valid: { containerID: string; ifname: string }[], since = 20_000) =>
-    findOrphans(store, Object.keys(files), keptWith(valid, since));
+    findGarbage(store, Object.keys(files), keptWith(valid, since));
 
   test('keeps listed leases and unknown files', () => {
     expect(find([{ containerID: 'one', ifname: 'eth0' }])).toEqual(['10.0.0.3', '10.0.0.5', '10.0.0.6']);
@@ -32,7 +32,7 @@ describe('findOrphans()', () => {
   });
   test('deletes leases as young as that if a note tells that their ADD began before GC', () => {
     const kept = { ...keptWith([], 2_000), isNoted: ({ ifname }: { ifname: string }) => ifname === 'eth1' };
-    expect(findOrphans(store, Object.keys(files), kept)).toEqual(['10.0.0.3', '10.0.0.6']);
+    expect(findGarbage(store, Object.keys(files), kept)).toEqual(['10.0.0.3', '10.0.0.6']);
   });
   test('an empty list keeps foreign files only', () => {
     expect(find([])).toEqual(['10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5', '10.0.0.6']);
