@@ -271,10 +271,15 @@ describe('a plugin that kills every runner of its DEL', () => {
     await inProcess('ADD', source);
     const another = { ...ATTACHMENT, containerId: 'c2' };
     const list = listOf('1.1.0', [chain.noop('four')]);
-    expect(await inProcess('ADD', list.source, { attachment: another })).toBe('');
-    expect(await inProcess('ADD', list.source, { attachment: another })).toBe('ok');
-    expect(record()).toMatchObject({ phase: 'deleting', runners: [{}, {}] });
-  });
+    const addAnother = () => inProcess('ADD', list.source, { attachment: another });
+    expect(await addAnother()).toBe('');
+    // The pause before the next attempt begins with a second, and grows until it is longer than a process takes to start.
+    let said = '';
+    for (let i = 0; i < 6 && said === ''; i++) said = await addAnother();
+    expect(said).toBe('ok');
+    expect(record()).toMatchObject({ phase: 'deleting' });
+    expect(record()?.runners.length).toBeLessThan(6);
+  }, 120_000);
 });
 
 describe('deleteNetwork() with a journal', () => {
