@@ -1,9 +1,9 @@
 // How does the daemon listen, decline, and stop?
-import { mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { ErrorCode } from '../cni/errors.ts';
 import { sweepGivenUp } from '../files/unfinished.ts';
-import { commandOf, parseRunRequest, toResponse } from './api.ts';
+import { commandOf, toResponse } from './api.ts';
 import { BegunCalls } from './begun-calls.ts';
 import { ownPlace } from './place.ts';
 import {
@@ -12,14 +12,14 @@ import {
   HANDOVER_PATH,
   isDeclined,
   type Place,
-  RUN_PATH,
   type RunAnswer,
   type RunReply,
   type RunRequest,
+  wireOf,
 } from './protocol.ts';
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
-import { respond } from './responses.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
+import { type AnswerCall, listenForCalls } from './wire-server.ts';
 
 /** What the server runs for its clients. */
 export interface Backend {
@@ -95,31 +95,21 @@ export async function startServer(
   look.unref();
 
   function openDoor(): OpenDoor {
-    const door = listen(socketPath, limits.bytes, serve);
+    const answer = (calls: BegunCalls): AnswerCall => {
+      return (request, signal) => answerTo(request, calls, signal);
+    };
+    const door = listen(socketPath, limits.bytes, { serve, answer, refuse: events.declined });
     doors.push(door);
     return door;
   }
 
-  async function serve(request: Request, { calls }: OpenDoor): Promise<Response> {
+  async function serve(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);
-    if (request.method === 'POST' && pathname === RUN_PATH) return runCommand(request, calls);
     if (request.method === 'POST' && pathname === HANDOVER_PATH) return handOver();
     const body = request.method === 'POST' ? await request.text() : '';
     const asked = commandOf(request.method, pathname, body);
     if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);
     return (await backend.answer(request, gate.state)) ?? problem(404, 'no such path');
-  }
-
-  async function runCommand(http: Request, calls: BegunCalls): Promise<Response> {
-    const request = parseRunRequest(await http.text());
-    if (request === undefined) {
-      events.declined('request');
-      return problem(400, "the body is not a client's request");
-    }
-    const gone = new AbortController();
-    const end = (): void => gone.abort();
-    http.signal.addEventListener('abort', end);
-    return respond(answerTo(request, calls, gone.signal), end);
   }
 
   async function answerTo(
@@ -174,7 +164,7 @@ export async function startServer(
   function leave(): void {
     ending = true;
     clearInterval(look);
-    if (current.isThere()) rmSync(socketPath, { force: true });
+    current.remove();
     seat?.release();
     seat = undefined;
   }
@@ -219,30 +209,36 @@ export async function startServer(
   };
 }
 
-/** One listening socket and the calls that arrive on it. */
+/** The listening sockets, and the calls that arrive there. */
 interface OpenDoor {
-  readonly calls: BegunCalls;
   /** Whether the socket still has its name. */
   isThere(): boolean;
-  /** Whether its calls file exists as well. */
+  /** Whether the socket for calls and the calls file exist as well. */
   isWhole(): boolean;
+  /** Removes the names, as far as they are those of this door. */
+  remove(): void;
   /** Answers the pending requests and closes. */
   close(): Promise<void>;
 }
 
-function listen(
-  socketPath: string,
-  maxBytes: number,
-  serve: (request: Request, door: OpenDoor) => Promise<Response>,
-): OpenDoor {
+/** What happens to HTTP requests, to calls, and to bytes that are no call. */
+interface Handlers {
+  serve(request: Request): Promise<Response>;
+  answer(calls: BegunCalls): AnswerCall;
+  refuse(reason: DeclineReason): void;
+}
+
+function listen(socketPath: string, maxBytes: number, { serve, answer, refuse }: Handlers): OpenDoor {
+  const wirePath = wireOf(socketPath);
   // Left by daemons that were killed before the rename.
   const beside = `${basename(socketPath)}.`;
+  const isFresh = /^(wire\.)?\d+$/;
   sweepGivenUp(
     dirname(socketPath),
-    name => name.startsWith(beside) && /^\d+$/.test(name.slice(beside.length)),
+    name => name.startsWith(beside) && isFresh.test(name.slice(beside.length)),
   );
-  const fresh = `${socketPath}.${process.pid}`;
-  rmSync(fresh, { force: true });
+  const [fresh, freshWire] = [`${socketPath}.${process.pid}`, `${wirePath}.${process.pid}`];
+  for (const path of [fresh, freshWire]) rmSync(path, { force: true });
   const before = process.umask(0o177);
   const server = Bun.serve({
     unix: fresh,
@@ -250,26 +246,42 @@ function listen(
     fetch(request, self) {
       // A chain takes as long as its plugins do.
       self.timeout(request, 0);
-      return serve(request, door);
+      return serve(request);
     },
     error: error => problem(500, error.message),
   });
+  let calls: BegunCalls | undefined;
+  const wire = listenForCalls(
+    freshWire,
+    maxBytes,
+    (request, signal) => answer(calls as BegunCalls)(request, signal),
+    refuse,
+  );
   process.umask(before);
-  const made = statSync(fresh);
-  const calls = new BegunCalls(socketPath, made);
-  let closed: Promise<void> | undefined;
+  // Clients find the calls file by this time in milliseconds. In the middle of one, rounding makes no difference.
+  const time = (Date.now() + 0.5) / 1000;
+  utimesSync(freshWire, time, time);
+  const [made, madeWire] = [statSync(fresh), statSync(freshWire)];
+  const begun = new BegunCalls(socketPath, madeWire);
+  calls = begun;
+  const has = (path: string, { ino, mtimeMs }: typeof made): boolean => {
+    const found = statSync(path, { throwIfNoEntry: false });
+    return found?.ino === ino && found.mtimeMs === mtimeMs;
+  };
+  let closed: Promise<unknown> | undefined;
   const door: OpenDoor = {
-    calls,
-    isThere() {
-      const found = statSync(socketPath, { throwIfNoEntry: false });
-      return found?.ino === made.ino && found.mtimeMs === made.mtimeMs;
+    isThere: () => has(socketPath, made),
+    isWhole: () => has(socketPath, made) && has(wirePath, madeWire) && begun.isThere(),
+    remove() {
+      if (has(wirePath, madeWire)) rmSync(wirePath, { force: true });
+      if (has(socketPath, made)) rmSync(socketPath, { force: true });
     },
-    isWhole: () => door.isThere() && calls.isThere(),
-    close() {
-      closed ??= server.stop().then(() => calls.close());
-      return closed;
+    async close() {
+      closed ??= Promise.all([server.stop(), wire.stop()]).then(() => begun.close());
+      await closed;
     },
   };
+  renameSync(freshWire, wirePath);
   renameSync(fresh, socketPath);
   return door;
 }

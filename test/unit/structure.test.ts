@@ -25,7 +25,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What distinguishes one ADD of an attachment from the next.
     ...['src/files/boot-id', 'src/journal/generation', 'src/journal/removal', 'src/journal/snapshot'],
     ...[
-      'src/chain/config/find-plugin',
+      'src/chain/config/find-plugin', 'src/chain/config/own-executable',
       'src/chain/run/busy-executable',
       'src/chain/run/process-group',
       'src/chain/run/process-output',
@@ -158,7 +158,7 @@ const MAY_START_PROCESSES = [
   ],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in'],
-  ...['package', 'build-library', 'targets', 'inspect-release'].map(name => `plugins/build/${name}`),
+  ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
 ];
 
 const FOR_EVERYONE = ['src/log', 'package.json'];
