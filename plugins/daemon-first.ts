@@ -76,7 +76,8 @@ interface Unanswered {
 function takeUnanswered(): Unanswered | undefined {
   const { [UNANSWERED_VARIABLE]: told } = process.env;
   delete process.env[UNANSWERED_VARIABLE];
-  const [, verdict = '', key = '', callsFile = ''] = /^(declined|lost|broken) (\S+) ?(.*)$/s.exec(told ?? '') ?? [];
+  const [, verdict = '', key = '', callsFile = ''] =
+    /^(declined|lost|broken) (\S+) ?(.*)$/s.exec(told ?? '') ?? [];
   return verdict === '' ? undefined : { verdict, key, callsFile };
 }
 

@@ -101,7 +101,15 @@ export async function renderTables(): Promise<string> {
     WRITE_DEADLINE_MS: 60_000,
   };
   const texts = {
-    ...{ CORE_NAME, RUN_DIR, RUN_DIR_VARIABLE, SERVED_VARIABLE, FAULT_VARIABLE, UNANSWERED_VARIABLE, JUDGE_FLAG },
+    ...{
+      CORE_NAME,
+      RUN_DIR,
+      RUN_DIR_VARIABLE,
+      SERVED_VARIABLE,
+      FAULT_VARIABLE,
+      UNANSWERED_VARIABLE,
+      JUDGE_FLAG,
+    },
     // Both begin with a slash, after the run directory.
     WIRE_NAME: wireOf(socketPathOf('')),
     CALLS_NAME: callsFilesOf(socketPathOf('')),
@@ -122,6 +130,7 @@ export async function renderTables(): Promise<string> {
 
 /** A string literal in C: the texts are ASCII, and JSON escapes what C does. */
 function quote(text: string): string {
-  if (!/^[\n -~]*$/.test(text)) throw new Error(`Cannot write ${JSON.stringify(text)} into the front's tables`);
+  if (!/^[\n -~]*$/.test(text))
+    throw new Error(`Cannot write ${JSON.stringify(text)} into the front's tables`);
   return JSON.stringify(text);
 }

@@ -77,7 +77,10 @@ export function listenForCalls(
   function decline(socket: Socket<Connection>): void {
     refuse('request');
     socket.data.isAsked = true;
-    finish(socket, encodeAnswer({ declined: 'request', error: 'these bytes are no request of this version' }));
+    finish(
+      socket,
+      encodeAnswer({ declined: 'request', error: 'these bytes are no request of this version' }),
+    );
   }
 
   function finish(socket: Socket<Connection>, bytes: Uint8Array): void {

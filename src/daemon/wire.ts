@@ -161,7 +161,8 @@ export function decodeFrame(
   const kind = at(WIRE.WIRE_REPLY_AT_KIND);
   const exitCode = at(WIRE.WIRE_REPLY_AT_STATUS);
   if (kind === WIRE.WIRE_REPLY_SIGN) return { frame: { kind: 'sign' }, length };
-  if (kind === WIRE.WIRE_REPLY_DECLINED) return { frame: { kind: 'declined', begun: exitCode !== 0 }, length };
+  if (kind === WIRE.WIRE_REPLY_DECLINED)
+    return { frame: { kind: 'declined', begun: exitCode !== 0 }, length };
   if (kind !== WIRE.WIRE_REPLY_ANSWER) return 'broken';
   const middle = WIRE.WIRE_REPLY_HEADER + out;
   const stdout = decoder.decode(bytes.subarray(WIRE.WIRE_REPLY_HEADER, middle));

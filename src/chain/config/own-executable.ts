@@ -38,6 +38,19 @@ export function coreBeside(path: string): string {
 }
 
 /**
+ * The program that runs when the file is executed: the Bun program beside it for a front of any build, otherwise the file itself.
+ * A front is a small file that contains the name of that program.
+ */
+export function programOf(path: string): string {
+  const { size = 0 } = statSync(path, { throwIfNoEntry: false }) ?? {};
+  const core = size > 0 && size <= MOST_OF_A_FRONT ? coreBeside(path) : path;
+  const isCore = core !== path && statSync(core, { throwIfNoEntry: false }) !== undefined;
+  return isCore && readFileSync(path).includes(CORE_NAME) ? core : path;
+}
+
+const MOST_OF_A_FRONT = 1 << 20;
+
+/**
  * Undefined for a file that can only be executed, or was just removed. node:crypto would take longer to load than everything else
  * in a start; Bun's own digest is loaded, and only Bun programs have a front.
  */

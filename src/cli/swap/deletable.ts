@@ -1,5 +1,6 @@
 // Could the new executable of a plugin delete the existing attachments?
 import { dirname } from 'node:path';
+import { FRONT } from '../../chain/config/front-program.ts';
 import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
@@ -55,7 +56,7 @@ export async function findUndoProblem(
 }
 
 function isThisExecutable(digest: string): boolean {
-  return digest === findDigest(process.execPath);
+  return digest === findDigest(process.execPath) || digest === FRONT?.sha256;
 }
 
 /** Number of attachments with the plugin that only our executables can delete. */
