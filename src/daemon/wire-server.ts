@@ -60,12 +60,18 @@ export function listenForCalls(
     if (data.total === undefined && data.length >= REQUEST_START) {
       data.pieces = [Buffer.concat(data.pieces)];
       data.total = requestLength(data.pieces[0] as Uint8Array, maxBytes);
-      if (data.total === undefined) return decline(socket);
+      if (data.total === undefined) {
+        decline(socket);
+        return;
+      }
     }
     if (data.total === undefined || data.length < data.total) return;
     const request = decodeRequest(Buffer.concat(data.pieces).subarray(0, data.total));
     data.pieces = [];
-    if (request === undefined || !isOfClient(request)) return decline(socket);
+    if (request === undefined || !isOfClient(request)) {
+      decline(socket);
+      return;
+    }
     data.isAsked = true;
     socket.timeout(0);
     data.signs = setInterval(() => send(socket, SIGN), SIGN_MS);

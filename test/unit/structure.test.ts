@@ -25,7 +25,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What distinguishes one ADD of an attachment from the next.
     ...['src/files/boot-id', 'src/journal/generation', 'src/journal/removal', 'src/journal/snapshot'],
     ...[
-      'src/chain/config/find-plugin', 'src/chain/config/own-executable',
+      'src/chain/config/find-plugin',
+      'src/chain/config/own-executable',
       'src/chain/run/busy-executable',
       'src/chain/run/process-group',
       'src/chain/run/process-output',
