@@ -18,14 +18,13 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import type { BunPlugin } from 'bun';
 import { CORE_NAME } from '../../src/chain/config/core-name.ts';
 import { tryRead } from '../../src/files/read-file.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { buildLibrary } from './build-library.ts';
+import { builtFront, execaWithoutStreams, finishedSchemas, packedLibrary } from './embedded.ts';
 import { compileFront, findCompilers } from './front.ts';
 import { packLibrary } from './library-package.ts';
-import { renderSchemas } from './schemas.ts';
 
 const ROOT = path.resolve(import.meta.dir, '../..');
 const LOCK_DEADLINE_MS = 120_000;
@@ -145,68 +144,6 @@ export async function compile(
       autoloadPackageJson: false,
     },
   });
-}
-
-/** Descriptions in schemas come from the sources' comments, which are not part of the executable. */
-const finishedSchemas: BunPlugin = {
-  name: 'finished schemas',
-  setup(builder) {
-    builder.onLoad({ filter: /\/plugins\/build\/published-schemas\.ts$/ }, async () => ({
-      loader: 'ts',
-      contents: `export const SCHEMAS = ${JSON.stringify(await renderSchemas())};`,
-    }));
-  },
-};
-
-/** The packed package becomes a file inside the executable. */
-function packedLibrary(file: string): BunPlugin {
-  const contents = `export { default as PACKED_LIBRARY } from ${JSON.stringify(path.resolve(file))} with { type: 'file' };`;
-  return {
-    name: 'packed library',
-    setup(builder) {
-      builder.onLoad({ filter: /\/src\/template\/packed-library\.ts$/ }, () => ({ loader: 'ts', contents }));
-    },
-  };
-}
-
-/** The Bun program recognises its front by size and digest. */
-function builtFront(file: string | undefined): BunPlugin {
-  const bytes = file === undefined ? undefined : fs.readFileSync(file);
-  const front = bytes && { size: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') };
-  const contents = `export const FRONT = ${JSON.stringify(front) ?? 'undefined'};`;
-  return {
-    name: 'built front',
-    setup(builder) {
-      const filter = /\/src\/chain\/config\/front-program\.ts$/;
-      builder.onLoad({ filter }, () => ({ loader: 'ts', contents }));
-    },
-  };
-}
-
-/**
- * When loaded, execa creates the process's own standard streams, to recognize them among a child's. Plugins only ever get pipes,
- * so there is nothing to recognize; this saves 1 ms in every start of the tool. The library itself is not modified.
- */
-function execaWithoutStreams(): BunPlugin {
-  const contents = [
-    'export const isStandardStream = () => false;',
-    'export const STANDARD_STREAMS = [];',
-    "export const STANDARD_STREAMS_ALIASES = ['stdin', 'stdout', 'stderr'];",
-    "export const getStreamName = fd => STANDARD_STREAMS_ALIASES[fd] ?? 'stdio[' + fd + ']';",
-  ].join('\n');
-  return {
-    name: 'execa without standard streams',
-    setup(builder) {
-      const filter = /\/execa\/lib\/utils\/standard-stream\.js$/;
-      builder.onLoad({ filter }, ({ path: file }) => {
-        const source = fs.readFileSync(file, 'utf8');
-        const exported = [...source.matchAll(/^export const (\w+)/gm)].map(([, name]) => name);
-        // Another version of execa may export more from this module.
-        const known = exported.every(name => contents.includes(`export const ${name} `));
-        return { loader: 'js', contents: known ? contents : source };
-      });
-    },
-  };
 }
 
 function isComplete(outDir: string): boolean {

@@ -1,10 +1,10 @@
 // How does the daemon listen, decline, and stop?
-import { mkdirSync, renameSync, rmSync, statSync, utimesSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { ErrorCode } from '../cni/errors.ts';
-import { sweepGivenUp } from '../files/unfinished.ts';
 import { commandOf, toResponse } from './api.ts';
-import { BegunCalls } from './begun-calls.ts';
+import type { BegunCalls } from './begun-calls.ts';
+import { listen, type OpenDoor, problem } from './door.ts';
 import { ownPlace } from './place.ts';
 import {
   type Declined,
@@ -15,11 +15,10 @@ import {
   type RunAnswer,
   type RunReply,
   type RunRequest,
-  wireOf,
 } from './protocol.ts';
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
-import { type AnswerCall, listenForCalls } from './wire-server.ts';
+import type { AnswerCall } from './wire-server.ts';
 
 /** What the server runs for its clients. */
 export interface Backend {
@@ -209,83 +208,6 @@ export async function startServer(
   };
 }
 
-/** The listening sockets, and the calls that arrive there. */
-interface OpenDoor {
-  /** Whether the socket still has its name. */
-  isThere(): boolean;
-  /** Whether the socket for calls and the calls file exist as well. */
-  isWhole(): boolean;
-  /** Removes the names, as far as they are those of this door. */
-  remove(): void;
-  /** Answers the pending requests and closes. */
-  close(): Promise<void>;
-}
-
-/** What happens to HTTP requests, to calls, and to bytes that are no call. */
-interface Handlers {
-  serve(request: Request): Promise<Response>;
-  answer(calls: BegunCalls): AnswerCall;
-  refuse(reason: DeclineReason): void;
-}
-
-function listen(socketPath: string, maxBytes: number, { serve, answer, refuse }: Handlers): OpenDoor {
-  const wirePath = wireOf(socketPath);
-  // Left by daemons that were killed before the rename.
-  const beside = `${basename(socketPath)}.`;
-  const isFresh = /^(wire\.)?\d+$/;
-  sweepGivenUp(
-    dirname(socketPath),
-    name => name.startsWith(beside) && isFresh.test(name.slice(beside.length)),
-  );
-  const [fresh, freshWire] = [`${socketPath}.${process.pid}`, `${wirePath}.${process.pid}`];
-  for (const path of [fresh, freshWire]) rmSync(path, { force: true });
-  const before = process.umask(0o177);
-  const server = Bun.serve({
-    unix: fresh,
-    maxRequestBodySize: maxBytes,
-    fetch(request, self) {
-      // A chain takes as long as its plugins do.
-      self.timeout(request, 0);
-      return serve(request);
-    },
-    error: error => problem(500, error.message),
-  });
-  let calls: BegunCalls | undefined;
-  const wire = listenForCalls(
-    freshWire,
-    maxBytes,
-    (request, signal) => answer(calls as BegunCalls)(request, signal),
-    refuse,
-  );
-  process.umask(before);
-  // Clients find the calls file by this time in milliseconds. In the middle of one, rounding makes no difference.
-  const time = (Date.now() + 0.5) / 1000;
-  utimesSync(freshWire, time, time);
-  const [made, madeWire] = [statSync(fresh), statSync(freshWire)];
-  const begun = new BegunCalls(socketPath, madeWire);
-  calls = begun;
-  const has = (path: string, { ino, mtimeMs }: typeof made): boolean => {
-    const found = statSync(path, { throwIfNoEntry: false });
-    return found?.ino === ino && found.mtimeMs === mtimeMs;
-  };
-  let closed: Promise<unknown> | undefined;
-  const door: OpenDoor = {
-    isThere: () => has(socketPath, made),
-    isWhole: () => has(socketPath, made) && has(wirePath, madeWire) && begun.isThere(),
-    remove() {
-      if (has(wirePath, madeWire)) rmSync(wirePath, { force: true });
-      if (has(socketPath, made)) rmSync(socketPath, { force: true });
-    },
-    async close() {
-      closed ??= Promise.all([server.stop(), wire.stop()]).then(() => begun.close());
-      await closed;
-    },
-  };
-  renameSync(freshWire, wirePath);
-  renameSync(fresh, socketPath);
-  return door;
-}
-
 /** The message to a client if the queue is full. */
 export const BUSY = "Cannot take the request: the daemon's queue is full; try again later";
 
@@ -297,8 +219,4 @@ const OVERLOADED: RunReply = {
 
 function decline(declined: DeclineReason, error: string): Declined {
   return { declined, error };
-}
-
-function problem(status: number, reason: string): Response {
-  return Response.json({ error: reason }, { status });
 }

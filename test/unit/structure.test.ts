@@ -144,7 +144,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/daemon-first': ['src/cni', 'src/daemon', 'src/plugin', 'src/sys/fault-variable'],
   'plugins/release': ['plugins/registry'],
   // How executables, packages and releases are made from all of it.
-  'plugins/build': ['plugins', 'src/cni', 'src/files', 'package-lock.json'],
+  'plugins/build': [
+    ...['plugins', 'src/cni', 'src/files', 'package-lock.json'],
+    // What the front knows of the rest.
+    ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/worker/protocol'],
+    ...['src/plugin/early-stdio', 'src/plugin/run', 'src/plugin/serve', 'src/sys/fault-variable'],
+  ],
   // The one place that sees both worlds.
   'plugins/main': ['src', 'plugins'],
 };
@@ -431,7 +436,7 @@ describe('repository', () => {
   test('has one plugin folder per shipped name', () => {
     const folders = fs
       .readdirSync(path.join(ROOT, 'plugins'), { withFileTypes: true })
-      .filter(it => it.isDirectory() && it.name !== 'build');
+      .filter(it => it.isDirectory() && !['build', 'front'].includes(it.name));
     expect(folders.map(folder => folder.name).sort()).toEqual([...PLUGIN_NAMES, RUNNER_NAME].sort());
   });
 

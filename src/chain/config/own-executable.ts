@@ -20,11 +20,11 @@ export function isOwnExecutable(path: string): boolean {
 /** Whether the file is the front of this build, whatever stands beside it. */
 export function isFront(path: string): boolean {
   const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
-  if (FRONT === undefined || stat === undefined || Number(stat.size) !== FRONT.size) return false;
+  if (FRONT === undefined || stat === undefined || Number(stat.size) !== FRONT.bytes) return false;
   const version = `${stat.dev}:${stat.ino}:${stat.mtimeNs}:${stat.ctimeNs}`;
   const known = compared.get(version);
   if (known !== undefined) return known;
-  const isSame = digestOf(path) === FRONT.sha256;
+  const isSame = contentOf(path) === FRONT.base64;
   compared.set(version, isSame);
   return isSame;
 }
@@ -50,13 +50,10 @@ export function programOf(path: string): string {
 
 const MOST_OF_A_FRONT = 1 << 20;
 
-/**
- * Undefined for a file that can only be executed, or was just removed. node:crypto would take longer to load than everything else
- * in a start; Bun's own digest is loaded, and only Bun programs have a front.
- */
-function digestOf(path: string): string | undefined {
+/** Undefined for a file that can only be executed, or was just removed. */
+function contentOf(path: string): string | undefined {
   try {
-    return new Bun.CryptoHasher('sha256').update(readFileSync(path)).digest('hex');
+    return readFileSync(path, 'base64');
   } catch {
     return undefined;
   }

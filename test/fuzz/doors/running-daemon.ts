@@ -8,13 +8,7 @@ import { ROOT } from '../../helpers/source-tree.ts';
 import { bytesOf } from '../../helpers/wire.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
-import {
-  damagedBytes,
-  damagedJson,
-  damagedJsonText,
-  joinBytes,
-  strangeText,
-} from '../mutate.ts';
+import { damagedBytes, damagedJson, damagedJsonText, joinBytes, strangeText } from '../mutate.ts';
 import { LISTS, REQUESTS } from '../samples.ts';
 import { talk } from './daemon.ts';
 import { atHome, environmentOf } from './home.ts';
