@@ -362,7 +362,8 @@ static int open_door(void)
     /* The caller has closed a standard stream: the core reports that. */
     if (door < FIRST_FREE_FD || call(CONNECT, door, (long)&address, sizeof address, 0, 0) != 0) return 0;
     if (call(GETSOCKOPT, door, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&size) != 0) return 0;
-    if (peer.uid != 0 && peer.uid != (uint32_t)call(GETEUID, 0, 0, 0, 0, 0)) return 0;
+    uint32_t own = (uint32_t)call(GETEUID, 0, 0, 0, 0, 0);
+    if ((peer.uid != 0 && peer.uid != own) || (before.uid != 0 && before.uid != own)) return 0;
     /* Sockets appear by rename and never return. So this is the one that was connected if the name means it before and after. */
     if (call(STATX, AT_FDCWD, (long)address.path, 0, STATX_BASIC, (long)&after) != 0 || before.inode != after.inode || before.modified.seconds != after.modified.seconds ||
         before.modified.nanoseconds != after.modified.nanoseconds) return 0;

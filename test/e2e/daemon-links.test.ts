@@ -107,7 +107,7 @@ describeRoot('plugins beside a daemon', () => {
     await lab.plugin('bridge', { command: 'ADD', conf, container });
     fs.mkdirSync(`${lab.tmp}/run`, { recursive: true });
     const hangsUp = net.createServer(socket => socket.on('data', () => socket.destroy()));
-    await new Promise<void>(resolve => hangsUp.listen(`${lab.tmp}/run/catena.sock`, resolve));
+    await new Promise<void>(resolve => hangsUp.listen(`${lab.tmp}/run/catena.sock.wire`, resolve));
     try {
       const added = await lab.plugin('bridge', { command: 'ADD', conf, container });
       expect(added).toMatchObject({ exitCode: 0, stderr: '' });

@@ -1,7 +1,8 @@
 // What happens when a second daemon is started for the same socket, or the socket is taken away?
 import { expect, test } from 'bun:test';
 import { existsSync, rmSync, statSync } from 'node:fs';
-import { CATENA } from '../helpers/catena.ts';
+import { wireOf } from '../../src/daemon/protocol.ts';
+import { CATENA, PROGRAM } from '../helpers/catena.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { holdLeases } from '../helpers/held-leases.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
@@ -21,7 +22,7 @@ describeRoot('a second daemon', () => {
     const { exitCode, stderr } = await startAndWait(lab);
     expect(exitCode).toBe(TAKEN);
     expect(stderr).toContain(
-      `Cannot listen on "${first.socket}": process ${first.pid} (catena) has it already`,
+      `Cannot listen on "${first.socket}": process ${first.pid} (${PROGRAM}) has it already`,
     );
     await isServedBy(lab, first);
   });
@@ -66,7 +67,7 @@ describeRoot('a second daemon', () => {
     const { exitCode, stderr } = await startAndWait(lab, '--replace');
     expect(exitCode).toBe(TAKEN);
     expect(stderr).toContain(
-      `process ${first.pid} (catena) has it and does not respond: stop it, then start again`,
+      `process ${first.pid} (${PROGRAM}) has it and does not respond: stop it, then start again`,
     );
     process.kill(first.pid, 'SIGCONT');
     await isServedBy(lab, first);
@@ -104,17 +105,19 @@ describeRoot('a daemon', () => {
 
   test.each([
     ['its socket', (lab: Lab) => rmSync(`${lab.tmp}/run/catena.sock`)],
+    ['its socket for calls', (lab: Lab) => rmSync(`${lab.tmp}/run/catena.sock.wire`)],
     ['its whole directory', (lab: Lab) => rmSync(`${lab.tmp}/run`, { recursive: true })],
   ])('listens again after %s is removed', async (_, remove) => {
     const lab = await makeLab();
     const daemon = await startDaemon(lab);
     await isServedBy(lab, daemon);
     remove(lab);
-    await until(() => existsSync(daemon.socket));
+    const sockets = [daemon.socket, wireOf(daemon.socket)];
+    await until(() => sockets.every(socket => existsSync(socket)));
     await isServedBy(lab, daemon);
     expect((await startAndWait(lab)).exitCode).toBe(TAKEN);
     expect(await daemon.stop()).toBe(0);
-    expect(existsSync(daemon.socket)).toBe(false);
+    expect(sockets.filter(socket => existsSync(socket))).toEqual([]);
   });
 
   test('ends when its socket was removed and another daemon already listens there', async () => {
