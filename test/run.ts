@@ -203,7 +203,11 @@ async function attempt(
   more: Readonly<Record<string, string>> = {},
 ): Promise<Finished> {
   try {
-    return await run(argv, { cwd: ROOT, timeoutMs, env: { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', ...more } });
+    return await run(argv, {
+      cwd: ROOT,
+      timeoutMs,
+      env: { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', ...more },
+    });
   } catch (error) {
     return { exitCode: 124, stdout: '', stderr: String(error) };
   }
