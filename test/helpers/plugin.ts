@@ -67,6 +67,13 @@ export async function runPlugin(
     : { exitCode, error: reply as NonNullable<PluginReply['error']>, stdout, stderr };
 }
 
+/** Copies executables, with the program that ours need beside them. */
+export function copyPlugins(names: readonly string[], to: string, from = BIN_DIR): void {
+  const core = from === BIN_DIR ? ['catena-core'] : [];
+  for (const name of [...names, ...core])
+    fs.copyFileSync(path.join(from, name), path.join(to, name), fs.constants.COPYFILE_FICLONE);
+}
+
 function withoutFront(): string {
   const dir = `${BUILT_DIR}-without-front`;
   fs.mkdirSync(dir, { recursive: true });
