@@ -3,7 +3,7 @@
 // Part of every start: see main.ts.
 import { runDir } from '../src/cni/directories.ts';
 import { askDaemon, findDoor, mayListen } from '../src/daemon/client.ts';
-import { SERVED_VARIABLE } from '../src/daemon/protocol.ts';
+import { JUDGED, SERVED_VARIABLE, UNANSWERED_VARIABLE } from '../src/daemon/protocol.ts';
 import { readInput, textOf, writeOut } from '../src/plugin/early-stdio.ts';
 import { FAULT_VARIABLE } from '../src/sys/fault-variable.ts';
 
@@ -15,7 +15,10 @@ interface DaemonCall {
   readonly link?: string;
 }
 
-let key: string | undefined;
+/** The front's request to the daemon, whose key this process uses as well; undefined if there was none. */
+const unanswered = takeUnanswered();
+
+let key = unanswered?.key;
 
 /** Identifies this request to the daemon and, if its reply is lost, to the record. */
 export function requestKey(): string {
@@ -28,7 +31,8 @@ export function requestKey(): string {
  * @returns if there is no outcome
  */
 export async function tryCommand(args: readonly string[]): Promise<void> {
-  if (mayHaveDaemon()) await tryDaemon(async () => ({ args }));
+  if (unanswered !== undefined) await mayHaveBegun(unanswered);
+  else if (mayHaveDaemon()) await tryDaemon(async () => ({ args }));
 }
 
 /**
@@ -38,6 +42,7 @@ export async function tryCommand(args: readonly string[]): Promise<void> {
  * @returns if there is no outcome: whether the daemon may nevertheless have run the call
  */
 export async function tryPluginCall(link?: string): Promise<boolean> {
+  if (unanswered !== undefined) return mayHaveBegun(unanswered);
   if (!mayHaveDaemon() || isOfThisProcess(process.env.CNI_NETNS)) return false;
   const input = readInput();
   const begun = await tryDaemon(async () => {
@@ -49,6 +54,38 @@ export async function tryPluginCall(link?: string): Promise<boolean> {
   // Invalid or unreadable input is reported where the call is made.
   if (bytes !== undefined) (await import('../src/plugin/stdio.ts')).keepStdin(bytes);
   return begun;
+}
+
+/**
+ * Answers the front's question what the silence of a daemon means, by the exit status of this process.
+ * @param args the calls file, the key of the call, and the milliseconds of silence
+ */
+export async function judgeForFront([file = '', key = '', silentMs = '']: readonly string[]): Promise<never> {
+  const { judgeSilence } = await import('../src/daemon/silence.ts');
+  process.exit(JUDGED[await judgeSilence(file, key, Number(silentMs))]);
+}
+
+/** What the front found out about a request that was not answered. */
+interface Unanswered {
+  readonly verdict: string;
+  readonly key: string;
+  readonly callsFile: string;
+}
+
+/** Read once, and removed: children of this process make calls of their own. */
+function takeUnanswered(): Unanswered | undefined {
+  const { [UNANSWERED_VARIABLE]: told } = process.env;
+  delete process.env[UNANSWERED_VARIABLE];
+  const [, verdict = '', key = '', callsFile = ''] =
+    /^(declined|lost|broken) (\S+) ?(.*)$/s.exec(told ?? '') ?? [];
+  return verdict === '' ? undefined : { verdict, key, callsFile };
+}
+
+/** Whether the daemon may have begun the request. It never continues it. */
+async function mayHaveBegun({ verdict, key, callsFile }: Unanswered): Promise<boolean> {
+  if (verdict !== 'broken') return verdict === 'lost';
+  const { judgeBreak } = await import('../src/daemon/silence.ts');
+  return judgeBreak(callsFile, key) !== 'declined';
 }
 
 /** A path that resolves differently for every process. */

@@ -6,11 +6,12 @@
 import type { AsPlugin } from '../src/cli/command.ts';
 import { DEFAULT_BIN_DIR } from '../src/cni/directories.ts';
 import type { PluginCatalog } from '../src/cni/plugin-about.ts';
-import { DAEMON_COMMANDS, DAEMON_VERBS } from '../src/daemon/protocol.ts';
+import { DAEMON_COMMANDS, DAEMON_VERBS, JUDGE_FLAG } from '../src/daemon/protocol.ts';
 import type { WorkerSource } from '../src/worker/client.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
-import { requestKey, tryCommand, tryPluginCall } from './daemon-first.ts';
+import { judgeForFront, requestKey, tryCommand, tryPluginCall } from './daemon-first.ts';
 import {
+  AS_FLAG,
   isPluginName,
   KNOWN_TYPES,
   type KnownType,
@@ -19,6 +20,7 @@ import {
   PLUGINS,
   type PluginName,
   RUNNER,
+  RUNNER_ALIAS,
   RUNNER_NAME,
 } from './registry.ts';
 
@@ -30,15 +32,16 @@ const CATALOG: PluginCatalog = {
 
 const { name, args } = calledAs(process.argv0, process.argv.slice(2));
 if (args[0] === WORKER_FLAG) await runAsWorker();
+else if (args[0] === JUDGE_FLAG) await judgeForFront(args.slice(1));
 else if (isPluginName(name)) await runAsPlugin(name);
 // The tool is also a plugin when a runtime calls it; under multus's name it is nothing else.
-else if (name === 'multus' || (args.length === 0 && process.env.CNI_COMMAND)) await runAsRunner();
+else if (name === RUNNER_ALIAS || (args.length === 0 && process.env.CNI_COMMAND)) await runAsRunner();
 else await runAsTool(args);
 
-/** `bun plugins/main.ts --as bridge` calls a plugin without compiling. */
+/** By the name of the executable, or by {@link AS_FLAG}. */
 function calledAs(argv0: string, argv: string[]): { name: string; args: string[] } {
   const [flag, as, ...rest] = argv;
-  return flag === '--as' && as !== undefined
+  return flag === AS_FLAG && as !== undefined
     ? { name: as, args: rest }
     : { name: argv0.slice(argv0.lastIndexOf('/') + 1), args: argv };
 }

@@ -70,6 +70,12 @@ export const PLUGIN_NAMES = Object.keys(PLUGINS).sort() as PluginName[];
 /** The command, which is the delegate runner when a runtime calls it; its options are in the folder of the same name. */
 export const RUNNER_NAME = 'catena' as const;
 
+/** A name under which the executable is the delegate runner and nothing else. */
+export const RUNNER_ALIAS = 'multus' as const;
+
+/** `bun plugins/main.ts --as bridge` calls a plugin without compiling. */
+export const AS_FLAG = '--as';
+
 /** The delegate runner: not a plugin of a chain, and it can be given what the process already has. */
 export const RUNNER = {
   load: async (surroundings?: Omit<RunnerSurroundings, 'findAbout'>) =>

@@ -3,6 +3,9 @@
 //   npm test                                everything
 //   npm test -- unit/chain netns/bridge     only test files whose path contains one of these
 //
+// Files that start plugins and clients of the daemon run a second time with the Bun program under all names, as built without a C
+// compiler (CATENA_TEST_FRONT=0).
+//
 // CATENA_TEST_JOBS sets how many files run at a time (default: the number of cores, at most two).
 
 import fs from 'node:fs';
@@ -18,6 +21,10 @@ const ROOT = path.resolve(import.meta.dir, '..');
 const FILE_DEADLINE_MS = 15 * 60_000;
 const TEST_DEADLINE_MS = 60_000;
 const BUN = [process.execPath];
+/** The client in TypeScript, and streams and directories of a process without a front; half a minute each. */
+const ALSO_WITHOUT_FRONT = ['daemon-links', 'daemon-frozen', 'working-directory'].map(
+  name => `test/e2e/${name}.test.ts`,
+);
 
 interface Total {
   passed: number;
@@ -58,19 +65,22 @@ async function main(): Promise<void> {
       check('types', [bin('tsc'), '--noEmit']),
     ]);
   }
-  const queue = [...files];
-  const again: string[] = [];
+  const queue: Turn[] = [
+    ...files.map(file => ({ file, front: true })),
+    ...files.filter(file => ALSO_WITHOUT_FRONT.includes(file)).map(file => ({ file, front: false })),
+  ];
+  const again: Turn[] = [];
   const jobs = Number(process.env.CATENA_TEST_JOBS) || Math.min(2, os.availableParallelism());
   await Promise.all(
     Array.from({ length: jobs }, async () => {
-      for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
-        if (!(await runFile(file, inNamespaces, 'first'))) again.push(file);
+      for (let turn = queue.shift(); turn !== undefined; turn = queue.shift()) {
+        if (!(await runFile(turn, inNamespaces, 'first'))) again.push(turn);
       }
     }),
   );
   // Kernel tests share the machine with each other and with other work. A file that fails again when run alone has failed; one
   // that passes then is listed at the end as unsteady, to be made more robust.
-  for (const file of again) if (await runFile(file, inNamespaces, 'alone')) unsteady.push(file);
+  for (const turn of again) if (await runFile(turn, inNamespaces, 'alone')) unsteady.push(turn.file);
 }
 
 // Kernel tests need the right to create namespaces. Without root they run inside a user namespace, where /run is private.
@@ -109,9 +119,19 @@ function testFiles(): string[] {
     .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
 }
 
+/** One run of a file, with the executables as built, or with the Bun program under all names. */
+interface Turn {
+  readonly file: string;
+  readonly front: boolean;
+}
+
 /** Runs one file and prints its outcome; only the last run of a file counts. */
-async function runFile(file: string, prefix: readonly string[], turn: 'first' | 'alone'): Promise<boolean> {
-  const report = path.join(reports, `${file.replaceAll('/', '_')}.xml`);
+async function runFile(
+  { file, front }: Turn,
+  prefix: readonly string[],
+  turn: 'first' | 'alone',
+): Promise<boolean> {
+  const report = path.join(reports, `${file.replaceAll('/', '_')}${front ? '' : '-without-front'}.xml`);
   const argv = file.endsWith('.mjs')
     ? [
         ...['node', '--test', '--test-reporter=spec', '--test-reporter-destination=stdout'],
@@ -122,7 +142,8 @@ async function runFile(file: string, prefix: readonly string[], turn: 'first' | 
         ...['--reporter=junit', `--reporter-outfile=${report}`, `./${file}`],
       ];
   const started = performance.now();
-  const finished = await attempt([...prefix, ...argv], FILE_DEADLINE_MS);
+  const env = front ? {} : { CATENA_TEST_FRONT: '0' };
+  const finished = await attempt([...prefix, ...argv], FILE_DEADLINE_MS, env);
   const outcomes = fs.existsSync(report) ? parseJunit(fs.readFileSync(report, 'utf8')) : [];
   const counts = count(outcomes);
   // A crash, a broken import or a failing hook leaves no failed test behind, only an exit code.
@@ -130,7 +151,7 @@ async function runFile(file: string, prefix: readonly string[], turn: 'first' | 
   const passed = counts.failed === 0;
   if (passed || turn === 'alone') addToTotal(file, counts, outcomes);
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  const line = `${file}: ${summary(counts.passed, counts.failed, counts.skipped)} (${seconds} s)`;
+  const line = `${file}${front ? '' : ' (without front)'}: ${summary(counts.passed, counts.failed, counts.skipped)} (${seconds} s)`;
   // A table is a result in itself, for example which executables conform to which rules of the protocol.
   const tables = finished.stdout.split('\n').filter(one => one.startsWith('|'));
   if (passed) say([`ok    ${line}`, ...tables.map(indent)].join('\n'));
@@ -176,9 +197,17 @@ async function check(name: string, argv: string[]): Promise<boolean> {
   return false;
 }
 
-async function attempt(argv: readonly string[], timeoutMs: number): Promise<Finished> {
+async function attempt(
+  argv: readonly string[],
+  timeoutMs: number,
+  more: Readonly<Record<string, string>> = {},
+): Promise<Finished> {
   try {
-    return await run(argv, { cwd: ROOT, timeoutMs, env: { ...process.env, PATH: TEST_PATH, NO_COLOR: '1' } });
+    return await run(argv, {
+      cwd: ROOT,
+      timeoutMs,
+      env: { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', ...more },
+    });
   } catch (error) {
     return { exitCode: 124, stdout: '', stderr: String(error) };
   }

@@ -1,5 +1,6 @@
 // How are the executables in dist/bin built?
-// One binary, compiled once and hard-linked under every name (design: "one binary, many names").
+// Two programs: the Bun program, compiled once ("catena-core"), and the front (plugins/front), hard-linked under every name. Without
+// a C compiler, the Bun program has every name.
 //
 // The effect of each option, as the median of 60 interleaved cold starts of a program that validates one
 // request with zod/mini behind one import() per name (two cores, Bun 1.4.5; an empty program: 3.0 ms):
@@ -17,12 +18,13 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import type { BunPlugin } from 'bun';
+import { CORE_NAME } from '../../src/chain/config/core-name.ts';
 import { tryRead } from '../../src/files/read-file.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { buildLibrary } from './build-library.ts';
+import { builtFront, execaWithoutStreams, finishedSchemas, packedLibrary } from './embedded.ts';
+import { compileFront, findCompilers } from './front.ts';
 import { packLibrary } from './library-package.ts';
-import { renderSchemas } from './schemas.ts';
 
 const ROOT = path.resolve(import.meta.dir, '../..');
 const LOCK_DEADLINE_MS = 120_000;
@@ -51,9 +53,9 @@ export interface BuildOptions {
 /**
  * Compiles the executables and the contents of the npm package, unless their inputs are unchanged. Names appear under their final
  * path only when complete, so a running chain never executes half a file.
- * @returns whether anything was built
+ * @returns whether anything was built, and why there is no front
  */
-async function build(options: BuildOptions = {}): Promise<boolean> {
+async function build(options: BuildOptions = {}): Promise<{ built: boolean; problem?: string }> {
   const entry = path.resolve(options.entry ?? path.join(ROOT, 'plugins/main.ts'));
   const outDir = path.resolve(options.outDir ?? path.join(ROOT, 'dist'));
   if (!fs.existsSync(entry)) throw new Error(`Cannot build the executables: "${entry}" does not exist`);
@@ -63,10 +65,10 @@ async function build(options: BuildOptions = {}): Promise<boolean> {
   try {
     const stamp = path.join(outDir, '.inputs');
     const inputs = hashInputs(entry);
-    if (!options.force && tryRead(stamp) === inputs && isComplete(outDir)) return false;
-    await compileExecutables(entry, path.join(outDir, 'bin'), await buildPackage(outDir));
+    if (!options.force && tryRead(stamp) === inputs && isComplete(outDir)) return { built: false };
+    const problem = await compileExecutables(entry, outDir, await buildPackage(outDir));
     fs.writeFileSync(stamp, inputs);
-    return true;
+    return { built: true, ...(problem === undefined ? {} : { problem }) };
   } finally {
     unlock();
   }
@@ -81,30 +83,46 @@ export async function buildPackage(outDir: string): Promise<string> {
   return packLibrary(outDir);
 }
 
-async function compileExecutables(entry: string, binDir: string, library: string): Promise<void> {
-  const fresh = path.join(binDir, `.${RUNNER_NAME}-${process.pid}`);
+/** @returns why there is no front; undefined if there is one */
+async function compileExecutables(
+  entry: string,
+  outDir: string,
+  library: string,
+): Promise<string | undefined> {
+  const binDir = path.join(outDir, 'bin');
+  const core = path.join(binDir, `.${CORE_NAME}-${process.pid}`);
+  const front = `${core}-front`;
+  const link = `${core}-link`;
   try {
-    await compile(entry, fresh, library);
-    for (const name of [RUNNER_NAME, ...PLUGIN_NAMES]) {
-      const link = `${fresh}-link`;
-      fs.linkSync(fresh, link);
+    const compiled = await compileFront(front, path.join(outDir, 'front'));
+    const hasFront = !('problem' in compiled);
+    await compile(entry, core, { library, front: hasFront ? front : undefined });
+    // The Bun program first: a front without it is of no use.
+    for (const name of [CORE_NAME, RUNNER_NAME, ...PLUGIN_NAMES]) {
+      fs.linkSync(hasFront && name !== CORE_NAME ? front : core, link);
       fs.renameSync(link, path.join(binDir, name));
     }
+    return hasFront ? undefined : compiled.problem;
   } finally {
-    fs.rmSync(fresh, { force: true });
+    for (const file of [core, front, link]) fs.rmSync(file, { force: true });
   }
 }
 
-/**
- * Compiles one executable.
- * @param library our packed npm package, to be embedded
- * @param runtime the Bun executable to embed; default: that of this process
- */
+/** What one executable contains besides the entry and what it imports. */
+export interface CompileOptions {
+  /** Our packed npm package. */
+  readonly library: string;
+  /** The front that belongs to it, which it recognises as ours. */
+  readonly front: string | undefined;
+  /** The Bun executable to embed; default: that of this process. */
+  readonly runtime?: string;
+}
+
+/** Compiles one executable. */
 export async function compile(
   entry: string,
   outfile: string,
-  library: string,
-  runtime?: string,
+  { library, front, runtime }: CompileOptions,
 ): Promise<void> {
   await Bun.build({
     entrypoints: [entry],
@@ -113,7 +131,7 @@ export async function compile(
     minify: true,
     splitting: true,
     bytecode: true,
-    plugins: [finishedSchemas, packedLibrary(library), execaWithoutStreams()],
+    plugins: [finishedSchemas, packedLibrary(library), builtFront(front), execaWithoutStreams()],
     compile: {
       outfile,
       ...(runtime === undefined ? {} : { executablePath: runtime }),
@@ -128,69 +146,25 @@ export async function compile(
   });
 }
 
-/** Descriptions in schemas come from the sources' comments, which are not part of the executable. */
-const finishedSchemas: BunPlugin = {
-  name: 'finished schemas',
-  setup(builder) {
-    builder.onLoad({ filter: /\/plugins\/build\/published-schemas\.ts$/ }, async () => ({
-      loader: 'ts',
-      contents: `export const SCHEMAS = ${JSON.stringify(await renderSchemas())};`,
-    }));
-  },
-};
-
-/** The packed package becomes a file inside the executable. */
-function packedLibrary(file: string): BunPlugin {
-  const contents = `export { default as PACKED_LIBRARY } from ${JSON.stringify(path.resolve(file))} with { type: 'file' };`;
-  return {
-    name: 'packed library',
-    setup(builder) {
-      builder.onLoad({ filter: /\/src\/template\/packed-library\.ts$/ }, () => ({ loader: 'ts', contents }));
-    },
-  };
-}
-
-/**
- * When loaded, execa creates the process's own standard streams, to recognize them among a child's. Plugins only ever get pipes,
- * so there is nothing to recognize; this saves 1 ms in every start of the tool. The library itself is not modified.
- */
-function execaWithoutStreams(): BunPlugin {
-  const contents = [
-    'export const isStandardStream = () => false;',
-    'export const STANDARD_STREAMS = [];',
-    "export const STANDARD_STREAMS_ALIASES = ['stdin', 'stdout', 'stderr'];",
-    "export const getStreamName = fd => STANDARD_STREAMS_ALIASES[fd] ?? 'stdio[' + fd + ']';",
-  ].join('\n');
-  return {
-    name: 'execa without standard streams',
-    setup(builder) {
-      const filter = /\/execa\/lib\/utils\/standard-stream\.js$/;
-      builder.onLoad({ filter }, ({ path: file }) => {
-        const source = fs.readFileSync(file, 'utf8');
-        const exported = [...source.matchAll(/^export const (\w+)/gm)].map(([, name]) => name);
-        // Another version of execa may export more from this module.
-        const known = exported.every(name => contents.includes(`export const ${name} `));
-        return { loader: 'js', contents: known ? contents : source };
-      });
-    },
-  };
-}
-
 function isComplete(outDir: string): boolean {
   const library = ['lib/index.js', 'types/index.d.ts', 'schemas/conflist.json'];
   if (!library.every(file => fs.existsSync(path.join(outDir, file)))) return false;
-  const inodes = [RUNNER_NAME, ...PLUGIN_NAMES].map(name => {
+  const inodes = [CORE_NAME, RUNNER_NAME, ...PLUGIN_NAMES].map(name => {
     return fs.statSync(path.join(outDir, 'bin', name), { throwIfNoEntry: false })?.ino;
   });
-  return inodes.every(inode => inode !== undefined && inode === inodes[0]);
+  // Every name but the first is one file: the front, or without a compiler the Bun program.
+  return inodes.every((inode, i) => inode !== undefined && (i === 0 || inode === inodes[1]));
 }
 
 function hashInputs(entry: string): string {
-  const hash = createHash('sha256').update(`${Bun.version} ${Bun.revision} ${process.arch} ${entry}\n`);
+  const compilers = findCompilers(process.arch).join();
+  const hash = createHash('sha256').update(
+    `${Bun.version} ${Bun.revision} ${process.arch} ${compilers} ${entry}\n`,
+  );
   const files = ['src', 'plugins'].flatMap(folder => {
     return fs
       .readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter(name => /\.(ts|json|txt|proto)$/.test(name))
+      .filter(name => /\.(ts|json|txt|proto|c)$/.test(name))
       .map(name => path.join(folder, name));
   });
   const roots = ['package.json', 'package-lock.json', 'tsconfig.json'];
@@ -203,7 +177,7 @@ function hashInputs(entry: string): string {
   return hash.digest('hex');
 }
 
-// Two concurrent builds would leave names pointing to different binaries, but plugins recognize each other by inode.
+// Two concurrent builds would leave fronts beside a Bun program that does not recognise them.
 async function lock(file: string): Promise<() => void> {
   const deadline = Date.now() + LOCK_DEADLINE_MS;
   while (!tryLock(file)) {
@@ -247,12 +221,14 @@ if (import.meta.main) {
   const outDir = value('--out-dir');
   const started = performance.now();
   try {
-    const built = await build({
+    const { built, problem } = await build({
       ...(entry === undefined ? {} : { entry }),
       ...(outDir === undefined ? {} : { outDir }),
       force: process.argv.includes('--force'),
     });
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
+    if (problem !== undefined)
+      process.stderr.write(`dist/bin has no native front, so every name is the Bun program: ${problem}\n`);
     process.stderr.write(built ? `built dist/bin in ${seconds} s\n` : 'dist/bin is up to date\n');
   } catch (error) {
     const causes: unknown[] = error instanceof AggregateError ? error.errors : [error];

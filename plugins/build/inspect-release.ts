@@ -1,6 +1,7 @@
 // Does an archive contain what its name says, and do its executables run?
 import fs from 'node:fs';
 import path from 'node:path';
+import { CORE_NAME } from '../../src/chain/config/core-name.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import type { Target } from './targets.ts';
 
@@ -20,17 +21,27 @@ export interface Inspection {
  * @throws Error on any mismatch
  */
 export function inspectRelease(dir: string, target: Target, version: string): Inspection {
-  const names = [RUNNER_NAME, ...PLUGIN_NAMES].sort();
+  const names = [RUNNER_NAME, ...PLUGIN_NAMES];
+  const expected = [CORE_NAME, ...names].sort();
   const found = fs.readdirSync(path.join(dir, 'bin')).sort();
-  if (found.join() !== names.join()) throw wrong(target, `it has ${found.join(', ')}`);
+  if (found.join() !== expected.join()) throw wrong(target, `it has ${found.join(', ')}`);
+  const [core, command] = [path.join(dir, 'bin', CORE_NAME), path.join(dir, 'bin', RUNNER_NAME)];
   const inodes = new Set(names.map(name => fs.statSync(path.join(dir, 'bin', name)).ino));
-  if (inodes.size !== 1) throw wrong(target, 'its executables are not one file');
-  const { machine, loader } = readElf(path.join(dir, 'bin', RUNNER_NAME));
-  if (machine !== target.machine || loader !== target.loader)
-    throw wrong(target, `it is for machine ${machine} with loader "${loader}"`);
+  if (inodes.size !== 1) throw wrong(target, 'its names are not one file');
+  const isFront = !inodes.has(fs.statSync(core).ino);
+  const loaders = [
+    [core, target.loader],
+    [command, isFront ? '' : target.loader],
+  ] as const;
+  for (const [file, expectedLoader] of loaders) {
+    const { machine, loader } = readElf(file);
+    if (machine !== target.machine || loader !== expectedLoader)
+      throw wrong(target, `"${path.basename(file)}" is for machine ${machine} with loader "${loader}"`);
+  }
   const way = findWay(target);
   if ('skipped' in way) return { run: way };
-  const told = call(way.argv, path.join(dir, 'bin', RUNNER_NAME), ['--version'], {});
+  // An emulated front cannot execute another program.
+  const told = call(way.argv, way.isEmulated ? core : command, ['--version'], {});
   if (told !== `catena ${version}\n`) throw wrong(target, `it says ${JSON.stringify(told)}`);
   const reply = call(way.argv, path.join(dir, 'bin/bridge'), [], { CNI_COMMAND: 'VERSION' });
   if (!reply.includes('"supportedVersions"')) throw wrong(target, `VERSION says ${JSON.stringify(reply)}`);
@@ -63,14 +74,16 @@ function readElf(file: string): { machine: number; loader: string } {
   }
 }
 
-type Way = { readonly argv: (file: string) => readonly string[] } | { readonly skipped: string };
+type Way =
+  | { readonly argv: (file: string) => readonly string[]; readonly isEmulated: boolean }
+  | { readonly skipped: string };
 
 function findWay({ arch, loader }: Target): Way {
   const native = arch === process.arch;
   if (native && fs.existsSync(loader)) {
     // Bun for musl uses the system's C++ library.
     if (loader.includes('musl') && !hasCxxForMusl()) return { skipped: 'no libstdc++ for musl here' };
-    return { argv: file => [file] };
+    return { argv: file => [file], isEmulated: false };
   }
   if (native) return { skipped: `no ${loader} here` };
   const emulator = Bun.which(`${EMULATORS[arch]}-static`) ?? Bun.which(EMULATORS[arch]);
@@ -78,7 +91,7 @@ function findWay({ arch, loader }: Target): Way {
   const root = SYSROOTS[arch];
   if (!fs.existsSync(path.join(root, loader)))
     return { skipped: `no ${root}${loader} for ${EMULATORS[arch]}` };
-  return { argv: file => [emulator, '-L', root, '-0', file, file] };
+  return { argv: file => [emulator, '-L', root, '-0', file, file], isEmulated: true };
 }
 
 function hasCxxForMusl(): boolean {

@@ -7,9 +7,11 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
-import { PLUGIN_NAMES } from '../registry.ts';
+import { CORE_NAME } from '../../src/chain/config/core-name.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { type ArchiveEntry, packArchive } from './archive.ts';
 import { buildPackage, compile } from './build.ts';
+import { compileFront } from './front.ts';
 import { inspectRelease } from './inspect-release.ts';
 import { findRuntime, TARGETS, type Target } from './targets.ts';
 
@@ -37,10 +39,16 @@ export async function releaseFor(target: Target, outDir: string, cacheDir: strin
   const work = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-release-'));
   try {
     // The file name is embedded in the executable, so it is always this one.
-    const executable = path.join(work, 'catena');
+    const core = path.join(work, 'catena');
     const library = await buildPackage(path.join(work, 'library'));
-    await compile(path.join(ROOT, 'plugins/main.ts'), executable, library, findRuntime(target, cacheDir));
-    const packed = packArchive(entriesOf(name, fs.readFileSync(executable)), TIME);
+    const compiled = await compileFront(path.join(work, 'front'), path.join(work, 'tables'), target.arch);
+    const front = 'problem' in compiled ? undefined : path.join(work, 'front');
+    const runtime = findRuntime(target, cacheDir);
+    await compile(path.join(ROOT, 'plugins/main.ts'), core, { library, front, runtime });
+    const packed = packArchive(
+      entriesOf(name, fs.readFileSync(core), front === undefined ? undefined : fs.readFileSync(front)),
+      TIME,
+    );
     const archive = path.join(work, `${name}.tar.gz`);
     fs.writeFileSync(archive, packed);
     const { exitCode, stderr } = Bun.spawnSync(['tar', '-xzf', archive, '-C', work], { timeout: 60_000 });
@@ -50,7 +58,8 @@ export async function releaseFor(target: Target, outDir: string, cacheDir: strin
     const file = path.join(outDir, `${name}.tar.gz`);
     fs.copyFileSync(archive, `${file}.new`);
     fs.renameSync(`${file}.new`, file);
-    const seen = 'version' in run ? `ran: ${run.version}` : `not run: ${run.skipped}`;
+    const ran = 'version' in run ? `ran: ${run.version}` : `not run: ${run.skipped}`;
+    const seen = 'problem' in compiled ? `${ran}; no native front: ${compiled.problem}` : ran;
     return { file, bytes: packed.length, seen };
   } finally {
     fs.rmSync(work, { recursive: true, force: true });
@@ -70,14 +79,17 @@ export function renderSums(dir: string): string {
     .join('');
 }
 
-function entriesOf(name: string, executable: Uint8Array): ArchiveEntry[] {
+/** @param front under every name of ours; without it, the Bun program is */
+function entriesOf(name: string, core: Uint8Array, front: Uint8Array | undefined): ArchiveEntry[] {
   const text = (file: string): ArchiveEntry => {
     return { name: `${name}/${file}`, mode: 0o644, content: fs.readFileSync(path.join(ROOT, file)) };
   };
   const conflists = fs.readdirSync(path.join(ROOT, 'conflists')).map(file => `conflists/${file}`);
-  const first = `${name}/bin/catena`;
+  const program = `${name}/bin/${CORE_NAME}`;
+  const first = `${name}/bin/${RUNNER_NAME}`;
   return [
-    { name: first, mode: 0o755, content: executable },
+    { name: program, mode: 0o755, content: core },
+    { name: first, mode: 0o755, content: front ?? { sameAs: program } },
     ...[...PLUGIN_NAMES].sort().map(link => {
       return { name: `${name}/bin/${link}`, mode: 0o755, content: { sameAs: first } };
     }),

@@ -17,9 +17,13 @@ export function workingDirectory(): string | undefined {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
+/** The default of {@link runDir}, and the variable that changes it. */
+export const RUN_DIR = '/run/catena';
+export const RUN_DIR_VARIABLE = 'CATENA_RUN_DIR';
+
 /** Sockets, locks and other state that need not survive a reboot. */
 export function runDir(env: Environment = process.env): string {
-  return env.CATENA_RUN_DIR || '/run/catena';
+  return env[RUN_DIR_VARIABLE] || RUN_DIR;
 }
 
 /** Below the run directory: the generation notes of attachments, GC's notes while it runs, and marks of removals. */

@@ -1,7 +1,7 @@
 // Which command does an HTTP request ask for?
 import * as z from 'zod/mini';
 import { describeIssue, type JsonObject, tryParse } from '../cni/json.ts';
-import { DAEMON_COMMANDS, type RunReply, type RunRequest } from './protocol.ts';
+import type { RunReply } from './protocol.ts';
 
 /** The command line that a request asks for, or why it asks for none. */
 export type ParsedRequest = { readonly args: readonly string[] } | { readonly problem: string };
@@ -36,30 +36,6 @@ const Garbage = z.strictObject({
 });
 
 const Status = z.strictObject(Network);
-
-const FromClient = z.object({
-  place: z.object({ executable: z.string(), network: z.string(), mount: z.string() }),
-  link: z.optional(z.string()),
-  args: z.array(z.string()),
-  cwd: z.string(),
-  env: z.record(z.string(), z.string()),
-  stdin: z.optional(z.string()),
-  // The key is a line of its own in the list of begun calls.
-  key: z.string().check(z.regex(/^[\w-]{1,36}$/)),
-});
-
-/**
- * Parses a request of our client. Returns undefined for a body that our client would not send: one of another shape, or a command
- * that the daemon does not run for clients (such as a second daemon in its own process).
- */
-export function parseRunRequest(body: string): RunRequest | undefined {
-  const parsed = z.safeParse(FromClient, tryParse(body));
-  if (!parsed.success) return undefined;
-  const { args, stdin, link } = parsed.data;
-  const isCommand = stdin === undefined && link === undefined && DAEMON_COMMANDS.includes(args[0] ?? '');
-  const isOurs = isCommand || (stdin !== undefined && args.length === 0);
-  return isOurs ? (parsed.data as RunRequest) : undefined;
-}
 
 /** Verbs that are posted to `/v1/<verb>`, with the schema of their body. */
 const VERBS = { add: Attachment, check: Attachment, del: Attachment, gc: Garbage, status: Status } as const;

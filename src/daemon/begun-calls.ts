@@ -13,7 +13,7 @@ import { basename, dirname, join } from 'node:path';
 import { thisProcess } from '../files/process-id.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { emptyTable, givenUpIn, SLOTS, setCrowded, setSlot, TABLE_BYTES } from './calls-file.ts';
-import { callsFileOf } from './protocol.ts';
+import { callsFileOf, callsFilesOf } from './protocol.ts';
 
 /** The calls file of one listening socket. */
 export class BegunCalls {
@@ -29,7 +29,7 @@ export class BegunCalls {
 
   /**
    * Creates the file of a socket, and removes those of daemons that have ended.
-   * @param stat of the socket, which was just created
+   * @param stat of the socket for calls, which was just created
    */
   constructor(socket: string, stat: { ino: number; mtimeMs: number }) {
     removeAbandoned(socket);
@@ -97,7 +97,7 @@ export class BegunCalls {
 
 /** Removes files that no daemon has locked. A living daemon holds the lock, even from another PID namespace. */
 function removeAbandoned(socket: string): void {
-  const start = callsFileOf(basename(socket), { ino: 0, mtimeMs: 0 }).slice(0, -'0-0'.length);
+  const start = callsFilesOf(basename(socket));
   for (const name of readdirSync(dirname(socket)).filter(one => one.startsWith(start))) {
     const file = join(dirname(socket), name);
     const release = holdFlock(file);

@@ -1,21 +1,22 @@
 // Will the daemon run this command for us?
 //
-// Most starts of a plugin do nothing but ask the daemon, so this file has to be cheap to load: `node:fs` alone would take 0.7 ms,
-// a quarter of the run time of an empty program. It uses Bun's built-ins, which are already loaded.
+// Where all names are the Bun program, most starts of a plugin do nothing but ask the daemon, so this file has to be cheap to load:
+// `node:fs` alone would take 0.7 ms, a quarter of the run time of an empty program. It uses Bun's built-ins, which are already
+// loaded. plugins/front/front.c does the same without Bun.
+import type { Socket } from 'bun';
 import { workingDirectory } from '../cni/directories.ts';
 import { ownPlace } from './place.ts';
 import {
+  ANSWER_DEADLINE_MS,
   callsFileOf,
-  type Declined,
-  isDeclined,
   type Place,
-  RUN_PATH,
-  type RunAnswer,
   type RunReply,
   type RunRequest,
   SILENCE_MS,
   socketPathOf,
+  wireOf,
 } from './protocol.ts';
+import { decodeFrame, encodeRequest } from './wire.ts';
 
 /**
  * Outcome of a request: answered, not begun ('declined'), or begun but never to be finished by the daemon ('lost'). In the last
@@ -25,27 +26,19 @@ export type Answer = RunReply | 'declined' | 'lost';
 
 /** The daemon's socket, and the place that this client asks from. */
 export interface DaemonEndpoint {
+  /** The one for people; calls are sent to the one next to it. */
   readonly socket: string;
   readonly place: Place;
   /** File with the calls that the daemon of this socket has begun. */
   readonly callsFile: string;
 }
 
-/** Longest wait for an answer; runtimes give up long before that. */
-const ANSWER_DEADLINE_MS = 10 * 60_000;
-
-/** Statuses of a request that the daemon did not run: a request it does not know, one that it declines, one that is too large. */
-const DECLINED = [400, 409, 413];
-
-/** Errors of fetch if no process listens, or too many connections are waiting: nothing was sent in these cases. */
-const UNHEARD = ['FailedToOpenSocket', 'ConnectionRefused', 'ECONNREFUSED', 'ENOENT', 'EAGAIN'];
-
 /**
  * A quick check whether to look for a daemon at all. Bun reports a modification time in the future for a missing file. A false
  * positive is harmless: {@link findDoor} finds nothing then.
  */
 export function mayListen(runDir: string): boolean {
-  return Bun.file(socketPathOf(runDir)).lastModified <= Date.now();
+  return Bun.file(wireOf(socketPathOf(runDir))).lastModified <= Date.now();
 }
 
 /**
@@ -55,7 +48,7 @@ export function mayListen(runDir: string): boolean {
 export async function findDoor(runDir: string): Promise<DaemonEndpoint | undefined> {
   const socket = socketPathOf(runDir);
   try {
-    const [found, place] = await Promise.all([Bun.file(socket).stat(), ownPlace()]);
+    const [found, place] = await Promise.all([Bun.file(wireOf(socket)).stat(), ownPlace()]);
     const isTrusted = found.uid === 0 || found.uid === process.geteuid?.();
     return found.isSocket() && isTrusted
       ? { socket, place, callsFile: callsFileOf(socket, found) }
@@ -77,81 +70,124 @@ export async function askDaemon(
 ): Promise<Answer> {
   const cwd = workingDirectory();
   // The daemon could not resolve relative paths of the request; here they fail.
-  if (cwd === undefined) return 'declined';
-  const request: RunRequest = { ...call, cwd, place };
-  const line: Line = { callsFile, key: request.key, until: performance.now() + ANSWER_DEADLINE_MS };
-  let response: Response | undefined;
+  const request = cwd === undefined ? undefined : encodeRequest({ ...call, cwd, place });
+  if (request === undefined) return 'declined';
+  const line = await connect(wireOf(socket));
+  if (line === undefined) return 'declined';
   try {
-    response = await hear(
-      line,
-      fetch(`http://catena${RUN_PATH}`, { unix: socket, method: 'POST', body: JSON.stringify(request) }),
-    );
-    if (DECLINED.includes(response.status)) return 'declined';
-    return toAnswer(JSON.parse(await hearBody(line, response)));
-  } catch (error) {
-    if (error instanceof Silent) {
-      // Closes the connection, which cancels the request if the daemon is still working on it.
-      void response?.body?.cancel().catch(() => {});
-      return error.verdict;
-    }
-    if (UNHEARD.includes(String((error as { code?: string }).code))) return 'declined';
-    const { judgeBreak } = await import('./silence.ts');
-    return judgeBreak(callsFile, request.key) === 'declined' ? 'declined' : 'lost';
+    // Sockets appear by rename and never return: if the name still means the same one, it is the one that was connected.
+    if ((await findCallsFile(socket)) !== callsFile) return 'declined';
+    line.send(request);
+    return await hear(line, callsFile, call.key);
+  } finally {
+    // If the daemon is still working on the request, this cancels it.
+    line.close();
   }
 }
 
-/** A request whose answer is awaited. */
+/** A connection to the daemon. */
 interface Line {
-  readonly callsFile: string;
-  readonly key: string;
-  /** When to stop waiting, whatever the daemon does. */
-  readonly until: number;
+  /** What the daemon has answered; 'broken' if the connection ended without an answer, or the daemon sent something else. */
+  readonly answer: Answer | 'broken' | undefined;
+  /** Whether the daemon has the whole request, and so may begin it. */
+  readonly isSent: boolean;
+  /** Resolves to true at the next sign of life, or when there is an answer; to undefined after {@link SILENCE_MS}. */
+  next(): Promise<true | undefined>;
+  send(bytes: Uint8Array): void;
+  close(): void;
 }
 
-/** The daemon was silent for too long. */
-class Silent extends Error {
-  readonly verdict: 'declined' | 'lost';
+/** @returns undefined if no daemon listens, or too many connections are waiting */
+async function connect(path: string): Promise<Line | undefined> {
+  let unsent: Uint8Array = new Uint8Array();
+  let received: Uint8Array = new Uint8Array();
+  let answer: Line['answer'];
+  let heard = Promise.withResolvers<true>();
+  const tell = (): void => heard.resolve(true);
+  const breakOff = (): void => {
+    answer ??= 'broken';
+    tell();
+  };
+  const flush = (socket: Socket): void => {
+    if (unsent.length > 0) unsent = unsent.subarray(Math.max(socket.write(unsent), 0));
+  };
+  const connecting = Bun.connect({
+    unix: path,
+    socket: {
+      data(_, chunk) {
+        received = received.length ? Buffer.concat([received, chunk]) : Uint8Array.from(chunk);
+        let one = decodeFrame(received);
+        for (; one !== undefined && one !== 'broken' && answer === undefined; one = decodeFrame(received)) {
+          received = received.subarray(one.length);
+          if (one.frame.kind === 'answer') answer = one.frame.reply;
+          else if (one.frame.kind === 'declined') answer = one.frame.begun ? 'lost' : 'declined';
+        }
+        if (one === 'broken') answer ??= 'broken';
+        tell();
+      },
+      drain: flush,
+      close: breakOff,
+      error: breakOff,
+      end: breakOff,
+      connectError: breakOff,
+    },
+  });
+  const socket = await inTime(connecting.catch(() => undefined));
+  if (socket === undefined) {
+    void connecting.then(late => late.terminate()).catch(() => {});
+    return undefined;
+  }
+  return {
+    get answer() {
+      return answer;
+    },
+    get isSent() {
+      return unsent.length === 0;
+    },
+    async next() {
+      const sign = await inTime(heard.promise);
+      if (sign) heard = Promise.withResolvers();
+      return sign;
+    },
+    send(bytes) {
+      unsent = bytes;
+      flush(socket);
+    },
+    close: () => socket.terminate(),
+  };
+}
 
-  constructor(verdict: 'declined' | 'lost') {
-    super();
-    this.verdict = verdict;
+async function findCallsFile(socket: string): Promise<string | undefined> {
+  try {
+    return callsFileOf(socket, await Bun.file(wireOf(socket)).stat());
+  } catch {
+    return undefined;
   }
 }
 
-/**
- * Waits for the next sign of life.
- * @throws Silent if there is none and the daemon is not working on the call
- */
-async function hear<T>({ callsFile, key, until }: Line, sign: Promise<T>): Promise<T> {
+/** Waits for the answer, as long as the daemon is alive or works on the call. */
+async function hear(line: Line, callsFile: string, key: string): Promise<Answer> {
   const begin = performance.now();
-  for (;;) {
-    const heard = await inTime(sign);
-    if (heard !== undefined) return heard;
+  for (let heard = begin; ; ) {
+    const sign = await line.next();
     const now = performance.now();
-    if (now > until) throw new Silent('lost');
+    if (line.answer === 'broken') {
+      // A request that has not arrived whole is never begun.
+      if (!line.isSent) return 'declined';
+      const { judgeBreak } = await import('./silence.ts');
+      return judgeBreak(callsFile, key) === 'declined' ? 'declined' : 'lost';
+    }
+    if (line.answer !== undefined) return line.answer;
+    if (now - begin > ANSWER_DEADLINE_MS) return 'lost';
+    if (sign) {
+      heard = now;
+      continue;
+    }
+    if (!line.isSent) return 'declined';
     const { judgeSilence } = await import('./silence.ts');
-    const verdict = await judgeSilence(callsFile, key, now - begin);
-    if (verdict !== 'wait') throw new Silent(verdict);
+    const verdict = await judgeSilence(callsFile, key, now - heard);
+    if (verdict !== 'wait') return verdict;
   }
-}
-
-/** Reads the body: in one piece if its length is known; otherwise in pieces, with signs of life while the work takes long. */
-async function hearBody(line: Line, response: Response): Promise<string> {
-  if (response.body === null || response.headers.has('content-length')) return hear(line, response.text());
-  const reader = response.body.getReader();
-  const decoder = new TextDecoder();
-  let text = '';
-  for (;;) {
-    if (performance.now() > line.until) throw new Silent('lost');
-    const { done, value } = await hear(line, reader.read());
-    if (done) return text + decoder.decode();
-    text += decoder.decode(value, { stream: true });
-  }
-}
-
-function toAnswer(said: RunAnswer | Declined): Answer {
-  if (isDeclined(said)) return said.begun ? 'lost' : 'declined';
-  return typeof said.exitCode === 'number' ? said : 'lost';
 }
 
 /** The value, or undefined if it takes too long. An AbortSignal would cost 0.2 ms; an unreferenced timer costs nothing. */

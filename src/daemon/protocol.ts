@@ -7,19 +7,20 @@ import type { Invocation } from '../cni/invocation.ts';
 /** The socket in the run directory. A process that may open it may configure the node's network. */
 const SOCKET_NAME = 'catena.sock';
 
-/** Path that commands are posted to. */
-export const RUN_PATH = '/v1/run';
+/** Appended to the socket's path for the socket that clients send calls to (wire.ts). The other one is for people and tools. */
+const WIRE_SUFFIX = '.wire';
 
 /** Path by which a new daemon asks the running one to hand over. */
 export const HANDOVER_PATH = '/v1/handover';
 
-/**
- * Interval in milliseconds at which a daemon shows a waiting client that it is alive. The first sign is the head of its response.
- */
+/** Interval in milliseconds at which a daemon shows a waiting client that it is alive. */
 export const SIGN_MS = 250;
 
 /** How long a client waits for such a sign, in milliseconds. */
 export const SILENCE_MS = 1_000;
+
+/** Longest wait for an answer, in milliseconds; runtimes give up long before that. */
+export const ANSWER_DEADLINE_MS = 10 * 60_000;
 
 /**
  * Why a daemon declines a request: `request`: it does not know this kind of request; `build`: the client is another executable;
@@ -41,11 +42,23 @@ export interface Declined {
 /** Commands that a client forwards to the daemon. The others run no chain. */
 export const DAEMON_COMMANDS: readonly string[] = ['add', 'check', 'del', 'gc', 'status'];
 
-/** Plugin verbs that a client forwards to the daemon. The others are rare, and VERSION must not wait for standard input. */
-export const DAEMON_VERBS: readonly string[] = ['ADD', 'CHECK', 'DEL'];
+/** Plugin verbs that a client forwards to the daemon. VERSION must not wait for standard input. */
+export const DAEMON_VERBS: readonly string[] = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS'];
 
 /** Variable that is set for processes started by the daemon: their calls must not wait for a worker in turn. */
 export const SERVED_VARIABLE = 'CATENA_SERVED';
+
+/**
+ * Variable by which the front (plugins/front) tells the Bun program that it has asked the daemon in vain: `declined <key>`,
+ * `lost <key>` or `broken <key> <calls file>`. Other words are those of another build.
+ */
+export const UNANSWERED_VARIABLE = 'CATENA_UNANSWERED';
+
+/** The front's question to the Bun program what a silence means: `--judge-silence <calls file> <key> <milliseconds>`. */
+export const JUDGE_FLAG = '--judge-silence';
+
+/** Exit status as the answer to {@link JUDGE_FLAG}; any other one says nothing. */
+export const JUDGED = { wait: 10, declined: 11, lost: 12 } as const;
 
 /** Everything that a process of its own would get for the command. */
 export interface RunRequest extends Pick<Invocation, 'env'>, Partial<Pick<Invocation, 'stdin'>> {
@@ -89,6 +102,11 @@ export function socketPathOf(runDir: string): string {
   return `${runDir}/${SOCKET_NAME}`;
 }
 
+/** Path of the socket for calls, next to the daemon's socket. */
+export function wireOf(socket: string): string {
+  return `${socket}${WIRE_SUFFIX}`;
+}
+
 /** The file that a daemon keeps locked while it listens on the socket. */
 export function seatFileOf(socket: string): string {
   return `${socket}.seat`;
@@ -97,7 +115,13 @@ export function seatFileOf(socket: string): string {
 /**
  * The file next to a socket in which its daemon notes the calls that it has begun (begun-calls.ts). A later socket of the same
  * name has another file.
+ * @param stat of the socket for calls
  */
 export function callsFileOf(socket: string, { ino, mtimeMs }: { ino: number; mtimeMs: number }): string {
-  return `${socket}.calls.${ino}-${Math.trunc(mtimeMs)}`;
+  return `${callsFilesOf(socket)}${ino}-${Math.trunc(mtimeMs)}`;
+}
+
+/** How the names of all those files begin. */
+export function callsFilesOf(socket: string): string {
+  return `${socket}.calls.`;
 }

@@ -1,10 +1,10 @@
 // How does the daemon listen, decline, and stop?
-import { mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { ErrorCode } from '../cni/errors.ts';
-import { namesIn } from '../files/names-in.ts';
-import { commandOf, parseRunRequest, toResponse } from './api.ts';
-import { BegunCalls } from './begun-calls.ts';
+import { commandOf, toResponse } from './api.ts';
+import type { BegunCalls } from './begun-calls.ts';
+import { listen, type OpenDoor, problem } from './door.ts';
 import { ownPlace } from './place.ts';
 import {
   type Declined,
@@ -12,14 +12,13 @@ import {
   HANDOVER_PATH,
   isDeclined,
   type Place,
-  RUN_PATH,
   type RunAnswer,
   type RunReply,
   type RunRequest,
 } from './protocol.ts';
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
-import { respond } from './responses.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
+import type { AnswerCall } from './wire-server.ts';
 
 /** What the server runs for its clients. */
 export interface Backend {
@@ -95,31 +94,21 @@ export async function startServer(
   look.unref();
 
   function openDoor(): OpenDoor {
-    const door = listen(socketPath, limits.bytes, serve);
+    const answer = (calls: BegunCalls): AnswerCall => {
+      return (request, signal) => answerTo(request, calls, signal);
+    };
+    const door = listen(socketPath, limits.bytes, { serve, answer, refuse: events.declined });
     doors.push(door);
     return door;
   }
 
-  async function serve(request: Request, { calls }: OpenDoor): Promise<Response> {
+  async function serve(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);
-    if (request.method === 'POST' && pathname === RUN_PATH) return runCommand(request, calls);
     if (request.method === 'POST' && pathname === HANDOVER_PATH) return handOver();
     const body = request.method === 'POST' ? await request.text() : '';
     const asked = commandOf(request.method, pathname, body);
     if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);
     return (await backend.answer(request, gate.state)) ?? problem(404, 'no such path');
-  }
-
-  async function runCommand(http: Request, calls: BegunCalls): Promise<Response> {
-    const request = parseRunRequest(await http.text());
-    if (request === undefined) {
-      events.declined('request');
-      return problem(400, "the body is not a client's request");
-    }
-    const gone = new AbortController();
-    const end = (): void => gone.abort();
-    http.signal.addEventListener('abort', end);
-    return respond(answerTo(request, calls, gone.signal), end);
   }
 
   async function answerTo(
@@ -174,7 +163,7 @@ export async function startServer(
   function leave(): void {
     ending = true;
     clearInterval(look);
-    if (current.isThere()) rmSync(socketPath, { force: true });
+    current.remove();
     seat?.release();
     seat = undefined;
   }
@@ -219,62 +208,6 @@ export async function startServer(
   };
 }
 
-/** One listening socket and the calls that arrive on it. */
-interface OpenDoor {
-  readonly calls: BegunCalls;
-  /** Whether the socket still has its name. */
-  isThere(): boolean;
-  /** Whether its calls file exists as well. */
-  isWhole(): boolean;
-  /** Answers the pending requests and closes. */
-  close(): Promise<void>;
-}
-
-function listen(
-  socketPath: string,
-  maxBytes: number,
-  serve: (request: Request, door: OpenDoor) => Promise<Response>,
-): OpenDoor {
-  removeUnnamed(socketPath);
-  const fresh = `${socketPath}.${process.pid}`;
-  const before = process.umask(0o177);
-  const server = Bun.serve({
-    unix: fresh,
-    maxRequestBodySize: maxBytes,
-    fetch(request, self) {
-      // A chain takes as long as its plugins do.
-      self.timeout(request, 0);
-      return serve(request, door);
-    },
-    error: error => problem(500, error.message),
-  });
-  process.umask(before);
-  const made = statSync(fresh);
-  const calls = new BegunCalls(socketPath, made);
-  let closed: Promise<void> | undefined;
-  const door: OpenDoor = {
-    calls,
-    isThere() {
-      const found = statSync(socketPath, { throwIfNoEntry: false });
-      return found?.ino === made.ino && found.mtimeMs === made.mtimeMs;
-    },
-    isWhole: () => door.isThere() && calls.isThere(),
-    close() {
-      closed ??= server.stop().then(() => calls.close());
-      return closed;
-    },
-  };
-  renameSync(fresh, socketPath);
-  return door;
-}
-
-/** Removes the sockets of daemons that were killed before the rename: only the daemon that has the seat creates one. */
-function removeUnnamed(socketPath: string): void {
-  const [dir, beside] = [dirname(socketPath), `${basename(socketPath)}.`];
-  const isUnnamed = (name: string) => name.startsWith(beside) && /^\d+$/.test(name.slice(beside.length));
-  for (const name of namesIn(dir).filter(isUnnamed)) rmSync(join(dir, name), { force: true });
-}
-
 /** The message to a client if the queue is full. */
 export const BUSY = "Cannot take the request: the daemon's queue is full; try again later";
 
@@ -286,8 +219,4 @@ const OVERLOADED: RunReply = {
 
 function decline(declined: DeclineReason, error: string): Declined {
   return { declined, error };
-}
-
-function problem(status: number, reason: string): Response {
-  return Response.json({ error: reason }, { status });
 }

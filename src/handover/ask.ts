@@ -1,7 +1,7 @@
 // How are the plugins of an attachment asked to hand it over?
 
 import type { Conflist } from '../chain/config/conflist.ts';
-import { isOwnExecutable } from '../chain/config/find-plugin.ts';
+import { isOwnExecutable } from '../chain/config/own-executable.ts';
 import { findCached } from '../chain/records/remembered-add.ts';
 import { callPlugins, findExecutable } from '../chain/run/call-plugins.ts';
 import { buildRequest } from '../chain/run/request.ts';

@@ -7,7 +7,7 @@ import { type Files, REAL_FILES } from './files.ts';
 import { layKubeconfig } from './kubeconfig.ts';
 import { type Manifest, writeManifest } from './manifest.ts';
 import { REPLACED, UNFINISHED } from './names.ts';
-import { type InstallPlan, planInstall, type Step, type Wanted } from './plan.ts';
+import { type InstallPlan, planInstall, type Step, sourcesOf, type Wanted } from './plan.ts';
 
 const LOCK_DEADLINE_MS = 60_000;
 
@@ -49,14 +49,18 @@ export function sweep(dir: string, files: Files): void {
 
 function layDown(plan: InstallPlan, version: string, files: Files): void {
   const { wanted, steps, before } = plan;
-  const { binDir, confDir, source, conf } = wanted;
+  const { binDir, confDir, conf } = wanted;
   const after = noteOf(plan, version);
   writeManifest(binDir, before ? union(before, after) : after, files);
   const written = steps.filter(({ action }) => isWritten(action));
-  const executables = written.filter(({ place }) => place === 'bin');
-  if (executables.length) {
+  const sources = sourcesOf(wanted);
+  for (const source of new Set(sources.map(one => one.source))) {
+    const isFromIt = ({ place, name }: Step): boolean =>
+      place === 'bin' && sources.some(one => one.name === name && one.source === source);
+    const executables = written.filter(isFromIt);
+    if (executables.length === 0) continue;
     const fresh = join(binDir, `${UNFINISHED}executable`);
-    const there = steps.find(({ place, action }) => place === 'bin' && action === 'same');
+    const there = steps.find(step => isFromIt(step) && step.action === 'same');
     if (there) linkOrCopy(there.path, fresh, files);
     else files.copy(source, fresh);
     for (const step of executables) put(step, files, target => linkOrCopy(fresh, target, files));
@@ -116,7 +120,7 @@ function noteOf({ steps, digests, before }: InstallPlan, version: string): Manif
   for (const step of steps) {
     if (step.place === 'account') continue;
     const [list, digest] =
-      step.place === 'bin' ? [executables, digests.source] : [configurations, digests.conf];
+      step.place === 'bin' ? [executables, digests.executables[step.name]] : [configurations, digests.conf];
     if (isOurs(step) && digest !== undefined) list[step.name] = [digest];
     else if (step.action === 'retire') delete list[step.name];
   }

@@ -10,6 +10,8 @@ export interface Wanted {
   /** The executable, and the names that it gets. */
   readonly source: string;
   readonly names: readonly string[];
+  /** The program that the executable needs beside it, and its name there. */
+  readonly core?: { readonly source: string; readonly name: string };
   readonly binDir: string;
   readonly confDir: string;
   /** The configuration, if one is to be installed. */
@@ -35,23 +37,33 @@ export interface InstallPlan {
   readonly wanted: Wanted;
   /** Executables come first and the configuration last: a runtime must not see a network whose plugins are missing. */
   readonly steps: readonly Step[];
-  readonly digests: { readonly source: string; readonly conf?: string };
+  readonly digests: { readonly executables: Readonly<Record<string, string>>; readonly conf?: string };
   readonly before: Manifest | undefined;
+}
+
+/** The file that each name is made from; those that others need come first. */
+export function sourcesOf({ source, names, core }: Pick<Wanted, 'source' | 'names' | 'core'>): {
+  readonly name: string;
+  readonly source: string;
+}[] {
+  return [...(core ? [core] : []), ...names.map(name => ({ name, source }))];
 }
 
 /** Examines the present state. */
 export function planInstall(wanted: Wanted): InstallPlan {
-  const { source, names, binDir, confDir, conf, force } = wanted;
+  const { binDir, confDir, conf, force } = wanted;
   const inspector = new Inspector();
   const before = findManifest(binDir);
-  const executable = inspector.find(source);
-  if (executable?.digest === undefined) throw new Error(`Cannot install "${source}": it is not a file`);
-  const found = names.map(name => inspector.find(join(binDir, name)));
-  // Plugins call each other in one process if they are one file.
-  const inodes = new Set(found.flatMap(one => (one && one.digest === executable.digest ? [one.inode] : [])));
-  const steps: Step[] = names.map((name, i) => {
-    const judged = judge(found[i], before?.executables[name], executable.digest, force);
-    const scattered = judged.action === 'same' && inodes.size > 1;
+  const files = sourcesOf(wanted).map(({ name, source }) => {
+    const { digest } = inspector.find(source) ?? {};
+    if (digest === undefined) throw new Error(`Cannot install "${source}": it is not a file`);
+    return { name, source, digest, found: inspector.find(join(binDir, name)) };
+  });
+  const steps: Step[] = files.map(({ name, source, digest, found }) => {
+    const judged = judge(found, before?.executables[name], digest, force);
+    // Names of one program are one file.
+    const inodes = files.filter(one => one.source === source && one.found?.digest === digest);
+    const scattered = judged.action === 'same' && new Set(inodes.map(one => one.found?.inode)).size > 1;
     const at = { place: 'bin', name, path: join(binDir, name) } as const;
     return { ...at, ...(scattered ? { action: 'update' as const } : judged) };
   });
@@ -66,7 +78,10 @@ export function planInstall(wanted: Wanted): InstallPlan {
   return {
     wanted,
     steps,
-    digests: { source: executable.digest, ...(digest === undefined ? {} : { conf: digest }) },
+    digests: {
+      executables: Object.fromEntries(files.map(({ name, digest: own }) => [name, own])),
+      ...(digest === undefined ? {} : { conf: digest }),
+    },
     before,
   };
 }

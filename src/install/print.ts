@@ -48,7 +48,7 @@ function containerfile({ version, home }: PrintOptions): string {
   return `# podman build --tag localhost/catena:${version} --file Containerfile ${home}
 FROM docker.io/library/debian:stable-slim
 LABEL org.opencontainers.image.title="catena" org.opencontainers.image.version="${version}"
-COPY catena /usr/local/bin/catena
+COPY catena catena-core /usr/local/bin/
 ENTRYPOINT ["/usr/local/bin/catena"]
 `;
 }

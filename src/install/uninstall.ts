@@ -1,21 +1,17 @@
 // How are exactly the installed files removed, and the replaced ones restored?
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { CORE_NAME } from '../chain/config/core-name.ts';
 import { type Files, REAL_FILES } from './files.ts';
 import { Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn, removeKubeconfig } from './kubeconfig.ts';
 import { sweep, takeTurn } from './lay.ts';
 import { findManifest, MANIFEST_NAME, type Manifest } from './manifest.ts';
 import { REPLACED } from './names.ts';
+import { sourcesOf, type Wanted } from './plan.ts';
 
-/** What is installed where. */
-export interface Installed {
-  readonly binDir: string;
-  readonly confDir: string;
-  /** Without a manifest, files of these names are ours if they are identical to this executable. */
-  readonly source: string;
-  readonly names: readonly string[];
-}
+/** What is installed where. Without a manifest, files of these names are ours if they are identical to their sources. */
+export type Installed = Pick<Wanted, 'binDir' | 'confDir' | 'source' | 'names' | 'core'>;
 
 /** What happens to one file. */
 export interface UninstallStep {
@@ -26,16 +22,20 @@ export interface UninstallStep {
 }
 
 /** Examines the present state. The configuration comes first, so that no runtime finds it without its plugins. */
-export function planUninstall({ binDir, confDir, source, names }: Installed): UninstallStep[] {
+export function planUninstall(installed: Installed): UninstallStep[] {
+  const { binDir, confDir } = installed;
   const inspector = new Inspector();
-  const manifest = findManifest(binDir) ?? byContent(inspector, binDir, source, names);
+  const manifest = findManifest(binDir) ?? byContent(inspector, installed);
+  const { [CORE_NAME]: core, ...others } = manifest.executables;
   const judge = (dir: string, list: Manifest['executables']) =>
     Object.entries(list).flatMap(([name, digests]) => judgeFile(join(dir, name), digests, inspector));
   const account = judgeKubeconfig(confDir, undefined) === 'ours' ? [kubeconfigIn(confDir)] : [];
   return [
     ...judge(confDir, manifest.configurations),
     ...account.map(path => ({ path, action: 'remove' as const })),
-    ...judge(binDir, manifest.executables),
+    ...judge(binDir, others),
+    // The others need it.
+    ...(core ? judge(binDir, { [CORE_NAME]: core }) : []),
   ];
 }
 
@@ -78,9 +78,11 @@ function restore(path: string): UninstallStep {
 }
 
 /** Executables that were copied there without this tool. */
-function byContent(inspector: Inspector, binDir: string, source: string, names: readonly string[]): Manifest {
-  const digest = inspector.find(source)?.digest;
-  const same = names.flatMap(name => (inspector.find(join(binDir, name))?.digest === digest ? name : []));
-  const executables = digest ? Object.fromEntries(same.map(name => [name, [digest]])) : {};
-  return { catena: '', executables, configurations: {} };
+function byContent(inspector: Inspector, installed: Installed): Manifest {
+  const same = sourcesOf(installed).flatMap(({ name, source }): [string, string[]][] => {
+    const digest = inspector.find(source)?.digest;
+    const isSame = digest !== undefined && inspector.find(join(installed.binDir, name))?.digest === digest;
+    return isSame ? [[name, [digest]]] : [];
+  });
+  return { catena: '', executables: Object.fromEntries(same), configurations: {} };
 }

@@ -1,6 +1,7 @@
 // How does a plugin call another plugin, such as its IPAM plugin?
 
-import { findPlugin, isOwnExecutable, parsePluginDirs } from '../chain/config/find-plugin.ts';
+import { findPlugin, parsePluginDirs } from '../chain/config/find-plugin.ts';
+import { isOwnExecutable } from '../chain/config/own-executable.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { type CniEnv, type Command, parseHandoverReply } from '../cni/env.ts';
 import { type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';

@@ -41,8 +41,7 @@ export async function serve(
   let version: string | undefined;
   try {
     const env = parseEnv(invocation.env);
-    if (env.command === 'VERSION')
-      return { exitCode: 0, stdout: `${JSON.stringify(versionReply(definition))}\n`, log };
+    if (env.command === 'VERSION') return { exitCode: 0, stdout: versionText(definition), log };
     const requestText = invocation.readStdin();
     const asSent = parseObject(requestText, 'network configuration on standard input');
     const named = memberOf(asSent, 'cniVersion');
@@ -108,8 +107,9 @@ export function supportedVersions(definition: PluginDefinition): SpecVersion[] {
   return SPEC_VERSIONS.filter(version => atLeast(version, since));
 }
 
-function versionReply(definition: PluginDefinition): JsonObject {
-  return { cniVersion: CURRENT_VERSION, supportedVersions: supportedVersions(definition) };
+/** The reply to VERSION, as it is printed. */
+export function versionText(definition: PluginDefinition): string {
+  return `${JSON.stringify({ cniVersion: CURRENT_VERSION, supportedVersions: supportedVersions(definition) })}\n`;
 }
 
 /** An unreadable result must not prevent the deletion of a container: DEL has to work without one anyway. */

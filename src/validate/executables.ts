@@ -1,7 +1,8 @@
 // Which executables do the plugins need, do they exist, and which versions do they support?
 import { statSync } from 'node:fs';
 import type { Conflist } from '../chain/config/conflist.ts';
-import { findPlugin, isOwnExecutable } from '../chain/config/find-plugin.ts';
+import { findPlugin } from '../chain/config/find-plugin.ts';
+import { isFront, isOwnExecutable } from '../chain/config/own-executable.ts';
 import { findHighestCommon, type PluginVersions, pluginVersion } from '../chain/config/plugin-version.ts';
 import type { Runtime } from '../chain/run/runtime.ts';
 import { CniError, describeError } from '../cni/errors.ts';
@@ -117,9 +118,9 @@ function lookUp(type: string, { pluginDirs }: Runtime): string | CniError {
   }
 }
 
-/** A copy of this executable is ours as well; no other file has its size. */
+/** A copy of our programs is ours as well; no other file has the size of the Bun program. */
 function isOurs(path: string): boolean {
-  if (isOwnExecutable(path)) return true;
+  if (isOwnExecutable(path) || isFront(path)) return true;
   const own = statSync('/proc/self/exe', { throwIfNoEntry: false });
   return own !== undefined && own.size === statSync(path, { throwIfNoEntry: false })?.size;
 }

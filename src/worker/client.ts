@@ -1,6 +1,6 @@
 // How does a runner have its own plugins run by workers?
 import { basename } from 'node:path';
-import { isOwnExecutable } from '../chain/config/find-plugin.ts';
+import { isOwnExecutable } from '../chain/config/own-executable.ts';
 import type { ExecOutcome, KernelTransaction, StartPlugin } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
 import { processSegments } from '../chain/run/process-segments.ts';

@@ -1,7 +1,8 @@
 // What replaces the daemon when only its client is measured?
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { type RunReply, type RunRequest, socketPathOf } from '../../src/daemon/protocol.ts';
+import { socketPathOf, wireOf } from '../../src/daemon/protocol.ts';
+import { decodeRequest, encodeAnswer } from '../../src/daemon/wire.ts';
 import { directories, type Lab } from '../helpers/netns.ts';
 
 /** As long as the output of the chain's ADD. */
@@ -24,17 +25,18 @@ const RESULT = {
 };
 
 /** Replies to every command of a fake host as an infinitely fast daemon would: nothing is attached or deleted. */
-export function answerAtOnce(lab: Lab): { stop(): Promise<void> } {
+export function answerAtOnce(lab: Lab): { stop(): void } {
   const { CATENA_RUN_DIR = '' } = directories(lab.tmp);
-  const unix = socketPathOf(CATENA_RUN_DIR);
+  const unix = wireOf(socketPathOf(CATENA_RUN_DIR));
   mkdirSync(dirname(unix), { recursive: true, mode: 0o700 });
-  return Bun.serve({
+  return Bun.listen({
     unix,
-    async fetch(request) {
-      const { args } = (await request.json()) as RunRequest;
-      const stdout = args[0] === 'add' ? `${JSON.stringify(RESULT, null, 2)}\n` : '';
-      const reply: RunReply = { exitCode: 0, stdout, stderr: '' };
-      return Response.json(reply);
+    socket: {
+      data(socket, bytes) {
+        const args = decodeRequest(bytes)?.args ?? [];
+        const stdout = args[0] === 'add' ? `${JSON.stringify(RESULT, null, 2)}\n` : '';
+        socket.end(encodeAnswer({ exitCode: 0, stdout, stderr: '' }));
+      },
     },
   });
 }

@@ -2,6 +2,8 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { wireOf } from '../../src/daemon/protocol.ts';
+import { encodeAnswer } from '../../src/daemon/wire.ts';
 import { CATENA, catena } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
@@ -10,6 +12,7 @@ import { BIN_DIR } from '../helpers/plugin.ts';
 import { binWith, writeScript } from '../helpers/script.ts';
 import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
+import { actAsDaemon } from '../helpers/wire.ts';
 
 const POD = 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1';
 
@@ -224,7 +227,7 @@ describeRoot('what a chain and a daemon keep', () => {
     const sockets = entriesBelow(lab.tmp, 3).filter(name =>
       fs.lstatSync(path.join(lab.tmp, name)).isSocket(),
     );
-    expect(sockets.sort()).toEqual(['run/catena.sock', 'run/grpc.sock']);
+    expect(sockets.sort()).toEqual(['run/catena.sock', 'run/catena.sock.wire', 'run/grpc.sock']);
     expect(await daemon.stop()).toBe(0);
   });
 
@@ -273,24 +276,20 @@ describeRoot('the daemon’s socket', () => {
     async () => {
       const lab = await makeLab();
       const socket = `${lab.tmp}/run/catena.sock`;
-      fs.mkdirSync(path.dirname(socket));
       let asked = 0;
-      const server = Bun.serve({
-        unix: socket,
-        fetch() {
-          asked++;
-          return Response.json({ exitCode: 0, stdout: '"forged"', stderr: '' });
-        },
+      const server = await actAsDaemon(socket, client => {
+        asked++;
+        client.end(encodeAnswer({ exitCode: 0, stdout: '"forged"', stderr: '' }));
       });
       try {
         const status = () => writeChain(lab, fullChain(lab)).run('status', container);
         const container: Container = await lab.container();
         expect((await status()).stdout).toContain('forged');
-        fs.chownSync(socket, 65534, 65534);
+        fs.chownSync(wireOf(socket), 65534, 65534);
         expect((await status()).stdout).not.toContain('forged');
         expect(asked).toBe(1);
       } finally {
-        await server.stop(true);
+        await server.stop();
       }
     },
     requiresSecondUser(),

@@ -1,10 +1,10 @@
 // Is a daemon reported that runs and serves no client?
 import { expect, test } from 'bun:test';
-import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
-import { catena } from '../helpers/catena.ts';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { catena, PROGRAM } from '../helpers/catena.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
-import { BIN_DIR } from '../helpers/plugin.ts';
+import { BIN_DIR, copyPlugins } from '../helpers/plugin.ts';
 import { bridgeOf, stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
@@ -19,7 +19,7 @@ describeRoot('calls that a daemon declines', () => {
     // As an installation leaves it: a new file under the old name.
     const binDir = `${lab.tmp}/new`;
     mkdirSync(binDir);
-    for (const name of ['catena', 'bridge']) copyFileSync(`${BIN_DIR}/catena`, `${binDir}/${name}`);
+    copyPlugins(['catena', 'bridge'], binDir);
     const container = await lab.container();
     const conf = bridgeOf(lab);
     const call = { conf, container, binDir, cniPath: BIN_DIR };
@@ -35,7 +35,9 @@ describeRoot('calls that a daemon declines', () => {
     expect(told).toMatchObject([{ level: 'warn', reason: 'build', calls: 1 }]);
     const found = (await findings(lab, binDir)).join('\n');
     expect(found).toContain(`warning process ${daemon.pid}`);
-    expect(found).toContain(`is another executable than "${binDir}/catena": it declines calls of that one`);
+    expect(found).toContain(
+      `is another executable than "${binDir}/${PROGRAM}": it declines calls of that one`,
+    );
     expect(found).toContain('3 for "build"');
   });
 
@@ -54,7 +56,7 @@ describeRoot('calls that a daemon declines', () => {
     const daemon = await startDaemon(lab);
     process.kill(daemon.pid, 'SIGSTOP');
     expect(await findings(lab)).toEqual([
-      `warning process ${daemon.pid} (catena) does not respond on "${daemon.socket}" within 1 s: every plugin call waits that long before it works without the daemon`,
+      `warning process ${daemon.pid} (${PROGRAM}) does not respond on "${daemon.socket}" within 1 s: every plugin call waits that long before it works without the daemon`,
     ]);
     process.kill(daemon.pid, 'SIGKILL');
     await daemon.exited;

@@ -2,6 +2,7 @@
 import { expect, test } from 'bun:test';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { wireOf } from '../../src/daemon/protocol.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
@@ -11,6 +12,7 @@ import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { receiveDatagrams } from '../helpers/unix-receiver.ts';
 import { until } from '../helpers/until.ts';
+import { bytesOf, requestHere, sendToWire } from '../helpers/wire.ts';
 
 describeRoot('a daemon with limits', () => {
   const makeLab = useLabs();
@@ -21,8 +23,9 @@ describeRoot('a daemon with limits', () => {
     expect(statSync(daemon.socket).mode & 0o777).toBe(0o600);
     expect(statSync(path.dirname(daemon.socket)).mode & 0o777).toBe(0o700);
     const place = { executable: '0:1', network: '0:2', mount: '0:3' };
-    const body = JSON.stringify({ place, args: ['status', 'x'], cwd: '/', env: {}, key: 'a' });
-    expect((await daemon.fetch('/v1/run', { method: 'POST', body })).status).toBe(409);
+    const bytes = bytesOf(await requestHere({ place }));
+    expect(await sendToWire(daemon.socket, bytes)).toEqual([{ kind: 'declined', begun: false }]);
+    expect(statSync(wireOf(daemon.socket)).mode & 0o777).toBe(0o600);
   });
 
   test('notifies the service manager when it is ready, alive and stopping', async () => {

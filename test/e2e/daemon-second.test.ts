@@ -2,7 +2,8 @@
 import { expect, test } from 'bun:test';
 import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { CATENA } from '../helpers/catena.ts';
+import { wireOf } from '../../src/daemon/protocol.ts';
+import { CATENA, PROGRAM } from '../helpers/catena.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { holdLeases } from '../helpers/held-leases.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
@@ -22,7 +23,7 @@ describeRoot('a second daemon', () => {
     const { exitCode, stderr } = await startAndWait(lab);
     expect(exitCode).toBe(TAKEN);
     expect(stderr).toContain(
-      `Cannot listen on "${first.socket}": process ${first.pid} (catena) has it already`,
+      `Cannot listen on "${first.socket}": process ${first.pid} (${PROGRAM}) has it already`,
     );
     await isServedBy(lab, first);
   });
@@ -79,7 +80,7 @@ describeRoot('a second daemon', () => {
     const { exitCode, stderr } = await startAndWait(lab, '--replace');
     expect(exitCode).toBe(TAKEN);
     expect(stderr).toContain(
-      `process ${first.pid} (catena) has it and does not respond: stop it, then start again`,
+      `process ${first.pid} (${PROGRAM}) has it and does not respond: stop it, then start again`,
     );
     process.kill(first.pid, 'SIGCONT');
     await isServedBy(lab, first);
@@ -117,17 +118,19 @@ describeRoot('a daemon', () => {
 
   test.each([
     ['its socket', (lab: Lab) => rmSync(`${lab.tmp}/run/catena.sock`)],
+    ['its socket for calls', (lab: Lab) => rmSync(`${lab.tmp}/run/catena.sock.wire`)],
     ['its whole directory', (lab: Lab) => rmSync(`${lab.tmp}/run`, { recursive: true })],
   ])('listens again after %s is removed', async (_, remove) => {
     const lab = await makeLab();
     const daemon = await startDaemon(lab);
     await isServedBy(lab, daemon);
     remove(lab);
-    await until(() => existsSync(daemon.socket));
+    const sockets = [daemon.socket, wireOf(daemon.socket)];
+    await until(() => sockets.every(socket => existsSync(socket)));
     await isServedBy(lab, daemon);
     expect((await startAndWait(lab)).exitCode).toBe(TAKEN);
     expect(await daemon.stop()).toBe(0);
-    expect(existsSync(daemon.socket)).toBe(false);
+    expect(sockets.filter(socket => existsSync(socket))).toEqual([]);
   });
 
   test('ends when its socket was removed and another daemon already listens there', async () => {

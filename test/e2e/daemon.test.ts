@@ -11,6 +11,7 @@ import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
+import { bytesOf, requestHere, sendToWire } from '../helpers/wire.ts';
 
 const CAP = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
 
@@ -152,12 +153,20 @@ describeRoot('a daemon', () => {
     const silent = net.connect(daemon.socket);
     const garbage = net.connect(daemon.socket);
     garbage.write('\0\xff'.repeat(1000));
-    const large = await daemon.fetch('/v1/run', { method: 'POST', body: 'x'.repeat(40 * 1024 * 1024) }).then(
+    const large = await daemon.fetch('/v1/add', { method: 'POST', body: 'x'.repeat(40 * 1024 * 1024) }).then(
       ({ status }) => status,
       () => 0,
     );
     expect([0, 400, 413, 500]).toContain(large);
-    expect((await daemon.fetch('/v1/run', { method: 'POST', body: '{"a":' })).status).toBe(400);
+    expect((await daemon.fetch('/v1/add', { method: 'POST', body: '{"a":' })).status).toBe(400);
+    const waiting = [new Uint8Array(), bytesOf(await requestHere()).subarray(0, -1)].map(bytes =>
+      sendToWire(daemon.socket, bytes, 1_000),
+    );
+    const refused = [{ kind: 'declined' as const, begun: false }];
+    expect(await sendToWire(daemon.socket, new Uint8Array(1 << 20))).toEqual(refused);
+    const command = bytesOf(await requestHere({ args: ['daemon'] }));
+    expect(await sendToWire(daemon.socket, command)).toEqual(refused);
+    expect(await Promise.all(waiting)).toEqual([[], []]);
     expect((await daemon.fetch('/nowhere')).status).toBe(404);
     expect((await daemon.fetch('/readyz')).status).toBe(200);
     await chain.add(container);

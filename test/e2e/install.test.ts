@@ -37,7 +37,10 @@ const names = (dir: string) => fs.readdirSync(join(root, dir)).sort();
 test('catena install installs every plugin and the list, and reports that another list takes precedence', async () => {
   const { exitCode, stdout, stderr } = await catena('install', LIST);
   expect([exitCode, stderr]).toEqual([0, '']);
-  expect(names('bin')).toEqual(['.catena-install.json', ...[...PLUGIN_NAMES, 'catena'].sort()]);
+  expect(names('bin')).toEqual([
+    '.catena-install.json',
+    ...[...PLUGIN_NAMES, 'catena', 'catena-core'].sort(),
+  ]);
   expect(fs.readFileSync(join(root, 'net.d/10-bridge-full.conflist'), 'utf8')).toBe(
     fs.readFileSync(LIST, 'utf8'),
   );

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import { AS_ORDINARY_USER, CATENA, requiresOrdinaryUser } from '../helpers/catena.ts';
 import { type Finished, run } from '../helpers/command.ts';
 import { directories } from '../helpers/netns.ts';
-import { BIN_DIR } from '../helpers/plugin.ts';
+import { copyPlugins } from '../helpers/plugin.ts';
 import { requiresRoot, testNeeding } from '../helpers/skip.ts';
 
 const NEEDS = [requiresRoot(), requiresOrdinaryUser()];
@@ -25,7 +25,7 @@ async function withNode(
     fs.mkdirSync(`${places.CATENA_RUN_DIR}/traces`);
     fs.mkdirSync(`${places.CATENA_CNI_CACHE_DIR}/results`);
     fs.mkdirSync(`${dir}/bin`);
-    fs.copyFileSync(`${BIN_DIR}/loopback`, `${dir}/bin/loopback`);
+    copyPlugins(['loopback'], `${dir}/bin`);
     const env = { ...places, NETCONFPATH: `${dir}/net.d`, CNI_PATH: `${dir}/bin` };
     await body((before, ...args) => {
       const at = args.map(arg => arg.replace('DIR', dir));

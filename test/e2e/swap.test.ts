@@ -14,7 +14,7 @@ const NAMES = ['bridge', 'host-local', 'tuning'];
 let tmp = '';
 let ours = '';
 
-/** A node with one pod, and the executables that its runtimes call: one file with many names, as installed. */
+/** A node with one pod, and the executables that its runtimes call: fronts and the Bun program, as installed. */
 async function node(lab: Lab) {
   const ipam = { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` };
   const list = {
@@ -32,6 +32,7 @@ async function node(lab: Lab) {
   const other = { ...list, name: 'othernet', plugins: [{ type: 'loopback' }, { type: 'tuning', mtu: 1400 }] };
   fs.writeFileSync(`${confDir}/20-othernet.conflist`, JSON.stringify(other));
   for (const name of NAMES) fs.linkSync(ours, `${binDir}/${name}`);
+  fs.linkSync(join(tmp, 'catena-core'), `${binDir}/catena-core`);
   const live: Container = { ...(await lab.container()), id: 'live-1' };
   await chain.add(live, { binDir });
   const argv = (...more: string[]) => {
@@ -75,6 +76,7 @@ describeRoot(
       tmp = fs.mkdtempSync(join(tmpdir(), 'cat-swap-'));
       ours = join(tmp, 'ours');
       fs.copyFileSync(`${BIN_DIR}/catena`, ours, fs.constants.COPYFILE_FICLONE);
+      fs.copyFileSync(`${BIN_DIR}/catena-core`, join(tmp, 'catena-core'), fs.constants.COPYFILE_FICLONE);
       await Bun.build({
         entrypoints: [join(import.meta.dir, '../fixtures/broken-plugins.ts')],
         target: 'bun',
@@ -136,7 +138,7 @@ describeRoot(
             expect(await swap('--link', 'tuning', '--undo')).toMatchObject({ exitCode: 0, stderr: '' });
             expect(isSame(link('tuning'), file)).toBe(true);
           }
-          expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
+          expect(fs.readdirSync(binDir).sort()).toEqual([...NAMES, 'catena-core'].sort());
           expect((await swap('--link', 'tuning', '--undo')).stderr).toContain('none is recorded in');
           expect(await chain.run('del', live, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
         });
@@ -254,7 +256,7 @@ describeRoot(
         expect(refused.stdout).toContain('ADD: container: sysctl net/core/somaxconn');
         expect(refused.stdout).toContain('refused: it breaks mandatory rules');
         expect(isSame(link('tuning'), ours)).toBe(true);
-        expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
+        expect(fs.readdirSync(binDir).sort()).toEqual([...NAMES, 'catena-core'].sort());
       });
     });
 
@@ -265,7 +267,7 @@ describeRoot(
         const planned = await swap('--link', 'tuning', '--to', other, '--scene', 'life', '--dry-run');
         expect(planned).toMatchObject({ exitCode: 0, stderr: '' });
         expect(planned.stdout).toContain(`2 a copy of the candidate is renamed to ${link('tuning')}`);
-        expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
+        expect(fs.readdirSync(binDir).sort()).toEqual([...NAMES, 'catena-core'].sort());
         expect((await swap('--link', 'tuning', '--to', ours)).stdout).toStartWith('same: ');
       });
     });
@@ -280,7 +282,7 @@ describeRoot(
         expect(swapped.stdout).toEndWith('put back: CHECK fails where it passed before\n');
         expect(swapped.exitCode).toBe(1);
         expect(isSame(link('tuning'), ours)).toBe(true);
-        expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
+        expect(fs.readdirSync(binDir).sort()).toEqual([...NAMES, 'catena-core'].sort());
         expect(await check()).toBe('');
 
         expect(await swap(...quick, '--keep')).toMatchObject({ exitCode: 1, stderr: '' });

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { CATENA, catena } from '../helpers/catena.ts';
 import { run } from '../helpers/command.ts';
 import { type Lab, withHost } from '../helpers/netns.ts';
-import { BIN_DIR } from '../helpers/plugin.ts';
+import { BIN_DIR, copyPlugins } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind, testNeeding } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 
@@ -195,7 +195,7 @@ describeRoot('catena try', () => {
     await withHost(async lab => {
       const dir = fs.mkdtempSync('/run/catena-try-');
       try {
-        fs.copyFileSync(path.join(BIN_DIR, 'loopback'), path.join(dir, 'loopback'));
+        copyPlugins(['loopback'], dir);
         fs.mkdirSync(path.join(dir, 'net.d'));
         fs.copyFileSync(LOOPBACK, path.join(dir, 'net.d/a.conflist'));
         const finished = await catena(lab, ['try', '--bin-dir', '.', 'net.d/a.conflist'], { cwd: dir });

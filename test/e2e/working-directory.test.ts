@@ -7,7 +7,7 @@ import { AS_ORDINARY_USER, CATENA } from '../helpers/catena.ts';
 import { type Finished, type RunOptions, run } from '../helpers/command.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
-import { BIN_DIR } from '../helpers/plugin.ts';
+import { BIN_DIR, copyPlugins } from '../helpers/plugin.ts';
 import { writeScript } from '../helpers/script.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
@@ -165,7 +165,7 @@ describeRoot('below a directory that the lab mounts over', () => {
       const bin = `${lab.tmp}/bin`;
       for (const sub of [bin, `${dir}/other`]) {
         fs.mkdirSync(sub);
-        fs.copyFileSync(`${BIN_DIR}/loopback`, `${sub}/loopback`);
+        copyPlugins(['loopback'], sub);
       }
       const list = { cniVersion: '1.0.0', name: 'here', plugins: [{ type: 'loopback' }] };
       fs.writeFileSync(`${dir}/here.conflist`, JSON.stringify(list));

@@ -26,5 +26,5 @@ export const DOORS: readonly AnyDoor[] = [
   ...[texts.ranges, texts.addresses, texts.logWords],
   ...[stdin.request, stdin.noise],
   ...[daemon.verbs, daemon.grpcMessages, daemon.workerLines, daemon.socketBytes],
-  ...[executables.links, executables.command, running.http, running.grpc],
+  ...[executables.links, executables.command, running.calls, running.grpc],
 ];

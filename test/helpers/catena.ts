@@ -1,5 +1,6 @@
 // How does a test run the compiled tool in a fake host, as root or as an ordinary user?
 
+import fs from 'node:fs';
 import path from 'node:path';
 import type { Finished, RunOptions } from './command.ts';
 import type { Lab } from './netns.ts';
@@ -8,6 +9,13 @@ import type { Need } from './skip.ts';
 
 /** The compiled tool. */
 export const CATENA = path.join(BIN_DIR, 'catena');
+
+/** How the kernel names a process of the command: by the program that the front has executed, if there is a front. */
+export const PROGRAM = inodeOf('catena') === inodeOf('catena-core') ? 'catena' : 'catena-core';
+
+function inodeOf(name: string): number | undefined {
+  return fs.statSync(path.join(BIN_DIR, name), { throwIfNoEntry: false })?.ino;
+}
 
 /** Starts a program as an ordinary user, uid 65534. */
 export const AS_ORDINARY_USER = [

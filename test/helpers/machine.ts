@@ -107,7 +107,7 @@ mount --rbind /sys/fs/cgroup /run/sys/fs/cgroup
 mount --move /run/sys /sys
 mkdir -p "$1" && mount --rbind . "$1"
 mkdir -p /opt/cni/bin
-mount --bind "$1/dist/bin" /opt/cni/bin
+mount --bind "$4" /opt/cni/bin
 echo ready
 sleep infinity & wait
 `;
@@ -130,7 +130,7 @@ function describeMachine(lab: Lab): Running {
   let unshare: Bun.Subprocess<'ignore', 'pipe', 'pipe'> | undefined;
   let init = 0;
   const start = async (): Promise<void> => {
-    const words = [PROJECT, lab.tmp, crypto.randomUUID()];
+    const words = [PROJECT, lab.tmp, crypto.randomUUID(), BIN_DIR];
     unshare = lab.start(lab.host, ['unshare', ...UNSHARE, 'sh', '-c', SETUP, 'sh', ...words]);
     init = await initProcess(unshare);
   };

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import { CATENA } from '../helpers/catena.ts';
 import { runOk } from '../helpers/command.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { BIN_DIR, copyPlugins, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
 
 setDefaultTimeout(60_000);
@@ -265,7 +265,7 @@ describeRoot(
         await withHost(async lab => {
           const bin = `${lab.tmp}/bin`;
           fs.mkdirSync(bin);
-          for (const name of ['bridge', 'host-local']) fs.copyFileSync(`${dir}/${name}`, `${bin}/${name}`);
+          copyPlugins(['bridge', 'host-local'], bin, dir);
           // A plugin whose DEL fails until it is told otherwise.
           const may = `${lab.tmp}/may`;
           const script = [

@@ -7,7 +7,7 @@ import { keyOf } from './networks.ts';
 /** What failed is repeated, as runtimes do. */
 const ATTEMPTS = 4;
 /** Files that stay on purpose: which boot it is, and locks. */
-const KEPT = /^\/var\/lib\/catena\/boot$|\.lock$|\/lock$|\.sock(\.seat)?$/;
+const KEPT = /^\/var\/lib\/catena\/boot$|\.lock$|\/lock$|\.sock(\.seat|\.wire)?$/;
 
 /** Deletes what may be there and looks at the whole node. */
 export async function finish(driver: Driver): Promise<Violation[]> {

@@ -26,6 +26,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/files/boot-id', 'src/journal/generation', 'src/journal/removal', 'src/journal/snapshot'],
     ...[
       'src/chain/config/find-plugin',
+      'src/chain/config/own-executable',
       'src/chain/run/busy-executable',
       'src/chain/run/process-group',
       'src/chain/run/process-output',
@@ -143,7 +144,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/daemon-first': ['src/cni', 'src/daemon', 'src/plugin', 'src/sys/fault-variable'],
   'plugins/release': ['plugins/registry'],
   // How executables, packages and releases are made from all of it.
-  'plugins/build': ['plugins', 'src/cni', 'src/files', 'package-lock.json'],
+  'plugins/build': [
+    ...['plugins', 'src/cni', 'src/files', 'package-lock.json'],
+    // What the front knows of the rest.
+    ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/worker/protocol'],
+    ...['src/plugin/early-stdio', 'src/plugin/run', 'src/plugin/serve', 'src/sys/fault-variable'],
+  ],
   // The one place that sees both worlds.
   'plugins/main': ['src', 'plugins'],
 };
@@ -158,7 +164,7 @@ const MAY_START_PROCESSES = [
   ],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in'],
-  ...['package', 'build-library', 'targets', 'inspect-release'].map(name => `plugins/build/${name}`),
+  ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
 ];
 
 const FOR_EVERYONE = ['src/log', 'package.json'];
@@ -432,7 +438,7 @@ describe('repository', () => {
   test('has one plugin folder per shipped name', () => {
     const folders = fs
       .readdirSync(path.join(ROOT, 'plugins'), { withFileTypes: true })
-      .filter(it => it.isDirectory() && it.name !== 'build');
+      .filter(it => it.isDirectory() && !['build', 'front'].includes(it.name));
     expect(folders.map(folder => folder.name).sort()).toEqual([...PLUGIN_NAMES, RUNNER_NAME].sort());
   });
 

@@ -44,13 +44,3 @@ function isFile(path: string): boolean {
 export function parsePluginDirs(path: string): string[] {
   return path === '' ? [] : path.split(':');
 }
-
-/**
- * True when the file is the executable this process runs: one of our own plugins, whatever its name. Compared by device and
- * inode.
- */
-export function isOwnExecutable(path: string): boolean {
-  const own = statSync('/proc/self/exe', { bigint: true, throwIfNoEntry: false });
-  const other = statSync(path, { bigint: true, throwIfNoEntry: false });
-  return own !== undefined && other !== undefined && own.dev === other.dev && own.ino === other.ino;
-}

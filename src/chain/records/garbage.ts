@@ -10,7 +10,7 @@ import type { AttachmentRecord } from '../../journal/record.ts';
 import { listRecords } from '../../journal/store.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { isOwnExecutable } from '../config/find-plugin.ts';
+import { isOwnExecutable } from '../config/own-executable.ts';
 import { listUses } from '../config/plugin-uses.ts';
 import { findExecutable } from '../run/call-plugins.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';

@@ -1,6 +1,6 @@
 // How does a segment run if each plugin is a separate process?
 
-import { isOwnExecutable } from '../config/find-plugin.ts';
+import { isOwnExecutable } from '../config/own-executable.ts';
 import type { ExecOutcome, PluginProcess, StartPlugin } from './exec-plugin.ts';
 import { type PluginCall, type Segment, type SegmentRunner, withPrevResult } from './segment.ts';
 

@@ -2,6 +2,8 @@
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Conflist } from '../../chain/config/conflist.ts';
+import { CORE_NAME } from '../../chain/config/core-name.ts';
+import { programOf } from '../../chain/config/own-executable.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
@@ -53,11 +55,13 @@ async function swap(
 ): Promise<number> {
   const { type, target, digest } = facts;
   const file = findListFile(call, list.name);
-  const candidate = realpathSync(findIn(readSwap(list, absolutePath(to, call.cwd), type).target, type));
+  const given = realpathSync(findIn(readSwap(list, absolutePath(to, call.cwd), type).target, type));
+  // A front would not find its program in another directory, and the program behaves by its name as well.
+  const candidate = programOf(given);
   const after = findDigest(candidate);
   if (after === undefined) throw new UsageError(`Cannot swap: "${to}" is not an executable`);
   const found = { ...facts, candidate };
-  if (after === digest)
+  if (after === digest || after === findDigest(programOf(target)))
     return conclude(call, { ...found, outcome: 'same', why: `${target} is already that file` });
   if (!call.on('dry-run')) refuseReadOnly(target);
   tell(call, `network ${list.name}, ${renderSurvey(facts)}`);
@@ -65,9 +69,17 @@ async function swap(
   const pluginDirs = runtime.pluginDirs.map(dir => absolutePath(dir, call.cwd));
   return await withCopy(candidate, type, async copy => {
     const seen = await examine({ copy, type, list, file, pluginDirs }, call);
-    const wanted = { target, candidate: copy, from: candidate, before: digest, after };
+    const put = hasProgram(dirname(target), after)
+      ? { candidate: given, after: findDigest(given) ?? after }
+      : { candidate: copy, after };
+    const wanted = { target, from: given, before: digest, ...put };
     return await swapExamined(call, wanted, { ...found, ...seen }, runtime);
   });
+}
+
+/** Whether the directory has our Bun program with this digest, so that a front works there. */
+function hasProgram(dir: string, digest: string): boolean {
+  return findDigest(join(dir, CORE_NAME)) === digest;
 }
 
 /** A directory stands for the file of that name in it. */

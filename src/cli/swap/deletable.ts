@@ -1,5 +1,6 @@
 // Could the new executable of a plugin delete the existing attachments?
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
+import { isFront } from '../../chain/config/own-executable.ts';
 import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
@@ -55,7 +56,8 @@ export async function findUndoProblem(
 }
 
 function isThisExecutable(digest: string): boolean {
-  return digest === findDigest(process.execPath);
+  const front = join(dirname(process.execPath), 'catena');
+  return digest === findDigest(process.execPath) || (isFront(front) && digest === findDigest(front));
 }
 
 /** Number of attachments with the plugin that only our executables can delete. */

@@ -1,7 +1,9 @@
 // Will the configuration do what its author intends?
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
+import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
+import { coreBeside, isFront } from '../../chain/config/own-executable.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
@@ -62,13 +64,20 @@ function typesIn({ facts }: NodeView): string[] {
 
 function findMissing(type: string, { pluginDirs }: NodeView): Finding[] {
   try {
-    findPlugin(type, pluginDirs);
-    return [];
+    return findHalf(findPlugin(type, pluginDirs));
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
     const mend = `catena install --bin-dir ${pluginDirs[0] ?? '/opt/cni/bin'}, or install the package that has "${type}"`;
     return [{ id: executables.id, severity: 'error', found: error.message, mend }];
   }
+}
+
+/** A front needs the Bun program beside it for whatever the daemon does not do. */
+function findHalf(path: string): Finding[] {
+  if (!isFront(path) || existsSync(coreBeside(path))) return [];
+  const found = `"${path}" cannot run without "${coreBeside(path)}", which is missing`;
+  const mend = `catena install, or copy "${CORE_NAME}" there`;
+  return [{ id: executables.id, severity: 'error', found, mend }];
 }
 
 /** Our executables are one file with many names. A different file under one of these names is of another release, or not ours. */

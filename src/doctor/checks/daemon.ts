@@ -1,6 +1,7 @@
 // Does the daemon serve the calls of this node?
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { programOf } from '../../chain/config/own-executable.ts';
 import type { DaemonState } from '../daemon-view.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 
@@ -54,7 +55,11 @@ function judgeBuild({ place, pid, version }: DaemonState, { pluginDirs }: NodeVi
     const found = `process ${pid} is a daemon of an earlier build: it declines calls of this one`;
     return [warn(found, 'restart the daemon')];
   }
-  const installed = pluginDirs.map(dir => join(dir, 'catena')).filter(file => identityOf(file) !== undefined);
+  const installed = pluginDirs
+    .map(dir => join(dir, 'catena'))
+    .filter(file => existsSync(file))
+    // What counts is the program that the file executes.
+    .map(programOf);
   const other = installed.filter(file => identityOf(file) !== place.executable);
   const isOwnOther = installed.length === 0 && own !== place.executable;
   if (other.length === 0 && !isOwnOther) return [];

@@ -4,12 +4,13 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { commandOf } from '../../../src/daemon/api.ts';
 import { decode, encode } from '../../../src/daemon/grpc/schema.ts';
-import { ownPlace } from '../../../src/daemon/place.ts';
+import { wireOf } from '../../../src/daemon/protocol.ts';
 import { type Server, startServer } from '../../../src/daemon/server.ts';
 import { LineSplitter } from '../../../src/worker/protocol.ts';
+import { bytesOf, requestHere } from '../../helpers/wire.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
-import { damagedBytes, damagedJsonText, damagedText, joinBytes, strangeText } from '../mutate.ts';
+import { damagedBytes, damagedJsonText, damagedText, strangeText } from '../mutate.ts';
 import { LISTS } from '../samples.ts';
 
 const BODIES = [
@@ -99,7 +100,6 @@ export const workerLines = door({
 });
 
 const REQUESTS = [
-  `POST /v1/run HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n{}`,
   `POST /v1/add HTTP/1.1\r\nHost: c\r\nContent-Length: 22\r\n\r\n{"network":"podnet"}  `,
   'POST /v1/del HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"a":\r\n2\r\n1}\r\n0\r\n\r\n',
   'GET /v1/traces/../../../etc/passwd HTTP/1.1\r\nHost: c\r\n\r\n',
@@ -114,12 +114,12 @@ export const socketBytes = door({
   name: 'daemon socket',
   weight: 1,
   arbitrary: fc.oneof(
-    damagedBytes(REQUESTS),
-    damagedJsonText([
-      { place: await ownPlace(), args: ['status', 'podnet'], cwd: '/', env: {}, key: 'k' },
-    ]).map(post),
+    damagedBytes(REQUESTS).map(bytes => ({ bytes, isCall: false })),
+    damagedBytes([bytesOf(await requestHere()), bytesOf(await requestHere({ args: [], stdin: '{}' }))]).map(
+      bytes => ({ bytes, isCall: true }),
+    ),
   ),
-  async run(bytes) {
+  async run({ bytes, isCall }) {
     const socket = path.join(ground().dir('server'), 'catena.sock');
     server ??= await startServer(socket, {
       run: async () => ({ exitCode: 0, stdout: '{}', stderr: '' }),
@@ -127,7 +127,7 @@ export const socketBytes = door({
         new URL(request.url).pathname === '/healthz' ? new Response('ok') : undefined,
       problem: undefined,
     });
-    await talk(socket, bytes);
+    await talk(isCall ? wireOf(socket) : socket, bytes);
     const alive = await fetch('http://c/healthz', { unix: socket, signal: AbortSignal.timeout(10_000) });
     const text = await alive.text();
     if (text !== 'ok') throw new Error(`it no longer answers: ${alive.status} ${text}`);
@@ -157,11 +157,4 @@ export function talk(socket: string, bytes: Uint8Array, waitMs = 3): Promise<str
       done(said);
     });
   });
-}
-
-/** A client's request with this body. */
-export function post(body: string): Uint8Array {
-  const bytes = new TextEncoder().encode(body);
-  const head = `POST /v1/run HTTP/1.1\r\nHost: c\r\nContent-Length: ${bytes.length}\r\n\r\n`;
-  return joinBytes([new TextEncoder().encode(head), bytes]);
 }

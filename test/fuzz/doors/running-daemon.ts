@@ -3,85 +3,81 @@ import { statSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import { encode } from '../../../src/daemon/grpc/schema.ts';
+import { type Place, wireOf } from '../../../src/daemon/protocol.ts';
 import { ROOT } from '../../helpers/source-tree.ts';
+import { bytesOf } from '../../helpers/wire.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
-import {
-  damagedBytes,
-  damagedJson,
-  damagedJsonText,
-  joinBytes,
-  strangeText,
-  strangeValue,
-} from '../mutate.ts';
+import { damagedBytes, damagedJson, damagedJsonText, joinBytes, strangeText } from '../mutate.ts';
 import { LISTS, REQUESTS } from '../samples.ts';
-import { post, talk } from './daemon.ts';
+import { talk } from './daemon.ts';
 import { atHome, environmentOf } from './home.ts';
 
 const CATENA = path.join(ROOT, 'dist/bin/catena');
+const CORE = path.join(ROOT, 'dist/bin/catena-core');
 const START_DEADLINE_MS = 30_000;
 
 let daemon: Bun.Subprocess<'ignore', 'ignore', 'ignore'> | undefined;
 
+/** Requests of this executable and these namespaces, as a client encodes them. */
 const request = fc
-  .record(
-    {
-      args: fc.oneof(
-        fc.constantFrom<unknown>(
-          ['status', 'x'],
-          ['add', 'x', '/run/netns/c1'],
-          ['list'],
-          [],
-          ['del', '--', 'x'],
-          ['daemon'],
-          ['add', '--help'],
+  .record({
+    args: fc.oneof(
+      fc.constantFrom<string[]>(
+        ['status', 'x'],
+        ['add', 'x', '/run/netns/c1'],
+        ['list'],
+        [],
+        ['del', '--', 'x'],
+        ['daemon'],
+        ['add', '--help'],
+      ),
+      fc.array(strangeText, { maxLength: 4 }),
+    ),
+    cwd: fc.oneof(fc.constant('/'), strangeText),
+    env: fc.oneof(
+      fc.constant<Record<string, string>>({ CNI_COMMAND: 'ADD', CNI_PATH: ':' }),
+      fc.dictionary(strangeText, strangeText, { maxKeys: 3 }),
+    ),
+    call: fc.option(
+      fc.record({
+        stdin: fc.oneof(
+          damagedJson(REQUESTS).map(value => JSON.stringify(atHome(value))),
+          strangeText,
         ),
-        fc.array(strangeText, { maxLength: 4 }),
-        strangeValue,
-      ),
-      cwd: fc.oneof(fc.constant('/'), strangeValue),
-      env: fc.oneof(
-        fc.constant<unknown>({ CNI_COMMAND: 'ADD', CNI_PATH: ':' }),
-        fc.dictionary(strangeText, strangeValue, { maxKeys: 3 }),
-        strangeValue,
-      ),
-      stdin: fc.oneof(
-        damagedJson(REQUESTS).map(value => JSON.stringify(atHome(value))),
-        strangeValue,
-      ),
-      link: fc.oneof(fc.constantFrom('bridge', 'host-local', 'tuning'), strangeValue),
-      key: fc.oneof(fc.constant('k'), strangeValue),
-    },
-    { requiredKeys: ['args'] },
-  )
-  .map(one => ({ kind: 'run' as const, text: JSON.stringify(one) }));
+        link: fc.oneof(fc.constantFrom('', 'bridge', 'host-local', 'tuning'), strangeText),
+      }),
+    ),
+    key: fc.oneof(fc.constant('k'), strangeText),
+  })
+  .map(one => ({ kind: 'run' as const, one }));
 
 const verb = fc
   .tuple(
     fc.constantFrom('add', 'del', 'check', 'gc', 'status'),
     damagedJsonText([{ network: 'podnet', netns: '/run/netns/c1', args: 'A=B' }]),
   )
-  .map(([name, text]) => ({ kind: name, text }));
+  .map(([name, text]) => ({ kind: 'verb' as const, name, text }));
 
-/** What a client, or any other program, posts. */
-export const http = door({
-  name: 'running daemon, HTTP',
+/** What a client sends, and what any other program posts. */
+export const calls = door({
+  name: 'running daemon, calls and HTTP',
   weight: 1.6,
   seeds: [
     // The daemon started a second daemon in its own process.
-    { kind: 'run', text: JSON.stringify({ args: ['daemon'], cwd: '/', env: {}, key: 'k' }) },
-    // Keys that clients may not set were passed to the command unchanged.
-    { kind: 'run', text: JSON.stringify({ args: [{}], cwd: 5, env: null, stdin: 7, key: [] }) },
+    { kind: 'run' as const, one: { args: ['daemon'], cwd: '/', env: {}, call: null, key: 'k' } },
   ],
   arbitrary: fc.oneof(request, request, verb),
-  async run({ kind, text }) {
+  async run(input) {
     const socket = await started();
-    const body = kind === 'run' ? withPlace(text) : text;
-    const bytes = new TextEncoder().encode(body);
-    const head = `POST /v1/${kind} HTTP/1.1\r\nHost: c\r\nContent-Length: ${bytes.length}\r\nConnection: close\r\n\r\n`;
-    await (kind === 'run'
-      ? talk(socket, post(body), 200)
-      : talk(socket, joinBytes([new TextEncoder().encode(head), bytes]), 200));
+    if (input.kind === 'run') {
+      const { call, ...rest } = input.one;
+      await talk(wireOf(socket), bytesOf({ ...rest, ...(call ?? {}), place: placeHere() }), 200);
+    } else {
+      const bytes = new TextEncoder().encode(input.text);
+      const head = `POST /v1/${input.name} HTTP/1.1\r\nHost: c\r\nContent-Length: ${bytes.length}\r\nConnection: close\r\n\r\n`;
+      await talk(socket, joinBytes([new TextEncoder().encode(head), bytes]), 200);
+    }
     await checkAlive(socket);
   },
   close,
@@ -158,18 +154,17 @@ async function close(): Promise<void> {
   daemon = undefined;
 }
 
-/** The request of a client in the same place as the daemon. */
-function withPlace(text: string): string {
+/** The place of a client that the daemon serves. */
+function placeHere(): Place {
   const identity = (file: string): string => {
-    const { dev, ino } = statSync(file, { bigint: true });
+    const { dev, ino } = statSync(file);
     return `${dev}:${ino}`;
   };
-  const place = {
-    executable: identity(CATENA),
+  return {
+    executable: identity(CORE),
     network: identity('/proc/self/ns/net'),
     mount: identity('/proc/self/ns/mnt'),
   };
-  return JSON.stringify({ place, ...JSON.parse(text) });
 }
 
 /** Preface, settings, headers of a POST to the service without compression, and the message. */

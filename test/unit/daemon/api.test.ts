@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { commandOf, parseRunRequest } from '../../../src/daemon/api.ts';
+import { commandOf } from '../../../src/daemon/api.ts';
 
 const post = (verb: string, body: unknown) => commandOf('POST', `/v1/${verb}`, JSON.stringify(body));
 
@@ -60,34 +60,5 @@ describe('commandOf()', () => {
     expect(commandOf('POST', '/v1/toString', '{}')).toBeUndefined();
     expect(commandOf('GET', '/v1/add', '')).toBeUndefined();
     expect(commandOf('POST', '/v2/add', '{}')).toBeUndefined();
-  });
-});
-
-describe('parseRunRequest()', () => {
-  const request = {
-    place: { executable: '1:2', network: '3:4', mount: '5:6' },
-    args: ['add', 'podnet'],
-    cwd: '/',
-    env: { CNI_PATH: '/opt/cni/bin' },
-    key: 'k',
-  };
-  const parse = (change: object) => parseRunRequest(JSON.stringify({ ...request, ...change }));
-
-  test('accepts a command, and a call as a plugin', () => {
-    expect(parse({})).toEqual(request);
-    expect(parse({ args: [], stdin: '{}' })).toEqual({ ...request, args: [], stdin: '{}' });
-    expect(parse({ args: [], stdin: '{}', link: 'bridge' })).toMatchObject({ link: 'bridge' });
-  });
-
-  test.each([
-    ['a second daemon in the same process', { args: ['daemon'] }],
-    ['no command', { args: [] }],
-    ['a command and a call at once', { stdin: '{}' }],
-    ['arguments that are no texts', { args: ['add', {}] }],
-    ['an environment that is none', { env: null }],
-    ['a link without standard input', { args: [], link: 'bridge' }],
-    ['no key', { key: undefined }],
-  ])('refuses %s', (_, change) => {
-    expect(parse(change)).toBeUndefined();
   });
 });

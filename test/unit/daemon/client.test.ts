@@ -5,102 +5,103 @@ import os from 'node:os';
 import path from 'node:path';
 import { BegunCalls } from '../../../src/daemon/begun-calls.ts';
 import { askDaemon, type DaemonEndpoint, findDoor, mayListen } from '../../../src/daemon/client.ts';
-import { socketPathOf } from '../../../src/daemon/protocol.ts';
+import { socketPathOf, wireOf } from '../../../src/daemon/protocol.ts';
+import { encodeAnswer, SIGN } from '../../../src/daemon/wire.ts';
+import { actAsDaemon } from '../../helpers/wire.ts';
 
 const runDir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
+const socket = wireOf(socketPathOf(runDir));
 afterAll(() => fs.rmSync(runDir, { recursive: true }));
 
 const door = async (): Promise<DaemonEndpoint> => (await findDoor(runDir)) as DaemonEndpoint;
 
+const CALL = { args: ['list'], env: {}, key: 'k' };
 const reply = { exitCode: 0, stdout: '{}', stderr: '' };
+const answer = encodeAnswer(reply);
+const declined = encodeAnswer({ declined: 'workers', error: 'none' });
 
-function inPieces(pieces: readonly string[]): ReadableStream<Uint8Array> {
-  return new ReadableStream({
-    async start(controller) {
-      for (const piece of pieces) {
-        controller.enqueue(new TextEncoder().encode(piece));
-        await Bun.sleep(20);
-      }
-      controller.close();
-    },
+/** A daemon that sends these pieces, one by one, and then closes the connection. */
+const says = (...pieces: readonly Uint8Array[]) =>
+  actAsDaemon(socketPathOf(runDir), async client => {
+    for (const piece of pieces) {
+      client.write(piece);
+      await Bun.sleep(20);
+    }
+    client.end();
   });
-}
 
 test.each([
-  ['a reply', () => Response.json(reply), reply],
-  ['"declined"', () => Response.json({ error: 'another program' }, { status: 409 }), 'declined'],
-  ['"not understood"', () => Response.json({ error: 'no request' }, { status: 400 }), 'declined'],
+  ['a reply', [answer], reply],
+  ['"declined"', [declined], 'declined'],
   [
     '"begun, but not to be finished"',
-    () =>
-      Response.json({ exitCode: 1, stdout: '', stderr: '', declined: 'workers', begun: true, error: 'none' }),
+    [encodeAnswer({ declined: 'workers', begun: true, error: 'none' })],
     'lost',
   ],
-  [
-    'a late reply after signs of life',
-    () => new Response(inPieces(['  ', ' ', JSON.stringify(reply)])),
-    reply,
-  ],
-  [
-    '"declined" after signs of life',
-    () => new Response(inPieces([' ', '{"declined":"workers","error":"none"}'])),
-    'declined',
-  ],
-  ['a failure of its own', () => Response.json({ error: 'a mistake' }, { status: 500 }), 'lost'],
-  ['what is no reply', () => Response.json({ exitCode: 'none' }), 'lost'],
-  ['what is no JSON', () => new Response('hello'), 'lost'],
+  ['a late reply after signs of life', [SIGN, SIGN, answer], reply],
+  ['a reply in pieces', [SIGN, answer.subarray(0, 10), answer.subarray(10)], reply],
+  ['"declined" after signs of life', [SIGN, declined], 'declined'],
+  ['half a reply', [answer.subarray(0, -1)], 'lost'],
+  ['what is no reply', [new TextEncoder().encode('HTTP/1.1 200 OK\r\n\r\n')], 'lost'],
+  ['nothing', [], 'lost'],
 ] as const)(
   'askDaemon() distinguishes a reply, a refusal, and a call that may have begun: %s',
-  async (_, answer, expected) => {
-    const server = Bun.serve({ unix: socketPathOf(runDir), fetch: answer });
+  async (_, pieces, expected) => {
+    const daemon = await says(...pieces);
     try {
-      expect(await askDaemon(await door(), { args: ['list'], env: {}, key: 'k' })).toEqual(expected);
+      expect(await askDaemon(await door(), CALL)).toEqual(expected);
     } finally {
-      await server.stop(true);
-      fs.rmSync(socketPathOf(runDir), { force: true });
+      await daemon.stop();
     }
   },
 );
 
 test('askDaemon() makes the call itself when no daemon listens', async () => {
-  fs.writeFileSync(socketPathOf(runDir), '');
-  const server = Bun.serve({ unix: `${runDir}/other`, fetch: () => new Response() });
-  fs.renameSync(`${runDir}/other`, socketPathOf(runDir));
+  const daemon = await says();
   const found = await door();
-  await server.stop(true);
-  expect(await askDaemon(found, { args: ['list'], env: {}, key: 'k' })).toBe('declined');
-  fs.rmSync(socketPathOf(runDir), { force: true });
+  await daemon.stop();
+  expect(await askDaemon(found, CALL)).toBe('declined');
+  fs.writeFileSync(socket, '');
+  expect(await askDaemon(found, CALL)).toBe('declined');
+  fs.rmSync(socket);
+});
+
+test('askDaemon() sends nothing to another socket than the one that it found', async () => {
+  const first = await says(answer);
+  const found = await door();
+  await first.stop();
+  const second = await says(answer);
+  expect(await askDaemon({ ...found, callsFile: `${found.callsFile}0` }, CALL)).toBe('declined');
+  await second.stop();
 });
 
 test('askDaemon() waits no longer than a second for a silent daemon that has not begun the call', async () => {
-  const server = Bun.serve({ unix: socketPathOf(runDir), fetch: () => new Promise<Response>(() => {}) });
+  const daemon = await actAsDaemon(socketPathOf(runDir), () => {});
   const found = await door();
-  const calls = new BegunCalls(found.socket, fs.statSync(found.socket));
+  const calls = new BegunCalls(found.socket, fs.statSync(socket));
   try {
     const begin = performance.now();
-    expect(await askDaemon(found, { args: ['list'], env: {}, key: 'k' })).toBe('declined');
+    expect(await askDaemon(found, CALL)).toBe('declined');
     expect(performance.now() - begin).toBeLessThan(10_000);
     expect(calls.begin('k')).toBe(false);
   } finally {
     calls.close();
-    await server.stop(true);
-    fs.rmSync(socketPathOf(runDir), { force: true });
+    await daemon.stop();
   }
 });
 
 test('mayListen() and findDoor() distinguish a socket from nothing, and findDoor() from other files', async () => {
   expect(mayListen(runDir)).toBe(false);
   expect(await findDoor(runDir)).toBeUndefined();
-  fs.writeFileSync(socketPathOf(runDir), '');
+  fs.writeFileSync(socket, '');
   expect(mayListen(runDir)).toBe(true);
   expect(await findDoor(runDir)).toBeUndefined();
-  fs.rmSync(socketPathOf(runDir));
-  const server = Bun.serve({ unix: socketPathOf(runDir), fetch: () => new Response() });
+  fs.rmSync(socket);
+  const daemon = await says();
   try {
     expect(mayListen(runDir)).toBe(true);
     expect((await findDoor(runDir))?.socket).toBe(socketPathOf(runDir));
   } finally {
-    await server.stop(true);
-    fs.rmSync(socketPathOf(runDir), { force: true });
+    await daemon.stop();
   }
 });

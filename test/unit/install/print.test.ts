@@ -130,8 +130,8 @@ test('the DaemonSet without a list installs executables only', () => {
   ]);
 });
 
-test('the Containerfile contains the executable', () => {
-  expect(printFor('containerfile', OPTIONS)).toContain('COPY catena /usr/local/bin/catena\n');
+test('the Containerfile contains the command and the Bun program', () => {
+  expect(printFor('containerfile', OPTIONS)).toContain('COPY catena catena-core /usr/local/bin/\n');
 });
 
 test.each(PRINTABLE)('the %s ends with a newline', what => {

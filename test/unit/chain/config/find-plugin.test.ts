@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { findPlugin, isOwnExecutable, parsePluginDirs } from '../../../../src/chain/config/find-plugin.ts';
+import { findPlugin, parsePluginDirs } from '../../../../src/chain/config/find-plugin.ts';
 
 let dir: string;
 beforeAll(() => {
@@ -11,7 +11,6 @@ beforeAll(() => {
   for (const file of ['a/both', 'b/both', 'b/second', 'b/folder']) fs.writeFileSync(path.join(dir, file), '');
   fs.symlinkSync('second', path.join(dir, 'b/linked'));
   fs.symlinkSync('nowhere', path.join(dir, 'a/second'));
-  fs.symlinkSync(process.execPath, path.join(dir, 'b/me'));
 });
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
@@ -55,10 +54,4 @@ test('parsePluginDirs() splits at colons and keeps empty elements', () => {
   expect(parsePluginDirs('')).toEqual([]);
   expect(parsePluginDirs('/a:/b')).toEqual(['/a', '/b']);
   expect(parsePluginDirs('/a::/b')).toEqual(['/a', '', '/b']);
-});
-
-test('isOwnExecutable() recognises the running executable by device and inode', () => {
-  expect(isOwnExecutable(path.join(dir, 'b/me'))).toBe(true);
-  expect(isOwnExecutable(path.join(dir, 'b/second'))).toBe(false);
-  expect(isOwnExecutable(path.join(dir, 'b/nope'))).toBe(false);
 });

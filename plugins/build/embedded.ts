@@ -1,0 +1,67 @@
+// What does the build put into the executable in place of a source file?
+import fs from 'node:fs';
+import path from 'node:path';
+import type { BunPlugin } from 'bun';
+import { renderSchemas } from './schemas.ts';
+
+/** Descriptions in schemas come from the sources' comments, which are not part of the executable. */
+export const finishedSchemas: BunPlugin = {
+  name: 'finished schemas',
+  setup(builder) {
+    builder.onLoad({ filter: /\/plugins\/build\/published-schemas\.ts$/ }, async () => ({
+      loader: 'ts',
+      contents: `export const SCHEMAS = ${JSON.stringify(await renderSchemas())};`,
+    }));
+  },
+};
+
+/** The packed package becomes a file inside the executable. */
+export function packedLibrary(file: string): BunPlugin {
+  const contents = `export { default as PACKED_LIBRARY } from ${JSON.stringify(path.resolve(file))} with { type: 'file' };`;
+  return {
+    name: 'packed library',
+    setup(builder) {
+      builder.onLoad({ filter: /\/src\/template\/packed-library\.ts$/ }, () => ({ loader: 'ts', contents }));
+    },
+  };
+}
+
+/** The Bun program recognises its front by its content. */
+export function builtFront(file: string | undefined): BunPlugin {
+  const bytes = file === undefined ? undefined : fs.readFileSync(file);
+  const front = bytes && { bytes: bytes.length, base64: bytes.toString('base64') };
+  const contents = `export const FRONT = ${JSON.stringify(front) ?? 'undefined'};`;
+  return {
+    name: 'built front',
+    setup(builder) {
+      const filter = /\/src\/chain\/config\/front-program\.ts$/;
+      builder.onLoad({ filter }, () => ({ loader: 'ts', contents }));
+    },
+  };
+}
+
+/**
+ * When loaded, execa creates the process's own standard streams, to recognize them among a child's. Plugins only ever get pipes,
+ * so there is nothing to recognize; this saves 1 ms in every start of the tool. The library itself is not modified.
+ */
+export function execaWithoutStreams(): BunPlugin {
+  const contents = [
+    'export const isStandardStream = () => false;',
+    'export const STANDARD_STREAMS = [];',
+    "export const STANDARD_STREAMS_ALIASES = ['stdin', 'stdout', 'stderr'];",
+    "export const getStreamName = fd => STANDARD_STREAMS_ALIASES[fd] ?? 'stdio[' + fd + ']';",
+  ].join('\n');
+  return {
+    name: 'execa without standard streams',
+    setup(builder) {
+      const filter = /\/execa\/lib\/utils\/standard-stream\.js$/;
+      builder.onLoad({ filter }, ({ path: file }) => {
+        const source = fs.readFileSync(file, 'utf8');
+        const exported = [...source.matchAll(/^export const (\w+)/gm)].map(([, name]) => name);
+        // Another version of execa may export more from this module.
+        const known = exported.every(name => contents.includes(`export const ${name} `));
+        return { loader: 'js', contents: known ? contents : source };
+      });
+    },
+  };
+}

@@ -1,0 +1,65 @@
+// Is a file one of our own executables?
+//
+// Ours are the Bun program that this process runs, under any name, and its front (plugins/front), which starts this very program.
+import { readFileSync, realpathSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { CORE_NAME } from './core-name.ts';
+import { FRONT } from './front-program.ts';
+
+/**
+ * True when executing the file would run the program of this process: it is the same file (device and inode), or a front of this
+ * build with this program beside it. A front is recognised by its content, so copies count, and another program that was put
+ * under one of our names never does.
+ */
+export function isOwnExecutable(path: string): boolean {
+  const own = identityOf('/proc/self/exe');
+  if (own === undefined) return false;
+  return identityOf(path) === own || (isFront(path) && identityOf(coreBeside(path)) === own);
+}
+
+/** Whether the file is the front of this build, whatever stands beside it. */
+export function isFront(path: string): boolean {
+  const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
+  if (FRONT === undefined || stat === undefined || Number(stat.size) !== FRONT.bytes) return false;
+  const version = `${stat.dev}:${stat.ino}:${stat.mtimeNs}:${stat.ctimeNs}`;
+  const known = compared.get(version);
+  if (known !== undefined) return known;
+  const isSame = contentOf(path) === FRONT.base64;
+  compared.set(version, isSame);
+  return isSame;
+}
+
+/** Fronts that were read, by what changes with their content. A process meets a handful. */
+const compared = new Map<string, boolean>();
+
+/** The Bun program that a front executes: the one in the directory of the file itself, whatever link it was found by. */
+export function coreBeside(path: string): string {
+  return join(dirname(realpathSync(path)), CORE_NAME);
+}
+
+/**
+ * The program that runs when the file is executed: the Bun program beside it for a front of any build, otherwise the file itself.
+ * A front is a small file that contains the name of that program.
+ */
+export function programOf(path: string): string {
+  const { size = 0 } = statSync(path, { throwIfNoEntry: false }) ?? {};
+  const core = size > 0 && size <= MOST_OF_A_FRONT ? coreBeside(path) : path;
+  const isCore = core !== path && statSync(core, { throwIfNoEntry: false }) !== undefined;
+  return isCore && readFileSync(path).includes(CORE_NAME) ? core : path;
+}
+
+const MOST_OF_A_FRONT = 1 << 20;
+
+/** Undefined for a file that can only be executed, or was just removed. */
+function contentOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'base64');
+  } catch {
+    return undefined;
+  }
+}
+
+function identityOf(path: string): string | undefined {
+  const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return stat && `${stat.dev}:${stat.ino}`;
+}

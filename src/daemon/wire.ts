@@ -1,0 +1,213 @@
+// What do a client and the daemon send each other, byte by byte?
+//
+// One message in each direction, little endian; before the answer, any number of signs of life. plugins/front/front.c has the same
+// table and speaks the same protocol. Every start of the Bun program loads this file, so it imports nothing of Node's.
+import type { Declined, RunAnswer, RunReply, RunRequest } from './protocol.ts';
+
+/** Offsets, lengths and numbers, by their names in front.c. */
+export const WIRE = {
+  /** "CTNA". Magic, version and total are at the same offsets in every version. */
+  WIRE_MAGIC: 0x414e5443,
+  WIRE_VERSION: 1,
+  // A request: this header, then plugin, directory, arguments, environment and standard input.
+  WIRE_AT_MAGIC: 0,
+  WIRE_AT_VERSION: 4,
+  WIRE_AT_TOTAL: 8,
+  WIRE_AT_KIND: 12,
+  WIRE_AT_KEY: 16,
+  WIRE_AT_PLACE: 56,
+  WIRE_AT_LENGTHS: 104,
+  WIRE_REQUEST_HEADER: 128,
+  WIRE_KEY_BYTES: 36,
+  WIRE_KIND_COMMAND: 0,
+  WIRE_KIND_CALL: 1,
+  WIRE_REQUEST_LIMIT: 0x2000000,
+  // A reply frame: this header, then standard output and standard error.
+  WIRE_REPLY_AT_MAGIC: 0,
+  WIRE_REPLY_AT_KIND: 4,
+  WIRE_REPLY_AT_TOTAL: 8,
+  WIRE_REPLY_AT_STATUS: 12,
+  WIRE_REPLY_AT_STDOUT: 16,
+  WIRE_REPLY_AT_STDERR: 20,
+  WIRE_REPLY_HEADER: 24,
+  WIRE_REPLY_SIGN: 1,
+  WIRE_REPLY_DECLINED: 2,
+  WIRE_REPLY_ANSWER: 3,
+  WIRE_REPLY_LIMIT: 0x1000000,
+} as const;
+
+/** Bytes from which the length of a request is known. */
+export const REQUEST_START = WIRE.WIRE_AT_TOTAL + 4;
+
+const encoder = new TextEncoder();
+/** Invalid bytes become U+FFFD, and a byte order mark stays, as where a process decodes its own input. */
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
+/** @returns undefined if the request is too long to be sent */
+export function encodeRequest(request: RunRequest): Uint8Array | undefined {
+  const { link = '', cwd, args, env, stdin } = request;
+  const variables = Object.entries(env).flatMap(([name, value]) =>
+    value === undefined ? [] : `${name}=${value}`,
+  );
+  const parts = [link, cwd, joined(args), joined(variables), stdin ?? ''].map(text => encoder.encode(text));
+  const total = parts.reduce<number>((sum, { length }) => sum + length, WIRE.WIRE_REQUEST_HEADER);
+  if (total > WIRE.WIRE_REQUEST_LIMIT) return undefined;
+  const bytes = new Uint8Array(total);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(WIRE.WIRE_AT_MAGIC, WIRE.WIRE_MAGIC, true);
+  view.setUint32(WIRE.WIRE_AT_VERSION, WIRE.WIRE_VERSION, true);
+  view.setUint32(WIRE.WIRE_AT_TOTAL, total, true);
+  view.setUint32(WIRE.WIRE_AT_KIND, stdin === undefined ? WIRE.WIRE_KIND_COMMAND : WIRE.WIRE_KIND_CALL, true);
+  encoder.encodeInto(request.key, bytes.subarray(WIRE.WIRE_AT_KEY, WIRE.WIRE_AT_KEY + WIRE.WIRE_KEY_BYTES));
+  const { executable, network, mount } = request.place;
+  [executable, network, mount].forEach((identity, i) => {
+    const [device = '0', inode = '0'] = identity.split(':');
+    view.setBigUint64(WIRE.WIRE_AT_PLACE + 16 * i, BigInt(device), true);
+    view.setBigUint64(WIRE.WIRE_AT_PLACE + 16 * i + 8, BigInt(inode), true);
+  });
+  let at: number = WIRE.WIRE_REQUEST_HEADER;
+  parts.forEach((part, i) => {
+    view.setUint32(WIRE.WIRE_AT_LENGTHS + 4 * i, part.length, true);
+    bytes.set(part, at);
+    at += part.length;
+  });
+  return bytes;
+}
+
+/**
+ * Length of the request that begins with these bytes, of which there must be {@link REQUEST_START}.
+ * @returns undefined if it is no request of this version, or longer than allowed
+ */
+export function requestLength(start: Uint8Array, limit: number): number | undefined {
+  const view = viewOf(start);
+  const total = view.getUint32(WIRE.WIRE_AT_TOTAL, true);
+  const isOurs =
+    view.getUint32(WIRE.WIRE_AT_MAGIC, true) === WIRE.WIRE_MAGIC &&
+    view.getUint32(WIRE.WIRE_AT_VERSION, true) === WIRE.WIRE_VERSION;
+  return isOurs && total >= WIRE.WIRE_REQUEST_HEADER && total <= limit ? total : undefined;
+}
+
+/** Decodes a whole request; undefined if its parts do not fill it, or its kind or key is not one that a client sends. */
+export function decodeRequest(bytes: Uint8Array): RunRequest | undefined {
+  const view = viewOf(bytes);
+  const lengths = [0, 1, 2, 3, 4].map(i => view.getUint32(WIRE.WIRE_AT_LENGTHS + 4 * i, true));
+  if (lengths.reduce<number>((sum, length) => sum + length, WIRE.WIRE_REQUEST_HEADER) !== bytes.length)
+    return undefined;
+  let at: number = WIRE.WIRE_REQUEST_HEADER;
+  const texts = lengths.map(length => {
+    at += length;
+    return decoder.decode(bytes.subarray(at - length, at));
+  });
+  const [link = '', cwd = '', args = '', env = '', stdin = ''] = texts;
+  const keyBytes = bytes.subarray(WIRE.WIRE_AT_KEY, WIRE.WIRE_AT_KEY + WIRE.WIRE_KEY_BYTES);
+  const key = decoder.decode(keyBytes).replace(/\0+$/, '');
+  const kind = view.getUint32(WIRE.WIRE_AT_KIND, true);
+  const isCall = kind === WIRE.WIRE_KIND_CALL;
+  // The key is a line of its own in the list of calls that clients have given up.
+  if ((!isCall && kind !== WIRE.WIRE_KIND_COMMAND) || !/^[\w-]+$/.test(key)) return undefined;
+  const [executable = '', network = '', mount = ''] = [0, 1, 2].map(i => {
+    const from = WIRE.WIRE_AT_PLACE + 16 * i;
+    // As numbers, since that is how both sides read them from the file system.
+    return `${Number(view.getBigUint64(from, true))}:${Number(view.getBigUint64(from + 8, true))}`;
+  });
+  return {
+    place: { executable, network, mount },
+    ...(isCall && link !== '' ? { link } : {}),
+    args: split(args),
+    cwd,
+    env: environmentIn(env),
+    ...(isCall ? { stdin } : {}),
+    key,
+  };
+}
+
+/** What a reply frame says. */
+export type Frame =
+  | { readonly kind: 'sign' }
+  | { readonly kind: 'declined'; readonly begun: boolean }
+  | { readonly kind: 'answer'; readonly reply: RunReply };
+
+/** The sign of life. */
+export const SIGN = frame(WIRE.WIRE_REPLY_SIGN, 0);
+
+/** @returns a frame that says "lost" if the outputs are longer than a client accepts */
+export function encodeAnswer(answer: RunAnswer | Declined): Uint8Array {
+  if (answer.declined !== undefined) return frame(WIRE.WIRE_REPLY_DECLINED, answer.begun ? 1 : 0);
+  const { exitCode, stdout, stderr } = answer as RunReply;
+  const [out, err] = [encoder.encode(stdout), encoder.encode(stderr)];
+  if (WIRE.WIRE_REPLY_HEADER + out.length + err.length > WIRE.WIRE_REPLY_LIMIT)
+    return frame(WIRE.WIRE_REPLY_DECLINED, 1);
+  return frame(WIRE.WIRE_REPLY_ANSWER, exitCode, out, err);
+}
+
+/**
+ * The frame at the beginning of the bytes, and its length.
+ * @returns undefined if it has not arrived whole; `broken` if this is no frame
+ */
+export function decodeFrame(
+  bytes: Uint8Array,
+): { readonly frame: Frame; readonly length: number } | 'broken' | undefined {
+  if (bytes.length < WIRE.WIRE_REPLY_HEADER) return undefined;
+  const view = viewOf(bytes);
+  const at = (offset: number): number => view.getUint32(offset, true);
+  const [length, out, err] = [
+    at(WIRE.WIRE_REPLY_AT_TOTAL),
+    at(WIRE.WIRE_REPLY_AT_STDOUT),
+    at(WIRE.WIRE_REPLY_AT_STDERR),
+  ];
+  const isFrame = at(WIRE.WIRE_REPLY_AT_MAGIC) === WIRE.WIRE_MAGIC && length <= WIRE.WIRE_REPLY_LIMIT;
+  if (!isFrame || WIRE.WIRE_REPLY_HEADER + out + err !== length) return 'broken';
+  if (bytes.length < length) return undefined;
+  const kind = at(WIRE.WIRE_REPLY_AT_KIND);
+  const exitCode = at(WIRE.WIRE_REPLY_AT_STATUS);
+  if (kind === WIRE.WIRE_REPLY_SIGN) return { frame: { kind: 'sign' }, length };
+  if (kind === WIRE.WIRE_REPLY_DECLINED)
+    return { frame: { kind: 'declined', begun: exitCode !== 0 }, length };
+  if (kind !== WIRE.WIRE_REPLY_ANSWER) return 'broken';
+  const middle = WIRE.WIRE_REPLY_HEADER + out;
+  const stdout = decoder.decode(bytes.subarray(WIRE.WIRE_REPLY_HEADER, middle));
+  const stderr = decoder.decode(bytes.subarray(middle, length));
+  return { frame: { kind: 'answer', reply: { exitCode: exitCode & 0xff, stdout, stderr } }, length };
+}
+
+function frame(
+  kind: number,
+  status: number,
+  out: Uint8Array = new Uint8Array(),
+  err: Uint8Array = new Uint8Array(),
+): Uint8Array {
+  const bytes = new Uint8Array(WIRE.WIRE_REPLY_HEADER + out.length + err.length);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(WIRE.WIRE_REPLY_AT_MAGIC, WIRE.WIRE_MAGIC, true);
+  view.setUint32(WIRE.WIRE_REPLY_AT_KIND, kind, true);
+  view.setUint32(WIRE.WIRE_REPLY_AT_TOTAL, bytes.length, true);
+  view.setUint32(WIRE.WIRE_REPLY_AT_STATUS, status, true);
+  view.setUint32(WIRE.WIRE_REPLY_AT_STDOUT, out.length, true);
+  view.setUint32(WIRE.WIRE_REPLY_AT_STDERR, err.length, true);
+  bytes.set(out, WIRE.WIRE_REPLY_HEADER);
+  bytes.set(err, WIRE.WIRE_REPLY_HEADER + out.length);
+  return bytes;
+}
+
+function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** Each text ends with a null byte, as in the memory of a process. */
+function joined(texts: readonly string[]): string {
+  return texts.map(text => `${text}\0`).join('');
+}
+
+function split(text: string): string[] {
+  return text === '' ? [] : text.replace(/\0$/, '').split('\0');
+}
+
+/** As Bun reads it: the last of two variables of the same name counts, and one without "=" is empty. */
+function environmentIn(text: string): RunRequest['env'] {
+  const pairs = split(text).flatMap((one): [string, string][] => {
+    const at = one.indexOf('=');
+    if (at < 0) return [[one, '']];
+    return at === 0 ? [] : [[one.slice(0, at), one.slice(at + 1)]];
+  });
+  return Object.fromEntries(pairs);
+}

@@ -1,0 +1,297 @@
+// Does the front answer, ask and hand over as documented, whatever a daemon sends and whatever its caller gives it?
+import { afterAll, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import type net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import fc from 'fast-check';
+import { BegunCalls } from '../../src/daemon/begun-calls.ts';
+import { socketPathOf, wireOf } from '../../src/daemon/protocol.ts';
+import { decodeFrame, decodeRequest, encodeAnswer, SIGN, WIRE } from '../../src/daemon/wire.ts';
+import { type Finished, run } from '../helpers/command.ts';
+import { BUILDS, findFrontProblem, makeStubbedFront, runCore } from '../helpers/front.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+import { actAsDaemon } from '../helpers/wire.ts';
+
+const BIN = path.join(ROOT, 'dist/bin');
+const problem = findFrontProblem();
+const tmp = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-front-'));
+afterAll(() => fs.rmSync(tmp, { recursive: true, force: true }));
+
+const CONF = '{"cniVersion":"1.0.0","name":"n","type":"tuning"}';
+/** A call that fails without touching anything. */
+const CALL = {
+  ...{ CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'c', CNI_IFNAME: 'eth0', CNI_NETNS: '/run/netns/none' },
+  CATENA_RUN_DIR: path.join(tmp, 'no-daemon'),
+};
+
+describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : `: ${problem}`}`, () => {
+  const names = fs
+    .readdirSync(BIN)
+    .filter(name => name !== 'catena-core')
+    .sort();
+
+  test('answers VERSION and prints the about text byte by byte like the Bun program', async () => {
+    const links = path.join(tmp, 'links');
+    fs.mkdirSync(links);
+    fs.symlinkSync(path.join(BIN, 'catena'), path.join(links, 'multus'));
+    for (const name of [...names, 'multus']) {
+      const file = path.join(name === 'multus' ? links : BIN, name);
+      const version = { CNI_COMMAND: 'VERSION' };
+      expect(await run([file], { env: version, stdin: '' })).toEqual(await runCore(name, version));
+      // Called by hand, the command prints its help.
+      if (name !== 'catena') expect(await run([file])).toEqual(await runCore(name, {}));
+    }
+  }, 120_000);
+
+  test.each([
+    ['a configuration', CONF],
+    ['nothing', ''],
+    ['what is no JSON', '{"a":'],
+    ['no UTF-8', '\xff\xfe{'],
+    ['more than a configuration may have', `"${'x'.repeat(17 << 20)}"`],
+  ])('hands %s on standard input to the Bun program', async (_, text) => {
+    const stdin = Buffer.from(text, 'latin1');
+    const child = Bun.spawn([path.join(BIN, 'tuning')], {
+      env: { PATH: process.env.PATH, ...CALL },
+      ...{ stdin, stdout: 'pipe', stderr: 'pipe', timeout: 60_000 },
+    });
+    const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+    expect({ exitCode: await child.exited, stdout, stderr }).toEqual(await runCore('tuning', CALL, stdin));
+  });
+
+  test.each(['<&-', '>&-', '2>&-', '<&- >&-', '</'])(
+    'ends like the Bun program when its streams are %s',
+    async streams => {
+      const exitCode = async (program: string): Promise<number> =>
+        (await run(['bash', '-c', `exec -a tuning "$0" ${streams}`, program], { env: CALL, stdin: CONF }))
+          .exitCode;
+      expect(await exitCode(path.join(BIN, 'tuning'))).toBe(await exitCode(path.join(BIN, 'catena-core')));
+    },
+  );
+
+  test('says what is missing if the Bun program does not stand beside it', async () => {
+    const alone = path.join(tmp, 'alone');
+    fs.mkdirSync(alone);
+    for (const name of ['bridge', 'catena']) fs.copyFileSync(path.join(BIN, name), path.join(alone, name));
+    const text = `Cannot start ${alone}/catena-core (errno 2); install Catena again`;
+    const called = await run([path.join(alone, 'bridge')], { env: CALL, stdin: CONF });
+    expect(called).toMatchObject({ exitCode: 1, stderr: '' });
+    expect(JSON.parse(called.stdout)).toEqual({ code: 5, msg: text });
+    const typed = await run([path.join(alone, 'catena'), 'list']);
+    expect(typed).toEqual({ exitCode: 1, stdout: '', stderr: `catena: ${text}\n` });
+  });
+
+  describe.each(BUILDS)('%s', build => {
+    let runs = 0;
+    const made = makeStubbedFront(path.join(tmp, build), build);
+
+    interface Told extends Finished {
+      /** What the daemon received. */
+      readonly received: Buffer;
+    }
+
+    /** Calls the front beside a daemon that does this with the connection. */
+    async function callBeside(
+      serve: (client: net.Socket, key: string) => unknown,
+      { stdin = CONF, name = 'tuning', args = [] as string[], env = {} } = {},
+    ): Promise<Told> {
+      const { dir } = await made;
+      const runDir = path.join(tmp, `run-${build.length}-${runs++}`);
+      let received: Buffer = Buffer.alloc(0);
+      const daemon = await actAsDaemon(socketPathOf(runDir), (client, bytes) => {
+        received = bytes;
+        client.on('data', more => {
+          received = Buffer.concat([received, more as Buffer]);
+        });
+        serve(client, bytes.toString('latin1', WIRE.WIRE_AT_KEY, WIRE.WIRE_AT_KEY + WIRE.WIRE_KEY_BYTES));
+      });
+      try {
+        const all = { ...CALL, CATENA_RUN_DIR: runDir, ...env };
+        const finished = await run([path.join(dir, name), ...args], { env: all, stdin });
+        return { ...finished, received };
+      } finally {
+        await daemon.stop();
+      }
+    }
+
+    const ANSWER = encodeAnswer({ exitCode: 3, stdout: '{"answer":1}\n', stderr: 'log\n' });
+    const ANSWERED = { exitCode: 3, stdout: '{"answer":1}\n', stderr: 'log\n' };
+    /** What the stub prints after this verdict. */
+    const byCore = (verdict: string, stdin = CONF) => ({
+      exitCode: 0,
+      stdout: `|${verdict}|${stdin}`,
+      stderr: '',
+    });
+
+    test('sends what a process of its own would get, and prints the answer', async () => {
+      const answered = await callBeside(client => client.end(ANSWER));
+      expect(answered).toMatchObject(ANSWERED);
+      const request = decodeRequest(answered.received);
+      const identity = (file: string) => `${fs.statSync(file).dev}:${fs.statSync(file).ino}`;
+      expect(request).toMatchObject({
+        place: {
+          executable: identity(path.join((await made).dir, 'catena-core')),
+          network: identity('/proc/self/ns/net'),
+          mount: identity('/proc/self/ns/mnt'),
+        },
+        ...{ link: 'tuning', args: [], cwd: process.cwd(), stdin: CONF },
+      });
+      expect(request?.env).toMatchObject({ CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'c', LC_ALL: 'C' });
+      expect(request?.key).toMatch(/^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/);
+    });
+
+    test('sends a command without standard input, and a call of the runner without a plugin', async () => {
+      const command = await callBeside(client => client.end(ANSWER), {
+        name: 'catena',
+        args: ['add', '', 'x y'],
+      });
+      expect(command).toMatchObject(ANSWERED);
+      const asked = decodeRequest(command.received);
+      expect(asked?.args).toEqual(['add', '', 'x y']);
+      expect(asked).not.toHaveProperty('stdin');
+      const runner = await callBeside(client => client.end(ANSWER), { name: 'catena' });
+      const called = decodeRequest(runner.received);
+      expect(called).toMatchObject({ args: [], stdin: CONF });
+      expect(called).not.toHaveProperty('link');
+    });
+
+    test.each([
+      ['another command', { name: 'catena', args: ['list'] }, 'list||'],
+      ['a worker', { args: ['--worker'] }, '--worker||'],
+      ['another verb', { env: { CNI_COMMAND: 'NONE' } }, '||'],
+      ['a namespace of its own process', { env: { CNI_NETNS: '/proc/self/ns/net' } }, '||'],
+      ['a call that a worker makes', { env: { CATENA_SERVED: '1' } }, '||'],
+      ['an injected fault', { env: { CATENA_FAULT: 'kernel:1' } }, '||'],
+    ])('does not ask for %s', async (_, options, said) => {
+      const { received, ...finished } = await callBeside(client => client.end(ANSWER), options);
+      expect(received.length).toBe(0);
+      expect(finished).toEqual({ exitCode: 0, stdout: `${said}${CONF}`, stderr: '' });
+    });
+
+    test.each([
+      ['"declined"', [encodeAnswer({ declined: 'build', error: '' })], 'declined'],
+      ['"begun"', [encodeAnswer({ declined: 'workers', begun: true, error: '' })], 'lost'],
+      [
+        '"declined" after signs of life',
+        [SIGN, SIGN, encodeAnswer({ declined: 'build', error: '' })],
+        'declined',
+      ],
+      ['nothing', [], 'broken'],
+      ['signs of life only', [SIGN, SIGN], 'broken'],
+      ['half a header', [ANSWER.subarray(0, 11)], 'broken'],
+      ['half an answer', [ANSWER.subarray(0, -1)], 'broken'],
+      ['HTTP', [Buffer.from('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')], 'broken'],
+      ['more than a client accepts', [hugeFrame()], 'broken'],
+    ])('lets the Bun program make the call after %s', async (_, pieces, verdict) => {
+      const finished = await callBeside(async client => {
+        for (const piece of pieces) client.write(piece);
+        client.end();
+      });
+      expect(finished).toMatchObject(byCore(verdict));
+    });
+
+    test('takes an answer that comes late and byte by byte', async () => {
+      const slow = async (client: net.Socket) => {
+        for (let i = 0; i < 5; i++) {
+          client.write(SIGN);
+          await Bun.sleep(300);
+        }
+        for (const byte of ANSWER) {
+          client.write(Uint8Array.of(byte));
+          await Bun.sleep(1);
+        }
+      };
+      expect(await callBeside(slow)).toMatchObject(ANSWERED);
+    });
+
+    test.each([
+      [11, 'declined'],
+      [12, 'lost'],
+    ])('asks the Bun program what a silence means: %p is "%s"', async (status, verdict) => {
+      const front = await made;
+      front.setVerdict(status);
+      let key = '';
+      expect(
+        await callBeside((_, asked) => {
+          key = asked;
+        }),
+      ).toMatchObject(byCore(verdict));
+      expect(front.judged()).toContain(key);
+    });
+
+    test('waits on if the Bun program says so', async () => {
+      (await made).setVerdict(10);
+      const late = (client: net.Socket) => setTimeout(() => client.end(ANSWER), 2_500);
+      expect(await callBeside(late)).toMatchObject(ANSWERED);
+    });
+
+    test('loses nothing of a large input when the connection ends while it is sent', async () => {
+      const stdin = 'x'.repeat(8 << 20);
+      const finished = await callBeside(client => client.destroy(), { stdin });
+      expect(finished.exitCode).toBe(0);
+      expect(finished.stdout.replace(/^\|(declined|broken)\|/, '')).toBe(stdin);
+    });
+
+    test('ends with the answer, or with the Bun program, whatever the daemon sends', async () => {
+      const frames = fc.array(fc.constantFrom(SIGN, ANSWER, encodeAnswer({ declined: 'build', error: '' })), {
+        maxLength: 3,
+      });
+      const damaged = fc
+        .tuple(frames, fc.array(fc.tuple(fc.nat(80), fc.nat(255)), { maxLength: 4 }), fc.nat(100))
+        .map(([some, changes, end]) => {
+          const bytes = Buffer.concat(some);
+          for (const [at, value] of changes) if (at < bytes.length) bytes[at] = value;
+          return bytes.subarray(0, end);
+        });
+      const input = fc.oneof(damaged, fc.uint8Array({ maxLength: 200 }));
+      await fc.assert(
+        fc.asyncProperty(input, fc.nat(60), async (bytes, cut) => {
+          const finished = await callBeside(async client => {
+            client.write(bytes.subarray(0, cut));
+            await Bun.sleep(1);
+            client.end(bytes.subarray(cut));
+          });
+          expect(finished).toMatchObject(expectedFor(bytes));
+        }),
+        { numRuns: 60, endOnFailure: true },
+      );
+    }, 120_000);
+
+    /** What the documented protocol makes of these bytes and the end of the connection. */
+    function expectedFor(bytes: Uint8Array): object {
+      const first = decodeFrame(bytes);
+      if (first === undefined || first === 'broken') return byCore('broken');
+      if (first.frame.kind === 'sign') return expectedFor(bytes.subarray(first.length));
+      if (first.frame.kind === 'declined') return byCore(first.frame.begun ? 'lost' : 'declined');
+      // The outputs are the same bytes; invalid ones may be shown in another way.
+      return { exitCode: first.frame.reply.exitCode };
+    }
+  });
+
+  test('and the Bun program make a call that a daemon never begins', async () => {
+    const socket = socketPathOf(path.join(tmp, 'frozen'));
+    const daemon = await actAsDaemon(socket, () => {});
+    const now = (Date.now() + 0.5) / 1000;
+    fs.utimesSync(wireOf(socket), now, now);
+    const calls = new BegunCalls(socket, fs.statSync(wireOf(socket)));
+    try {
+      const env = { ...CALL, CATENA_RUN_DIR: path.dirname(socket) };
+      const finished = await run([path.join(BIN, 'tuning')], { env, stdin: CONF });
+      expect(finished).toEqual(await runCore('tuning', CALL, Buffer.from(CONF)));
+    } finally {
+      calls.close();
+      await daemon.stop();
+    }
+  });
+});
+
+/** An answer whose length is above the limit. */
+function hugeFrame(): Uint8Array {
+  const bytes = Uint8Array.from(SIGN);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(WIRE.WIRE_REPLY_AT_KIND, WIRE.WIRE_REPLY_ANSWER, true);
+  view.setUint32(WIRE.WIRE_REPLY_AT_TOTAL, WIRE.WIRE_REPLY_LIMIT + 24, true);
+  view.setUint32(WIRE.WIRE_REPLY_AT_STDOUT, WIRE.WIRE_REPLY_LIMIT, true);
+  return bytes;
+}

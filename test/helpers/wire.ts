@@ -1,0 +1,72 @@
+// How does a test speak to the daemon's socket for calls, or act as a daemon there?
+import { mkdirSync } from 'node:fs';
+import net from 'node:net';
+import { dirname } from 'node:path';
+import { ownPlace } from '../../src/daemon/place.ts';
+import { type RunRequest, wireOf } from '../../src/daemon/protocol.ts';
+import { decodeFrame, encodeRequest, type Frame } from '../../src/daemon/wire.ts';
+
+/** A request that a daemon of this process's executable and namespaces takes. */
+export async function requestHere(change: Partial<RunRequest> = {}): Promise<RunRequest> {
+  const place = await ownPlace();
+  return { place, args: ['status', 'podnet'], cwd: '/', env: {}, key: crypto.randomUUID(), ...change };
+}
+
+/** The bytes of a request. */
+export function bytesOf(request: RunRequest): Uint8Array {
+  const bytes = encodeRequest(request);
+  if (bytes === undefined) throw new Error('the request is too long to be sent');
+  return bytes;
+}
+
+/**
+ * Sends bytes to the daemon of a socket.
+ * @returns the frames until the connection ended, or until the deadline
+ */
+export function sendToWire(
+  socket: string,
+  bytes: Uint8Array,
+  deadlineMs = 10_000,
+): Promise<(Frame | 'broken')[]> {
+  return new Promise((resolve, reject) => {
+    let received = Buffer.alloc(0);
+    const client = net.connect(wireOf(socket), () => client.write(bytes));
+    const timer = setTimeout(() => client.destroy(), deadlineMs);
+    client.on('data', (chunk: Buffer) => {
+      received = Buffer.concat([received, chunk]);
+    });
+    client.on('error', error => ((error as { code?: string }).code === 'ENOENT' ? reject(error) : undefined));
+    client.on('close', () => {
+      clearTimeout(timer);
+      resolve(framesIn(received));
+    });
+  });
+}
+
+function framesIn(bytes: Uint8Array): (Frame | 'broken')[] {
+  const first = decodeFrame(bytes);
+  if (first === undefined) return [];
+  return first === 'broken' ? ['broken'] : [first.frame, ...framesIn(bytes.subarray(first.length))];
+}
+
+/** A fake daemon: what it does with each connection, once some bytes have arrived. */
+export async function actAsDaemon(
+  socket: string,
+  serve: (client: net.Socket, received: Buffer) => void,
+): Promise<{ stop(): Promise<void> }> {
+  mkdirSync(dirname(socket), { recursive: true, mode: 0o700 });
+  const clients = new Set<net.Socket>();
+  const server = net.createServer(client => {
+    clients.add(client);
+    client.on('error', () => {});
+    client.on('close', () => clients.delete(client));
+    client.once('data', (received: Buffer) => serve(client, received));
+  });
+  await new Promise<void>(resolve => server.listen(wireOf(socket), resolve));
+  return {
+    async stop() {
+      for (const client of clients) client.destroy();
+      await new Promise(resolve => server.close(resolve));
+    },
+  };
+}

@@ -1,0 +1,138 @@
+// Are the bytes of requests and replies the documented ones, and what does the decoder refuse?
+import { describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import type { RunRequest } from '../../../src/daemon/protocol.ts';
+import {
+  decodeFrame,
+  decodeRequest,
+  encodeAnswer,
+  encodeRequest,
+  requestLength,
+  SIGN,
+  WIRE,
+} from '../../../src/daemon/wire.ts';
+import { bytesOf } from '../../helpers/wire.ts';
+
+const KEY = '00112233-4455-4677-8899-aabbccddeeff';
+const REQUEST: RunRequest = {
+  place: { executable: '1:2', network: '3:4', mount: '5:258' },
+  link: 'tuning',
+  args: [],
+  cwd: '/tmp',
+  env: { CNI_COMMAND: 'ADD', EMPTY: '' },
+  stdin: '{"name":"\u00e4"}',
+  key: KEY,
+};
+
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
+
+test('the front has the same table', () => {
+  const source = fs.readFileSync(path.join(import.meta.dir, '../../../plugins/front/front.c'), 'utf8');
+  const defined = [...source.matchAll(/^#define (WIRE_\w+) (\w+)$/gm)].map(([, name = '', value]) => [
+    name,
+    Number(value),
+  ]);
+  expect(Object.fromEntries(defined)).toEqual(WIRE);
+});
+
+describe('a request', () => {
+  test('has these bytes', () => {
+    const bytes = bytesOf(REQUEST);
+    expect(hex(bytes.subarray(0, 8))).toBe('43544e4101000000');
+    expect(hex(bytes.subarray(8, 16))).toBe(`${le32(bytes.length)}01000000`);
+    expect(Buffer.from(bytes.subarray(16, 52)).toString()).toBe(KEY);
+    expect(hex(bytes.subarray(56, 104))).toBe([1, 2, 3, 4, 5, 258].map(n => `${le32(n)}00000000`).join(''));
+    expect(hex(bytes.subarray(104, 124))).toBe([6, 4, 0, 23, 13].map(le32).join(''));
+    expect(Buffer.from(bytes.subarray(128)).toString()).toBe(
+      'tuning/tmpCNI_COMMAND=ADD\0EMPTY=\0{"name":"\u00e4"}',
+    );
+  });
+
+  test('is decoded as it was', () => {
+    expect(decodeRequest(bytesOf(REQUEST))).toEqual(REQUEST);
+    const { link: _, stdin: __, ...rest } = REQUEST;
+    const command = { ...rest, args: ['add', '', 'podnet'], env: {} };
+    expect(decodeRequest(bytesOf(command))).toEqual(command);
+    expect(decodeRequest(bytesOf({ ...rest, stdin: '' }))).toEqual({ ...rest, stdin: '' });
+  });
+
+  test('has the environment as Bun reads it: the last of two wins, one without "=" is empty', () => {
+    const bytes = Buffer.from(bytesOf({ ...REQUEST, env: { AB: 'one', AC: 'two', N: '' } }));
+    const at = bytes.indexOf('AC=two');
+    bytes.write('AB', at);
+    const last = bytes.indexOf('N=');
+    bytes.write('NO', last);
+    expect(decodeRequest(bytes)?.env).toEqual({ AB: 'two', NO: '' });
+  });
+
+  test('is not made if it would be longer than the front sends', () => {
+    expect(encodeRequest({ ...REQUEST, stdin: 'x'.repeat(WIRE.WIRE_REQUEST_LIMIT) })).toBeUndefined();
+  });
+
+  test.each([
+    ['another magic number', 0, 1],
+    ['another version', 4, 2],
+    ['a length below the header', 8, 127],
+    ['a length above the limit', 8, 0x7fffffff],
+  ])('with %s has no length', (_, at, value) => {
+    const bytes = bytesOf(REQUEST);
+    new DataView(bytes.buffer).setUint32(at, value, true);
+    expect(requestLength(bytes, 1 << 20)).toBeUndefined();
+  });
+
+  test.each([
+    ['parts that do not fill it', 104, 7],
+    ['parts that are longer than it', 120, 0xffffffff],
+    ['an unknown kind', 12, 9],
+    ['a key of other characters', 16, 0x0a0a0a0a],
+  ])('with %s is refused', (_, at, value) => {
+    const bytes = bytesOf(REQUEST);
+    new DataView(bytes.buffer).setUint32(at, value, true);
+    expect(decodeRequest(bytes)).toBeUndefined();
+  });
+});
+
+describe('a reply', () => {
+  test('has these bytes', () => {
+    expect(hex(SIGN)).toBe(`43544e41${[1, 24, 0, 0, 0].map(le32).join('')}`);
+    expect(hex(encodeAnswer({ declined: 'build', error: 'x' }))).toBe(
+      `43544e41${[2, 24, 0, 0, 0].map(le32).join('')}`,
+    );
+    expect(hex(encodeAnswer({ exitCode: 1, stdout: 'ab', stderr: 'c' }))).toBe(
+      `43544e41${[3, 27, 1, 2, 1].map(le32).join('')}616263`,
+    );
+  });
+
+  test('is decoded as it was, in pieces', () => {
+    const reply = { exitCode: 1, stdout: '{"a":"\u00e4"}', stderr: 'no\n' };
+    const bytes = encodeAnswer(reply);
+    for (let at = 0; at < bytes.length; at++) expect(decodeFrame(bytes.subarray(0, at))).toBeUndefined();
+    expect(decodeFrame(bytes)).toEqual({ frame: { kind: 'answer', reply }, length: bytes.length });
+    expect(decodeFrame(SIGN)).toEqual({ frame: { kind: 'sign' }, length: 24 });
+    const lost = encodeAnswer({ ...reply, declined: 'workers', begun: true, error: 'none' });
+    expect(decodeFrame(lost)).toMatchObject({ frame: { kind: 'declined', begun: true } });
+  });
+
+  test('that no client would take says "lost"', () => {
+    const answer = { exitCode: 0, stdout: 'x'.repeat(WIRE.WIRE_REPLY_LIMIT), stderr: '' };
+    expect(decodeFrame(encodeAnswer(answer))).toMatchObject({ frame: { kind: 'declined', begun: true } });
+  });
+
+  test.each([
+    ['another magic number', 0, 1],
+    ['an unknown kind', 4, 4],
+    ['another length than its parts', 8, 25],
+    ['more than the limit', 16, 0xffffffff],
+  ])('with %s is broken', (_, at, value) => {
+    const bytes = Uint8Array.from(SIGN);
+    new DataView(bytes.buffer).setUint32(at, value, true);
+    expect(decodeFrame(bytes)).toBe('broken');
+  });
+});
+
+function le32(value: number): string {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32LE(value);
+  return bytes.toString('hex');
+}
