@@ -22,7 +22,7 @@ const FILE_DEADLINE_MS = 15 * 60_000;
 const TEST_DEADLINE_MS = 60_000;
 const BUN = [process.execPath];
 /** The client in TypeScript, and streams and directories of a process without a front; half a minute each. */
-const ALSO_WITHOUT_FRONT = ['daemon-links', 'daemon-frozen', 'working-directory'].map(
+const ALSO_WITHOUT_FRONT = ['daemon-plugins', 'daemon-frozen', 'working-directory'].map(
   name => `test/e2e/${name}.test.ts`,
 );
 

@@ -26,10 +26,13 @@ export function packedLibrary(file: string): BunPlugin {
   };
 }
 
-/** The Bun program recognises its front by its content. */
+/** The Bun program recognises its front by the digest of its content. */
 export function builtFront(file: string | undefined): BunPlugin {
   const bytes = file === undefined ? undefined : fs.readFileSync(file);
-  const front = bytes && { bytes: bytes.length, base64: bytes.toString('base64') };
+  const front = bytes && {
+    bytes: bytes.length,
+    sha256: new Bun.CryptoHasher('sha256').update(bytes).digest('hex'),
+  };
   const contents = `export const FRONT = ${JSON.stringify(front) ?? 'undefined'};`;
   return {
     name: 'built front',

@@ -24,7 +24,7 @@ export function isFront(path: string): boolean {
   const version = `${stat.dev}:${stat.ino}:${stat.mtimeNs}:${stat.ctimeNs}`;
   const known = compared.get(version);
   if (known !== undefined) return known;
-  const isSame = contentOf(path) === FRONT.base64;
+  const isSame = digestOf(path) === FRONT.sha256;
   compared.set(version, isSame);
   return isSame;
 }
@@ -51,9 +51,9 @@ export function programOf(path: string): string {
 const MOST_OF_A_FRONT = 1 << 20;
 
 /** Undefined for a file that can only be executed, or was just removed. */
-function contentOf(path: string): string | undefined {
+function digestOf(path: string): string | undefined {
   try {
-    return readFileSync(path, 'base64');
+    return new Bun.CryptoHasher('sha256').update(readFileSync(path)).digest('hex');
   } catch {
     return undefined;
   }
