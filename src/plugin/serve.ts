@@ -149,8 +149,10 @@ async function runVerb(
     case 'GC':
       await definition.gc(call);
       if (call.kept && !outer) {
+        const { kept } = call;
         const { sweepNotes } = await import('./collection.ts');
-        sweepNotes({ environment: env, log, network }, call.kept);
+        // Work that waits for devices, such as the IPAM plugin's GC, still goes by the notes.
+        await call.removeDevices([], () => sweepNotes({ environment: env, log, network }, kept));
       }
       return '';
     default:

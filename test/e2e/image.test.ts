@@ -1,5 +1,6 @@
 // Is an image made of the printed Containerfile one that runs?
 import { expect, setDefaultTimeout, test } from 'bun:test';
+import { PROGRAM } from '../helpers/catena.ts';
 import { runOk } from '../helpers/command.ts';
 import { withMachine } from '../helpers/machine.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -37,7 +38,7 @@ describeRoot(
 );
 
 async function writeBase(dir: string): Promise<string> {
-  const { stdout } = await runOk(['ldd', `${BIN_DIR}/catena`]);
+  const { stdout } = await runOk(['ldd', PROGRAM]);
   const libraries = stdout.match(/\/\S+(?= \()/g) ?? [];
   const archive = `${dir}/base.tar`;
   await runOk(['tar', '--dereference', '-cf', archive, '-C', '/', ...libraries.map(file => file.slice(1))]);
