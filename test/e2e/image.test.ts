@@ -38,7 +38,7 @@ describeRoot(
 );
 
 async function writeBase(dir: string): Promise<string> {
-  const { stdout } = await runOk(['ldd', PROGRAM]);
+  const { stdout } = await runOk(['ldd', `${BIN_DIR}/${PROGRAM}`]);
   const libraries = stdout.match(/\/\S+(?= \()/g) ?? [];
   const archive = `${dir}/base.tar`;
   await runOk(['tar', '--dereference', '-cf', archive, '-C', '/', ...libraries.map(file => file.slice(1))]);
