@@ -205,6 +205,8 @@ const MAY_LOAD_LAZILY = [
   'src/delegate/kubernetes',
   // Devices are deleted by few plugins, and by those on DEL only.
   'src/plugin/call',
+  // What GC goes by is of no use to other verbs.
+  'src/plugin/serve',
   // The journal asks for it, and works under Node as well, which has no bun:ffi.
   'src/sys/netns-cookie',
   // Asks the node, which only records of an earlier boot need.

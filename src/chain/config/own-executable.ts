@@ -53,7 +53,9 @@ const MOST_OF_A_FRONT = 1 << 20;
 /** Undefined for a file that can only be executed, or was just removed. */
 function digestOf(path: string): string | undefined {
   try {
-    return new Bun.CryptoHasher('sha256').update(readFileSync(path)).digest('hex');
+    // Loaded only where a front is met: importing it would cost every start of a plugin.
+    const { createHash } = process.getBuiltinModule('node:crypto');
+    return createHash('sha256').update(readFileSync(path)).digest('hex');
   } catch {
     return undefined;
   }
