@@ -22,7 +22,7 @@ import { CORE_NAME } from '../../src/chain/config/core-name.ts';
 import { tryRead } from '../../src/files/read-file.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { buildLibrary } from './build-library.ts';
-import { builtFront, execaWithoutStreams, finishedSchemas, packedLibrary } from './embedded.ts';
+import { builtFront, execaWithoutStreams, finishedSchemas, packedLibrary, quickZod } from './embedded.ts';
 import { compileFront, findCompilers } from './front.ts';
 import { packLibrary } from './library-package.ts';
 
@@ -131,7 +131,7 @@ export async function compile(
     minify: true,
     splitting: true,
     bytecode: true,
-    plugins: [finishedSchemas, packedLibrary(library), builtFront(front), execaWithoutStreams()],
+    plugins: [finishedSchemas, quickZod, packedLibrary(library), builtFront(front), execaWithoutStreams()],
     compile: {
       outfile,
       ...(runtime === undefined ? {} : { executablePath: runtime }),

@@ -15,6 +15,18 @@ export const finishedSchemas: BunPlugin = {
   },
 };
 
+/** Zod's place is taken by {@link file://./quick-zod.ts}, which loads zod itself where it is needed. */
+export const quickZod: BunPlugin = {
+  name: 'quick zod',
+  setup(builder) {
+    const standIn = path.join(import.meta.dir, 'quick-zod.ts');
+    const full = path.join(import.meta.dir, 'full-zod.ts');
+    builder.onResolve({ filter: /^zod\/mini$/ }, ({ importer }) => {
+      return importer === full ? undefined : { path: standIn };
+    });
+  },
+};
+
 /** The packed package becomes a file inside the executable. */
 export function packedLibrary(file: string): BunPlugin {
   const contents = `export { default as PACKED_LIBRARY } from ${JSON.stringify(path.resolve(file))} with { type: 'file' };`;
