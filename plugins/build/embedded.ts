@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { BunPlugin } from 'bun';
+import { joinChunks } from './chunks.ts';
 import { renderSchemas } from './schemas.ts';
 
 /** Descriptions in schemas come from the sources' comments, which are not part of the executable. */
@@ -15,17 +16,23 @@ export const finishedSchemas: BunPlugin = {
   },
 };
 
-/** Zod's place is taken by {@link file://./quick-zod.ts}, which loads zod itself where it is needed. */
+const QUICK_ZOD = path.join(import.meta.dir, 'quick-zod/zod-mini.ts');
+const FULL_ZOD = path.join(import.meta.dir, 'quick-zod/full.ts');
+
+/** Zod's place is taken by quick-zod/, which loads zod itself where it is needed. */
 export const quickZod: BunPlugin = {
   name: 'quick zod',
   setup(builder) {
-    const standIn = path.join(import.meta.dir, 'quick-zod.ts');
-    const full = path.join(import.meta.dir, 'full-zod.ts');
     builder.onResolve({ filter: /^zod\/mini$/ }, ({ importer }) => {
-      return importer === full ? undefined : { path: standIn };
+      return importer === FULL_ZOD ? undefined : { path: QUICK_ZOD };
     });
   },
 };
+
+/** The chunks of chunks.ts, with zod replaced. */
+export function joinedChunks(entry: string): BunPlugin {
+  return joinChunks(entry, name => (name === 'zod/mini' ? QUICK_ZOD : undefined));
+}
 
 /** The packed package becomes a file inside the executable. */
 export function packedLibrary(file: string): BunPlugin {

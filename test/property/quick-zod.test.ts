@@ -4,41 +4,51 @@ import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import * as zod from 'zod/mini';
-import * as full from '../../plugins/build/full-zod.ts';
-import * as quick from '../../plugins/build/quick-zod.ts';
+import * as full from '../../plugins/build/quick-zod/full.ts';
+import * as quick from '../../plugins/build/quick-zod/zod-mini.ts';
 import { RUNS } from './arbitrary.ts';
 
 type Zods = typeof zod;
 /** Makes one schema of zod or of what stands in for it. */
 type Make = (z: Zods) => zod.ZodMiniType;
 
+/** A schema, and values of which most are valid. */
+interface Sample {
+  readonly make: Make;
+  readonly values: readonly unknown[];
+}
+
 const ROOT = path.resolve(import.meta.dir, '../..');
 
-const checkedText = fc.constantFrom<Make>(
-  z => z.string(),
-  z => z.string().check(z.minLength(2)),
-  z => z.string().check(z.regex(/^a/, 'must begin with a'), z.startsWith('a')),
-  z => z.string().check(z.regex(/b/g)),
-  z => z.string().check(z.refine(text => text !== 'ab', 'must not be ab')),
+const samples = (...rows: readonly (readonly [Make, ...unknown[]])[]) =>
+  fc.constantFrom<Sample>(...rows.map(([make, ...values]) => ({ make, values })));
+
+const text = samples(
+  [z => z.string(), 'a', 'b'],
+  [z => z.string().check(z.minLength(2)), 'ab', 'a'],
+  [z => z.string().check(z.regex(/^a/, 'must begin with a'), z.startsWith('a')), 'a', 'ab'],
+  [z => z.string().check(z.regex(/b/g)), 'ab', 'b'],
+  [z => z.string().check(z.refine(one => one !== 'ab', 'must not be ab')), 'a', 'ab'],
 );
-const scalar: fc.Arbitrary<Make> = fc.oneof(
-  checkedText,
-  fc.constantFrom<Make>(
-    z => z.int(),
-    z => z.int().check(z.minimum(0), z.maximum(10)),
-    z => z.number(),
-    z => z.number().check(z.positive()),
-    z => z.boolean(),
-    z => z.unknown(),
-    z => z.literal('a'),
-    z => z.enum(['a', 'ab']),
-    z => z.custom<string>(value => typeof value === 'string'),
-    z => z.tuple([z.string(), z.int()]),
+const scalar = fc.oneof(
+  text,
+  samples(
+    [z => z.int(), 1, 2 ** 60],
+    [z => z.int().check(z.minimum(0), z.maximum(10)), 0, 10, 11],
+    [z => z.number(), 1.5, -0],
+    [z => z.number().check(z.positive()), 0.5, 0],
+    [z => z.boolean(), true, false],
+    [z => z.unknown(), 'a', null, undefined],
+    [z => z.literal('a'), 'a'],
+    [z => z.enum(['a', 'ab']), 'a', 'ab'],
+    [z => z.custom<string>(value => typeof value === 'string'), 'a', 1],
+    [z => z.tuple([z.string(), z.int()]), ['a', 1], ['a']],
   ),
 );
-const KEYS = ['a', 'b', 'toString', '__proto__', '1'];
 
-const { schema } = fc.letrec<{ schema: Make; shape: Record<string, Make> }>(tie => ({
+type Shape = Record<string, Sample>;
+
+const { schema } = fc.letrec<{ schema: Sample; shape: Shape }>(tie => ({
   shape: fc.dictionary(fc.constantFrom('a', 'b', 'c', '1'), tie('schema'), {
     maxKeys: 3,
     noNullPrototype: true,
@@ -46,44 +56,68 @@ const { schema } = fc.letrec<{ schema: Make; shape: Record<string, Make> }>(tie 
   schema: fc.oneof(
     { maxDepth: 4, withCrossShrink: true },
     scalar,
-    tie('schema').map<Make>(inner => z => z.optional(inner(z))),
-    fc.tuple(tie('schema'), fc.constantFrom<unknown>(false, 'a', 0, [], ['a'])).map<Make>(
-      ([inner, value]) =>
-        z =>
-          z._default(inner(z), value),
-    ),
-    tie('schema').map<Make>(inner => z => z.array(inner(z))),
-    tie('schema').map<Make>(inner => z => z.array(inner(z)).check(z.minLength(1, 'must not be empty'))),
-    fc.tuple(checkedText, tie('schema')).map<Make>(([key, inner]) => z => {
-      return z.record(key(z) as zod.ZodMiniString, inner(z));
-    }),
-    fc.array(tie('schema'), { minLength: 1, maxLength: 3 }).map<Make>(options => z => {
-      return z.union(
-        options.map(option => option(z)),
-        'must be one of them',
-      );
-    }),
-    fc.tuple(fc.constantFrom('object', 'looseObject', 'strictObject'), tie('shape')).map<Make>(
-      ([kind, shape]) =>
-        z =>
-          z[kind as 'object'](made(shape, z)),
-    ),
-    fc.tuple(tie('shape'), tie('shape')).map<Make>(([base, more]) => z => {
-      return z.extend(z.looseObject(made(base, z)), made(more, z));
-    }),
-    tie('shape').map<Make>(shape => z => {
-      return z
-        .looseObject(made(shape, z))
-        .check(z.refine(value => Object.keys(value).length !== 2, 'must not have two keys'));
-    }),
+    tie('schema').map(({ make, values }) => ({
+      make: (z: Zods) => z.optional(make(z)),
+      values: [...values, undefined],
+    })),
+    fc
+      .tuple(tie('schema'), fc.constantFrom<unknown>(false, 'a', 0, [], ['a']))
+      .map(([{ make, values }, value]) => ({
+        make: (z: Zods) => z._default(make(z), value),
+        values: [...values, undefined],
+      })),
+    tie('schema').map(({ make, values }) => ({
+      make: (z: Zods) => z.array(make(z)),
+      values: [[], [values[0]], values],
+    })),
+    tie('schema').map(({ make, values }) => ({
+      make: (z: Zods) => z.array(make(z)).check(z.minLength(1, 'must not be empty')),
+      values: [[], [values[0]], values],
+    })),
+    fc.tuple(text, tie('schema')).map(([key, { make, values }]) => ({
+      make: (z: Zods) => z.record(key.make(z) as zod.ZodMiniString, make(z)),
+      values: values.map(value => ({ [key.values[0] as string]: value })),
+    })),
+    fc.array(tie('schema'), { minLength: 1, maxLength: 3 }).map(options => ({
+      make: (z: Zods) => {
+        const made = options.map(option => option.make(z));
+        return z.union(made, 'must be one of them');
+      },
+      values: options.flatMap(({ values }) => values),
+    })),
+    fc.tuple(fc.constantFrom('object', 'looseObject', 'strictObject'), tie('shape')).map(([kind, shape]) => ({
+      make: (z: Zods) => z[kind as 'object'](made(shape, z)),
+      values: objectsOf(shape),
+    })),
+    fc.tuple(tie('shape'), tie('shape')).map(([base, more]) => ({
+      make: (z: Zods) => z.extend(z.looseObject(made(base, z)), made(more, z)),
+      values: objectsOf({ ...base, ...more }),
+    })),
+    tie('shape').map(shape => ({
+      make: (z: Zods) => {
+        const check = z.refine(value => Object.keys(value as object).length !== 2, 'must not have two keys');
+        return z.looseObject(made(shape, z)).check(check);
+      },
+      values: objectsOf(shape),
+    })),
   ),
 }));
 
-function made(shape: Record<string, Make>, z: Zods): Record<string, zod.ZodMiniType> {
-  return Object.fromEntries(Object.entries(shape).map(([key, make]) => [key, make(z)]));
+function made(shape: Shape, z: Zods): Record<string, zod.ZodMiniType> {
+  return Object.fromEntries(Object.entries(shape).map(([key, { make }]) => [key, make(z)]));
+}
+
+/** Complete, with a member that no schema names, and each without one member. */
+function objectsOf(shape: Shape): unknown[] {
+  const members = Object.entries(shape).map(([key, { values }]) => [key, values[0]] as const);
+  const complete = Object.fromEntries(members);
+  const partial = members.map(([left]) => Object.fromEntries(members.filter(([key]) => key !== left)));
+  return [complete, { d: 1, ...complete }, ...partial];
 }
 
 /** As JSON brings it, and as code may: with members that are undefined. */
+const KEYS = ['a', 'b', 'c', 'd', 'toString', '__proto__', '1'];
+
 const value = fc.letrec<{ value: unknown }>(tie => ({
   value: fc.oneof(
     { maxDepth: 4 },
@@ -106,7 +140,7 @@ const value = fc.letrec<{ value: unknown }>(tie => ({
     ),
     fc.array(tie('value'), { maxLength: 3 }),
     fc
-      .uniqueArray(fc.tuple(fc.constantFrom(...KEYS, 'c', 'd'), tie('value')), {
+      .uniqueArray(fc.tuple(fc.constantFrom(...KEYS), tie('value')), {
         selector: ([key]) => key,
         maxLength: 4,
       })
@@ -117,24 +151,25 @@ const value = fc.letrec<{ value: unknown }>(tie => ({
   ),
 })).value;
 
+const schemaAndValue = schema.chain(({ make, values }) => {
+  return fc.tuple(fc.constant(make), fc.oneof(fc.constantFrom(...values, undefined), value));
+});
+
 test('a value is accepted, copied and refused as by zod', () => {
   let accepted = 0;
   fc.assert(
-    fc.property(schema, value, (make, input) => {
+    fc.property(schemaAndValue, ([make, input]) => {
       const before = structuredClone(input);
-      const expected = read(() => zod.safeParse(make(zod), input, { reportInput: true }));
-      const found = read(() => {
-        return (quick as unknown as Zods).safeParse(make(quick as unknown as Zods), input, {
-          reportInput: true,
-        });
+      const [expected, found] = [zod, quick as unknown as Zods].map(z => {
+        return written(z.safeParse(make(z), input, { reportInput: true }));
       });
       expect(found).toEqual(expected);
       expect(input).toEqual(before);
-      if (!expected.includes('"refused"')) accepted++;
+      if (!expected?.startsWith('{"refused"')) accepted++;
     }),
     { numRuns: RUNS * 2 },
   );
-  expect(accepted).toBeGreaterThan(RUNS);
+  expect(accepted).toBeGreaterThan(RUNS / 2);
 });
 
 test('everything that the sources use of zod is there', () => {
@@ -154,16 +189,16 @@ test('everything that the sources use of zod is there', () => {
 });
 
 /** Everything that a caller can tell apart, as text: order and presence of keys, and members that are undefined. */
-function read(parse: () => zod.core.util.SafeParseResult<unknown>): string {
-  const parsed = parse();
-  return written(parsed.success ? { data: parsed.data } : { refused: parsed.error.issues });
+function written(parsed: zod.core.util.SafeParseResult<unknown>): string {
+  return textOf(parsed.success ? { data: parsed.data } : { refused: parsed.error.issues });
 }
 
-function written(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(written).join()}]`;
-  if (typeof value !== 'object' || value === null) {
-    return typeof value === 'string' ? JSON.stringify(value) : String(value);
-  }
+function textOf(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(textOf).join()}]`;
+  if (typeof value === 'string') return JSON.stringify(value);
+  if (Object.is(value, -0)) return '-0';
+  if (typeof value !== 'object' || value === null) return String(value);
+  // A schema of zod's own, in an issue.
   const members = Object.entries(value).filter(([key]) => key !== 'inst');
-  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${written(member)}`).join()}}`;
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${textOf(member)}`).join()}}`;
 }

@@ -194,6 +194,8 @@ const MAY_LOAD_LAZILY = [
     'src/chain/run/lazy-exec-plugin',
     'src/delegate/definition-file',
   ],
+  // Zod is only loaded for a value that is not certainly valid.
+  'plugins/build/quick-zod/schema',
   // D-Bus costs nothing without firewalld.
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.

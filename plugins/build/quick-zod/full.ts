@@ -1,4 +1,4 @@
-// Which functions of zod do the executables contain, for what quick-zod.ts leaves to it?
+// Which functions of zod do the executables contain, for what the stand-in leaves to it?
 export {
   _default,
   array,

@@ -1,0 +1,40 @@
+// What do the executables use in place of zod/mini?
+//
+// Zod makes a schema by running some dozen functions for the first time, and a plugin that runs for a few milliseconds pays for
+// that at every start: more than half of all that our modules cost before the first request to the kernel. So here a schema is a
+// note of how zod makes it, and a function that accepts a valid value and copies it as zod would. What that function does not
+// accept, zod itself reads again: every refusal and its text, and every kind of schema that is not known here, is zod's own.
+//
+// The build (../embedded.ts) puts this module in zod/mini's place. The sources, the library and the tests that run from source use
+// zod; test/property/quick-zod.test.ts compares both.
+import { type Schema, UNSURE, type Zods, zod } from './schema.ts';
+
+export { maximum, minimum, minLength, positive, refine, regex, startsWith } from './checks.ts';
+export {
+  _default,
+  array,
+  extend,
+  looseObject,
+  object,
+  optional,
+  record,
+  strictObject,
+  tuple,
+  union,
+} from './compound.ts';
+export { boolean, custom, enum, int, literal, number, string, unknown } from './scalars.ts';
+
+/** See {@link Schema.register}. */
+export const globalRegistry = undefined;
+
+type Params = Parameters<Zods['safeParse']>[2];
+
+export function safeParse(schema: Schema, value: unknown, params?: Params): unknown {
+  const data = schema.accept(value);
+  return data === UNSURE ? zod().safeParse(schema.zod, value, params) : { success: true, data };
+}
+
+export function parse(schema: Schema, value: unknown, params?: Params): unknown {
+  const data = schema.accept(value);
+  return data === UNSURE ? zod().parse(schema.zod, value, params) : data;
+}
