@@ -1,8 +1,17 @@
 // How long do the verbs of a whole chain take: ours cold and warm, and the reference's as its own runtime runs it?
 import { readdirSync, readFileSync } from 'node:fs';
-import { type Contestant, renewed, type Samples, settle, takeTurns, timed } from './measure.ts';
+import {
+  type Contestant,
+  renewed,
+  type Samples,
+  settle,
+  takeTurns,
+  timed,
+  WARMUP_ROUNDS,
+} from './measure.ts';
 import { childrenOf } from './memory.ts';
 import { type Peer, portOf, RUNTIME_SIDES, type Side, single, withSides } from './sides.ts';
+import { callsIn, inKernel, readTraces, sum } from './traces.ts';
 
 /** The verbs of a chain that are measured. */
 export const CHAIN_VERBS = ['ADD', 'CHECK', 'DEL'] as const;
@@ -38,7 +47,7 @@ async function measureSides(sides: readonly Side[], peer: Peer, rounds: number):
   });
 }
 
-/** Warm ADD and DEL of one more container, with few attachments and with many on the node. */
+/** Warm ADD and DEL of one more container, with few attachments and with many on the node, and what of it is the kernel's. */
 export async function measureWarmGrowth(sizes: readonly [number, number], rounds: number): Promise<Samples> {
   const peer = { libcni: undefined };
   return await withSides(['warm', 'warm'], peer, async sides => {
@@ -67,7 +76,20 @@ export async function measureWarmGrowth(sizes: readonly [number, number], rounds
       });
     }
     for (const one of contestants) await settle(one);
-    return await takeTurns(contestants, rounds);
+    const samples = await takeTurns(contestants, rounds);
+    for (const [n, { lab }] of sides.entries()) {
+      const records = await readTraces(lab, rounds + WARMUP_ROUNDS - 1);
+      for (const verb of ['ADD', 'DEL']) {
+        const own = records.filter(record => record.verb === verb).slice(-rounds);
+        const kernel = own.map(record => sum(callsIn(record), inKernel));
+        const requests = own.map(record =>
+          sum(callsIn(record), ({ transactions = [] }) => transactions.length),
+        );
+        samples.set(`${sizes[n]} ${verb}, in the kernel`, kernel);
+        samples.set(`${sizes[n]} ${verb}, requests to the kernel`, requests);
+      }
+    }
+    return samples;
   });
 }
 

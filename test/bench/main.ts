@@ -272,8 +272,9 @@ async function warmRows(): Promise<Row[]> {
   return [
     line('ADD', 1.2),
     line('DEL'),
-    line('ADD, processor time of the daemon'),
-    line('DEL, processor time of the daemon'),
+    ...['in the kernel', 'requests to the kernel', 'processor time of the daemon'].flatMap(part =>
+      ['ADD', 'DEL'].map(verb => line(`${verb}, ${part}`)),
+    ),
   ];
 }
 
