@@ -5,7 +5,7 @@
 //   npm run bench -- --only runtime,alone,start,podman     what a container runtime sees
 //   npm run bench -- --only runtime,alone,start,podman,chain,burst,warm,memory --containers 200
 //                                              every budget, with those met and missed at the end
-//   npm run bench -- --only inside             how the time of a chain is spent, and what could be achieved at most
+//   npm run bench -- --only inside             how the time of a chain is spent, what could be achieved at most, and the kernel's floor
 //   npm run bench -- --json --svg chart.svg    machine-readable; a chart of what a runtime sees
 
 import { writeFileSync } from 'node:fs';
@@ -33,7 +33,7 @@ import { quantile, type Samples } from './measure.ts';
 import { type Memory, measureMemory } from './memory.ts';
 import { BRIDGE_CONFIGURATIONS, measureBridge } from './plugin.ts';
 import { measurePodman, NETWORK_COUNTS } from './podman.ts';
-import { measureRemoval } from './removal.ts';
+import { floorRows, measureRemoval } from './removal.ts';
 import { compare, isMet, type Row, renderBudgets, renderTable, row } from './row.ts';
 import { measureRunner } from './runner.ts';
 import { LIMIT_BITS, measureLimited, measureUnreached } from './shaping.ts';
@@ -219,7 +219,8 @@ async function chainRows(): Promise<Row[]> {
 /** The breakdown of the chain's time: a separate human-readable table. */
 async function insideRows(): Promise<Row[]> {
   profiles.push(...(await measureInside(peer, rounds)));
-  return values.json ? profileRows(profiles) : [];
+  const floor = floorRows(await measureRemoval(1, rounds));
+  return values.json ? [...profileRows(profiles), ...floor] : floor;
 }
 
 /** What the delegate runner adds to the bare chain. */
@@ -272,9 +273,10 @@ async function warmRows(): Promise<Row[]> {
   return [
     line('ADD', 1.2),
     line('DEL'),
-    ...['in the kernel', 'requests to the kernel', 'processor time of the daemon'].flatMap(part =>
+    ...['in the kernel', 'processor time of the daemon'].flatMap(part =>
       ['ADD', 'DEL'].map(verb => line(`${verb}, ${part}`)),
     ),
+    ...['ADD', 'DEL'].map(verb => ({ ...line(`${verb}, requests to the kernel`), unit: '' })),
   ];
 }
 
@@ -295,12 +297,12 @@ async function memoryRows(): Promise<Row[]> {
   ];
 }
 
-/** The basis of the group commit of deletions: both columns are ours. */
+/** The basis of the group commit of deletions, and the kernel's floor of a DEL: both columns are ours. */
 async function removalRows(): Promise<Row[]> {
   const pods = 32;
   const samples = await measureRemoval(pods, Math.ceil(rounds / 5));
   const what = `devices of ${pods} pods: deleted one by one | as a group`;
-  return [compare(samples, what, 'DEL', { ours: 'group', reference: 'single' })];
+  return [compare(samples, what, 'DEL', { ours: 'group', reference: 'single' }), ...floorRows(samples)];
 }
 
 async function portmapRows(): Promise<Row[]> {
