@@ -1,4 +1,4 @@
-// How does a runtime run a chain: each executable started by itself, one after the other, as libcni does?
+// How does a runtime run a chain: one process for each executable, one after the other, as libcni does?
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Container, Lab, Row } from '../helpers/netns.ts';

@@ -4,7 +4,6 @@ import { IMAGE } from '../helpers/busybox.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { requiresPodman, startPodman } from '../helpers/podman.ts';
-import { unpackRuntimes } from '../helpers/runtimes.ts';
 import { until } from '../helpers/until.ts';
 import { type Contestant, type Samples, settle, takeTurns, timed } from './measure.ts';
 import { RUNTIME_SIDES, type RuntimeSide } from './sides.ts';
@@ -12,7 +11,7 @@ import { RUNTIME_SIDES, type RuntimeSide } from './sides.ts';
 /** Numbers of networks of one container. */
 export const NETWORK_COUNTS = [1, 10] as const;
 
-/** A `podman run` takes long, and uses each plugin of every network. */
+/** A `podman run` takes long, and calls each plugin of every network. */
 const SETTLED_ROUNDS = 3;
 
 const CONF = '/etc/containers/containers.conf';
@@ -23,9 +22,8 @@ const CONF = '/etc/containers/containers.conf';
  * @throws Error if there is no Podman that runs chains
  */
 export async function measurePodman(rounds: number): Promise<Samples> {
-  const failure = await unpackRuntimes();
   const obstacle = requiresPodman();
-  if (obstacle) throw new Error(failure ? `${obstacle}: ${failure}` : obstacle);
+  if (obstacle) throw new Error(`${obstacle}; npm test -- e2e/podman unpacks it`);
   return await withContestants(async contestants => {
     for (const one of contestants) if (one.name === 'runtime-warm') await settle(one, SETTLED_ROUNDS);
     return await takeTurns(contestants, rounds);
