@@ -318,6 +318,11 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<file>',
         help: "also serve coil's gRPC service on this socket",
       },
+      metrics: {
+        type: 'string',
+        placeholder: '<address:port>',
+        help: 'serve GET /metrics and /healthz there, and nothing else; *:<port> is every address (none)',
+      },
       log: {
         type: 'string',
         multiple: true,
