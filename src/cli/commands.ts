@@ -531,6 +531,10 @@ export const COMMANDS: readonly Command[] = [
         type: 'boolean',
         help: 'give the printed daemonset a service account, for delegates and network status',
       },
+      'with-metrics': {
+        type: 'boolean',
+        help: "have the printed daemonset serve metrics at the node's address, port 9464",
+      },
       account: {
         type: 'string',
         placeholder: '<dir>',

@@ -151,6 +151,7 @@ function print(call: CommandCall, what: string): number {
       version: TOOL_VERSION,
       asDefault: call.on('as-default'),
       withAccount: call.on('with-account'),
+      withMetrics: call.on('with-metrics'),
       ...(list ? { list: { name: list.name, text: ending(list.source) } } : {}),
       home: dirname(process.execPath),
     }),
