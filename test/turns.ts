@@ -11,6 +11,7 @@ export interface Turn {
 /** End-to-end tests for which it makes no difference what the names in `dist/bin` are. */
 export const ONE_WAY: Readonly<Record<string, string>> = {
   bench: 'runs the measuring programs',
+  'install-upgrade': 'installs fronts over executables without one, and back',
   front: 'is about the front, and compares it with the Bun program',
   package: 'installs the npm package',
   release: 'builds executables of its own',
