@@ -2,9 +2,10 @@
 //
 //   npm test                                everything
 //   npm test -- unit/chain netns/bridge     only test files whose path contains one of these
+//   npm test -- --both                      every end-to-end test both ways
 //
-// Files that start plugins and clients of the daemon run a second time with the Bun program under all names, as built without a C
-// compiler (CATENA_TEST_FRONT=0).
+// End-to-end tests run a second time with the Bun program under all names, as built without a C compiler (CATENA_TEST_FRONT=0):
+// short ones always, long ones on one day of several (turns.ts).
 //
 // CATENA_TEST_JOBS sets how many files run at a time (default: the number of cores, at most two).
 
@@ -16,15 +17,13 @@ import { installTestPackages } from './helpers/debian.ts';
 import { parseJunit, type TestOutcome } from './helpers/junit.ts';
 import { sweepLeftovers } from './helpers/namespace.ts';
 import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
+import { hasFronts, type Turn, turnWithoutFront } from './turns.ts';
 
 const ROOT = path.resolve(import.meta.dir, '..');
 const FILE_DEADLINE_MS = 15 * 60_000;
 const TEST_DEADLINE_MS = 60_000;
 const BUN = [process.execPath];
-/** The client in TypeScript, and streams and directories of a process without a front; half a minute each. */
-const ALSO_WITHOUT_FRONT = ['daemon-plugins', 'daemon-frozen', 'working-directory'].map(
-  name => `test/e2e/${name}.test.ts`,
-);
+const BOTH = '--both';
 
 interface Total {
   passed: number;
@@ -34,7 +33,11 @@ interface Total {
 
 const total: Total = { passed: 0, failed: 0, skipped: new Map() };
 const unsteady: string[] = [];
-const filters = process.argv.slice(2);
+const postponed: string[] = [];
+const filters = process.argv.slice(2).filter(arg => arg !== BOTH);
+/** Days since 1970. A file that is selected by name runs both ways. */
+const today =
+  process.argv.includes(BOTH) || filters.length > 0 ? undefined : Math.floor(Date.now() / 86_400_000);
 const reports = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-test-'));
 try {
   await main();
@@ -65,16 +68,21 @@ async function main(): Promise<void> {
       check('types', [bin('tsc'), '--noEmit']),
     ]);
   }
-  const queue: Turn[] = [
-    ...files.map(file => ({ file, front: true })),
-    ...files.filter(file => ALSO_WITHOUT_FRONT.includes(file)).map(file => ({ file, front: false })),
-  ];
+  const queue: Turn[] = files.map(file => ({ file, front: true }));
   const again: Turn[] = [];
+  const fronts = hasFronts(path.join(ROOT, 'dist/bin'));
+  const planSecond = (file: string, seconds: number): void => {
+    const second = turnWithoutFront(file, seconds, today);
+    if (second === 'now') queue.push({ file, front: false });
+    if (second === 'another day') postponed.push(file);
+  };
   const jobs = Number(process.env.CATENA_TEST_JOBS) || Math.min(2, os.availableParallelism());
   await Promise.all(
     Array.from({ length: jobs }, async () => {
       for (let turn = queue.shift(); turn !== undefined; turn = queue.shift()) {
+        const started = performance.now();
         if (!(await runFile(turn, inNamespaces, 'first'))) again.push(turn);
+        if (fronts && turn.front) planSecond(turn.file, (performance.now() - started) / 1000);
       }
     }),
   );
@@ -117,12 +125,6 @@ function testFiles(): string[] {
     .map(file => `test/${file}`)
     .filter(file => filters.length === 0 || filters.some(filter => file.includes(filter)))
     .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
-}
-
-/** One run of a file, with the executables as built, or with the Bun program under all names. */
-interface Turn {
-  readonly file: string;
-  readonly front: boolean;
 }
 
 /** Runs one file and prints its outcome; only the last run of a file counts. */
@@ -218,6 +220,8 @@ function finish(): never {
   for (const [reason, titles] of total.skipped) {
     say(`skipped, ${reason}:\n${indent(titles.join('\n'))}`);
   }
+  if (postponed.length > 0)
+    say(`without fronts on another day, or by npm test -- ${BOTH}:\n${indent(postponed.join('\n'))}`);
   if (unsteady.length > 0) say(`passed only when run alone:\n${indent(unsteady.join('\n'))}`);
   say(summary(total.passed, total.failed, skipped));
   process.exit(total.failed > 0 || total.passed === 0 ? 1 : 0);

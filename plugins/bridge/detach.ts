@@ -1,20 +1,30 @@
-// When is the bridge itself deleted?
+// What happens to the bridge and its gateways once containers are gone?
 import { holdingsOf } from '../../src/attach/held-subnets.ts';
 import type { Cidr } from '../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { type BridgeConf, gatewayPortName } from './config.ts';
-import { isOurs, removeUnusedBridge } from './kernel/bridge.ts';
+import { clearUnusedBridge, isOurs, removeUnusedBridge } from './kernel/bridge.ts';
 import { findLeftovers, removeIdleGateways } from './kernel/idle-gateway.ts';
 import { withBridgeLock } from './kernel/lock.ts';
 import { addressingOf } from './plan.ts';
 
 /**
- * Removes the bridge after its last port, if this plugin created it, as well as gateway ports of VLANs and gateways of subnets
- * that no container uses. If the configuration has changed since ADD, the result still names the bridge used then.
+ * DEL: a bridge that this plugin created loses its addresses with its last port, and the device stays for the next container.
+ * Gateway ports of VLANs and gateways of subnets that no container uses are removed. If the configuration has changed since ADD, the
+ * result still names the bridge used then.
  */
+export function leaveBridge(call: Call<BridgeConf>): void {
+  forEachBridge(call, clearUnusedBridge);
+}
+
+/** GC: the same, but the bridge is deleted as well. */
 export function removeBridge(call: Call<BridgeConf>): void {
+  forEachBridge(call, removeUnusedBridge);
+}
+
+function forEachBridge(call: Call<BridgeConf>, finish: typeof clearUnusedBridge): void {
   const { conf, host, prevResult } = call;
   const reported = prevResult?.interfaces?.find(one => !one.sandbox)?.name;
   for (const name of new Set([conf.bridge, reported ?? conf.bridge])) {
@@ -23,7 +33,7 @@ export function removeBridge(call: Call<BridgeConf>): void {
     withBridgeLock(name, () => {
       const gateways = gatewaysOf(call);
       if (gateways?.length) removeLeftovers(call, name, gateways);
-      removeUnusedBridge(host, name, gateways);
+      finish(host, name, gateways);
     });
   }
 }

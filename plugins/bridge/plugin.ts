@@ -20,7 +20,7 @@ import { tryAll } from '../../src/plugin/try-all.ts';
 import { attach, stagesOf } from './attach.ts';
 import { checkAttachment } from './check.ts';
 import { BridgeConf, validateBridgeConf } from './config.ts';
-import { removeBridge } from './detach.ts';
+import { leaveBridge, removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import { handOverMacspoof } from './kernel/macspoof-handover.ts';
 import { removeReferenceMacspoof, removeUnusedReferenceMacspoof } from './kernel/macspoof-reference.ts';
@@ -97,7 +97,7 @@ export const bridge = definePlugin({
         () => removeMacspoof(call.hostNft, attachmentOf(call)),
         () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
         () => stopMasquerading(call),
-        () => removeBridge(call),
+        () => leaveBridge(call),
         () => (conf.ipam?.type ? call.delegate(conf.ipam.type).del() : undefined),
       ]),
     );

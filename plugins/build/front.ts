@@ -54,7 +54,7 @@ export async function compileFront(
   arch: string = process.arch,
 ): Promise<CompiledFront> {
   const compilers = findCompilers(arch);
-  if (compilers.length === 0) return { problem: `there is no C compiler for ${arch}` };
+  if (compilers.length === 0) return { problem: `there is no C compiler for ${arch}: ${adviceFor(arch)}` };
   fs.mkdirSync(workDir, { recursive: true });
   fs.writeFileSync(path.join(workDir, 'tables.h'), await renderTables());
   const problems: string[] = [];
@@ -79,6 +79,12 @@ export function findCompilers(arch: string): readonly Compiler[] {
     ['zig', 'cc', '-target', triple.replace('gnu', 'musl')],
   ];
   return all.filter(([program = '']) => Bun.which(program) !== null);
+}
+
+function adviceFor(arch: string): string {
+  if (arch !== 'x64' && arch !== 'arm64') return 'the front is not written for it';
+  const own = arch === process.arch ? 'gcc' : `gcc-${TRIPLES[arch].replace('_', '-')}`;
+  return `install ${own}, clang and lld, or zig`;
 }
 
 /** What the front knows of the rest, as a C header. */

@@ -1,4 +1,5 @@
 // Does an archive contain what its name says, and do its executables run?
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { CORE_NAME } from '../../src/chain/config/core-name.ts';
@@ -17,10 +18,12 @@ export interface Inspection {
 }
 
 /**
- * Inspects an unpacked release: names, machine, loader; and runs it if this machine can.
+ * Inspects an unpacked release: names, machine, loader, whether the Bun program recognises its front; and runs it if this machine
+ * can.
+ * @param hasFront whether it was built with a front
  * @throws Error on any mismatch
  */
-export function inspectRelease(dir: string, target: Target, version: string): Inspection {
+export function inspectRelease(dir: string, target: Target, version: string, hasFront: boolean): Inspection {
   const names = [RUNNER_NAME, ...PLUGIN_NAMES];
   const expected = [CORE_NAME, ...names].sort();
   const found = fs.readdirSync(path.join(dir, 'bin')).sort();
@@ -28,16 +31,20 @@ export function inspectRelease(dir: string, target: Target, version: string): In
   const [core, command] = [path.join(dir, 'bin', CORE_NAME), path.join(dir, 'bin', RUNNER_NAME)];
   const inodes = new Set(names.map(name => fs.statSync(path.join(dir, 'bin', name)).ino));
   if (inodes.size !== 1) throw wrong(target, 'its names are not one file');
-  const isFront = !inodes.has(fs.statSync(core).ino);
+  if (inodes.has(fs.statSync(core).ino) === hasFront)
+    throw wrong(target, hasFront ? 'its names are not the front' : 'its names are not the Bun program');
   const loaders = [
     [core, target.loader],
-    [command, isFront ? '' : target.loader],
+    // The front needs no C library.
+    [command, hasFront ? '' : target.loader],
   ] as const;
   for (const [file, expectedLoader] of loaders) {
     const { machine, loader } = readElf(file);
     if (machine !== target.machine || loader !== expectedLoader)
       throw wrong(target, `"${path.basename(file)}" is for machine ${machine} with loader "${loader}"`);
   }
+  if (hasFront && !fs.readFileSync(core).includes(digestOf(command)))
+    throw wrong(target, 'its Bun program does not know the digest of its front');
   const way = findWay(target);
   if ('skipped' in way) return { run: way };
   // An emulated front cannot execute another program.
@@ -46,6 +53,10 @@ export function inspectRelease(dir: string, target: Target, version: string): In
   const reply = call(way.argv, path.join(dir, 'bin/bridge'), [], { CNI_COMMAND: 'VERSION' });
   if (!reply.includes('"supportedVersions"')) throw wrong(target, `VERSION says ${JSON.stringify(reply)}`);
   return { run: { version: told.trim() } };
+}
+
+function digestOf(file: string): string {
+  return createHash('sha256').update(fs.readFileSync(file)).digest('hex');
 }
 
 /** Machine and dynamic loader of an executable (elf.h: Elf64_Ehdr, Elf64_Phdr; little endian). */

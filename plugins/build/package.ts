@@ -53,7 +53,7 @@ export async function releaseFor(target: Target, outDir: string, cacheDir: strin
     fs.writeFileSync(archive, packed);
     const { exitCode, stderr } = Bun.spawnSync(['tar', '-xzf', archive, '-C', work], { timeout: 60_000 });
     if (exitCode !== 0) throw new Error(`Cannot unpack "${archive}": ${stderr.toString().trim()}`);
-    const { run } = inspectRelease(path.join(work, name), target, manifest.version);
+    const { run } = inspectRelease(path.join(work, name), target, manifest.version, front !== undefined);
     fs.mkdirSync(outDir, { recursive: true });
     const file = path.join(outDir, `${name}.tar.gz`);
     fs.copyFileSync(archive, `${file}.new`);

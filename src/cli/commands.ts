@@ -318,6 +318,11 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<file>',
         help: "also serve coil's gRPC service on this socket",
       },
+      metrics: {
+        type: 'string',
+        placeholder: '<address:port>',
+        help: 'serve GET /metrics and /healthz there, and nothing else; *:<port> is every address (none)',
+      },
       log: {
         type: 'string',
         multiple: true,
@@ -525,6 +530,10 @@ export const COMMANDS: readonly Command[] = [
       'with-account': {
         type: 'boolean',
         help: 'give the printed daemonset a service account, for delegates and network status',
+      },
+      'with-metrics': {
+        type: 'boolean',
+        help: "have the printed daemonset serve metrics at the node's address, port 9464",
       },
       account: {
         type: 'string',

@@ -7,8 +7,24 @@ const ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount';
 /** Where the host sees it: the kubelet's directory with the volumes of this pod. */
 const ACCOUNT_ON_HOST = '/var/lib/kubelet/pods/$(POD_UID)/volumes/kubernetes.io~projected/account';
 
+/** Port of the metrics: the one that OpenTelemetry's exporters use. */
+const METRICS_PORT = 9464;
+
+/**
+ * What the daemon needs instead of a privileged container, and why (capabilities(7)); plugins that it starts have no more.
+ * test/e2e/daemon-capabilities.test.ts runs a daemon with exactly these.
+ */
+export const DAEMON_CAPABILITIES: Readonly<Record<string, string>> = {
+  NET_ADMIN: 'devices, addresses, routes, nf_tables, traffic control',
+  NET_RAW: 'iptables of the legacy kind',
+  SYS_ADMIN: 'setns(2) to the namespaces of pods and, for nsenter, to the mounts of the host',
+  SYS_CHROOT: 'nsenter: setns(2) to the mounts of the host',
+  SYS_PTRACE: 'namespaces under /proc/<pid>/ns, of pods and of process 1',
+};
+
 /** The manifest, as YAML. */
-export function daemonSet({ binDir, confDir, version, asDefault, withAccount, list }: PrintOptions): string {
+export function daemonSet(options: PrintOptions): string {
+  const { binDir, confDir, version, asDefault, withAccount, withMetrics, list } = options;
   const config = `${list ? configMap(list) : ''}${withAccount ? account(confDir) : ''}`;
   const installArgs = [
     ...['install', ...(list ? ['/etc/catena/network.conflist'] : [])],
@@ -16,6 +32,9 @@ export function daemonSet({ binDir, confDir, version, asDefault, withAccount, li
     ...(asDefault ? ['--as-default'] : []),
     ...(withAccount ? ['--account', ACCOUNT_DIR, '--account-on-host', ACCOUNT_ON_HOST] : []),
   ];
+  const onHost = ['nsenter', '--target=1', '--mount', '--', `${binDir}/catena`];
+  const daemon = [...onHost, 'daemon', ...(withMetrics ? ['--metrics', `$(POD_IP):${METRICS_PORT}`] : [])];
+  const ping = `{ exec: { command: ${JSON.stringify([...onHost, 'ping', '--deadline=4'])} }, timeoutSeconds: 5`;
   return `# Installs Catena on every node and runs its daemon there. Build the image with catena install --print containerfile.
 ${config}apiVersion: apps/v1
 kind: DaemonSet
@@ -26,17 +45,22 @@ metadata:
 spec:
   selector:
     matchLabels: { app.kubernetes.io/name: catena }
+  # Without its daemon a node still attaches pods, only slower. A daemon that ends again at once stops the update.
+  minReadySeconds: 10
   updateStrategy:
     type: RollingUpdate
     rollingUpdate: { maxUnavailable: 10% }
   template:
     metadata:
       labels: { app.kubernetes.io/name: catena }
-    spec:
+${withMetrics ? METRICS_ANNOTATIONS : ''}    spec:
 ${withAccount ? '      serviceAccountName: catena\n' : ''}      automountServiceAccountToken: false
       hostNetwork: true
       hostPID: true
+      nodeSelector: { kubernetes.io/os: linux }
       priorityClassName: system-node-critical
+      # SIGTERM reaches the daemon itself, since nsenter executes it: it takes no more requests and finishes those that it has. A
+      # preStop hook would be killed with the container in which it waits for that.
       terminationGracePeriodSeconds: 90
       tolerations:
         - operator: Exists
@@ -46,7 +70,12 @@ ${withAccount ? '      serviceAccountName: catena\n' : ''}      automountService
           image: localhost/catena:${version}
           args: ${JSON.stringify(installArgs)}
 ${withAccount ? '          env:\n            - { name: POD_UID, valueFrom: { fieldRef: { fieldPath: metadata.uid } } }\n' : ''}          resources: { requests: { cpu: 10m, memory: 64Mi } }
-          securityContext: { runAsUser: 0 }
+          # The directories are root's. SELinux lets only this type write to them.
+          securityContext:
+            runAsUser: 0
+            allowPrivilegeEscalation: false
+            capabilities: { drop: [ALL] }
+            seLinuxOptions: { type: spc_t, level: s0 }
           volumeMounts:
             - { name: cni-bin, mountPath: /host${binDir} }
             - { name: cni-conf, mountPath: /host${confDir} }
@@ -55,14 +84,30 @@ ${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true 
           image: localhost/catena:${version}
           # The host's own executable, in the host's mount namespace: elsewhere the daemon would see other paths than the
           # calling runtime and would decline all its calls.
-          command: ["nsenter", "--target=1", "--mount", "--", ${JSON.stringify(`${binDir}/catena`)}, "daemon"]
+          command: ${JSON.stringify(daemon)}
           env:
             - { name: CNI_PATH, value: ${JSON.stringify(binDir)} }
             - { name: CATENA_NODE_NAME, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
+${withMetrics ? METRICS_PORTS : ''}          # ping fails if no daemon answers, or if it is another build than the executables that are installed. Then it serves nothing,
+          # and a new one would.
+          startupProbe: ${ping}, periodSeconds: 2, failureThreshold: 30 }
+          readinessProbe: ${ping}, periodSeconds: 10, failureThreshold: 1 }
+          livenessProbe: ${ping}, periodSeconds: 20, failureThreshold: 3 }
+          # No limit of CPU time: a throttled daemon would be given up by its clients after a second.
           resources:
-            requests: { cpu: 100m, memory: 128Mi }
-            limits: { memory: 512Mi }
-          securityContext: { privileged: true }
+            requests: { cpu: 100m, memory: 192Mi }
+            limits: { memory: 1Gi }
+          # Not privileged. A plugin of others in the list may need more: add that here.
+          securityContext:
+            runAsUser: 0
+            capabilities:
+              drop: [ALL]
+              add:
+${capabilities()}
+            # What runtimes confine by default would forbid to enter namespaces and to write sysctls.
+            seLinuxOptions: { type: spc_t, level: s0 }
+            appArmorProfile: { type: Unconfined }
+            seccompProfile: { type: Unconfined }
       volumes:
         - name: cni-bin
           hostPath: { path: ${binDir}, type: DirectoryOrCreate }
@@ -70,6 +115,20 @@ ${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true 
           hostPath: { path: ${confDir}, type: DirectoryOrCreate }
 ${list ? '        - name: network\n          configMap: { name: catena }\n' : ''}${withAccount ? ACCOUNT_VOLUME : ''}`;
 }
+
+function capabilities(): string {
+  const lines = Object.entries(DAEMON_CAPABILITIES).map(
+    ([name, why]) => `                - ${name} # ${why}`,
+  );
+  return lines.join('\n');
+}
+
+const METRICS_ANNOTATIONS = `      annotations: { prometheus.io/scrape: "true", prometheus.io/port: "${METRICS_PORT}" }\n`;
+
+const METRICS_PORTS = `            - { name: POD_IP, valueFrom: { fieldRef: { fieldPath: status.podIP } } }
+          ports:
+            - { name: metrics, containerPort: ${METRICS_PORT}, hostPort: ${METRICS_PORT}, protocol: TCP }
+`;
 
 /** The kubelet creates a volume on the host only if a container of the pod mounts it. */
 const ACCOUNT_MOUNT = `            - { name: account, mountPath: ${ACCOUNT_DIR}, readOnly: true }\n`;

@@ -9,6 +9,8 @@ export interface PrintOptions {
   readonly asDefault: boolean;
   /** Whether the runner may use the cluster's API. */
   readonly withAccount: boolean;
+  /** Whether the daemon serves metrics at the node's address. */
+  readonly withMetrics: boolean;
   /** The conflist to install, if there is one. */
   readonly list?: { readonly name: string; readonly text: string };
   /** Directory of this executable, from which an image is built. */

@@ -24,6 +24,7 @@ import {
 } from '../cni/version.ts';
 import { createLog, type Log } from '../log.ts';
 import { LiveCall } from './call.ts';
+import type * as Collection from './collection.ts';
 import type { PluginDefinition } from './define.ts';
 import { forgetAfter, underNote } from './generation.ts';
 import type { PluginLookup, Reply, ServedCall } from './invocation.ts';
@@ -85,7 +86,7 @@ export async function serve(
     try {
       if (handover) return { exitCode: 0, stdout: await handOver(definition, call, handover), log };
       await call.guardNetns(definition.netns);
-      return { exitCode: 0, stdout: await runVerb(definition, call, invocation), log };
+      return { exitCode: 0, stdout: await runVerb(definition, call, invocation, collection), log };
     } finally {
       call.close();
     }
@@ -127,6 +128,7 @@ async function runVerb(
   definition: PluginDefinition,
   call: LiveCall,
   { env, outer }: Pick<ServedCall, 'env' | 'outer'>,
+  collection: typeof Collection | undefined,
 ): Promise<string> {
   const { network, request, log } = call;
   const { containerId, ifname } = call.env;
@@ -150,9 +152,8 @@ async function runVerb(
       await definition.gc(call);
       if (call.kept && !outer) {
         const { kept } = call;
-        const { sweepNotes } = await import('./collection.ts');
         // Work that waits for devices, such as the IPAM plugin's GC, still goes by the notes.
-        await call.removeDevices([], () => sweepNotes({ environment: env, log, network }, kept));
+        await call.removeDevices([], () => collection?.sweepNotes({ environment: env, log, network }, kept));
       }
       return '';
     default:

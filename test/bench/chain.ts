@@ -1,7 +1,17 @@
 // How long do the verbs of a whole chain take: ours cold and warm, and the reference's as its own runtime runs it?
 import { readdirSync, readFileSync } from 'node:fs';
-import { type Contestant, renewed, type Samples, settle, takeTurns, timed } from './measure.ts';
-import { type Peer, portOf, single, withSides } from './sides.ts';
+import {
+  type Contestant,
+  renewed,
+  type Samples,
+  settle,
+  takeTurns,
+  timed,
+  WARMUP_ROUNDS,
+} from './measure.ts';
+import { childrenOf } from './memory.ts';
+import { type Peer, portOf, RUNTIME_SIDES, type Side, single, withSides } from './sides.ts';
+import { callsIn, inKernel, readTraces, sum } from './traces.ts';
 
 /** The verbs of a chain that are measured. */
 export const CHAIN_VERBS = ['ADD', 'CHECK', 'DEL'] as const;
@@ -9,30 +19,38 @@ export type ChainVerb = (typeof CHAIN_VERBS)[number];
 
 /** Target ratios to the reference, of one chain at a time. */
 export const CHAIN_TARGETS = {
-  cold: { ADD: 0.6, CHECK: 0.9, DEL: 0.35 },
-  warm: { ADD: 0.2, CHECK: 0.4, DEL: 0.2 },
+  cold: { ADD: 0.4, CHECK: 1.8, DEL: 0.35 },
+  warm: { ADD: 0.15, CHECK: 0.35, DEL: 0.2 },
 } as const;
 
-/** Longer than an idle worker is kept. */
-const IDLE_MS = 35_000;
+/** The same for chains whose executables a runtime starts. */
+export const RUNTIME_TARGETS = {
+  cold: { ADD: 1, CHECK: 2, DEL: 0.6 },
+  warm: { ADD: 0.3, CHECK: 0.6, DEL: 0.45 },
+} as const;
 
-/** ADD, CHECK and DEL of bridge with host-local, portmap, bandwidth and tuning, one at a time, sides taking turns. */
-export async function measureChain(peer: Peer, rounds: number): Promise<Samples> {
-  return await withSides(['reference', 'ours', 'warm'], peer, async sides => {
-    const contestants = await Promise.all(sides.map(single));
-    for (const one of contestants) if (one.name === 'warm') await settle(one);
+/** ADD, CHECK and DEL of bridge with host-local, portmap, bandwidth and tuning by the command, one at a time, sides taking turns. */
+export function measureChain(peer: Peer, rounds: number): Promise<Samples> {
+  return measureSides(['reference', 'ours', 'warm'], peer, rounds);
+}
+
+/** The same, but a runtime starts each executable. */
+export function measureRuntimeChain(peer: Peer, rounds: number): Promise<Samples> {
+  return measureSides(RUNTIME_SIDES, peer, rounds);
+}
+
+async function measureSides(sides: readonly Side[], peer: Peer, rounds: number): Promise<Samples> {
+  return await withSides(sides, peer, async runners => {
+    const contestants = await Promise.all(runners.map(single));
+    for (const one of contestants) if (one.name.endsWith('warm')) await settle(one);
     return await takeTurns(contestants, rounds);
   });
 }
 
-/** Warm ADD and DEL of one more container, with few attachments and with many on the node; and the daemon's memory. */
-export async function measureWarmGrowth(
-  sizes: readonly [number, number],
-  rounds: number,
-): Promise<{ samples: Samples; memoryBytes: number }> {
+/** Warm ADD and DEL of one more container, with few attachments and with many on the node, and what of it is the kernel's. */
+export async function measureWarmGrowth(sizes: readonly [number, number], rounds: number): Promise<Samples> {
   const peer = { libcni: undefined };
   return await withSides(['warm', 'warm'], peer, async sides => {
-    const memory: number[] = [];
     const contestants: Contestant[] = [];
     for (const [n, runner] of sides.entries()) {
       const size = sizes[n] ?? 0;
@@ -59,10 +77,19 @@ export async function measureWarmGrowth(
     }
     for (const one of contestants) await settle(one);
     const samples = await takeTurns(contestants, rounds);
-    // By then idle workers have ended, and the last one has freed what calls had left.
-    await Bun.sleep(IDLE_MS);
-    for (const { daemonPid } of sides) if (daemonPid) memory.push(proportionalBytes(daemonPid));
-    return { samples, memoryBytes: Math.max(...memory) };
+    for (const [n, { lab }] of sides.entries()) {
+      const records = await readTraces(lab, rounds + WARMUP_ROUNDS - 1);
+      for (const verb of ['ADD', 'DEL']) {
+        const own = records.filter(record => record.verb === verb).slice(-rounds);
+        const kernel = own.map(record => sum(callsIn(record), inKernel));
+        const requests = own.map(record =>
+          sum(callsIn(record), ({ transactions = [] }) => transactions.length),
+        );
+        samples.set(`${sizes[n]} ${verb}, in the kernel`, kernel);
+        samples.set(`${sizes[n]} ${verb}, requests to the kernel`, requests);
+      }
+    }
+    return samples;
   });
 }
 
@@ -74,15 +101,4 @@ function processorMs(pid: number | undefined): number {
     return sum + Number(ran) / 1e6;
   }, 0);
   return childrenOf(pid).reduce((sum, child) => sum + processorMs(child), own);
-}
-
-function childrenOf(pid: number): number[] {
-  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
-  return stdout.toString().split('\n').filter(Boolean).map(Number);
-}
-
-/** Proportional set size of a process and its children (proc(5), smaps_rollup). */
-function proportionalBytes(pid: number): number {
-  const own = /^Pss:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1];
-  return childrenOf(pid).reduce((sum, child) => sum + proportionalBytes(child), Number(own) * 1024);
 }

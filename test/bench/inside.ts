@@ -1,14 +1,12 @@
 // How is the time of a chain spent, and what would the ratio to the reference be if some parts took no time?
 import type { PluginRecord, RequestRecord } from '../../src/observe/record.ts';
-import { listTraces } from '../../src/observe/trace-ring.ts';
-import { directories, type Lab } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { until } from '../helpers/until.ts';
 import { CHAIN_TARGETS, CHAIN_VERBS, type ChainVerb } from './chain.ts';
 import { differences, quantile, type Samples, settle, takeTurns, WARMUP_ROUNDS } from './measure.ts';
 import { type Row, row } from './row.ts';
 import { type Peer, PLUGINS, single, withSides } from './sides.ts';
 import { versionOf, withEmptyProgram } from './start.ts';
+import { type Call, callsIn, inKernel, msOf, readTraces, sum } from './traces.ts';
 
 /** One verb of the chain, cold or warm: milliseconds, with separate medians of each part. */
 export interface Profile {
@@ -84,17 +82,6 @@ export function profileRows(profiles: readonly Profile[]): Row[] {
   });
 }
 
-/** The oldest first, once the last round's trace exists: a daemon replies before it writes. */
-async function readTraces({ tmp }: Lab, lastRound: number): Promise<RequestRecord[]> {
-  let records: RequestRecord[] = [];
-  await until(() => {
-    records = listTraces(`${directories(tmp).CATENA_RUN_DIR}/traces`).records;
-    const { verb, containerId } = records.at(-1) ?? {};
-    return verb === 'DEL' && containerId?.endsWith(`-${lastRound}`) === true;
-  });
-  return records;
-}
-
 function profileOf(
   how: 'cold' | 'warm',
   verb: ChainVerb,
@@ -139,29 +126,10 @@ function tracingMs(samples: Samples): number {
   return quantile(CHAIN_VERBS.flatMap(verb => differences(of('traced', verb), of('ours', verb))));
 }
 
-/** A plugin call, or what plugins had deferred. */
-type Call = Pick<PluginRecord, 'durationMs' | 'transactions'>;
-
-function callsIn({ links: plugins, finishes = [] }: RequestRecord): Call[] {
-  return [...plugins, ...finishes];
-}
-
 function isOf(name: string): (plugin: PluginRecord) => boolean {
   return ({ link }) => link === name;
 }
 
-function msOf({ durationMs }: Pick<Call, 'durationMs'>): number {
-  return durationMs;
-}
-
-function inKernel({ transactions = [] }: Call): number {
-  return sum(transactions, msOf);
-}
-
 function outsideKernel(call: Call): number {
   return msOf(call) - inKernel(call);
-}
-
-function sum<T>(all: readonly T[], of: (one: T) => number): number {
-  return all.reduce((total, one) => total + of(one), 0);
 }

@@ -2,16 +2,26 @@
 //
 //   npm run bench                              everything
 //   npm run bench -- --only chain,burst        some groups
-//   npm run bench -- --only chain,burst,warm --containers 400     every budget, with those met and missed at the end
-//   npm run bench -- --only inside             how the time of a chain is spent, and what could be achieved at most
-//   npm run bench -- --json --svg chart.svg    machine-readable; a chart of the chain and the burst
+//   npm run bench -- --only runtime,alone,start,podman     what a container runtime sees
+//   npm run bench -- --only runtime,alone,start,podman,chain,burst,warm,memory --containers 200
+//                                              every budget, with those met and missed at the end
+//   npm run bench -- --only inside             how the time of a chain is spent, what could be achieved at most, and the kernel's floor
+//   npm run bench -- --json --svg chart.svg    machine-readable; a chart of what a runtime sees
 
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { closeLabs } from '../helpers/netns.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
+import { aloneRows } from './alone.ts';
 import { measureBurst } from './burst.ts';
-import { CHAIN_TARGETS, CHAIN_VERBS, measureChain, measureWarmGrowth } from './chain.ts';
+import {
+  CHAIN_TARGETS,
+  CHAIN_VERBS,
+  measureChain,
+  measureRuntimeChain,
+  measureWarmGrowth,
+  RUNTIME_TARGETS,
+} from './chain.ts';
 import { renderChart } from './chart.ts';
 import { GROWING, measureGrowth, measurePortmap } from './growth.ts';
 import { measureInside, type Profile, profileRows } from './inside.ts';
@@ -20,13 +30,16 @@ import { measureLeases } from './leases.ts';
 import { buildLibcniRunner } from './libcni.ts';
 import { LISTS, measureLibrary, measureLoading } from './library.ts';
 import { quantile, type Samples } from './measure.ts';
+import { type Memory, measureMemory } from './memory.ts';
 import { BRIDGE_CONFIGURATIONS, measureBridge } from './plugin.ts';
-import { measureRemoval } from './removal.ts';
+import { measurePodman, NETWORK_COUNTS } from './podman.ts';
+import { floorRows, measureRemoval } from './removal.ts';
 import { compare, isMet, type Row, renderBudgets, renderTable, row } from './row.ts';
 import { measureRunner } from './runner.ts';
 import { LIMIT_BITS, measureLimited, measureUnreached } from './shaping.ts';
 import type { Peer } from './sides.ts';
-import { measureStart, REFERENCE_NAMES } from './start.ts';
+import { sizeRows } from './sizes.ts';
+import { measureStart, OTHER_NAMES, REFERENCE_NAMES } from './start.ts';
 import { noteUnmeasured, renderUnmeasured } from './unmeasured.ts';
 
 const { values } = parseArgs({
@@ -57,6 +70,9 @@ const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
   library: libraryRows,
   start: startRows,
   link: linkRows,
+  runtime: runtimeRows,
+  alone: () => aloneRows(rounds),
+  podman: podmanRows,
   chain: chainRows,
   inside: insideRows,
   runner: runnerRows,
@@ -67,6 +83,8 @@ const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
   growth: growthRows,
   leases: leaseRows,
   shaping: shapingRows,
+  memory: memoryRows,
+  sizes: async () => sizeRows(),
 };
 
 /** A chain, or a plugin that a runtime calls directly, without a daemon and with one. */
@@ -88,7 +106,9 @@ for (const name of wanted) {
   }
 }
 if (values.svg !== undefined) writeFileSync(values.svg, renderChart(rows));
-const runner = peer.libcni ? 'libcni' : `our runner, not by libcni: ${libcni.reason}`;
+const runner = peer.libcni
+  ? 'libcni'
+  : `our runner, and what a runtime sees is by a caller that does what libcni does: ${libcni.reason}`;
 print(
   values.json
     ? `${JSON.stringify(rows.map(withVerdict), null, 2)}\n`
@@ -136,7 +156,11 @@ async function startRows(): Promise<Row[]> {
       compare(samples, `process: ${name} VERSION`, 'VERSION', {
         ours: `ours ${name}`,
         reference: `reference ${name}`,
+        target: 0.5,
       }),
+    ),
+    ...OTHER_NAMES.map(name =>
+      row(`process: ${name} VERSION`, 'ms', Number.NaN, quantile(samples.get(`ours ${name} VERSION`))),
     ),
   ];
 }
@@ -155,6 +179,34 @@ async function linkRows(): Promise<Row[]> {
   return lines;
 }
 
+/** What a runtime sees: it starts each executable. */
+async function runtimeRows(): Promise<Row[]> {
+  const samples = await measureRuntimeChain(peer, rounds);
+  return SERVED.flatMap(([side, how]) =>
+    CHAIN_VERBS.map(verb =>
+      compare(samples, `runtime, ${how}: ${verb}`, verb, {
+        ours: `runtime-${side}`,
+        reference: 'runtime-reference',
+        target: RUNTIME_TARGETS[how][verb],
+      }),
+    ),
+  );
+}
+
+async function podmanRows(): Promise<Row[]> {
+  const samples = await measurePodman(Math.ceil(rounds / 4));
+  return NETWORK_COUNTS.flatMap(count =>
+    SERVED.flatMap(([side, how]) =>
+      ['run', 'rm'].map(verb => {
+        const targets = count === 10 && verb === 'run' ? { target: how === 'cold' ? 1 : 0.85 } : {};
+        const what = `podman ${verb}, ${count} network${count === 1 ? '' : 's'}, ${how}`;
+        const sides = { ours: `runtime-${side}`, reference: 'runtime-reference' };
+        return compare(samples, what, `${verb} ${count}`, { ...sides, ...targets });
+      }),
+    ),
+  );
+}
+
 async function chainRows(): Promise<Row[]> {
   const samples = await measureChain(peer, rounds);
   return SERVED.flatMap(([ours, how]) =>
@@ -167,7 +219,8 @@ async function chainRows(): Promise<Row[]> {
 /** The breakdown of the chain's time: a separate human-readable table. */
 async function insideRows(): Promise<Row[]> {
   profiles.push(...(await measureInside(peer, rounds)));
-  return values.json ? profileRows(profiles) : [];
+  const floor = floorRows(await measureRemoval(1, rounds));
+  return values.json ? [...profileRows(profiles), ...floor] : floor;
 }
 
 /** What the delegate runner adds to the bare chain. */
@@ -190,8 +243,8 @@ async function burstRows(): Promise<Row[]> {
   const bursts = await measureBurst(peer, containers);
   const lines: Row[] = [];
   for (const [side, how, add, del] of [
-    ['ours', 'cold', 2, 4],
-    ['warm', 'warm', 10, 20],
+    ['ours', 'cold', 4, 3],
+    ['warm', 'warm', 15, 12],
   ] as const) {
     for (const [verb, target] of [
       ['ADD', add],
@@ -211,28 +264,45 @@ async function burstRows(): Promise<Row[]> {
 /** Both columns are ours: a node with few attachments, and one with many. */
 async function warmRows(): Promise<Row[]> {
   const many = Number(values.attachments);
-  const { samples, memoryBytes } = await measureWarmGrowth([10, many], rounds);
+  const samples = await measureWarmGrowth([10, many], rounds);
   const line = (verb: string, target?: number): Row => {
     const what = `chain, warm: ${verb}, 10 | ${many} attachments`;
     const given = target === undefined ? {} : { target };
     return compare(samples, what, verb, { ours: `${many}`, reference: '10', ...given });
   };
-  const megabytes = memoryBytes / 1024 / 1024;
   return [
     line('ADD', 1.2),
     line('DEL'),
-    line('ADD, processor time of the daemon'),
-    line('DEL, processor time of the daemon'),
-    row('daemon and workers, idle: share of memory (limit 100)', 'MiB', 100, megabytes, 1),
+    ...['in the kernel', 'processor time of the daemon'].flatMap(part =>
+      ['ADD', 'DEL'].map(verb => line(`${verb}, ${part}`)),
+    ),
+    ...['ADD', 'DEL'].map(verb => ({ ...line(`${verb}, requests to the kernel`), unit: '' })),
   ];
 }
 
-/** The basis of the group commit of deletions: both columns are ours. */
+/** The reference has nothing resident: its column is the limit. */
+async function memoryRows(): Promise<Row[]> {
+  const { busy, idle } = await measureMemory();
+  const sum = (all: readonly Memory[], of: keyof Memory) =>
+    all.reduce((total, one) => total + one[of], 0) / 1024 / 1024;
+  const own = (what: string, all: readonly Memory[], of: keyof Memory) =>
+    row(`memory: ${what}`, 'MiB', Number.NaN, sum(all, of));
+  const [daemon, ...workers] = idle;
+  return [
+    row('memory: daemon and workers, idle, PSS (limit 80)', 'MiB', 80, sum(idle, 'proportional'), 1),
+    own('  of it the daemon', daemon ? [daemon] : [], 'proportional'),
+    own(`  of it workers: ${workers.length}`, workers, 'proportional'),
+    own('daemon and workers, idle, sum of RSS', idle, 'resident'),
+    own(`daemon and workers after a burst, PSS: ${busy.length} processes`, busy, 'proportional'),
+  ];
+}
+
+/** The basis of the group commit of deletions, and the kernel's floor of a DEL: both columns are ours. */
 async function removalRows(): Promise<Row[]> {
   const pods = 32;
   const samples = await measureRemoval(pods, Math.ceil(rounds / 5));
   const what = `devices of ${pods} pods: deleted one by one | as a group`;
-  return [compare(samples, what, 'DEL', { ours: 'group', reference: 'single' })];
+  return [compare(samples, what, 'DEL', { ours: 'group', reference: 'single' }), ...floorRows(samples)];
 }
 
 async function portmapRows(): Promise<Row[]> {

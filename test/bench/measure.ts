@@ -41,8 +41,8 @@ export async function takeTurns(
 const SETTLED_ROUNDS = 60;
 
 /** Brings a long-running contestant to its usual state. */
-export async function settle({ round }: Contestant): Promise<void> {
-  for (let i = 0; i < SETTLED_ROUNDS; i++) await round(SETTLING + i);
+export async function settle({ round }: Contestant, rounds = SETTLED_ROUNDS): Promise<void> {
+  for (let i = 0; i < rounds; i++) await round(SETTLING + i);
 }
 
 /** Round numbers that are not used for anything else. */

@@ -1,9 +1,10 @@
 // Whose chain runs, and how, each in a fake host of its own?
 import { type Chain, fullChain, mixedBinDir, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
-import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { answerAtOnce } from './answer-at-once.ts';
+import { callerRun, type RunVerb } from './caller.ts';
 import { type Contestant, renewed, timed } from './measure.ts';
 import { succeeds } from './unmeasured.ts';
 
@@ -11,14 +12,19 @@ import { succeeds } from './unmeasured.ts';
 export const PLUGINS = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'] as const;
 
 /**
- * Whose chain runs, and how: the reference's; ours without a daemon; the same, keeping a trace of each request; ours with a
- * daemon; our client alone, with a fake daemon that replies at once and does nothing.
+ * Whose chain runs, and how. By the command: the reference's; ours without a daemon; the same, keeping a trace of each request; ours
+ * with a daemon; our client alone, with a fake daemon that replies at once and does nothing. By a runtime, which starts each
+ * executable itself: the reference's; ours without a daemon; ours with one.
  */
-export type Side = 'reference' | 'ours' | 'traced' | 'warm' | 'answered';
+export type Side = 'reference' | 'ours' | 'traced' | 'warm' | 'answered' | RuntimeSide;
 
-/** Further information for measuring: what runs the reference's chain. */
+/** Sides of what a runtime sees. */
+export const RUNTIME_SIDES = ['runtime-reference', 'runtime-ours', 'runtime-warm'] as const;
+export type RuntimeSide = (typeof RUNTIME_SIDES)[number];
+
+/** Further information for measuring: what runs the reference's chain, and every chain as a runtime does. */
 export interface Peer {
-  /** A program that runs it with libcni; if undefined, our runner does. */
+  /** A program that does it with libcni; if undefined, our runner, or a caller in this process that does what libcni does. */
   readonly libcni: string | undefined;
 }
 
@@ -27,7 +33,7 @@ export interface Runner {
   readonly side: Side;
   readonly lab: Lab;
   readonly daemonPid?: number;
-  run(verb: 'add' | 'check' | 'del', container: Container, cap?: object): Promise<void>;
+  readonly run: RunVerb;
 }
 
 /** Runs the body with chains in fake hosts, one for each side, and removes all of it afterwards. */
@@ -40,14 +46,13 @@ export async function withSides<T>(
   if (side === undefined) return await body([]);
   const withSide = async (lab: Lab): Promise<T> => {
     const chain = prepare(lab, side);
-    const daemon = side === 'warm' ? await startDaemon(lab) : undefined;
+    const daemon = side.endsWith('warm') ? await startDaemon(lab) : undefined;
     const answering = side === 'answered' ? answerAtOnce(lab) : undefined;
     const runner: Runner = {
       side,
       lab,
       ...(daemon ? { daemonPid: daemon.pid } : {}),
-      run:
-        side === 'reference' && peer.libcni ? libcniRun(lab, chain, peer.libcni) : ownRun(lab, chain, side),
+      run: runOf(lab, chain, side, peer),
     };
     try {
       return await withSides(more, peer, runners => body([runner, ...runners]));
@@ -65,7 +70,14 @@ function prepare(lab: Lab, side: Side): Chain {
   return writeChain(lab, list);
 }
 
-function ownRun(lab: Lab, chain: Chain, side: Side): Runner['run'] {
+function runOf(lab: Lab, chain: Chain, side: Side, { libcni }: Peer): RunVerb {
+  const isRuntime = side.startsWith('runtime-');
+  const binDir = side.endsWith('reference') ? REFERENCE_BIN_DIR : BIN_DIR;
+  if (libcni && (isRuntime || side === 'reference')) return libcniRun(lab, chain, libcni, binDir);
+  return isRuntime ? callerRun(lab, chain.list, binDir) : ownRun(lab, chain, side);
+}
+
+function ownRun(lab: Lab, chain: Chain, side: Side): RunVerb {
   const binDir = side === 'reference' ? mixedBinDir(lab, REFERENCE_BIN_DIR, ...PLUGINS) : BIN_DIR;
   const args = side === 'traced' ? ['--trace'] : [];
   return async (verb, container, cap) => {
@@ -73,11 +85,11 @@ function ownRun(lab: Lab, chain: Chain, side: Side): Runner['run'] {
   };
 }
 
-function libcniRun(lab: Lab, chain: Chain, program: string): Runner['run'] {
+function libcniRun(lab: Lab, chain: Chain, program: string, binDir: string): RunVerb {
   const file = `${lab.tmp}/${chain.name}.conflist`;
   return async (verb, container, cap) => {
     const argv = [program, verb, file, container.path, container.id, `${lab.tmp}/cni`];
-    const env = { CNI_PATH: REFERENCE_BIN_DIR, PATH: process.env.PATH ?? '' };
+    const env = { ...directories(lab.tmp), CNI_PATH: binDir, PATH: process.env.PATH ?? '' };
     check(
       await lab.run(lab.host, [...argv, ...(cap ? [JSON.stringify(cap)] : [])], { env, timeoutMs: 60_000 }),
     );

@@ -2,12 +2,18 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PLUGIN_NAMES } from '../../plugins/registry.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
 
-/** Our plugins that are also in the reference's package: flannel has been moved out of it. */
-export const REFERENCE_NAMES = PLUGIN_NAMES.filter(name => name !== 'flannel');
+/** The plugin that the reference's package no longer contains. */
+const MOVED = 'flannel';
+
+/** Our plugins that are also in the reference's package. */
+export const REFERENCE_NAMES = PLUGIN_NAMES.filter(name => name !== MOVED);
+
+/** Names of ours without a counterpart there. */
+export const OTHER_NAMES = [MOVED, RUNNER_NAME] as const;
 
 /** Times VERSION of every plugin; `empty` is an empty program compiled like ours. */
 export async function measureStart(rounds: number): Promise<Samples> {
@@ -18,6 +24,7 @@ export async function measureStart(rounds: number): Promise<Samples> {
         versionOf(`ours ${name}`, [join(BIN_DIR, name)]),
         versionOf(`reference ${name}`, [join(REFERENCE_BIN_DIR, name)]),
       ]),
+      ...OTHER_NAMES.map(name => versionOf(`ours ${name}`, [join(BIN_DIR, name)])),
     ];
     return takeTurns(contestants, rounds);
   });

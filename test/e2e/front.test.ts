@@ -10,8 +10,10 @@ import { socketPathOf, wireOf } from '../../src/daemon/protocol.ts';
 import { decodeFrame, decodeRequest, encodeAnswer, SIGN, WIRE } from '../../src/daemon/wire.ts';
 import { type Finished, run } from '../helpers/command.ts';
 import { BUILDS, findFrontProblem, makeStubbedFront, runCore } from '../helpers/front.ts';
+import { requires, testNeeding } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 import { actAsDaemon } from '../helpers/wire.ts';
+import { ONE_WAY, turnWithoutFront } from '../turns.ts';
 
 const BIN = path.join(ROOT, 'dist/bin');
 const problem = findFrontProblem();
@@ -94,7 +96,7 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     /** Calls the front beside a daemon that does this with the connection. */
     async function callBeside(
       serve: (client: net.Socket, key: string) => unknown,
-      { stdin = CONF, name = 'tuning', args = [] as string[], env = {} } = {},
+      { stdin = CONF, name = 'tuning', args = [] as string[], env = {}, under = [] as string[] } = {},
     ): Promise<Told> {
       const { dir } = await made;
       const runDir = path.join(tmp, `run-${build.length}-${runs++}`);
@@ -108,7 +110,7 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       });
       try {
         const all = { ...CALL, CATENA_RUN_DIR: runDir, ...env };
-        const finished = await run([path.join(dir, name), ...args], { env: all, stdin });
+        const finished = await run([...under, path.join(dir, name), ...args], { env: all, stdin });
         return { ...finished, received };
       } finally {
         await daemon.stop();
@@ -233,6 +235,33 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       expect(finished.stdout.replace(/^\|(declined|broken)\|/, '')).toBe(stdin);
     });
 
+    // Memcheck watches what is undefined, which the sanitizers do not.
+    if (build === 'as built') {
+      testNeeding(
+        'decides nothing by memory that was never written, however a call ends',
+        async () => {
+          const front = await made;
+          const under = ['valgrind', '--quiet', '--error-exitcode=99'];
+          const call = (serve: (client: net.Socket) => unknown, options = {}) =>
+            callBeside(serve, { env: { PATH: process.env.PATH }, under, ...options });
+          expect(await call(client => client.end(ANSWER))).toMatchObject(ANSWERED);
+          const declined = encodeAnswer({ declined: 'build', error: '' });
+          expect(await call(client => client.end(declined))).toMatchObject(byCore('declined'));
+          expect(await call(client => client.end(ANSWER.subarray(0, -1)))).toMatchObject(byCore('broken'));
+          front.setVerdict(12);
+          expect(await call(() => {})).toMatchObject(byCore('lost'));
+          const command = await call(client => client.end(ANSWER), { name: 'catena', args: ['add', 'x'] });
+          expect(command).toMatchObject(ANSWERED);
+          const version = { CNI_COMMAND: 'VERSION' };
+          const told = await run([...under, path.join(BIN, 'tuning')], { env: version, stdin: '' });
+          expect(told).toEqual(await runCore('tuning', version));
+          const about = await run([...under, path.join(BIN, 'tuning')]);
+          expect(about).toEqual(await runCore('tuning', {}));
+        },
+        requires('valgrind'),
+      );
+    }
+
     test('ends with the answer, or with the Bun program, whatever the daemon sends', async () => {
       const frames = fc.array(fc.constantFrom(SIGN, ANSWER, encodeAnswer({ declined: 'build', error: '' })), {
         maxLength: 3,
@@ -282,6 +311,28 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     } finally {
       calls.close();
       await daemon.stop();
+    }
+  });
+});
+
+describe('end-to-end tests run without fronts, too', () => {
+  const files = fs.readdirSync(import.meta.dir).filter(name => name.endsWith('.test.ts'));
+
+  test('except those that say why not', () => {
+    const names = Object.keys(ONE_WAY).map(name => `${name}.test.ts`);
+    expect(names.filter(name => !files.includes(name))).toEqual([]);
+    expect(names.map(name => turnWithoutFront(`test/e2e/${name}`, 1, undefined))).toEqual(
+      names.map(() => 'never'),
+    );
+  });
+
+  test('every time if they are short, and within four days if they are long', () => {
+    expect(turnWithoutFront('test/e2e/chain.test.ts', 3, 20_000)).toBe('now');
+    expect(turnWithoutFront('test/netns/bridge.test.ts', 3, 20_000)).toBe('never');
+    for (const name of files.filter(file => !(file.replace('.test.ts', '') in ONE_WAY))) {
+      const days = [0, 1, 2, 3].map(day => turnWithoutFront(`test/e2e/${name}`, 300, 20_000 + day));
+      expect(days.filter(turn => turn === 'now')).toHaveLength(1);
+      expect(turnWithoutFront(`test/e2e/${name}`, 300, undefined)).toBe('now');
     }
   });
 });

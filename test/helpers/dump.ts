@@ -44,7 +44,10 @@ const VOLATILE = new Set([
   'direct_packets_stat',
 ]);
 
-/** Reads links, addresses, routes, rules, the nf_tables rule set, qdiscs and filters; `exec` runs a tool in the namespace. */
+/**
+ * Reads links, addresses, routes, rules, the nf_tables rule set, qdiscs and filters; `exec` runs a tool in the namespace. Leaves out
+ * bridges of ours that wait for their next container: DEL keeps the device, but nothing on it.
+ */
 export async function dumpKernelState(
   exec: (argv: string[], stdin?: string) => Promise<Finished>,
   options: DumpOptions = {},
@@ -72,17 +75,31 @@ export async function dumpKernelState(
   const [routes6 = [], rules6 = []] = v6;
   const filters = filterQuestions(qdiscs);
   const found = await ask(['tc'], ...filters.map(({ question }) => question));
+  const waiting = waitingBridges(links, addresses);
+  const isKept = ({ ifname, dev }: Row): boolean => !waiting.includes(String(ifname ?? dev));
   return {
-    links: sorted(links),
-    addresses: sorted(addresses),
-    routes: sorted([...routes, ...routes6]),
+    links: sorted(links.filter(isKept)),
+    addresses: sorted(addresses.filter(isKept)),
+    routes: sorted([...routes, ...routes6].filter(isKept)),
     rules: sorted([...rules, ...rules6]),
     nft: withoutVolatile('nftables' in ruleset ? (ruleset.nftables ?? []) : []).filter(row => {
       return !('metainfo' in row) && !options.ignoreTables?.includes(tableOf(row));
     }),
-    qdiscs: sorted(qdiscs),
+    qdiscs: sorted(qdiscs.filter(isKept)),
     filters: sorted(filters.flatMap(({ dev }, i) => (found[i] ?? []).map(row => ({ dev, ...row })))),
   };
+}
+
+/** Bridges that our plugin made and that have neither a port nor an address. */
+export function waitingBridges(links: readonly Row[], addresses: readonly Row[]): string[] {
+  return links
+    .filter(({ ifalias, ifname, linkinfo }) => {
+      const own = addresses.find(row => row.ifname === ifname)?.addr_info ?? [];
+      const isIdle = own.every(({ scope }: Row) => scope === 'link');
+      const hasPort = links.some(({ master }) => master === ifname);
+      return linkinfo?.info_kind === 'bridge' && ifalias === 'catena:bridge' && isIdle && !hasPort;
+    })
+    .map(({ ifname }) => String(ifname));
 }
 
 /** The questions about the filters of every qdisc that can have some. */

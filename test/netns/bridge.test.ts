@@ -1,7 +1,7 @@
 // What does the bridge plugin do to a real kernel, and does it take all of it back?
 import { expect, test } from 'bun:test';
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { type Container, type Lab, untilAddressed, withHost } from '../helpers/netns.ts';
+import { type Container, type Lab, type Row, untilAddressed, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeNeeding, describeRoot, requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
@@ -232,6 +232,47 @@ describeRoot('bridge, verbs in unusual order', () => {
       expect(await del(two)).toMatchObject({ exitCode: 0 });
       expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
       expect(await leasesOf(lab)).toEqual([]);
+    });
+  });
+
+  test('[1.1.0] the bridge waits for its next container without addresses or routes, and GC deletes it', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      const [conf, gc] = [confOf(lab, { mtu: 1400 }), { ...confOf(lab), 'cni.dev/valid-attachments': [] }];
+      const bridges = () => lab.ip(lab.host, 'link', 'show', 'type', 'bridge');
+      const call = async (command: string, container: Container, prevResult?: unknown) =>
+        expect(await lab.plugin('bridge', { command, conf, container, prevResult })).toMatchObject({
+          exitCode: 0,
+        });
+      const result = await add(lab, one, conf);
+      const before = await bridges();
+      for (const prevResult of [result, undefined]) {
+        await call('DEL', one, prevResult);
+        expect(await bridges()).toMatchObject([{ ifname: 'br0', address: before[0]?.address }]);
+        const [{ addr_info = [] } = {}] = await lab.ip(lab.host, 'addr', 'show', 'br0');
+        expect(addr_info.filter(({ scope }: Row) => scope !== 'link')).toEqual([]);
+        expect(await lab.ip(lab.host, '-4', 'route', 'show', 'table', 'all', 'dev', 'br0')).toEqual([]);
+        const routes = await lab.ip(lab.host, '-6', 'route', 'show', 'dev', 'br0');
+        expect(routes.filter(({ dst }) => dst !== 'fe80::/64')).toEqual([]);
+        await add(lab, one, confOf(lab, { mtu: 1450 }));
+        expect(await bridges()).toMatchObject([{ address: before[0]?.address, mtu: 1450 }]);
+        expect(await ping(lab, one, '10.88.0.1')).toBe(true);
+      }
+      await add(lab, two, conf);
+      expect(await lab.plugin('bridge', { command: 'GC', conf: gc })).toMatchObject({ exitCode: 0 });
+      expect(await bridges()).toEqual([]);
+    });
+  });
+
+  test('[1.1.0] an address that others gave the bridge stays on it, and keeps it', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const prevResult = await add(lab, container, confOf(lab));
+      await lab.ip(lab.host, 'addr', 'add', '192.0.2.1/24', 'dev', 'br0');
+      const del = { command: 'DEL', conf: confOf(lab), container, prevResult };
+      expect(await lab.plugin('bridge', del)).toMatchObject({ exitCode: 0 });
+      const [{ addr_info = [] } = {}] = await lab.ip(lab.host, 'addr', 'show', 'br0');
+      expect(addr_info.map(({ local }: Row) => local)).toContain('192.0.2.1');
     });
   });
 

@@ -103,7 +103,7 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     path: /^DEL[^/]*\/host\/interface\/(br0|cni0)$/,
     when: onlyReference,
-    reason: 'a bridge that the plugin created is deleted with its last port',
+    reason: 'GC deletes a bridge that the plugin created; DEL takes its addresses with the last port',
     quirk: 'bridge 3.8',
   },
   {

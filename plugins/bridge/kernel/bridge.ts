@@ -1,4 +1,4 @@
-// How is the bridge created and removed?
+// How is the bridge created, cleared and removed?
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Cidr } from '../../../src/net/cidr.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
@@ -18,13 +18,13 @@ import { Errno } from '../../../src/sys/errno.ts';
 import { trySysctl } from '../../../src/sys/sysctl.ts';
 import type { BridgeConf } from '../config.ts';
 import { wantsFiltering } from '../vlans.ts';
-import { hasForeignAddress } from './gateway.ts';
+import { hasForeignAddress, removeAddresses } from './gateway.ts';
 import { withBridgeLock } from './lock.ts';
 import { isBridgeMac, randomBridgeMac } from './random-mac.ts';
 import { ensureFiltering, refuseVlans, requireFiltering, vlanFilteringOf } from './vlan.ts';
 import { removeUnusedGatewayPorts } from './vlan-gateway.ts';
 
-/** Alias of bridges that this plugin created and may therefore remove after their last port. */
+/** Alias of bridges that this plugin created and may therefore clear and remove once they have no port. */
 const CREATED_BY_US = 'catena:bridge';
 
 /** True for a bridge that this plugin created, even if it was killed before it could set the alias. */
@@ -52,23 +52,39 @@ export function ensureBridge(call: Call<BridgeConf>): Link {
 }
 
 /**
- * Removes gateway ports of unused VLANs. Then removes the bridge, if this plugin created it, no port is left and no one else gave
- * it an address. Call under `withBridgeLock`.
+ * Removes gateway ports of unused VLANs, then what a bridge without ports still has: what DEL leaves of it has neither addresses nor
+ * routes. The device stays, as a reference bridge does, because deleting it costs the kernel two more grace periods, with the lock
+ * of all devices held, and the next container would create it again. Call under `withBridgeLock`.
  * @param ours addresses that come from us; undefined when that is not known
  */
+export function clearUnusedBridge(socket: NetlinkSocket, name: string, ours?: readonly Cidr[]): void {
+  const bridge = findUnusedBridge(socket, name, ours);
+  if (bridge) removeAddresses(socket, bridge, ours);
+}
+
+/** Like {@link clearUnusedBridge}, but deletes the device as well. */
 export function removeUnusedBridge(socket: NetlinkSocket, name: string, ours?: readonly Cidr[]): void {
+  const bridge = findUnusedBridge(socket, name, ours);
+  if (bridge) removeLink(socket, bridge.index);
+}
+
+/** The bridge, if this plugin created it, no port is left and no one else gave it an address. */
+function findUnusedBridge(
+  socket: NetlinkSocket,
+  name: string,
+  ours: readonly Cidr[] | undefined,
+): Link | undefined {
   const bridge = findLink(socket, name);
-  if (bridge?.kind !== 'bridge') return;
+  if (bridge?.kind !== 'bridge') return undefined;
   // Only a bridge that filters VLANs has gateway ports.
   const filters = vlanFilteringOf(bridge) === 1;
-  if (!filters && !isOurs(bridge)) return;
+  if (!filters && !isOurs(bridge)) return undefined;
   // Listing ports takes longer the more containers there are, and is usually unnecessary: a bridge with carrier has a port.
-  if (!filters && bridge.flags & IFF_LOWER_UP) return;
+  if (!filters && bridge.flags & IFF_LOWER_UP) return undefined;
   const ports = listBridgePorts(socket, bridge.index);
   const left = filters ? removeUnusedGatewayPorts(socket, bridge, ports, ours) : ports;
-  if (isOurs(bridge) && left.length === 0 && !hasForeignAddress(socket, bridge, ours)) {
-    removeLink(socket, bridge.index);
-  }
+  const isUnused = isOurs(bridge) && left.length === 0 && !hasForeignAddress(socket, bridge, ours);
+  return isUnused ? bridge : undefined;
 }
 
 /**

@@ -79,6 +79,17 @@ export function hasForeignAddress(
   );
 }
 
+/** Removes the addresses of a bridge without containers, but not the kernel's own link-local one. */
+export function removeAddresses(
+  socket: NetlinkSocket,
+  { index }: Link,
+  ours: readonly Cidr[] | undefined = [],
+): void {
+  for (const { cidr, scope } of listAddresses(socket, index)) {
+    if (scope !== RT_SCOPE_LINK || ours.some(own => sameCidr(own, cidr))) removeAddress(socket, index, cidr);
+  }
+}
+
 /**
  * Rejects gateways in the wrong subnet: a gateway gives the host an address in that subnet and a route to it.
  * @throws CniError 7 when the container may not introduce that subnet, or when it is not a subnet for containers at all

@@ -13,7 +13,7 @@ import { atLeast, SINCE } from '../../cni/version.ts';
 import { findGeneration } from '../../journal/generation.ts';
 import { listMarked } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { markRemoval, sweepRemovals } from '../../journal/removal.ts';
+import { sweepRemovals } from '../../journal/removal.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../journal/snapshot.ts';
 import { unmark } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
@@ -107,19 +107,13 @@ async function removeStale({ list, snapshot, runtime }: Run, stale: GarbageCandi
   const { onWarning: _, ...quiet } = runtime;
   const dir = runDir(runtime.env);
   const id = { ...stale, network: list.name };
-  let unmark: (() => void) | undefined;
   const isStill = (record: AttachmentRecord | undefined): boolean => {
-    unmark ??= markRemoval(dir, id);
     const note = findGeneration(dir, id);
     if (note && snapshot && !snapshot.snapshot.tokens.has(note.token)) return false;
     const life = lifeOf(record, findCached(id, quiet));
     return life === (stale.life ?? lifeOf(undefined, undefined));
   };
-  try {
-    await deleteNetwork(list, stale, runtime, isStill);
-  } finally {
-    unmark?.();
-  }
+  await deleteNetwork(list, stale, runtime, isStill);
 }
 
 async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): Promise<void> {

@@ -39,6 +39,22 @@ export async function deleteAttachment(
   runtime: ChainRuntime,
   isStill?: IsStill,
 ): Promise<void> {
+  if (isStill === undefined) return deleteFound(list, attachment, runtime);
+  // Not asked for by the runtime, which may add the attachment again meanwhile.
+  await underRemovalMark(idOf(list, attachment), runtime, mark =>
+    deleteFound(list, attachment, runtime, record => {
+      mark();
+      return isStill(record);
+    }),
+  );
+}
+
+async function deleteFound(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  isStill?: IsStill,
+): Promise<void> {
   const id = idOf(list, attachment);
   // A record that cannot be written, as on a full disk, can still be read. If not, claiming has already warned.
   const { onWarning: _, ...quiet } = runtime;
@@ -81,14 +97,24 @@ async function deleteOnce(
  * @returns whether the attachment was deleted
  * @throws CniError as deleteAttachment(), 6 when the record's configuration cannot be used
  */
-export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
+export function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
+  return underRemovalMark(claim.record, runtime, mark => deleteMarked(claim, runtime, mark));
+}
+
+/**
+ * Does work that deletes an attachment on our own account. From the moment it calls `mark` until it has ended, an ADD of the same
+ * attachment waits.
+ */
+async function underRemovalMark<T>(
+  id: AttachmentId,
+  { env }: ChainRuntime,
+  work: (mark: () => void) => Promise<T>,
+): Promise<T> {
   let unmark: (() => void) | undefined;
-  // Not before orphan processes have ended: one of them may be an ADD that waits while a mark is there.
-  const mark = (): void => {
-    unmark = markRemoval(runDir(runtime.env), claim.record);
-  };
   try {
-    return await deleteMarked(claim, runtime, mark);
+    return await work(() => {
+      unmark ??= markRemoval(runDir(env), id);
+    });
   } finally {
     unmark?.();
   }
@@ -101,6 +127,7 @@ async function deleteMarked(claim: Claim, runtime: ChainRuntime, mark: () => voi
   const id = { network, containerId, ifname };
   try {
     await waitForOrphanProcesses(record, reaching);
+    // Not before: one of them may be an ADD that waits while a mark is there.
     mark();
     if (await yieldToSuccessor(claim, reaching)) return false;
   } catch (error) {

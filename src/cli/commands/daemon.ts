@@ -5,6 +5,7 @@ import { loadAbouts } from '../../cni/network-plugins.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
+import { listenForMetrics, type MetricsAddress, parseMetricsAddress } from '../../daemon/metrics-listener.ts';
 import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
@@ -48,6 +49,7 @@ export async function run(call: CommandCall): Promise<number> {
   const base = settingsOf(call);
   const config = pathOf(call, 'config');
   const grpcSocket = pathOf(call, 'grpc-socket');
+  const metricsAt = metricsAddressOf(call);
   let settings =
     config === undefined
       ? { ...base, observer: chooseObserver(base.observe, env) }
@@ -130,6 +132,7 @@ export async function run(call: CommandCall): Promise<number> {
     throw error;
   });
   call.err(`catena: listening on "${socket}"\n`);
+  const closeMetrics = metricsAt && listenForMetrics(metricsAt, watcher.metrics, tellMetrics(call));
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
   const petting = petWatchdog(env);
   const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
@@ -137,6 +140,8 @@ export async function run(call: CommandCall): Promise<number> {
   if (reason !== undefined) log(exitCode === 0 ? 'info' : 'error', reason);
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
   unwatch();
+  // A successor waits for the address.
+  closeMetrics?.();
   await Promise.all([server.stop(), grpc?.close(), recovering.stop()]);
   petting();
   pool.close();
@@ -149,6 +154,24 @@ export async function run(call: CommandCall): Promise<number> {
 function pathOf(call: CommandCall, option: string): string | undefined {
   const text = call.text(option);
   return text === undefined ? undefined : absolutePath(text, call.cwd);
+}
+
+/** @throws UsageError for an address that cannot be used */
+function metricsAddressOf(call: CommandCall): MetricsAddress | undefined {
+  const text = call.text('metrics');
+  try {
+    return text === undefined ? undefined : parseMetricsAddress(text);
+  } catch (cause) {
+    throw new UsageError((cause as Error).message, { cause });
+  }
+}
+
+function tellMetrics(call: CommandCall): Parameters<typeof listenForMetrics>[2] {
+  const at = call.text('metrics');
+  return {
+    failing: problem => call.err(`catena: warning: cannot serve metrics at ${at} yet: ${problem}\n`),
+    listening: () => call.err(`catena: metrics at ${at}\n`),
+  };
 }
 
 function settingsOf(call: CommandCall): DaemonSettings {

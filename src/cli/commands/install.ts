@@ -1,6 +1,6 @@
 // What does `catena install` do?
 import { basename, dirname, join } from 'node:path';
-import { CORE_NAME } from '../../chain/config/core-name.ts';
+import { COMMAND_NAME, CORE_NAME } from '../../chain/config/core-name.ts';
 import { loadFile } from '../../chain/config/load.ts';
 import { isFront } from '../../chain/config/own-executable.ts';
 import { DEFAULT_BIN_DIR } from '../../cni/directories.ts';
@@ -48,15 +48,12 @@ export function placesOf(call: CommandCall) {
   if (!(process.argv[1] ?? '').startsWith('/$bunfs/')) {
     throw new Error('Cannot install: this is not the compiled executable; npm run build makes it');
   }
-  const names = [...new Set([TOOL_NAME, ...call.plugins.types])];
+  const names = [...new Set([COMMAND_NAME, ...call.plugins.types])];
   const core = { source: process.execPath, name: CORE_NAME };
-  const front = join(dirname(core.source), TOOL_NAME);
+  const front = join(dirname(core.source), COMMAND_NAME);
   const source = isFront(front) ? front : core.source;
   return { binDir, pluginDirs, confDir: absolutePath(confDirOf(call)), source, names, core };
 }
-
-/** The name of this command's executable. */
-const TOOL_NAME = 'catena';
 
 async function readWanted(call: CommandCall) {
   const { pluginDirs, names, ...places } = placesOf(call);
@@ -151,6 +148,7 @@ function print(call: CommandCall, what: string): number {
       version: TOOL_VERSION,
       asDefault: call.on('as-default'),
       withAccount: call.on('with-account'),
+      withMetrics: call.on('with-metrics'),
       ...(list ? { list: { name: list.name, text: ending(list.source) } } : {}),
       home: dirname(process.execPath),
     }),

@@ -1,6 +1,6 @@
 // Could the new executable of a plugin delete the existing attachments?
-import { dirname, join } from 'node:path';
-import { isFront } from '../../chain/config/own-executable.ts';
+import { dirname } from 'node:path';
+import { FRONT } from '../../chain/config/front-program.ts';
 import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
@@ -56,8 +56,7 @@ export async function findUndoProblem(
 }
 
 function isThisExecutable(digest: string): boolean {
-  const front = join(dirname(process.execPath), 'catena');
-  return digest === findDigest(process.execPath) || (isFront(front) && digest === findDigest(front));
+  return digest === findDigest(process.execPath) || digest === FRONT?.sha256;
 }
 
 /** Number of attachments with the plugin that only our executables can delete. */

@@ -1,6 +1,7 @@
 // Does the daemon serve the calls of this node?
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { COMMAND_NAME } from '../../chain/config/core-name.ts';
 import { programOf } from '../../chain/config/own-executable.ts';
 import type { DaemonState } from '../daemon-view.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
@@ -56,7 +57,7 @@ function judgeBuild({ place, pid, version }: DaemonState, { pluginDirs }: NodeVi
     return [warn(found, 'restart the daemon')];
   }
   const installed = pluginDirs
-    .map(dir => join(dir, 'catena'))
+    .map(dir => join(dir, COMMAND_NAME))
     .filter(file => existsSync(file))
     // What counts is the program that the file executes.
     .map(programOf);

@@ -1,5 +1,7 @@
 // Are the printed files what systemd, Kubernetes and podman understand?
 import { expect, test } from 'bun:test';
+import { parseMetricsAddress } from '../../../src/daemon/metrics-listener.ts';
+import { DAEMON_CAPABILITIES } from '../../../src/install/daemon-set.ts';
 import { PRINTABLE, printFor } from '../../../src/install/print.ts';
 import { findShapeProblems } from '../../helpers/kubernetes-shape.ts';
 
@@ -9,6 +11,7 @@ const OPTIONS = {
   version: '1.2.3',
   asDefault: true,
   withAccount: false,
+  withMetrics: false,
   home: '/srv/catena',
 };
 const TEXT = '{\n  "cniVersion": "1.0.0",\n  "name": "net",\n  "plugins": [{ "type": "ptp" }]\n}\n';
@@ -99,10 +102,76 @@ test('the DaemonSet keeps the daemon in the mount namespace of the host, where r
   expect(containers[0].command).toEqual([
     ...['nsenter', '--target=1', '--mount', '--', '/opt/cni/bin/catena', 'daemon'],
   ]);
-  expect(containers[0].securityContext).toEqual({ privileged: true });
 });
 
-test.each([[{ list: LIST }], [{ asDefault: false }], [{ list: LIST, withAccount: true }]])(
+test('the DaemonSet has capabilities and is not privileged', () => {
+  const [{ spec }] = yaml({});
+  const [{ securityContext }] = spec.template.spec.containers;
+  expect(securityContext).toEqual({
+    runAsUser: 0,
+    capabilities: { drop: ['ALL'], add: Object.keys(DAEMON_CAPABILITIES) },
+    seLinuxOptions: { type: 'spc_t', level: 's0' },
+    appArmorProfile: { type: 'Unconfined' },
+    seccompProfile: { type: 'Unconfined' },
+  });
+  // Kubernetes refuses to forbid the escalation of what has SYS_ADMIN.
+  expect(securityContext).not.toHaveProperty('allowPrivilegeEscalation');
+  const [install] = spec.template.spec.initContainers;
+  expect(install.securityContext.capabilities).toEqual({ drop: ['ALL'] });
+});
+
+test('the DaemonSet asks the daemon of the host whether it lives, and gives it time to start and to end', () => {
+  const [{ spec }] = yaml({ binDir: '/usr/libexec/cni' });
+  const [daemon] = spec.template.spec.containers;
+  const command = [...daemon.command.slice(0, -1), 'ping', '--deadline=4'];
+  for (const probe of [daemon.startupProbe, daemon.readinessProbe, daemon.livenessProbe]) {
+    expect(probe.exec).toEqual({ command });
+    // The command says why it fails before the kubelet ends it.
+    expect(probe.timeoutSeconds).toBe(5);
+  }
+  const { periodSeconds, failureThreshold } = daemon.startupProbe;
+  expect(periodSeconds * failureThreshold).toBe(60);
+  // The longest that requests have, by the daemon's own unit as well.
+  const seconds = spec.template.spec.terminationGracePeriodSeconds;
+  expect(printFor('systemd', OPTIONS)).toContain(`TimeoutStopSec=${seconds}\n`);
+});
+
+test('the DaemonSet runs on every Linux node, before all pods, and is replaced node by node', () => {
+  const [{ spec }] = yaml({});
+  expect(spec).toMatchObject({
+    minReadySeconds: 10,
+    updateStrategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } },
+  });
+  expect(spec.template.spec).toMatchObject({
+    nodeSelector: { 'kubernetes.io/os': 'linux' },
+    priorityClassName: 'system-node-critical',
+    tolerations: [{ operator: 'Exists' }],
+  });
+  const [{ resources }] = spec.template.spec.containers;
+  expect(resources).toEqual({ requests: { cpu: '100m', memory: '192Mi' }, limits: { memory: '1Gi' } });
+});
+
+test('the DaemonSet serves metrics on request only, at the address of the node', () => {
+  const [silent] = yaml({});
+  expect(JSON.stringify(silent)).not.toContain('metrics');
+  const [{ spec }] = yaml({ withMetrics: true });
+  const [daemon] = spec.template.spec.containers;
+  const address = daemon.command[daemon.command.indexOf('--metrics') + 1];
+  const [{ containerPort, hostPort }] = daemon.ports;
+  expect(hostPort).toBe(containerPort);
+  for (const hostname of ['192.0.2.7', 'fd00::7'])
+    expect(parseMetricsAddress(address.replace('$(POD_IP)', hostname))).toEqual({
+      hostname,
+      port: containerPort,
+    });
+  expect(daemon.env).toContainEqual({
+    name: 'POD_IP',
+    valueFrom: { fieldRef: { fieldPath: 'status.podIP' } },
+  });
+  expect(spec.template.metadata.annotations['prometheus.io/port']).toBe(String(containerPort));
+});
+
+test.each([[{ list: LIST }], [{ asDefault: false }], [{ list: LIST, withAccount: true, withMetrics: true }]])(
   'Kubernetes knows every field of the DaemonSet',
   options => {
     const problems = yaml(options).flatMap(object => findShapeProblems(object, `V1${object.kind}`));

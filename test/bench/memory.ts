@@ -1,0 +1,59 @@
+// How much memory does everything of ours hold that stays resident: the daemon and its workers?
+import { readdirSync, readFileSync } from 'node:fs';
+import { portOf, withSides } from './sides.ts';
+
+/** Longer than an idle worker is kept. */
+const IDLE_MS = 35_000;
+
+/** Containers that are attached and deleted before, eight at a time, so that several workers have run. */
+const CONTAINERS = 64;
+const AT_ONCE = 8;
+
+/** Bytes of one process: its share of the pages that it maps, and all of them. */
+export interface Memory {
+  readonly proportional: number;
+  readonly resident: number;
+}
+
+/** What the processes of a daemon hold: at the end of a burst, and after a time without requests. */
+export interface Residents {
+  readonly busy: readonly Memory[];
+  /** The daemon first, then its workers. */
+  readonly idle: readonly Memory[];
+}
+
+/** Measures a daemon that has served a burst of ADD and DEL. */
+export async function measureMemory(): Promise<Residents> {
+  return await withSides(['warm'], { libcni: undefined }, async ([runner]) => {
+    if (runner?.daemonPid === undefined) throw new Error('Cannot measure memory: there is no daemon');
+    const { daemonPid, lab, run } = runner;
+    const queue = Array.from({ length: CONTAINERS }, (_, i) => i);
+    const attach = async (): Promise<void> => {
+      for (let i = queue.pop(); i !== undefined; i = queue.pop()) {
+        const container = await lab.container();
+        await run('add', container, portOf(i));
+        await run('del', container);
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, attach));
+    const busy = memoryOfTree(daemonPid);
+    // By then idle workers have ended, and the last one has freed what calls had left.
+    await Bun.sleep(IDLE_MS);
+    return { busy, idle: memoryOfTree(daemonPid) };
+  });
+}
+
+/** Ids of the processes that a process has started and that still run. */
+export function childrenOf(pid: number): number[] {
+  return readdirSync(`/proc/${pid}/task`).flatMap(task =>
+    readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+  );
+}
+
+/** The process itself first (proc(5), smaps_rollup). */
+function memoryOfTree(pid: number): Memory[] {
+  const text = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
+  const bytes = (key: string) => Number(new RegExp(`^${key}:\\s+(\\d+) kB`, 'm').exec(text)?.[1]) * 1024;
+  const own = { proportional: bytes('Pss'), resident: bytes('Rss') };
+  return [own, ...childrenOf(pid).flatMap(memoryOfTree)];
+}

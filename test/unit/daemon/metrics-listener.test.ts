@@ -1,0 +1,81 @@
+import { expect, test } from 'bun:test';
+import net from 'node:net';
+import { listenForMetrics, parseMetricsAddress } from '../../../src/daemon/metrics-listener.ts';
+import { until } from '../../helpers/until.ts';
+
+test.each([
+  ['127.0.0.1:9464', '127.0.0.1', 9464],
+  ['[fd00::5]:80', 'fd00::5', 80],
+  // As Kubernetes expands $(POD_IP):9464.
+  ['fd00::5:9464', 'fd00::5', 9464],
+  ['::1:65535', '::1', 65_535],
+  ['*:9464', '::', 9464],
+])('parseMetricsAddress() takes %s', (text, hostname, port) => {
+  expect(parseMetricsAddress(text)).toEqual({ hostname, port });
+});
+
+test.each([
+  ['9464', 'expected <address>:<port>'],
+  ['127.0.0.1', 'expected <address>:<port>'],
+  ['127.0.0.1:0', 'expected <address>:<port>'],
+  ['127.0.0.1:65536', 'expected <address>:<port>'],
+  [':9464', '"" is not an IP address'],
+  ['localhost:9464', '"localhost" is not an IP address'],
+  ['[127.0.0.1]:9464', '"[127.0.0.1]" is not an IP address'],
+  ['0.0.0.0:9464', 'every address of this host; write "*:9464"'],
+  [':::9464', 'every address of this host'],
+  ['[::]:9464', 'every address of this host'],
+  ['[::ffff:0.0.0.0]:9464', 'every address of this host'],
+])('parseMetricsAddress() refuses %s', (text, problem) => {
+  expect(() => parseMetricsAddress(text)).toThrow(problem);
+});
+
+test('listenForMetrics() waits for an address that another process has, and says so once', async () => {
+  const other = net.createServer().listen(0, '127.0.0.1');
+  await until(() => other.listening);
+  const { port } = other.address() as net.AddressInfo;
+  const told: string[] = [];
+  const close = listen(port, told);
+  try {
+    await Bun.sleep(1_500);
+    expect(told).toEqual(['failing']);
+    other.close();
+    await until(() => told.length > 1);
+    expect(told).toEqual(['failing', 'listening']);
+    expect(await (await fetch(`http://127.0.0.1:${port}/healthz`)).text()).toBe('ok\n');
+  } finally {
+    close();
+    other.close();
+  }
+  await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow();
+});
+
+test('listenForMetrics() makes one page for scrapers that come at the same time', async () => {
+  const free = net.createServer().listen(0, '127.0.0.1');
+  await until(() => free.listening);
+  const { port } = free.address() as net.AddressInfo;
+  await new Promise(resolve => free.close(resolve));
+  let pages = 0;
+  const close = listen(port, [], async () => {
+    pages++;
+    await Bun.sleep(300);
+    return 'page\n';
+  });
+  try {
+    const read = async () => (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+    expect(await Promise.all([read(), read(), read()])).toEqual(['page\n', 'page\n', 'page\n']);
+    expect(pages).toBe(1);
+    await read();
+    expect(pages).toBe(2);
+  } finally {
+    close();
+  }
+});
+
+function listen(port: number, told: string[], render = async () => ''): () => void {
+  return listenForMetrics(
+    { hostname: '127.0.0.1', port },
+    { contentType: 'text/plain', render },
+    { failing: () => told.push('failing'), listening: () => told.push('listening') },
+  );
+}
