@@ -1,6 +1,13 @@
 // How is the VRF device found, made and removed?
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { findLink, type Link, listLinks, makeLink, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
+import {
+  findLink,
+  type Link,
+  listLinks,
+  makeLink,
+  removeLink,
+  setLink,
+} from '../../src/netlink/rtnl/link.ts';
 import { listRoutes } from '../../src/netlink/rtnl/route.ts';
 import { addL3mdevRule, listRules } from '../../src/netlink/rtnl/rule.ts';
 import {

@@ -57,7 +57,8 @@ function move(call: Call, link: Link, before: Belongings, { master, from, to }: 
   inNetns(containerNetns, () => trySysctl(`net/ipv6/conf/${link.name}/keep_addr_on_down`, '1'));
   setLink(container, link.index, { master });
   restoreAddresses(container, link, before);
-  for (const route of needlessRoutes(link.index, to, listRoutes(container), before)) removeRoute(container, route);
+  for (const route of needlessRoutes(link.index, to, listRoutes(container), before))
+    removeRoute(container, route);
   const moved = movedRoutes(before, from, to);
   addRoutes(
     container,

@@ -55,13 +55,19 @@ export function belongingsOf(
   const isMade = (route: Route) => (route.table ?? RT_TABLE_MAIN) === from && isKernels(route);
   return {
     addresses: addresses.filter(({ scope }) => scope === RT_SCOPE_UNIVERSE),
-    routes: own.filter(route => !isMade(route)).sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b))),
+    routes: own
+      .filter(route => !isMade(route))
+      .sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b))),
     onLink: own.filter(isMade).map(({ dst }) => dst),
   };
 }
 
 /** The routes as they are to be in the new table; those of tables that nobody moved return to these. */
-export function movedRoutes({ routes }: Pick<Belongings, 'routes'>, from: number, to: number): PlannedRoute[] {
+export function movedRoutes(
+  { routes }: Pick<Belongings, 'routes'>,
+  from: number,
+  to: number,
+): PlannedRoute[] {
   return routes.map(route => ({
     ...route,
     table: (route.table ?? RT_TABLE_MAIN) === from ? to : route.table,
@@ -71,7 +77,12 @@ export function movedRoutes({ routes }: Pick<Belongings, 'routes'>, from: number
 /**
  * Routes that the kernel made anew in the table although they had been removed: ptp's pods reach their subnet through the gateway.
  */
-export function needlessRoutes(index: number, table: number, present: readonly Route[], { onLink }: Belongings): Route[] {
+export function needlessRoutes(
+  index: number,
+  table: number,
+  present: readonly Route[],
+  { onLink }: Belongings,
+): Route[] {
   const known = new Set(onLink.map(keyOf));
   return present.filter(route => {
     const isMade = route.oif === index && route.table === table && isKernels(route);
