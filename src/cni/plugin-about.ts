@@ -14,6 +14,8 @@ export interface AddressRange {
   readonly subnet: Cidr;
   readonly start: Ip;
   readonly end: Ip;
+  /** Parts of it that are not handed out, ascending: first and last address of each. */
+  readonly except?: readonly (readonly [from: Ip, to: Ip])[];
   /** Not handed out, neither from this range nor from another of its set. */
   readonly gateway: Ip;
   /** Ranges with the same number form a set. */
