@@ -23,7 +23,7 @@ export function removeBridge(call: Call<BridgeConf>): void {
     withBridgeLock(name, () => {
       const gateways = gatewaysOf(call);
       if (gateways?.length) removeLeftovers(call, name, gateways);
-      removeUnusedBridge(host, name, gateways);
+      removeUnusedBridge(host, name, gateways, conf.uplinkInterface);
     });
   }
 }

@@ -42,7 +42,7 @@ export const bridge = definePlugin({
     const mac = requestedMac(call);
     const ipam = await askIpam(call);
     const addressing = ipam && planAddressing(conf, ipam);
-    const attached = attach(call, addressing, mac);
+    const attached = await attach(call, addressing, mac);
     if (addressing && conf.ipMasq) {
       startMasquerading(
         call,

@@ -199,9 +199,11 @@ describeRoot(
 
     test('[1.1.0] GC releases leases that the runtime does not list; STATUS works', async () => {
       await withContainer(async place => {
-        const { lab } = place;
+        const { lab, container } = place;
         const conf = confOf(lab);
         await call(place, 'ADD', conf);
+        // A lease is kept while an interface has its address.
+        await lab.ip(container, 'link', 'del', 'eth0');
         const gc = { ...conf, 'cni.dev/valid-attachments': [] };
         expect(await lab.plugin('dummy', { command: 'GC', conf: gc })).toMatchObject({ exitCode: 0 });
         expect(leasesOf(lab)).toEqual([]);
@@ -232,7 +234,7 @@ describeRoot(
             expect({ what, dump: await lab.dump(container) }).toEqual({ what, dump: before });
           }
         });
-        for (const words of ['of kind dummy', 'add address fd60::2', 'add route to 10.98.0.0/16'])
+        for (const words of ['of kind dummy', 'add address fd60::', 'add route to 10.98.0.0/16'])
           expect(failed.join('\n')).toContain(words);
       },
       DEADLINE_MS,

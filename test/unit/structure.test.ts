@@ -37,7 +37,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/worker': ['src/plugin', 'src/chain', 'src/journal/runner', 'src/netlink', 'src/cni', 'src/sys/parent'],
   'src/attach': [
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net', 'src/ipam/holders'],
-    ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],
+    ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/packet-socket', 'src/sys/errno'],
   ],
   'src/ipam': [
     ...['src/netlink', 'src/files', 'src/cni', 'src/net'],
