@@ -54,7 +54,7 @@ export async function attach(
   return attached;
 }
 
-/** An interface without addresses announces nothing, so nobody's cache is changed by looking. */
+/** An interface without addresses announces nothing, so no host learns of it. */
 async function probe(call: Call<BridgeConf>, attached: Attached, { ips }: Addressing): Promise<void> {
   setLink(call.container, attached.container.index, { up: true });
   await awaitTraffic(call.log, stagesOf(call, attached, undefined));

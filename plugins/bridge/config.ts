@@ -38,7 +38,7 @@ export const BridgeConf = z.extend(PluginConfig, {
   /** Packet filter used for masquerading: `nftables` or `iptables`. */
   ipMasqBackend: z.optional(z.string()),
   /** MTU in bytes of a new bridge and of both veth ends; 0 keeps the kernel's default, `auto` is that of the uplink. */
-  mtu: z._default(z.union([z.int(), z.string()]), 0),
+  mtu: z._default(z.union([z.int(), z.literal('auto')]), 0),
   /** Let the port send frames back out the port they came in on. */
   hairpinMode: z._default(z.boolean(), false),
   /** Put the bridge into promiscuous mode. */
@@ -116,7 +116,6 @@ function findUplinkProblem({ bridge, uplinkInterface, groupFwdMask }: BridgeConf
   const problem = uplinkInterface === bridge ? 'it is the bridge itself' : findIfnameProblem(uplinkInterface);
   return problem && `"uplinkInterface" is "${uplinkInterface}": ${problem}`;
 }
-
 
 function findVlanProblem(conf: BridgeConf): string | undefined {
   const { vlan, vlanTrunk = [] } = conf;

@@ -14,7 +14,11 @@ export type Stretch = readonly [from: Ip, to: Ip];
 export function parseStretches(texts: readonly string[], key: string, subnet: Cidr): Stretch[] {
   const stretches = texts.map((text): Stretch => {
     const stretch = parseStretch(text);
-    if (stretch === undefined || stretch[0].family !== stretch[1].family || stretch[0].value > stretch[1].value) {
+    if (
+      stretch === undefined ||
+      stretch[0].family !== stretch[1].family ||
+      stretch[0].value > stretch[1].value
+    ) {
       throw new Error(
         `"${key}" holds ${JSON.stringify(text)}, expected an address, a subnet, or two addresses joined by "-"`,
       );
@@ -47,7 +51,9 @@ function parseStretch(text: string): Stretch | undefined {
 }
 
 function joined(stretches: readonly Stretch[]): Stretch[] {
-  const ascending = [...stretches].sort(([a], [b]) => Number(a.value - b.value > 0n) - Number(a.value - b.value < 0n));
+  const ascending = [...stretches].sort(
+    ([a], [b]) => Number(a.value - b.value > 0n) - Number(a.value - b.value < 0n),
+  );
   const result: Stretch[] = [];
   for (const [from, to] of ascending) {
     const last = result.at(-1);

@@ -15,7 +15,7 @@ export const PtpConf = z.extend(PluginConfig, {
   /** Packet filter used for masquerading: `nftables` or `iptables`. */
   ipMasqBackend: z.optional(z.string()),
   /** MTU in bytes of both veth ends; 0 keeps the kernel's default, `auto` is that of the uplink. */
-  mtu: z._default(z.union([z.int(), z.string()]), 0),
+  mtu: z._default(z.union([z.int(), z.literal('auto')]), 0),
 });
 export type PtpConf = z.output<typeof PtpConf>;
 

@@ -94,7 +94,7 @@ export function checkVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
   }
 }
 
-/** Removes a VRF without members, as the reference does, whoever made it. Call under the namespace's lock. */
+/** Removes a VRF without members, as the reference does, even one that others made. Call under the namespace's lock. */
 export function removeUnusedVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
   const links = listLinks(socket);
   const isGone = !links.some(({ index }) => index === link.index);

@@ -32,7 +32,7 @@ export function freeTable({ vrfs, rules, routes }: TableUse): number {
 
 /** What the kernel deletes when an interface joins or leaves a VRF. */
 export interface Belongings {
-  /** Global addresses; the link-local one returns by itself. */
+  /** Global addresses; the kernel makes the link-local one again. */
   readonly addresses: readonly Address[];
   /** The interface's own part of its routes, in the order in which they can be added. */
   readonly routes: readonly Route[];
@@ -62,7 +62,7 @@ export function belongingsOf(
   };
 }
 
-/** The routes as they are to be in the new table; those of tables that nobody moved return to these. */
+/** The routes as they are to be in the new table; those of other tables stay in these. */
 export function movedRoutes(
   { routes }: Pick<Belongings, 'routes'>,
   from: number,
@@ -75,7 +75,7 @@ export function movedRoutes(
 }
 
 /**
- * Routes that the kernel made anew in the table although they had been removed: ptp's pods reach their subnet through the gateway.
+ * Routes that the kernel made in the table although a plugin had removed them: ptp's pods reach their subnet through the gateway.
  */
 export function needlessRoutes(
   index: number,

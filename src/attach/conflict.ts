@@ -1,7 +1,7 @@
 // Does another host of the link have an IPv4 address already?
 //
 // Where an interface shares its link with hosts that this node does not manage, IPAM cannot know their addresses. RFC 5227 asks before an
-// address is used: a probe claims nothing, so nobody's cache is changed, and whoever has the address answers. Its waits of up to nine
+// address is used: a probe claims nothing, so no host changes its cache, and the holder of the address answers. Its waits of up to nine
 // seconds are for links of 1998; hosts of today answer within milliseconds, and a container waits for this.
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type ArpMessage, decodeArp, ETH_P_ARP, encodeArpProbe } from '../net/arp.ts';
@@ -19,7 +19,11 @@ const POLL_MS = 5;
  * Probes for the IPv4 addresses on the container's interface, which must be up, and must not have them yet. Takes 450 ms.
  * @throws CniError 11 naming the address and the hardware address of its holder: the next attempt gets another address
  */
-export async function refuseTakenAddresses(call: Pick<Call, 'containerNetns'>, link: Link, ips: readonly Ip[]): Promise<void> {
+export async function refuseTakenAddresses(
+  call: Pick<Call, 'containerNetns'>,
+  link: Link,
+  ips: readonly Ip[],
+): Promise<void> {
   const wanted = ips.filter(({ family }) => family === 4);
   const { mac } = link;
   if (wanted.length === 0 || mac === undefined) return;
@@ -52,7 +56,11 @@ function refuseHolder(socket: PacketSocket, wanted: readonly Ip[], name: string,
 }
 
 /** The holder answers or announces; a host that probes for the address at this moment will use it (RFC 5227, 2.1.1). */
-export function findTaken({ senderMac, sender, target }: ArpMessage, wanted: readonly Ip[], own: string): Ip | undefined {
+export function findTaken(
+  { senderMac, sender, target }: ArpMessage,
+  wanted: readonly Ip[],
+  own: string,
+): Ip | undefined {
   if (senderMac === own) return undefined;
   return wanted.find(ip => sameIp(ip, sender) || (sender.value === 0n && sameIp(ip, target)));
 }

@@ -7,13 +7,13 @@ import type { NetlinkSocket } from '../netlink/socket.ts';
 export const AUTO_MTU = 'auto';
 
 /** An MTU as configured: bytes, 0 for the kernel's default, or {@link AUTO_MTU}. */
-export type ConfiguredMtu = number | string;
+export type ConfiguredMtu = number | typeof AUTO_MTU;
 
 /** @returns what is wrong with a configured MTU, or undefined */
 export function findMtuProblem(mtu: ConfiguredMtu): string | undefined {
   if (mtu === AUTO_MTU) return undefined;
-  if (typeof mtu === 'number' && mtu >= 0 && mtu <= 65535) return undefined;
-  return `"mtu" is ${JSON.stringify(mtu)}, expected 68 to 65535, 0 for the default, or "auto"`;
+  if (mtu >= 0 && mtu <= 65535) return undefined;
+  return `"mtu" is ${mtu}, expected 68 to 65535, 0 for the default, or "auto"`;
 }
 
 /**

@@ -1,6 +1,6 @@
 // Where do the plugins of a network keep files, and which addresses and devices are theirs?
 import { decode, isObject, type JsonObject } from './json.ts';
-import type { NeededDevice, AddressRange, PluginAbout, PluginCatalog, PluginDevice } from './plugin-about.ts';
+import type { AddressRange, NeededDevice, PluginAbout, PluginCatalog, PluginDevice } from './plugin-about.ts';
 
 /** A network and its plugins as configured, perhaps invalid. */
 export interface NetworkPlugins {

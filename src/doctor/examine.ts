@@ -1,5 +1,5 @@
 // What is wrong with this node?
-import { mtu, subnets } from './checks/addresses.ts';
+import { mtu, needed, subnets } from './checks/addresses.ts';
 import { broken, executables, shadowed } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
 import { bridgeNetfilter, firewallManagers, forwarding, macPolicy, packetFilters } from './checks/kernel.ts';
@@ -20,6 +20,7 @@ export const CHECKS: readonly Check[] = [
   locks,
   pools,
   daemon,
+  needed,
   subnets,
   mtu,
   forwarding,

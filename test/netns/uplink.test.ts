@@ -30,15 +30,32 @@ async function withUplink(body: (place: Place) => Promise<void>): Promise<void> 
 }
 
 function confOf(lab: Lab, more: Row = {}): Row {
-  const ipam = { type: 'host-local', subnet: '10.64.0.0/24', rangeStart: '10.64.0.10', dataDir: `${lab.tmp}/leases` };
-  return { cniVersion: '1.1.0', name: 'podnet', type: 'bridge', bridge: 'br0', uplinkInterface: 'up0', ipam, ...more };
+  const ipam = {
+    type: 'host-local',
+    subnet: '10.64.0.0/24',
+    rangeStart: '10.64.0.10',
+    dataDir: `${lab.tmp}/leases`,
+  };
+  return {
+    cniVersion: '1.1.0',
+    name: 'podnet',
+    type: 'bridge',
+    bridge: 'br0',
+    uplinkInterface: 'up0',
+    ipam,
+    ...more,
+  };
 }
 
 function call({ lab }: Pick<Place, 'lab'>, command: string, conf: Row, more: Row = {}): Promise<PluginReply> {
   return lab.plugin(String(conf.type), { command, conf, ...more });
 }
 
-async function linkOf(lab: Lab, name: string, ns: { name: string; path: string } = lab.host): Promise<Row | undefined> {
+async function linkOf(
+  lab: Lab,
+  name: string,
+  ns: { name: string; path: string } = lab.host,
+): Promise<Row | undefined> {
   return (await lab.ip(ns as typeof lab.host, 'link')).find(({ ifname }) => ifname === name);
 }
 
@@ -65,7 +82,10 @@ describeRoot('bridge with an uplink', () => {
       expect(await call(place, 'DEL', conf, { container: second })).toMatchObject({ exitCode: 0 });
       expect(await linkOf(lab, 'br0')).toBeUndefined();
       const uplink = await linkOf(lab, 'up0');
-      expect({ master: uplink?.master, isUp: uplink?.flags.includes('UP') }).toEqual({ master: undefined, isUp: true });
+      expect({ master: uplink?.master, isUp: uplink?.flags.includes('UP') }).toEqual({
+        master: undefined,
+        isUp: true,
+      });
     });
   });
 
@@ -104,8 +124,13 @@ describeRoot('bridge with an uplink', () => {
       expect(result.ips).toMatchObject([{ address: '10.64.0.11/24' }]);
       expect(await ping(lab, container, '10.64.0.200')).toBe(true);
       await call(place, 'DEL', confOf(lab), { container });
-      const ignoring = confOf(lab, { detectConflicts: false, ipam: { ...confOf(lab).ipam, rangeEnd: '10.64.0.10' } });
-      expect((await call(place, 'ADD', ignoring, { container })).result.ips).toMatchObject([{ address: '10.64.0.10/24' }]);
+      const ignoring = confOf(lab, {
+        detectConflicts: false,
+        ipam: { ...confOf(lab).ipam, rangeEnd: '10.64.0.10' },
+      });
+      expect((await call(place, 'ADD', ignoring, { container })).result.ips).toMatchObject([
+        { address: '10.64.0.10/24' },
+      ]);
     });
   });
 
@@ -124,7 +149,11 @@ describeRoot('bridge with an uplink', () => {
           failed.push(what);
           if (exitCode === 0) await call(place, 'DEL', conf, { container });
           const [uplink, bridge] = [await linkOf(lab, 'up0'), await linkOf(lab, 'br0')];
-          expect({ what, master: uplink?.master, bridge }).toEqual({ what, master: undefined, bridge: undefined });
+          expect({ what, master: uplink?.master, bridge }).toEqual({
+            what,
+            master: undefined,
+            bridge: undefined,
+          });
           expect(uplink?.flags).toContain('UP');
         }
         expect(failed.join('\n')).toContain('set group_fwd_mask 8');
@@ -149,7 +178,9 @@ describeRoot('bridge with groupFwdMask', () => {
         const { error } = await call(place, 'CHECK', conf, { container, prevResult });
         expect(error?.msg).toContain('group_fwd_mask of bridge "br0": expected 16384, found 8');
         const env = { CATENA_REPAIR: '1' };
-        expect(await call(place, 'CHECK', conf, { container, prevResult, env })).toMatchObject({ exitCode: 0 });
+        expect(await call(place, 'CHECK', conf, { container, prevResult, env })).toMatchObject({
+          exitCode: 0,
+        });
         await call(place, 'DEL', conf, { container });
       }
       await lab.ip(lab.host, 'link', 'set', 'br0', 'type', 'bridge', 'group_fwd_mask', '0');

@@ -223,13 +223,15 @@ const MAY_LOAD_LAZILY = [
 const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
-    ...['kinds/bridge', 'bridge-vlan', 'link', 'supported'].map(name => `src/netlink/rtnl/${name}`),
+    ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/lab/lab',
     'src/lab/state/devices',
     'src/compare/crossings',
     // A family of nf_tables.
     'src/netlink/nft/rule-words',
   ],
+  dummy: ['src/netlink/rtnl/kinds/dummy', 'src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
+  vrf: ['src/netlink/rtnl/kinds/vrf', 'src/netlink/rtnl/link'],
   // A capability of CONVENTIONS.md.
   bandwidth: ['src/delegate/selection', 'src/lab/capabilities', 'src/validate/capabilities'],
 };

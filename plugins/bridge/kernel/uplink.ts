@@ -7,7 +7,7 @@ import { findLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts'
 import { IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
-import { type BridgeConf } from '../config.ts';
+import type { BridgeConf } from '../config.ts';
 import { planVlans } from '../vlans.ts';
 import { withBridgeLock } from './lock.ts';
 
@@ -34,7 +34,9 @@ export function ensureUplink(call: Call<BridgeConf>, bridge: Link): void {
   addPortVlans(
     host,
     uplink.index,
-    vlans.filter(({ first, pvid }) => !(pvid && first === 1)).map(vlan => ({ ...vlan, pvid: false, untagged: false })),
+    vlans
+      .filter(({ first, pvid }) => !(pvid && first === 1))
+      .map(vlan => ({ ...vlan, pvid: false, untagged: false })),
   );
 }
 

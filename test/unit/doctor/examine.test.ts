@@ -114,6 +114,22 @@ describeNeeding(
       expect(idsOf(node())).toEqual(['state.damaged']);
     });
 
+    test('reports a missing uplink, and accepts the MTU of the one that exists', () => {
+      writeList('podnet', { bridge: 'br0', uplinkInterface: 'up0', mtu: 'auto' });
+      expect(problemsOf(node())).toMatchObject([
+        {
+          id: 'network.device',
+          severity: 'error',
+          found: 'network "podnet" needs device "up0", which does not exist',
+        },
+      ]);
+      const devices = [
+        { name: 'eth0', kind: '', mtu: 1400 },
+        { name: 'up0', kind: '', mtu: 9000 },
+      ];
+      expect(problemsOf(node({}, { devices }))).toEqual([]);
+    });
+
     test('reports subnets that overlap with routes of the node, and an MTU that is too large for it', () => {
       writeList('podnet', { bridge: 'br0' });
       const routes = [

@@ -130,7 +130,10 @@ describe('findRange()', () => {
 });
 
 describe('parseRangeSets() with parts of a subnet', () => {
-  const render = (range: Parameters<typeof parseRange>[0]) => parseRangeSets([[range]]).map(renderRangeSet).join(' ');
+  const render = (range: Parameters<typeof parseRange>[0]) =>
+    parseRangeSets([[range]])
+      .map(renderRangeSet)
+      .join(' ');
   const subnet = '192.0.2.0/24';
 
   test('leaves out addresses, subnets and stretches, whatever their order', () => {
@@ -155,8 +158,14 @@ describe('parseRangeSets() with parts of a subnet', () => {
   });
 
   const bad: [Parameters<typeof parseRange>[0], string][] = [
-    [{ subnet, exclude: ['198.51.100.1'] }, '"exclude" holds "198.51.100.1", which is not in network 192.0.2.0/24'],
-    [{ subnet, exclude: ['192.0.2.9-192.0.2.1'] }, 'expected an address, a subnet, or two addresses joined by "-"'],
+    [
+      { subnet, exclude: ['198.51.100.1'] },
+      '"exclude" holds "198.51.100.1", which is not in network 192.0.2.0/24',
+    ],
+    [
+      { subnet, exclude: ['192.0.2.9-192.0.2.1'] },
+      'expected an address, a subnet, or two addresses joined by "-"',
+    ],
     [{ subnet, addresses: ['some'] }, '"addresses" holds "some"'],
     [{ subnet, addresses: [] }, '"addresses" is empty'],
     [{ subnet, addresses: ['192.0.2.5'], rangeStart: '192.0.2.4' }, 'exclude each other'],
