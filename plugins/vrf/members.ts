@@ -59,6 +59,7 @@ function move(call: Call, link: Link, before: Belongings, { master, from, to }: 
   restoreAddresses(container, link, before);
   for (const route of needlessRoutes(link.index, to, listRoutes(container), before))
     removeRoute(container, route);
+  if (from !== to) releaseNexthops(container, link, from);
   const moved = movedRoutes(before, from, to);
   addRoutes(
     container,
@@ -73,6 +74,16 @@ function move(call: Call, link: Link, before: Belongings, { master, from, to }: 
       if (!(thrown instanceof NetlinkError)) throw thrown;
       addRoutes(container, link, [{ ...route, source: undefined }]);
     }
+  }
+}
+
+/**
+ * Of a route that IPv6 combined, the kernel keeps the next hop of an interface that was down for a moment: the old table would still send
+ * packets there.
+ */
+function releaseNexthops(socket: NetlinkSocket, { index }: Link, table: number): void {
+  for (const route of belongingsOf(index, table, [], listRoutes(socket)).routes) {
+    if (route.dst.ip.family === 6 && route.table === table) removeRoute(socket, route);
   }
 }
 

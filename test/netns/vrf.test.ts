@@ -74,22 +74,25 @@ async function stateOf(lab: Lab, container: Container): Promise<unknown> {
   };
 }
 
-function textOf({ type, dst, gateway, dev, table, metric, scope, prefsrc }: Row): string {
-  return [type, dst, gateway, dev, table, metric, scope, prefsrc].join(' ');
+function textOf({ type, dst, gateway, dev, table, metric, scope, prefsrc, nexthops = [] }: Row): string {
+  const ways = nexthops.map((way: Row) => `${way.gateway} ${way.dev}`).sort();
+  return [type, dst, gateway, dev, table, metric, scope, prefsrc, ...ways].join(' ');
 }
 
 async function routesIn(lab: Lab, container: Container, table: number | string): Promise<string[]> {
+  const own = table === 'main' ? undefined : table;
   const families = await Promise.all(
-    ['-4', '-6'].map(family => lab.ip(container, family, 'route', 'show', 'table', String(table))),
+    ['-4', '-6'].map(family => lab.ip(container, family, 'route', 'show', 'table', 'all')),
   );
+  const kernels = ['local', 'broadcast', 'multicast', 'anycast'];
   return families
     .flat()
-    .filter(
-      ({ dst, type }) =>
-        !String(dst).startsWith('fe80') && !['local', 'broadcast', 'multicast', 'anycast'].includes(type),
-    )
-    .map(({ type, dst, gateway, dev }) =>
-      [type === 'unreachable' ? type : '', dst, gateway, dev].filter(Boolean).join(' '),
+    .filter(route => String(route.table ?? '') === String(own ?? ''))
+    .filter(({ dst, type }) => !String(dst).startsWith('fe80') && !kernels.includes(type))
+    .flatMap(({ type, dst, gateway, dev, nexthops }) =>
+      (nexthops ?? [{ gateway, dev }]).map((way: Row) =>
+        [type === 'unreachable' ? type : '', dst, way.gateway, way.dev].filter(Boolean).join(' '),
+      ),
     )
     .sort();
 }
@@ -174,11 +177,16 @@ describeRoot(
         const first = await connect(lab, 1);
         const second = await connect(lab, 2, first.container, 'net1');
         await routed(lab, first, 1);
-        for (const via of ['fd77:2::1'])
-          await lab.ip(first.container, '-6', 'route', 'append', 'default', 'via', via, 'dev', 'net1');
+        const { container } = first;
+        await lab.ip(container, '-6', 'route', 'append', 'default', 'via', 'fd77:2::1', 'dev', 'net1');
+        const before = await stateOf(lab, container);
+        expect(await routesIn(lab, container, 'main')).toContain('default fd77:2::1 net1');
         expect(await call(lab, second, 'ADD')).toMatchObject({ exitCode: 0, stderr: '' });
-        expect(await routesIn(lab, first.container, 1)).toContain('default fd77:2::1 net1');
-        expect(await routesIn(lab, first.container, 'main')).toContain('default fd77:1::1 eth0');
+        expect(await routesIn(lab, container, 1)).toContain('default fd77:2::1 net1');
+        const left = await routesIn(lab, container, 'main');
+        expect(left.filter(route => route.startsWith('default fd77'))).toEqual(['default fd77:1::1 eth0']);
+        expect(await call(lab, second, 'DEL')).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(await stateOf(lab, container)).toEqual(before);
       });
     });
 
