@@ -1,6 +1,7 @@
 // Which options does the bridge plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
 import { findBackendProblem } from '../../src/attach/masq-backend.ts';
+import { findSourceProblem } from '../../src/attach/masq-source.ts';
 import { findMtuProblem } from '../../src/attach/mtu.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
@@ -37,6 +38,8 @@ export const BridgeConf = z.extend(PluginConfig, {
   ipMasq: z._default(z.boolean(), false),
   /** Packet filter used for masquerading: `nftables` or `iptables`. */
   ipMasqBackend: z.optional(z.string()),
+  /** Source of masqueraded packets, at most one address per IP version; by default that of the outgoing interface. */
+  ipMasqSource: z.optional(z.array(z.string())),
   /** MTU in bytes of a new bridge and of both veth ends; 0 keeps the kernel's default, `auto` is that of the uplink. */
   mtu: z._default(z.union([z.int(), z.literal('auto')]), 0),
   /** Let the port send frames back out the port they came in on. */
@@ -102,7 +105,7 @@ function findProblem(conf: BridgeConf): string | undefined {
   if (conf.disableContainerInterface && conf.ipam?.type) {
     return '"disableContainerInterface" leaves no interface for the addresses of "ipam"; remove one of them';
   }
-  return findBackendProblem(ipMasqBackend) ?? findUplinkProblem(conf);
+  return findBackendProblem(ipMasqBackend) ?? findSourceProblem(conf) ?? findUplinkProblem(conf);
 }
 
 /** linux/if_bridge.h, BR_GROUPFWD_RESTRICTED: spanning tree, pause frames and link aggregation never pass a bridge. */

@@ -4,6 +4,7 @@ import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
+import { withSources } from '../../src/attach/masq-source.ts';
 import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
 import {
   checkMasquerading,
@@ -44,11 +45,8 @@ export const bridge = definePlugin({
     const addressing = ipam && planAddressing(conf, ipam);
     const attached = await attach(call, addressing, mac);
     if (addressing && conf.ipMasq) {
-      startMasquerading(
-        call,
-        backendOf(conf),
-        addressing.ips.map(({ cidr }) => cidr),
-      );
+      const cidrs = addressing.ips.map(({ cidr }) => cidr);
+      startMasquerading(call, backendOf(conf), withSources(conf, cidrs));
     }
     if (!conf.disableContainerInterface) {
       await awaitTraffic(call.log, stagesOf(call, attached, addressing));
@@ -67,11 +65,8 @@ export const bridge = definePlugin({
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
     checkAttachment(call);
     if (!conf.ipMasq || !prevResult || !conf.ipam?.type) return;
-    checkMasquerading(
-      call,
-      backendOf(conf),
-      addressingOf(conf, prevResult).ips.map(({ cidr }) => cidr),
-    );
+    const cidrs = addressingOf(conf, prevResult).ips.map(({ cidr }) => cidr);
+    checkMasquerading(call, backendOf(conf), withSources(conf, cidrs));
   },
 
   repair: repairAttachment,

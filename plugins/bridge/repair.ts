@@ -1,6 +1,7 @@
 // What does the plugin restore when others have changed the bridge, port or rules?
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
+import { withSources } from '../../src/attach/masq-source.ts';
 import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
@@ -90,7 +91,11 @@ function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gatew
   );
   ensureForwarding(gateways.map(({ ip }) => ip));
   if (!conf.ipMasq) return;
-  const [backend, cidrs] = [backendOf(conf), ips.map(({ cidr }) => cidr)];
+  const backend = backendOf(conf);
+  const cidrs = withSources(
+    conf,
+    ips.map(({ cidr }) => cidr),
+  );
   mend(
     () => checkMasquerading(call, backend, cidrs),
     () => startMasquerading(call, backend, cidrs),

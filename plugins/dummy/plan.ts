@@ -2,6 +2,7 @@
 import { type ContainerAddressing, planRoute } from '../../src/attach/addressing.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
+import { spreadGateways } from '../../src/cni/routes.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { parseIp } from '../../src/net/ip.ts';
 
@@ -18,7 +19,8 @@ export function planDummy(ipam: Result, type: string | undefined): ContainerAddr
     cidr: parseCidr(address),
     gateway: gateway ? parseIp(gateway) : undefined,
   }));
-  if (ips.length > 0) return { ips, routes: (ipam.routes ?? []).map(route => planRoute(route, ips)) };
+  if (ips.length > 0)
+    return { ips, routes: spreadGateways(ipam.routes ?? []).map(route => planRoute(route, ips)) };
   throw new CniError(
     ErrorCode.invalidConfig,
     `Cannot attach container: IPAM plugin "${type}" returned no address; remove "ipam" for a device without addresses`,

@@ -1,6 +1,7 @@
 // Which table does a new VRF get, and which routes go with an interface? Nothing is changed here.
 import { type PlannedRoute, planRoute } from '../../src/attach/addressing.ts';
 import type { Result } from '../../src/cni/result.ts';
+import { spreadGateways } from '../../src/cni/routes.ts';
 import { type Cidr, networkOf, parseCidr, renderCidr } from '../../src/net/cidr.ts';
 import { findIp } from '../../src/net/ip.ts';
 import type { Address } from '../../src/netlink/rtnl/addr.ts';
@@ -96,7 +97,7 @@ export function reportedRoutes(result: Result, table: number): PlannedRoute[] {
     cidr: parseCidr(address),
     gateway: findIp(gateway ?? ''),
   }));
-  return (result.routes ?? [])
+  return spreadGateways(result.routes ?? [])
     .filter(route => !route.table || route.table === RT_TABLE_MAIN)
     .map(route => ({ ...planRoute(route, ips), table }));
 }

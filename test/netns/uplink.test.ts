@@ -113,7 +113,7 @@ describeRoot('bridge with an uplink', () => {
     await withUplink(async place => {
       const { lab, container, neighbour } = place;
       await lab.ip(neighbour, 'addr', 'add', '10.64.0.10/24', 'dev', 'wan');
-      const [{ address }] = await lab.ip(neighbour, 'link', 'show', 'wan');
+      const address = (await linkOf(lab, 'wan', neighbour))?.address;
       const { error } = await call(place, 'ADD', confOf(lab), { container });
       const msg = `Cannot use 10.64.0.10 on "eth0": the host with hardware address ${address} has it`;
       expect(error).toMatchObject({ code: 11, msg });

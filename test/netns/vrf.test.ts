@@ -80,14 +80,13 @@ function textOf({ type, dst, gateway, dev, table, metric, scope, prefsrc, nextho
 }
 
 async function routesIn(lab: Lab, container: Container, table: number | string): Promise<string[]> {
-  const own = table === 'main' ? undefined : table;
   const families = await Promise.all(
     ['-4', '-6'].map(family => lab.ip(container, family, 'route', 'show', 'table', 'all')),
   );
   const kernels = ['local', 'broadcast', 'multicast', 'anycast'];
   return families
     .flat()
-    .filter(route => String(route.table ?? '') === String(own ?? ''))
+    .filter(route => String(route.table ?? 'main') === String(table))
     .filter(({ dst, type }) => !String(dst).startsWith('fe80') && !kernels.includes(type))
     .flatMap(({ type, dst, gateway, dev, nexthops }) =>
       (nexthops ?? [{ gateway, dev }]).map((way: Row) =>
