@@ -14,6 +14,8 @@ import { openPacketSocket, type PacketSocket } from '../sys/packet-socket.ts';
 const PROBES = 3;
 const INTERVAL_MS = 150;
 const POLL_MS = 5;
+/** Frames read at a time: a link full of ARP must not keep an ADD from ending. */
+const MOST_FRAMES = 1_000;
 
 /**
  * Probes for the IPv4 addresses on the container's interface, which must be up, and must not have them yet. Takes 450 ms.
@@ -42,8 +44,19 @@ export async function refuseTakenAddresses(
   }
 }
 
-function refuseHolder(socket: PacketSocket, wanted: readonly Ip[], name: string, own: string): void {
-  for (let frame = socket.receive(); frame; frame = socket.receive()) {
+/**
+ * Reads what has arrived.
+ * @throws CniError 11 when another host answers for one of the addresses
+ */
+export function refuseHolder(
+  socket: Pick<PacketSocket, 'receive'>,
+  wanted: readonly Ip[],
+  name: string,
+  own: string,
+): void {
+  for (let left = MOST_FRAMES; left > 0; left--) {
+    const frame = socket.receive();
+    if (frame === undefined) return;
     const message = decodeArp(frame);
     const ip = message && findTaken(message, wanted, own);
     if (message === undefined || ip === undefined) continue;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { findTaken } from '../../../src/attach/conflict.ts';
+import { findTaken, refuseHolder } from '../../../src/attach/conflict.ts';
 import { decodeArp, encodeArpProbe } from '../../../src/net/arp.ts';
 import { parseIp } from '../../../src/net/ip.ts';
 
@@ -37,4 +37,16 @@ describe('findTaken()', () => {
   ])('%s', (_, message, taken) => {
     expect(findTaken(message, [IP], OWN)).toEqual(taken);
   });
+});
+
+test('reads a bounded number of frames at a time', () => {
+  let read = 0;
+  const flooded = {
+    receive: () => {
+      read++;
+      return new Uint8Array(28);
+    },
+  };
+  refuseHolder(flooded, [IP], 'eth0', OWN);
+  expect(read).toBe(1_000);
 });
