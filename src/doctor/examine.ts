@@ -5,6 +5,7 @@ import { daemon } from './checks/daemon.ts';
 import { bridgeNetfilter, firewallManagers, forwarding, macPolicy, packetFilters } from './checks/kernel.ts';
 import { permissions } from './checks/permissions.ts';
 import { abandoned, damaged, lastSuccess, locks, pools, storage, unsettled } from './checks/state.ts';
+import { sysctlFiles } from './checks/sysctl-files.ts';
 import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.ts';
 
 /** Every check, in the order of the report; ids are stable. */
@@ -24,6 +25,7 @@ export const CHECKS: readonly Check[] = [
   subnets,
   mtu,
   forwarding,
+  sysctlFiles,
   bridgeNetfilter,
   packetFilters,
   firewallManagers,
