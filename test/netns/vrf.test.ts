@@ -30,6 +30,7 @@ function call(
     container,
     ifname,
     env,
+    timeoutMs: deadline(30_000),
     conf: { cniVersion, name: 'podnet', type: 'vrf', vrfname: 'blue', ...conf },
     prevResult: { ...pod.prevResult, cniVersion, ips },
   });
