@@ -23,6 +23,10 @@ export const PLUGINS = {
     load: async () => (await import('./bridge/plugin.ts')).bridge,
     about: async () => (await import('./bridge/about.ts')).about,
   },
+  dummy: {
+    load: async () => (await import('./dummy/plugin.ts')).dummy,
+    about: async () => (await import('./dummy/about.ts')).about,
+  },
   firewall: {
     load: async () => (await import('./firewall/plugin.ts')).firewall,
     about: async () => (await import('./firewall/about.ts')).about,
@@ -58,6 +62,10 @@ export const PLUGINS = {
   tuning: {
     load: async () => (await import('./tuning/plugin.ts')).tuning,
     about: async () => (await import('./tuning/about.ts')).about,
+  },
+  vrf: {
+    load: async () => (await import('./vrf/plugin.ts')).vrf,
+    about: async () => (await import('./vrf/about.ts')).about,
   },
 } satisfies Readonly<Record<string, RegisteredPlugin>>;
 

@@ -11,4 +11,8 @@ export const about = aboutPlugin({
   devicesOf: ({ bridge, mtu }) => [
     { name: typeof bridge === 'string' ? bridge : DEFAULT_BRIDGE, mtu: mtuOf(mtu) },
   ],
+  needsOf: ({ uplinkInterface }) =>
+    typeof uplinkInterface === 'string' && uplinkInterface !== ''
+      ? [{ name: uplinkInterface, path: ['uplinkInterface'] }]
+      : [],
 });

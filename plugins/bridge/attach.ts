@@ -1,18 +1,21 @@
 // By which steps does ADD connect a container to the bridge, and how is each step undone?
+import { refuseTakenAddresses } from '../../src/attach/conflict.ts';
 import { configureContainer } from '../../src/attach/container.ts';
+import { resolveMtu } from '../../src/attach/mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
-import type { Stage } from '../../src/attach/ready.ts';
+import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
-import type { BridgeConf } from './config.ts';
+import { type BridgeConf, sharesLink } from './config.ts';
 import { ensureBridge, isOurs } from './kernel/bridge.ts';
 import { ensureGateways, keepMac } from './kernel/gateway.ts';
 import { withBridgeLock } from './kernel/lock.ts';
 import { ensureMacspoof, removeMacspoof } from './kernel/macspoof.ts';
+import { ensureUplink } from './kernel/uplink.ts';
 import { setPortVlans } from './kernel/vlan.ts';
 import { ensureGatewayPort } from './kernel/vlan-gateway.ts';
 import type { Addressing } from './plan.ts';
@@ -32,22 +35,34 @@ const VANISHED_ATTEMPTS = 3;
  * steps.
  * @param mac hardware address for the container's interface
  */
-export function attach(
+export async function attach(
   call: Call<BridgeConf>,
   addressing: Addressing | undefined,
   mac: string | undefined,
-): Attached {
+): Promise<Attached> {
   const { conf } = call;
   const attached = connect(call, addressing, mac);
   keepOutOfIpv6(attached.host);
   // Before the interface is up, so that no frame leaves unchecked.
   if (conf.macspoofchk) restrict(call, attached);
+  if (addressing && sharesLink(conf)) await probe(call, attached, addressing);
   if (addressing) {
     configureContainer(call, attached.container, addressing, conf.enabledad);
   } else if (!conf.disableContainerInterface) {
     setLink(call.container, attached.container.index, { up: true });
   }
   return attached;
+}
+
+/** An interface without addresses announces nothing, so no host learns of it. */
+async function probe(call: Call<BridgeConf>, attached: Attached, { ips }: Addressing): Promise<void> {
+  setLink(call.container, attached.container.index, { up: true });
+  await awaitTraffic(call.log, stagesOf(call, attached, undefined));
+  await refuseTakenAddresses(
+    call,
+    attached.container,
+    ips.map(({ cidr }) => cidr.ip),
+  );
 }
 
 /** The interfaces that must work for packets to pass, in order from the container outwards. */
@@ -79,6 +94,7 @@ function connect(
     for (let attempt = 1; ; attempt++) {
       const bridge = ensureBridge(call);
       try {
+        ensureUplink(call, bridge);
         const hasPort = conf.vlan !== 0 && gateways.length > 0;
         const gatewayPort = hasPort ? ensureGatewayPort(call, bridge) : undefined;
         const target = addressing ? ensureGateways(call, gatewayPort ?? bridge, addressing) : bridge;
@@ -101,7 +117,7 @@ function createPort(call: Call<BridgeConf>, bridge: Link, mac: string | undefine
     owner: attachmentOf(call),
     master: bridge.index,
     port: port.hairpin || port.isolated ? port : undefined,
-    mtu: conf.mtu,
+    mtu: resolveMtu(host, conf.mtu, conf.uplinkInterface),
     mac,
   });
   call.onFailure(`delete device "${pair.host.name}"`, () => removeLink(host, pair.host.index));

@@ -1,6 +1,7 @@
 // Is everything that ADD made still as ADD made it?
 import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
 import { checkForwarding } from '../../src/attach/forwarding.ts';
+import { AUTO_MTU } from '../../src/attach/mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { checkRoutes } from '../../src/attach/routes.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -10,6 +11,7 @@ import { IFF_PROMISC } from '../../src/netlink/rtnl/link-header.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
+import { groupFwdMaskOf } from './kernel/bridge.ts';
 import { checkMacspoof } from './kernel/macspoof.ts';
 import { hasReferenceMacspoof } from './kernel/macspoof-reference.ts';
 import { checkPortVlans, vlanFilteringOf } from './kernel/vlan.ts';
@@ -48,11 +50,20 @@ function checkBridge({ conf, host }: Call<BridgeConf>, prevResult: Result): Link
   confirm(`state of ${name}`, 'up', stateOf(link));
   if (conf.promiscMode) confirm(`promiscuous mode of ${name}`, true, (link.flags & IFF_PROMISC) !== 0);
   if (wantsFiltering(conf)) confirm(`VLAN filtering of ${name}`, 1, vlanFilteringOf(link));
+  if (conf.groupFwdMask) confirm(`group_fwd_mask of ${name}`, conf.groupFwdMask, groupFwdMaskOf(link));
+  if (conf.uplinkInterface) checkUplink(host, conf.uplinkInterface, link);
   const reported = prevResult.interfaces?.find(one => one.name === conf.bridge && !one.sandbox);
   confirm(`${name} in the result`, conf.bridge, reported?.name);
   // Without a gateway, the hardware address of a bridge that others created changes with its ports.
   if (wantsGateway(conf) && conf.vlan === 0) checkMac(name, reported, link);
   return link;
+}
+
+function checkUplink(host: Call['host'], ifname: string, bridge: Link): void {
+  const name = `uplink "${ifname}"`;
+  const link = present(name, findLink(host, ifname));
+  confirm(`bridge of ${name}`, bridge.index, link.master);
+  confirm(`state of ${name}`, 'up', stateOf(link));
 }
 
 function checkContainer(call: Call<BridgeConf>, prevResult: Result): Link {
@@ -83,7 +94,8 @@ function checkPort(
   checkMac(name, reported, port);
   confirm(`bridge of ${name}`, bridge.index, port.master);
   confirm(`state of ${name}`, 'up', stateOf(port));
-  if (conf.mtu) confirm(`MTU of ${name}`, conf.mtu, port.mtu);
+  // An uplink may have got another MTU since ADD.
+  if (conf.mtu && conf.mtu !== AUTO_MTU) confirm(`MTU of ${name}`, conf.mtu, port.mtu);
   const vlans = planVlans(conf);
   if (vlans) checkPortVlans(host, bridge, port, vlans);
   const flags = port.attrs.linkinfo?.portData;

@@ -1,6 +1,8 @@
 // Which options does the bridge plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
 import { findBackendProblem } from '../../src/attach/masq-backend.ts';
+import { findSourceProblem } from '../../src/attach/masq-source.ts';
+import { findMtuProblem } from '../../src/attach/mtu.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
@@ -36,8 +38,10 @@ export const BridgeConf = z.extend(PluginConfig, {
   ipMasq: z._default(z.boolean(), false),
   /** Packet filter used for masquerading: `nftables` or `iptables`. */
   ipMasqBackend: z.optional(z.string()),
-  /** MTU in bytes of a new bridge and of both veth ends; 0 keeps the kernel's default. */
-  mtu: z._default(z.int(), 0),
+  /** Source of masqueraded packets, at most one address per IP version; by default that of the outgoing interface. */
+  ipMasqSource: z.optional(z.array(z.string())),
+  /** MTU in bytes of a new bridge and of both veth ends; 0 keeps the kernel's default, `auto` is that of the uplink. */
+  mtu: z._default(z.union([z.int(), z.literal('auto')]), 0),
   /** Let the port send frames back out the port they came in on. */
   hairpinMode: z._default(z.boolean(), false),
   /** Put the bridge into promiscuous mode. */
@@ -52,6 +56,12 @@ export const BridgeConf = z.extend(PluginConfig, {
   macspoofchk: z._default(z.boolean(), false),
   /** Isolate the port from other isolated ports. */
   portIsolation: z._default(z.boolean(), false),
+  /** Device of the host that becomes a port of the bridge. */
+  uplinkInterface: z.optional(z.string()),
+  /** Probe for IPv4 addresses before use, and fail if another host has one (RFC 5227); default: with `uplinkInterface`. */
+  detectConflicts: z.optional(z.boolean()),
+  /** Link-local groups 01-80-C2-00-00-00 to -0F that the bridge forwards, one bit each, without bits 0 to 2; 0 changes nothing. */
+  groupFwdMask: z._default(z.int(), 0),
   /** Detect duplicate IPv6 addresses before use, which delays the container. */
   enabledad: z._default(z.boolean(), false),
   /** Leave the container's interface down; only without IPAM. */
@@ -64,6 +74,11 @@ export type BridgeConf = z.output<typeof BridgeConf>;
 /** Name of the interface that carries a VLAN's gateway addresses, on a bridge with `vlan`. */
 export function gatewayPortName({ bridge, vlan }: Pick<BridgeConf, 'bridge' | 'vlan'>): string {
   return `${bridge}.${vlan}`;
+}
+
+/** True when hosts that this node does not manage may have the container's addresses. */
+export function sharesLink({ detectConflicts, uplinkInterface }: BridgeConf): boolean {
+  return detectConflicts ?? Boolean(uplinkInterface);
 }
 
 /** True when the container's subnet, or the VLAN's, needs a gateway on the host. */
@@ -84,12 +99,25 @@ function findProblem(conf: BridgeConf): string | undefined {
   const { bridge, mtu, ipMasqBackend } = conf;
   const problem = findIfnameProblem(bridge);
   if (problem) return `"bridge" is "${bridge}": ${problem}`;
-  if (mtu < 0 || mtu > 65535) return `"mtu" is ${mtu}, expected 68 to 65535, or 0 for the default`;
+  const mtuProblem = findMtuProblem(mtu);
+  if (mtuProblem) return mtuProblem;
   if (conf.hairpinMode && conf.promiscMode) return '"hairpinMode" and "promiscMode" exclude each other';
   if (conf.disableContainerInterface && conf.ipam?.type) {
     return '"disableContainerInterface" leaves no interface for the addresses of "ipam"; remove one of them';
   }
-  return findBackendProblem(ipMasqBackend);
+  return findBackendProblem(ipMasqBackend) ?? findSourceProblem(conf) ?? findUplinkProblem(conf);
+}
+
+/** linux/if_bridge.h, BR_GROUPFWD_RESTRICTED: spanning tree, pause frames and link aggregation never pass a bridge. */
+const RESTRICTED_GROUPS = 7;
+
+function findUplinkProblem({ bridge, uplinkInterface, groupFwdMask }: BridgeConf): string | undefined {
+  if (groupFwdMask < 0 || groupFwdMask > 0xffff || groupFwdMask & RESTRICTED_GROUPS) {
+    return `"groupFwdMask" is ${groupFwdMask}, expected 0 to 65535 without bits 0 to 2, which bridges must not forward`;
+  }
+  if (!uplinkInterface) return undefined;
+  const problem = uplinkInterface === bridge ? 'it is the bridge itself' : findIfnameProblem(uplinkInterface);
+  return problem && `"uplinkInterface" is "${uplinkInterface}": ${problem}`;
 }
 
 function findVlanProblem(conf: BridgeConf): string | undefined {

@@ -33,7 +33,7 @@ function forEachBridge(call: Call<BridgeConf>, finish: typeof clearUnusedBridge)
     withBridgeLock(name, () => {
       const gateways = gatewaysOf(call);
       if (gateways?.length) removeLeftovers(call, name, gateways);
-      finish(host, name, gateways);
+      finish(host, name, { ours: gateways, uplink: conf.uplinkInterface });
     });
   }
 }

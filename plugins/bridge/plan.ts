@@ -7,6 +7,7 @@ import {
 } from '../../src/attach/addressing.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultRoute } from '../../src/cni/result.ts';
+import { spreadGateways } from '../../src/cni/routes.ts';
 import { type Cidr, networkOf, parseCidr } from '../../src/net/cidr.ts';
 import { offsetIp, parseIp, renderIp } from '../../src/net/ip.ts';
 import { type BridgeConf, wantsGateway } from './config.ts';
@@ -46,7 +47,7 @@ export function planAddressing(conf: BridgeConf, ipam: Result): Addressing {
   return {
     ips,
     gateways: onHost ? gatewaysOf(ips) : [],
-    routes: resultRoutes.map(route => planRoute(route, ips)),
+    routes: spreadGateways(resultRoutes).map(route => planRoute(route, ips)),
     resultRoutes,
   };
 }
@@ -73,7 +74,7 @@ function withDefaultRoutes(routes: readonly ResultRoute[], ips: readonly Planned
     const dst = family === 4 ? '0.0.0.0/0' : '::/0';
     const existing = completed.find(route => isDefault(route, family));
     if (existing === undefined) completed.push({ dst, gw: renderIp(gateway) });
-    else existing.gw ??= renderIp(gateway);
+    else if (!existing.gws?.length) existing.gw ??= renderIp(gateway);
   }
   return completed;
 }

@@ -2,7 +2,9 @@
 import { announceAddresses } from '../../src/attach/announce.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
+import { requestedMac } from '../../src/attach/mac.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
+import { withSources } from '../../src/attach/masq-source.ts';
 import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
 import {
   checkMasquerading,
@@ -24,7 +26,6 @@ import { leaveBridge, removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import { handOverMacspoof } from './kernel/macspoof-handover.ts';
 import { removeReferenceMacspoof, removeUnusedReferenceMacspoof } from './kernel/macspoof-reference.ts';
-import { requestedMac } from './mac.ts';
 import { addressingOf, planAddressing } from './plan.ts';
 import { repairAttachment } from './repair.ts';
 import { renderAttachment } from './report.ts';
@@ -42,13 +43,10 @@ export const bridge = definePlugin({
     const mac = requestedMac(call);
     const ipam = await askIpam(call);
     const addressing = ipam && planAddressing(conf, ipam);
-    const attached = attach(call, addressing, mac);
+    const attached = await attach(call, addressing, mac);
     if (addressing && conf.ipMasq) {
-      startMasquerading(
-        call,
-        backendOf(conf),
-        addressing.ips.map(({ cidr }) => cidr),
-      );
+      const cidrs = addressing.ips.map(({ cidr }) => cidr);
+      startMasquerading(call, backendOf(conf), withSources(conf, cidrs));
     }
     if (!conf.disableContainerInterface) {
       await awaitTraffic(call.log, stagesOf(call, attached, addressing));
@@ -67,11 +65,8 @@ export const bridge = definePlugin({
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
     checkAttachment(call);
     if (!conf.ipMasq || !prevResult || !conf.ipam?.type) return;
-    checkMasquerading(
-      call,
-      backendOf(conf),
-      addressingOf(conf, prevResult).ips.map(({ cidr }) => cidr),
-    );
+    const cidrs = addressingOf(conf, prevResult).ips.map(({ cidr }) => cidr);
+    checkMasquerading(call, backendOf(conf), withSources(conf, cidrs));
   },
 
   repair: repairAttachment,

@@ -1,6 +1,7 @@
 // What does the plugin restore when others have changed the bridge, port or rules?
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
+import { withSources } from '../../src/attach/masq-source.ts';
 import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
@@ -10,9 +11,11 @@ import type { Call } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { type BridgeConf, gatewayPortName } from './config.ts';
+import { ensureGroupFwdMask } from './kernel/bridge.ts';
 import { ensureGateways } from './kernel/gateway.ts';
 import { checkMacspoof, ensureMacspoof } from './kernel/macspoof.ts';
 import { hasReferenceMacspoof } from './kernel/macspoof-reference.ts';
+import { ensureUplink } from './kernel/uplink.ts';
 import { checkPortVlans, ensureFiltering, setPortVlans } from './kernel/vlan.ts';
 import { type Addressing, addressingOf } from './plan.ts';
 import { planVlans, wantsFiltering } from './vlans.ts';
@@ -49,6 +52,8 @@ function repairBridge(call: Call<BridgeConf>, bridge: Link, addressing: Addressi
   raise(host, bridge);
   if (conf.promiscMode) setLink(host, bridge.index, { promisc: true });
   if (wantsFiltering(conf)) ensureFiltering(call, bridge);
+  ensureGroupFwdMask(call, bridge);
+  ensureUplink(call, bridge);
   const target = conf.vlan ? findLink(host, gatewayPortName(conf)) : bridge;
   if (!addressing?.gateways.length || !target) return;
   raise(host, target);
@@ -86,7 +91,11 @@ function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gatew
   );
   ensureForwarding(gateways.map(({ ip }) => ip));
   if (!conf.ipMasq) return;
-  const [backend, cidrs] = [backendOf(conf), ips.map(({ cidr }) => cidr)];
+  const backend = backendOf(conf);
+  const cidrs = withSources(
+    conf,
+    ips.map(({ cidr }) => cidr),
+  );
   mend(
     () => checkMasquerading(call, backend, cidrs),
     () => startMasquerading(call, backend, cidrs),

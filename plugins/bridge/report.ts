@@ -18,7 +18,7 @@ export function renderAttachment(
   addressing: Addressing | undefined,
 ): Result {
   const { conf, env, version } = call;
-  const reportsMtu = conf.mtu > 0 && atLeast(version, '1.1.0');
+  const reportsMtu = conf.mtu !== 0 && atLeast(version, '1.1.0');
   const interfaces = [
     { name: link.name, mac: link.mac ?? '' },
     { name: host.name, mac: host.mac ?? '' },

@@ -11,6 +11,7 @@ import type { Call } from '../../src/plugin/define.ts';
 import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
 import { requireBridge } from './kernel/bridge.ts';
 import { probeMacspoof } from './kernel/macspoof.ts';
+import { requireUplink } from './kernel/uplink.ts';
 
 /**
  * Looks for anything that would make ADD fail: missing device kinds, a bridge that is not one or cannot filter VLANs, the packet
@@ -25,6 +26,7 @@ export function probeBridge(call: Call<BridgeConf>): void {
     const bridge = findLink(host, conf.bridge);
     if (bridge) requireBridge(conf, bridge);
     else requireLinkKind(host, 'bridge');
+    if (conf.uplinkInterface) requireUplink(host, conf, bridge);
     if (conf.macspoofchk) probeMacspoof(call.hostNft);
     if (conf.ipMasq && hasLayer3) probeMasquerading(call, backendOf(conf));
     if (wantsGateway(conf) && hasLayer3) {

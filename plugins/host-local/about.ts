@@ -35,5 +35,6 @@ export const about = aboutPlugin({
 function rangeOf(range: IpRange, path: AddressRange['path'], set: number): AddressRange {
   const { rangeStart = '', rangeEnd = '' } = range;
   const ends = rangeStart || rangeEnd ? ` ${rangeStart}-${rangeEnd}` : '';
-  return { ...parseRange(range), path, set, text: `${range.subnet}${ends}` };
+  const list = range.addresses ? ` ${range.addresses.join(' ')}` : '';
+  return { ...parseRange(range), path, set, text: `${range.subnet}${ends}${list}` };
 }

@@ -2,6 +2,7 @@
 import { CniError } from '../../src/cni/errors.ts';
 import { type Ip, offsetIp, renderIp } from '../../src/net/ip.ts';
 import { findRange, isGateway, type Range, type RangeSet, rangeContains, renderRangeSet } from './range.ts';
+import type { Stretch } from './stretch.ts';
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
 export const HostLocalCode = {
@@ -70,9 +71,6 @@ export function allocate(plan: Wanted, leases: Leases): Allocation[] {
   }
   return allocations;
 }
-
-/** Consecutive addresses of one range, both ends included. */
-export type Stretch = readonly [from: Ip, to: Ip];
 
 /**
  * The set in search order: from the address after `last` (or the very first one) through all ranges and around. `last` itself

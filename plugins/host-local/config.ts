@@ -29,6 +29,10 @@ export const HostLocalConf = z.extend(PluginConfig, {
     rangeEnd: z.optional(z.string()),
     /** Gateway of the single range, never allocated; default: the one after the network address. */
     gateway: z.optional(z.string()),
+    /** What the single range does not hand out: addresses, subnets, or first and last address joined by `-`. */
+    exclude: z.optional(z.array(z.string())),
+    /** The only addresses that the single range hands out, in the same notation. */
+    addresses: z.optional(z.array(z.string())),
     /** Range sets; one address is allocated from each set, from its first range with a free one. */
     ranges: z.optional(z.array(RangeSetConf)),
     /** Routes for the result, copied unchanged. */

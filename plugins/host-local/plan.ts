@@ -1,4 +1,5 @@
 // What is this attachment to get, before free addresses are looked up?
+import type { IpRange } from '../../src/cni/capabilities.ts';
 import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
 import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -31,10 +32,8 @@ export function planAllocation(conf: HostLocalConf, args: CniArgs, version: Spec
 
 /** The range sets in the order in which they are numbered. */
 export function planSets(conf: HostLocalConf, version: SpecVersion): RangeSet[] {
-  const { subnet, rangeStart, rangeEnd, gateway, ranges = [] } = conf.ipam;
-  const single = subnet
-    ? [[{ subnet, rangeStart: rangeStart ?? '', rangeEnd: rangeEnd ?? '', gateway: gateway ?? '' }]]
-    : [];
+  const { subnet, ranges = [] } = conf.ipam;
+  const single = subnet ? [[singleRange(conf.ipam, subnet)]] : [];
   const sets = asInvalidConfig(() =>
     parseRangeSets([...(conf.runtimeConfig?.ipRanges ?? []), ...single, ...ranges]),
   );
@@ -46,6 +45,11 @@ export function planSets(conf: HostLocalConf, version: SpecVersion): RangeSet[] 
     );
   }
   return sets;
+}
+
+function singleRange(ipam: HostLocalConf['ipam'], subnet: string): IpRange {
+  const { rangeStart = '', rangeEnd = '', gateway = '', exclude, addresses } = ipam;
+  return { subnet, rangeStart, rangeEnd, gateway, exclude, addresses };
 }
 
 /** The result of an ADD: addresses in the order of their sets. */

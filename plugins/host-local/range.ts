@@ -2,6 +2,7 @@
 import type { IpRange } from '../../src/cni/capabilities.ts';
 import { type Cidr, cidrContains, findCidr, lastOf, networkOf, renderCidr } from '../../src/net/cidr.ts';
 import { findIp, type Ip, offsetIp, renderIp, sameIp } from '../../src/net/ip.ts';
+import { parseStretches, type Stretch, without } from './stretch.ts';
 
 /** Consecutive addresses within one subnet, both ends included. The gateway is left out wherever it is. */
 export interface Range {
@@ -41,8 +42,14 @@ export function parseRangeSets(raw: readonly (readonly IpRange[])[]): RangeSet[]
   return sets;
 }
 
+/** A configured range, of which not every address need be handed out. */
+export interface ConfiguredRange extends Range {
+  /** Parts of it that are not handed out: `exclude`, or what is between `addresses`. */
+  readonly except: readonly Stretch[];
+}
+
 /** One range with its defaults: gateway and start at network + 1, end before the broadcast address. */
-export function parseRange(raw: IpRange): Range {
+export function parseRange(raw: IpRange): ConfiguredRange {
   const subnet = findCidr(raw.subnet);
   if (subnet === undefined)
     throw new Error(`"subnet" must be address/prefix, found ${JSON.stringify(raw.subnet)}`);
@@ -64,7 +71,22 @@ export function parseRange(raw: IpRange): Range {
   if (start.value > end.value) {
     throw new Error(`"rangeStart" ${renderIp(start)} comes after "rangeEnd" ${renderIp(end)}`);
   }
-  return { subnet, start, end, gateway: parseOptionalIp(raw.gateway, 'gateway') ?? first };
+  const gateway = parseOptionalIp(raw.gateway, 'gateway') ?? first;
+  const excluded = parseStretches(raw.exclude ?? [], 'exclude', subnet);
+  if (raw.addresses === undefined) return { subnet, start, end, gateway, except: excluded };
+  if (raw.rangeStart || raw.rangeEnd) {
+    throw new Error('"addresses" and "rangeStart" or "rangeEnd" exclude each other');
+  }
+  const listed = parseStretches(raw.addresses, 'addresses', subnet);
+  const [from, to] = [listed[0]?.[0], listed.at(-1)?.[1]];
+  if (from === undefined || to === undefined) throw new Error('"addresses" is empty');
+  const kept = listed.flatMap(stretch => without(stretch, excluded));
+  return { subnet, start: from, end: to, gateway, except: without([from, to], kept) };
+}
+
+/** The parts of a configured range that are handed out, each of them a range. */
+function piecesOf({ except, ...range }: ConfiguredRange): Range[] {
+  return without([range.start, range.end], except).map(([start, end]) => ({ ...range, start, end }));
 }
 
 /** True when the address lies between the ends of the range. */
@@ -99,8 +121,9 @@ export function renderRangeSet(set: RangeSet): string {
 }
 
 function parseRangeSet(raw: readonly IpRange[]): RangeSet {
-  const [first, ...rest] = raw.map(parseRange);
-  if (first === undefined) throw new Error('it has no ranges');
+  if (raw.length === 0) throw new Error('it has no ranges');
+  const [first, ...rest] = raw.map(parseRange).flatMap(piecesOf);
+  if (first === undefined) throw new Error('"exclude" leaves no address of it');
   const set: RangeSet = [first, ...rest];
   for (const [i, range] of set.entries()) {
     if (range.start.family !== first.start.family) throw new Error('it mixes IPv4 and IPv6');

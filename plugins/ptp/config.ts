@@ -1,6 +1,8 @@
 // Which options does the ptp plugin take, and which values are invalid?
 import * as z from 'zod/mini';
 import { findBackendProblem } from '../../src/attach/masq-backend.ts';
+import { findSourceProblem } from '../../src/attach/masq-source.ts';
+import { findMtuProblem } from '../../src/attach/mtu.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 
@@ -13,8 +15,10 @@ export const PtpConf = z.extend(PluginConfig, {
   ipMasq: z._default(z.boolean(), false),
   /** Packet filter used for masquerading: `nftables` or `iptables`. */
   ipMasqBackend: z.optional(z.string()),
-  /** MTU in bytes of both veth ends; 0 keeps the kernel's default. */
-  mtu: z._default(z.int(), 0),
+  /** Source of masqueraded packets, at most one address per IP version; by default that of the outgoing interface. */
+  ipMasqSource: z.optional(z.array(z.string())),
+  /** MTU in bytes of both veth ends; 0 keeps the kernel's default, `auto` is that of the uplink. */
+  mtu: z._default(z.union([z.int(), z.literal('auto')]), 0),
 });
 export type PtpConf = z.output<typeof PtpConf>;
 
@@ -24,10 +28,8 @@ export type PtpConf = z.output<typeof PtpConf>;
  * @throws CniError 7
  */
 export function validatePtpConf(conf: PtpConf): string {
-  if (conf.mtu < 0 || conf.mtu > 65535) {
-    throw invalid(`"mtu" is ${conf.mtu}, expected 68 to 65535, or 0 for the default`);
-  }
-  const problem = findBackendProblem(conf.ipMasqBackend);
+  const problem =
+    findMtuProblem(conf.mtu) ?? findBackendProblem(conf.ipMasqBackend) ?? findSourceProblem(conf);
   if (problem) throw invalid(problem);
   if (conf.ipam?.type) return conf.ipam.type;
   throw invalid('"ipam.type" is missing; the plugin needs addresses to route');

@@ -2,6 +2,7 @@
 
 import type { PlannedRoute } from '../../src/attach/addressing.ts';
 import { addressContainer } from '../../src/attach/container.ts';
+import { resolveMtu } from '../../src/attach/mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes } from '../../src/attach/routes.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
@@ -18,7 +19,8 @@ import type { PtpPlan } from './plan.ts';
 /** Creates the pair and configures both ends according to the plan. Registers its own undo steps. */
 export function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
   const { host, container, containerNetns, conf } = call;
-  const pair = createPair(host, container, containerNetns, { owner: attachmentOf(call), mtu: conf.mtu });
+  const mtu = resolveMtu(host, conf.mtu);
+  const pair = createPair(host, container, containerNetns, { owner: attachmentOf(call), mtu });
   // Everything that follows belongs to one of the ends, and is deleted with it.
   call.onFailure(`delete device "${pair.host.name}"`, () => removeLink(host, pair.host.index));
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_ra`, '0');

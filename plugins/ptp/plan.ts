@@ -3,6 +3,7 @@ import type { PlannedRoute } from '../../src/attach/addressing.ts';
 import { holdingsOf } from '../../src/attach/held-subnets.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
+import { spreadGateways } from '../../src/cni/routes.ts';
 import { type Cidr, parseCidr, renderCidr, subnetOf } from '../../src/net/cidr.ts';
 import { IP_BITS, type Ip, parseIp, renderIp, sameIp } from '../../src/net/ip.ts';
 import { RT_SCOPE_HOST, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
@@ -44,11 +45,13 @@ export function planPtp(ipam: Result, type: string): PtpPlan {
   const toSubnets = once(
     inSubnets.map(({ cidr, gateway }) => ({ dst: subnetOf(cidr), gateway, source: cidr.ip })),
   );
-  const routes = (ipam.routes ?? []).map(({ dst: text, gw, table, scope, priority, mtu, advmss }) => {
-    const dst = parseCidr(text);
-    const gateway = gw ? parseIp(gw) : ips.find(ip => ip.cidr.ip.family === dst.ip.family)?.gateway;
-    return { dst, gateway, table, scope, priority, mtu, advmss };
-  });
+  const routes = spreadGateways(ipam.routes ?? []).map(
+    ({ dst: text, gw, table, scope, priority, mtu, advmss }) => {
+      const dst = parseCidr(text);
+      const gateway = gw ? parseIp(gw) : ips.find(ip => ip.cidr.ip.family === dst.ip.family)?.gateway;
+      return { dst, gateway, table, scope, priority, mtu, advmss };
+    },
+  );
   return {
     ips,
     toGateways: once(

@@ -2,6 +2,7 @@
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
+import { withSources } from '../../src/attach/masq-source.ts';
 import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
 import {
   checkMasquerading,
@@ -36,7 +37,7 @@ export const ptp = definePlugin({
     refuseBrought(call, plan);
     const pair = connect(call, plan);
     const cidrs = plan.ips.map(({ cidr }) => cidr);
-    if (conf.ipMasq) startMasquerading(call, backendOf(conf), cidrs);
+    if (conf.ipMasq) startMasquerading(call, backendOf(conf), withSources(conf, cidrs));
     await awaitTraffic(call.log, [
       { socket: call.container, link: pair.container, ips: cidrs.map(({ ip }) => ip) },
       { socket: call.host, link: pair.host, ips: plan.hostAddresses.map(({ ip }) => ip) },
@@ -55,11 +56,8 @@ export const ptp = definePlugin({
     const plan = planFromResult(prevResult, type);
     checkConnection(call, prevResult, plan);
     if (!conf.ipMasq) return;
-    checkMasquerading(
-      call,
-      backendOf(conf),
-      plan.ips.map(({ cidr }) => cidr),
-    );
+    const cidrs = plan.ips.map(({ cidr }) => cidr);
+    checkMasquerading(call, backendOf(conf), withSources(conf, cidrs));
   },
 
   repair: repairConnection,

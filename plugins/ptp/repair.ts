@@ -2,6 +2,7 @@
 import { checkAddresses } from '../../src/attach/check.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
+import { withSources } from '../../src/attach/masq-source.ts';
 import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
 import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
 import { findLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
@@ -37,8 +38,8 @@ export async function repairConnection(call: Call<PtpConf>): Promise<void> {
     () => {
       if (!conf.ipMasq) return;
       mend(
-        () => checkMasquerading(call, backendOf(conf), cidrs),
-        () => startMasquerading(call, backendOf(conf), cidrs),
+        () => checkMasquerading(call, backendOf(conf), withSources(conf, cidrs)),
+        () => startMasquerading(call, backendOf(conf), withSources(conf, cidrs)),
       );
     },
   ]);

@@ -17,7 +17,7 @@ export function renderConnection(
   ipam: Result,
   { ips }: PtpPlan,
 ): Result {
-  const reportsMtu = conf.mtu > 0 && atLeast(version, '1.1.0');
+  const reportsMtu = conf.mtu !== 0 && atLeast(version, '1.1.0');
   const dns = dnsOf(conf, ipam);
   return {
     ...ipam,

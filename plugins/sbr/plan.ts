@@ -3,6 +3,7 @@ import { planRoute } from '../../src/attach/addressing.ts';
 import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
+import { spreadGateways } from '../../src/cni/routes.ts';
 import { type Cidr, cidrContains, findCidr, parseCidr, subnetOf } from '../../src/net/cidr.ts';
 import { findIp, IP_BITS, type Ip, sameIp } from '../../src/net/ip.ts';
 import type { Route } from '../../src/netlink/rtnl/route.ts';
@@ -111,7 +112,7 @@ export function expectMoved(
     cidr: parseCidr(address),
     gateway: findIp(gateway ?? ''),
   }));
-  const reported = (result.routes ?? [])
+  const reported = spreadGateways(result.routes ?? [])
     .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
     .map(route => ({ ...planRoute(route, ips), oif: index }));
   return {

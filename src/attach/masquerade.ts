@@ -1,6 +1,6 @@
 // How is masquerading of an attachment started and stopped?
 import type { AttachmentId } from '../cni/attachment.ts';
-import { type Cidr, networkOf } from '../net/cidr.ts';
+import { networkOf } from '../net/cidr.ts';
 import { commitAfterReading } from '../netlink/nft/batch.ts';
 import { findElements } from '../netlink/nft/element.ts';
 import { addEntries, deletePlaces, type Entry } from '../netlink/nft/entries.ts';
@@ -17,6 +17,7 @@ import { confirmAll } from '../plugin/confirm.ts';
 import { isStaleNote, type KeptAttachments } from '../plugin/kept.ts';
 import { noteOf } from './handle.ts';
 import { type FormerOwner, findFormerOwners, type RefuseLiving } from './living-owner.ts';
+import type { Masqueraded } from './masq-source.ts';
 import { LOCAL, PODS, planSkeleton, SETS, verdictFor } from './masquerade-skeleton.ts';
 
 /**
@@ -27,7 +28,7 @@ import { LOCAL, PODS, planSkeleton, SETS, verdictFor } from './masquerade-skelet
 export function ensureMasquerade(
   socket: NetlinkSocket,
   owner: AttachmentId,
-  cidrs: readonly Cidr[],
+  cidrs: readonly Masqueraded[],
   refuseLiving: RefuseLiving,
 ): void {
   const wanted = entriesFor(owner, cidrs);
@@ -44,7 +45,7 @@ export function ensureMasquerade(
 export function findOtherOwners(
   socket: NetlinkSocket,
   owner: AttachmentId,
-  cidrs: readonly Cidr[],
+  cidrs: readonly Masqueraded[],
 ): FormerOwner[] {
   const ips = cidrs.map(({ ip }) => ip);
   return findFormerOwners(socket, PODS, ips, noteOf(owner));
@@ -58,7 +59,7 @@ export function findOtherOwners(
 export function removeMasquerade(
   socket: NetlinkSocket,
   owner: AttachmentId,
-  known: readonly Cidr[] = [],
+  known: readonly Masqueraded[] = [],
 ): void {
   const note = noteOf(owner);
   const places = entriesFor(owner, known).map(placeOf);
@@ -77,11 +78,15 @@ export function removeStaleMasquerade(socket: NetlinkSocket, network: string, ke
 }
 
 /** @throws Error naming what is missing of the attachment's masquerading, or of the rules behind it */
-export function checkMasquerade(socket: NetlinkSocket, owner: AttachmentId, cidrs: readonly Cidr[]): void {
+export function checkMasquerade(
+  socket: NetlinkSocket,
+  owner: AttachmentId,
+  cidrs: readonly Masqueraded[],
+): void {
   confirmAll('masquerading', findOwnedProblems(socket, [planSkeleton(cidrs)], entriesFor(owner, cidrs)));
 }
 
-function entriesFor(owner: AttachmentId, cidrs: readonly Cidr[]): Entry[] {
+function entriesFor(owner: AttachmentId, cidrs: readonly Masqueraded[]): Entry[] {
   const comment = noteOf(owner);
   return cidrs.flatMap(cidr => {
     const { ip } = cidr;

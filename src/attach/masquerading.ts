@@ -10,6 +10,7 @@ import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
 import { refuserFor } from './living-owner.ts';
 import type { MasqBackend } from './masq-backend.ts';
+import type { Masqueraded } from './masq-source.ts';
 import {
   checkMasquerade,
   ensureMasquerade,
@@ -37,7 +38,7 @@ import { listPairs } from './veth.ts';
  * Masquerades what the addresses send beyond their subnets. Registers its own rollback.
  * @throws CniError 101 when one of the addresses belongs to another attachment that is alive
  */
-export function startMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Cidr[]): void {
+export function startMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Masqueraded[]): void {
   const owner = attachmentOf(call);
   const { hostNft } = call;
   if (backend === 'nftables') {
@@ -80,7 +81,7 @@ export async function stopStaleMasquerading(call: Call, kept: KeptAttachments): 
  * own.
  * @throws Error naming what is missing
  */
-export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Cidr[]): void {
+export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Masqueraded[]): void {
   const owner = attachmentOf(call);
   const { hostNft } = call;
   if (backend === 'iptables') {
@@ -90,7 +91,8 @@ export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: reado
   try {
     checkMasquerade(hostNft, owner, cidrs);
   } catch (thrown) {
-    if (!isReferenceMasquerading(call, owner, cidrs)) throw thrown;
+    const isChosen = cidrs.some(({ source }) => source);
+    if (isChosen || !isReferenceMasquerading(call, owner, cidrs)) throw thrown;
   }
 }
 

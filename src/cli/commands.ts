@@ -371,6 +371,12 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 1, max: 1 },
     options: {
       ...LAB_OPTIONS,
+      device: {
+        type: 'string',
+        multiple: true,
+        placeholder: '<name>',
+        help: 'device that the fake host has, with a cable to the outside, repeatable: a master or an uplink',
+      },
       'keep-going': { type: 'boolean', help: 'continue probing after a failure' },
     },
     load: () => import('./commands/try.ts'),

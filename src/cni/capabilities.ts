@@ -38,5 +38,9 @@ export const IpRange = z.object({
   rangeEnd: optionalText,
   /** Gateway, never handed out; the address after the network address when absent. */
   gateway: optionalText,
+  /** What is not handed out: addresses, subnets, or first and last address joined by `-`. */
+  exclude: z.optional(z.array(z.string())),
+  /** Hands out these only, in the same notation, instead of all from `rangeStart` to `rangeEnd`. */
+  addresses: z.optional(z.array(z.string())),
 });
 export type IpRange = z.output<typeof IpRange>;

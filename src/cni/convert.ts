@@ -79,7 +79,7 @@ function downToFamily(version: '4' | '6', ips: unknown, routes: unknown): JsonOb
   const { address, gateway, interface: _i, version: _v, ...more } = first;
   const own = asObjects(routes)
     .filter(route => familyOf(route.dst) === version)
-    .map(({ gw, mtu: _m, advmss: _a, priority: _p, table: _t, scope: _s, ...route }) => ({
+    .map(({ gw, gws: _g, mtu: _m, advmss: _a, priority: _p, table: _t, scope: _s, ...route }) => ({
       ...route,
       ...(gw ? { gw } : {}),
     }));

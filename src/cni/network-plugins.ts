@@ -1,6 +1,6 @@
 // Where do the plugins of a network keep files, and which addresses and devices are theirs?
 import { decode, isObject, type JsonObject } from './json.ts';
-import type { AddressRange, PluginAbout, PluginCatalog, PluginDevice } from './plugin-about.ts';
+import type { AddressRange, NeededDevice, PluginAbout, PluginCatalog, PluginDevice } from './plugin-about.ts';
 
 /** A network and its plugins as configured, perhaps invalid. */
 export interface NetworkPlugins {
@@ -60,6 +60,13 @@ export function devicesOf(
 ): (PluginDevice & { readonly type: string })[] {
   return described(list, find).flatMap(({ type, about, conf }) =>
     (about.devicesOf?.(conf) ?? []).map(device => ({ ...device, type })),
+  );
+}
+
+/** Devices of the host that plugins of a network need and do not make, with the type of the plugin. */
+export function needsOf(list: NetworkPlugins, find: FindAbout): (NeededDevice & { readonly type: string })[] {
+  return described(list, find).flatMap(({ type, about, conf }) =>
+    (about.needsOf?.(conf) ?? []).map(device => ({ ...device, type })),
   );
 }
 

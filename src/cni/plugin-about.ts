@@ -14,6 +14,8 @@ export interface AddressRange {
   readonly subnet: Cidr;
   readonly start: Ip;
   readonly end: Ip;
+  /** Parts of it that are not handed out, ascending: first and last address of each. */
+  readonly except?: readonly (readonly [from: Ip, to: Ip])[];
   /** Not handed out, neither from this range nor from another of its set. */
   readonly gateway: Ip;
   /** Ranges with the same number form a set. */
@@ -34,8 +36,15 @@ export interface PluginFiles {
 export interface PluginDevice {
   /** Undefined if every attachment has one of its own. */
   readonly name?: string;
-  /** Bytes. */
+  /** Bytes; 0 if it is that of the uplink. */
   readonly mtu: number;
+}
+
+/** A device of the host that must exist before a plugin can use it. */
+export interface NeededDevice {
+  readonly name: string;
+  /** Path of the name in the plugin's configuration (`["master"]`). */
+  readonly path: readonly (string | number)[];
 }
 
 /** A plugin's description of itself for tools that examine a conflist; never loaded when the plugin itself starts. */
@@ -73,6 +82,11 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * @param conf as written, perhaps invalid
    */
   devicesOf?(conf: JsonObject): PluginDevice[];
+  /**
+   * Devices of the host that it needs and does not make: a master, an uplink.
+   * @param conf as written, perhaps invalid
+   */
+  needsOf?(conf: JsonObject): NeededDevice[];
 }
 
 /** Declares what is known about a plugin: returns its argument with the types tied together. */
@@ -80,8 +94,12 @@ export function aboutPlugin<S extends z.core.$ZodType>(about: PluginAbout<S>): P
   return about;
 }
 
-/** The MTU of a device, in bytes, by the value of a plugin's `mtu`: 0 or nothing means the kernel's default for Ethernet. */
+/**
+ * The MTU of a device, in bytes, by the value of a plugin's `mtu`: 0 or nothing means the kernel's default for Ethernet. 0 for `auto`, which
+ * always fits.
+ */
 export function mtuOf(configured: unknown): number {
+  if (configured === 'auto') return 0;
   return typeof configured === 'number' && configured > 0 ? configured : ETHERNET_MTU;
 }
 

@@ -24,6 +24,7 @@ const GatewayText = z
 export const Route = z.looseObject({
   dst: CidrText,
   gw: z.optional(GatewayText),
+  gws: z.optional(z.array(GatewayText)),
   mtu: optionalInt,
   advmss: optionalInt,
   priority: optionalInt,

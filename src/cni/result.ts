@@ -27,6 +27,8 @@ export interface ResultIp {
 export interface ResultRoute {
   dst: string;
   gw?: string;
+  /** Next hops of one route, besides `gw`; proposed for the specification (containernetworking/cni#1188). */
+  gws?: string[];
   mtu?: number;
   advmss?: number;
   priority?: number;

@@ -1,10 +1,11 @@
 // What is wrong with this node?
-import { mtu, subnets } from './checks/addresses.ts';
+import { mtu, needed, subnets } from './checks/addresses.ts';
 import { broken, executables, shadowed } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
 import { bridgeNetfilter, firewallManagers, forwarding, macPolicy, packetFilters } from './checks/kernel.ts';
 import { permissions } from './checks/permissions.ts';
 import { abandoned, damaged, lastSuccess, locks, pools, storage, unsettled } from './checks/state.ts';
+import { sysctlFiles } from './checks/sysctl-files.ts';
 import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.ts';
 
 /** Every check, in the order of the report; ids are stable. */
@@ -20,9 +21,11 @@ export const CHECKS: readonly Check[] = [
   locks,
   pools,
   daemon,
+  needed,
   subnets,
   mtu,
   forwarding,
+  sysctlFiles,
   bridgeNetfilter,
   packetFilters,
   firewallManagers,

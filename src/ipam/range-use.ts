@@ -11,7 +11,7 @@ export interface RangeUse {
   /** As configured: `10.1.0.0/24`, or with its ends. */
   readonly range: string;
   readonly used: number;
-  /** Number of addresses that can be handed out, without gateways; approximate for an IPv6 range too large for a number. */
+  /** Number of addresses that can be handed out, without gateways and exclusions; approximate for an IPv6 range too large for a number. */
   readonly size: number;
 }
 
@@ -29,18 +29,24 @@ export function rangeUsesOf(list: NetworkPlugins, find: FindAbout): RangeUse[] {
 }
 
 /**
- * Counts the addresses available to containers and those in use. A gateway of the set is never handed out, so neither number
- * includes it.
+ * Counts the addresses available to containers and those in use. A gateway of the set is never handed out, and neither is what the
+ * range leaves out, so neither number includes them.
  * @param gateways of the whole set, since one may lie in the range of another
  */
 function useOf(
-  { start, end }: AddressRange,
+  { start, end, except = [] }: AddressRange,
   gateways: readonly Ip[],
   held: readonly Ip[],
 ): Pick<RangeUse, 'used' | 'size'> {
-  const isInside = ({ family, value }: Ip) =>
-    family === start.family && value >= start.value && value <= end.value;
+  const lies = ({ family, value }: Ip, [from, to]: readonly [Ip, Ip]) =>
+    family === from.family && value >= from.value && value <= to.value;
+  const isInside = (ip: Ip) => lies(ip, [start, end]) && !except.some(part => lies(ip, part));
   const reserved = new Set(gateways.filter(isInside).map(({ value }) => value));
   const used = held.filter(ip => isInside(ip) && !reserved.has(ip.value));
-  return { used: used.length, size: Number(end.value - start.value + 1n - BigInt(reserved.size)) };
+  const left = except.reduce((sum, [from, to]) => sum - sizeOf(from, to), sizeOf(start, end));
+  return { used: used.length, size: Number(left) - reserved.size };
+}
+
+function sizeOf(from: Ip, to: Ip): bigint {
+  return to.value - from.value + 1n;
 }

@@ -40,8 +40,9 @@ export interface Lab {
 /**
  * Turns the calling process's namespace into the fake host, and connects it to an outside namespace with a veth pair: routes
  * in both directions, but no forwarding yet.
+ * @param devices further devices of the host, up and without addresses; the other end of each is outside, under the same name
  */
-export function createLab(): Lab {
+export function createLab(devices: readonly string[] = []): Lab {
   ensureDirSync(NETNS_DIR);
   const host = openPlace('host', openOwnNetns());
   const outside = createPlace('outside');
@@ -56,6 +57,7 @@ export function createLab(): Lab {
   });
   connect(host, 'outside0', HOST, OUTSIDE, families);
   connect(outside, 'eth0', OUTSIDE, HOST, families);
+  for (const name of devices) plug(host, outside, name);
   // New namespaces inherit some of these from the machine; a plugin that needs forwarding has to enable it.
   writeFileSync('/proc/sys/net/ipv4/ip_forward', '0');
   trySysctl('net/ipv6/conf/all/forwarding', '0');
@@ -97,6 +99,11 @@ function connect(
     const gateway = parseCidr(other[family]).ip;
     addRoute(socket, { dst: parseCidr(ANYWHERE[family]), gateway, oif: index });
   }
+}
+
+function plug(host: Place, outside: Place, name: string): void {
+  createLink(host.route, { name, kind: 'veth', peer: { name, netnsFd: outside.netns.fd } });
+  for (const { route } of [host, outside]) setLink(route, getLink(route, name).index, { up: true });
 }
 
 function ipsOf(cidrs: Readonly<Record<4 | 6, string>>): Record<4 | 6, Ip> {

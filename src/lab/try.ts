@@ -26,6 +26,8 @@ export interface Trial {
   readonly list: Conflist;
   readonly pluginDirs: readonly string[];
   readonly ifname: string;
+  /** Names of further devices of the fake host. */
+  readonly devices: readonly string[];
   readonly args: CniArgs;
   /** Capability arguments that replace the lab's offers. */
   readonly capabilities: JsonObject;
@@ -63,7 +65,7 @@ const NOTES = Object.values(notesDirs(runDir({})));
 
 async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void> {
   const { list, ifname, rootless } = trial;
-  const lab = createLab();
+  const lab = createLab(trial.devices);
   const container = createContainer('container');
   const capabilities = offerCapabilities(list, trial.capabilities);
   const plugins = configurePlugins(list, capabilities);

@@ -52,6 +52,25 @@ async function tryJson(lab: Lab, file: string, ...options: string[]) {
 }
 
 describeRoot('catena try', () => {
+  test('gives the fake host the devices that a list needs', async () => {
+    await withHost(async lab => {
+      const file = write(lab, [{ ...BRIDGE, uplinkInterface: 'up0' }]);
+      const { exitCode, stdout } = await catena(lab, ['try', file]);
+      expect({ exitCode, stdout }).toMatchObject({
+        exitCode: 1,
+        stdout: expect.stringContaining('there is no such device'),
+      });
+      const given = await catena(lab, ['try', '--device', 'up0', file]);
+      expect({ exitCode: given.exitCode, stderr: given.stderr }).toEqual({ exitCode: 0, stderr: '' });
+      expect(given.stdout).toContain('left behind: nothing');
+      const bad = await catena(lab, ['try', '--device', 'no/name', file]);
+      expect({ exitCode: bad.exitCode, stderr: bad.stderr }).toMatchObject({
+        exitCode: 1,
+        stderr: expect.stringContaining('--device'),
+      });
+    });
+  });
+
   test('reports a plugin that fails, undoes the others, and leaves nothing', async () => {
     await withHost(async lab => {
       const before = await lab.dump(lab.host);

@@ -133,6 +133,8 @@ function moreRequests(): JsonObject[] {
       ipam: {},
     },
     { ...base, type: 'sbr', table: 100, prevResult },
+    { ...base, type: 'vrf', vrfname: 'blue', table: 100, prevResult },
+    { ...base, type: 'dummy', mac: '02:00:00:00:00:01', mtu: 1400, ipam: {} },
     {
       ...base,
       type: 'firewall',

@@ -75,6 +75,12 @@ export function requiresVlanDevices(): Need {
   return works ? undefined : 'needs a kernel with devices for VLANs';
 }
 
+/** Needs a kernel that can create VRFs. */
+export function requiresVrf(): Need {
+  const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', 'type', 'vrf', 'table', '7'];
+  return probe('VRF', argv) ? undefined : 'needs a kernel with VRFs';
+}
+
 const probes = new Map<string, boolean>();
 
 function probe(name: string, argv: string[]): boolean {

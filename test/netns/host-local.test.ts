@@ -57,6 +57,30 @@ describeRoot('host-local', () => {
     routes: [{ dst: '0.0.0.0/0' }, { dst: 'fd00:9::/48', gw: 'fd00:1::99' }],
   };
 
+  test('[1.1.0] excluded addresses are neither handed out nor granted; lists are handed out in order', async () => {
+    const { call, leases } = network({
+      ranges: [
+        [{ subnet: '10.2.0.0/24', exclude: ['10.2.0.1-10.2.0.19', '10.2.0.21', '10.2.0.128/25'] }],
+        [{ subnet: 'fd02::/64', addresses: ['fd02::9', 'fd02::5'] }],
+      ],
+    });
+    const addresses = async (id: string, more = {}) =>
+      (await call('ADD', id, more)).result?.ips?.map(({ address }: { address: string }) => address);
+    expect(await addresses('one')).toEqual(['10.2.0.20/24', 'fd02::5/64']);
+    expect(await addresses('two')).toEqual(['10.2.0.22/24', 'fd02::9/64']);
+    const { error } = await call('ADD', 'three');
+    expect(error).toMatchObject({ code: 11, msg: expect.stringContaining('2 of 2 addresses in use') });
+    await call('DEL', 'two');
+    const asking = { add: { runtimeConfig: { ips: ['10.2.0.21'] } } };
+    expect((await call('ADD', 'four', asking)).error).toMatchObject({ code: 102 });
+    expect(Object.keys(leases())).toEqual(['10.2.0.20', 'fd02::5']);
+    // Excluded while it is held: it is released as always.
+    const later = { ipam: { ranges: [[{ subnet: '10.2.0.0/24', exclude: ['10.2.0.20'] }]] } };
+    expect(await call('CHECK', 'one', later)).toMatchObject({ exitCode: 0 });
+    expect(await call('DEL', 'one', later)).toMatchObject({ exitCode: 0 });
+    expect(leases()).toEqual({});
+  });
+
   for (const version of SPEC_VERSIONS) {
     test(`[${version}] ADD allocates one address of each set, DEL releases them`, async () => {
       const { call, leases, dir } = network(dual, version);

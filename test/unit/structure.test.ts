@@ -37,7 +37,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/worker': ['src/plugin', 'src/chain', 'src/journal/runner', 'src/netlink', 'src/cni', 'src/sys/parent'],
   'src/attach': [
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net', 'src/ipam/holders'],
-    ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],
+    ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/packet-socket', 'src/sys/errno'],
   ],
   'src/ipam': [
     ...['src/netlink', 'src/files', 'src/cni', 'src/net'],
@@ -225,13 +225,15 @@ const MAY_LOAD_LAZILY = [
 const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
-    ...['kinds/bridge', 'bridge-vlan', 'link', 'supported'].map(name => `src/netlink/rtnl/${name}`),
+    ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/lab/lab',
     'src/lab/state/devices',
     'src/compare/crossings',
     // A family of nf_tables.
     'src/netlink/nft/rule-words',
   ],
+  dummy: ['src/netlink/rtnl/kinds/dummy', 'src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
+  vrf: ['src/netlink/rtnl/kinds/vrf', 'src/netlink/rtnl/link'],
   // A capability of CONVENTIONS.md.
   bandwidth: ['src/delegate/selection', 'src/lab/capabilities', 'src/validate/capabilities'],
 };

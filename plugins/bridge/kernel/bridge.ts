@@ -1,8 +1,9 @@
 // How is the bridge created, cleared and removed?
+import { resolveMtu } from '../../../src/attach/mtu.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Cidr } from '../../../src/net/cidr.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
-import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
+import { listBridgePorts, setGroupFwdMask } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import {
   createLink,
   findLink,
@@ -55,34 +56,39 @@ export function ensureBridge(call: Call<BridgeConf>): Link {
  * Removes gateway ports of unused VLANs, then what a bridge without ports still has: what DEL leaves of it has neither addresses nor
  * routes. The device stays, as a reference bridge does, because deleting it costs the kernel two more grace periods, with the lock
  * of all devices held, and the next container would create it again. Call under `withBridgeLock`.
- * @param ours addresses that come from us; undefined when that is not known
  */
-export function clearUnusedBridge(socket: NetlinkSocket, name: string, ours?: readonly Cidr[]): void {
-  const bridge = findUnusedBridge(socket, name, ours);
-  if (bridge) removeAddresses(socket, bridge, ours);
+export function clearUnusedBridge(socket: NetlinkSocket, name: string, use: BridgeUse): void {
+  const bridge = findUnusedBridge(socket, name, use);
+  if (bridge) removeAddresses(socket, bridge, use.ours);
 }
 
 /** Like {@link clearUnusedBridge}, but deletes the device as well. */
-export function removeUnusedBridge(socket: NetlinkSocket, name: string, ours?: readonly Cidr[]): void {
-  const bridge = findUnusedBridge(socket, name, ours);
+export function removeUnusedBridge(socket: NetlinkSocket, name: string, use: BridgeUse): void {
+  const bridge = findUnusedBridge(socket, name, use);
   if (bridge) removeLink(socket, bridge.index);
 }
 
-/** The bridge, if this plugin created it, no port is left and no one else gave it an address. */
-function findUnusedBridge(
-  socket: NetlinkSocket,
-  name: string,
-  ours: readonly Cidr[] | undefined,
-): Link | undefined {
+/** What a bridge may have although no container uses it. */
+interface BridgeUse {
+  /** Addresses that come from us; undefined when that is not known. */
+  readonly ours: readonly Cidr[] | undefined;
+  /** The port that leads out, which the bridge does not exist for. */
+  readonly uplink: string | undefined;
+}
+
+/** The bridge, if this plugin created it, no port of a container is left and no one else gave it an address. */
+function findUnusedBridge(socket: NetlinkSocket, name: string, { ours, uplink }: BridgeUse): Link | undefined {
   const bridge = findLink(socket, name);
   if (bridge?.kind !== 'bridge') return undefined;
   // Only a bridge that filters VLANs has gateway ports.
   const filters = vlanFilteringOf(bridge) === 1;
   if (!filters && !isOurs(bridge)) return undefined;
   // Listing ports takes longer the more containers there are, and is usually unnecessary: a bridge with carrier has a port.
-  if (!filters && bridge.flags & IFF_LOWER_UP) return undefined;
+  if (!filters && !uplink && bridge.flags & IFF_LOWER_UP) return undefined;
   const ports = listBridgePorts(socket, bridge.index);
-  const left = filters ? removeUnusedGatewayPorts(socket, bridge, ports, ours) : ports;
+  const outer = uplink ? findLink(socket, uplink)?.index : undefined;
+  const inner = ports.filter(({ index }) => index !== outer);
+  const left = filters ? removeUnusedGatewayPorts(socket, bridge, inner, ours) : inner;
   const isUnused = isOurs(bridge) && left.length === 0 && !hasForeignAddress(socket, bridge, ours);
   return isUnused ? bridge : undefined;
 }
@@ -104,7 +110,8 @@ export function requireBridge(conf: BridgeConf, link: Link): void {
 
 function createBridge(call: Call<BridgeConf>): Link {
   const { conf, host } = call;
-  const { bridge: name, mtu, promiscMode } = conf;
+  const { bridge: name, promiscMode, groupFwdMask } = conf;
+  const mtu = resolveMtu(host, conf.mtu, conf.uplinkInterface);
   const vlanFiltering = wantsFiltering(conf) || undefined;
   try {
     createLink(host, { name, kind: 'bridge', mac: randomBridgeMac(), mtu: mtu || undefined, vlanFiltering });
@@ -117,6 +124,7 @@ function createBridge(call: Call<BridgeConf>): Link {
   // During duplicate address detection of its link-local address (one second) the host could not resolve containers.
   trySysctl(`net/ipv6/conf/${name}/accept_dad`, '0');
   const { index } = getLink(host, name);
+  if (groupFwdMask) setGroupFwdMask(host, index, groupFwdMask);
   setLink(host, index, { up: true, alias: CREATED_BY_US, ...(promiscMode ? { promisc: true } : {}) });
   return getLink(host, index);
 }
@@ -125,6 +133,7 @@ function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
   const { conf, host } = call;
   requireBridge(conf, link);
   if (wantsFiltering(conf)) ensureFiltering(call, link);
+  ensureGroupFwdMask(call, link);
   const wanted = { up: true, ...(conf.promiscMode ? { promisc: true } : {}) };
   const before = {
     up: (link.flags & IFF_UP) !== 0,
@@ -141,6 +150,24 @@ function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
   );
   setLink(host, link.index, wanted);
   return link;
+}
+
+/** Has the bridge forward the configured groups. Registers its own undo step. */
+export function ensureGroupFwdMask(call: Call<BridgeConf>, link: Link): void {
+  const { conf, host } = call;
+  const before = groupFwdMaskOf(link);
+  if (!conf.groupFwdMask || conf.groupFwdMask === before) return;
+  call.onFailure(`restore the groups that "${link.name}" forwards`, () => {
+    if (findLink(host, link.index)) setGroupFwdMask(host, link.index, before);
+  });
+  setGroupFwdMask(host, link.index, conf.groupFwdMask);
+}
+
+/** The link-local groups that the bridge forwards, one bit each. */
+export function groupFwdMaskOf(bridge: Link): number {
+  const data = bridge.attrs.linkinfo?.data;
+  if (data === undefined || data instanceof Uint8Array || !('groupFwdMask' in data)) return 0;
+  return data.groupFwdMask ?? 0;
 }
 
 /** Removes a bridge that a failed ADD created, even if its alias was not set yet. */

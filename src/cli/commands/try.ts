@@ -10,6 +10,7 @@ import { RIGHTS_VARIABLE, type Rights, rerunInNamespaces } from '../../lab/reexe
 import { renderSection } from '../../lab/render.ts';
 import { type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
+import { findIfnameProblem } from '../../net/ifname.ts';
 import type { CommandCall } from '../command.ts';
 
 /** Directories that could lead plugins out of the lab. */
@@ -48,6 +49,15 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
   return ok;
 }
 
+function readDevices(call: CommandCall): string[] {
+  const names = [...new Set(call.texts('device'))];
+  for (const name of names) {
+    const problem = findIfnameProblem(name);
+    if (problem) throw new Error(`Cannot use device "${name}" (--device): ${problem}`);
+  }
+  return names;
+}
+
 function readTrial(call: CommandCall) {
   const [file = ''] = call.positionals;
   const dirs = call.texts('bin-dir');
@@ -56,6 +66,7 @@ function readTrial(call: CommandCall) {
     list: loadFile(file),
     pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => absolutePath(dir)),
     ifname: call.text('ifname') || 'eth0',
+    devices: readDevices(call),
     args: parseCniArgs(call.text('args') ?? ''),
     capabilities: (cap ? parseObject(cap, 'capability arguments (--cap)') : {}) as JsonObject,
   };

@@ -1,5 +1,5 @@
 // Do the networks' addresses and MTUs fit the node's?
-import { devicesOf, rangesOf } from '../../cni/network-plugins.ts';
+import { devicesOf, needsOf, rangesOf } from '../../cni/network-plugins.ts';
 import { cidrsOverlap, findCidr, renderCidr } from '../../net/cidr.ts';
 import { type Check, fine } from '../finding.ts';
 
@@ -24,6 +24,25 @@ export const subnets: Check = {
       });
     });
     return findings.length ? findings : fine(this.id, 'no subnet overlaps with a route of the node');
+  },
+};
+
+/** A plugin that builds on a device of the node fails without it. */
+export const needed: Check = {
+  id: 'network.device',
+  run({ facts, findAbout, devices }) {
+    const names = new Set(devices.map(({ name }) => name));
+    const findings = facts.networks().networks.flatMap(({ list }) =>
+      needsOf(list, findAbout)
+        .filter(({ name }) => !names.has(name))
+        .map(({ name, type, path }) => ({
+          id: this.id,
+          severity: 'error' as const,
+          found: `network "${list.name}" needs device "${name}", which does not exist`,
+          mend: `create the device, or change "${path.join('.')}" in the "${type}" entry`,
+        })),
+    );
+    return findings.length ? findings : fine(this.id, 'every device that a network needs exists');
   },
 };
 

@@ -1,11 +1,12 @@
 // How is a whole rule in nft syntax converted to expressions?
+import { findIp, ipToBytes } from '../../net/ip.ts';
 import { goto, jump, NF_ACCEPT, NF_DROP, NFT_RETURN } from './data.ts';
 import { maskRegister } from './expr/bitwise.ts';
 import { isEqual } from './expr/cmp.ts';
-import { decide } from './expr/immediate.ts';
+import { decide, loadBytes } from './expr/immediate.ts';
 import { followVerdict, isInSet, isNotInSet, lookUp } from './expr/lookup.ts';
 import { loadMeta } from './expr/meta.ts';
-import { dnat, masquerade } from './expr/nat.ts';
+import { dnat, masquerade, snat } from './expr/nat.ts';
 import { loadLinkHeader } from './expr/payload.ts';
 import type { Expression } from './expr.ts';
 import { takeComparison, takeSubject } from './match/parse.ts';
@@ -55,7 +56,7 @@ interface Part {
 
 /**
  * Parses a rule as `nft list` prints it: `ip daddr . iifname @home4 drop`. Supports comparisons as `parseMatch` does (without
- * alternatives), lookups in sets and maps, labels, verdicts, `masquerade`, and `dnat` by a map. As in nft, `ip` and `ip6` imply a
+ * alternatives), lookups in sets and maps, labels, verdicts, `masquerade`, `snat` to an address, and `dnat` by a map. As in nft, `ip` and `ip6` imply a
  * match of the IP version, once per rule. All matches and lookups are evaluated before the first statement. The text must not
  * contain names that others choose: names of interfaces may contain signs.
  * @throws MatchError saying what cannot be parsed
@@ -80,6 +81,11 @@ function takeStatement(rule: Reading): boolean {
   } else if (word === 'masquerade') {
     words.shift();
     statements.push(masquerade());
+  } else if (word === 'snat' && (second === 'ip' || second === 'ip6') && third === 'to') {
+    words.splice(0, 4);
+    const ip = findIp(fourth);
+    if (ip === undefined) throw new MatchError(rule.text, `"${fourth}" is not an address`);
+    statements.push(loadBytes(REG.first, ipToBytes(ip)), snat(second, REG.first));
   } else if (word === 'ct' && second === 'label' && third === 'set') {
     words.splice(0, 4);
     statements.push(...setLabel(Number(fourth), REG.quarter(LABEL_QUARTER)));

@@ -104,6 +104,16 @@ export function setVlanFiltering(socket: NetlinkSocket, index: number, on: boole
   });
 }
 
+/**
+ * Sets which link-local groups (01-80-C2-00-00-00 to -0F) a bridge forwards, one bit each. The kernel refuses bits 0 to 2.
+ * Same as: `ip link set <bridge> type bridge group_fwd_mask <mask>`
+ */
+export function setGroupFwdMask(socket: NetlinkSocket, index: number, mask: number): void {
+  const body = linkMessage.encode({ index }, { linkinfo: { kind: 'bridge', data: { groupFwdMask: mask } } });
+  const op = `set group_fwd_mask ${mask} on link with index ${index}`;
+  socket.request({ op, type: RTM_NEWLINK, body });
+}
+
 function vlanRequest(
   action: 'add' | 'remove',
   type: number,

@@ -43,7 +43,7 @@ export interface Link {
 /** The properties of a new link. */
 export interface NewLink {
   readonly name: string;
-  readonly kind: 'veth' | 'bridge' | 'ifb';
+  readonly kind: 'veth' | 'bridge' | 'ifb' | 'dummy' | 'vrf';
   readonly mac?: string | undefined;
   readonly mtu?: number | undefined;
   readonly master?: number | undefined;
@@ -51,6 +51,8 @@ export interface NewLink {
   readonly up?: boolean | undefined;
   /** For bridges: enable VLAN filtering. */
   readonly vlanFiltering?: boolean | undefined;
+  /** For VRFs: the routing table of the members. */
+  readonly vrfTable?: number | undefined;
   /** The other end, for veth; `netnsFd` creates it directly in another namespace. */
   readonly peer?: {
     name: string;
@@ -106,7 +108,7 @@ export function listLinks(socket: NetlinkSocket): Link[] {
 /**
  * Creates a link; fails with EEXIST when the name is taken. The kernel refuses IFF_UP with a peer in another namespace
  * (ENOTCONN), so pairs are brought up afterwards.
- * Same as: `ip link add <name> type <kind> [peer name <peer> netns <ns>]` or `… type bridge vlan_filtering 1`
+ * Same as: `ip link add <name> type <kind> [peer name <peer> netns <ns>]`, `… type bridge vlan_filtering 1` or `… type vrf table <table>`
  */
 export function createLink(socket: NetlinkSocket, link: NewLink): void {
   socket.request(newLinkRequest(link));
@@ -125,7 +127,7 @@ export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined
 }
 
 function newLinkRequest(link: NewLink): Request {
-  const { name, kind, peer, up = false, vlanFiltering } = link;
+  const { name, kind, peer, up = false, vlanFiltering, vrfTable } = link;
   const peerAttrs = peer && {
     ifname: peer.name,
     mtu: peer.mtu,
@@ -141,6 +143,7 @@ function newLinkRequest(link: NewLink): Request {
         kind,
         ...(peerAttrs ? { data: { peer: defined(peerAttrs) } } : {}),
         ...(vlanFiltering === undefined ? {} : { data: { vlanFiltering: Number(vlanFiltering) } }),
+        ...(vrfTable === undefined ? {} : { data: { table: vrfTable } }),
       },
     },
   );

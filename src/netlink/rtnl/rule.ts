@@ -43,6 +43,7 @@ const ruleAttrs = attrs('rule', {
   table: [15, u32],
   fwmask: [16, u32],
   oifname: [17, str],
+  l3mdev: [19, u8],
 });
 
 /** RTM_NEWRULE, RTM_DELRULE and RTM_GETRULE. */
@@ -62,6 +63,8 @@ export interface Rule {
   readonly iif: string | undefined;
   readonly oif: string | undefined;
   readonly mark: number | undefined;
+  /** Directs packets to the table of the VRF that their interface belongs to; `table` is 0. */
+  readonly isL3mdev: boolean;
 }
 
 /** Rules of both families. Same as: `ip rule` and `ip -6 rule` */
@@ -78,6 +81,7 @@ export function listRules(socket: NetlinkSocket): Rule[] {
       iif: own.iifname,
       oif: own.oifname,
       mark: own.fwmark,
+      isL3mdev: own.l3mdev === 1,
     };
   });
 }
@@ -105,6 +109,25 @@ export function removeRule(socket: NetlinkSocket, rule: SourceRule): void {
   tolerating([Errno.ENOENT], () => socket.request({ op, type: RTM_DELRULE, body: encodeRule(rule) }));
 }
 
+/** The kernel's priority for the rule of VRFs, before every other rule but that of the local table; drivers/net/vrf.c, FIB_RULE_PREF */
+const L3MDEV_PRIORITY = 1000;
+
+/**
+ * Adds the rule without which no packet uses the table of a VRF; the kernel adds it with the first VRF of a namespace. An existing
+ * one is kept.
+ * Same as: `ip [-6] rule add l3mdev pref 1000`
+ */
+export function addL3mdevRule(socket: NetlinkSocket, family: 4 | 6): void {
+  const body = ruleMessage.encode(
+    { family: family === 4 ? AF_INET : AF_INET6, action: FR_ACT_TO_TBL },
+    { l3mdev: 1, priority: L3MDEV_PRIORITY },
+  );
+  const op = `add IPv${family} rule for VRFs`;
+  tolerating([Errno.EEXIST], () =>
+    socket.request({ op, type: RTM_NEWRULE, flags: NLM_F_CREATE | NLM_F_EXCL, body }),
+  );
+}
+
 /** Formats a rule as `ip rule` does: `100: from 10.1.0.2/32 lookup 1000`. */
 export function renderRule(rule: Rule): string {
   const { priority, from, to, iif, oif, mark, table } = rule;
@@ -114,7 +137,7 @@ export function renderRule(rule: Rule): string {
     ...(mark ? [`fwmark 0x${mark.toString(16)}`] : []),
     ...(iif ? [`iif ${iif}`] : []),
     ...(oif ? [`oif ${oif}`] : []),
-    `lookup ${table}`,
+    rule.isL3mdev ? 'lookup [l3mdev-table]' : `lookup ${table}`,
   ].join(' ');
 }
 

@@ -114,6 +114,40 @@ describeNeeding(
       expect(idsOf(node())).toEqual(['state.damaged']);
     });
 
+    test('reports files that turn forwarding off at the next run of "sysctl --system"', () => {
+      writeList('podnet');
+      const files = {
+        '/etc/sysctl.d/50-hardening.conf':
+          '# hardening\nnet.ipv4.ip_forward = 0\n-net/ipv6/conf/all/forwarding=0\n',
+        '/usr/lib/sysctl.d/50-hardening.conf': 'net.ipv4.ip_forward = 1\n',
+        '/etc/sysctl.d/60-router.conf':
+          '; net.ipv6.conf.all.forwarding = 0\nnet.ipv6.conf.all.forwarding = 1\n',
+      };
+      expect(problemsOf(node(files))).toMatchObject([
+        {
+          id: 'kernel.sysctl-files',
+          found: expect.stringContaining('"/etc/sysctl.d/50-hardening.conf" sets "net.ipv4.ip_forward"'),
+        },
+      ]);
+      expect(problemsOf(node({ ...files, '/etc/sysctl.conf': 'net.ipv4.ip_forward=1' }))).toEqual([]);
+    });
+
+    test('reports a missing uplink, and accepts the MTU of the one that exists', () => {
+      writeList('podnet', { bridge: 'br0', uplinkInterface: 'up0', mtu: 'auto' });
+      expect(problemsOf(node())).toMatchObject([
+        {
+          id: 'network.device',
+          severity: 'error',
+          found: 'network "podnet" needs device "up0", which does not exist',
+        },
+      ]);
+      const devices = [
+        { name: 'eth0', kind: '', mtu: 1400 },
+        { name: 'up0', kind: '', mtu: 9000 },
+      ];
+      expect(problemsOf(node({}, { devices }))).toEqual([]);
+    });
+
     test('reports subnets that overlap with routes of the node, and an MTU that is too large for it', () => {
       writeList('podnet', { bridge: 'br0' });
       const routes = [

@@ -4,6 +4,7 @@ import { u32be } from '../../codec/fields.ts';
 import { NFPROTO } from '../../nfgenmsg.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_nat_types */
+const NFT_NAT_SNAT = 0;
 const NFT_NAT_DNAT = 1;
 
 /** linux/netfilter/nf_tables.h, enum nft_nat_attributes */
@@ -26,6 +27,11 @@ export function dnat(family: 'ip' | 'ip6', addressRegister: number, portRegister
     name: 'nat',
     data: { type: NFT_NAT_DNAT, family: NFPROTO[family], addressRegister, portRegister },
   } as const;
+}
+
+/** Replaces the source address of the packet's connection with that in a register. Same as: `snat ip to <address>` */
+export function snat(family: 'ip' | 'ip6', addressRegister: number) {
+  return { name: 'nat', data: { type: NFT_NAT_SNAT, family: NFPROTO[family], addressRegister } } as const;
 }
 
 /** Replaces the source address of the packet's connection with one of the outgoing interface. Same as: `masquerade` */

@@ -12,6 +12,7 @@ export const bridge = attrs('bridge', {
   priority: [6, u16],
   vlanFiltering: [7, u8],
   vlanProtocol: [8, u16be],
+  groupFwdMask: [9, u16],
 });
 
 /** `IFLA_INFO_SLAVE_DATA` of kind `bridge` and `IFLA_PROTINFO`; linux/if_link.h, IFLA_BRPORT_*. */

@@ -63,7 +63,7 @@ describe('the schema of lists', () => {
       '/plugins/0/capabilities/a type',
     ],
     ['IPAM as text', list({}, { type: 'x', ipam: 'dhcp' }), '/plugins/0/ipam type'],
-    ['an MTU as text', list({}, { type: 'bridge', mtu: '1400' }), '/plugins/0/mtu type'],
+    ['an MTU as text', list({}, { type: 'bridge', mtu: '1400' }), '/plugins/0/mtu anyOf'],
     ['a backend that is none', list({}, { type: 'portmap', backend: 'ipvs' }), '/plugins/0/backend enum'],
     [
       'a rate without unit',

@@ -128,3 +128,50 @@ describe('findRange()', () => {
     ]);
   });
 });
+
+describe('parseRangeSets() with parts of a subnet', () => {
+  const render = (range: Parameters<typeof parseRange>[0]) =>
+    parseRangeSets([[range]])
+      .map(renderRangeSet)
+      .join(' ');
+  const subnet = '192.0.2.0/24';
+
+  test('leaves out addresses, subnets and stretches, whatever their order', () => {
+    const exclude = ['192.0.2.128/25', '192.0.2.10', '192.0.2.9 - 192.0.2.12', '192.0.2.13'];
+    expect(render({ subnet, exclude })).toBe('192.0.2.1-192.0.2.8,192.0.2.14-192.0.2.127');
+  });
+
+  test('hands out listed addresses only, without excluded ones', () => {
+    const addresses = ['192.0.2.9', '192.0.2.5', '192.0.2.6', '192.0.2.40-192.0.2.44'];
+    expect(render({ subnet, addresses })).toBe(
+      '192.0.2.5-192.0.2.6,192.0.2.9-192.0.2.9,192.0.2.40-192.0.2.44',
+    );
+    expect(render({ subnet, addresses, exclude: ['192.0.2.9', '192.0.2.42'] })).toBe(
+      '192.0.2.5-192.0.2.6,192.0.2.40-192.0.2.41,192.0.2.43-192.0.2.44',
+    );
+    expect(render({ subnet: '2001:db8::/64', addresses: ['2001:db8::5'] })).toBe('2001:db8::5-2001:db8::5');
+  });
+
+  test('counts what is left', () => {
+    const [set] = parseRangeSets([[{ subnet, exclude: ['192.0.2.1-192.0.2.10'] }]]);
+    expect(set && capacityOf(set)).toBe(244n);
+  });
+
+  const bad: [Parameters<typeof parseRange>[0], string][] = [
+    [
+      { subnet, exclude: ['198.51.100.1'] },
+      '"exclude" holds "198.51.100.1", which is not in network 192.0.2.0/24',
+    ],
+    [
+      { subnet, exclude: ['192.0.2.9-192.0.2.1'] },
+      'expected an address, a subnet, or two addresses joined by "-"',
+    ],
+    [{ subnet, addresses: ['some'] }, '"addresses" holds "some"'],
+    [{ subnet, addresses: [] }, '"addresses" is empty'],
+    [{ subnet, addresses: ['192.0.2.5'], rangeStart: '192.0.2.4' }, 'exclude each other'],
+    [{ subnet, exclude: [subnet] }, '"exclude" leaves no address of it'],
+  ];
+  test.each(bad)('refuses %j', (raw, message) => {
+    expect(() => parseRangeSets([[raw]])).toThrow(message);
+  });
+});

@@ -106,7 +106,14 @@ function route(dst: string, gateway?: string): Route {
 }
 
 function rule(parts: Partial<Rule>): Rule {
-  const none = { from: undefined, to: undefined, iif: undefined, oif: undefined, mark: undefined };
+  const none = {
+    from: undefined,
+    to: undefined,
+    iif: undefined,
+    oif: undefined,
+    mark: undefined,
+    isL3mdev: false,
+  };
   return { family: 4, priority: 1, table: 254, ...none, ...parts };
 }
 

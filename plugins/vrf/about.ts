@@ -1,0 +1,11 @@
+// What can tools know about vrf without running it?
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
+import { parseVrfConf, VrfConf } from './config.ts';
+
+/** The vrf plugin, as `catena validate` and the published schemas see it. */
+export const about = aboutPlugin({
+  kind: 'meta',
+  capabilities: [],
+  config: VrfConf,
+  validate: conf => void parseVrfConf(conf),
+});

@@ -1,0 +1,32 @@
+// Which MTU does `"mtu": "auto"` stand for?
+import { findLink } from '../netlink/rtnl/link.ts';
+import { listRoutes, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+
+/** The value of `mtu` that follows the host's uplink. */
+export const AUTO_MTU = 'auto';
+
+/** An MTU as configured: bytes, 0 for the kernel's default, or {@link AUTO_MTU}. */
+export type ConfiguredMtu = number | typeof AUTO_MTU;
+
+/** @returns what is wrong with a configured MTU, or undefined */
+export function findMtuProblem(mtu: ConfiguredMtu): string | undefined {
+  if (mtu === AUTO_MTU) return undefined;
+  if (mtu >= 0 && mtu <= 65535) return undefined;
+  return `"mtu" is ${mtu}, expected 68 to 65535, 0 for the default, or "auto"`;
+}
+
+/**
+ * The MTU in bytes, 0 for the kernel's default. `auto` is that of the uplink, or without one of the interface of the default route, IPv4's
+ * before IPv6's; a route's own MTU counts if it is smaller. Without a default route it is the kernel's default.
+ * @param uplink the device that leads out, if that is not up to the routes
+ */
+export function resolveMtu(socket: NetlinkSocket, mtu: ConfiguredMtu, uplink?: string): number {
+  if (typeof mtu === 'number') return mtu;
+  if (uplink) return findLink(socket, uplink)?.mtu ?? 0;
+  const [route] = listRoutes(socket)
+    .filter(({ dst, table = RT_TABLE_MAIN }) => dst.prefix === 0 && table === RT_TABLE_MAIN)
+    .sort((a, b) => a.dst.ip.family - b.dst.ip.family || (a.priority ?? 0) - (b.priority ?? 0));
+  const link = route && findLink(socket, route.oif);
+  return link ? Math.min(link.mtu, route.mtu ?? link.mtu) : 0;
+}

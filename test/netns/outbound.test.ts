@@ -1,0 +1,128 @@
+// Do packets leave with the chosen source address, and by several gateways where a route names them?
+import { expect, test } from 'bun:test';
+import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { echo, startServer } from '../helpers/traffic.ts';
+
+const MAIN_PLUGINS = ['bridge', 'ptp'];
+const CHOSEN = ['192.0.2.77', '2001:db8:77::1'];
+
+function confOf(lab: Lab, type: string, more: Row = {}, ipam: Row = {}): Row {
+  const ranges = [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]];
+  const routes = [{ dst: '0.0.0.0/0' }, { dst: '::/0' }];
+  return {
+    cniVersion: '1.1.0',
+    name: 'podnet',
+    type,
+    ...(type === 'bridge' ? { bridge: 'br0', isGateway: true } : {}),
+    ipMasq: true,
+    ipam: { type: 'host-local', ranges, routes, dataDir: `${lab.tmp}/leases`, ...ipam },
+    ...more,
+  };
+}
+
+async function call(
+  lab: Lab,
+  command: string,
+  conf: Row,
+  container: Container,
+  more: Row = {},
+): Promise<Row> {
+  return lab.plugin(conf.type, { command, conf, container, ...more });
+}
+
+describeRoot('ipMasqSource', () => {
+  test.each(MAIN_PLUGINS)(
+    '[1.1.0] %s: packets leave with the chosen addresses; CHECK, repair and DEL know it',
+    async type => {
+      await withHost(async lab => {
+        const [container, outside] = [await lab.container(), await lab.outside()];
+      // Without a link-local address the host cannot ask for its neighbour on behalf of an address that is not its own.
+      await lab.ip(lab.host, 'addr', 'add', 'fe80::9/64', 'dev', 'outside0', 'nodad');
+        const conf = confOf(lab, type, { ipMasqSource: CHOSEN });
+        const { exitCode, stderr, result: prevResult } = await call(lab, 'ADD', conf, container);
+        expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
+        await startServer(lab, outside, { protocol: 'tcp', port: 7000 });
+        for (const [i, address] of [outside.address.v4, outside.address.v6].entries()) {
+          expect((await echo(lab, container, { protocol: 'tcp', address, port: 7000 }))?.peer).toBe(
+            CHOSEN[i] as string,
+          );
+        }
+        const { stdout } = await lab.run(lab.host, ['nft', 'list', 'table', 'inet', 'catena_masquerade']);
+        expect(stdout).toContain('snat ip to 192.0.2.77');
+        expect(stdout).toContain('snat ip6 to 2001:db8:77::1');
+        expect(await call(lab, 'CHECK', conf, container, { prevResult })).toMatchObject({
+          exitCode: 0,
+          stdout: '',
+        });
+        const changed = { ...conf, ipMasqSource: ['192.0.2.78'] };
+        expect((await call(lab, 'CHECK', changed, container, { prevResult })).exitCode).toBe(1);
+        const env = { CATENA_REPAIR: '1' };
+        expect(await call(lab, 'CHECK', changed, container, { prevResult, env })).toMatchObject({
+          exitCode: 0,
+        });
+        const after = await echo(lab, container, {
+          protocol: 'tcp',
+          address: outside.address.v4,
+          port: 7000,
+        });
+        expect(after?.peer).toBe('192.0.2.78');
+        expect(await call(lab, 'DEL', changed, container)).toMatchObject({ exitCode: 0 });
+        const left = await lab.nft(lab.host, 'list', 'table', 'inet', 'catena_masquerade');
+        expect(JSON.stringify(left)).not.toContain('10.88.0.2');
+      });
+    },
+  );
+
+  test.each([
+    [{ ipMasqSource: ['192.0.2.300'] }, 'holds "192.0.2.300"'],
+    [{ ipMasqSource: ['192.0.2.1', '192.0.2.2'] }, 'two addresses of one IP version'],
+    [{ ipMasqSource: ['192.0.2.1'], ipMasqBackend: 'iptables' }, 'needs "ipMasqBackend": "nftables"'],
+  ])('[1.1.0] refuses %j before anything is changed', async (more, words) => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      for (const type of MAIN_PLUGINS) {
+        const { error } = await call(lab, 'ADD', confOf(lab, type, more), container);
+        expect(error).toMatchObject({ code: 7, msg: expect.stringContaining(words) });
+      }
+    });
+  });
+});
+
+describeRoot('routes with several gateways', () => {
+  test.each(MAIN_PLUGINS)(
+    '[1.1.0] %s makes one multipath route of "gws"; CHECK and repair know it',
+    async type => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const routes = [
+          { dst: '10.99.0.0/16', gws: ['10.88.0.7', '10.88.0.8'], gw: '10.88.0.9' },
+          { dst: 'fd99::/64', gws: ['fd88::7', 'fd88::8'] },
+        ];
+        const conf = confOf(lab, type, { ipMasq: false }, { routes });
+        const { exitCode, result: prevResult } = await call(lab, 'ADD', conf, container);
+        expect({ exitCode, routes: prevResult.routes }).toEqual({ exitCode: 0, routes });
+        const gatewaysOf = async (family: string, dst: string) => {
+          const found = await lab.ip(container, family, 'route', 'show', dst);
+          return found.flatMap(({ nexthops }) => nexthops.map(({ gateway }: Row) => gateway)).sort();
+        };
+        const intact = async () => [
+          await gatewaysOf('-4', '10.99.0.0/16'),
+          await gatewaysOf('-6', 'fd99::/64'),
+        ];
+        const wanted = [
+          ['10.88.0.7', '10.88.0.8', '10.88.0.9'],
+          ['fd88::7', 'fd88::8'],
+        ];
+        expect(await intact()).toEqual(wanted);
+        const check = (env = {}) => call(lab, 'CHECK', conf, container, { prevResult, env });
+        expect(await check()).toMatchObject({ exitCode: 0, stdout: '' });
+        if (type === 'ptp') return;
+      await lab.ip(container, 'route', 'del', '10.99.0.0/16');
+        expect((await check()).exitCode).toBe(1);
+        expect(await check({ CATENA_REPAIR: '1' })).toMatchObject({ exitCode: 0, stdout: '' });
+        expect(await intact()).toEqual(wanted);
+      });
+    },
+  );
+});
