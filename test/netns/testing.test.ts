@@ -191,6 +191,10 @@ describeRoot('testing', () => {
         // What all networks share stays when the first container goes: forwarding, and the rules behind masquerading.
         const { container, result } = await addFirst(host, call.conf);
         await host.call(`${BIN_DIR}/bridge`, 'DEL', { ...call, container, prevResult: result });
+        // The bridge waits for the next container.
+        expect(await host.run(host.namespace, ['ip', 'link', 'delete', 'br0'])).toMatchObject({
+          exitCode: 0,
+        });
         const reports = await sweep(host, 'bridge', call);
         expect(reports.map(({ what }) => what)).toContain('create link "br0" of kind bridge');
       });

@@ -1,6 +1,7 @@
 // What does a host hold that attachments may leak?
 
 import fs from 'node:fs';
+import { waitingBridges } from '../helpers/dump.ts';
 import type { Container, Lab } from '../helpers/netns.ts';
 
 /** Names of objects, by kind. */
@@ -24,8 +25,10 @@ export async function inventory(lab: Lab, containers: readonly Container[]): Pro
     /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+|boot)$|\.lock$|^run\/gc\/\w+$|^run\/catena\.sock\.(seat|calls\..*)$|^run\/traces\/\w+\.json$/.test(
       file,
     );
+  const links = await lab.ip(lab.host, 'link');
+  const waiting = waitingBridges(links, await lab.ip(lab.host, 'addr'));
   return {
-    'links on the host': (await lab.ip(lab.host, 'link')).map(link => link.ifname),
+    'links on the host': links.map(link => String(link.ifname)).filter(name => !waiting.includes(name)),
     'links in containers': inside.flat().map(link => link.ifname),
     'elements of sets and maps': elements,
     leases: files.filter(isLease),
