@@ -2,6 +2,7 @@
 import { announceAddresses } from '../../src/attach/announce.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
+import { requestedMac } from '../../src/attach/mac.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
 import {
@@ -24,7 +25,6 @@ import { removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import { handOverMacspoof } from './kernel/macspoof-handover.ts';
 import { removeReferenceMacspoof, removeUnusedReferenceMacspoof } from './kernel/macspoof-reference.ts';
-import { requestedMac } from './mac.ts';
 import { addressingOf, planAddressing } from './plan.ts';
 import { repairAttachment } from './repair.ts';
 import { renderAttachment } from './report.ts';
