@@ -39,6 +39,10 @@ export const PLUGINS = {
     load: async () => (await import('./loopback/plugin.ts')).loopback,
     about: async () => (await import('./loopback/about.ts')).about,
   },
+  macvlan: {
+    load: async () => (await import('./macvlan/plugin.ts')).macvlan,
+    about: async () => (await import('./macvlan/about.ts')).about,
+  },
   portmap: {
     load: async () => (await import('./portmap/plugin.ts')).portmap,
     about: async () => (await import('./portmap/about.ts')).about,

@@ -223,7 +223,7 @@ const MAY_LOAD_LAZILY = [
 const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
-    ...['kinds/bridge', 'bridge-vlan', 'link', 'supported'].map(name => `src/netlink/rtnl/${name}`),
+    ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/lab/lab',
     'src/lab/state/devices',
     'src/compare/crossings',

@@ -14,8 +14,8 @@ export interface DeviceExpectation {
   readonly kind: string;
   /** Configured MTU in bytes; 0 or undefined when the kernel chose it. */
   readonly mtu?: number | undefined;
-  /** MTU that the device may have followed to since ADD: its lower device's. */
-  readonly followed?: ((link: Link) => number | undefined) | undefined;
+  /** Checks what is below the device, and returns an MTU that the device may have followed to since ADD. */
+  readonly checkLower?: ((link: Link) => number) | undefined;
 }
 
 /** The result of the ADD. @throws CniError 7 when the request has none */
@@ -39,9 +39,10 @@ export function checkDevice(call: Call, expected: DeviceExpectation): Link {
   confirm(`kind of ${name}`, expected.kind, link.kind);
   // A later plugin such as tuning may have changed address and MTU, and then says so in the result.
   checkMac(name, reported, link);
+  const followed = expected.checkLower?.(link);
   const mtu = reported?.mtu ?? (expected.mtu || undefined);
-  const mayFollow = !expected.mtu && expected.followed?.(link) === link.mtu;
-  if (mtu !== undefined && !mayFollow) confirm(`MTU of ${name}`, mtu, link.mtu);
+  const hasFollowed = !expected.mtu && followed === link.mtu;
+  if (mtu !== undefined && !hasFollowed) confirm(`MTU of ${name}`, mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
   const addressing = addressesFromResult(prevResult, env.ifname, env.netns);
   if (addressing === undefined) return link;

@@ -13,7 +13,7 @@ import {
 import { createUpper, type NewUpper, type UpperKind } from '../../netlink/rtnl/upper.ts';
 import type { Call } from '../../plugin/define.ts';
 import { Errno } from '../../sys/errno.ts';
-import { attachmentOf } from '../owner.ts';
+import { type AttachmentCall, attachmentOf } from '../owner.ts';
 import { interfaceExists } from '../veth.ts';
 import type { Master } from './master.ts';
 import { explainRefusal } from './refusal.ts';
@@ -51,7 +51,7 @@ export function makeUpper<K extends UpperKind>(call: Call, master: Master, plan:
 }
 
 /** The name under which a device is made when its final name is taken on the host: at most fifteen characters, as the kernel's. */
-export function interimName(call: Call): string {
+export function interimName(call: AttachmentCall): string {
   return `new${digestOf(renderOwner(attachmentOf(call))).slice(-12)}`;
 }
 

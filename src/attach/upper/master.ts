@@ -1,6 +1,6 @@
 // On which device of the host is the container's device made?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import type { Result } from '../../cni/result.ts';
+import type { Result, ResultInterface } from '../../cni/result.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { findLink, type Link } from '../../netlink/rtnl/link.ts';
 import { listRoutes, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
@@ -50,10 +50,10 @@ export function findDefaultInterface(socket: NetlinkSocket): Link | undefined {
   return first && findLink(socket, first.oif);
 }
 
-/** The name of the only interface in the result of the plugin before; undefined if it has none, several, or one without a name. */
-export function loneInterface(prevResult: Result | undefined): string | undefined {
+/** The only interface in the result of the plugin before; undefined if it has none, several, or one without a name. */
+export function loneInterface(prevResult: Result | undefined): ResultInterface | undefined {
   const [one, ...more] = prevResult?.interfaces ?? [];
-  return more.length === 0 ? one?.name || undefined : undefined;
+  return one?.name && more.length === 0 ? one : undefined;
 }
 
 /** What is wrong with `master`, in human-readable form. */
