@@ -1,6 +1,6 @@
 // What does the macvlan plugin do for each verb?
 import { addressDevice } from '../../src/attach/device/address.ts';
-import { releaseAddress, removeDevice } from '../../src/attach/device/remove.ts';
+import { releaseAddress, removeDevices } from '../../src/attach/device/remove.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { interimName } from '../../src/attach/upper/create.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
@@ -36,7 +36,7 @@ export const macvlan = definePlugin({
 
   async del(call) {
     // The address is released last: it must not be reused while the container still has it.
-    await removeDevice(call, 'macvlan', () => releaseAddress(call), [interimName(call)]);
+    await removeDevices(call, 'macvlan', () => releaseAddress(call), interimName(call));
   },
 
   async gc(call) {
@@ -49,7 +49,7 @@ export const macvlan = definePlugin({
   async status(call) {
     const { conf } = call;
     validateMacvlanConf(conf);
-    probeUpper(call, 'macvlan', refuseWireless);
+    probeUpper(call, 'macvlan', { examine: refuseWireless });
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).status();
   },
 });

@@ -230,6 +230,9 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     // A family of nf_tables.
     'src/netlink/nft/rule-words',
   ],
+  macvlan: ['src/netlink/rtnl/kinds/macvlan', 'src/attach/upper/refusal'],
+  ipvlan: ['src/netlink/rtnl/kinds/ipvlan', 'src/attach/upper/refusal'],
+  vlan: ['src/netlink/rtnl/kinds/vlan', 'src/attach/upper/refusal'],
   // A capability of CONVENTIONS.md.
   bandwidth: ['src/delegate/selection', 'src/lab/capabilities', 'src/validate/capabilities'],
 };

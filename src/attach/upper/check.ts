@@ -17,15 +17,20 @@ export type UpperConf = PluginConfig & MasterConf & { readonly mtu: number };
 /**
  * Compares the device with the result of ADD, and its lower device with the configuration. If that names no master, the device's own
  * lower device counts: the default route may have changed since, which does not affect the attachment.
+ * @param lowestOf the device on the master, if there are others between it and the interface
  * @throws Error naming the first difference, CniError 7 without a result
  */
-export function checkUpper(call: Call<UpperConf>, kind: UpperKind): Link {
+export function checkUpper(
+  call: Call<UpperConf>,
+  kind: UpperKind,
+  lowestOf: (link: Link) => Link = link => link,
+): Link {
   const { conf } = call;
   return checkDevice(call, {
     kind,
     mtu: conf.mtu,
     // The kernel lowers a device's MTU with its master's.
-    checkLower: link => checkMaster(call, link).mtu,
+    checkLower: link => checkMaster(call, lowestOf(link)).mtu,
   });
 }
 

@@ -35,7 +35,7 @@ export async function removeStaleUppers(
     visitNamespaces(({ path, socket }) => {
       for (const found of stale.filter(one => one.path === path)) {
         const { owner, name, index, alias } = found;
-        // Another namespace may be at the path by now.
+        // Another namespace may have come to the path since.
         if (findLink(socket, index)?.attrs.alias !== alias) continue;
         call.log.info(
           `Deleting interface "${name}" of stale attachment ${owner.containerId}/${owner.ifname}`,

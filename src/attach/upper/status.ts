@@ -10,18 +10,18 @@ import { findMaster, type Master, requireMtu } from './master.ts';
 /**
  * Looks for anything that would make ADD fail: a missing kind of device, a master that is missing, down, or too small for the
  * MTU. A master in the container cannot be examined, since STATUS has no container. Changes nothing.
- * @param examine further requirements of the plugin on its master
+ * @param options `examine`: further requirements of the plugin on its master; `isChained`: the plugin before makes the master
  * @throws CniError 50
  */
 export function probeUpper(
   call: Call<UpperConf>,
   kind: UpperKind,
-  examine: (master: Master) => void = () => {},
+  { examine, isChained = false }: { examine?: (master: Master) => void; isChained?: boolean } = {},
 ): void {
   const { conf, host } = call;
   try {
     requireLinkKind(host, kind);
-    if (conf.linkInContainer) return;
+    if (conf.linkInContainer || isChained) return;
     const master = findMaster(call);
     if (stateOf(master.link) === 'down') {
       throw new Error(
@@ -29,7 +29,7 @@ export function probeUpper(
       );
     }
     requireMtu(conf.mtu, master);
-    examine(master);
+    examine?.(master);
   } catch (cause) {
     throw new CniError(ErrorCode.unavailable, `Cannot attach containers: ${describeError(cause)}`, { cause });
   }
