@@ -2,13 +2,14 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import { interimName } from '../../src/attach/upper/create.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, requiresUpperKind } from '../helpers/skip.ts';
 import { hasCheck, hasGcAndStatus, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(deadline(60_000));
 
 const NEEDED = requiresUpperKind('macvlan');
 
