@@ -12,14 +12,16 @@ export function unpackedAt(name: string): string {
   return path.join(CACHE, name);
 }
 
-/** Library directories of unpacked packages. */
+/** Library directories of unpacked packages; some are built for a machine on which `/lib` and `/usr/lib` are two. */
 export function libraryDirs(root: string): string[] {
-  const lib = path.join(root, 'usr/lib');
-  if (!fs.existsSync(lib)) return [];
-  return fs
-    .readdirSync(lib)
-    .filter(name => name.endsWith('-linux-gnu'))
-    .map(name => path.join(lib, name));
+  return ['usr/lib', 'lib'].flatMap(dir => {
+    const lib = path.join(root, dir);
+    if (!fs.existsSync(lib)) return [];
+    return fs
+      .readdirSync(lib)
+      .filter(name => name.endsWith('-linux-gnu'))
+      .map(name => path.join(lib, name));
+  });
 }
 
 /**
