@@ -459,6 +459,23 @@ describeRoot(
         expect(leasesOf(lab).sort()).toEqual(['10.201.0.11', 'fd00:201::11']);
       });
     });
+
+    test('an alias that names another attachment costs a container its own interface only', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        await lab.outside();
+        await add(lab, one, confOf(lab));
+        await add(lab, two, confOf(lab));
+        await lab.ip(one, 'link', 'set', 'eth0', 'alias', 'catena:podnet/gone/eth0');
+        const valid = [one, two].map(({ id }) => ({ containerID: id, ifname: 'eth0' }));
+        const conf = confOf(lab, { 'cni.dev/valid-attachments': valid });
+        expect(await lab.plugin('macvlan', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
+        expect(await deviceIn(lab, two)).toBeDefined();
+        expect(leasesOf(lab).length).toBe(4);
+        await del(lab, one, confOf(lab));
+        expect(leasesOf(lab).length).toBe(2);
+      });
+    });
   },
   NEEDED,
 );
