@@ -39,9 +39,17 @@ export const PLUGINS = {
     load: async () => (await import('./host-local/plugin.ts')).hostLocal,
     about: async () => (await import('./host-local/about.ts')).about,
   },
+  ipvlan: {
+    load: async () => (await import('./ipvlan/plugin.ts')).ipvlan,
+    about: async () => (await import('./ipvlan/about.ts')).about,
+  },
   loopback: {
     load: async () => (await import('./loopback/plugin.ts')).loopback,
     about: async () => (await import('./loopback/about.ts')).about,
+  },
+  macvlan: {
+    load: async () => (await import('./macvlan/plugin.ts')).macvlan,
+    about: async () => (await import('./macvlan/about.ts')).about,
   },
   portmap: {
     load: async () => (await import('./portmap/plugin.ts')).portmap,
@@ -62,6 +70,10 @@ export const PLUGINS = {
   tuning: {
     load: async () => (await import('./tuning/plugin.ts')).tuning,
     about: async () => (await import('./tuning/about.ts')).about,
+  },
+  vlan: {
+    load: async () => (await import('./vlan/plugin.ts')).vlan,
+    about: async () => (await import('./vlan/about.ts')).about,
   },
   vrf: {
     load: async () => (await import('./vrf/plugin.ts')).vrf,

@@ -2,6 +2,7 @@
 import type { Cidr } from '../net/cidr.ts';
 import { addAddressRequest } from '../netlink/rtnl/addr.ts';
 import { type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
+import { IFF_UP } from '../netlink/rtnl/link-header.ts';
 import type { Request } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 import { inNetns } from '../sys/netns.ts';
@@ -55,8 +56,10 @@ function prepare(call: Call, link: Link, cidrs: readonly Cidr[], detectDuplicate
   });
 }
 
-function addressing({ index }: Link, cidrs: readonly Cidr[], detectDuplicates: boolean): Request[] {
+/** A device that is up already, as a DHCP client needs it, goes down first: the kernel announces addresses on the way up. */
+function addressing({ index, flags }: Link, cidrs: readonly Cidr[], detectDuplicates: boolean): Request[] {
   return [
+    ...(flags & IFF_UP ? [setLinkRequest(index, { up: false })] : []),
     ...cidrs.map(cidr => addAddressRequest(index, cidr, { nodad: !detectDuplicates })),
     setLinkRequest(index, { up: true }),
   ];

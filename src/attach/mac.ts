@@ -1,4 +1,5 @@
 // Which hardware address does the container's interface get?
+import { type AttachmentId, digestOf, renderOwner } from '../cni/attachment.ts';
 import { pickCniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isUnicastMac, parseMac, renderMac } from '../net/mac.ts';
@@ -27,6 +28,30 @@ export function requestedMac({ conf, args }: Call<MacSources>, configured?: stri
     );
   }
   return renderMac(bytes);
+}
+
+/**
+ * The address of an attachment for which none is requested: the same at each ADD, so that neighbours and DHCP servers recognise the
+ * container, and locally administered. 46 bits are derived.
+ * @param segment hardware address of the device below, which no other node on the link has: container ids may repeat between nodes
+ */
+export function derivedMac(attachment: AttachmentId, segment: string): string {
+  const digest = BigInt(`0x${digestOf(`${renderOwner(attachment)} ${segment}`)}`);
+  const mixed = mix((digest >> 64n) ^ (digest & MASK));
+  const bytes = Uint8Array.from({ length: 6 }, (_, i) => Number((mixed >> BigInt(8 * i)) & 0xffn));
+  bytes[0] = ((bytes[0] ?? 0) & 0xfc) | 0x02;
+  return renderMac(bytes);
+}
+
+const MASK = (1n << 64n) - 1n;
+
+/** Spreads a digest, whose last bytes reach only some of its bits, over all bits: the finalizer of MurmurHash3. */
+function mix(value: bigint): bigint {
+  let bits = value;
+  for (const factor of [0xff51afd7ed558ccdn, 0xc4ceb9fe1a85ec53n]) {
+    bits = ((bits ^ (bits >> 33n)) * factor) & MASK;
+  }
+  return bits ^ (bits >> 33n);
 }
 
 function tryParse(text: string): Uint8Array | undefined {

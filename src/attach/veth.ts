@@ -156,7 +156,8 @@ function createNamedPair(host: NetlinkSocket, container: NetlinkSocket, netns: N
   }
 }
 
-function interfaceExists(ifname: string, netns: Netns, cause: unknown): CniError {
+/** The container has an interface of that name, which another ADD or the container made. */
+export function interfaceExists(ifname: string, netns: Netns, cause: unknown): CniError {
   return new CniError(
     ErrorCode.invalidEnvironment,
     `Cannot create interface "${ifname}" in "${netns.path}": an interface of that name exists; run DEL first`,

@@ -71,7 +71,7 @@ export function findHolders(): Use['holders'] | undefined {
 }
 
 /** A namespace being inspected. */
-interface Visit {
+export interface NamespaceVisit {
   readonly path: string;
   readonly pids: readonly number[];
   readonly socket: NetlinkSocket;
@@ -79,8 +79,11 @@ interface Visit {
   readonly hostId: number | undefined;
 }
 
-/** @returns whether any namespace could be inspected */
-function visitNamespaces(visit: (one: Visit) => void): boolean {
+/**
+ * Calls the function with each network namespace that a process is in or a name refers to. What it throws ends that visit only.
+ * @returns whether any namespace could be inspected
+ */
+export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
   const host = openOwnNetns();
   let looked = false;
   for (const [path, pids] of listNamespaces()) {

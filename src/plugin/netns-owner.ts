@@ -2,8 +2,8 @@
 //
 // Paths are used again: a named namespace is deleted and made again, a process id is given to another process. A late DEL would
 // then work on another container's interface of the same name. Three things tell the owner: the alias that our plugins set on
-// the host's end of a pair, what the result of the ADD says of the interface, and the aliases of other interfaces of the
-// namespace. If none of them tells, the runtime is trusted.
+// the host's end of a pair, or on a device without such an end, what the result of the ADD says of the interface, and the aliases
+// of other interfaces of the namespace. If none of them tells, the runtime is trusted.
 import { type AttachmentId, digestOf, findOwner, renderOwner } from '../cni/attachment.ts';
 import type { Result } from '../cni/result.ts';
 import { findCidr } from '../net/cidr.ts';
@@ -37,7 +37,7 @@ export function findStranger(visit: Visit): string | undefined {
   const devices = listLinks(visit.container);
   const ends = findHostEnds(visit, devices);
   const noted = devices.flatMap(link => {
-    const named = findOwner(ends.get(link.index)?.attrs.alias);
+    const named = findOwner((link.kind === 'veth' ? ends.get(link.index) : link)?.attrs.alias);
     return named ? [{ link, named }] : [];
   });
   const words = ({ link, named }: (typeof noted)[number]) =>

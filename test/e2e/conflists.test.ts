@@ -12,6 +12,7 @@ import {
   type Need,
   requiresLinkKind,
   requiresReference,
+  requiresUpperKind,
   requiresVrf,
   testNeeding,
 } from '../helpers/skip.ts';
@@ -34,9 +35,12 @@ describe('conflists/', () => {
   });
 });
 
-/** What the kernel must have for an example. */
+/** What an example needs of the kernel. */
 const NEEDS: Readonly<Record<string, Need>> = {
   'dummy-address.conflist': requiresLinkKind('dummy'),
+  'ipvlan.conflist': requiresUpperKind('ipvlan'),
+  'macvlan.conflist': requiresUpperKind('macvlan'),
+  'vlan.conflist': requiresUpperKind('vlan', 'id', '7'),
   'vrf-network.conflist': requiresVrf(),
 };
 
@@ -61,14 +65,17 @@ async function tryAsRoot(file: string): Promise<void> {
 describeNeeding(
   'catena try, as an ordinary user',
   () => {
-    test.each(FILES.filter(file => NEEDS[file] === undefined))('%s works as documented', async file => {
-      await withHost(async lab => {
-        const argv = [...AS_ORDINARY_USER, CATENA, 'try', path.join(DIR, file)];
-        const { exitCode, stdout, stderr } = await lab.run(lab.host, argv, { timeoutMs: 50_000 });
-        expect({ exitCode, stderr, stdout }).toMatchObject({ exitCode: 0, stderr: '' });
-        expect(stdout).toContain('in a user namespace');
-      });
-    });
+    for (const file of FILES) {
+      const body = async () => {
+        await withHost(async lab => {
+          const argv = [...AS_ORDINARY_USER, CATENA, 'try', path.join(DIR, file)];
+          const { exitCode, stdout, stderr } = await lab.run(lab.host, argv, { timeoutMs: 50_000 });
+          expect({ exitCode, stderr, stdout }).toMatchObject({ exitCode: 0, stderr: '' });
+          expect(stdout).toContain('in a user namespace');
+        });
+      };
+      testNeeding(`${file} works as documented`, body, NEEDS[file]);
+    }
   },
   requiresOrdinaryUser(),
 );

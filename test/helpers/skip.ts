@@ -70,9 +70,16 @@ export function requiresVlanFiltering(): Need {
 
 /** Needs a kernel that can create VLAN devices. */
 export function requiresVlanDevices(): Need {
-  const script = 'ip link add probe0 type veth && ip link add link probe0 name probe1 type vlan id 7';
-  const works = probe('VLAN devices', ['unshare', '--net', 'sh', '-c', script]);
-  return works ? undefined : 'needs a kernel with devices for VLANs';
+  return requiresUpperKind('vlan', 'id', '7') && 'needs a kernel with devices for VLANs';
+}
+
+/** Needs a kernel that can create devices of a kind on top of others, such as `macvlan`; `options` of `ip link add … type <kind>`. */
+export function requiresUpperKind(kind: string, ...options: string[]): Need {
+  const upper = ['ip', 'link', 'add', 'link', 'probe0', 'name', 'probe1', 'type', kind, ...options].join(' ');
+  const script = `ip link add probe0 type veth && ${upper}`;
+  return probe(`link ${kind}`, ['unshare', '--net', 'sh', '-c', script])
+    ? undefined
+    : `needs a kernel with device kind "${kind}"`;
 }
 
 /** Needs a kernel that can create VRFs. */

@@ -10,7 +10,7 @@ export interface Finding {
 }
 
 /** The parts of the table. */
-export type TableName = 'links' | 'chains' | 'ports' | 'vlans' | 'swaps';
+export type TableName = 'links' | 'chains' | 'ports' | 'vlans' | 'macvlans' | 'swaps';
 
 /** A difference that may occur; it explains a finding if all its conditions match. */
 export interface Difference {
@@ -119,7 +119,7 @@ export const DIFFERENCES: readonly Difference[] = [
       reference === 999 && [2, 4, 7, 8, 11, 50, 100, 101, 102].includes(Number(ours)),
     reason: 'an error has a code of its own where the reference has 999 for all',
     quirk: 'bridge 36',
-    in: ['links', 'chains', 'ports'],
+    in: ['links', 'chains', 'ports', 'macvlans'],
   },
   // If one side fails and the other does not, everything after that differs.
   ...diverging('links', {
@@ -157,6 +157,17 @@ export const DIFFERENCES: readonly Difference[] = [
     'refused: vlan out of range': ['DEL does not depend on options of ADD', 'bridge 3.8'],
     'refused: vlan negative': ['DEL does not depend on options of ADD', 'bridge 3.8'],
     'refused: the own namespace': ['refused before anything is done', 'bridge 35'],
+  }),
+  ...diverging('macvlans', {
+    'macvlan, mtu too large': ['DEL does not depend on options of ADD', 'other-plugins 4'],
+    'macvlan, unknown mode': ['DEL does not depend on options of ADD', 'other-plugins 4'],
+    'macvlan, no such master': ['DEL needs no master', 'other-plugins 4'],
+    'macvlan, no default route': ['DEL needs no master', 'other-plugins 4'],
+    'macvlan, DEL without master': ['DEL needs no master', 'other-plugins 4'],
+    'macvlan, IPAM fails': [
+      'a failed ADD leaves no interface behind, and release does not depend on ranges',
+      'other-plugins 4',
+    ],
   }),
   {
     path: /\/interface\/eth0\/sysctl\/ipv4\/conf\/arp_notify$/,

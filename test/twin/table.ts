@@ -39,7 +39,9 @@ export async function runRow(row: TwinRow, table: TableName): Promise<RowReport>
 
 /** Differences that should have occurred among the reports of a whole table but did not. */
 export function stale(reports: readonly RowReport[], table: TableName): Difference[] {
-  const bound = DIFFERENCES.filter(({ in: part }) => table !== 'vlans' || part !== undefined);
+  const bound = DIFFERENCES.filter(
+    ({ in: part }) => !['vlans', 'macvlans'].includes(table) || part !== undefined,
+  );
   return bound.filter(
     difference => isIn(difference, table) && !reports.some(({ explained }) => explained.has(difference)),
   );

@@ -234,6 +234,9 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   ],
   dummy: ['src/netlink/rtnl/kinds/dummy', 'src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
   vrf: ['src/netlink/rtnl/kinds/vrf', 'src/netlink/rtnl/link'],
+  macvlan: ['src/netlink/rtnl/kinds/macvlan', 'src/attach/upper/refusal'],
+  ipvlan: ['src/netlink/rtnl/kinds/ipvlan', 'src/attach/upper/refusal'],
+  vlan: ['src/netlink/rtnl/kinds/vlan', 'src/attach/upper/refusal'],
   // A capability of CONVENTIONS.md.
   bandwidth: ['src/delegate/selection', 'src/lab/capabilities', 'src/validate/capabilities'],
 };

@@ -74,7 +74,9 @@ interface SkippedTest {
 /** The tests that this machine skips because of its kernel, by their name in reports. Runs none. */
 async function skippedHere(files: readonly string[]): Promise<Map<string, SkippedTest>> {
   const asking = files.filter(file =>
-    /requires(LinkKind|Vlan\w+|Vrf|Sctp)|describeTwins/.test(fs.readFileSync(path.join(ROOT, file), 'utf8')),
+    /requires(LinkKind|UpperKind|Vlan\w+|Vrf|Sctp)|describeTwins/.test(
+      fs.readFileSync(path.join(ROOT, file), 'utf8'),
+    ),
   );
   const skipped = new Map<string, SkippedTest>();
   const work = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-vm-'));

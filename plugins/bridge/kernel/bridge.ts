@@ -77,7 +77,11 @@ interface BridgeUse {
 }
 
 /** The bridge, if this plugin created it, no port of a container is left and no one else gave it an address. */
-function findUnusedBridge(socket: NetlinkSocket, name: string, { ours, uplink }: BridgeUse): Link | undefined {
+function findUnusedBridge(
+  socket: NetlinkSocket,
+  name: string,
+  { ours, uplink }: BridgeUse,
+): Link | undefined {
   const bridge = findLink(socket, name);
   if (bridge?.kind !== 'bridge') return undefined;
   // Only a bridge that filters VLANs has gateway ports.

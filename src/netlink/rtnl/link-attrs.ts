@@ -6,14 +6,17 @@ import { traced } from '../trace.ts';
 import { bridge, bridgePort } from './kinds/bridge.ts';
 import { dummy } from './kinds/dummy.ts';
 import { ifb } from './kinds/ifb.ts';
+import { ipvlan } from './kinds/ipvlan.ts';
+import { macvlan } from './kinds/macvlan.ts';
 import { veth } from './kinds/veth.ts';
+import { vlan } from './kinds/vlan.ts';
 import { vrf } from './kinds/vrf.ts';
 import { ifinfomsg } from './link-header.ts';
 
 /** linux/if_link.h, IFLA_INFO_* */
 const linkInfo = attrs('linkinfo', {
   kind: [1, str],
-  data: [2, byKind('kind', { veth, bridge, ifb, dummy, vrf })],
+  data: [2, byKind('kind', { veth, bridge, ifb, dummy, macvlan, ipvlan, vlan, vrf })],
   portKind: [4, str], // IFLA_INFO_SLAVE_KIND
   portData: [5, byKind('portKind', { bridge: bridgePort })], // IFLA_INFO_SLAVE_DATA
 });

@@ -5,7 +5,6 @@ import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { Writer } from '../codec/writer.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
-import type { NewLink } from './link.ts';
 import { linkMessage } from './link-attrs.ts';
 import { qdiscMessage } from './qdisc.ts';
 import { TC_H_ROOT } from './tc/tcmsg.ts';
@@ -22,7 +21,7 @@ const LOOPBACK_INDEX = 1;
  * Checks that the kernel supports a kind of device, loading its module as creating one would.
  * @throws NetlinkError when it does not, or when we are not permitted to ask
  */
-export function requireLinkKind(socket: NetlinkSocket, kind: NewLink['kind']): void {
+export function requireLinkKind(socket: NetlinkSocket, kind: string): void {
   const none = new Writer();
   u32.encode(none, 0, {});
   // The kernel refuses a device without queues, but only after it has found the kind.

@@ -1,12 +1,13 @@
 // Which rows make up the table?
 
-import { type Need, requiresVlanFiltering } from '../../helpers/skip.ts';
+import { type Need, requiresUpperKind, requiresVlanFiltering } from '../../helpers/skip.ts';
 import type { TableName } from '../differences.ts';
 import type { TwinRow } from '../row.ts';
 import { BRIDGE_ROWS } from './bridge.ts';
 import { CHAIN_ROWS } from './chains.ts';
 import { GUARD_ROWS } from './guards.ts';
 import { IPAM_ROWS } from './ipam.ts';
+import { MACVLAN_ROWS } from './macvlans.ts';
 import { PORT_ROWS } from './ports.ts';
 import { PTP_ROWS_AND_LOOPBACK } from './ptp.ts';
 import { REFUSED_ROWS } from './refused.ts';
@@ -26,4 +27,5 @@ export const TABLES: readonly Table[] = [
   { name: 'chains', rows: [...CHAIN_ROWS, ...GUARD_ROWS] },
   { name: 'ports', rows: PORT_ROWS },
   { name: 'vlans', rows: VLAN_ROWS, needs: requiresVlanFiltering },
+  { name: 'macvlans', rows: MACVLAN_ROWS, needs: () => requiresUpperKind('macvlan') },
 ];

@@ -1,0 +1,66 @@
+// Which options does the ipvlan plugin take, and which values are invalid?
+import * as z from 'zod/mini';
+import { findMasterProblem } from '../../src/attach/upper/master.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import {
+  IPVLAN_FLAGS,
+  IPVLAN_MODES,
+  type IpvlanFlags,
+  type IpvlanMode,
+} from '../../src/netlink/rtnl/kinds/ipvlan.ts';
+
+/**
+ * Options of a `"type": "ipvlan"` entry. The README's table repeats these descriptions. Invalid values are left
+ * to {@link validateIpvlanConf}: DEL must work with them.
+ */
+export const IpvlanConf = z.extend(PluginConfig, {
+  /** Interface of the host that the container's is made on; by default that of the plugin before, else of the default route. */
+  master: z.optional(z.string()),
+  /** Layer on which packets are switched: `l2`, `l3`, or `l3s`, which passes them through the host's packet filter. */
+  mode: z._default(z.string(), 'l2'),
+  /** How containers on one master reach each other: `bridge`, `private` or `vepa`. */
+  flags: z._default(z.string(), 'bridge'),
+  /** MTU in bytes, at most the master's; 0 for the master's. */
+  mtu: z._default(z.int(), 0),
+  /** Look for the master in the container instead of on the host. */
+  linkInContainer: z._default(z.boolean(), false),
+  mac: z.optional(z.string()),
+  args: z.optional(z.looseObject({ cni: z.optional(z.looseObject({ mac: z.optional(z.string()) })) })),
+  runtimeConfig: z.optional(z.looseObject({ mac: z.optional(z.string()) })),
+});
+export type IpvlanConf = z.output<typeof IpvlanConf>;
+
+/**
+ * Validates the options; called before anything is changed.
+ * @throws CniError 7
+ */
+export function validateIpvlanConf(conf: IpvlanConf): void {
+  const problem = findProblem(conf);
+  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use ipvlan configuration: ${problem}`);
+}
+
+function findProblem({ master, mode, flags, mtu, mac, args, runtimeConfig }: IpvlanConf): string | undefined {
+  if (mode !== '' && !Object.hasOwn(IPVLAN_MODES, mode)) {
+    return `"mode" is "${mode}", expected ${Object.keys(IPVLAN_MODES).join(', ')}`;
+  }
+  if (!Object.hasOwn(IPVLAN_FLAGS, flags)) {
+    return `"flags" is "${flags}", expected ${Object.keys(IPVLAN_FLAGS).join(', ')}`;
+  }
+  if (mtu < 0 || mtu > 65535) return `"mtu" is ${mtu}, expected 68 to 65535, or 0 for the master's`;
+  const wanted = runtimeConfig?.mac || args?.cni?.mac || mac;
+  if (wanted) {
+    return `hardware address "${wanted}" is requested, but all ipvlan interfaces have their master's; use plugin macvlan`;
+  }
+  return findMasterProblem(master);
+}
+
+/** The mode of a valid configuration; an empty one is the default, as in the reference. */
+export function modeOf({ mode }: Pick<IpvlanConf, 'mode'>): IpvlanMode {
+  return mode === '' ? 'l2' : (mode as IpvlanMode);
+}
+
+/** The flags of a valid configuration. */
+export function flagsOf({ flags }: Pick<IpvlanConf, 'flags'>): IpvlanFlags {
+  return flags as IpvlanFlags;
+}

@@ -1,0 +1,60 @@
+// What does the ipvlan plugin do for each verb?
+import { addressDevice } from '../../src/attach/device/address.ts';
+import { releaseAddress, removeDevices } from '../../src/attach/device/remove.ts';
+import { renderDevice } from '../../src/attach/device/report.ts';
+import { interimName } from '../../src/attach/upper/create.ts';
+import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
+import { probeUpper } from '../../src/attach/upper/status.ts';
+import { definePlugin } from '../../src/plugin/define.ts';
+import { checkIpvlan } from './check.ts';
+import { IpvlanConf, validateIpvlanConf } from './config.ts';
+import { createIpvlan } from './kernel.ts';
+import { givenAddresses } from './plan.ts';
+import { repairIpvlan } from './repair.ts';
+
+/** Connects a container to the link of a host interface, with that interface's hardware address. */
+export const ipvlan = definePlugin({
+  name: 'ipvlan',
+  config: IpvlanConf,
+  netns: 'required',
+
+  async add(call) {
+    const { conf, prevResult } = call;
+    validateIpvlanConf(conf);
+    const link = createIpvlan(call);
+    const given = givenAddresses(conf, prevResult);
+    const addressed = await addressDevice(call, link, { given, shared: true });
+    // Addresses that it took over are reported once, as those of this interface.
+    return renderDevice(call, addressed, given ? { ...prevResult, ips: [], routes: [] } : prevResult);
+  },
+
+  async check(call) {
+    const { conf } = call;
+    validateIpvlanConf(conf);
+    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
+    checkIpvlan(call);
+  },
+
+  repair: repairIpvlan,
+
+  async del(call) {
+    // The address is released last: it must not be reused while the container still has it.
+    await removeDevices(call, 'ipvlan', () => releaseAddress(call), interimName(call));
+  },
+
+  async gc(call) {
+    const type = call.conf.ipam?.type;
+    const { kept } = call;
+    if (kept === undefined) return;
+    await removeStaleUppers(call, 'ipvlan', kept, () => (type ? call.delegate(type).gc() : undefined));
+  },
+
+  async status(call) {
+    const { conf } = call;
+    validateIpvlanConf(conf);
+    // Without an IPAM plugin it takes master and addresses from the plugin before, which STATUS does not know.
+    const isChained = !conf.master && !conf.ipam?.type;
+    probeUpper(call, 'ipvlan', { isChained });
+    if (conf.ipam?.type) await call.delegate(conf.ipam.type).status();
+  },
+});

@@ -1,0 +1,11 @@
+// What can tools know about macvlan without running it?
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
+import { MacvlanConf, validateMacvlanConf } from './config.ts';
+
+/** The macvlan plugin, as `catena validate` and the published schemas see it. */
+export const about = aboutPlugin({
+  kind: 'main',
+  capabilities: ['mac'],
+  config: MacvlanConf,
+  validate: validateMacvlanConf,
+});

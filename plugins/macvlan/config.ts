@@ -1,0 +1,53 @@
+// Which options does the macvlan plugin take, and which values are invalid?
+import * as z from 'zod/mini';
+import { findMasterProblem } from '../../src/attach/upper/master.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { MACVLAN_MODES, type MacvlanMode } from '../../src/netlink/rtnl/kinds/macvlan.ts';
+
+/**
+ * Options of a `"type": "macvlan"` entry. The README's table repeats these descriptions. Invalid values are left
+ * to {@link validateMacvlanConf}: DEL must work with them.
+ */
+export const MacvlanConf = z.extend(PluginConfig, {
+  /** Interface of the host that the container's is made on; by default that of the plugin before, else of the default route. */
+  master: z.optional(z.string()),
+  /** How containers on one master reach each other: `bridge`, `private`, `vepa` or `passthru`. */
+  mode: z._default(z.string(), 'bridge'),
+  /** MTU in bytes, at most the master's; 0 for the master's. */
+  mtu: z._default(z.int(), 0),
+  /** Hardware address; derived from the attachment unless given. */
+  mac: z.optional(z.string()),
+  /** Broadcast and multicast packets that the master may queue for its interfaces; 0 keeps the kernel's default of 1000. */
+  bcqueuelen: z._default(z.int(), 0),
+  /** Look for the master in the container instead of on the host. */
+  linkInContainer: z._default(z.boolean(), false),
+  args: z.optional(z.looseObject({ cni: z.optional(z.looseObject({ mac: z.optional(z.string()) })) })),
+  runtimeConfig: z.optional(z.looseObject({ mac: z.optional(z.string()) })),
+});
+export type MacvlanConf = z.output<typeof MacvlanConf>;
+
+/**
+ * Validates the options; called before anything is changed.
+ * @throws CniError 7
+ */
+export function validateMacvlanConf(conf: MacvlanConf): void {
+  const problem = findProblem(conf);
+  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use macvlan configuration: ${problem}`);
+}
+
+function findProblem({ master, mode, mtu, bcqueuelen }: MacvlanConf): string | undefined {
+  if (mode !== '' && !Object.hasOwn(MACVLAN_MODES, mode)) {
+    return `"mode" is "${mode}", expected ${Object.keys(MACVLAN_MODES).join(', ')}`;
+  }
+  if (mtu < 0 || mtu > 65535) return `"mtu" is ${mtu}, expected 68 to 65535, or 0 for the master's`;
+  if (bcqueuelen < 0 || bcqueuelen > 0xffffffff) {
+    return `"bcqueuelen" is ${bcqueuelen}, expected 1 to 4294967295, or 0 for the kernel's default`;
+  }
+  return findMasterProblem(master);
+}
+
+/** The mode of a valid configuration; an empty one is the default, as in the reference. */
+export function modeOf({ mode }: Pick<MacvlanConf, 'mode'>): MacvlanMode {
+  return mode === '' ? 'bridge' : (mode as MacvlanMode);
+}

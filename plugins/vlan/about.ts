@@ -1,0 +1,11 @@
+// What can tools know about vlan without running it?
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
+import { VlanConf, validateVlanConf } from './config.ts';
+
+/** The vlan plugin, as `catena validate` and the published schemas see it. */
+export const about = aboutPlugin({
+  kind: 'main',
+  capabilities: ['mac'],
+  config: VlanConf,
+  validate: validateVlanConf,
+});

@@ -1,0 +1,81 @@
+// Which options does the vlan plugin take, and which values are invalid?
+import * as z from 'zod/mini';
+import { findMasterProblem } from '../../src/attach/upper/master.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { VLAN_PROTOCOLS, type VlanProtocol } from '../../src/netlink/rtnl/kinds/vlan.ts';
+
+/** IEEE 802.1Q: 0 tags a frame with its priority only, 4095 is reserved. */
+const LAST_VLAN = 4094;
+/** IEEE 802.1Q: a tag has three bits for the priority. */
+const LAST_PRIORITY = 7;
+
+/** A pair of a socket's priority and the priority in the tag. */
+const Mapping = z.object({ from: z.int(), to: z.int() });
+
+/**
+ * Options of a `"type": "vlan"` entry. The README's table repeats these descriptions. Invalid values are left
+ * to {@link validateVlanConf}: DEL must work with them.
+ */
+export const VlanConf = z.extend(PluginConfig, {
+  /** Interface of the host that carries the VLAN. */
+  master: z.optional(z.string()),
+  /** VLAN, 0 to 4094; or two of them, the outer one first. */
+  vlanId: z._default(z.union([z.int(), z.array(z.int())]), 0),
+  /** Protocol of the tag, with two tags of the outer one: `802.1q` or `802.1ad`. */
+  protocol: z._default(z.string(), '802.1q'),
+  /** MTU in bytes, at most the master's; 0 for the master's. */
+  mtu: z._default(z.int(), 0),
+  /** Hardware address; the master's unless given. */
+  mac: z.optional(z.string()),
+  /** Priorities of packets, and those that their tags get: `[{"from": 0, "to": 5}]`. */
+  egressQosMap: z.optional(z.array(Mapping)),
+  /** Priorities in tags, and those that their packets get. */
+  ingressQosMap: z.optional(z.array(Mapping)),
+  /** Look for the master in the container instead of on the host. */
+  linkInContainer: z._default(z.boolean(), false),
+  args: z.optional(z.looseObject({ cni: z.optional(z.looseObject({ mac: z.optional(z.string()) })) })),
+  runtimeConfig: z.optional(z.looseObject({ mac: z.optional(z.string()) })),
+});
+export type VlanConf = z.output<typeof VlanConf>;
+
+/**
+ * Validates the options; called before anything is changed.
+ * @throws CniError 7
+ */
+export function validateVlanConf(conf: VlanConf): void {
+  const problem = findProblem(conf) ?? findQosProblem(conf);
+  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use vlan configuration: ${problem}`);
+}
+
+function findProblem({ master, vlanId, protocol, mtu }: VlanConf): string | undefined {
+  if (!master) return '"master" is missing; name the interface of the host that carries the VLAN';
+  const ids = [vlanId].flat();
+  const wrong = ids.find(id => id < 0 || id > LAST_VLAN);
+  if (wrong !== undefined) return `"vlanId" holds ${wrong}, expected 0 to ${LAST_VLAN}`;
+  if (ids.length < 1 || ids.length > 2) return `"vlanId" holds ${ids.length} VLANs, expected one or two`;
+  if (!Object.hasOwn(VLAN_PROTOCOLS, protocol)) {
+    return `"protocol" is "${protocol}", expected ${Object.keys(VLAN_PROTOCOLS).join(' or ')}`;
+  }
+  if (mtu < 0 || mtu > 65535) return `"mtu" is ${mtu}, expected 68 to 65535, or 0 for the master's`;
+  return findMasterProblem(master);
+}
+
+function findQosProblem(conf: VlanConf): string | undefined {
+  const isPriority = (value: number) => value >= 0 && value <= LAST_PRIORITY;
+  const isAny = (value: number) => value >= 0 && value <= 0xffffffff;
+  for (const [key, inTag, inPacket] of [
+    ['egressQosMap', 'to', 'from'],
+    ['ingressQosMap', 'from', 'to'],
+  ] as const) {
+    const wrong = conf[key]?.find(one => !isPriority(one[inTag]) || !isAny(one[inPacket]));
+    if (wrong)
+      return `"${key}" holds ${JSON.stringify(wrong)}, expected "${inTag}" from 0 to ${LAST_PRIORITY}`;
+  }
+  return undefined;
+}
+
+/** The protocol of a valid configuration. */
+export function protocolOf({ protocol }: Pick<VlanConf, 'protocol'>): VlanProtocol {
+  return protocol as VlanProtocol;
+}

@@ -1,0 +1,66 @@
+// How does a device in the container get what its IPAM plugin assigns?
+//
+// The device exists before the IPAM plugin is called, because some of them talk through it: dhcp sends its requests from there.
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import type { PluginConfig } from '../../cni/plugin-config.ts';
+import type { Result } from '../../cni/result.ts';
+import { askAll } from '../../netlink/ask.ts';
+import { type Link, linkQuestion, setLink } from '../../netlink/rtnl/link.ts';
+import type { Call } from '../../plugin/define.ts';
+import type { ContainerAddressing } from '../addressing.ts';
+import { configureContainer } from '../container.ts';
+import { askIpam } from '../ipam.ts';
+import { awaitTraffic } from '../ready.ts';
+import { settleAddresses } from '../settle.ts';
+import { planAddresses } from './plan.ts';
+
+/** A device of the container, and what was assigned to it. */
+export interface Addressed {
+  readonly link: Link;
+  /** The answer of the IPAM plugin; undefined on layer 2 only. */
+  readonly ipam: Result | undefined;
+  readonly addressing: ContainerAddressing | undefined;
+}
+
+/** How a device gets its addresses. */
+export interface AddressOptions {
+  /** Addresses and routes that an earlier plugin of the chain obtained, in place of the IPAM plugin's. */
+  readonly given?: Result | undefined;
+  /**
+   * Others share the link, so IPv6 duplicate address detection stays enabled and is awaited. False for a device without
+   * neighbours, such as a dummy.
+   */
+  readonly shared: boolean;
+}
+
+/**
+ * Asks the IPAM plugin, if there is one, gives the device its addresses and routes, and brings it up. Waits until packets flow and,
+ * on a shared link, until IPv6 addresses are known to be unique. The addresses are released when ADD fails; removing the device
+ * is the caller's undo step, which it has registered before.
+ * @throws CniError 7 when the IPAM plugin gave no address
+ */
+export async function addressDevice(
+  call: Call<PluginConfig>,
+  link: Pick<Link, 'index' | 'name'>,
+  { given, shared }: AddressOptions,
+): Promise<Addressed> {
+  const ipam = given ?? (await askIpam(call));
+  const addressing = ipam && planAddresses(ipam, call.conf.ipam?.type);
+  const current = lookAgain(call, link);
+  const ips = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
+  if (addressing) configureContainer(call, current, addressing, shared);
+  else setLink(call.container, current.index, { up: true });
+  await awaitTraffic(call.log, [{ socket: call.container, link: current, ips: shared ? [] : ips }]);
+  if (shared && ips.some(({ family }) => family === 6)) await settleAddresses(call.container, current);
+  return { link: current, ipam, addressing };
+}
+
+/** The IPAM plugin may have taken seconds, and may have brought the device up. */
+function lookAgain(call: Call, { index, name }: Pick<Link, 'index' | 'name'>): Link {
+  const [current] = askAll(call.container, [linkQuestion(index)]);
+  if (current?.name === name) return current;
+  throw new CniError(
+    ErrorCode.internal,
+    `Cannot give "${name}" its addresses: it was ${current ? 'renamed' : 'deleted'} while the IPAM plugin worked; call ADD again`,
+  );
+}

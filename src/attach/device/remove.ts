@@ -1,0 +1,43 @@
+// How are an attachment's devices in the container deleted, and what waits for that?
+import { renderOwner } from '../../cni/attachment.ts';
+import { ALIAS_MAX_BYTES, type Link, listLinks, removeLinks } from '../../netlink/rtnl/link.ts';
+import type { Call, Done } from '../../plugin/define.ts';
+import { tryAll } from '../../plugin/try-all.ts';
+import { attachmentOf } from '../owner.ts';
+
+/**
+ * Deletes the attachment's devices if the namespace still exists, then does what has to wait until they are gone, such as releasing
+ * the address: the interface, and further devices of that kind with the attachment as their alias. A device of another kind
+ * under the interface's name is not ours, and is kept.
+ * @param interim name of a device that has no alias yet, because an ADD was killed
+ */
+export async function removeDevices(
+  call: Call,
+  kind: string,
+  then: () => Done,
+  interim?: string,
+): Promise<void> {
+  const own = findOwn(call, kind, interim).map(({ index }) => index);
+  await tryAll([() => (own.length ? removeLinks(call.container, own) : undefined), then]);
+}
+
+function findOwn(call: Call, kind: string, interim: string | undefined): Link[] {
+  if (!call.findContainerNetns()) return [];
+  const { ifname } = call.env;
+  const own = renderOwner(attachmentOf(call), ALIAS_MAX_BYTES);
+  return listLinks(call.container).filter(({ name, kind: present, attrs }) => {
+    if (present === kind) return name === ifname || name === interim || attrs.alias === own;
+    if (name === ifname) {
+      call.log.warn(
+        `Cannot delete "${name}": it is of kind "${present}", not the ${kind} that this plugin created`,
+      );
+    }
+    return false;
+  });
+}
+
+/** Releases the address: the last step of DEL. */
+export function releaseAddress(call: Call<{ ipam?: { type?: string | undefined } | undefined }>): Done {
+  const type = call.conf.ipam?.type;
+  return type ? call.delegate(type).del() : undefined;
+}

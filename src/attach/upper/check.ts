@@ -1,0 +1,57 @@
+// Is the container's device still on the master, as ADD made it?
+import type { PluginConfig } from '../../cni/plugin-config.ts';
+import type { Link } from '../../netlink/rtnl/link.ts';
+import { findLink } from '../../netlink/rtnl/link.ts';
+import { netnsIdOf } from '../../netlink/rtnl/netns-id.ts';
+import type { UpperKind } from '../../netlink/rtnl/upper.ts';
+import { confirm } from '../../plugin/confirm.ts';
+import type { Call } from '../../plugin/define.ts';
+import { closeNetns, openOwnNetns } from '../../sys/netns.ts';
+import { stateOf } from '../check.ts';
+import { checkDevice } from '../device/check.ts';
+import type { MasterConf } from './master.ts';
+
+/** The keys of a configuration that CHECK compares. */
+export type UpperConf = PluginConfig & MasterConf & { readonly mtu: number };
+
+/**
+ * Compares the device with the result of ADD, and its lower device with the configuration. If that names no master, the device's own
+ * lower device counts: the default route may have changed since, which does not affect the attachment.
+ * @param lowestOf the device on the master, if there are others between it and the interface
+ * @throws Error naming the first difference, CniError 7 without a result
+ */
+export function checkUpper(
+  call: Call<UpperConf>,
+  kind: UpperKind,
+  lowestOf: (link: Link) => Link = link => link,
+): Link {
+  const { conf } = call;
+  return checkDevice(call, {
+    kind,
+    mtu: conf.mtu,
+    // The kernel lowers a device's MTU with its master's.
+    checkLower: link => checkMaster(call, lowestOf(link)).mtu,
+  });
+}
+
+function checkMaster({ conf, container, host }: Call<UpperConf>, link: Link): Link {
+  const name = `master of "${link.name}"`;
+  const socket = conf.linkInContainer ? container : host;
+  const expected = conf.linkInContainer ? undefined : ownIdIn(container);
+  confirm(`namespace of the ${name}`, expected, link.attrs.linkNetnsId);
+  const master = findLink(socket, link.peer);
+  if (master === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  if (conf.master) confirm(name, conf.master, master.name);
+  confirm(`state of "${master.name}", the ${name}`, 'up', stateOf(master));
+  return master;
+}
+
+/** Under which id the container knows the namespace that the plugin runs in. */
+function ownIdIn(container: Call['container']): number {
+  const own = openOwnNetns();
+  try {
+    return netnsIdOf(container, own.fd);
+  } finally {
+    closeNetns(own);
+  }
+}

@@ -1,0 +1,515 @@
+// What does the macvlan plugin do to a real kernel, and does it take all of it back?
+import { expect, setDefaultTimeout, test } from 'bun:test';
+import fs from 'node:fs';
+import { interimName } from '../../src/attach/upper/create.ts';
+import { deadline } from '../helpers/deadline.ts';
+import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresReference, requiresUpperKind } from '../helpers/skip.ts';
+import { hasCheck, hasGcAndStatus, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+import { ping } from '../helpers/traffic.ts';
+
+setDefaultTimeout(deadline(60_000));
+
+const NEEDED = requiresUpperKind('macvlan');
+
+function confOf(lab: Lab, more: object = {}) {
+  return {
+    cniVersion: '1.1.0',
+    name: 'podnet',
+    type: 'macvlan',
+    master: 'outside0',
+    ipam: {
+      type: 'host-local',
+      ranges: [
+        [{ subnet: '10.201.0.0/24', rangeStart: '10.201.0.10', gateway: '10.201.0.2' }],
+        [{ subnet: 'fd00:201::/64', rangeStart: 'fd00:201::10', gateway: 'fd00:201::2' }],
+      ],
+      routes: [{ dst: '0.0.0.0/0' }, { dst: '::/0' }, { dst: '192.0.2.0/24', gw: '10.201.0.3', table: 77 }],
+      dataDir: `${lab.tmp}/leases`,
+    },
+    ...more,
+  };
+}
+
+async function add(lab: Lab, container: Container, conf: object, more: object = {}): Promise<Row> {
+  const reply = await lab.plugin('macvlan', { command: 'ADD', conf, container, ...more });
+  expect(reply).toMatchObject({ exitCode: 0 });
+  return reply.result;
+}
+
+async function del(lab: Lab, container: Container, conf: object, more: object = {}): Promise<void> {
+  const reply = await lab.plugin('macvlan', { command: 'DEL', conf, container, ...more });
+  expect(reply).toMatchObject({ exitCode: 0, stdout: '' });
+}
+
+async function deviceIn(lab: Lab, container: Container, name = 'eth0'): Promise<Row | undefined> {
+  const links = await lab.ip(container, 'link', 'show');
+  return links.find(({ ifname }) => ifname === name);
+}
+
+function leasesOf(lab: Lab): string[] {
+  const dir = `${lab.tmp}/leases/podnet`;
+  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => /^[0-9a-f]+[.:]/.test(name)) : [];
+}
+
+describeRoot(
+  'macvlan',
+  () => {
+    test.each(SPEC_VERSIONS)(
+      '[%s] ADD connects two containers with each other and the outside; DEL removes everything',
+      async cniVersion => {
+        await withHost(async lab => {
+          const [one, two] = [await lab.container(), await lab.container()];
+          const outside = await lab.outside();
+          const conf = confOf(lab, { cniVersion });
+          const before = await lab.dump(lab.host);
+          const result = await add(lab, one, conf);
+          await add(lab, two, conf);
+          const mac = expect.stringMatching(/^[0-9a-f][26ae](:[0-9a-f]{2}){5}$/);
+          if (hasCheck(cniVersion)) {
+            expect(structuredClone(result)).toMatchObject({
+              interfaces: [{ name: 'eth0', mac, sandbox: one.path }],
+              ips: [
+                { address: '10.201.0.10/24', gateway: '10.201.0.2', interface: 0 },
+                { address: 'fd00:201::10/64', gateway: 'fd00:201::2', interface: 0 },
+              ],
+            });
+          }
+          const device = await deviceIn(lab, one);
+          expect(device).toMatchObject({
+            operstate: 'UP',
+            mtu: 1500,
+            ifalias: `catena:podnet/${one.id}/eth0`,
+            linkinfo: { info_kind: 'macvlan', info_data: { mode: 'bridge' } },
+          });
+          const { v4, v6 } = outside.address;
+          for (const address of ['10.201.0.11', 'fd00:201::11', v4, v6]) {
+            expect([address, await ping(lab, one, address)]).toEqual([address, true]);
+          }
+          const call = { conf, container: one };
+          if (hasCheck(cniVersion)) {
+            const check = await lab.plugin('macvlan', { ...call, command: 'CHECK', prevResult: result });
+            expect(check).toMatchObject({ exitCode: 0, stdout: '' });
+          }
+          if (hasGcAndStatus(cniVersion)) {
+            const status = await lab.plugin('macvlan', { command: 'STATUS', conf });
+            expect(status).toMatchObject({ exitCode: 0, stdout: '' });
+          }
+          for (const container of [one, two, two]) await del(lab, container, conf);
+          expect(await deviceIn(lab, one)).toBeUndefined();
+          expect(await lab.dump(lab.host)).toEqual(before);
+          expect(leasesOf(lab)).toEqual([]);
+        });
+      },
+    );
+
+    test('ADD announces addresses, and detects duplicates of IPv6', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        await add(lab, container, confOf(lab));
+        for (const [key, value] of [
+          ['net/ipv4/conf/eth0/arp_notify', '1'],
+          ['net/ipv6/conf/eth0/ndisc_notify', '1'],
+          ['net/ipv6/conf/eth0/accept_dad', '1'],
+        ] as const) {
+          expect([key, await lab.sysctl(container, key)]).toEqual([key, value]);
+        }
+        const [link] = await lab.ip(container, 'addr', 'show', 'dev', 'eth0');
+        expect(link?.addr_info.filter((one: Row) => one.nodad || one.tentative)).toEqual([]);
+      });
+    });
+
+    test('ADD fails and leaves nothing when another host has the IPv6 address', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const outside = await lab.outside();
+        await lab.ip(outside, 'addr', 'add', 'fd00:201::10/64', 'dev', 'uplink', 'nodad');
+        const reply = await lab.plugin('macvlan', { command: 'ADD', conf: confOf(lab), container });
+        expect(reply.error?.msg).toContain('another host on the network has that address');
+        expect(await deviceIn(lab, container)).toBeUndefined();
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    });
+
+    test('the master is by default the interface of the default route', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const conf = confOf(lab, { master: undefined });
+        const result = await add(lab, container, conf);
+        const [master] = await lab.ip(lab.host, 'link', 'show', 'dev', 'outside0');
+        expect((await deviceIn(lab, container))?.link_index).toBe(master?.ifindex);
+        // Neither CHECK nor DEL depends on that route.
+        await lab.ip(lab.host, 'route', 'del', 'default');
+        const check = await lab.plugin('macvlan', { command: 'CHECK', conf, container, prevResult: result });
+        expect(check).toMatchObject({ exitCode: 0 });
+        await del(lab, container, conf);
+        await lab.ip(lab.host, '-6', 'route', 'del', 'default');
+        const reply = await lab.plugin('macvlan', { command: 'ADD', conf, container });
+        expect(reply.error).toMatchObject({ code: 7, msg: expect.stringContaining('no default route') });
+      });
+    });
+
+    test.each(['bridge', 'private', 'vepa', 'passthru'])('mode %s', async mode => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        await lab.outside();
+        const conf = confOf(lab, { mode, mtu: 1400, bcqueuelen: 2000, ipam: undefined });
+        const prevResult = await add(lab, one, conf);
+        expect(prevResult).toEqual({
+          cniVersion: '1.1.0',
+          interfaces: [{ name: 'eth0', mac: expect.any(String), sandbox: one.path, mtu: 1400 }],
+        });
+        expect(await deviceIn(lab, one)).toMatchObject({
+          mtu: 1400,
+          linkinfo: { info_data: { mode, bcqueuelen: 2000 } },
+        });
+        const check = { command: 'CHECK', conf, container: one, prevResult };
+        expect(await lab.plugin('macvlan', check)).toMatchObject({ exitCode: 0 });
+        if (mode !== 'passthru') return;
+        const second = await lab.plugin('macvlan', { command: 'ADD', conf, container: two });
+        expect(second.error).toMatchObject({ code: 7, msg: expect.stringContaining('"passthru"') });
+      });
+    });
+
+    test('the hardware address is derived from the attachment, or requested', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const conf = confOf(lab, { ipam: undefined });
+        const macOf = async (call: object, more: object = {}): Promise<string> => {
+          const result = await add(lab, container, { ...conf, ...call }, more);
+          await del(lab, container, conf, more);
+          return result.interfaces[0].mac;
+        };
+        const derived = await macOf({});
+        expect(await macOf({})).toBe(derived);
+        expect(await macOf({}, { container: { ...container, id: 'other' } })).not.toBe(derived);
+        const mac = 'c2:11:22:33:44:55';
+        const args = 'MAC=C2-11-22-33-44-66';
+        expect(await macOf({ mac })).toBe(mac);
+        expect(await macOf({ mac }, { args })).toBe('c2:11:22:33:44:66');
+        const runtimeConfig = { mac: 'c2:11:22:33:44:77' };
+        expect(await macOf({ mac, runtimeConfig }, { args })).toBe(runtimeConfig.mac);
+        const bad = await lab.plugin('macvlan', {
+          command: 'ADD',
+          conf: { ...conf, mac: '01:00:5e:00:00:01' },
+          container,
+        });
+        expect(bad.error).toMatchObject({ code: 7 });
+      });
+    });
+
+    test('the interface exists when the IPAM plugin is called, and may come up there', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const type = ipamThat(lab, [
+          'ip -n "$(basename "$CNI_NETNS")" link set "$CNI_IFNAME" up',
+          `ip -n "$(basename "$CNI_NETNS")" -o link show > ${lab.tmp}/seen`,
+          `echo '{"cniVersion":"1.1.0","ips":[{"address":"10.201.0.9/24"}]}'`,
+        ]);
+        const conf = confOf(lab, { ipam: { type } });
+        await add(lab, container, conf, { cniPath: lab.tmp });
+        expect(fs.readFileSync(`${lab.tmp}/seen`, 'utf8')).toContain('eth0@');
+        expect(await ping(lab, container, '10.201.0.2')).toBe(true);
+        const [entry] = await lab.ip(container, 'addr', 'show', 'dev', 'eth0');
+        expect(entry?.addr_info).toContainEqual(expect.objectContaining({ local: '10.201.0.9' }));
+      });
+    });
+
+    test('ADD removes the interface when the IPAM plugin fails or gives no address', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        for (const [lines, msg] of [
+          [[`echo '{"code": 11, "msg": "no server answers"}'`, 'exit 1'], 'no server answers'],
+          [[`echo '{"cniVersion":"1.1.0"}'`], 'returned no address'],
+          [
+            [
+              `ip -n "$(basename "$CNI_NETNS")" link del "$CNI_IFNAME"`,
+              `echo '{"cniVersion":"1.1.0","ips":[{"address":"10.201.0.9/24"}]}'`,
+            ],
+            'was deleted while the IPAM plugin worked',
+          ],
+        ] as const) {
+          const conf = confOf(lab, { ipam: { type: ipamThat(lab, lines) } });
+          const reply = await lab.plugin('macvlan', { command: 'ADD', conf, container, cniPath: lab.tmp });
+          expect(reply.error?.msg).toContain(msg);
+          expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+        }
+      });
+    });
+
+    test.each([
+      ['a mode that does not exist', { mode: 'bridged' }, '"mode" is "bridged"'],
+      ["an MTU above the master's", { mtu: 9000 }, 'carries at most 1500'],
+      ['a negative MTU', { mtu: -1 }, '"mtu" is -1'],
+      ['a master that does not exist', { master: 'eth9' }, 'Cannot find master interface "eth9"'],
+      ['a master that no device can be', { master: 'a/b' }, '"master" is "a/b"'],
+      ['a master that is not Ethernet', { master: 'lo' }, 'not an Ethernet device'],
+    ])('ADD refuses %s', async (_, more, msg) => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const reply = await lab.plugin('macvlan', { command: 'ADD', conf: confOf(lab, more), container });
+        expect(reply.error).toMatchObject({ code: 7, msg: expect.stringContaining(msg) });
+        expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    });
+
+    test('ADD refuses a master that is a port of a bridge, and names the bridge', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        await lab.ip(lab.host, 'link', 'add', 'br0', 'type', 'bridge');
+        await lab.ip(lab.host, 'link', 'set', 'outside0', 'master', 'br0');
+        const reply = await lab.plugin('macvlan', { command: 'ADD', conf: confOf(lab), container });
+        expect(reply.error?.msg).toContain('it is a port of "br0"; use that as master');
+      });
+    });
+
+    test('ADD works when the host has a device of the name, and refuses one that the container has', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        await lab.ip(lab.host, 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'eth1');
+        await add(lab, container, confOf(lab));
+        const again = await lab.plugin('macvlan', { command: 'ADD', conf: confOf(lab), container });
+        expect(again.error).toMatchObject({ code: 4, msg: expect.stringContaining('"eth0"') });
+        expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo', 'eth0']);
+      });
+    });
+
+    test('linkInContainer takes a master of the container', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.ip(container, 'link', 'add', 'net0', 'type', 'veth', 'peer', 'net9');
+        for (const name of ['net0', 'net9']) await lab.ip(container, 'link', 'set', name, 'up');
+        const conf = confOf(lab, { master: 'net0', linkInContainer: true });
+        const prevResult = await add(lab, container, conf);
+        expect(await deviceIn(lab, container)).toMatchObject({ link: 'net0' });
+        const check = { command: 'CHECK', conf, container, prevResult };
+        expect(await lab.plugin('macvlan', check)).toMatchObject({ exitCode: 0 });
+        expect(await lab.plugin('macvlan', { command: 'STATUS', conf })).toMatchObject({ exitCode: 0 });
+        await del(lab, container, conf);
+        expect((await deviceIn(lab, container, 'net0'))?.ifname).toBe('net0');
+      });
+    });
+
+    test('the master may be the interface that the plugin before made, and its result is kept', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const conf = confOf(lab, { master: undefined, ipam: undefined });
+        await lab.ip(lab.host, 'link', 'add', 'up0', 'type', 'veth', 'peer', 'up1');
+        const prevResult = {
+          cniVersion: '1.1.0',
+          interfaces: [{ name: 'up0' }],
+          ips: [{ address: '192.0.2.1/24', interface: 0 }],
+        };
+        const result = await add(lab, container, conf, { prevResult });
+        expect(result.interfaces.map(({ name }: Row) => name)).toEqual(['up0', 'eth0']);
+        expect(result.ips).toEqual(prevResult.ips);
+        const [up0] = await lab.ip(lab.host, 'link', 'show', 'dev', 'up0');
+        expect((await deviceIn(lab, container))?.link_index).toBe(up0?.ifindex);
+      });
+    });
+
+    const DAMAGES: readonly [what: string, args: readonly string[], on: 'host' | 'container', msg: string][] =
+      [
+        [
+          'mode',
+          ['link', 'set', 'eth0', 'type', 'macvlan', 'mode', 'private'],
+          'container',
+          'mode of interface',
+        ],
+        ['MTU', ['link', 'set', 'eth0', 'mtu', '1300'], 'container', 'MTU of interface'],
+        [
+          'hardware address',
+          ['link', 'set', 'eth0', 'address', 'c2:00:00:00:00:01'],
+          'container',
+          'hardware address',
+        ],
+        ['an address', ['addr', 'del', '10.201.0.10/24', 'dev', 'eth0'], 'container', 'addresses of "eth0"'],
+        ['a route', ['route', 'del', 'default'], 'container', 'routes of "eth0"'],
+        ['a route of another table', ['route', 'flush', 'table', '77'], 'container', 'table 77'],
+        ['the state', ['link', 'set', 'eth0', 'down'], 'container', 'state of interface'],
+        ["the master's state", ['link', 'set', 'outside0', 'down'], 'host', 'state of "outside0"'],
+        ["the master's name", ['link', 'set', 'outside0', 'name', 'eth7'], 'host', 'master of "eth0"'],
+      ];
+    test.each(DAMAGES)('CHECK notices a change of %s', async (_, args, on, msg) => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const conf = confOf(lab);
+        const prevResult = await add(lab, container, conf);
+        await lab.ip(on === 'host' ? lab.host : container, ...args);
+        const reply = await lab.plugin('macvlan', { command: 'CHECK', conf, container, prevResult });
+        expect(reply.error?.msg).toContain(msg);
+      });
+    });
+
+    test("CHECK accepts an MTU that followed the master's", async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const conf = confOf(lab);
+        const prevResult = await add(lab, container, conf);
+        await lab.ip(lab.host, 'link', 'set', 'outside0', 'mtu', '1400');
+        expect((await deviceIn(lab, container))?.mtu).toBe(1400);
+        const check = { command: 'CHECK', conf, container, prevResult };
+        expect(await lab.plugin('macvlan', check)).toMatchObject({ exitCode: 0 });
+      });
+    });
+
+    test('repair restores mode, state and routes', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const conf = confOf(lab);
+        const prevResult = await add(lab, container, conf);
+        await lab.ip(container, 'link', 'set', 'eth0', 'type', 'macvlan', 'mode', 'private');
+        await lab.ip(container, 'link', 'set', 'eth0', 'down');
+        await lab.ip(container, 'route', 'flush', 'table', '77');
+        const call = { command: 'CHECK', conf, container, prevResult };
+        const repaired = await lab.plugin('macvlan', { ...call, env: { CATENA_REPAIR: '1' } });
+        expect(repaired).toMatchObject({ exitCode: 0 });
+        expect(await lab.plugin('macvlan', call)).toMatchObject({ exitCode: 0 });
+      });
+    });
+
+    test('DEL needs neither master nor namespace nor valid options, and releases the address', async () => {
+      await withHost(async lab => {
+        await lab.outside();
+        const conf = confOf(lab);
+        const bad = { ...conf, master: 'a/b', mode: 'none', mtu: -7 };
+        const [one, two] = [await lab.container(), await lab.container()];
+        await add(lab, one, conf);
+        await lab.remove(one);
+        await del(lab, one, bad);
+        await add(lab, two, conf);
+        await lab.ip(lab.host, 'link', 'del', 'outside0');
+        await del(lab, two, bad);
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    });
+
+    test('DEL leaves an interface of another kind, and one of another container', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const conf = confOf(lab);
+        await lab.ip(container, 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'eth1');
+        const reply = await lab.plugin('macvlan', { command: 'DEL', conf, container });
+        expect(reply).toMatchObject({ exitCode: 0, stderr: expect.stringContaining('of kind \\"veth\\"') });
+        expect(await deviceIn(lab, container)).toBeDefined();
+        await lab.ip(container, 'link', 'del', 'eth0');
+        await add(lab, container, conf);
+        await del(lab, { ...container, id: 'an-earlier-one' }, conf);
+        expect(await deviceIn(lab, container)).toBeDefined();
+      });
+    });
+
+    test('DEL removes what an ADD left that was killed before the interface had its name', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const env = { containerId: container.id, ifname: 'eth0' };
+        const name = interimName({ network: 'podnet', env });
+        const upper = ['link', 'add', 'link', 'outside0', 'name', name, 'netns', container.name];
+        await lab.ip(lab.host, ...upper, 'type', 'macvlan');
+        expect(await deviceIn(lab, container, name)).toBeDefined();
+        await del(lab, container, confOf(lab));
+        expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+      });
+    });
+
+    test('STATUS examines the master and asks the IPAM plugin', async () => {
+      await withHost(async lab => {
+        await lab.outside();
+        const ask = async (more: object) => {
+          const reply = await lab.plugin('macvlan', { command: 'STATUS', conf: confOf(lab, more) });
+          return reply.exitCode === 0 ? 'ready' : `${reply.error?.code}: ${reply.error?.msg}`;
+        };
+        expect(await ask({})).toBe('ready');
+        expect(await ask({ mtu: 1501 })).toContain('50: Cannot attach containers: Cannot use "mtu" 1501');
+        expect(await ask({ master: 'eth9' })).toContain('50: ');
+        expect(await ask({ ipam: { type: 'host-local' } })).not.toBe('ready');
+        await lab.ip(lab.host, 'link', 'set', 'outside0', 'down');
+        expect(await ask({})).toContain('run: ip link set outside0 up');
+      });
+    });
+
+    test('GC deletes interfaces and releases addresses that are not in the list, and keeps the rest', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        await lab.outside();
+        await add(lab, one, confOf(lab));
+        await add(lab, two, confOf(lab));
+        const conf = confOf(lab, {
+          'cni.dev/valid-attachments': [{ containerID: two.id, ifname: 'eth0' }],
+        });
+        expect(await lab.plugin('macvlan', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
+        expect(await deviceIn(lab, one)).toBeUndefined();
+        expect(await deviceIn(lab, two)).toBeDefined();
+        expect(leasesOf(lab).sort()).toEqual(['10.201.0.11', 'fd00:201::11']);
+      });
+    });
+
+    test('an alias that names another attachment costs a container its own interface only', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        await lab.outside();
+        await add(lab, one, confOf(lab));
+        await add(lab, two, confOf(lab));
+        await lab.ip(one, 'link', 'set', 'eth0', 'alias', 'catena:podnet/gone/eth0');
+        const valid = [one, two].map(({ id }) => ({ containerID: id, ifname: 'eth0' }));
+        const conf = confOf(lab, { 'cni.dev/valid-attachments': valid });
+        expect(await lab.plugin('macvlan', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
+        expect(await deviceIn(lab, two)).toBeDefined();
+        expect(leasesOf(lab).length).toBe(4);
+        await del(lab, one, confOf(lab));
+        expect(leasesOf(lab).length).toBe(2);
+      });
+    });
+  },
+  NEEDED,
+);
+
+/** Writes an IPAM plugin of a few shell commands for ADD. @returns its type */
+function ipamThat(lab: Lab, lines: readonly string[]): string {
+  const body = ['#!/bin/sh', 'cat > /dev/null', '[ "$CNI_COMMAND" = ADD ] || exit 0', ...lines];
+  fs.writeFileSync(`${lab.tmp}/scripted`, `${body.join('\n')}\n`, { mode: 0o755 });
+  return 'scripted';
+}
+
+describeRoot(
+  'macvlan and the reference',
+  () => {
+    test.each([
+      ['theirs, ours', REFERENCE_BIN_DIR, undefined],
+      ['ours, theirs', undefined, REFERENCE_BIN_DIR],
+    ] as const)('CHECK and DEL work on an attachment of the other: %s', async (_, adds, others) => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const conf = confOf(lab, { cniVersion: '1.0.0' });
+        // The reference looks for routes in the main table only.
+        conf.ipam.routes.pop();
+        const by = (binDir: string | undefined) => (binDir ? { binDir } : {});
+        const prevResult = await add(lab, container, conf, by(adds));
+        const check = { command: 'CHECK', conf, container, prevResult };
+        expect(await lab.plugin('macvlan', { ...check, ...by(others) })).toMatchObject({ exitCode: 0 });
+        await del(lab, container, conf, { prevResult, ...by(others) });
+        expect(await deviceIn(lab, container)).toBeUndefined();
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    });
+  },
+  NEEDED,
+  requiresReference('macvlan', 'host-local'),
+);

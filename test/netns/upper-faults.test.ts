@@ -1,0 +1,117 @@
+// Does an ADD of macvlan, ipvlan or vlan that fails half way leave everything as it was, wherever the kernel says no?
+import { expect, test } from 'bun:test';
+import { faultIn } from '../../src/testing/fault.ts';
+import { deadline } from '../helpers/deadline.ts';
+import type { Dump } from '../helpers/dump.ts';
+import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { describeRoot, requiresUpperKind, requiresVlanDevices } from '../helpers/skip.ts';
+
+const DEADLINE_MS = deadline(240_000);
+
+function confOf(lab: Lab, more: Row): Row {
+  return {
+    cniVersion: '1.0.0',
+    name: 'podnet',
+    master: 'outside0',
+    ipam: {
+      type: 'host-local',
+      ranges: [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]],
+      routes: [{ dst: '0.0.0.0/0' }, { dst: '::/0' }, { dst: '10.99.0.0/16', table: 77 }],
+      dataDir: `${lab.tmp}/leases`,
+    },
+    ...more,
+  };
+}
+
+async function stateOf(lab: Lab, container: Container): Promise<unknown> {
+  const leases = await lab.run(lab.host, ['find', `${lab.tmp}/leases`, '-name', '[0-9f]*']);
+  return {
+    host: withoutLimits(await lab.dump(lab.host)),
+    container: await lab.dump(container),
+    leases: leases.stdout,
+  };
+}
+
+/** Limits of the queue come with the first device on top of it. */
+function withoutLimits(dump: Dump): unknown {
+  const kept = (key: string) => !key.startsWith('tso_max') && key !== 'promiscuity';
+  return JSON.parse(JSON.stringify(dump, (key, value) => (kept(key) ? value : undefined)));
+}
+
+/** Fails the first request, the second, … until ADD makes fewer. @returns the requests that failed, human-readable */
+async function failEach(more: Row, prepare?: (lab: Lab) => Promise<unknown>): Promise<string> {
+  const failed: string[] = [];
+  for (let request = 1; ; request++) {
+    const what = await withHost(async lab => {
+      await lab.outside();
+      await prepare?.(lab);
+      return failOnce(lab, confOf(lab, more), request);
+    });
+    if (what === undefined) return failed.join('\n');
+    failed.push(what);
+  }
+}
+
+async function failOnce(lab: Lab, conf: Row, request: number): Promise<string | undefined> {
+  const container = await lab.container();
+  // The first time that it comes up the kernel gives it an address, which stays.
+  for (const state of ['up', 'down']) await lab.ip(container, 'link', 'set', 'lo', state);
+  const before = await stateOf(lab, container);
+  const env = { CATENA_FAULT: `kernel:${request}` };
+  const reply = await lab.plugin(conf.type, { command: 'ADD', conf, container, env });
+  const what = faultIn(reply.stderr)?.what;
+  // Some are best effort, such as a sysctl that not every kernel has.
+  if (reply.exitCode === 0) return what;
+  expect(reply.error?.details ?? '').not.toContain('could not be undone');
+  expect({ what, state: await stateOf(lab, container) }).toEqual({ what, state: before });
+  return what;
+}
+
+const EXPECTED = ['create link', 'alias', 'add address fd88::2', 'up true', 'add route to 10.99.0.0/16'];
+
+describeRoot(
+  'ADD of macvlan that fails at the nth request leaves nothing',
+  () => {
+    test(
+      'on the interface of the default route',
+      async () => {
+        const failed = await failEach({ type: 'macvlan', master: undefined, bcqueuelen: 2000 });
+        for (const words of EXPECTED) expect(failed).toContain(words);
+      },
+      DEADLINE_MS,
+    );
+  },
+  requiresUpperKind('macvlan'),
+);
+
+describeRoot(
+  'ADD of ipvlan that fails at the nth request leaves nothing',
+  () => {
+    test(
+      'with a device of the name on the host',
+      async () => {
+        const failed = await failEach({ type: 'ipvlan' }, lab =>
+          lab.ip(lab.host, 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'eth1'),
+        );
+        for (const words of EXPECTED) expect(failed).toContain(words);
+      },
+      DEADLINE_MS,
+    );
+  },
+  requiresUpperKind('ipvlan'),
+);
+
+describeRoot(
+  'ADD of vlan that fails at the nth request leaves nothing',
+  () => {
+    test(
+      'with two tags',
+      async () => {
+        const failed = await failEach({ type: 'vlan', vlanId: [100, 7] });
+        for (const words of [...EXPECTED, '"eth0-100"']) expect(failed).toContain(words);
+      },
+      DEADLINE_MS,
+    );
+  },
+  requiresVlanDevices(),
+);

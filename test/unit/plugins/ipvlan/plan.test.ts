@@ -1,0 +1,26 @@
+import { expect, test } from 'bun:test';
+import { IpvlanConf } from '../../../../plugins/ipvlan/config.ts';
+import { chainedMaster, givenAddresses } from '../../../../plugins/ipvlan/plan.ts';
+import { decode } from '../../../../src/cni/json.ts';
+
+const conf = (more: object) => decode(IpvlanConf, { type: 'ipvlan', ...more }, 'conf');
+const before = {
+  cniVersion: '1.1.0' as const,
+  interfaces: [{ name: 'up0' }],
+  ips: [{ address: '192.0.2.1/24', interface: 0 }],
+};
+
+test('the master of a chain is the only interface of the result, unless one is configured', () => {
+  expect(chainedMaster(conf({}), before)).toBe('up0');
+  expect(chainedMaster(conf({ master: 'eth0' }), before)).toBeUndefined();
+  expect(chainedMaster(conf({}), undefined)).toBeUndefined();
+  expect(() => chainedMaster(conf({}), { ...before, interfaces: [] })).toThrow(
+    expect.objectContaining({ code: 7 }),
+  );
+});
+
+test('addresses of the plugin before are taken if there is no IPAM plugin', () => {
+  expect(givenAddresses(conf({}), before)).toEqual({ ips: before.ips, routes: [] });
+  expect(givenAddresses(conf({ ipam: { type: 'static' } }), before)).toBeUndefined();
+  expect(givenAddresses(conf({}), undefined)).toBeUndefined();
+});

@@ -1,0 +1,26 @@
+import { expect, test } from 'bun:test';
+import { VlanConf } from '../../../../plugins/vlan/config.ts';
+import { planTags } from '../../../../plugins/vlan/plan.ts';
+import { decode } from '../../../../src/cni/json.ts';
+
+const conf = (more: object) => decode(VlanConf, { type: 'vlan', master: 'eth0', ...more }, 'conf');
+
+test('one VLAN is the interface', () => {
+  expect(planTags(conf({ vlanId: 100 }), 'net1')).toEqual([
+    { name: 'net1', data: { id: 100, protocol: 0x8100 } },
+  ]);
+});
+
+test("of two VLANs the inner one is the interface, with the priorities; the protocol is the outer one's", () => {
+  const map = [{ from: 0, to: 5 }];
+  const tags = planTags(conf({ vlanId: [100, 7], protocol: '802.1ad', egressQosMap: map }), 'net1');
+  expect(tags).toEqual([
+    { name: 'net1-100', data: { id: 100, protocol: 0x88a8 } },
+    { name: 'net1', data: { id: 7, protocol: 0x8100, egressQos: map } },
+  ]);
+});
+
+test("the outer device's name fits, whatever the interface is called", () => {
+  const [outer] = planTags(conf({ vlanId: [4094, 1] }), 'fifteen-letters');
+  expect(outer?.name).toBe('fifteen-le-4094');
+});
