@@ -1,7 +1,7 @@
 // What does the bridge plugin do for each verb?
 import { announceAddresses } from '../../src/attach/announce.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
-import { askIpam } from '../../src/attach/ipam.ts';
+import { needsInterface, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
 import {
@@ -14,10 +14,10 @@ import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
-import { findLink } from '../../src/netlink/rtnl/link.ts';
+import { findLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
-import { attach, stagesOf } from './attach.ts';
+import { address, connect, stagesOf } from './attach.ts';
 import { checkAttachment } from './check.ts';
 import { BridgeConf, validateBridgeConf } from './config.ts';
 import { removeBridge } from './detach.ts';
@@ -40,9 +40,15 @@ export const bridge = definePlugin({
     const { conf } = call;
     validateBridgeConf(conf);
     const mac = requestedMac(call);
-    const ipam = await askIpam(call);
+    const askIpam = prepareIpam(call);
+    const port = connect(call, mac);
+    if (needsInterface(conf)) {
+      setLink(call.container, port.container.index, { up: true });
+      await awaitTraffic(call.log, stagesOf(call, port, undefined));
+    }
+    const ipam = await askIpam();
     const addressing = ipam && planAddressing(conf, ipam);
-    const attached = attach(call, addressing, mac);
+    const attached = address(call, port, addressing);
     if (addressing && conf.ipMasq) {
       startMasquerading(
         call,
@@ -90,16 +96,16 @@ export const bridge = definePlugin({
   },
 
   async del(call) {
-    const { conf } = call;
-    // The address is released last: it must not be reused while anything still refers to it.
-    await removePair(call, () =>
-      tryAll([
-        () => removeMacspoof(call.hostNft, attachmentOf(call)),
-        () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
-        () => stopMasquerading(call),
-        () => removeBridge(call),
-        () => (conf.ipam?.type ? call.delegate(conf.ipam.type).del() : undefined),
-      ]),
+    await removeAndRelease(call, release =>
+      removePair(call, () =>
+        tryAll([
+          () => removeMacspoof(call.hostNft, attachmentOf(call)),
+          () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
+          () => stopMasquerading(call),
+          () => removeBridge(call),
+          release,
+        ]),
+      ),
     );
   },
 
