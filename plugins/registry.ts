@@ -23,6 +23,10 @@ export const PLUGINS = {
     load: async () => (await import('./bridge/plugin.ts')).bridge,
     about: async () => (await import('./bridge/about.ts')).about,
   },
+  dhcp: {
+    load: async () => (await import('./dhcp/plugin.ts')).dhcp,
+    about: async () => (await import('./dhcp/about.ts')).about,
+  },
   firewall: {
     load: async () => (await import('./firewall/plugin.ts')).firewall,
     about: async () => (await import('./firewall/about.ts')).about,

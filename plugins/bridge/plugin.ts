@@ -14,7 +14,7 @@ import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
-import { findLink, setLink } from '../../src/netlink/rtnl/link.ts';
+import { findLink, getLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { address, connect, stagesOf } from './attach.ts';
@@ -48,7 +48,11 @@ export const bridge = definePlugin({
     }
     const ipam = await askIpam();
     const addressing = ipam && planAddressing(conf, ipam);
-    const attached = address(call, port, addressing);
+    // Such a plugin may have changed the interface, for example its MTU.
+    const current = needsInterface(conf)
+      ? { ...port, container: getLink(call.container, port.container.index) }
+      : port;
+    const attached = address(call, current, addressing);
     if (addressing && conf.ipMasq) {
       startMasquerading(
         call,
@@ -96,7 +100,7 @@ export const bridge = definePlugin({
   },
 
   async del(call) {
-    await removeAndRelease(call, release =>
+    await removeAndRelease(call, 'del', release =>
       removePair(call, () =>
         tryAll([
           () => removeMacspoof(call.hostNft, attachmentOf(call)),
@@ -110,17 +114,18 @@ export const bridge = definePlugin({
   },
 
   async gc(call) {
-    const { conf } = call;
     const { kept } = call;
     if (kept === undefined) return;
-    await removeStalePairs(call, kept, () =>
-      tryAll([
-        () => removeStaleMacspoof(call.hostNft, call.network, kept),
-        () => removeUnusedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
-        () => stopStaleMasquerading(call, kept),
-        () => removeBridge(call),
-        () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),
-      ]),
+    await removeAndRelease(call, 'gc', release =>
+      removeStalePairs(call, kept, () =>
+        tryAll([
+          () => removeStaleMacspoof(call.hostNft, call.network, kept),
+          () => removeUnusedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
+          () => stopStaleMasquerading(call, kept),
+          () => removeBridge(call),
+          release,
+        ]),
+      ),
     );
   },
 

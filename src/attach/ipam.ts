@@ -45,17 +45,19 @@ export function prepareIpam(call: Call<PluginConfig>): () => Promise<Result | un
 }
 
 /**
- * Deletes an attachment and releases its addresses, each at its time: see {@link needsInterface}. Continues after a failure.
- * @param remove deletes the interface, then does what it is given
+ * Deletes interfaces and releases their addresses, each at its time: see {@link needsInterface}. Continues after a failure.
+ * @param verb of the IPAM plugin
+ * @param remove deletes the interfaces, then does what it is given
  * @throws what failed
  */
 export async function removeAndRelease(
   call: Call<PluginConfig>,
+  verb: 'del' | 'gc',
   remove: (then: () => Done) => Done,
 ): Promise<void> {
   const type = call.conf.ipam?.type;
   if (!type) return remove(() => {});
-  const release = (): Done => call.delegate(type).del();
+  const release = (): Done => call.delegate(type)[verb]();
   if (!needsInterface(call.conf)) return remove(release);
   await tryAll([release, () => remove(() => {})]);
 }

@@ -1,0 +1,30 @@
+// Is this still the attachment, in the namespace, that a note is about?
+import type { AttachmentId } from '../cni/attachment.ts';
+import { runDir } from '../cni/directories.ts';
+import { bootId } from '../files/boot-id.ts';
+import { findGeneration } from '../journal/generation.ts';
+import { findNetnsCookie } from '../sys/netns-cookie.ts';
+import type { UpkeepNote } from './note.ts';
+
+/** What tells an attachment, and its namespace, from a later one of the same name and path. */
+export type UpkeepIdentity = Pick<UpkeepNote, 'boot' | 'generation' | 'netnsCookie'>;
+
+/** The identity of an attachment now. @param netns path of its namespace */
+export function identityOf(
+  environment: Readonly<Record<string, string | undefined>>,
+  owner: AttachmentId,
+  netns: string,
+): UpkeepIdentity {
+  const generation = findGeneration(runDir(environment), owner)?.token;
+  const netnsCookie = findNetnsCookie(netns);
+  return {
+    boot: bootId(environment),
+    ...(generation ? { generation } : {}),
+    ...(netnsCookie ? { netnsCookie } : {}),
+  };
+}
+
+/** Whether a note is about the attachment that has this identity. */
+export function isStillSame(note: UpkeepIdentity, now: UpkeepIdentity): boolean {
+  return note.boot === now.boot && note.generation === now.generation && note.netnsCookie === now.netnsCookie;
+}
