@@ -16,7 +16,13 @@ const SHORT = ['--dhcp-option=option:T1,2', '--dhcp-option=option:T2,8'];
 
 function confOf(ipam: object = {}): Record<string, unknown> {
   const { bridge } = SERVED;
-  return { cniVersion: '1.1.0', name: 'lan', type: 'bridge', bridge, ipam: { type: 'dhcp', timeout: 5, ...ipam } };
+  return {
+    cniVersion: '1.1.0',
+    name: 'lan',
+    type: 'bridge',
+    bridge,
+    ipam: { type: 'dhcp', timeout: 5, ...ipam },
+  };
 }
 
 async function serve(lab: Lab, options?: DhcpServerOptions): ReturnType<typeof startDhcpServer> {
@@ -61,7 +67,10 @@ describeRoot(
         await withHost(async lab => {
           const server = await serve(lab, {
             args: [
-              ...['--dhcp-option=option:dns-server,10.77.0.53', '--dhcp-option=option:domain-name,lan.example'],
+              ...[
+                '--dhcp-option=option:dns-server,10.77.0.53',
+                '--dhcp-option=option:domain-name,lan.example',
+              ],
               ...['--dhcp-option=option:domain-search,a.example,b.example', '--dhcp-option=option:mtu,1400'],
             ],
           });
@@ -105,10 +114,16 @@ describeRoot(
           const provide = [{ option: 'host-name', value: 'fallback', fromArg: 'K8S_POD_NAME' }];
           const conf = confOf({ priority: 77, provide });
           const args = 'IgnoreUnknown=1;K8S_POD_NAME=web';
-          expect(await lab.plugin('bridge', { command: 'ADD', conf, container, args })).toMatchObject({ exitCode: 0 });
+          expect(await lab.plugin('bridge', { command: 'ADD', conf, container, args })).toMatchObject({
+            exitCode: 0,
+          });
           const routes = await lab.ip(container, 'route', 'show');
-          expect(routes).toContainEqual(expect.objectContaining({ dst: '192.0.2.0/24', gateway: '10.77.0.9', metric: 77 }));
-          expect(routes).toContainEqual(expect.objectContaining({ dst: 'default', gateway: '10.77.0.1', metric: 77 }));
+          expect(routes).toContainEqual(
+            expect.objectContaining({ dst: '192.0.2.0/24', gateway: '10.77.0.9', metric: 77 }),
+          );
+          expect(routes).toContainEqual(
+            expect.objectContaining({ dst: 'default', gateway: '10.77.0.1', metric: 77 }),
+          );
           expect(server.leases()[0]).toContain(' web ');
         });
       },
@@ -133,7 +148,10 @@ describeRoot(
           const reply = await lab.plugin('bridge', { command: 'ADD', conf, container });
           expect(reply).toMatchObject({
             exitCode: 1,
-            error: { code: 11, msg: expect.stringContaining('Cannot obtain an address for "eth0" within 2 s') },
+            error: {
+              code: 11,
+              msg: expect.stringContaining('Cannot obtain an address for "eth0" within 2 s'),
+            },
           });
           const names = (rows: { ifname?: string }[]) => rows.map(({ ifname }) => ifname);
           expect(names(await lab.ip(lab.host, 'link'))).toEqual(names(before));
@@ -151,7 +169,19 @@ describeRoot(
           await serve(lab);
           const rogue = await lab.container();
           const run = (...argv: string[]) => lab.run(lab.host, ['ip', ...argv]);
-          await run('link', 'add', 'rogue0', 'master', SERVED.bridge, 'type', 'veth', 'peer', 'eth0', 'netns', rogue.name);
+          await run(
+            'link',
+            'add',
+            'rogue0',
+            'master',
+            SERVED.bridge,
+            'type',
+            'veth',
+            'peer',
+            'eth0',
+            'netns',
+            rogue.name,
+          );
           await run('link', 'set', 'rogue0', 'up');
           for (const line of ['addr add 10.77.0.2/24 dev eth0', 'link set eth0 up'])
             await lab.run(rogue, ['ip', ...line.split(' ')]);
@@ -195,7 +225,9 @@ describeRoot(
         await withHost(async lab => {
           const server = await serve(lab, { args: SHORT });
           const status = () => lab.plugin('bridge', { command: 'STATUS', conf: confOf() });
-          expect(await status()).toMatchObject({ error: { code: 51, msg: expect.stringContaining('no daemon') } });
+          expect(await status()).toMatchObject({
+            error: { code: 51, msg: expect.stringContaining('no daemon') },
+          });
           const container = await lab.container();
           const { ips } = await add(lab, container);
           const address = ips[0]?.address.split('/')[0] ?? '';
@@ -229,13 +261,20 @@ describeRoot(
             range: ['10.77.0.150', '10.77.0.199'],
             args: [...SHORT, '--dhcp-authoritative'],
           });
-          await until(async () => /^10\.77\.0\.1\d\d/.test((await addressesOf(lab, container))[0] ?? ''), { everyMs: 200 });
+          await until(async () => /^10\.77\.0\.1\d\d/.test((await addressesOf(lab, container))[0] ?? ''), {
+            everyMs: 200,
+          });
           expect(await addressesOf(lab, container)).toHaveLength(1);
           const [route] = await lab.ip(container, 'route', 'show', 'default');
           expect(route).toMatchObject({ gateway: SERVED.server });
           expect(await ping(lab, container, SERVED.server)).toBe(true);
           await until(() => daemon.said().includes(`ADD reported ${result.ips[0]?.address}`));
-          const reply = await lab.plugin('bridge', { command: 'CHECK', conf: confOf(), container, prevResult: result });
+          const reply = await lab.plugin('bridge', {
+            command: 'CHECK',
+            conf: confOf(),
+            container,
+            prevResult: result,
+          });
           expect(reply.error?.msg).toContain('the server has replaced it by 10.77.0.1');
         });
       },
