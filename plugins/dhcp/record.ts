@@ -18,7 +18,7 @@ import { Lease } from './lease.ts';
 
 /** Name of the directory of leases. */
 const PLUGIN = 'dhcp';
-/** Whoever holds the lock reads a file and writes one. */
+/** Holders of the lock read a file and write one. */
 const LOCK_DEADLINE_MS = 10_000;
 
 const LeaseState = z.object({

@@ -107,7 +107,7 @@ async function replace(
   updateRecord(call, record, { ...state, withdrawn: true }, bootClock() + RETRY_S);
 }
 
-/** Notes a lease, then applies it. A DEL in the meantime has released the address, so the new lease is released as well. */
+/** Notes a lease, then applies it. If a DEL has released the address since, the new lease is released as well. */
 async function take(
   call: Call,
   record: LeaseRecord,

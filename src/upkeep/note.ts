@@ -1,7 +1,7 @@
 // Which attachments does a plugin want to be called for again, and when?
 //
 // A plugin whose work is never done, such as keeping a lease, leaves a note. The daemon calls the plugin again when the note is
-// due, in one of its workers; nothing waits in a namespace meanwhile. The note carries the plugin's own state, too, so one file
+// due, in one of its workers; until then nothing waits in a namespace. The note carries the plugin's own state, too, so one file
 // is all there is, and it works the same whether a daemon was there when it was written or not.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
