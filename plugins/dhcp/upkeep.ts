@@ -57,6 +57,10 @@ export async function keepLease(
   if (typeof verdict === 'object') return take(call, record, place, wanted, verdict.lease);
   const isOver = verdict === 'refused' || stageOf(state.lease, bootClock()) === 'expired';
   if (!isOver && !state.withdrawn) {
+    if (stageOf(state.lease, bootClock()) === 'rebinding')
+      call.log.warn(
+        `No server extends the lease of ${state.lease.address} for "${link.name}", which ends soon`,
+      );
     updateRecord(call, record, state, dueAt(state.lease, bootClock()));
     return;
   }

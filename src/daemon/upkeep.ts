@@ -1,10 +1,11 @@
 // How are plugins called again for the attachments that they keep, while a daemon runs?
 import { UPKEEP_VARIABLE } from '../cni/env.ts';
-import { describeError } from '../cni/errors.ts';
+import { describeError, ErrorCode } from '../cni/errors.ts';
+import { tryParse } from '../cni/json.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { bootClock } from '../upkeep/boot-clock.ts';
 import { becomeKeeper } from '../upkeep/keeper.ts';
-import { listAllUpkeep, type UpkeepNote } from '../upkeep/note.ts';
+import { type UpkeepNote, upkeepLister } from '../upkeep/note.ts';
 import type { PluginRequest, WatchedCall } from './plugin-calls.ts';
 import { SERVED_VARIABLE } from './protocol.ts';
 
@@ -39,6 +40,7 @@ export interface Upkeeping {
  */
 export function startUpkeep(parts: UpkeepParts): Upkeeping {
   const end = new AbortController();
+  const listNotes = upkeepLister(parts.stateDir);
   const met = new Set<string>();
   const failures = new Map<string, { count: number; notBefore: number }>();
   let release: (() => void) | undefined;
@@ -50,17 +52,19 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
       failures.delete(note.id);
       return;
     }
-    const count = (failures.get(note.id)?.count ?? 0) + 1;
-    const pause = Math.min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S);
-    failures.set(note.id, { count, notBefore: bootClock() + pause });
     const { network, containerId, ifname } = note;
-    parts.log('warn', 'cannot keep an attachment', { link: plugin, network, containerId, ifname, problem });
+    const fields = { link: plugin, network, containerId, ifname, problem: problem.text };
+    const count = (failures.get(note.id)?.count ?? 0) + 1;
+    const pause = problem.isGone ? Infinity : Math.min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S);
+    failures.set(note.id, { count, notBefore: bootClock() + pause });
+    if (problem.isGone) parts.log('info', 'the namespace of an attachment to be kept is gone', fields);
+    else parts.log('warn', 'cannot keep an attachment', fields);
   };
   const round = async (): Promise<void> => {
     release ??= becomeKeeper(parts.stateDir);
     if (release === undefined) return;
     const now = bootClock();
-    const due = listAllUpkeep(parts.stateDir).filter(({ note }) => {
+    const due = listNotes().filter(({ note }) => {
       const { notBefore = 0 } = failures.get(note.id) ?? {};
       const isDue = note.dueAt !== undefined && (note.dueAt <= now || !met.has(note.id));
       return note.boot === parts.boot && isDue && notBefore <= now;
@@ -100,14 +104,20 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
   };
 }
 
-/** @returns what failed */
+/** Why a call failed. */
+interface Problem {
+  readonly text: string;
+  /** The namespace no longer exists, or is another container's: no further call could succeed. */
+  readonly isGone?: boolean;
+}
+
 async function callFor(
   { call, env }: UpkeepParts,
   plugin: string,
   note: UpkeepNote,
   restarted: boolean,
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<Problem | undefined> {
   const own = {
     CNI_COMMAND: 'CHECK',
     [UPKEEP_VARIABLE]: restarted ? 'restart' : 'due',
@@ -116,9 +126,11 @@ async function callFor(
   const invocation = { env: { ...env, ...note.call.env, ...own }, stdin: note.call.stdin, cwd: '/' };
   try {
     const answer = await call({ plugin, ...invocation }, signal, 0);
-    if ('declined' in answer) return String(answer.error ?? answer.declined);
-    return answer.exitCode === 0 ? undefined : answer.stdout.trim();
+    if ('declined' in answer) return { text: String(answer.error ?? answer.declined) };
+    if (answer.exitCode === 0) return undefined;
+    const { code, msg } = (tryParse(answer.stdout) ?? {}) as { code?: unknown; msg?: unknown };
+    return { text: String(msg ?? answer.stdout), isGone: code === ErrorCode.invalidNetns };
   } catch (thrown) {
-    return describeError(thrown);
+    return { text: describeError(thrown) };
   }
 }

@@ -24,7 +24,9 @@ export function identityOf(
   };
 }
 
-/** Whether a note is about the attachment that has this identity. */
+/** Whether a note is about the attachment that has this identity. A generation may be unknown: the run directory can be lost. */
 export function isStillSame(note: UpkeepIdentity, now: UpkeepIdentity): boolean {
-  return note.boot === now.boot && note.generation === now.generation && note.netnsCookie === now.netnsCookie;
+  const isUnknown = note.generation === undefined || now.generation === undefined;
+  const isSameGeneration = isUnknown || note.generation === now.generation;
+  return note.boot === now.boot && isSameGeneration && note.netnsCookie === now.netnsCookie;
 }

@@ -3,7 +3,7 @@
 // A plugin whose work is never done, such as keeping a lease, leaves a note. The daemon calls the plugin again when the note is
 // due, in one of its workers; until then nothing waits in a namespace. The note carries the plugin's own state, too, so one file
 // is all there is, and it works the same whether a daemon was there when it was written or not.
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import type { AttachmentId } from '../cni/attachment.ts';
@@ -68,21 +68,40 @@ export function removeUpkeep(stateDir: string, plugin: string, owner: Attachment
 
 /** A plugin's notes about a network. */
 export function listUpkeep(stateDir: string, plugin: string, network: string): UpkeepNote[] {
-  return notesIn(join(upkeepDir(stateDir), plugin, directoryOf(network)));
+  const dir = join(upkeepDir(stateDir), plugin, directoryOf(network));
+  return namesIn(dir).flatMap(name => readNote(join(dir, name)) ?? []);
 }
 
-/** All notes of all plugins. */
-export function listAllUpkeep(stateDir: string): { plugin: string; note: UpkeepNote }[] {
+/** A note, and the plugin that left it. */
+export interface PluginNote {
+  readonly plugin: string;
+  readonly note: UpkeepNote;
+}
+
+/** Lists the notes of all plugins each time it is called. A file that has not changed since is not read again. */
+export function upkeepLister(stateDir: string): () => PluginNote[] {
   const dir = upkeepDir(stateDir);
+  let known = new Map<string, { stamp: string; plugin: string; note: UpkeepNote | undefined }>();
+  return () => {
+    const before = known;
+    known = new Map();
+    for (const { plugin, path } of filesIn(dir)) {
+      const stat = statSync(path, { throwIfNoEntry: false });
+      // A note is replaced by another file, never written to.
+      const stamp = `${stat?.ino} ${stat?.mtimeMs}`;
+      const own = before.get(path);
+      known.set(path, own?.stamp === stamp ? own : { stamp, plugin, note: readNote(path) });
+    }
+    return [...known.values()].flatMap(({ plugin, note }) => (note ? [{ plugin, note }] : []));
+  };
+}
+
+function filesIn(dir: string): { plugin: string; path: string }[] {
   return namesIn(dir).flatMap(plugin =>
     namesIn(join(dir, plugin)).flatMap(network =>
-      notesIn(join(dir, plugin, network)).map(note => ({ plugin, note })),
+      namesIn(join(dir, plugin, network)).map(name => ({ plugin, path: join(dir, plugin, network, name) })),
     ),
   );
-}
-
-function notesIn(dir: string): UpkeepNote[] {
-  return namesIn(dir).flatMap(name => readNote(join(dir, name)) ?? []);
 }
 
 function fileOf(stateDir: string, plugin: string, owner: AttachmentId): string {

@@ -1,10 +1,12 @@
 // Does dhcp obtain, keep and return leases of a real server, below bridge?
 import { expect, test } from 'bun:test';
 import { readdirSync } from 'node:fs';
+import { faultIn } from '../../src/testing/fault.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type DhcpServerOptions, makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
@@ -196,6 +198,40 @@ describeRoot(
     );
 
     test(
+      '[1.1.0] ADD that fails at the nth request to the kernel leaves no interface, no record and no lease',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab);
+          const names = async () => (await lab.ip(lab.host, 'link')).map(({ ifname }) => ifname);
+          const before = await names();
+          for (let request = 1; ; request++) {
+            const container = await lab.container();
+            const env = { CATENA_FAULT: `kernel:${request}` };
+            const reply = await lab.plugin('bridge', { command: 'ADD', conf: confOf(), container, env });
+            if (faultIn(reply.stderr) === undefined) {
+              expect(request).toBeGreaterThan(8);
+              break;
+            }
+            const { what } = faultIn(reply.stderr) ?? {};
+            if (reply.exitCode === 0) {
+              await lab.plugin('bridge', { command: 'DEL', conf: confOf(), container });
+            } else {
+              expect(reply.error?.details ?? '').not.toContain('could not be undone');
+              expect({ what, names: await names(), records: recordsIn(lab) }).toEqual({
+                what,
+                names: before,
+                records: [],
+              });
+              expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+            }
+            await until(() => server.leases().length === 0);
+          }
+        });
+      },
+      deadline(120_000),
+    );
+
+    test(
       '[1.1.0] GC returns the leases of attachments that are not in the list',
       async () => {
         await withHost(async lab => {
@@ -245,6 +281,35 @@ describeRoot(
         });
       },
       DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] twenty leases outlive a killed daemon, and each is confirmed by the next one',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab);
+          const daemon = await startDaemon(lab);
+          const containers = await Promise.all(Array.from({ length: 20 }, () => lab.container()));
+          const results = await Promise.all(containers.map(one => add(lab, one, confOf({ timeout: 20 }))));
+          const addresses = results.map(({ ips }) => ips[0]?.address ?? '');
+          expect(new Set(addresses).size).toBe(20);
+          process.kill(daemon.pid, 'SIGKILL');
+          await daemon.exited;
+          const logged = server.log().length;
+          await startDaemon(lab);
+          const isConfirmed = (address: string) =>
+            server
+              .log()
+              .slice(logged)
+              .includes(`DHCPACK(br0) ${address.split('/')[0]} `);
+          await until(() => addresses.every(isConfirmed));
+          expect(server.leases()).toHaveLength(20);
+          expect(await Promise.all(containers.map(one => addressesOf(lab, one)))).toEqual(
+            addresses.map(one => [one]),
+          );
+        });
+      },
+      deadline(120_000),
     );
 
     test(
@@ -307,8 +372,37 @@ describeRoot(
 );
 
 describeRoot(
-  "the reference's dhcp",
+  "dhcp with the reference's plugins",
   () => {
+    testNeeding(
+      "[1.0.0] works below the reference's bridge, with the addresses and routes of its own dhcp",
+      async () => {
+        await withHost(async lab => {
+          const args = [
+            '--dhcp-option=option:classless-static-route,192.0.2.0/24,10.77.0.9,0.0.0.0/0,10.77.0.1',
+          ];
+          const server = await serve(lab, { args, range: ['10.77.0.50', '10.77.0.50'] });
+          const socket = `${lab.tmp}/dhcp.sock`;
+          lab.start(lab.host, ['/usr/lib/cni/dhcp', 'daemon', '-socketpath', socket]);
+          await until(async () => (await lab.run(lab.host, ['test', '-S', socket])).exitCode === 0);
+          const conf = { ...confOf({ daemonSocketPath: socket, priority: 9 }), cniVersion: '1.0.0' };
+          const results = [];
+          for (const cniPath of [BIN_DIR, REFERENCE_BIN_DIR]) {
+            const call = { conf, container: await lab.container(), cniPath, binDir: REFERENCE_BIN_DIR };
+            const added = await lab.plugin('bridge', { command: 'ADD', ...call });
+            expect(added).toMatchObject({ exitCode: 0 });
+            results.push({ ips: added.result.ips, routes: added.result.routes });
+            const releases = server.log().split('DHCPRELEASE').length;
+            const del = await lab.plugin('bridge', { command: 'DEL', ...call, prevResult: added.result });
+            expect(del).toMatchObject({ exitCode: 0 });
+            await until(() => server.log().split('DHCPRELEASE').length > releases);
+          }
+          expect(results[0]).toEqual(results[1] as never);
+        });
+      },
+      requiresReference('dhcp', 'bridge'),
+    );
+
     testNeeding(
       '[1.0.0] works below our bridge, and returns its lease',
       async () => {
