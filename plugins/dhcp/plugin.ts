@@ -187,7 +187,8 @@ async function giveBack(call: Call, { note, state }: LeaseRecord, netns: Netns, 
   const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
   try {
     const link = findLink(socket, note.ifname);
-    if (link) await withAddressedClient({ netns, link }, clientIdIn(state), client => release(client, lease));
+    if (link === undefined) call.log.info(`Not releasing ${lease.address}: "${note.ifname}" is gone already`);
+    else await withAddressedClient({ netns, link }, clientIdIn(state), client => release(client, lease));
   } catch (cause) {
     call.log.warn(
       `Cannot release ${lease.address}: ${describeError(cause)}; the server keeps it until it expires`,
