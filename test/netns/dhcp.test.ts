@@ -51,6 +51,29 @@ async function addressesOf(lab: Lab, container: Container): Promise<string[]> {
     .map(({ local, prefixlen }: { local: string; prefixlen: number }) => `${local}/${prefixlen}`);
 }
 
+/** Starts a second server, in a namespace of its own on the same bridge, with other addresses. */
+async function startRogue(lab: Lab, args: readonly string[]): ReturnType<typeof startDhcpServer> {
+  const rogue = await lab.container();
+  const run = (...argv: string[]) => lab.run(lab.host, ['ip', ...argv]);
+  await run(
+    'link',
+    'add',
+    'rogue0',
+    'master',
+    SERVED.bridge,
+    'type',
+    'veth',
+    'peer',
+    'eth0',
+    'netns',
+    rogue.name,
+  );
+  await run('link', 'set', 'rogue0', 'up');
+  for (const line of ['addr add 10.77.0.2/24 dev eth0', 'link set eth0 up'])
+    await lab.run(rogue, ['ip', ...line.split(' ')]);
+  return startDhcpServer(lab, rogue, 'eth0', { name: 'rogue', range: ['10.77.0.200', '10.77.0.250'], args });
+}
+
 /** Names of the records of leases. */
 function recordsIn(lab: Lab): string[] {
   try {
@@ -169,25 +192,7 @@ describeRoot(
       async () => {
         await withHost(async lab => {
           await serve(lab);
-          const rogue = await lab.container();
-          const run = (...argv: string[]) => lab.run(lab.host, ['ip', ...argv]);
-          await run(
-            'link',
-            'add',
-            'rogue0',
-            'master',
-            SERVED.bridge,
-            'type',
-            'veth',
-            'peer',
-            'eth0',
-            'netns',
-            rogue.name,
-          );
-          await run('link', 'set', 'rogue0', 'up');
-          for (const line of ['addr add 10.77.0.2/24 dev eth0', 'link set eth0 up'])
-            await lab.run(rogue, ['ip', ...line.split(' ')]);
-          await startDhcpServer(lab, rogue, 'eth0', { name: 'rogue', range: ['10.77.0.200', '10.77.0.250'] });
+          await startRogue(lab, []);
           for (let round = 0; round < 3; round++) {
             const result = await add(lab, await lab.container(), confOf({ servers: [SERVED.server] }));
             expect(result.ips[0]?.gateway).toBe(SERVED.server);
@@ -310,6 +315,24 @@ describeRoot(
         });
       },
       deadline(120_000),
+    );
+
+    test(
+      '[1.1.0] a refusal by another server takes no address away while the own one answers',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, { args: SHORT });
+          const container = await lab.container();
+          const { ips } = await add(lab, container);
+          const rogue = await startRogue(lab, ['--dhcp-authoritative']);
+          const before = server.log().split('DHCPACK').length;
+          await startDaemon(lab);
+          await until(() => rogue.log().includes('DHCPNAK'));
+          await until(() => server.log().split('DHCPACK').length > before + 1);
+          expect(await addressesOf(lab, container)).toEqual([ips[0]?.address ?? '']);
+        });
+      },
+      DEADLINE_MS,
     );
 
     test(
