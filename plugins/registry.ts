@@ -23,6 +23,10 @@ export const PLUGINS = {
     load: async () => (await import('./bridge/plugin.ts')).bridge,
     about: async () => (await import('./bridge/about.ts')).about,
   },
+  dhcp: {
+    load: async () => (await import('./dhcp/plugin.ts')).dhcp,
+    about: async () => (await import('./dhcp/about.ts')).about,
+  },
   dummy: {
     load: async () => (await import('./dummy/plugin.ts')).dummy,
     about: async () => (await import('./dummy/about.ts')).about,

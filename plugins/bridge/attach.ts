@@ -5,12 +5,14 @@ import { resolveMtu } from '../../src/attach/mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
+import { describeError } from '../../src/cni/errors.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
-import type { Call } from '../../src/plugin/define.ts';
+import type { Call, Done } from '../../src/plugin/define.ts';
+import { tryAll } from '../../src/plugin/try-all.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
-import { type BridgeConf, sharesLink } from './config.ts';
+import { type BridgeConf, wantsGateway } from './config.ts';
 import { ensureBridge, isOurs } from './kernel/bridge.ts';
 import { ensureGateways, keepMac } from './kernel/gateway.ts';
 import { withBridgeLock } from './kernel/lock.ts';
@@ -21,9 +23,15 @@ import { ensureGatewayPort } from './kernel/vlan-gateway.ts';
 import type { Addressing } from './plan.ts';
 import { planVlans } from './vlans.ts';
 
-/** What ADD connected. */
-export interface Attached extends Pair {
+/** What ADD connected before the addresses are known. */
+export interface Port extends Pair {
   readonly bridge: Link;
+  /** Registers how to undo a step on the bridge that came after the pair, but can only be undone once the pair is gone. */
+  readonly onFailure: Call['onFailure'];
+}
+
+/** What ADD connected. */
+export interface Attached extends Port {
   /** The interface that carries the gateway of a VLAN; undefined when the bridge itself carries the gateway. */
   readonly gatewayPort: Link | undefined;
 }
@@ -31,36 +39,44 @@ export interface Attached extends Pair {
 const VANISHED_ATTEMPTS = 3;
 
 /**
- * Creates the bridge, the pair and, with addressing, all of layer 3 except masquerading and forwarding. Registers its own undo
- * steps.
+ * Creates the bridge and the pair. The container's interface stays down, so that the kernel can announce its addresses when it
+ * comes up. Registers its own undo steps.
  * @param mac hardware address for the container's interface
  */
-export async function attach(
-  call: Call<BridgeConf>,
-  addressing: Addressing | undefined,
-  mac: string | undefined,
-): Promise<Attached> {
-  const { conf } = call;
-  const attached = connect(call, addressing, mac);
-  keepOutOfIpv6(attached.host);
+export function connect(call: Call<BridgeConf>, mac: string | undefined): Port {
+  const steps: { what: string; undo: () => Done }[] = [];
+  const onFailure: Call['onFailure'] = (what, undo) => void steps.unshift({ what, undo });
+  const port = { ...joinBridge(call, mac, () => registerAll(call, steps)), onFailure };
+  keepOutOfIpv6(port.host);
   // Before the interface is up, so that no frame leaves unchecked.
-  if (conf.macspoofchk) restrict(call, attached);
-  if (addressing && sharesLink(conf)) await probe(call, attached, addressing);
-  if (addressing) {
-    configureContainer(call, attached.container, addressing, conf.enabledad);
-  } else if (!conf.disableContainerInterface) {
-    setLink(call.container, attached.container.index, { up: true });
+  if (call.conf.macspoofchk) restrict(call, port);
+  return port;
+}
+
+/** With addressing, sets up all of layer 3 except masquerading and forwarding. Brings the interface up. Registers its own undo steps. */
+export function address(call: Call<BridgeConf>, port: Port, addressing: Addressing | undefined): Attached {
+  const { conf, container } = call;
+  if (addressing === undefined) {
+    if (!conf.disableContainerInterface) setLink(container, port.container.index, { up: true });
+    return { ...port, gatewayPort: undefined };
   }
+  const attached = addressing.gateways.length
+    ? addGateways(call, port, addressing)
+    : { ...port, gatewayPort: undefined };
+  configureContainer(call, port.container, addressing, conf.enabledad);
   return attached;
 }
 
-/** An interface without addresses announces nothing, so no host learns of it. */
-async function probe(call: Call<BridgeConf>, attached: Attached, { ips }: Addressing): Promise<void> {
-  setLink(call.container, attached.container.index, { up: true });
-  await awaitTraffic(call.log, stagesOf(call, attached, undefined));
+/**
+ * Looks for other hosts that have the addresses. An interface without addresses announces nothing, so no host learns of it.
+ * @throws CniError 11
+ */
+export async function probe(call: Call<BridgeConf>, port: Port, { ips }: Addressing): Promise<void> {
+  setLink(call.container, port.container.index, { up: true });
+  await awaitTraffic(call.log, stagesOf(call, port, undefined));
   await refuseTakenAddresses(
     call,
-    attached.container,
+    port.container,
     ips.map(({ cidr }) => cidr.ip),
   );
 }
@@ -68,10 +84,9 @@ async function probe(call: Call<BridgeConf>, attached: Attached, { ips }: Addres
 /** The interfaces that must work for packets to pass, in order from the container outwards. */
 export function stagesOf(
   call: Call<BridgeConf>,
-  attached: Attached,
+  { container, host, bridge, gatewayPort }: Port & Partial<Attached>,
   addressing: Addressing | undefined,
 ): Stage[] {
-  const { container, host, bridge, gatewayPort } = attached;
   const own = call.conf.enabledad ? [] : (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
   const gateways = (addressing?.gateways ?? []).map(({ ip }) => ip);
   return [
@@ -82,31 +97,63 @@ export function stagesOf(
   ];
 }
 
-/** Holds the bridge's lock, so that no other process of ours removes the bridge between its creation and its first port. */
-function connect(
+function registerAll(call: Call, steps: readonly { what: string; undo: () => Done }[]): void {
+  call.onFailure('undo the changes to the bridge', () =>
+    tryAll(
+      steps.map(
+        ({ what, undo }) =>
+          () =>
+            describing(what, undo),
+      ),
+    ),
+  );
+}
+
+async function describing(what: string, undo: () => Done): Promise<void> {
+  try {
+    await undo();
+  } catch (cause) {
+    throw new Error(`Cannot ${what}: ${describeError(cause)}`, { cause });
+  }
+}
+
+/**
+ * Holds the bridge's lock, so that no other process of ours removes the bridge between its creation and its first port.
+ * @param beforePort called between both
+ */
+function joinBridge(
   call: Call<BridgeConf>,
-  addressing: Addressing | undefined,
   mac: string | undefined,
-): Attached {
+  beforePort: () => void,
+): Omit<Port, 'onFailure'> {
   const { conf, host } = call;
-  const gateways = addressing?.gateways ?? [];
   return withBridgeLock(conf.bridge, () => {
     for (let attempt = 1; ; attempt++) {
       const bridge = ensureBridge(call);
       try {
         ensureUplink(call, bridge);
-        const hasPort = conf.vlan !== 0 && gateways.length > 0;
-        const gatewayPort = hasPort ? ensureGatewayPort(call, bridge) : undefined;
-        const target = addressing ? ensureGateways(call, gatewayPort ?? bridge, addressing) : bridge;
+        if (attempt === 1) beforePort();
         const pair = createPort(call, bridge, mac);
-        if (gatewayPort) return { ...pair, bridge: getLink(host, bridge.index), gatewayPort: target };
-        const current = isOurs(target) ? target : keepMac(host, target, gateways.length > 0);
-        return { ...pair, bridge: current, gatewayPort };
+        if (isOurs(bridge)) return { ...pair, bridge };
+        // The gateway's address is expected on the bridge, unless a VLAN has an interface of its own for it.
+        const keeps = wantsGateway(conf) && Boolean(conf.ipam?.type) && conf.vlan === 0;
+        return { ...pair, bridge: keepMac(host, bridge, keeps) };
       } catch (thrown) {
         // Another program may have removed the bridge since it was found.
         if (!isNetlinkError(thrown, Errno.ENODEV) || attempt === VANISHED_ATTEMPTS) throw thrown;
       }
     }
+  });
+}
+
+/** Holds the bridge's lock, so that no DEL removes a gateway as unused that was just found in place. */
+function addGateways(call: Call<BridgeConf>, port: Port, addressing: Addressing): Attached {
+  const { bridge, onFailure } = port;
+  return withBridgeLock(bridge.name, () => {
+    const gatewayPort = call.conf.vlan ? ensureGatewayPort(call, bridge, onFailure) : undefined;
+    const target = ensureGateways(call, gatewayPort ?? bridge, addressing, onFailure);
+    if (gatewayPort === undefined) return { ...port, bridge: target, gatewayPort };
+    return { ...port, bridge: getLink(call.host, bridge.index), gatewayPort: target };
   });
 }
 

@@ -1,7 +1,7 @@
 // What does the bridge plugin do for each verb?
 import { announceAddresses } from '../../src/attach/announce.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
-import { askIpam } from '../../src/attach/ipam.ts';
+import { needsInterface, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { withSources } from '../../src/attach/masq-source.ts';
@@ -16,12 +16,12 @@ import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
-import { findLink } from '../../src/netlink/rtnl/link.ts';
+import { findLink, getLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
-import { attach, stagesOf } from './attach.ts';
+import { address, connect, probe, stagesOf } from './attach.ts';
 import { checkAttachment } from './check.ts';
-import { BridgeConf, validateBridgeConf } from './config.ts';
+import { BridgeConf, sharesLink, validateBridgeConf } from './config.ts';
 import { leaveBridge, removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import { handOverMacspoof } from './kernel/macspoof-handover.ts';
@@ -41,9 +41,20 @@ export const bridge = definePlugin({
     const { conf } = call;
     validateBridgeConf(conf);
     const mac = requestedMac(call);
-    const ipam = await askIpam(call);
+    const askIpam = prepareIpam(call);
+    const port = connect(call, mac);
+    if (needsInterface(conf)) {
+      setLink(call.container, port.container.index, { up: true });
+      await awaitTraffic(call.log, stagesOf(call, port, undefined));
+    }
+    const ipam = await askIpam();
     const addressing = ipam && planAddressing(conf, ipam);
-    const attached = await attach(call, addressing, mac);
+    // Such a plugin may have changed the interface, for example its MTU.
+    const current = needsInterface(conf)
+      ? { ...port, container: getLink(call.container, port.container.index) }
+      : port;
+    if (addressing && sharesLink(conf)) await probe(call, current, addressing);
+    const attached = address(call, current, addressing);
     if (addressing && conf.ipMasq) {
       const cidrs = addressing.ips.map(({ cidr }) => cidr);
       startMasquerading(call, backendOf(conf), withSources(conf, cidrs));
@@ -85,31 +96,32 @@ export const bridge = definePlugin({
   },
 
   async del(call) {
-    const { conf } = call;
-    // The address is released last: it must not be reused while anything still refers to it.
-    await removePair(call, () =>
-      tryAll([
-        () => removeMacspoof(call.hostNft, attachmentOf(call)),
-        () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
-        () => stopMasquerading(call),
-        () => leaveBridge(call),
-        () => (conf.ipam?.type ? call.delegate(conf.ipam.type).del() : undefined),
-      ]),
+    await removeAndRelease(call, 'del', release =>
+      removePair(call, () =>
+        tryAll([
+          () => removeMacspoof(call.hostNft, attachmentOf(call)),
+          () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
+          () => stopMasquerading(call),
+          () => leaveBridge(call),
+          release,
+        ]),
+      ),
     );
   },
 
   async gc(call) {
-    const { conf } = call;
     const { kept } = call;
     if (kept === undefined) return;
-    await removeStalePairs(call, kept, () =>
-      tryAll([
-        () => removeStaleMacspoof(call.hostNft, call.network, kept),
-        () => removeUnusedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
-        () => stopStaleMasquerading(call, kept),
-        () => removeBridge(call),
-        () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),
-      ]),
+    await removeAndRelease(call, 'gc', release =>
+      removeStalePairs(call, kept, () =>
+        tryAll([
+          () => removeStaleMacspoof(call.hostNft, call.network, kept),
+          () => removeUnusedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
+          () => stopStaleMasquerading(call, kept),
+          () => removeBridge(call),
+          release,
+        ]),
+      ),
     );
   },
 

@@ -2,6 +2,7 @@
 import type { ResultRoute } from '../cni/result.ts';
 import { type Cidr, cidrContains, networkOf, parseCidr } from '../net/cidr.ts';
 import { type Ip, parseIp } from '../net/ip.ts';
+import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import type { Route } from '../netlink/rtnl/route.ts';
 
 /** An address of the container's interface, and the gateway of its subnet. */
@@ -21,12 +22,13 @@ export interface ContainerAddressing {
 
 /**
  * Converts a route of a result to one for the kernel. A route without a gateway uses the family's default gateway, unless
- * its destination is inside one of the interface's own subnets.
+ * its destination is inside one of the interface's own subnets, or its scope says that it is on the link.
  */
 export function planRoute(route: ResultRoute, ips: readonly PlannedIp[]): PlannedRoute {
   const dst = parseCidr(route.dst);
   const onLink = ips.some(({ cidr }) => dst.prefix >= cidr.prefix && cidrContains(cidr, networkOf(dst)));
-  const gateway = route.gw ? parseIp(route.gw) : onLink ? undefined : firstGateway(ips, dst.ip.family);
+  const isDirect = onLink || (route.scope ?? 0) >= RT_SCOPE_LINK;
+  const gateway = route.gw ? parseIp(route.gw) : isDirect ? undefined : firstGateway(ips, dst.ip.family);
   const { table, scope, priority, mtu, advmss } = route;
   return { dst, gateway, table, scope, priority, mtu, advmss };
 }

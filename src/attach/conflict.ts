@@ -9,13 +9,20 @@ import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import type { Call } from '../plugin/define.ts';
 import { inNetns } from '../sys/netns.ts';
-import { openPacketSocket, type PacketSocket } from '../sys/packet-socket.ts';
+import {
+  BROADCAST,
+  closePacketSocket,
+  openPacketSocket,
+  receivePacket,
+  sendPacket,
+} from '../sys/packet-socket.ts';
 
 const PROBES = 3;
 const INTERVAL_MS = 150;
 const POLL_MS = 5;
 /** Frames read at a time: a link full of ARP must not keep an ADD from ending. */
 const MOST_FRAMES = 1_000;
+const FRAME_BYTES = 2048;
 
 /**
  * Probes for the IPv4 addresses on the container's interface, which must be up, and must not have them yet. Takes 450 ms.
@@ -30,32 +37,35 @@ export async function refuseTakenAddresses(
   const { mac } = link;
   if (wanted.length === 0 || mac === undefined) return;
   const socket = inNetns(call.containerNetns, () => openPacketSocket(link.index, ETH_P_ARP));
+  const room = new Uint8Array(FRAME_BYTES);
+  const receive = () => receivePacket(socket, room)?.bytes;
   try {
     for (let probe = 0; probe < PROBES; probe++) {
-      for (const ip of wanted) socket.broadcast(encodeArpProbe(mac, ip));
+      for (const ip of wanted) sendPacket(socket, encodeArpProbe(mac, ip), BROADCAST);
       for (const until = performance.now() + INTERVAL_MS; performance.now() < until; ) {
-        refuseHolder(socket, wanted, link.name, mac);
+        refuseHolder(receive, wanted, link.name, mac);
         await Bun.sleep(POLL_MS);
       }
     }
-    refuseHolder(socket, wanted, link.name, mac);
+    refuseHolder(receive, wanted, link.name, mac);
   } finally {
-    socket.close();
+    closePacketSocket(socket);
   }
 }
 
 /**
  * Reads what has arrived.
+ * @param receive the next frame, if there is one
  * @throws CniError 11 when another host answers for one of the addresses
  */
 export function refuseHolder(
-  socket: Pick<PacketSocket, 'receive'>,
+  receive: () => Uint8Array | undefined,
   wanted: readonly Ip[],
   name: string,
   own: string,
 ): void {
   for (let left = MOST_FRAMES; left > 0; left--) {
-    const frame = socket.receive();
+    const frame = receive();
     if (frame === undefined) return;
     const message = decodeArp(frame);
     const ip = message && findTaken(message, wanted, own);

@@ -15,6 +15,12 @@ export type Command = (typeof COMMANDS)[number];
 export const REPAIR_VARIABLE = 'CATENA_REPAIR';
 
 /**
+ * Makes CHECK call a plugin's `upkeep` instead: `due`, or `restart` for the first call since the daemon started. Only the daemon
+ * sets it.
+ */
+export const UPKEEP_VARIABLE = 'CATENA_UPKEEP';
+
+/**
  * With one of {@link HANDOVER_MODES}, CHECK hands the attachment over to the reference plugin of the same name instead of
  * checking it, and prints what it found. A plugin that does not know the variable only checks.
  */

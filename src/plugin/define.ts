@@ -39,6 +39,12 @@ export interface PluginDefinition<S extends z.core.$ZodType = z.core.$ZodType> {
    */
   repair?(call: Call<z.output<S>>): Done;
   /**
+   * Continues work on an attachment that is never done, such as keeping a lease. The daemon calls it when the note that the
+   * plugin left is due (src/upkeep), and for each note once when it starts. Runs in place of CHECK under `CATENA_UPKEEP`.
+   * @param restarted whether this is the first call since the daemon started
+   */
+  upkeep?(call: Call<z.output<S>>, restarted: boolean): Done;
+  /**
    * Changes the attachment into one that the reference plugin of the same name can delete: rules that only this plugin knows are
    * replaced by rules of the reference's kind, the new ones first so that traffic continues. Runs with CHECK under
    * `CATENA_HANDOVER`; the namespace may be gone, and a second run changes nothing. Our own CHECK and DEL must accept the

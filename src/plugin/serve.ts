@@ -9,6 +9,7 @@ import {
   parseEnv,
   parseNetworkName,
   REPAIR_VARIABLE,
+  UPKEEP_VARIABLE,
 } from '../cni/env.ts';
 import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { decode, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
@@ -49,8 +50,9 @@ export async function serve(
     version = typeof named === 'string' ? named : undefined;
     const network = parseNetworkName(memberOf(asSent, 'name'));
     const handover = handoverModeOf(invocation.env);
-    // Lists of versions without CHECK are handed over as well.
-    const known = agreeOnVersion(definition, asSent, handover ? 'DEL' : env.command);
+    // Lists of versions without CHECK are handed over, and kept, as well.
+    const isOtherVerb = handover !== undefined || Boolean(invocation.env[UPKEEP_VARIABLE]);
+    const known = agreeOnVersion(definition, asSent, isOtherVerb ? 'DEL' : env.command);
     const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
     const { env: environment, outer } = invocation;
     const collection = env.command === 'GC' ? await import('./collection.ts') : undefined;
@@ -142,6 +144,10 @@ async function runVerb(
       return JSON.stringify(await (noted ? underNote(noted, run) : run()), null, 4);
     }
     case 'CHECK':
+      if (env[UPKEEP_VARIABLE]) {
+        await definition.upkeep?.(call, env[UPKEEP_VARIABLE] === 'restart');
+        return '';
+      }
       if (env[REPAIR_VARIABLE] === '1') await definition.repair?.(call);
       await definition.check(call);
       return '';

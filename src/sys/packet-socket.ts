@@ -1,71 +1,177 @@
-// How are frames of one protocol sent and received on an interface, below IP?
+// How does a thread exchange packets of one protocol with the neighbours of an interface, before that interface has an address?
+//
+// A packet socket (packet(7)) belongs to the namespace in which it was opened. It sees each packet in addition to the kernel.
+import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
-import { checked, errno, libc, ptr, SystemError } from './libc.ts';
+import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
 
-// linux/if_packet.h, bits/socket.h
+/** bits/socket.h, asm-generic/socket.h */
 const AF_PACKET = 17;
-const SOCK_DGRAM = 2;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2000000;
-/** struct sockaddr_ll: family, protocol (big endian), index, hardware type, packet type, address length, address */
-const SOCKADDR_LL_BYTES = 20;
-const MAC_BYTES = 6;
-const BROADCAST = new Uint8Array(MAC_BYTES).fill(0xff);
+const SOCK_DGRAM_NONBLOCK_CLOEXEC = 2 | 0o4000 | 0o2000000;
+const SOL_SOCKET = 1;
+const SO_ATTACH_FILTER = 26;
+const MSG_NOSIGNAL = 0x4000;
+/** poll.h */
+const POLLIN = 1;
 
-/** Larger than any frame of the protocols that we speak. */
-const FRAME_BYTES = 2048;
+/** linux/filter.h: struct sock_filter { __u16 code; __u8 jt; __u8 jf; __u32 k; } */
+export type Instruction = readonly [code: number, whenTrue: number, whenFalse: number, k: number];
 
-/** A non-blocking socket for the payload of frames of one protocol. */
+/** The hardware address of every neighbour. */
+export const BROADCAST = new Uint8Array(6).fill(0xff);
+
+/** A packet socket that never blocks. */
 export interface PacketSocket {
-  /** Sends a payload to every host of the link. @throws SystemError */
-  broadcast(payload: Uint8Array): void;
-  /** The payload of the next frame that was received; undefined if there is none. @throws SystemError */
-  receive(): Uint8Array | undefined;
-  close(): void;
+  readonly fd: number;
+  readonly index: number;
+  readonly protocol: number;
+}
+
+/** A packet, and the hardware address of the neighbour that sent it. */
+export interface ReceivedPacket {
+  readonly bytes: Uint8Array;
+  readonly from: Uint8Array;
 }
 
 /**
- * Opens a socket on an interface of the thread's network namespace; it stays in that namespace.
- * @param index the interface
- * @param protocol EtherType, such as 0x0806 for ARP
- * @throws SystemError without CAP_NET_RAW
+ * Opens a socket on an interface of the thread's namespace, where it stays.
+ * @param index of the interface
+ * @param protocol of the packets, as in linux/if_ether.h
+ * @param filter which packets are received; default: all
+ * @throws SystemError also without CAP_NET_RAW
  */
-export function openPacketSocket(index: number, protocol: number): PacketSocket {
-  const type = SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-  // Protocol 0 until it is bound, so that it receives nothing of other interfaces.
-  const fd = checked(libc().socket(AF_PACKET, type, 0), () => 'open a packet socket');
-  const address = encodeAddress(index, protocol);
+export function openPacketSocket(
+  index: number,
+  protocol: number,
+  filter?: readonly Instruction[],
+): PacketSocket {
+  // Protocol 0 receives nothing: not from other interfaces, and nothing before the filter is in place.
+  const fd = checked(libc().socket(AF_PACKET, SOCK_DGRAM_NONBLOCK_CLOEXEC, 0), () => 'open a packet socket');
   try {
-    checked(libc().bind(fd, ptr(address), address.length), () => `bind a packet socket to link ${index}`);
+    if (filter) attachFilter(fd, filter);
+    const address = linkAddress(index, protocol, new Uint8Array(6));
+    checked(
+      libc().bind(fd, ptr(address), address.length),
+      () => `bind a packet socket to interface ${index}`,
+    );
+    return { fd, index, protocol };
   } catch (thrown) {
     closeSync(fd);
     throw thrown;
   }
-  const buffer = new Uint8Array(FRAME_BYTES);
-  return {
-    broadcast(payload) {
-      const sent = libc().sendto(fd, ptr(payload), payload.length, 0, ptr(address), address.length);
-      checked(sent, () => `send a frame on link ${index}`);
-    },
-    receive() {
-      const length = Number(libc().recv(fd, ptr(buffer), buffer.length, 0));
-      if (length >= 0) return buffer.slice(0, length);
-      const problem = errno();
-      if (problem === Errno.EAGAIN || problem === Errno.EINTR) return undefined;
-      throw new SystemError(`receive frames on link ${index}`, problem);
-    },
-    close: () => closeSync(fd),
-  };
 }
 
-function encodeAddress(index: number, protocol: number): Uint8Array {
-  const bytes = new Uint8Array(SOCKADDR_LL_BYTES);
+/** Closes the socket. */
+export function closePacketSocket({ fd }: PacketSocket): void {
+  closeSync(fd);
+}
+
+/**
+ * Sends a packet, without the header of the link, to a neighbour.
+ * @param to its hardware address
+ * @throws SystemError
+ */
+export function sendPacket({ fd, index, protocol }: PacketSocket, packet: Uint8Array, to: Uint8Array): void {
+  const address = linkAddress(index, protocol, to);
+  checked(
+    libc().sendto(fd, ptr(packet), packet.length, MSG_NOSIGNAL, ptr(address), address.length),
+    () => 'send a packet',
+  );
+}
+
+/**
+ * The next packet.
+ * @returns undefined if there is none
+ * @throws SystemError when the interface is gone or down
+ */
+export function receivePacket(socket: PacketSocket, room: Uint8Array): ReceivedPacket | undefined {
+  const address = new Uint8Array(20);
+  const length = new Int32Array([address.length]);
+  const got = Number(functions().recvfrom(socket.fd, ptr(room), room.length, 0, ptr(address), ptr(length)));
+  if (got >= 0) return { bytes: room.slice(0, got), from: address.slice(12, 12 + (address[11] ?? 0)) };
+  const problem = errno();
+  if (problem === Errno.EAGAIN || problem === Errno.EINTR) return undefined;
+  throw new SystemError('receive a packet', problem);
+}
+
+/** Waits for a packet. @returns whether there is one before the timeout */
+export function awaitPacket({ fd }: PacketSocket, timeoutMs: number): boolean {
+  // poll.h: struct pollfd { int fd; short events; short revents; }
+  const set = new Int32Array([fd, POLLIN]);
+  return functions().poll(ptr(set), 1n, Math.max(0, Math.ceil(timeoutMs))) > 0;
+}
+
+type Pointer = ReturnType<typeof ptr>;
+
+interface Functions {
+  recvfrom(
+    fd: number,
+    data: Pointer,
+    length: number,
+    flags: number,
+    from: Pointer,
+    fromLength: Pointer,
+  ): bigint;
+  poll(set: Pointer, count: bigint, timeoutMs: number): number;
+}
+
+let loaded: Functions | undefined;
+
+/** Rarely needed, so they are not among the functions that every plugin loads. */
+function functions(): Functions {
+  const { i32, u64, i64, ptr: pointer } = FFIType;
+  loaded ??= loadLibc<Functions>({
+    recvfrom: { args: [i32, pointer, u64, i32, pointer, pointer], returns: i64 },
+    poll: { args: [pointer, u64, i32], returns: i32 },
+  });
+  return loaded;
+}
+
+/** linux/if_packet.h: struct sockaddr_ll { family; protocol (network order); int ifindex; hatype; pkttype; halen; addr[8]; } */
+function linkAddress(index: number, protocol: number, mac: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(20);
   const view = new DataView(bytes.buffer);
   view.setUint16(0, AF_PACKET, true);
   view.setUint16(2, protocol, false);
   view.setInt32(4, index, true);
-  bytes[11] = MAC_BYTES;
-  bytes.set(BROADCAST, 12);
+  bytes[11] = mac.length;
+  bytes.set(mac, 12);
   return bytes;
+}
+
+function attachFilter(fd: number, program: readonly Instruction[]): void {
+  const code = new DataView(new ArrayBuffer(program.length * 8));
+  for (const [i, [opcode, jt, jf, k]] of program.entries()) {
+    code.setUint16(i * 8, opcode, true);
+    code.setUint8(i * 8 + 2, jt);
+    code.setUint8(i * 8 + 3, jf);
+    code.setUint32(i * 8 + 4, k, true);
+  }
+  const bytes = new Uint8Array(code.buffer);
+  // struct sock_fprog { unsigned short len; struct sock_filter *filter; }
+  const header = new DataView(new ArrayBuffer(16));
+  header.setUint16(0, program.length, true);
+  header.setBigUint64(8, BigInt(ptr(bytes)), true);
+  const option = new Uint8Array(header.buffer);
+  checked(
+    libc().setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, ptr(option), option.length),
+    () => 'filter the packets of a socket',
+  );
+}
+
+/** Unfragmented UDP datagrams to the port; offsets are from the IP header. Same as: `udp dst port <port>` of pcap-filter(7) */
+export function udpTo(port: number): readonly Instruction[] {
+  const [LDB, LDH, LDX_IP_LENGTH, LDH_INDEXED, JEQ, JSET, RET] = [0x30, 0x28, 0xb1, 0x48, 0x15, 0x45, 0x06];
+  return [
+    [LDB, 0, 0, 9],
+    [JEQ, 0, 6, 17],
+    [LDH, 0, 0, 6],
+    [JSET, 4, 0, 0x3fff],
+    [LDX_IP_LENGTH, 0, 0, 0],
+    [LDH_INDEXED, 0, 0, 2],
+    [JEQ, 0, 1, port],
+    [RET, 0, 0, 0xffff],
+    [RET, 0, 0, 0],
+  ];
 }

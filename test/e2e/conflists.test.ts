@@ -19,7 +19,10 @@ import {
 import { ROOT } from '../helpers/source-tree.ts';
 
 const DIR = path.join(ROOT, 'conflists');
-const FILES = fs.readdirSync(DIR).sort();
+const ALL = fs.readdirSync(DIR).sort();
+/** Those that need a server, which a laboratory does not have (test/netns/dhcp.test.ts). */
+const NEEDS_SERVER = ['lan-dhcp.conflist'];
+const FILES = ALL.filter(file => !NEEDS_SERVER.includes(file));
 const fileOf = (name: string) => path.join(DIR, `${name}.conflist`);
 
 describe('conflists/', () => {
@@ -28,7 +31,7 @@ describe('conflists/', () => {
     expect(FILES).toEqual(
       expect.arrayContaining([...promised, 'tuned-sysctl'].map(name => `${name}.conflist`)),
     );
-    for (const file of FILES) {
+    for (const file of ALL) {
       const { name } = JSON.parse(fs.readFileSync(path.join(DIR, file), 'utf8'));
       expect(`${name}.conflist`).toBe(file);
     }

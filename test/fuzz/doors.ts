@@ -1,6 +1,7 @@
 // Through which doors does input enter?
 import type { AnyDoor } from './door.ts';
 import * as daemon from './doors/daemon.ts';
+import * as dhcp from './doors/dhcp.ts';
 import * as environment from './doors/environment.ts';
 import * as executables from './doors/executables.ts';
 import * as host from './doors/host-files.ts';
@@ -21,6 +22,7 @@ export const DOORS: readonly AnyDoor[] = [
   ...[records.journal, records.journalFile, records.cache, records.settings, records.backup, records.traces],
   ...[host.runtimeConfig, host.candidates, host.notes, host.kubeconfig],
   leases.leases,
+  ...[dhcp.packets, dhcp.notes],
   ...[netlink.replies, netlink.messages, netlink.legacyRules, netlink.savedRules, netlink.clock],
   ...[texts.annotation, texts.subnetFile, texts.resolvConf, texts.allowlist, texts.sysctls, texts.conditions],
   ...[texts.ranges, texts.addresses, texts.logWords],

@@ -14,6 +14,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   iperf3: 'iperf3',
   openssl: 'openssl',
   strace: 'strace',
+  'dnsmasq-base': 'dnsmasq',
   'containernetworking-plugins': `${REFERENCE_BIN_DIR}/bridge`,
 };
 

@@ -184,7 +184,7 @@ describeRoot('bridge, verbs in unusual order', () => {
       const again = await lab.plugin('bridge', { command: 'ADD', conf: confOf(lab), container });
       expect(again).toMatchObject({
         exitCode: 1,
-        error: { msg: expect.stringContaining('already holds 10.88.0.2') },
+        error: { code: 4, msg: expect.stringContaining('run DEL first') },
       });
       expect(await lab.dump(lab.host)).toEqual(before);
       const check = await lab.plugin('bridge', {

@@ -43,6 +43,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/sys/flock', 'src/sys/netns', 'src/sys/xattr'],
   ],
+  'src/upkeep': [
+    ...['src/files', 'src/cni', 'src/journal/generation', 'src/journal/place'],
+    ...['src/sys/flock', 'src/sys/netns-cookie'],
+  ],
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
@@ -60,6 +64,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/delegate': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/daemon': [
     ...['src/worker/client', 'src/worker/process', 'src/chain', 'src/cni', 'src/net', 'src/observe'],
+    // Plugins that it calls again.
+    'src/upkeep',
     // One daemon on a socket, and its notes of what has begun.
     ...['src/files', 'src/sys/flock', 'src/sys/lock-holder'],
   ],
@@ -115,6 +121,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
+    // What a plugin wants to be called again for, and how it talks to the neighbours of an interface.
+    ...['src/upkeep', 'src/sys/packet-socket', 'src/sys/inet-socket'],
   ],
   // Not a plugin of a chain: it runs them.
   'plugins/catena': [
@@ -237,6 +245,8 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   macvlan: ['src/netlink/rtnl/kinds/macvlan', 'src/attach/upper/refusal'],
   ipvlan: ['src/netlink/rtnl/kinds/ipvlan', 'src/attach/upper/refusal'],
   vlan: ['src/netlink/rtnl/kinds/vlan', 'src/attach/upper/refusal'],
+  // It talks to servers through the interface, so it is called while that exists; the same name is the reference's.
+  dhcp: ['src/attach/ipam'],
   // A capability of CONVENTIONS.md.
   bandwidth: ['src/delegate/selection', 'src/lab/capabilities', 'src/validate/capabilities'],
 };

@@ -29,6 +29,7 @@ const NO_MAC = '00:00:00:00:00:00';
 /**
  * Puts gateway addresses on an interface of the host. Only an overlapping subnet is a conflict, so several range sets and foreign
  * addresses can coexist; the reference allows one IPv4 address. Registers its own undo steps.
+ * @param onFailure where it registers them
  * @throws CniError 7 on a conflict, unless `forceAddress` lets the gateway win, and for a subnet that is not for containers
  * @returns the interface, with the hardware address that containers will see for the gateway
  */
@@ -36,6 +37,7 @@ export function ensureGateways(
   call: Call<BridgeConf>,
   target: Link,
   { ips, gateways }: Pick<Addressing, 'ips' | 'gateways'>,
+  onFailure: Call['onFailure'] = (what, undo) => call.onFailure(what, undo),
 ): Link {
   const { conf, host } = call;
   const present = listAddresses(host, target.index);
@@ -45,12 +47,12 @@ export function ensureGateways(
     for (const rival of present.filter(address => isRival(address, gateway))) {
       if (!conf.forceAddress) throw overlap(target, rival, gateway);
       removeAddress(host, target.index, rival.cidr);
-      call.onFailure(`restore ${renderCidr(rival.cidr)}`, () => restoreAddress(host, rival));
+      onFailure(`restore ${renderCidr(rival.cidr)}`, () => restoreAddress(host, rival));
     }
   }
   for (const gateway of missing) {
     if (!add(host, target, gateway)) continue;
-    call.onFailure(`remove gateway ${renderCidr(gateway)} from "${target.name}"`, () =>
+    onFailure(`remove gateway ${renderCidr(gateway)} from "${target.name}"`, () =>
       withBridgeLock(conf.bridge, () => removeIdleGateways(host, conf.bridge, target, [gateway])),
     );
   }

@@ -24,13 +24,14 @@ import { setPortVlans } from './vlan.ts';
 /**
  * Returns the interface that carries the gateway of a VLAN: one end of a veth pair on the host, whose other end is a port of the
  * bridge in that VLAN. An existing one is used if it leads there. Registers its own undo steps. Call under `withBridgeLock`.
+ * @param onFailure where it registers them
  * @throws CniError 7 when a device of that name leads elsewhere
  */
-export function ensureGatewayPort(call: Call<BridgeConf>, bridge: Link): Link {
+export function ensureGatewayPort(call: Call<BridgeConf>, bridge: Link, onFailure: Call['onFailure']): Link {
   const { conf, host } = call;
   const name = gatewayPortName(conf);
   const existing = findLink(host, name);
-  if (existing === undefined) return createGatewayPort(call, bridge, name);
+  if (existing === undefined) return createGatewayPort(call, bridge, name, onFailure);
   const problem = findGatewayProblem(host, bridge, existing, conf.vlan);
   if (problem) {
     throw new CniError(
@@ -40,7 +41,7 @@ export function ensureGatewayPort(call: Call<BridgeConf>, bridge: Link): Link {
   }
   if ((existing.flags & IFF_UP) === 0) {
     setLink(host, existing.index, { up: true });
-    call.onFailure(`set "${name}" down`, () => setLink(host, existing.index, { up: false }));
+    onFailure(`set "${name}" down`, () => setLink(host, existing.index, { up: false }));
   }
   return existing;
 }
@@ -86,12 +87,17 @@ export function removeUnusedGatewayPorts(
   return left;
 }
 
-function createGatewayPort(call: Call<BridgeConf>, bridge: Link, name: string): Link {
+function createGatewayPort(
+  call: Call<BridgeConf>,
+  bridge: Link,
+  name: string,
+  onFailure: Call['onFailure'],
+): Link {
   const { conf, host } = call;
   const port = `veth${Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex')}`;
   const { mtu } = bridge;
   createLink(host, { name: port, kind: 'veth', master: bridge.index, mtu, peer: { name, mtu } });
-  call.onFailure(`remove "${name}"`, () =>
+  onFailure(`remove "${name}"`, () =>
     withBridgeLock(bridge.name, () => removeFailedPort(host, bridge, name, conf.vlan)),
   );
   trySysctl(`net/ipv6/conf/${port}/accept_ra`, '0');

@@ -1,6 +1,6 @@
 // What does `catena daemon` do?
 
-import { cniCacheDir, runDir } from '../../cni/directories.ts';
+import { cniCacheDir, RUN_DIR_VARIABLE, runDir, stateDir } from '../../cni/directories.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
@@ -18,7 +18,9 @@ import {
   readSettings,
   watchSettings,
 } from '../../daemon/settings.ts';
+import { startUpkeep } from '../../daemon/upkeep.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
+import { bootId } from '../../files/boot-id.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
 import { chooseObserver } from '../../observe/choices.ts';
 import type { MetricSources } from '../../observe/metrics.ts';
@@ -83,6 +85,7 @@ export async function run(call: CommandCall): Promise<number> {
       }),
     ),
   );
+  const servePlugin = watchedCalls(watcher, pluginCallsTo(pool));
   const backend = makeBackend(
     pool,
     ({ args, key, ...its }, write, abort) =>
@@ -96,7 +99,7 @@ export async function run(call: CommandCall): Promise<number> {
         request: key,
         deadlines: settings.deadlines,
       }),
-    { runAsPlugin: callPlugin, callPlugin: watchedCalls(watcher, pluginCallsTo(pool)) },
+    { runAsPlugin: callPlugin, callPlugin: servePlugin },
     readingsOf(watcher),
     () => ({ version: TOOL_VERSION, place: server?.place, problem: pool.problem, declined: declined.counts }),
   );
@@ -136,13 +139,20 @@ export async function run(call: CommandCall): Promise<number> {
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
   const petting = petWatchdog(env);
   const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
+  const upkeeping = startUpkeep({
+    stateDir: call.text('state-dir') || stateDir(env),
+    boot: bootId(env),
+    call: servePlugin,
+    env: { ...env, ...directoriesOf(call) },
+    log,
+  });
   const { exitCode, reason } = await end.reached;
   if (reason !== undefined) log(exitCode === 0 ? 'info' : 'error', reason);
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
   unwatch();
   // A successor waits for the address.
   closeMetrics?.();
-  await Promise.all([server.stop(), grpc?.close(), recovering.stop()]);
+  await Promise.all([server.stop(), grpc?.close(), recovering.stop(), upkeeping.stop()]);
   petting();
   pool.close();
   clusters.close();
@@ -172,6 +182,12 @@ function tellMetrics(call: CommandCall): Parameters<typeof listenForMetrics>[2] 
     failing: problem => call.err(`catena: warning: cannot serve metrics at ${at} yet: ${problem}\n`),
     listening: () => call.err(`catena: metrics at ${at}\n`),
   };
+}
+
+/** Directories given on the command line, for plugins that are called in the background. */
+function directoriesOf(call: CommandCall): Record<string, string> {
+  const [runs, state] = [pathOf(call, 'run-dir'), pathOf(call, 'state-dir')];
+  return { ...(runs ? { [RUN_DIR_VARIABLE]: runs } : {}), ...(state ? { CATENA_STATE_DIR: state } : {}) };
 }
 
 function settingsOf(call: CommandCall): DaemonSettings {

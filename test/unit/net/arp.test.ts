@@ -41,11 +41,9 @@ describe('findTaken()', () => {
 
 test('reads a bounded number of frames at a time', () => {
   let read = 0;
-  const flooded = {
-    receive: () => {
-      read++;
-      return new Uint8Array(28);
-    },
+  const flooded = () => {
+    read++;
+    return new Uint8Array(28);
   };
   refuseHolder(flooded, [IP], 'eth0', OWN);
   expect(read).toBe(1_000);

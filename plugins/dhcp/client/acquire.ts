@@ -1,0 +1,216 @@
+// By which messages is a lease obtained, confirmed, renewed and released?
+import { ipFromBytes, ipToBytes, parseIp, renderIp } from '../../../src/net/ip.ts';
+import { parseMac } from '../../../src/net/mac.ts';
+import { MessageType } from '../codec/message.ts';
+import { Code, type Options } from '../codec/options.ts';
+import { isHost, textOf } from '../codec/values.ts';
+import type { Wishes } from '../config.ts';
+import { type Lease, leaseOf, serverOf } from '../lease.ts';
+import { type Answer, ask, type Client, type Destination, type Question, tell } from './conversation.ts';
+
+/** A server sends more only to clients that say that they accept it. */
+const MAX_MESSAGE_BYTES = 1472;
+/** How long an offer is worth repeating the request for. */
+const REQUEST_MS = 4_000;
+/** RFC 2131, 3.1.5: pause after a refused request, before it all begins again. */
+const REFUSED_PAUSE_MS = 1_000;
+/** How long the lease's own server may contradict a refusal by another one. */
+const SECOND_OPINION_MS = 500;
+const NO_ADDRESS = new Uint8Array(4);
+
+/** How this client asks. */
+export interface Manner extends Wishes {
+  /** The interface shares its hardware address with others, so the answer must be a broadcast. */
+  readonly broadcast: boolean;
+  /** Servers whose answers count, in text; undefined for any. */
+  readonly servers: readonly string[] | undefined;
+  /** Reads the clock that leases count by, in seconds. */
+  readonly clock: () => number;
+}
+
+/** Why there is no lease, for the error. */
+export interface Refusals {
+  /** One line for each answer that could not be used. */
+  readonly reasons: string[];
+}
+
+/** What a server said to a request: the lease, that the client must not use the address, or nothing. */
+export type Verdict = { readonly lease: Lease } | 'refused' | undefined;
+
+/**
+ * Obtains a lease from the first server that offers one (RFC 2131, section 3.1).
+ * @param wanted the address that the client had before, to be asked for
+ * @param giveUpAt in milliseconds of `performance.now()`
+ * @returns undefined when time was up; `refusals` then says what was heard
+ */
+export async function acquire(
+  client: Client,
+  manner: Manner,
+  wanted: string | undefined,
+  giveUpAt: number,
+  refusals: Refusals,
+): Promise<Lease | undefined> {
+  for (let hint = wanted; performance.now() < giveUpAt; hint = undefined) {
+    const offer = await ask(client, discover(client, manner, hint), offerFor(manner, refusals), {
+      at: giveUpAt,
+    });
+    if (offer === undefined) return undefined;
+    const deadline = Math.min(giveUpAt, performance.now() + REQUEST_MS);
+    const verdict = await request(client, manner, offer, deadline, refusals);
+    if (typeof verdict === 'object') return verdict.lease;
+    if (verdict === 'refused')
+      await Bun.sleep(Math.min(REFUSED_PAUSE_MS, Math.max(0, giveUpAt - performance.now())));
+  }
+  return undefined;
+}
+
+/** Asks whether an address from before is still right here (RFC 2131, section 3.2: INIT-REBOOT). */
+export function confirm(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+  const options = { [Code.requestedAddress]: addressOf(lease) };
+  return extend(client, manner, lease, question(client, manner, MessageType.request, options), giveUpAt);
+}
+
+/** Asks the server of a lease to extend it (RFC 2131, 4.4.5: RENEWING). */
+export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+  return extend(client, manner, lease, inUse(client, manner, lease), giveUpAt, serverAt(lease));
+}
+
+/** Asks every server to extend a lease (RFC 2131, 4.4.5: REBINDING). */
+export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+  return extend(client, manner, lease, inUse(client, manner, lease), giveUpAt);
+}
+
+/** Tells the server that the address is free. There is no answer. @throws SystemError when the interface is gone or down */
+export function release(client: Client, lease: Lease): void {
+  const to = serverAt(lease);
+  const options = new Map<number, Uint8Array>([
+    [Code.messageType, Uint8Array.of(MessageType.release)],
+    [Code.serverId, to.server],
+    [Code.clientId, client.clientId],
+  ]);
+  tell(client, { broadcast: false, ciaddr: addressOf(lease), options }, to);
+}
+
+interface Offer {
+  readonly address: Uint8Array;
+  readonly server: Uint8Array;
+}
+
+function discover(client: Client, manner: Manner, hint: string | undefined): Question {
+  const wanted = hint ? { [Code.requestedAddress]: ipToBytes(parseIp(hint)) } : {};
+  return question(client, manner, MessageType.discover, wanted);
+}
+
+function offerFor(manner: Manner, refusals: Refusals): (answer: Answer) => Offer | undefined {
+  return answer => {
+    const { message } = answer;
+    const server = serverOf(message.options);
+    if (message.type !== MessageType.offer || server === undefined || !isTrusted(manner, server))
+      return undefined;
+    const lease = leaseOf(answer, 0);
+    if (typeof lease === 'object') return { address: message.yiaddr, server };
+    note(refusals, `${nameOf(server)}: ${lease}`);
+    return undefined;
+  };
+}
+
+function request(
+  client: Client,
+  manner: Manner,
+  { address, server }: Offer,
+  giveUpAt: number,
+  refusals: Refusals,
+): Promise<Verdict> {
+  const since = manner.clock();
+  const options = { [Code.requestedAddress]: address, [Code.serverId]: server };
+  const accept = (answer: Answer): Verdict => {
+    const { message } = answer;
+    const from = serverOf(message.options);
+    if (from === undefined || Buffer.compare(from, server) !== 0) return undefined;
+    if (message.type === MessageType.nak) {
+      note(refusals, `${nameOf(server)} refused: ${textOf(message.options.get(Code.message))}`);
+      return 'refused';
+    }
+    if (message.type !== MessageType.ack || Buffer.compare(message.yiaddr, address) !== 0) return undefined;
+    const lease = leaseOf(answer, since);
+    return typeof lease === 'object' ? { lease } : undefined;
+  };
+  return ask(client, question(client, manner, MessageType.request, options), accept, { at: giveUpAt });
+}
+
+/**
+ * Puts a question about a lease. A refusal by its own server counts at once. Any host can send one, so after another's that
+ * server gets the time to say otherwise.
+ */
+async function extend(
+  client: Client,
+  manner: Manner,
+  lease: Lease,
+  what: Question,
+  giveUpAt: number,
+  to?: Destination,
+): Promise<Verdict> {
+  const since = manner.clock();
+  const deadline = { at: giveUpAt };
+  let isRefused = false;
+  const accept = (answer: Answer): Verdict => {
+    const { message } = answer;
+    const from = serverOf(message.options);
+    if (from === undefined || !isTrusted(manner, from)) return undefined;
+    if (message.type === MessageType.nak) {
+      if (nameOf(from) === lease.server) return 'refused';
+      if (!isRefused) deadline.at = Math.min(giveUpAt, performance.now() + SECOND_OPINION_MS);
+      isRefused = true;
+      return undefined;
+    }
+    if (message.type !== MessageType.ack) return undefined;
+    const granted = leaseOf(answer, since);
+    return typeof granted === 'object' ? { lease: granted } : undefined;
+  };
+  const verdict = await ask(client, what, accept, deadline, to);
+  return verdict ?? (isRefused ? 'refused' : undefined);
+}
+
+/** With its address in use, a client names it in the header only. */
+function inUse(client: Client, manner: Manner, lease: Lease): Question {
+  return { ...question(client, manner, MessageType.request, {}), ciaddr: addressOf(lease) };
+}
+
+function question(
+  { clientId }: Client,
+  { broadcast, provide, request: codes }: Manner,
+  type: number,
+  own: Readonly<Record<number, Uint8Array>>,
+): Question {
+  const options: Map<number, Uint8Array> = new Map([
+    [Code.messageType, Uint8Array.of(type)],
+    [Code.clientId, clientId],
+    ...Object.entries(own).map(([code, value]) => [Number(code), value] as const),
+    [Code.maxMessageSize, Uint8Array.of(MAX_MESSAGE_BYTES >> 8, MAX_MESSAGE_BYTES & 0xff)],
+    ...(codes.length ? [[Code.parameterList, Uint8Array.from(codes)] as const] : []),
+    ...provide,
+  ]);
+  return { broadcast, ciaddr: NO_ADDRESS, options: options satisfies Options };
+}
+
+function serverAt({ server, serverMac }: Lease): Destination {
+  return { server: ipToBytes(parseIp(server)), mac: parseMac(serverMac) };
+}
+
+function addressOf({ address }: Lease): Uint8Array {
+  return ipToBytes(parseIp(address.slice(0, address.indexOf('/'))));
+}
+
+function isTrusted({ servers }: Manner, server: Uint8Array): boolean {
+  return servers === undefined || servers.includes(nameOf(server));
+}
+
+function nameOf(address: Uint8Array): string {
+  const ip = ipFromBytes(address);
+  return isHost(ip) ? renderIp(ip) : 'a server';
+}
+
+/** A server that repeats itself is noted once, and a flood of them is not kept. */
+function note({ reasons }: Refusals, reason: string): void {
+  if (reasons.length < 5 && !reasons.includes(reason)) reasons.push(reason);
+}

@@ -1,0 +1,122 @@
+// Which options does the dhcp plugin take, and which combinations are invalid?
+import * as z from 'zod/mini';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { findIp } from '../../src/net/ip.ts';
+import { Code } from './codec/options.ts';
+
+/** Seconds that ADD asks before it gives up; a runtime waits longer. */
+export const DEFAULT_TIMEOUT_S = 30;
+const MAX_TIMEOUT_S = 600;
+const MAX_VALUE_BYTES = 255;
+
+/** What DEL needs: nothing but the lease on disk. */
+export const ReleaseConf = z.extend(PluginConfig, { ipam: z.optional(z.looseObject({})) });
+
+/** Options of the `ipam` object of an entry whose `ipam.type` is `dhcp`. The README's table repeats these descriptions. */
+export const DhcpConf = z.extend(PluginConfig, {
+  ipam: z.looseObject({
+    type: z.optional(z.string()),
+    /** Options to send: `{"option": "host-name", "value": "web"}`, or `"fromArg"` with a key of `CNI_ARGS`, which wins. */
+    provide: z.optional(
+      z.array(
+        z.looseObject({
+          option: z.string(),
+          value: z.optional(z.string()),
+          fromArg: z.optional(z.string()),
+        }),
+      ),
+    ),
+    /** Further options to ask for: `{"option": "42"}`; with `"skipDefault": true` in any of them, only those. */
+    request: z.optional(z.array(z.looseObject({ option: z.string(), skipDefault: z.optional(z.boolean()) }))),
+    /** Metric of all routes. */
+    priority: z.optional(z.int()),
+    /** Addresses of servers whose answers count; default: any server's. */
+    servers: z.optional(z.array(z.string())),
+    /** Seconds that ADD asks before it gives up. Default 30. */
+    timeout: z.optional(z.int()),
+    /** Socket of the reference's daemon; ignored, since `catena daemon` keeps the leases. */
+    daemonSocketPath: z.optional(z.string()),
+  }),
+});
+export type DhcpConf = z.output<typeof DhcpConf>;
+
+/** Names of options, as in the reference. */
+const OPTION_NAMES: Readonly<Record<string, number>> = {
+  'dhcp-client-identifier': Code.clientId,
+  'subnet-mask': Code.subnetMask,
+  routers: Code.routers,
+  'host-name': Code.hostName,
+  'user-class': Code.userClass,
+  'vendor-class-identifier': Code.vendorClass,
+};
+
+/** Options by which the protocol itself works. */
+const OWN_CODES: readonly number[] = [
+  ...[Code.pad, Code.requestedAddress, Code.overload, Code.messageType, Code.serverId, Code.parameterList],
+  ...[Code.maxMessageSize, Code.end],
+];
+
+/** What is asked for unless `skipDefault` says otherwise. Classless routes come before routers (RFC 3442). */
+const DEFAULT_REQUESTS: readonly number[] = [
+  ...[Code.subnetMask, Code.classlessRoutes, Code.routers, Code.staticRoutes],
+  ...[Code.nameservers, Code.domainName, Code.domainSearch, Code.interfaceMtu],
+  ...[Code.leaseTime, Code.renewalTime, Code.rebindingTime],
+];
+
+/** Which options are sent to servers, and which are asked for. */
+export interface Wishes {
+  readonly provide: ReadonlyMap<number, Uint8Array>;
+  readonly request: readonly number[];
+}
+
+/**
+ * Reads the options to send and to ask for.
+ * @param args `CNI_ARGS`
+ * @throws CniError 7
+ */
+export function wishesOf({ ipam }: DhcpConf, args: readonly (readonly [string, string])[]): Wishes {
+  const provide = new Map<number, Uint8Array>();
+  for (const { option, value, fromArg } of ipam.provide ?? []) {
+    const code = codeOf(option);
+    if (OWN_CODES.includes(code))
+      throw invalid(`"provide" names option ${code}, which the protocol sets itself`);
+    const given = fromArg ? args.find(([key]) => key === fromArg)?.[1] : undefined;
+    const text = given || value;
+    if (!text) continue;
+    const bytes = new TextEncoder().encode(text);
+    if (bytes.length > MAX_VALUE_BYTES)
+      throw invalid(
+        `the value for option "${option}" has ${bytes.length} bytes, at most ${MAX_VALUE_BYTES} fit`,
+      );
+    provide.set(code, bytes);
+  }
+  const named = (ipam.request ?? []).map(({ option }) => codeOf(option));
+  const skips = ipam.request?.some(({ skipDefault }) => skipDefault) ?? false;
+  return { provide, request: [...new Set([...(skips ? [] : DEFAULT_REQUESTS), ...named])] };
+}
+
+/** @throws CniError 7 */
+export function validateDhcpConf(conf: DhcpConf): void {
+  const { timeout, priority, servers } = conf.ipam;
+  if (timeout !== undefined && (timeout < 1 || timeout > MAX_TIMEOUT_S))
+    throw invalid(`"timeout" is ${timeout}, expected 1 to ${MAX_TIMEOUT_S} seconds`);
+  if (priority !== undefined && (priority < 0 || priority > 0xffffffff))
+    throw invalid(`"priority" is ${priority}, expected 0 to 4294967295`);
+  const wrong = servers?.find(text => findIp(text)?.family !== 4);
+  if (wrong !== undefined) throw invalid(`"servers" holds "${wrong}", expected IPv4 addresses`);
+  wishesOf(conf, []);
+}
+
+function codeOf(option: string): number {
+  const named = OPTION_NAMES[option];
+  if (named !== undefined) return named;
+  const code = /^\d{1,3}$/.test(option) ? Number(option) : Number.NaN;
+  if (code >= 0 && code <= 255) return code;
+  const names = Object.keys(OPTION_NAMES).join(', ');
+  throw invalid(`"${option}" is no option, expected a number from 0 to 255 or one of ${names}`);
+}
+
+function invalid(problem: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot use dhcp configuration: ${problem}`);
+}

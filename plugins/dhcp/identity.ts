@@ -1,0 +1,18 @@
+// Who is an attachment to a DHCP server?
+import { type AttachmentId, digestOf } from '../../src/cni/attachment.ts';
+
+/** RFC 4361, section 6.1: the type of an identifier that consists of an IAID and a DUID. */
+const NODE_SPECIFIC = 255;
+/** RFC 6355: a DUID made from a UUID. */
+const DUID_UUID = [0, 4];
+
+/**
+ * The client identifier: 23 bytes, the same for each ADD of the attachment, so that a container which is started again is given
+ * its former address, and a lease that was lost with a crash is found again. The reference sends the names themselves, which
+ * some servers find too long.
+ */
+export function clientIdOf({ network, containerId, ifname }: AttachmentId): Uint8Array {
+  const iaid = Buffer.from(digestOf(`${network}/${ifname}`).slice(0, 8), 'hex');
+  const uuid = Buffer.from(digestOf(`${containerId}/${network}/${ifname}`), 'hex');
+  return Uint8Array.from([NODE_SPECIFIC, ...iaid, ...DUID_UUID, ...uuid]);
+}

@@ -1,0 +1,136 @@
+// How are plugins called again for the attachments that they keep, while a daemon runs?
+import { UPKEEP_VARIABLE } from '../cni/env.ts';
+import { describeError, ErrorCode } from '../cni/errors.ts';
+import { tryParse } from '../cni/json.ts';
+import type { LogFields, LogLevel } from '../log.ts';
+import { bootClock } from '../upkeep/boot-clock.ts';
+import { becomeKeeper } from '../upkeep/keeper.ts';
+import { type UpkeepNote, upkeepLister } from '../upkeep/note.ts';
+import type { PluginRequest, WatchedCall } from './plugin-calls.ts';
+import { SERVED_VARIABLE } from './protocol.ts';
+
+/** Interval between two looks at the notes. */
+const INTERVAL_MS = 3_000;
+/** Calls at the same time; each has a worker to itself, which other requests need too. */
+const AT_ONCE = 4;
+/** Pause after a call that failed; doubled with each further failure. */
+const FIRST_PAUSE_S = 15;
+const LONGEST_PAUSE_S = 600;
+
+/** What the upkeep needs of the daemon. */
+export interface UpkeepParts {
+  readonly stateDir: string;
+  /** The boot that notes must be of. */
+  readonly boot: string;
+  readonly call: WatchedCall<PluginRequest>;
+  /** Added to the environment of each call: directories. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly log: (level: LogLevel, message: string, fields?: LogFields) => void;
+}
+
+/** Upkeep that runs in the background. */
+export interface Upkeeping {
+  /** Stops it; calls in progress are finished first. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Calls plugins for their notes when those are due, and for every note once at the start. If another daemon does so already, it
+ * takes over when that one ends.
+ */
+export function startUpkeep(parts: UpkeepParts): Upkeeping {
+  const end = new AbortController();
+  const listNotes = upkeepLister(parts.stateDir);
+  const met = new Set<string>();
+  const failures = new Map<string, { count: number; notBefore: number }>();
+  let release: (() => void) | undefined;
+  const visit = async (plugin: string, note: UpkeepNote): Promise<void> => {
+    const restarted = !met.has(note.id);
+    met.add(note.id);
+    const problem = await callFor(parts, plugin, note, restarted, end.signal);
+    if (problem === undefined) {
+      failures.delete(note.id);
+      return;
+    }
+    const { network, containerId, ifname } = note;
+    const fields = { link: plugin, network, containerId, ifname, problem: problem.text };
+    const count = (failures.get(note.id)?.count ?? 0) + 1;
+    const pause = problem.isGone ? Infinity : Math.min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S);
+    failures.set(note.id, { count, notBefore: bootClock() + pause });
+    if (problem.isGone) parts.log('info', 'the namespace of an attachment to be kept is gone', fields);
+    else parts.log('warn', 'cannot keep an attachment', fields);
+  };
+  const round = async (): Promise<void> => {
+    release ??= becomeKeeper(parts.stateDir);
+    if (release === undefined) return;
+    const now = bootClock();
+    const due = listNotes().filter(({ note }) => {
+      const { notBefore = 0 } = failures.get(note.id) ?? {};
+      const isDue = note.dueAt !== undefined && (note.dueAt <= now || !met.has(note.id));
+      return note.boot === parts.boot && isDue && notBefore <= now;
+    });
+    const next = due.values();
+    const work = async (): Promise<void> => {
+      for (const { plugin, note } of next) if (!end.signal.aborted) await visit(plugin, note);
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+  };
+  const safely = async (): Promise<void> => {
+    try {
+      await round();
+    } catch (thrown) {
+      parts.log('warn', 'cannot look for attachments to keep', { problem: describeError(thrown) });
+    }
+  };
+  let running = safely();
+  let isRunning = true;
+  void running.then(() => {
+    isRunning = false;
+  });
+  const timer = setInterval(() => {
+    if (isRunning) return;
+    isRunning = true;
+    running = safely().then(() => {
+      isRunning = false;
+    });
+  }, INTERVAL_MS);
+  return {
+    async stop() {
+      clearInterval(timer);
+      end.abort();
+      await running;
+      release?.();
+    },
+  };
+}
+
+/** Why a call failed. */
+interface Problem {
+  readonly text: string;
+  /** The namespace no longer exists, or is another container's: no further call could succeed. */
+  readonly isGone?: boolean;
+}
+
+async function callFor(
+  { call, env }: UpkeepParts,
+  plugin: string,
+  note: UpkeepNote,
+  restarted: boolean,
+  signal: AbortSignal,
+): Promise<Problem | undefined> {
+  const own = {
+    CNI_COMMAND: 'CHECK',
+    [UPKEEP_VARIABLE]: restarted ? 'restart' : 'due',
+    [SERVED_VARIABLE]: '1',
+  };
+  const invocation = { env: { ...env, ...note.call.env, ...own }, stdin: note.call.stdin, cwd: '/' };
+  try {
+    const answer = await call({ plugin, ...invocation }, signal, 0);
+    if ('declined' in answer) return { text: String(answer.error ?? answer.declined) };
+    if (answer.exitCode === 0) return undefined;
+    const { code, msg } = (tryParse(answer.stdout) ?? {}) as { code?: unknown; msg?: unknown };
+    return { text: String(msg ?? answer.stdout), isGone: code === ErrorCode.invalidNetns };
+  } catch (thrown) {
+    return { text: describeError(thrown) };
+  }
+}

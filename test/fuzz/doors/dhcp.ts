@@ -1,0 +1,74 @@
+// Are any bytes from a DHCP server, and any content of a lease's record, handled?
+import fs from 'node:fs';
+import path from 'node:path';
+import type fc from 'fast-check';
+import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/codec/datagram.ts';
+import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec/message.ts';
+import { Code } from '../../../plugins/dhcp/codec/options.ts';
+import { leaseOf } from '../../../plugins/dhcp/lease.ts';
+import { resultOf } from '../../../plugins/dhcp/plan.ts';
+import { parseResult, renderResult } from '../../../src/cni/result.ts';
+import { findUpkeep, upkeepLister } from '../../../src/upkeep/note.ts';
+import { door } from '../door.ts';
+import { ground } from '../ground.ts';
+import { damagedBytes, damagedText } from '../mutate.ts';
+
+const SERVER = { address: Uint8Array.of(10, 77, 0, 1), port: 67 };
+const CLIENT = { address: Uint8Array.of(10, 77, 0, 93), port: 68 };
+const MAC = Uint8Array.of(2, 0, 0, 0, 0, 1);
+
+function sample(type: number): Uint8Array {
+  const text = (value: string) => new TextEncoder().encode(value);
+  const options = new Map([
+    [Code.messageType, Uint8Array.of(type)],
+    [Code.serverId, SERVER.address],
+    [Code.subnetMask, Uint8Array.of(255, 255, 255, 0)],
+    [Code.routers, SERVER.address],
+    [Code.classlessRoutes, Uint8Array.of(24, 192, 0, 2, 10, 77, 0, 9, 0, 10, 77, 0, 1)],
+    [Code.domainSearch, Uint8Array.of(1, 97, 0, 1, 98, 0xc0, 0)],
+    [Code.domainName, text('lan.example')],
+    [Code.interfaceMtu, Uint8Array.of(5, 120)],
+    [Code.leaseTime, Uint8Array.of(0, 0, 0, 120)],
+  ]);
+  const message = encodeMessage({
+    ...{ xid: 7, secs: 0, broadcast: false, ciaddr: new Uint8Array(4), mac: MAC, options },
+  });
+  message[0] = 2;
+  message.set(CLIENT.address, 16);
+  return encodeDatagram(SERVER, CLIENT, message);
+}
+
+/** Packets of a server. */
+export const packets = door({
+  name: 'DHCP packets',
+  weight: 1,
+  arbitrary: damagedBytes([sample(MessageType.offer), sample(MessageType.ack), sample(MessageType.nak)]),
+  run(packet) {
+    const payload = decodeDatagram(packet, 67, 68);
+    const message = payload && decodeMessage(payload);
+    const lease = message && leaseOf({ message, mac: MAC }, 0);
+    if (typeof lease === 'object') parseResult(renderResult(resultOf(lease, 1), '1.1.0'), '1.1.0');
+  },
+});
+
+const OWNER = { network: 'podnet', containerId: 'c1', ifname: 'eth0' };
+const NOTE = JSON.stringify({
+  ...OWNER,
+  ...{ id: 'a', boot: 'b', dueAt: 1, call: { env: { CNI_NETNS: '/run/netns/a' }, stdin: '{}' }, state: {} },
+});
+
+/** Notes by which plugins are called again. */
+export const notes = door({
+  name: 'notes for upkeep',
+  weight: 0.3,
+  arbitrary: damagedText([NOTE, '', '[]', 'null']).map(text => ({ text })) satisfies fc.Arbitrary<object>,
+  run({ text }) {
+    const dir = ground().dir('state');
+    const file = path.join(dir, 'upkeep/dhcp/podnet/c1:eth0');
+    fs.mkdirSync(path.dirname(file), { recursive: true });
+    fs.writeFileSync(file, text);
+    findUpkeep(dir, 'dhcp', OWNER);
+    upkeepLister(dir)();
+    fs.rmSync(dir, { recursive: true, force: true });
+  },
+});

@@ -1,0 +1,150 @@
+// Do messages have the bytes that a real exchange with dnsmasq 2.90 had? (whole IP packets, captured with a packet socket)
+import { describe, expect, test } from 'bun:test';
+import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/codec/datagram.ts';
+import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec/message.ts';
+import { Code } from '../../../plugins/dhcp/codec/options.ts';
+import { leaseOf } from '../../../plugins/dhcp/lease.ts';
+import { parseMac } from '../../../src/net/mac.ts';
+
+const hex = (lines: readonly string[]) => Uint8Array.from(Buffer.from(lines.join(''), 'hex'));
+
+const DISCOVER = hex([
+  '4500014800000000401179a600000000ffffffff00440043013495840101060008c4cb470000000000000000000000000000',
+  '00000000000052bd961ec1ed0000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000638253633501013d17ffff181e2d00044179e3864bd95eebc438f73f7b2a5205390205c0',
+  '370b01790321060f771a333a3bff0000000000000000000000000000',
+]);
+
+const OFFER = hex([
+  '45c00164808d00004011e3440a4d00010a4d005d00430044015016590201060008c4cb4700000000000000000a4d005d0a4d',
+  '00010000000052bd961ec1ed0000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '00000000000000000000000000006382536335010236040a4d00013304000000783a040000003c3b04000000690104ffffff',
+  '001c040a4d00ff03040a4d0001790d18c000020a4d0009000a4d00011a020578770f0161076578616d706c65000162c00206',
+  '040a4d0035ff',
+]);
+
+const REQUEST = hex([
+  '4500014800000000401179a600000000ffffffff004400430134bad301010600ef0740b40000000000000000000000000000',
+  '00000000000052bd961ec1ed0000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000638253633501033d17ffff181e2d00044179e3864bd95eebc438f73f7b2a520532040a4d',
+  '005d36040a4d0001390205c0370b01790321060f771a333a3bff0000',
+]);
+
+const ACK = hex([
+  '45c00164808e00004011e3430a4d00010a4d005d004300440150165902010600ef0740b400000000000000000a4d005d0a4d',
+  '00010000000052bd961ec1ed0000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '00000000000000000000000000006382536335010536040a4d00013304000000783a040000003c3b04000000690104ffffff',
+  '001c040a4d00ff03040a4d0001790d18c000020a4d0009000a4d00011a020578770f0161076578616d706c65000162c00206',
+  '040a4d0035ff',
+]);
+
+const RELEASE = hex([
+  '4500014800000000401164ae0a4d005d0a4d00010044004301344a07010106007862970d000000000a4d005d000000000000',
+  '00000000000052bd961ec1ed0000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000',
+  '00000000000000000000000000006382536335010736040a4d00013d17ffff181e2d00044179e3864bd95eebc438f73f7b2a',
+  '5205ff00000000000000000000000000000000000000000000000000',
+]);
+
+const MAC = parseMac('52:bd:96:1e:c1:ed');
+const CLIENT_ID = hex(['ffff181e2d00044179e3864bd95eebc438f73f7b2a5205']);
+const NONE = new Uint8Array(4);
+const EVERYONE = { address: Uint8Array.of(255, 255, 255, 255), port: 67 };
+const CLIENT = Uint8Array.of(10, 77, 0, 93);
+const SERVER = Uint8Array.of(10, 77, 0, 1);
+const ASKED = Uint8Array.of(1, 121, 3, 33, 6, 15, 119, 26, 51, 58, 59);
+
+/** Options as [code, value]. */
+type Given = readonly (readonly [number, Uint8Array])[];
+
+function packet(xid: number, ciaddr: Uint8Array, options: Given, to = EVERYONE): Uint8Array {
+  const message = { xid, secs: 0, broadcast: false, ciaddr, mac: MAC, options: new Map(options) };
+  return encodeDatagram({ address: ciaddr, port: 68 }, to, encodeMessage(message));
+}
+
+describe('what a client sends', () => {
+  test('DISCOVER', () => {
+    const options: Given = [
+      [Code.messageType, Uint8Array.of(MessageType.discover)],
+      [Code.clientId, CLIENT_ID],
+      [Code.maxMessageSize, Uint8Array.of(5, 0xc0)],
+      [Code.parameterList, ASKED],
+    ];
+    expect(packet(0x08c4cb47, NONE, options)).toEqual(DISCOVER);
+  });
+
+  test('REQUEST', () => {
+    const options: Given = [
+      [Code.messageType, Uint8Array.of(MessageType.request)],
+      [Code.clientId, CLIENT_ID],
+      [Code.requestedAddress, CLIENT],
+      [Code.serverId, SERVER],
+      [Code.maxMessageSize, Uint8Array.of(5, 0xc0)],
+      [Code.parameterList, ASKED],
+    ];
+    expect(packet(0xef0740b4, NONE, options)).toEqual(REQUEST);
+  });
+
+  test('RELEASE, from the address to the server alone', () => {
+    const options: Given = [
+      [Code.messageType, Uint8Array.of(MessageType.release)],
+      [Code.serverId, SERVER],
+      [Code.clientId, CLIENT_ID],
+    ];
+    expect(packet(0x7862970d, CLIENT, options, { address: SERVER, port: 67 })).toEqual(RELEASE);
+  });
+});
+
+describe('what a server sends', () => {
+  const payloadOf = (bytes: Uint8Array) => decodeDatagram(bytes, 67, 68) ?? new Uint8Array();
+
+  test('OFFER', () => {
+    expect(decodeMessage(payloadOf(OFFER))).toMatchObject({
+      xid: 0x08c4cb47,
+      type: MessageType.offer,
+      yiaddr: CLIENT,
+      mac: MAC,
+    });
+  });
+
+  test('ACK, and the lease that it grants', () => {
+    const message = decodeMessage(payloadOf(ACK));
+    if (message === undefined) throw new Error('not decoded');
+    expect(leaseOf({ message, mac: parseMac('02:00:00:00:00:77') }, 1000)).toEqual({
+      address: '10.77.0.93/24',
+      gateway: '10.77.0.1',
+      routes: [
+        { dst: '192.0.2.0/24', gw: '10.77.0.9' },
+        { dst: '0.0.0.0/0', gw: '10.77.0.1' },
+      ],
+      nameservers: ['10.77.0.53'],
+      search: ['a.example', 'b.example'],
+      mtu: 1400,
+      server: '10.77.0.1',
+      serverMac: '02:00:00:00:00:77',
+      since: 1000,
+      duration: 120,
+      renewAfter: 60,
+      rebindAfter: 105,
+    });
+  });
+
+  test('is not what a client sent, nor what is for another port', () => {
+    expect(decodeDatagram(DISCOVER, 67, 68)).toBeUndefined();
+    expect(decodeMessage(decodeDatagram(DISCOVER, 68, 67) ?? NONE)).toBeUndefined();
+  });
+});

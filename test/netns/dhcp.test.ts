@@ -1,0 +1,460 @@
+// Does dhcp obtain, keep and return leases of a real server, below bridge?
+import { expect, test } from 'bun:test';
+import { readdirSync } from 'node:fs';
+import { faultIn } from '../../src/testing/fault.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { deadline } from '../helpers/deadline.ts';
+import { type DhcpServerOptions, makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
+import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
+
+const DEADLINE_MS = deadline(60_000);
+
+/** Times of a lease so short that a test can wait for them: renewed after two seconds, by any server after eight. */
+const SHORT = ['--dhcp-option=option:T1,2', '--dhcp-option=option:T2,8'];
+
+function confOf(ipam: object = {}): Record<string, unknown> {
+  const { bridge } = SERVED;
+  return {
+    cniVersion: '1.1.0',
+    name: 'lan',
+    type: 'bridge',
+    bridge,
+    ipam: { type: 'dhcp', timeout: 5, ...ipam },
+  };
+}
+
+async function serve(lab: Lab, options?: DhcpServerOptions): ReturnType<typeof startDhcpServer> {
+  await makeServedBridge(lab);
+  return startDhcpServer(lab, lab.host, SERVED.bridge, options);
+}
+
+async function add(lab: Lab, container: Container, conf: object = confOf()): Promise<Result> {
+  const reply = await lab.plugin('bridge', { command: 'ADD', conf, container });
+  expect(reply).toMatchObject({ exitCode: 0 });
+  return reply.result;
+}
+
+interface Result {
+  readonly ips: { address: string; gateway?: string }[];
+  readonly routes?: object[];
+  readonly dns?: object;
+}
+
+async function addressesOf(lab: Lab, container: Container): Promise<string[]> {
+  const [link] = await lab.ip(container, 'addr', 'show', 'eth0');
+  return (link?.addr_info ?? [])
+    .filter(({ family }: { family: string }) => family === 'inet')
+    .map(({ local, prefixlen }: { local: string; prefixlen: number }) => `${local}/${prefixlen}`);
+}
+
+/** Starts a second server, in a namespace of its own on the same bridge, with other addresses. */
+async function startRogue(lab: Lab, args: readonly string[]): ReturnType<typeof startDhcpServer> {
+  const rogue = await lab.container();
+  const run = (...argv: string[]) => lab.run(lab.host, ['ip', ...argv]);
+  await run(
+    'link',
+    'add',
+    'rogue0',
+    'master',
+    SERVED.bridge,
+    'type',
+    'veth',
+    'peer',
+    'eth0',
+    'netns',
+    rogue.name,
+  );
+  await run('link', 'set', 'rogue0', 'up');
+  for (const line of ['addr add 10.77.0.2/24 dev eth0', 'link set eth0 up'])
+    await lab.run(rogue, ['ip', ...line.split(' ')]);
+  return startDhcpServer(lab, rogue, 'eth0', { name: 'rogue', range: ['10.77.0.200', '10.77.0.250'], args });
+}
+
+/** Names of the records of leases. */
+function recordsIn(lab: Lab): string[] {
+  try {
+    return readdirSync(`${lab.tmp}/state/upkeep/dhcp/lan`);
+  } catch {
+    return [];
+  }
+}
+
+describeRoot(
+  'dhcp below bridge',
+  () => {
+    test(
+      '[1.1.0] obtains a lease that CHECK confirms and DEL returns',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, {
+            args: [
+              ...[
+                '--dhcp-option=option:dns-server,10.77.0.53',
+                '--dhcp-option=option:domain-name,lan.example',
+              ],
+              ...['--dhcp-option=option:domain-search,a.example,b.example', '--dhcp-option=option:mtu,1400'],
+            ],
+          });
+          const container = await lab.container();
+          const result = await add(lab, container);
+          const [ip] = result.ips;
+          expect(ip?.address).toMatch(/^10\.77\.0\.\d+\/24$/);
+          expect(ip?.gateway).toBe(SERVED.server);
+          expect(result).toMatchObject({
+            routes: [{ dst: '0.0.0.0/0', gw: SERVED.server }],
+            dns: { nameservers: ['10.77.0.53'], domain: 'lan.example', search: ['a.example', 'b.example'] },
+          });
+          expect(await addressesOf(lab, container)).toEqual([ip?.address ?? '']);
+          const [link] = await lab.ip(container, 'link', 'show', 'eth0');
+          expect(link).toMatchObject({ mtu: 1400, operstate: 'UP' });
+          const [route] = await lab.ip(container, 'route', 'show', 'default');
+          expect(route).toMatchObject({ gateway: SERVED.server, dev: 'eth0' });
+          expect(await ping(lab, container, SERVED.server)).toBe(true);
+          expect(server.leases()).toEqual([expect.stringContaining('ff:')]);
+          const call = { conf: confOf(), container, prevResult: result };
+          expect(await lab.plugin('bridge', { command: 'CHECK', ...call })).toMatchObject({ exitCode: 0 });
+
+          expect(await lab.plugin('bridge', { command: 'DEL', ...call })).toMatchObject({ exitCode: 0 });
+          await until(() => server.log().includes('DHCPRELEASE'));
+          expect(server.leases()).toEqual([]);
+          expect(recordsIn(lab)).toEqual([]);
+          expect(await lab.plugin('bridge', { command: 'DEL', ...call })).toMatchObject({ exitCode: 0 });
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] installs classless routes and the metric, and sends what is to be provided',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, {
+            args: [`--dhcp-option=option:classless-static-route,192.0.2.0/24,10.77.0.9,0.0.0.0/0,10.77.0.1`],
+          });
+          const container = await lab.container();
+          const provide = [{ option: 'host-name', value: 'fallback', fromArg: 'K8S_POD_NAME' }];
+          const conf = confOf({ priority: 77, provide });
+          const args = 'IgnoreUnknown=1;K8S_POD_NAME=web';
+          expect(await lab.plugin('bridge', { command: 'ADD', conf, container, args })).toMatchObject({
+            exitCode: 0,
+          });
+          const routes = await lab.ip(container, 'route', 'show');
+          expect(routes).toContainEqual(
+            expect.objectContaining({ dst: '192.0.2.0/24', gateway: '10.77.0.9', metric: 77 }),
+          );
+          expect(routes).toContainEqual(
+            expect.objectContaining({ dst: 'default', gateway: '10.77.0.1', metric: 77 }),
+          );
+          expect(server.leases()[0]).toContain(' web ');
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test.each([
+      ['no server', undefined],
+      ['no free address', ['10.77.0.50', '10.77.0.50']],
+    ] as const)(
+      '[1.1.0] %s: ADD fails in time and leaves nothing',
+      async (_, range) => {
+        await withHost(async lab => {
+          if (range) {
+            await serve(lab, { range });
+            await add(lab, await lab.container());
+          } else await makeServedBridge(lab);
+          const container = await lab.container();
+          const before = await lab.ip(lab.host, 'link');
+          const records = recordsIn(lab);
+          const conf = confOf({ timeout: 2 });
+          const reply = await lab.plugin('bridge', { command: 'ADD', conf, container });
+          expect(reply).toMatchObject({
+            exitCode: 1,
+            error: {
+              code: 11,
+              msg: expect.stringContaining('Cannot obtain an address for "eth0" within 2 s'),
+            },
+          });
+          const names = (rows: { ifname?: string }[]) => rows.map(({ ifname }) => ifname);
+          expect(names(await lab.ip(lab.host, 'link'))).toEqual(names(before));
+          expect(names(await lab.ip(container, 'link'))).toEqual(['lo']);
+          expect(recordsIn(lab)).toEqual(records);
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] a rogue server is not believed if the configuration names the servers',
+      async () => {
+        await withHost(async lab => {
+          await serve(lab);
+          await startRogue(lab, []);
+          for (let round = 0; round < 3; round++) {
+            const result = await add(lab, await lab.container(), confOf({ servers: [SERVED.server] }));
+            expect(result.ips[0]?.gateway).toBe(SERVED.server);
+          }
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] ADD that fails at the nth request to the kernel leaves no interface, no record and no lease',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab);
+          const names = async () => (await lab.ip(lab.host, 'link')).map(({ ifname }) => ifname);
+          const before = await names();
+          for (let request = 1; ; request++) {
+            const container = await lab.container();
+            const env = { CATENA_FAULT: `kernel:${request}` };
+            const reply = await lab.plugin('bridge', { command: 'ADD', conf: confOf(), container, env });
+            if (faultIn(reply.stderr) === undefined) {
+              expect(request).toBeGreaterThan(8);
+              break;
+            }
+            const { what } = faultIn(reply.stderr) ?? {};
+            if (reply.exitCode === 0) {
+              await lab.plugin('bridge', { command: 'DEL', conf: confOf(), container });
+            } else {
+              expect(reply.error?.details ?? '').not.toContain('could not be undone');
+              expect({ what, names: await names(), records: recordsIn(lab) }).toEqual({
+                what,
+                names: before,
+                records: [],
+              });
+              expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+            }
+            await until(() => server.leases().length === 0);
+          }
+        });
+      },
+      deadline(120_000),
+    );
+
+    test(
+      '[1.1.0] GC returns the leases of attachments that are not in the list',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab);
+          const [kept, stale] = [await lab.container(), await lab.container()];
+          await add(lab, kept);
+          await add(lab, stale);
+          const valid = [{ containerID: kept.id, ifname: 'eth0' }];
+          const conf = { ...confOf(), 'cni.dev/valid-attachments': valid };
+          expect(await lab.plugin('bridge', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
+          await until(() => server.leases().length === 1);
+          expect(recordsIn(lab)).toEqual([expect.stringContaining(kept.id)]);
+        });
+      },
+      DEADLINE_MS,
+    );
+  },
+  requires('dnsmasq'),
+);
+
+describeRoot(
+  'dhcp with the daemon',
+  () => {
+    test(
+      '[1.1.0] STATUS says whether leases are kept, and those of before are taken up',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, { args: SHORT });
+          const status = () => lab.plugin('bridge', { command: 'STATUS', conf: confOf() });
+          expect(await status()).toMatchObject({
+            error: { code: 51, msg: expect.stringContaining('no daemon') },
+          });
+          const container = await lab.container();
+          const { ips } = await add(lab, container);
+          const address = ips[0]?.address.split('/')[0] ?? '';
+          const acks = () => server.log().split(`DHCPACK(br0) ${address}`).length - 1;
+          expect(acks()).toBe(1);
+          const daemon = await startDaemon(lab);
+          // INIT-REBOOT at once, then a renewal every two seconds.
+          await until(() => acks() >= 4);
+          expect(await status()).toMatchObject({ exitCode: 0 });
+          await daemon.stop();
+          const before = acks();
+          await startDaemon(lab);
+          await until(() => acks() > before);
+          expect(await addressesOf(lab, container)).toEqual([ips[0]?.address ?? '']);
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] twenty leases outlive a killed daemon, and each is confirmed by the next one',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab);
+          const daemon = await startDaemon(lab);
+          const containers = await Promise.all(Array.from({ length: 20 }, () => lab.container()));
+          const results = await Promise.all(containers.map(one => add(lab, one, confOf({ timeout: 20 }))));
+          const addresses = results.map(({ ips }) => ips[0]?.address ?? '');
+          expect(new Set(addresses).size).toBe(20);
+          process.kill(daemon.pid, 'SIGKILL');
+          await daemon.exited;
+          const logged = server.log().length;
+          await startDaemon(lab);
+          const isConfirmed = (address: string) =>
+            server
+              .log()
+              .slice(logged)
+              .includes(`DHCPACK(br0) ${address.split('/')[0]} `);
+          await until(() => addresses.every(isConfirmed));
+          expect(server.leases()).toHaveLength(20);
+          expect(await Promise.all(containers.map(one => addressesOf(lab, one)))).toEqual(
+            addresses.map(one => [one]),
+          );
+        });
+      },
+      deadline(120_000),
+    );
+
+    test(
+      '[1.1.0] a refusal by another server takes no address away while the own one answers',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, { args: SHORT });
+          const container = await lab.container();
+          const { ips } = await add(lab, container);
+          const rogue = await startRogue(lab, ['--dhcp-authoritative']);
+          const before = server.log().split('DHCPACK').length;
+          await startDaemon(lab);
+          await until(() => rogue.log().includes('DHCPNAK'));
+          await until(() => server.log().split('DHCPACK').length > before + 1);
+          expect(await addressesOf(lab, container)).toEqual([ips[0]?.address ?? '']);
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] an address that the server withdraws is replaced, and CHECK says so',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, { args: [...SHORT, '--dhcp-authoritative'] });
+          const container = await lab.container();
+          const result = await add(lab, container);
+          const daemon = await startDaemon(lab);
+          await server.stop();
+          await startDhcpServer(lab, lab.host, SERVED.bridge, {
+            name: 'next',
+            range: ['10.77.0.150', '10.77.0.199'],
+            args: [...SHORT, '--dhcp-authoritative'],
+          });
+          await until(async () => /^10\.77\.0\.1\d\d/.test((await addressesOf(lab, container))[0] ?? ''), {
+            everyMs: 200,
+          });
+          expect(await addressesOf(lab, container)).toHaveLength(1);
+          const [route] = await lab.ip(container, 'route', 'show', 'default');
+          expect(route).toMatchObject({ gateway: SERVED.server });
+          expect(await ping(lab, container, SERVED.server)).toBe(true);
+          await until(() => daemon.said().includes(`ADD reported ${result.ips[0]?.address}`));
+          const reply = await lab.plugin('bridge', {
+            command: 'CHECK',
+            conf: confOf(),
+            container,
+            prevResult: result,
+          });
+          expect(reply.error?.msg).toContain('the server has replaced it by 10.77.0.1');
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] nothing is renewed for a namespace that is gone, and DEL still succeeds',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, { args: SHORT });
+          const container = await lab.container();
+          await add(lab, container);
+          await startDaemon(lab);
+          await until(() => server.log().split('DHCPACK').length > 2);
+          await lab.remove(container);
+          await Bun.sleep(1_000);
+          const before = server.log().split('DHCPREQUEST').length;
+          await Bun.sleep(7_000);
+          expect(server.log().split('DHCPREQUEST').length).toBe(before);
+          const del = await lab.plugin('bridge', { command: 'DEL', conf: confOf(), container });
+          expect(del).toMatchObject({ exitCode: 0 });
+          expect(recordsIn(lab)).toEqual([]);
+        });
+      },
+      DEADLINE_MS,
+    );
+  },
+  requires('dnsmasq'),
+);
+
+describeRoot(
+  "dhcp with the reference's plugins",
+  () => {
+    testNeeding(
+      "[1.0.0] works below the reference's bridge, with the addresses and routes of its own dhcp",
+      async () => {
+        await withHost(async lab => {
+          const args = [
+            '--dhcp-option=option:classless-static-route,192.0.2.0/24,10.77.0.9,0.0.0.0/0,10.77.0.1',
+          ];
+          await serve(lab, { args });
+          const socket = `${lab.tmp}/dhcp.sock`;
+          lab.start(lab.host, ['/usr/lib/cni/dhcp', 'daemon', '-socketpath', socket]);
+          await until(async () => (await lab.run(lab.host, ['test', '-S', socket])).exitCode === 0);
+          const conf = {
+            ...confOf({ daemonSocketPath: socket, request: [{ option: '121' }] }),
+            cniVersion: '1.0.0',
+          };
+          const results = [];
+          for (const cniPath of [BIN_DIR, REFERENCE_BIN_DIR]) {
+            const call = { conf, container: await lab.container(), cniPath, binDir: REFERENCE_BIN_DIR };
+            const added = await lab.plugin('bridge', { command: 'ADD', ...call });
+            expect(added).toMatchObject({ exitCode: 0 });
+            const [ip] = added.result.ips;
+            results.push({
+              ip: { ...ip, address: ip.address.replace(/\d+\/24$/, '0/24') },
+              routes: added.result.routes,
+            });
+            // It deletes the interface first, through which the address would be released.
+            const del = await lab.plugin('bridge', { command: 'DEL', ...call, prevResult: added.result });
+            expect(del).toMatchObject({ exitCode: 0 });
+          }
+          expect(recordsIn(lab)).toEqual([]);
+          expect(results[0]).toEqual(results[1] as never);
+        });
+      },
+      requiresReference('dhcp', 'bridge'),
+    );
+
+    testNeeding(
+      '[1.0.0] works below our bridge, and returns its lease',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab);
+          const socket = `${lab.tmp}/dhcp.sock`;
+          lab.start(lab.host, ['/usr/lib/cni/dhcp', 'daemon', '-socketpath', socket]);
+          const container = await lab.container();
+          const conf = { ...confOf({ daemonSocketPath: socket }), cniVersion: '1.0.0' };
+          const call = { conf, container, cniPath: '/usr/lib/cni' };
+          await until(async () => (await lab.run(lab.host, ['test', '-S', socket])).exitCode === 0);
+          const added = await lab.plugin('bridge', { command: 'ADD', ...call });
+          expect(added).toMatchObject({ exitCode: 0 });
+          expect(await addressesOf(lab, container)).toEqual([added.result.ips[0].address]);
+          expect(await ping(lab, container, SERVED.server)).toBe(true);
+          const del = await lab.plugin('bridge', { command: 'DEL', ...call, prevResult: added.result });
+          expect(del).toMatchObject({ exitCode: 0 });
+          await until(() => server.log().includes('DHCPRELEASE'));
+        });
+      },
+      requiresReference('dhcp'),
+    );
+  },
+  requires('dnsmasq'),
+);

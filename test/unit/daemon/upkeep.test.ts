@@ -1,0 +1,97 @@
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import type { PluginRequest } from '../../../src/daemon/plugin-calls.ts';
+import { startUpkeep, type UpkeepParts } from '../../../src/daemon/upkeep.ts';
+import { becomeKeeper } from '../../../src/upkeep/keeper.ts';
+import { putUpkeep } from '../../../src/upkeep/note.ts';
+import { until } from '../../helpers/until.ts';
+
+let dir = '';
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cat-upkeep-'));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true, force: true }));
+
+/** A note of a container; due long after this test unless given. */
+function put(containerId: string, more: object = {}): void {
+  const call = { env: { CNI_NETNS: `/run/netns/${containerId}` }, stdin: '{"name":"lan"}' };
+  const note = {
+    network: 'lan',
+    containerId,
+    ifname: 'eth0',
+    id: containerId,
+    boot: 'b1',
+    dueAt: 1e12,
+    call,
+    state: 1,
+  };
+  putUpkeep(dir, 'keeps', { ...note, ...more });
+}
+
+function upkeep(answer: { exitCode: number; stdout: string }) {
+  const calls: PluginRequest[] = [];
+  const logged: string[] = [];
+  const parts: UpkeepParts = {
+    stateDir: dir,
+    boot: 'b1',
+    env: { CATENA_RUN_DIR: '/run/x' },
+    log: (level, message, fields) => void logged.push(`${level}: ${message}: ${fields?.problem}`),
+    async call(request) {
+      calls.push(request);
+      return { stderr: '', ...answer };
+    },
+  };
+  return { calls, logged, start: () => startUpkeep(parts) };
+}
+
+test('every note of this boot is called for when a daemon starts, with the environment of its ADD', async () => {
+  put('web');
+  put('old', { boot: 'b0' });
+  put('done', { dueAt: undefined });
+  const { calls, logged, start } = upkeep({ exitCode: 0, stdout: '' });
+  const running = start();
+  await until(() => calls.length > 0);
+  await running.stop();
+  expect(calls).toEqual([
+    {
+      plugin: 'keeps',
+      env: {
+        CATENA_RUN_DIR: '/run/x',
+        CNI_NETNS: '/run/netns/web',
+        CNI_COMMAND: 'CHECK',
+        CATENA_UPKEEP: 'restart',
+        CATENA_SERVED: '1',
+      },
+      stdin: '{"name":"lan"}',
+      cwd: '/',
+    },
+  ]);
+  expect(logged).toEqual([]);
+});
+
+test('a failure is reported, and a namespace that is gone without alarm', async () => {
+  put('web');
+  const failing = upkeep({ exitCode: 1, stdout: '{"code": 999, "msg": "no"}' });
+  const running = failing.start();
+  await until(() => failing.logged.length > 0);
+  await running.stop();
+  expect(failing.logged).toEqual(['warn: cannot keep an attachment: no']);
+  const gone = upkeep({ exitCode: 1, stdout: '{"code": 8, "msg": "no namespace"}' });
+  const second = gone.start();
+  await until(() => gone.logged.length > 0);
+  await second.stop();
+  expect(gone.logged[0]).toStartWith('info: ');
+});
+
+test('nothing is called for while another process keeps', async () => {
+  put('web');
+  const release = becomeKeeper(dir);
+  const { calls, start } = upkeep({ exitCode: 0, stdout: '' });
+  const running = start();
+  await Bun.sleep(50);
+  await running.stop();
+  expect(calls).toEqual([]);
+  release?.();
+});

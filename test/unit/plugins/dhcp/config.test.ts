@@ -1,0 +1,47 @@
+import { describe, expect, test } from 'bun:test';
+import { DhcpConf, validateDhcpConf, wishesOf } from '../../../../plugins/dhcp/config.ts';
+import { decode } from '../../../../src/cni/json.ts';
+
+const conf = (ipam: object) => decode(DhcpConf, { ipam: { type: 'dhcp', ...ipam } }, 'conf');
+const DEFAULTS = [1, 121, 3, 33, 6, 15, 119, 26, 51, 58, 59];
+
+describe('options to send', () => {
+  test('are named or numbered, and CNI_ARGS win', () => {
+    const provide = [
+      { option: 'host-name', value: 'a', fromArg: 'NAME' },
+      { option: '60', value: 'catena' },
+      { option: 'user-class', fromArg: 'ABSENT' },
+    ];
+    const { provide: sent } = wishesOf(conf({ provide }), [['NAME', 'web']]);
+    expect([...sent].map(([code, value]) => [code, new TextDecoder().decode(value)])).toEqual([
+      [12, 'web'],
+      [60, 'catena'],
+    ]);
+  });
+
+  test.each([
+    [{ provide: [{ option: 'hostname', value: 'a' }] }, '"hostname" is no option'],
+    [{ provide: [{ option: '256', value: 'a' }] }, '"256" is no option'],
+    [{ provide: [{ option: '53', value: 'a' }] }, 'the protocol sets itself'],
+    [{ provide: [{ option: '12', value: 'a'.repeat(256) }] }, 'at most 255 fit'],
+    [{ request: [{ option: 'x' }] }, '"x" is no option'],
+    [{ timeout: 0 }, '"timeout" is 0'],
+    [{ priority: -1 }, '"priority" is -1'],
+    [{ servers: ['fd00::1'] }, '"servers" holds "fd00::1"'],
+  ])('%j is refused', (ipam, words) => {
+    expect(() => validateDhcpConf(conf(ipam))).toThrow(words);
+  });
+});
+
+describe('options to ask for', () => {
+  test('are the usual ones and those named', () => {
+    expect(wishesOf(conf({ request: [{ option: '42' }, { option: 'routers' }] }), []).request).toEqual([
+      ...DEFAULTS,
+      42,
+    ]);
+  });
+
+  test('are only those named with skipDefault', () => {
+    expect(wishesOf(conf({ request: [{ option: '42', skipDefault: true }] }), []).request).toEqual([42]);
+  });
+});

@@ -1,0 +1,61 @@
+import { describe, expect, test } from 'bun:test';
+import type { Lease } from '../../../../plugins/dhcp/lease.ts';
+import { dueAt, resultOf, stageOf } from '../../../../plugins/dhcp/plan.ts';
+
+const LEASE: Lease = {
+  address: '10.77.0.9/24',
+  gateway: '10.77.0.1',
+  routes: [{ dst: '0.0.0.0/0', gw: '10.77.0.1' }, { dst: '192.0.2.0/24' }],
+  nameservers: [],
+  search: [],
+  server: '10.77.0.1',
+  serverMac: '02:00:00:00:00:01',
+  since: 1000,
+  duration: 800,
+  renewAfter: 400,
+  rebindAfter: 700,
+};
+const { duration: _, renewAfter: __, rebindAfter: ___, ...ENDLESS } = LEASE;
+
+describe('a lease', () => {
+  test.each([
+    [1000, 'bound', 1400],
+    [1400, 'renewing', 1550],
+    [1600, 'renewing', 1660],
+    [1690, 'renewing', 1700],
+    [1699.5, 'renewing', 1701.5],
+    [1700, 'rebinding', 1760],
+    [1780, 'rebinding', 1800],
+    [1800, 'expired', 1860],
+  ] as const)('at %d is %s, and next due at %d', (now, stage, due) => {
+    expect(stageOf(LEASE, now)).toBe(stage);
+    expect(dueAt(LEASE, now)).toBe(due);
+  });
+
+  test('without end is never due', () => {
+    expect(stageOf(ENDLESS, 1e9)).toBe('bound');
+    expect(dueAt(ENDLESS, 1e9)).toBeUndefined();
+  });
+});
+
+describe('the result', () => {
+  test('has a metric on every route, and the scope of those on the link', () => {
+    expect(resultOf(LEASE, 50)).toEqual({
+      ips: [{ address: '10.77.0.9/24', gateway: '10.77.0.1' }],
+      routes: [
+        { dst: '0.0.0.0/0', gw: '10.77.0.1', priority: 50 },
+        { dst: '192.0.2.0/24', scope: 253, priority: 50 },
+      ],
+    });
+  });
+
+  test('has resolver settings only if the server named some', () => {
+    const named = { ...LEASE, nameservers: ['10.77.0.53'], domain: 'lan.example', search: ['a.example'] };
+    expect(resultOf(named, undefined).dns).toEqual({
+      nameservers: ['10.77.0.53'],
+      domain: 'lan.example',
+      search: ['a.example'],
+    });
+    expect(resultOf(LEASE, undefined)).not.toHaveProperty('dns');
+  });
+});
