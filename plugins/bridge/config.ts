@@ -41,7 +41,7 @@ export const BridgeConf = z.extend(PluginConfig, {
   /** Source of masqueraded packets, at most one address per IP version; by default that of the outgoing interface. */
   ipMasqSource: z.optional(z.array(z.string())),
   /** MTU in bytes of a new bridge and of both veth ends; 0 keeps the kernel's default, `auto` is that of the uplink. */
-  mtu: z._default(z.union([z.int(), z.literal('auto')]), 0),
+  mtu: z._default(z.union([z.int(), z.literal('auto')], 'must be a number of bytes or "auto"'), 0),
   /** Let the port send frames back out the port they came in on. */
   hairpinMode: z._default(z.boolean(), false),
   /** Put the bridge into promiscuous mode. */

@@ -18,7 +18,7 @@ export const PtpConf = z.extend(PluginConfig, {
   /** Source of masqueraded packets, at most one address per IP version; by default that of the outgoing interface. */
   ipMasqSource: z.optional(z.array(z.string())),
   /** MTU in bytes of both veth ends; 0 keeps the kernel's default, `auto` is that of the uplink. */
-  mtu: z._default(z.union([z.int(), z.literal('auto')]), 0),
+  mtu: z._default(z.union([z.int(), z.literal('auto')], 'must be a number of bytes or "auto"'), 0),
 });
 export type PtpConf = z.output<typeof PtpConf>;
 

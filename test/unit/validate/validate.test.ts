@@ -95,7 +95,7 @@ describe('a list', () => {
       '3:11 error shape "name" must start with a letter or digit and contain only letters, digits, "_", "." and "-", found "-podnet"',
       '4:3 warning unknown-key key "disablecheck" is not known; did you mean "disableCheck"?',
       '5:16 error shape "disableGC" must be true or false, found "perhaps"',
-      '7:32 error shape "mtu" must be of type number, found "1400"',
+      '7:32 error shape "mtu" must be a number of bytes or "auto", found "1400"',
       '8:7 warning unknown-key key "bridg" is not known; did you mean "bridge"?',
       expect.stringMatching(/^9:15 warning capability "host-local" has nothing to do/),
       '9:39 warning unknown-key key "subnett" is not known; did you mean "subnet"?',
@@ -143,7 +143,7 @@ describe('a list', () => {
   test('that is a single configuration is checked like a plugin', async () => {
     const text = '{"cniVersion":"1.0.0","name":"a","type":"bridge","mtu":-5}';
     expect(await validate(write('10.conf', text))).toEqual([
-      '1:56 error option Cannot use bridge configuration: "mtu" is -5, expected 68 to 65535, or 0 for the default',
+      '1:56 error option Cannot use bridge configuration: "mtu" is -5, expected 68 to 65535, 0 for the default, or "auto"',
     ]);
   });
 
