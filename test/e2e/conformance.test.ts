@@ -7,7 +7,15 @@ import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
 import { run, TEST_PATH } from '../helpers/command.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot, type Need, requiresLinkKind, requiresVrf, testNeeding } from '../helpers/skip.ts';
+import {
+  describeRoot,
+  type Need,
+  requiresLinkKind,
+  requiresUpperKind,
+  requiresVlanDevices,
+  requiresVrf,
+  testNeeding,
+} from '../helpers/skip.ts';
 
 interface Rule {
   readonly id: string;
@@ -68,7 +76,13 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
 };
 
 /** What the kernel must have for a plugin. */
-const NEEDS: Readonly<Record<string, Need>> = { dummy: requiresLinkKind('dummy'), vrf: requiresVrf() };
+const NEEDS: Readonly<Record<string, Need>> = {
+  dummy: requiresLinkKind('dummy'),
+  ipvlan: requiresUpperKind('ipvlan'),
+  macvlan: requiresUpperKind('macvlan'),
+  vlan: requiresVlanDevices(),
+  vrf: requiresVrf(),
+};
 
 const REFERENCE_NAMES = existsSync(REFERENCE_BIN_DIR) ? readdirSync(REFERENCE_BIN_DIR).sort() : [];
 const AT_ONCE = 3;

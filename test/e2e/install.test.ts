@@ -95,10 +95,10 @@ test('catena install --as-default takes precedence, says why, and uninstall reve
 
 test('catena install --as-default fails where the list cannot work', async () => {
   const list = join(root, 'other.conflist');
-  fs.writeFileSync(list, JSON.stringify({ cniVersion: '1.0.0', name: 'x', plugins: [{ type: 'macvlan' }] }));
+  fs.writeFileSync(list, JSON.stringify({ cniVersion: '1.0.0', name: 'x', plugins: [{ type: 'ovs' }] }));
   const { exitCode, stdout } = await catena('install', list, '--as-default', '--link', 'loopback');
   expect(exitCode).toBe(1);
-  expect(stdout).toMatch(/^containerd {2}does not use it: .*pods will fail: .*"macvlan"/m);
+  expect(stdout).toMatch(/^containerd {2}does not use it: .*pods will fail: .*"ovs"/m);
 });
 
 test('catena install --dry-run touches nothing, and predicts the outcome', async () => {

@@ -4,12 +4,25 @@ import fs from 'node:fs';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
 import { connect } from '../helpers/connected-pod.ts';
 import { type Lab, type Row, withHost } from '../helpers/netns.ts';
-import { describeRoot } from '../helpers/skip.ts';
+import {
+  describeRoot,
+  type Need,
+  requiresUpperKind,
+  requiresVlanDevices,
+  testNeeding,
+} from '../helpers/skip.ts';
 import { SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 
 /** None of them is a list of pairs. */
 const BAD_ARGS = ['none', 'A=b;', ';', 'A=b=c'];
 const NO_TYPE = [undefined, '', null];
+
+/** Kinds of devices without which a plugin cannot work; it makes them on the host's `net0`. */
+const NEEDS: Readonly<Record<string, Need>> = {
+  ipvlan: requiresUpperKind('ipvlan'),
+  macvlan: requiresUpperKind('macvlan'),
+  vlan: requiresVlanDevices(),
+};
 
 /** Options for every plugin, in which nothing is wrong. */
 function confOf(lab: Lab, name: string): Row {
@@ -27,10 +40,13 @@ function confOf(lab: Lab, name: string): Row {
     firewall: {},
     flannel: { subnetFile: `${lab.tmp}/subnet.env`, dataDir: `${lab.tmp}/flannel` },
     'host-local': { ipam: hostLocal },
+    ipvlan: { master: 'net0', ipam: hostLocal },
+    macvlan: { master: 'net0', ipam: hostLocal },
     portmap: { runtimeConfig: { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] } },
     ptp: { ipam: hostLocal },
     static: { ipam: { type: 'static', addresses: [{ address: '10.66.0.9/24' }] } },
     tuning: { sysctl: { 'net.core.somaxconn': '500' }, dataDir: `${lab.tmp}/tuning` },
+    vlan: { master: 'net0', vlanId: 7, ipam: hostLocal },
   };
   return { cniVersion: '1.0.0', name: 'podnet', type: name, ...own[name] };
 }
@@ -115,29 +131,41 @@ describeRoot('input that a plugin does not use', () => {
     },
   );
 
-  test.each(PLUGIN_NAMES)('%s works without "type" in its configuration', async name => {
-    await withHost(async lab => {
-      const subnetEnv = ['FLANNEL_NETWORK=10.66.0.0/16', 'FLANNEL_SUBNET=10.66.1.1/24', 'FLANNEL_MTU=1450'];
-      fs.writeFileSync(`${lab.tmp}/subnet.env`, [...subnetEnv, 'FLANNEL_IPMASQ=true', ''].join('\n'));
-      const makesInterface = ['bridge', 'ptp', 'flannel'].includes(name);
-      const connected = makesInterface ? undefined : await connect(lab);
-      const container = connected?.container ?? (await lab.container());
-      const known = ['host-local', 'static', 'loopback'].includes(name) ? undefined : connected?.prevResult;
-      for (const type of NO_TYPE) {
-        const conf = { ...confOf(lab, name), type };
-        const call = (command: string, prevResult: unknown) =>
-          lab.plugin(name, {
-            command,
-            conf,
-            container,
-            prevResult,
-            ifname: name === 'loopback' ? 'lo' : 'eth0',
-          });
-        const added = await call('ADD', known);
-        expect(added).toMatchObject({ exitCode: 0 });
-        expect(await call('CHECK', added.result)).toMatchObject({ exitCode: 0 });
-        expect(await call('DEL', added.result)).toMatchObject({ exitCode: 0 });
-      }
-    });
-  });
+  for (const name of PLUGIN_NAMES) {
+    testNeeding(
+      `${name} works without "type" in its configuration`,
+      () => worksWithoutType(name),
+      NEEDS[name],
+    );
+  }
 });
+
+async function worksWithoutType(name: string): Promise<void> {
+  await withHost(async lab => {
+    if (name in NEEDS) {
+      await lab.ip(lab.host, 'link', 'add', 'net0', 'type', 'veth', 'peer', 'net1');
+      for (const end of ['net0', 'net1']) await lab.ip(lab.host, 'link', 'set', end, 'up');
+    }
+    const subnetEnv = ['FLANNEL_NETWORK=10.66.0.0/16', 'FLANNEL_SUBNET=10.66.1.1/24', 'FLANNEL_MTU=1450'];
+    fs.writeFileSync(`${lab.tmp}/subnet.env`, [...subnetEnv, 'FLANNEL_IPMASQ=true', ''].join('\n'));
+    const makesInterface = ['bridge', 'ptp', 'flannel', ...Object.keys(NEEDS)].includes(name);
+    const connected = makesInterface ? undefined : await connect(lab);
+    const container = connected?.container ?? (await lab.container());
+    const known = ['host-local', 'static', 'loopback'].includes(name) ? undefined : connected?.prevResult;
+    for (const type of NO_TYPE) {
+      const conf = { ...confOf(lab, name), type };
+      const call = (command: string, prevResult: unknown) =>
+        lab.plugin(name, {
+          command,
+          conf,
+          container,
+          prevResult,
+          ifname: name === 'loopback' ? 'lo' : 'eth0',
+        });
+      const added = await call('ADD', known);
+      expect(added).toMatchObject({ exitCode: 0 });
+      expect(await call('CHECK', added.result)).toMatchObject({ exitCode: 0 });
+      expect(await call('DEL', added.result)).toMatchObject({ exitCode: 0 });
+    }
+  });
+}

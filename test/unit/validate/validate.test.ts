@@ -195,7 +195,7 @@ describe('a plugin', () => {
 
   test('of a third party is checked for the common keys only', async () => {
     const conf = {
-      type: 'macvlan',
+      type: 'ovs',
       master: 5,
       ipam: { type: 'whereabouts', range: 5 },
       dns: { nameserver: [] },
@@ -203,7 +203,7 @@ describe('a plugin', () => {
     expect(await validateList(conf)).toEqual([
       expect.stringMatching(/warning unknown-key key "nameserver" is not known; did you mean "nameservers"/),
     ]);
-    expect(rules(await validateList({ type: 'macvlan', ipam: 'dhcp' }))).toEqual(['error shape']);
+    expect(rules(await validateList({ type: 'ovs', ipam: 'dhcp' }))).toEqual(['error shape']);
   });
 
   test('of a third party under one of our names may define options differently', async () => {
@@ -233,7 +233,7 @@ describe('the order of plugins', () => {
       [BRIDGE, { type: 'host-local', ipam: { subnet: '10.2.0.0/24' } }],
       ['warning order'],
     ],
-    ['a meta plugin after a foreign one', [{ type: 'macvlan' }, PORTMAP], []],
+    ['a meta plugin after a foreign one', [{ type: 'ovs' }, PORTMAP], []],
     ['as it should be', [BRIDGE, PORTMAP, { type: 'tuning' }], []],
   ])('%s', async (_, plugins, expected) => {
     expect(rules(await validateList(...plugins))).toEqual(expected);

@@ -36,7 +36,7 @@ describe('the schema of lists', () => {
   });
   const FULL = list(
     { disableCheck: 'TRUE', disableGC: false, loadOnlyInlinedPlugins: true, $schema: './x.json', own: 1 },
-    { type: 'macvlan', master: 'eth0', ipam: { type: 'dhcp' }, capabilities: { ips: true } },
+    { type: 'ovs', master: 'eth0', ipam: { type: 'dhcp' }, capabilities: { ips: true } },
     { type: 'bridge', ipam: { type: 'host-local', subnet: '10.0.0.0/8', routes: [{ dst: '0.0.0.0/0' }] } },
   );
 
@@ -74,7 +74,7 @@ describe('the schema of lists', () => {
     ['a sysctl as number', list({}, { type: 'tuning', sysctl: { a: 1 } }), '/plugins/0/sysctl/a type'],
     [
       'a range without subnet, under any plugin',
-      list({}, { type: 'macvlan', ipam: { type: 'host-local', ranges: [[{}]] } }),
+      list({}, { type: 'ovs', ipam: { type: 'host-local', ranges: [[{}]] } }),
       '/plugins/0/ipam/ranges/0/0 required',
     ],
   ])('refuses %s', (_, value, error) => {
