@@ -1,4 +1,4 @@
-// Is a node upgraded from executables from before the front, and back, and are both recognised as ours on the way?
+// Is a node upgraded from executables from before the front, and back, and are both recognised as ours all the time?
 import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';

@@ -47,7 +47,7 @@ export async function createTwin(side: Side, row: TwinRow): Promise<Twin> {
       const reply = failed
         ? { failed, code: last?.error?.code }
         : { failed, result: call.verb === 'ADD' ? last?.result : last?.stdout };
-      const seen = { reply: { links: replies.length, ...reply }, ...(await observe(ground, row, call)) };
+      const seen = { reply: { plugins: replies.length, ...reply }, ...(await observe(ground, row, call)) };
       return { label, failed, seen };
     },
   };
@@ -75,14 +75,14 @@ async function run(
   const container = ground.containers[number - 1] as Container;
   const key = `${number} ${ifname}`;
   const netns = await netnsOf(ground, container, call.netns);
-  const links = call.links ?? row.links;
+  const plugins = call.plugins ?? row.plugins;
   const replies: PluginReply[] = [];
   const given = call.prevResult ?? (verb === 'ADD' ? 'none' : 'last');
   let prevResult = given === 'last' ? results.get(key) : undefined;
-  for (const link of verb === 'DEL' ? links.toReversed() : links) {
-    const reply = await ground.lab.plugin(String(link.type), {
+  for (const plugin of verb === 'DEL' ? plugins.toReversed() : plugins) {
+    const reply = await ground.lab.plugin(String(plugin.type), {
       command: verb,
-      conf: call.stdin ?? requestOf(ground, row, call, link, prevResult),
+      conf: call.stdin ?? requestOf(ground, row, call, plugin, prevResult),
       container: { id: container.id, path: netns },
       ifname,
       binDir: ground.side === 'ours' ? BIN_DIR : REFERENCE_BIN_DIR,
@@ -117,9 +117,9 @@ async function removeCompletely(lab: Lab, container: Container): Promise<void> {
   }
 }
 
-function requestOf(ground: Ground, row: TwinRow, call: Call, link: Row, prevResult: unknown): object {
+function requestOf(ground: Ground, row: TwinRow, call: Call, plugin: Row, prevResult: unknown): object {
   const cniVersion = 'cniVersion' in row ? row.cniVersion : '1.0.0';
-  const request = { cniVersion, name: 'podnet', ...link, ...row.more, ...call.more, prevResult };
+  const request = { cniVersion, name: 'podnet', ...plugin, ...row.more, ...call.more, prevResult };
   return JSON.parse(JSON.stringify(request).replaceAll('{tmp}', ground.lab.tmp));
 }
 

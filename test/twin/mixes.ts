@@ -87,8 +87,8 @@ function mixOf(chain: ChainName, variant: Omit<Variant, 'chain'>, theirs: readon
 }
 
 function combinations(chain: ChainName): string[][] {
-  const links = PLUGINS[chain];
-  return Array.from({ length: 2 ** links.length }, (_, bits) => links.filter((_, i) => bits & (1 << i)));
+  const plugins = PLUGINS[chain];
+  return Array.from({ length: 2 ** plugins.length }, (_, bits) => plugins.filter((_, i) => bits & (1 << i)));
 }
 
 function parity(...bits: readonly (number | undefined)[]): number {

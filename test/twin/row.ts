@@ -10,7 +10,7 @@ export interface TwinRow {
   /** Unique and short: it begins the line of the printed table. */
   readonly name: string;
   /** The chain, one entry or more, without `name` and `cniVersion`; `{tmp}` means the twin's own directory. */
-  readonly links: readonly Json[];
+  readonly plugins: readonly Json[];
   /** Default `1.0.0`, the newest version that the reference knows; `undefined` leaves the key out. */
   readonly cniVersion?: string | undefined;
   /** Further keys of every plugin's request: `runtimeConfig`, `args`, another `name`. */
@@ -49,7 +49,7 @@ export interface Call {
   /** What is wrong with `CNI_NETNS`: empty, deleted, a file that is not a namespace, or the plugin's own. */
   readonly netns?: 'none' | 'gone' | 'no namespace' | 'own';
   /** Replaces the row's plugins for this step. */
-  readonly links?: readonly Json[];
+  readonly plugins?: readonly Json[];
   /** Merged over the row's. */
   readonly more?: Json;
   /** Further environment variables; `undefined` removes one. */
@@ -79,5 +79,7 @@ export const FAILURE: readonly Step[] = ['ADD', 'DEL'];
 
 /** Types of all executables that a row calls. */
 export function executablesOf(row: TwinRow): string[] {
-  return row.links.flatMap(link => [link.type, link.ipam?.type]).filter(type => typeof type === 'string');
+  return row.plugins
+    .flatMap(plugin => [plugin.type, plugin.ipam?.type])
+    .filter(type => typeof type === 'string');
 }

@@ -9,7 +9,7 @@ import { listOf, PLUGINS, type Variant } from './mixes.ts';
 /** Which set makes the attachment; the other one takes over the named plugins. */
 export interface Takeover extends Variant {
   readonly from: 'ours' | 'theirs';
-  readonly links: readonly string[];
+  readonly plugins: readonly string[];
   /** Where our address translation is; the reference's is always in iptables. */
   readonly backend: 'nftables' | 'iptables';
 }
@@ -73,17 +73,20 @@ export const EXCEPTIONS: readonly Exception[] = [
 
 /** Both directions: each plugin alone, then the whole chain at once; what our plugins may have in iptables, there as well. */
 export function takeovers(): Takeover[] {
-  const sets = [...PLUGINS.guarded.map(link => [link]), PLUGINS.guarded];
+  const sets = [...PLUGINS.guarded.map(plugin => [plugin]), PLUGINS.guarded];
   const all = (['ours', 'theirs'] as const).flatMap(from => {
-    return sets.map(links => ({ ...VARIANT, from, links, backend: 'nftables' as const }));
+    return sets.map(plugins => ({ ...VARIANT, from, plugins, backend: 'nftables' as const }));
   });
-  const again = sets.filter(links => links.includes('bridge') || links.includes('portmap'));
-  return [...all, ...again.map(links => ({ ...VARIANT, from: 'ours', links, backend: 'iptables' }) as const)];
+  const again = sets.filter(plugins => plugins.includes('bridge') || plugins.includes('portmap'));
+  return [
+    ...all,
+    ...again.map(plugins => ({ ...VARIANT, from: 'ours', plugins, backend: 'iptables' }) as const),
+  ];
 }
 
 /** The name of a takeover in tests and in the table. */
-export function titleOf({ from, links, backend }: Takeover): string {
-  const what = links.length === 1 ? links[0] : 'the whole chain';
+export function titleOf({ from, plugins, backend }: Takeover): string {
+  const what = plugins.length === 1 ? plugins[0] : 'the whole chain';
   const to = from === 'ours' ? 'the reference' : 'ours';
   return `${what} of ${from === 'ours' ? 'ours' : 'the reference'} to ${to}${backend === 'iptables' ? ', iptables' : ''}`;
 }
@@ -98,10 +101,10 @@ export async function takeOver(takeover: Takeover): Promise<TakeoverReport> {
     const list = withBackend(listOf(takeover, lab), takeover);
     const chain = writeChain(lab, list);
     const all = PLUGINS[takeover.chain];
-    const rest = all.filter(link => !takeover.links.includes(link));
+    const rest = all.filter(link => !takeover.plugins.includes(link));
     const dirOf = (theirs: readonly string[]) => mixedBinDir(lab, REFERENCE_BIN_DIR, ...theirs);
     const [before, after] =
-      takeover.from === 'ours' ? [dirOf([]), dirOf(takeover.links)] : [dirOf(all), dirOf(rest)];
+      takeover.from === 'ours' ? [dirOf([]), dirOf(takeover.plugins)] : [dirOf(all), dirOf(rest)];
 
     await chain.add(one, { binDir: before, cap: PORTS });
     const failed: string[] = [];

@@ -40,7 +40,7 @@ export async function deleteAttachment(
   isStill?: IsStill,
 ): Promise<void> {
   if (isStill === undefined) return deleteFound(list, attachment, runtime);
-  // Not asked for by the runtime, which may add the attachment again while this runs.
+  // Not asked for by the runtime: it may add the attachment again during the removal.
   await underRemovalMark(idOf(list, attachment), runtime, mark =>
     deleteFound(list, attachment, runtime, record => {
       mark();

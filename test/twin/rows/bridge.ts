@@ -38,30 +38,30 @@ const VERSIONS: readonly TwinRow[] = ['0.1.0', '0.2.0', '0.3.0', '0.3.1', '0.4.0
   cniVersion => ({
     name: `bridge, both families, version ${cniVersion ?? 'left out'}`,
     cniVersion,
-    links: [bridged(both(), { isDefaultGateway: true })],
+    plugins: [bridged(both(), { isDefaultGateway: true })],
     steps: ['0.4.0', '1.0.0'].includes(cniVersion ?? '') ? LIFE : LIFE_WITHOUT_CHECK,
   }),
 );
 
 const OPTIONS: readonly TwinRow[] = [
-  { name: 'bridge, IPv4, no gateway', links: [bridged(IPAM_V4)] },
-  { name: 'bridge, IPv6, no gateway', links: [bridged(IPAM_V6)] },
-  { name: 'bridge, IPv4, isGateway', links: [bridged(IPAM_V4, { isGateway: true })] },
-  { name: 'bridge, IPv6, isDefaultGateway', links: [bridged(IPAM_V6, { isDefaultGateway: true })] },
-  { name: 'bridge, default name', links: [{ type: 'bridge', isGateway: true, ipam: IPAM_V4 }] },
+  { name: 'bridge, IPv4, no gateway', plugins: [bridged(IPAM_V4)] },
+  { name: 'bridge, IPv6, no gateway', plugins: [bridged(IPAM_V6)] },
+  { name: 'bridge, IPv4, isGateway', plugins: [bridged(IPAM_V4, { isGateway: true })] },
+  { name: 'bridge, IPv6, isDefaultGateway', plugins: [bridged(IPAM_V6, { isDefaultGateway: true })] },
+  { name: 'bridge, default name', plugins: [{ type: 'bridge', isGateway: true, ipam: IPAM_V4 }] },
   {
     name: 'bridge, keys in other letter cases',
-    links: [{ ...BRIDGE, ISGATEWAY: true, Mtu: 1400, ipam: IPAM_V4 }],
+    plugins: [{ ...BRIDGE, ISGATEWAY: true, Mtu: 1400, ipam: IPAM_V4 }],
   },
-  { name: 'bridge, unknown keys', links: [bridged(IPAM_V4, { whatever: { a: [1] }, isGateway: true })] },
-  { name: 'bridge, mtu', links: [bridged(both(), { mtu: 1380, isGateway: true })] },
-  { name: 'bridge, negative mtu', links: [bridged(IPAM_V4, { mtu: -5 })] },
-  { name: 'bridge, hairpinMode', links: [bridged(IPAM_V4, { hairpinMode: true })] },
-  { name: 'bridge, promiscMode', links: [bridged(IPAM_V4, { promiscMode: true })] },
-  { name: 'bridge, enabledad', links: [bridged(both(), { enabledad: true, isGateway: true })] },
+  { name: 'bridge, unknown keys', plugins: [bridged(IPAM_V4, { whatever: { a: [1] }, isGateway: true })] },
+  { name: 'bridge, mtu', plugins: [bridged(both(), { mtu: 1380, isGateway: true })] },
+  { name: 'bridge, negative mtu', plugins: [bridged(IPAM_V4, { mtu: -5 })] },
+  { name: 'bridge, hairpinMode', plugins: [bridged(IPAM_V4, { hairpinMode: true })] },
+  { name: 'bridge, promiscMode', plugins: [bridged(IPAM_V4, { promiscMode: true })] },
+  { name: 'bridge, enabledad', plugins: [bridged(both(), { enabledad: true, isGateway: true })] },
   {
     name: 'bridge, dns',
-    links: [
+    plugins: [
       bridged(IPAM_V4, {
         dns: { nameservers: ['192.0.2.53'], domain: 'a.test', search: ['b.test'], options: ['ndots:2'] },
       }),
@@ -69,24 +69,24 @@ const OPTIONS: readonly TwinRow[] = [
   },
   {
     name: 'bridge, empty nameservers replace those of IPAM',
-    links: [bridged({ ...IPAM_V4, resolvConf: '{tmp}/resolv.conf' }, { dns: { nameservers: [] } })],
+    plugins: [bridged({ ...IPAM_V4, resolvConf: '{tmp}/resolv.conf' }, { dns: { nameservers: [] } })],
     prepare: resolvConf,
   },
   {
     name: 'bridge, two range sets of IPv6',
-    links: [bridged({ ...HOST_LOCAL, ranges: [V6, [{ subnet: 'fd89::/64' }]] }, { isGateway: true })],
+    plugins: [bridged({ ...HOST_LOCAL, ranges: [V6, [{ subnet: 'fd89::/64' }]] }, { isGateway: true })],
   },
   {
     name: 'bridge, two range sets of IPv4 without gateway',
-    links: [bridged({ ...HOST_LOCAL, ranges: [V4, [{ subnet: '10.89.0.0/24' }]] })],
+    plugins: [bridged({ ...HOST_LOCAL, ranges: [V4, [{ subnet: '10.89.0.0/24' }]] })],
   },
   {
     name: 'bridge, two range sets of IPv4 with gateways',
-    links: [bridged({ ...HOST_LOCAL, ranges: [V4, [{ subnet: '10.89.0.0/24' }]] }, { isGateway: true })],
+    plugins: [bridged({ ...HOST_LOCAL, ranges: [V4, [{ subnet: '10.89.0.0/24' }]] }, { isGateway: true })],
   },
   {
     name: 'bridge, two range sets of IPv4 with gateways, forceAddress',
-    links: [
+    plugins: [
       bridged(
         { ...HOST_LOCAL, ranges: [V4, [{ subnet: '10.89.0.0/24' }]] },
         { isGateway: true, forceAddress: true },
@@ -95,7 +95,7 @@ const OPTIONS: readonly TwinRow[] = [
   },
   {
     name: 'bridge, gateway that the range names',
-    links: [
+    plugins: [
       bridged(
         { ...HOST_LOCAL, ranges: [[{ subnet: '10.88.0.0/24', gateway: '10.88.0.254' }]] },
         { isDefaultGateway: true },
@@ -104,7 +104,7 @@ const OPTIONS: readonly TwinRow[] = [
   },
   {
     name: 'bridge, routes',
-    links: [
+    plugins: [
       bridged(
         {
           ...both(),
@@ -121,7 +121,7 @@ const OPTIONS: readonly TwinRow[] = [
   },
   {
     name: 'bridge, default routes of IPAM with gateway',
-    links: [
+    plugins: [
       bridged(
         {
           ...both(),
@@ -136,36 +136,36 @@ const OPTIONS: readonly TwinRow[] = [
   },
   {
     name: 'bridge, default route of IPAM without gateway',
-    links: [bridged({ ...IPAM_V4, routes: [{ dst: '0.0.0.0/0' }] }, { isDefaultGateway: true })],
+    plugins: [bridged({ ...IPAM_V4, routes: [{ dst: '0.0.0.0/0' }] }, { isDefaultGateway: true })],
   },
   {
     name: 'bridge, default routes of IPAM, isGateway only',
-    links: [bridged({ ...both(), routes: [{ dst: '0.0.0.0/0' }, { dst: '::/0' }] }, { isGateway: true })],
+    plugins: [bridged({ ...both(), routes: [{ dst: '0.0.0.0/0' }, { dst: '::/0' }] }, { isGateway: true })],
   },
-  { name: 'bridge, no IPAM', links: [{ ...BRIDGE }], steps: ['ADD', 'DEL'] },
-  { name: 'bridge, empty IPAM', links: [{ ...BRIDGE, ipam: {} }], steps: ['ADD', 'DEL'] },
-  { name: 'bridge, no IPAM, CHECK', links: [{ ...BRIDGE }] },
-  { name: 'bridge, no IPAM, version 0.2.0', cniVersion: '0.2.0', links: [{ ...BRIDGE }], steps: FAILURE },
+  { name: 'bridge, no IPAM', plugins: [{ ...BRIDGE }], steps: ['ADD', 'DEL'] },
+  { name: 'bridge, empty IPAM', plugins: [{ ...BRIDGE, ipam: {} }], steps: ['ADD', 'DEL'] },
+  { name: 'bridge, no IPAM, CHECK', plugins: [{ ...BRIDGE }] },
+  { name: 'bridge, no IPAM, version 0.2.0', cniVersion: '0.2.0', plugins: [{ ...BRIDGE }], steps: FAILURE },
   {
     name: 'bridge, macspoofchk',
-    links: [bridged(IPAM_V4, { macspoofchk: true, isGateway: true })],
+    plugins: [bridged(IPAM_V4, { macspoofchk: true, isGateway: true })],
     steps: ['ADD', SPOOFING, 'CHECK', 'DEL', { verb: 'DEL', label: 'DEL again' }],
   },
-  { name: 'bridge, vlan', links: [bridged(IPAM_V4, { vlan: 100 })], steps: FAILURE },
+  { name: 'bridge, vlan', plugins: [bridged(IPAM_V4, { vlan: 100 })], steps: FAILURE },
   {
     name: 'bridge, ipMasq',
-    links: [bridged(both(), { ipMasq: true, isDefaultGateway: true })],
+    plugins: [bridged(both(), { ipMasq: true, isDefaultGateway: true })],
     prepare: outside,
     steps: ['ADD', SEEN_OUTSIDE, 'CHECK', 'DEL', { verb: 'DEL', label: 'DEL again' }],
   },
   {
     name: 'bridge, ipMasq, iptables',
-    links: [bridged(both(), { ipMasq: true, ipMasqBackend: 'iptables', isDefaultGateway: true })],
+    plugins: [bridged(both(), { ipMasq: true, ipMasqBackend: 'iptables', isDefaultGateway: true })],
     wholePacketFilter: true,
   },
   {
     name: 'bridge, without ipMasq',
-    links: [bridged(both(), { isDefaultGateway: true })],
+    plugins: [bridged(both(), { isDefaultGateway: true })],
     prepare: outside,
     steps: ['ADD', SEEN_OUTSIDE, 'DEL'],
   },
@@ -174,30 +174,30 @@ const OPTIONS: readonly TwinRow[] = [
 const HARDWARE_ADDRESSES: readonly TwinRow[] = [
   {
     name: 'bridge, mac from CNI_ARGS',
-    links: [bridged(IPAM_V4)],
+    plugins: [bridged(IPAM_V4)],
     args: 'IgnoreUnknown=1;MAC=02:00:00:00:00:0a',
   },
   {
     name: 'bridge, mac from args.cni',
-    links: [bridged(IPAM_V4)],
+    plugins: [bridged(IPAM_V4)],
     more: { args: { cni: { mac: '02-00-00-00-00-0b' } } },
     args: 'IgnoreUnknown=1;MAC=02:00:00:00:00:0a',
   },
   {
     name: 'bridge, mac from runtimeConfig',
-    links: [bridged(IPAM_V4)],
+    plugins: [bridged(IPAM_V4)],
     more: { runtimeConfig: { mac: '0200.0000.000c' }, args: { cni: { mac: '02:00:00:00:00:0b' } } },
     args: 'IgnoreUnknown=true;MAC=02:00:00:00:00:0a',
   },
   {
     name: 'bridge, mac that is none',
-    links: [bridged(IPAM_V4)],
+    plugins: [bridged(IPAM_V4)],
     more: { runtimeConfig: { mac: '02:00:00:00:00' } },
     steps: FAILURE,
   },
   {
     name: 'bridge, mac of a group',
-    links: [bridged(IPAM_V4)],
+    plugins: [bridged(IPAM_V4)],
     more: { runtimeConfig: { mac: '01:00:5e:00:00:01' } },
     steps: FAILURE,
   },
@@ -206,49 +206,49 @@ const HARDWARE_ADDRESSES: readonly TwinRow[] = [
 const EXISTING: readonly TwinRow[] = [
   {
     name: 'bridge exists, with our gateway',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     prepare: bridgeExists('address 02:00:00:00:00:01', ['10.88.0.1/24']),
   },
   {
     name: 'bridge exists, with a foreign IPv4 address',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     prepare: bridgeExists('address 02:00:00:00:00:01', ['10.99.0.1/24']),
   },
   {
     name: 'bridge exists, with an overlapping IPv4 address',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     prepare: bridgeExists('address 02:00:00:00:00:01', ['10.88.0.2/16']),
     steps: FAILURE,
   },
   {
     name: 'bridge exists, overlapping IPv4, forceAddress',
-    links: [bridged(IPAM_V4, { isGateway: true, forceAddress: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true, forceAddress: true })],
     prepare: bridgeExists('address 02:00:00:00:00:01', ['10.88.0.1/16']),
   },
   {
     name: 'bridge exists, with a foreign IPv6 address',
-    links: [bridged(IPAM_V6, { isGateway: true })],
+    plugins: [bridged(IPAM_V6, { isGateway: true })],
     prepare: bridgeExists('address 02:00:00:00:00:01', ['fd99::1/64']),
   },
   {
     name: 'bridge exists, overlapping IPv6',
-    links: [bridged(IPAM_V6, { isGateway: true })],
+    plugins: [bridged(IPAM_V6, { isGateway: true })],
     prepare: bridgeExists('address 02:00:00:00:00:01', ['fd88::5/48']),
     steps: FAILURE,
   },
   {
     name: 'bridge exists, overlapping IPv6, forceAddress',
-    links: [bridged(IPAM_V6, { isGateway: true, forceAddress: true })],
+    plugins: [bridged(IPAM_V6, { isGateway: true, forceAddress: true })],
     prepare: bridgeExists('address 02:00:00:00:00:01', ['fd88::5/48']),
   },
   {
     name: 'bridge exists, down, with another MTU',
-    links: [bridged(IPAM_V4, { mtu: 1400 })],
+    plugins: [bridged(IPAM_V4, { mtu: 1400 })],
     prepare: bridgeExists('address 02:00:00:00:00:01 mtu 1300', []),
   },
   {
     name: 'bridge exists, with another port',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     prepare: async ground => {
       await bridgeExists('address 02:00:00:00:00:01', [])(ground);
       await ipTool(
@@ -260,7 +260,7 @@ const EXISTING: readonly TwinRow[] = [
   },
   {
     name: 'bridge is another kind of device',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     prepare: ground => ipTool(ground, 'link add br0 type veth peer name br1'),
     steps: FAILURE,
   },
@@ -269,7 +269,7 @@ const EXISTING: readonly TwinRow[] = [
 const LIVES: readonly TwinRow[] = [
   {
     name: 'bridge, two containers',
-    links: [bridged(both(), { isDefaultGateway: true })],
+    plugins: [bridged(both(), { isDefaultGateway: true })],
     steps: [
       'ADD',
       { verb: 'ADD', container: 2 },
@@ -288,58 +288,58 @@ const LIVES: readonly TwinRow[] = [
   },
   {
     name: 'bridge, two interfaces of one container',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     steps: ['ADD', { verb: 'ADD', ifname: 'net1' }, { verb: 'DEL', ifname: 'net1' }, 'CHECK', 'DEL'],
   },
   {
     name: 'bridge, ADD twice',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     steps: ['ADD', { verb: 'ADD', label: 'ADD again' }, 'DEL'],
   },
   {
     name: 'bridge, ADD after DEL',
-    links: [bridged(both(), { isGateway: true })],
+    plugins: [bridged(both(), { isGateway: true })],
     steps: ['ADD', 'DEL', { verb: 'ADD', label: 'ADD again' }, 'DEL'],
   },
   {
     name: 'bridge, DEL without ADD',
-    links: [bridged(both(), { isGateway: true, ipMasq: true })],
+    plugins: [bridged(both(), { isGateway: true, ipMasq: true })],
     steps: ['DEL'],
   },
   {
     name: 'bridge, DEL without namespace',
-    links: [bridged(both(), { isGateway: true })],
+    plugins: [bridged(both(), { isGateway: true })],
     steps: ['ADD', { verb: 'DEL', netns: 'none' }],
   },
   {
     name: 'bridge, DEL after the namespace',
-    links: [bridged(both(), { isGateway: true, ipMasq: true })],
+    plugins: [bridged(both(), { isGateway: true, ipMasq: true })],
     steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
   },
   {
     name: 'bridge, DEL with a file that is no namespace',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     steps: ['ADD', { verb: 'DEL', netns: 'no namespace' }],
   },
   {
     name: 'bridge, DEL without prevResult',
-    links: [bridged(both(), { isGateway: true, ipMasq: true })],
+    plugins: [bridged(both(), { isGateway: true, ipMasq: true })],
     steps: ['ADD', { verb: 'DEL', prevResult: 'none' }],
   },
   {
     name: 'bridge, DEL after the interface was removed',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     steps: ['ADD', { verb: 'DEL', before: ground => ipTool(ground, 'link del eth0', ground.containers[0]) }],
   },
   {
     name: 'bridge, interface name taken',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     prepare: ground => ipTool(ground, 'link add eth0 type veth peer name other', ground.containers[0]),
     steps: ['ADD'],
   },
   {
     name: 'bridge, forwarding is on already',
-    links: [bridged(both(), { isGateway: true })],
+    plugins: [bridged(both(), { isGateway: true })],
     prepare: forwarding,
   },
 ];
@@ -363,13 +363,13 @@ const CHECKS: readonly TwinRow[] = [
   }),
   {
     name: 'bridge, CHECK: no prevResult',
-    links: [bridged(IPAM_V4)],
+    plugins: [bridged(IPAM_V4)],
     steps: ['ADD', { verb: 'CHECK', prevResult: 'none' }, 'DEL'],
   },
   {
     name: 'bridge, CHECK in version 0.3.1',
     cniVersion: '0.3.1',
-    links: [bridged(IPAM_V4)],
+    plugins: [bridged(IPAM_V4)],
     steps: ['ADD', 'CHECK', 'DEL'],
   },
 ];
@@ -387,7 +387,7 @@ export const BRIDGE_ROWS: readonly TwinRow[] = [
 function check(name: string, before: NonNullable<Extract<Step, { verb: unknown }>['before']>): TwinRow {
   return {
     name: `bridge, CHECK: ${name}`,
-    links: [bridged(IPAM_V4, { isDefaultGateway: true })],
+    plugins: [bridged(IPAM_V4, { isDefaultGateway: true })],
     steps: ['ADD', { verb: 'CHECK', before }, 'DEL'],
   };
 }

@@ -44,25 +44,25 @@ const BANDWIDTH_ROWS: readonly TwinRow[] = [
   { ...bandwidth('burst too large', { egressRate: 1_000, egressBurst: 34_359_738_368 }), steps: FAILURE },
   { ...bandwidth('negative rate', { ingressRate: -1, ingressBurst: 1 }), steps: FAILURE },
   { ...bandwidth('rate as text', { ingressRate: '1', ingressBurst: 1 }), steps: FAILURE },
-  { name: 'bandwidth, first in the chain', links: [{ type: 'bandwidth', ...FAST }], steps: FAILURE },
+  { name: 'bandwidth, first in the chain', plugins: [{ type: 'bandwidth', ...FAST }], steps: FAILURE },
   {
     ...bandwidth('ADD twice', FAST),
     steps: [
       'ADD',
-      { verb: 'ADD', label: 'ADD again', links: [{ type: 'bandwidth', ...FAST }], prevResult: 'last' },
+      { verb: 'ADD', label: 'ADD again', plugins: [{ type: 'bandwidth', ...FAST }], prevResult: 'last' },
       'DEL',
     ],
   },
   {
     ...bandwidth('DEL alone', FAST),
-    steps: ['ADD', { verb: 'DEL', label: 'DEL of one', links: [{ type: 'bandwidth', ...FAST }] }, 'DEL'],
+    steps: ['ADD', { verb: 'DEL', label: 'DEL of one', plugins: [{ type: 'bandwidth', ...FAST }] }, 'DEL'],
   },
   { ...bandwidth('DEL after the namespace', FAST), steps: ['ADD', { verb: 'DEL', netns: 'gone' }] },
   {
     ...bandwidth('CHECK: the bucket is another', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
     steps: [
       'ADD',
-      { verb: 'CHECK', links: [{ type: 'bandwidth', ingressRate: 9_000_000, ingressBurst: 800_000 }] },
+      { verb: 'CHECK', plugins: [{ type: 'bandwidth', ingressRate: 9_000_000, ingressBurst: 800_000 }] },
       'DEL',
     ],
   },
@@ -103,7 +103,7 @@ const MEDDLED_ROWS: readonly TwinRow[] = [
     ...bandwidth('CHECK: no bucket left', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
     steps: [
       'ADD',
-      { verb: 'CHECK', links: [{ type: 'bandwidth', ...SLOW }], before: tcTool('qdisc del', 'root') },
+      { verb: 'CHECK', plugins: [{ type: 'bandwidth', ...SLOW }], before: tcTool('qdisc del', 'root') },
       'DEL',
     ],
   },
@@ -111,7 +111,7 @@ const MEDDLED_ROWS: readonly TwinRow[] = [
     ...bandwidth('CHECK: no redirect left', FAST),
     steps: [
       'ADD',
-      { verb: 'CHECK', links: [{ type: 'bandwidth', ...FAST }], before: tcTool('qdisc del', 'ingress') },
+      { verb: 'CHECK', plugins: [{ type: 'bandwidth', ...FAST }], before: tcTool('qdisc del', 'ingress') },
       'DEL',
     ],
   },
@@ -121,16 +121,16 @@ const MEDDLED_ROWS: readonly TwinRow[] = [
   },
   {
     ...bandwidth('DEL without the limits', FAST),
-    steps: ['ADD', { verb: 'DEL', label: 'DEL of one', links: [{ type: 'bandwidth' }] }, 'DEL'],
+    steps: ['ADD', { verb: 'DEL', label: 'DEL of one', plugins: [{ type: 'bandwidth' }] }, 'DEL'],
   },
   {
     ...bandwidth('a clsact qdisc of others', FAST),
     steps: [
-      { verb: 'ADD', links: [MAIN_V4] },
+      { verb: 'ADD', plugins: [MAIN_V4] },
       {
         verb: 'ADD',
         label: 'ADD after it',
-        links: [{ type: 'bandwidth', ...FAST }],
+        plugins: [{ type: 'bandwidth', ...FAST }],
         prevResult: 'last',
         before: tcTool('qdisc add', 'clsact'),
       },
@@ -198,7 +198,7 @@ const TUNING_ROWS: readonly TwinRow[] = [
   { ...tuning('mtu that the kernel refuses', { mtu: 70_000 }), steps: FAILURE },
   {
     name: 'tuning, first in the chain',
-    links: [{ type: 'tuning', dataDir: '{tmp}/tuning', mtu: 1380 }],
+    plugins: [{ type: 'tuning', dataDir: '{tmp}/tuning', mtu: 1380 }],
     steps: FAILURE,
   },
   {
@@ -208,10 +208,10 @@ const TUNING_ROWS: readonly TwinRow[] = [
       {
         verb: 'ADD',
         label: 'ADD again',
-        links: [{ type: 'tuning', dataDir: '{tmp}/tuning', mtu: 1370 }],
+        plugins: [{ type: 'tuning', dataDir: '{tmp}/tuning', mtu: 1370 }],
         prevResult: 'last',
       },
-      { verb: 'DEL', label: 'DEL of one', links: [{ type: 'tuning', dataDir: '{tmp}/tuning' }] },
+      { verb: 'DEL', label: 'DEL of one', plugins: [{ type: 'tuning', dataDir: '{tmp}/tuning' }] },
       'DEL',
     ],
   },
@@ -219,7 +219,7 @@ const TUNING_ROWS: readonly TwinRow[] = [
     ...tuning('DEL alone', { mtu: 1380, sysctl: { 'net.core.somaxconn': '321' } }),
     steps: [
       'ADD',
-      { verb: 'DEL', label: 'DEL of one', links: [{ type: 'tuning', dataDir: '{tmp}/tuning' }] },
+      { verb: 'DEL', label: 'DEL of one', plugins: [{ type: 'tuning', dataDir: '{tmp}/tuning' }] },
       'DEL',
     ],
   },
@@ -256,7 +256,7 @@ const WHOLE_ROWS: readonly TwinRow[] = [
   ...['0.3.1', '0.4.0', '1.0.0'].map(cniVersion => ({
     name: `whole chain, version ${cniVersion}`,
     cniVersion,
-    links: FULL,
+    plugins: FULL,
     more: ports([WEB]),
     prepare: outside,
     steps: [
@@ -269,13 +269,13 @@ const WHOLE_ROWS: readonly TwinRow[] = [
   })),
   {
     name: 'whole chain, DEL after the namespace',
-    links: FULL,
+    plugins: FULL,
     more: ports([WEB]),
     steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
   },
   {
     name: 'whole chain, the last link fails',
-    links: [
+    plugins: [
       ...FULL.slice(0, 3),
       { type: 'tuning', dataDir: '{tmp}/tuning', sysctl: { 'net.core.no_such_key': '1' } },
     ],
@@ -298,7 +298,7 @@ function ports(portMappings: readonly Json[]): Json {
 }
 
 function bandwidth(name: string, options: Json): TwinRow {
-  return { name: `bandwidth, ${name}`, links: [MAIN_V4, { type: 'bandwidth', ...options }], steps: LIFE };
+  return { name: `bandwidth, ${name}`, plugins: [MAIN_V4, { type: 'bandwidth', ...options }], steps: LIFE };
 }
 
 /** Runs `tc` on the host end of container 1. */
@@ -315,7 +315,7 @@ function tcTool(verb: string, place: string): (ground: Ground) => Promise<void> 
 function tuning(name: string, options: Json): TwinRow {
   return {
     name: `tuning, ${name}`,
-    links: [MAIN_V4, { type: 'tuning', dataDir: '{tmp}/tuning', ...options }],
+    plugins: [MAIN_V4, { type: 'tuning', dataDir: '{tmp}/tuning', ...options }],
     steps: LIFE,
   };
 }

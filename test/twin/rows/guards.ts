@@ -34,7 +34,7 @@ const FIREWALL_ROWS: readonly TwinRow[] = [
   { ...firewall('version 0.3.1', { backend: 'iptables' }), cniVersion: '0.3.1', steps: FAILURE },
   { ...firewall('unknown policy', { ingressPolicy: 'closed' }), steps: FAILURE },
   { ...firewall('policy as a number', { ingressPolicy: 1 }), steps: FAILURE },
-  { name: 'firewall, first in the chain', links: [{ type: 'firewall' }], steps: FAILURE },
+  { name: 'firewall, first in the chain', plugins: [{ type: 'firewall' }], steps: FAILURE },
   {
     ...firewall('ADD twice', { backend: 'iptables' }),
     steps: [
@@ -42,7 +42,7 @@ const FIREWALL_ROWS: readonly TwinRow[] = [
       {
         verb: 'ADD',
         label: 'ADD again',
-        links: [{ type: 'firewall', backend: 'iptables' }],
+        plugins: [{ type: 'firewall', backend: 'iptables' }],
         prevResult: 'last',
       },
       'DEL',
@@ -68,14 +68,18 @@ const SBR_ROWS: readonly TwinRow[] = [
   sbr('table of the old range', { table: 77 }, MAIN_V4),
   { ...sbr('version 0.4.0', {}, MAIN_V4), cniVersion: '0.4.0' },
   { ...sbr('version 0.3.1', {}, MAIN_V4), cniVersion: '0.3.1', steps: ['ADD', 'DEL'] },
-  { name: 'sbr, first in the chain', links: [{ type: 'sbr' }], steps: FAILURE },
+  { name: 'sbr, first in the chain', plugins: [{ type: 'sbr' }], steps: FAILURE },
   {
     ...sbr('ADD twice', {}, MAIN_V4),
-    steps: ['ADD', { verb: 'ADD', label: 'ADD again', links: [{ type: 'sbr' }], prevResult: 'last' }, 'DEL'],
+    steps: [
+      'ADD',
+      { verb: 'ADD', label: 'ADD again', plugins: [{ type: 'sbr' }], prevResult: 'last' },
+      'DEL',
+    ],
   },
   {
     ...sbr('DEL alone', {}, MAIN_V4),
-    steps: ['ADD', { verb: 'DEL', label: 'DEL of one', links: [{ type: 'sbr' }] }, 'DEL'],
+    steps: ['ADD', { verb: 'DEL', label: 'DEL of one', plugins: [{ type: 'sbr' }] }, 'DEL'],
   },
 ];
 
@@ -85,7 +89,7 @@ export const GUARD_ROWS: readonly TwinRow[] = [...FIREWALL_ROWS, ...SBR_ROWS];
 function firewall(name: string, options: Json, main: Json = MAIN): TwinRow {
   return {
     name: `firewall, ${name}`,
-    links: [main, { type: 'firewall', ...options }],
+    plugins: [main, { type: 'firewall', ...options }],
     prepare: outside,
     steps: TWO,
     wholePacketFilter: true,
@@ -93,5 +97,5 @@ function firewall(name: string, options: Json, main: Json = MAIN): TwinRow {
 }
 
 function sbr(name: string, options: Json, main: Json = MAIN): TwinRow {
-  return { name: `sbr, ${name}`, links: [main, { type: 'sbr', ...options }], steps: LIFE };
+  return { name: `sbr, ${name}`, plugins: [main, { type: 'sbr', ...options }], steps: LIFE };
 }

@@ -8,10 +8,10 @@ import { bridged, resolvConf, V4, V6 } from './parts.ts';
 const SMALL = [{ subnet: '10.88.0.0/29' }];
 
 const HOST_LOCAL_ROWS: readonly TwinRow[] = [
-  { name: 'host-local, single range', links: [local({ subnet: '10.88.0.0/24' })] },
+  { name: 'host-local, single range', plugins: [local({ subnet: '10.88.0.0/24' })] },
   {
     name: 'host-local, single range with bounds and gateway',
-    links: [
+    plugins: [
       local({
         subnet: '10.88.0.0/24',
         rangeStart: '10.88.0.10',
@@ -22,11 +22,11 @@ const HOST_LOCAL_ROWS: readonly TwinRow[] = [
   },
   {
     name: 'host-local, single range before range sets',
-    links: [local({ subnet: '10.87.0.0/24', ranges: [V4, V6] })],
+    plugins: [local({ subnet: '10.87.0.0/24', ranges: [V4, V6] })],
   },
   {
     name: 'host-local, a set of two ranges',
-    links: [
+    plugins: [
       local({
         ranges: [[{ subnet: '10.88.0.0/24', rangeStart: '10.88.0.254' }, { subnet: '10.89.0.0/24' }]],
       }),
@@ -35,14 +35,14 @@ const HOST_LOCAL_ROWS: readonly TwinRow[] = [
   },
   {
     name: 'host-local, bounds may be network and broadcast',
-    links: [
+    plugins: [
       local({ ranges: [[{ subnet: '10.88.0.0/30', rangeStart: '10.88.0.0', rangeEnd: '10.88.0.3' }]] }),
     ],
     steps: ['ADD', { verb: 'ADD', container: 2 }, 'DEL'],
   },
   {
     name: 'host-local, routes and resolvConf',
-    links: [
+    plugins: [
       local({
         ranges: [V4, V6],
         resolvConf: '{tmp}/resolv.conf',
@@ -57,166 +57,166 @@ const HOST_LOCAL_ROWS: readonly TwinRow[] = [
   },
   {
     name: 'host-local, resolvConf missing',
-    links: [local({ ranges: [V4], resolvConf: '{tmp}/missing' })],
+    plugins: [local({ ranges: [V4], resolvConf: '{tmp}/missing' })],
     steps: FAILURE,
   },
   {
     name: 'host-local, version 0.2.0',
     cniVersion: '0.2.0',
-    links: [local({ ranges: [V4, V6], routes: [{ dst: '0.0.0.0/0' }] })],
+    plugins: [local({ ranges: [V4, V6], routes: [{ dst: '0.0.0.0/0' }] })],
     steps: ['ADD', 'DEL'],
   },
   {
     name: 'host-local, two IPv4 sets, version 0.2.0',
     cniVersion: '0.2.0',
-    links: [local({ ranges: [V4, [{ subnet: '10.89.0.0/24' }]] })],
+    plugins: [local({ ranges: [V4, [{ subnet: '10.89.0.0/24' }]] })],
     steps: FAILURE,
   },
   {
     name: 'host-local, version 0.4.0',
     cniVersion: '0.4.0',
-    links: [local({ ranges: [V4, V6], routes: [{ dst: '0.0.0.0/0' }] })],
+    plugins: [local({ ranges: [V4, V6], routes: [{ dst: '0.0.0.0/0' }] })],
   },
   {
     name: 'host-local, ADD twice',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     steps: ['ADD', { verb: 'ADD', label: 'ADD again' }, 'DEL'],
   },
   {
     name: 'host-local, round robin',
-    links: [local({ ranges: [SMALL] })],
+    plugins: [local({ ranges: [SMALL] })],
     steps: ['ADD', 'DEL', 'ADD', 'DEL', 'ADD', { verb: 'ADD', container: 2 }],
   },
   {
     name: 'host-local, wraps around',
-    links: [local({ ranges: [SMALL] })],
+    plugins: [local({ ranges: [SMALL] })],
     prepare: leases({ 'last_reserved_ip.0': '10.88.0.6', '10.88.0.2': 'x\r\neth0' }),
   },
   {
     name: 'host-local, last reserved address out of range',
-    links: [local({ ranges: [SMALL] })],
+    plugins: [local({ ranges: [SMALL] })],
     prepare: leases({ 'last_reserved_ip.0': '192.0.2.1' }),
   },
   {
     name: 'host-local, last reserved address that is none',
-    links: [local({ ranges: [SMALL] })],
+    plugins: [local({ ranges: [SMALL] })],
     prepare: leases({ 'last_reserved_ip.0': '10.88.0.3\n' }),
   },
   {
     name: 'host-local, exhausted',
-    links: [local({ ranges: [[{ subnet: '10.88.0.0/30' }]] })],
+    plugins: [local({ ranges: [[{ subnet: '10.88.0.0/30' }]] })],
     prepare: leases({ '10.88.0.2': 'x\r\neth0' }),
     steps: FAILURE,
   },
   {
     name: 'host-local, second set exhausted',
-    links: [local({ ranges: [V6, [{ subnet: '10.88.0.0/30' }]] })],
+    plugins: [local({ ranges: [V6, [{ subnet: '10.88.0.0/30' }]] })],
     prepare: leases({ '10.88.0.2': 'x\r\neth0' }),
     steps: FAILURE,
   },
   {
     name: 'host-local, lease of an old version',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     prepare: leases({ '10.88.0.2': 'twin-1', '10.88.0.3': ' twin-2 \n' }),
     steps: ['CHECK', 'DEL', { verb: 'DEL', container: 2 }],
   },
   {
     name: 'host-local, lease with a line feed only',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     prepare: leases({ '10.88.0.2': 'twin-1\neth0' }),
     steps: ['DEL'],
   },
   {
     name: 'host-local, DEL releases what lies out of range',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     prepare: leases({ '192.0.2.9': 'twin-1\r\neth0' }),
     steps: ['DEL'],
   },
   {
     name: 'host-local, DEL with a range that is none',
-    links: [local({ ranges: [V4] })],
-    steps: ['ADD', { verb: 'DEL', links: [local({ ranges: [[{ subnet: '10.88.0.1/24' }]] })] }],
+    plugins: [local({ ranges: [V4] })],
+    steps: ['ADD', { verb: 'DEL', plugins: [local({ ranges: [[{ subnet: '10.88.0.1/24' }]] })] }],
   },
-  { name: 'host-local, CHECK without lease', links: [local({ ranges: [V4] })], steps: ['CHECK'] },
-  { name: 'host-local, address from CNI_ARGS', links: [local({ ranges: [V4] })], args: 'IP=10.88.0.77' },
+  { name: 'host-local, CHECK without lease', plugins: [local({ ranges: [V4] })], steps: ['CHECK'] },
+  { name: 'host-local, address from CNI_ARGS', plugins: [local({ ranges: [V4] })], args: 'IP=10.88.0.77' },
   {
     name: 'host-local, address with prefix from CNI_ARGS',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     args: 'IP=10.88.0.77/16',
   },
   {
     name: 'host-local, addresses from args.cni',
-    links: [local({ ranges: [V4, V6] })],
+    plugins: [local({ ranges: [V4, V6] })],
     more: { args: { cni: { ips: ['10.88.0.78', 'fd88::78/64'] } } },
   },
   {
     name: 'host-local, addresses from runtimeConfig',
-    links: [local({ ranges: [V4, V6] })],
+    plugins: [local({ ranges: [V4, V6] })],
     more: { runtimeConfig: { ips: ['fd88::79', '10.88.0.79/24'] } },
   },
   {
     name: 'host-local, ranges from runtimeConfig',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     more: { runtimeConfig: { ipRanges: [[{ subnet: '10.86.0.0/24' }], [{ subnet: 'fd86::/64' }]] } },
   },
   {
     name: 'host-local, wanted address is taken',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     args: 'IP=10.88.0.5',
     prepare: leases({ '10.88.0.5': 'x\r\neth0' }),
     steps: FAILURE,
   },
   {
     name: 'host-local, wanted address is the gateway',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     args: 'IP=10.88.0.1',
     steps: FAILURE,
   },
   {
     name: 'host-local, wanted address out of range',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     args: 'IP=192.0.2.1',
     steps: FAILURE,
   },
   {
     name: 'host-local, wanted address that is none',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     args: 'IP=10.88.0',
     steps: FAILURE,
   },
   {
     name: 'host-local, wanted address with a lease already',
-    links: [local({ ranges: [V4] })],
+    plugins: [local({ ranges: [V4] })],
     steps: ['ADD', { verb: 'ADD', label: 'ADD of another', args: 'IP=10.88.0.50' }, 'DEL'],
   },
-  { name: 'host-local, no ranges', links: [local({})], steps: FAILURE },
-  { name: 'host-local, no ipam', links: [{ type: 'host-local' }], steps: FAILURE },
-  { name: 'host-local, empty set', links: [local({ ranges: [[]] })], steps: FAILURE },
-  { name: 'host-local, mixed set', links: [local({ ranges: [[...V4, ...V6]] })], steps: FAILURE },
+  { name: 'host-local, no ranges', plugins: [local({})], steps: FAILURE },
+  { name: 'host-local, no ipam', plugins: [{ type: 'host-local' }], steps: FAILURE },
+  { name: 'host-local, empty set', plugins: [local({ ranges: [[]] })], steps: FAILURE },
+  { name: 'host-local, mixed set', plugins: [local({ ranges: [[...V4, ...V6]] })], steps: FAILURE },
   {
     name: 'host-local, overlapping ranges',
-    links: [local({ ranges: [[...V4, { subnet: '10.88.0.0/25' }]] })],
+    plugins: [local({ ranges: [[...V4, { subnet: '10.88.0.0/25' }]] })],
     steps: FAILURE,
   },
   {
     name: 'host-local, overlapping sets',
-    links: [local({ ranges: [V4, [{ subnet: '10.88.0.128/25' }]] })],
+    plugins: [local({ ranges: [V4, [{ subnet: '10.88.0.128/25' }]] })],
     steps: FAILURE,
   },
-  { name: 'host-local, subnet too small', links: [local({ subnet: '10.88.0.0/31' })], steps: FAILURE },
+  { name: 'host-local, subnet too small', plugins: [local({ subnet: '10.88.0.0/31' })], steps: FAILURE },
   {
     name: 'host-local, start behind end',
-    links: [local({ subnet: '10.88.0.0/24', rangeStart: '10.88.0.9', rangeEnd: '10.88.0.8' })],
+    plugins: [local({ subnet: '10.88.0.0/24', rangeStart: '10.88.0.9', rangeEnd: '10.88.0.8' })],
     steps: FAILURE,
   },
   {
     name: 'host-local, start out of the subnet',
-    links: [local({ subnet: '10.88.0.0/24', rangeStart: '10.89.0.9' })],
+    plugins: [local({ subnet: '10.88.0.0/24', rangeStart: '10.89.0.9' })],
     steps: FAILURE,
   },
   {
     name: 'host-local, subnet with leading zeros',
-    links: [local({ subnet: '010.88.0.0/24' })],
+    plugins: [local({ subnet: '010.88.0.0/24' })],
     steps: FAILURE,
   },
 ];
@@ -226,7 +226,7 @@ const STATIC = { type: 'static' };
 const STATIC_ROWS: readonly TwinRow[] = [
   {
     name: 'static, addresses, routes and dns',
-    links: [
+    plugins: [
       own(STATIC, {
         addresses: [
           { address: '10.88.0.5/24', gateway: '10.88.0.1' },
@@ -240,7 +240,7 @@ const STATIC_ROWS: readonly TwinRow[] = [
   {
     name: 'static, version 0.4.0',
     cniVersion: '0.4.0',
-    links: [
+    plugins: [
       own(STATIC, {
         addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.1' }, { address: 'fd88::5/64' }],
       }),
@@ -249,7 +249,7 @@ const STATIC_ROWS: readonly TwinRow[] = [
   {
     name: 'static, version 0.2.0',
     cniVersion: '0.2.0',
-    links: [
+    plugins: [
       own(STATIC, {
         addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.1' }],
         routes: [{ dst: '0.0.0.0/0' }],
@@ -259,53 +259,53 @@ const STATIC_ROWS: readonly TwinRow[] = [
   },
   {
     name: 'static, addresses from CNI_ARGS',
-    links: [own(STATIC, {})],
+    plugins: [own(STATIC, {})],
     args: 'IP=10.88.0.6/24,fd88::6/64;GATEWAY=10.88.0.1,fd88::1',
   },
   {
     name: 'static, CNI_ARGS besides addresses',
-    links: [own(STATIC, { addresses: [{ address: '10.88.0.5/24' }] })],
+    plugins: [own(STATIC, { addresses: [{ address: '10.88.0.5/24' }] })],
     args: 'IP=10.89.0.6/24;GATEWAY=10.88.0.1',
   },
   {
     name: 'static, addresses from args.cni',
-    links: [own(STATIC, { addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.1' }] })],
+    plugins: [own(STATIC, { addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.1' }] })],
     more: { args: { cni: { ips: ['10.88.0.7/24'] } } },
   },
   {
     name: 'static, addresses from runtimeConfig',
-    links: [own(STATIC, { addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.1' }] })],
+    plugins: [own(STATIC, { addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.1' }] })],
     more: {
       runtimeConfig: { ips: ['10.88.0.8/24', 'fd88::8/64'] },
       args: { cni: { ips: ['10.88.0.7/24'] } },
     },
   },
-  { name: 'static, no addresses', links: [own(STATIC, {})], steps: ['ADD', 'DEL'] },
+  { name: 'static, no addresses', plugins: [own(STATIC, {})], steps: ['ADD', 'DEL'] },
   {
     name: 'static, address without prefix',
-    links: [own(STATIC, { addresses: [{ address: '10.88.0.5' }] })],
+    plugins: [own(STATIC, { addresses: [{ address: '10.88.0.5' }] })],
     steps: FAILURE,
   },
-  { name: 'static, no ipam', links: [STATIC], steps: FAILURE },
+  { name: 'static, no ipam', plugins: [STATIC], steps: FAILURE },
   {
     name: 'static, CHECK: another gateway',
-    links: [own(STATIC, { addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.1' }] })],
+    plugins: [own(STATIC, { addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.1' }] })],
     steps: [
       'ADD',
       {
         verb: 'CHECK',
-        links: [own(STATIC, { addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.2' }] })],
+        plugins: [own(STATIC, { addresses: [{ address: '10.88.0.5/24', gateway: '10.88.0.2' }] })],
       },
     ],
   },
   {
     name: 'static, CHECK: an address is missing',
-    links: [own(STATIC, { addresses: [{ address: '10.88.0.5/24' }] })],
-    steps: ['ADD', { verb: 'CHECK', links: [own(STATIC, { addresses: [{ address: '10.88.0.9/24' }] })] }],
+    plugins: [own(STATIC, { addresses: [{ address: '10.88.0.5/24' }] })],
+    steps: ['ADD', { verb: 'CHECK', plugins: [own(STATIC, { addresses: [{ address: '10.88.0.9/24' }] })] }],
   },
   {
     name: 'bridge with static',
-    links: [
+    plugins: [
       bridged(
         {
           ...STATIC,
@@ -316,20 +316,20 @@ const STATIC_ROWS: readonly TwinRow[] = [
       ),
     ],
   },
-  { name: 'bridge with static, no addresses', links: [bridged({ ...STATIC })], steps: FAILURE },
+  { name: 'bridge with static, no addresses', plugins: [bridged({ ...STATIC })], steps: FAILURE },
   {
     name: 'bridge with static, the same address twice',
-    links: [bridged({ ...STATIC, addresses: [{ address: '10.88.0.5/24' }, { address: '10.88.0.5/24' }] })],
+    plugins: [bridged({ ...STATIC, addresses: [{ address: '10.88.0.5/24' }, { address: '10.88.0.5/24' }] })],
     steps: FAILURE,
   },
   {
     name: 'bridge with static, host prefix',
-    links: [bridged({ ...STATIC, addresses: [{ address: '10.88.0.5/32' }] })],
+    plugins: [bridged({ ...STATIC, addresses: [{ address: '10.88.0.5/32' }] })],
     steps: ['ADD', 'DEL'],
   },
 ];
 
-/** All rows of IPAM links. */
+/** All rows of IPAM plugins. */
 export const IPAM_ROWS: readonly TwinRow[] = [...HOST_LOCAL_ROWS, ...STATIC_ROWS];
 
 /** host-local called alone, as bridge calls it. */

@@ -28,46 +28,46 @@ const DEFAULT_ROWS: readonly TwinRow[] = [
   portmap('two ports to one', {}, [WEB, { ...WEB, hostPort: 8081 }], [mapped({ tcp: 8081 })]),
   portmap('protocol in capitals', {}, [{ ...WEB, protocol: 'TCP' }], [mapped({ tcp: 8080 })]),
   portmap('no ports', {}, [], []),
-  { name: 'portmap, no capability', links: [MAIN, { type: 'portmap' }] },
+  { name: 'portmap, no capability', plugins: [MAIN, { type: 'portmap' }] },
   {
     name: 'portmap, host port 0',
-    links: [MAIN, { type: 'portmap' }],
+    plugins: [MAIN, { type: 'portmap' }],
     more: ports([{ ...WEB, hostPort: 0 }]),
     steps: FAILURE,
   },
   {
     name: 'portmap, no container port',
-    links: [MAIN, { type: 'portmap' }],
+    plugins: [MAIN, { type: 'portmap' }],
     more: ports([{ hostPort: 8080, protocol: 'tcp' }]),
     steps: FAILURE,
   },
   {
     name: 'portmap, host port beyond 65535',
-    links: [MAIN, { type: 'portmap' }],
+    plugins: [MAIN, { type: 'portmap' }],
     more: ports([{ ...WEB, hostPort: 70_000 }]),
     steps: FAILURE,
   },
   {
     name: 'portmap, unknown protocol',
-    links: [MAIN, { type: 'portmap' }],
+    plugins: [MAIN, { type: 'portmap' }],
     more: ports([{ ...WEB, protocol: 'dance' }]),
     steps: FAILURE,
   },
   {
     name: 'portmap, mark bit out of range',
-    links: [MAIN, { type: 'portmap', markMasqBit: 32 }],
+    plugins: [MAIN, { type: 'portmap', markMasqBit: 32 }],
     more: ports([WEB]),
     steps: FAILURE,
   },
-  { name: 'portmap, first in the chain', links: [{ type: 'portmap' }], more: ports([WEB]), steps: FAILURE },
+  { name: 'portmap, first in the chain', plugins: [{ type: 'portmap' }], more: ports([WEB]), steps: FAILURE },
   {
     name: 'portmap, DEL without the ports',
-    links: [MAIN, { type: 'portmap' }],
+    plugins: [MAIN, { type: 'portmap' }],
     more: ports([WEB]),
     prepare: outside,
     steps: [
       'ADD',
-      { verb: 'DEL', links: [{ type: 'portmap' }], more: { runtimeConfig: {} } },
+      { verb: 'DEL', plugins: [{ type: 'portmap' }], more: { runtimeConfig: {} } },
       SERVE,
       mapped({ tcp: 8080 }, 'still mapped'),
       'DEL',
@@ -75,13 +75,13 @@ const DEFAULT_ROWS: readonly TwinRow[] = [
   },
   {
     name: 'portmap, DEL after the namespace',
-    links: [MAIN, { type: 'portmap' }],
+    plugins: [MAIN, { type: 'portmap' }],
     more: ports([WEB]),
     steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
   },
   {
     name: 'portmap, two containers, one port',
-    links: [MAIN, { type: 'portmap' }],
+    plugins: [MAIN, { type: 'portmap' }],
     more: ports([WEB]),
     steps: ['ADD', { verb: 'ADD', container: 2 }, { verb: 'DEL', container: 2 }, 'DEL'],
   },
@@ -146,7 +146,7 @@ const IPTABLES_ROWS: readonly TwinRow[] = [
     ...iptables('ADD twice', {}, [WEB], []),
     steps: [
       'ADD',
-      { verb: 'ADD', label: 'ADD again', links: [{ type: 'portmap', ...IPTABLES }], prevResult: 'last' },
+      { verb: 'ADD', label: 'ADD again', plugins: [{ type: 'portmap', ...IPTABLES }], prevResult: 'last' },
       'DEL',
     ],
   },
@@ -156,7 +156,7 @@ const IPTABLES_ROWS: readonly TwinRow[] = [
   },
   {
     ...iptables('DEL without result', {}, [WEB], []),
-    steps: ['ADD', { verb: 'DEL', prevResult: 'none', links: [{ type: 'portmap', ...IPTABLES }] }, 'DEL'],
+    steps: ['ADD', { verb: 'DEL', prevResult: 'none', plugins: [{ type: 'portmap', ...IPTABLES }] }, 'DEL'],
   },
   {
     ...iptables('two containers', {}, [WEB], []),
@@ -198,7 +198,7 @@ function portmap(
 ): TwinRow {
   return {
     name: `portmap, ${name}`,
-    links: [main, { type: 'portmap', ...options }],
+    plugins: [main, { type: 'portmap', ...options }],
     more: ports(mappings),
     prepare: outside,
     steps: [...TWO, SERVE, ...probes, 'CHECK', 'DEL', { verb: 'DEL', label: 'DEL again' }],

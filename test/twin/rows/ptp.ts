@@ -16,13 +16,13 @@ const GATEWAY = {
 const PTP_ROWS: readonly TwinRow[] = [
   {
     name: 'ptp, IPv4',
-    links: [{ ...PTP, ipam: IPAM_V4 }],
+    plugins: [{ ...PTP, ipam: IPAM_V4 }],
     steps: ['ADD', GATEWAY, 'CHECK', 'DEL', { verb: 'DEL', label: 'DEL again' }],
   },
-  { name: 'ptp, IPv6', links: [{ ...PTP, ipam: { ...HOST_LOCAL, ranges: [V6] } }] },
+  { name: 'ptp, IPv6', plugins: [{ ...PTP, ipam: { ...HOST_LOCAL, ranges: [V6] } }] },
   {
     name: 'ptp, both families, routes',
-    links: [
+    plugins: [
       {
         ...PTP,
         ipam: {
@@ -35,21 +35,21 @@ const PTP_ROWS: readonly TwinRow[] = [
   {
     name: 'ptp, version 0.2.0',
     cniVersion: '0.2.0',
-    links: [{ ...PTP, ipam: both() }],
+    plugins: [{ ...PTP, ipam: both() }],
     steps: LIFE_WITHOUT_CHECK,
   },
-  { name: 'ptp, version 0.4.0', cniVersion: '0.4.0', links: [{ ...PTP, ipam: both() }] },
-  { name: 'ptp, mtu', links: [{ ...PTP, mtu: 1380, ipam: both() }] },
-  { name: 'ptp, dns', links: [{ ...PTP, dns: { nameservers: ['192.0.2.53'] }, ipam: IPAM_V4 }] },
+  { name: 'ptp, version 0.4.0', cniVersion: '0.4.0', plugins: [{ ...PTP, ipam: both() }] },
+  { name: 'ptp, mtu', plugins: [{ ...PTP, mtu: 1380, ipam: both() }] },
+  { name: 'ptp, dns', plugins: [{ ...PTP, dns: { nameservers: ['192.0.2.53'] }, ipam: IPAM_V4 }] },
   {
     name: 'ptp, ipMasq',
-    links: [{ ...PTP, ipMasq: true, ipam: { ...both(), routes: [{ dst: '0.0.0.0/0' }, { dst: '::/0' }] } }],
+    plugins: [{ ...PTP, ipMasq: true, ipam: { ...both(), routes: [{ dst: '0.0.0.0/0' }, { dst: '::/0' }] } }],
     prepare: outside,
     steps: ['ADD', SEEN_OUTSIDE, 'CHECK', 'DEL'],
   },
   {
     name: 'ptp, two containers',
-    links: [{ ...PTP, ipam: IPAM_V4 }],
+    plugins: [{ ...PTP, ipam: IPAM_V4 }],
     steps: [
       'ADD',
       { verb: 'ADD', container: 2 },
@@ -61,42 +61,42 @@ const PTP_ROWS: readonly TwinRow[] = [
   },
   {
     name: 'ptp, ADD twice',
-    links: [{ ...PTP, ipam: IPAM_V4 }],
+    plugins: [{ ...PTP, ipam: IPAM_V4 }],
     steps: ['ADD', { verb: 'ADD', label: 'ADD again' }, 'DEL'],
   },
   {
     name: 'ptp, interface name taken',
-    links: [{ ...PTP, ipam: IPAM_V4 }],
+    plugins: [{ ...PTP, ipam: IPAM_V4 }],
     prepare: ground => ipTool(ground, 'link add eth0 type veth peer name other', ground.containers[0]),
     steps: ['ADD'],
   },
   {
     name: 'ptp, DEL without namespace',
-    links: [{ ...PTP, ipMasq: true, ipam: IPAM_V4 }],
+    plugins: [{ ...PTP, ipMasq: true, ipam: IPAM_V4 }],
     steps: ['ADD', { verb: 'DEL', netns: 'none' }],
   },
   {
     name: 'ptp, DEL after the namespace',
-    links: [{ ...PTP, ipMasq: true, ipam: IPAM_V4 }],
+    plugins: [{ ...PTP, ipMasq: true, ipam: IPAM_V4 }],
     steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
   },
-  { name: 'ptp, DEL without ADD', links: [{ ...PTP, ipam: IPAM_V4 }], steps: ['DEL'] },
-  { name: 'ptp, no IPAM', links: [PTP], steps: FAILURE },
+  { name: 'ptp, DEL without ADD', plugins: [{ ...PTP, ipam: IPAM_V4 }], steps: ['DEL'] },
+  { name: 'ptp, no IPAM', plugins: [PTP], steps: FAILURE },
   {
     name: 'ptp, no gateway',
-    links: [{ ...PTP, ipam: { type: 'static', addresses: [{ address: '10.88.0.5/24' }] } }],
+    plugins: [{ ...PTP, ipam: { type: 'static', addresses: [{ address: '10.88.0.5/24' }] } }],
     steps: FAILURE,
   },
   {
     name: 'ptp, host prefix',
-    links: [
+    plugins: [
       { ...PTP, ipam: { type: 'static', addresses: [{ address: '10.88.0.5/32', gateway: '10.88.0.1' }] } },
     ],
     steps: FAILURE,
   },
   {
     name: 'ptp, CHECK: an address is missing',
-    links: [{ ...PTP, ipam: IPAM_V4 }],
+    plugins: [{ ...PTP, ipam: IPAM_V4 }],
     steps: [
       'ADD',
       {
@@ -114,12 +114,12 @@ const LOOPBACK_ROWS: readonly TwinRow[] = [
   ...['0.2.0', '0.4.0', '1.0.0', undefined].map(cniVersion => ({
     name: `loopback, version ${cniVersion ?? 'left out'}`,
     cniVersion,
-    links: [LOOPBACK],
+    plugins: [LOOPBACK],
     steps: ['ADD' as const, 'DEL' as const, { verb: 'DEL' as const, label: 'DEL again' }],
   })),
   {
     name: 'loopback, CHECK',
-    links: [LOOPBACK],
+    plugins: [LOOPBACK],
     steps: [
       'ADD',
       'CHECK',
@@ -133,7 +133,7 @@ const LOOPBACK_ROWS: readonly TwinRow[] = [
   },
   {
     name: 'loopback, another interface name',
-    links: [LOOPBACK],
+    plugins: [LOOPBACK],
     steps: [
       { verb: 'ADD', ifname: 'lo' },
       { verb: 'DEL', ifname: 'lo' },
@@ -141,21 +141,24 @@ const LOOPBACK_ROWS: readonly TwinRow[] = [
   },
   {
     name: 'loopback, with another address',
-    links: [LOOPBACK],
+    plugins: [LOOPBACK],
     prepare: ground => ipTool(ground, 'addr add 192.0.2.1/32 dev lo', ground.containers[0]),
     steps: ['ADD', 'DEL'],
   },
   {
     name: 'loopback, DEL without namespace',
-    links: [LOOPBACK],
+    plugins: [LOOPBACK],
     steps: ['ADD', { verb: 'DEL', netns: 'none' }],
   },
   {
     name: 'loopback, DEL after the namespace',
-    links: [LOOPBACK],
+    plugins: [LOOPBACK],
     steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
   },
-  { name: 'loopback, behind a bridge', links: [{ type: 'bridge', bridge: 'br0', ipam: IPAM_V4 }, LOOPBACK] },
+  {
+    name: 'loopback, behind a bridge',
+    plugins: [{ type: 'bridge', bridge: 'br0', ipam: IPAM_V4 }, LOOPBACK],
+  },
 ];
 
 /** All rows of ptp and loopback. */

@@ -60,13 +60,13 @@ const REQUESTS: readonly TwinRow[] = [
 export const REFUSED_ROWS: readonly TwinRow[] = [...OPTIONS, ...REQUESTS];
 
 function refused(name: string, options: object): TwinRow {
-  return { name: `refused: ${name}`, links: [{ ...bridged(IPAM), ...options }], steps: FAILURE };
+  return { name: `refused: ${name}`, plugins: [{ ...bridged(IPAM), ...options }], steps: FAILURE };
 }
 
 function request(name: string, call: Omit<Call, 'verb'>): TwinRow {
   return {
     name: `refused: ${name}`,
-    links: [{ ...BRIDGE, ipam: IPAM }],
+    plugins: [{ ...BRIDGE, ipam: IPAM }],
     steps: [{ verb: 'ADD', ...call }, 'DEL'],
   };
 }

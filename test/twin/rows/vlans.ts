@@ -20,11 +20,11 @@ const IPAM_V6 = { ...HOST_LOCAL, ranges: [V6] };
 
 /** Container 2 is added and deleted, in a VLAN of its own or in that of container 1. */
 function neighbour(vlan: number | undefined): Step[] {
-  const links = [bridged(IPAM_V4, vlan === undefined ? {} : { vlan })];
+  const plugins = [bridged(IPAM_V4, vlan === undefined ? {} : { vlan })];
   return [
-    { verb: 'ADD', container: 2, label: 'ADD 2', links },
+    { verb: 'ADD', container: 2, label: 'ADD 2', plugins },
     REACHES,
-    { verb: 'DEL', container: 2, label: 'DEL 2', links },
+    { verb: 'DEL', container: 2, label: 'DEL 2', plugins },
   ];
 }
 
@@ -46,71 +46,74 @@ function filtering(...more: string[]) {
 
 /** Bridges with VLANs. */
 export const VLAN_ROWS: readonly TwinRow[] = [
-  { name: 'vlan, layer 2', links: [{ ...BRIDGE, vlan: 100 }], steps: ['ADD', 'DEL'] },
-  { name: 'vlan, IPv4, no gateway', links: [bridged(IPAM_V4, { vlan: 100 })] },
-  { name: 'vlan, IPv6, no gateway', links: [bridged(IPAM_V6, { vlan: 100 })] },
+  { name: 'vlan, layer 2', plugins: [{ ...BRIDGE, vlan: 100 }], steps: ['ADD', 'DEL'] },
+  { name: 'vlan, IPv4, no gateway', plugins: [bridged(IPAM_V4, { vlan: 100 })] },
+  { name: 'vlan, IPv6, no gateway', plugins: [bridged(IPAM_V6, { vlan: 100 })] },
   {
     name: 'vlan, IPv4, isGateway',
-    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true })],
+    plugins: [bridged(IPAM_V4, { vlan: 100, isGateway: true })],
     steps: ['ADD', GATEWAY, 'CHECK', 'DEL', { verb: 'DEL', label: 'DEL again' }],
   },
-  { name: 'vlan, IPv6, isDefaultGateway', links: [bridged(IPAM_V6, { vlan: 100, isDefaultGateway: true })] },
+  {
+    name: 'vlan, IPv6, isDefaultGateway',
+    plugins: [bridged(IPAM_V6, { vlan: 100, isDefaultGateway: true })],
+  },
   {
     name: 'vlan, both families, isDefaultGateway',
-    links: [bridged(both(), { vlan: 100, isDefaultGateway: true })],
+    plugins: [bridged(both(), { vlan: 100, isDefaultGateway: true })],
   },
-  { name: 'vlan, lowest', links: [bridged(IPAM_V4, { vlan: 1, isGateway: true })] },
-  { name: 'vlan, highest', links: [bridged(IPAM_V4, { vlan: 4094, isGateway: true })] },
-  { name: 'vlan, none', links: [bridged(IPAM_V4, { vlan: 0, isGateway: true })] },
-  { name: 'vlan, mtu', links: [bridged(IPAM_V4, { vlan: 100, isGateway: true, mtu: 1400 })] },
+  { name: 'vlan, lowest', plugins: [bridged(IPAM_V4, { vlan: 1, isGateway: true })] },
+  { name: 'vlan, highest', plugins: [bridged(IPAM_V4, { vlan: 4094, isGateway: true })] },
+  { name: 'vlan, none', plugins: [bridged(IPAM_V4, { vlan: 0, isGateway: true })] },
+  { name: 'vlan, mtu', plugins: [bridged(IPAM_V4, { vlan: 100, isGateway: true, mtu: 1400 })] },
   {
     name: 'vlan, hairpinMode',
-    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true, hairpinMode: true })],
+    plugins: [bridged(IPAM_V4, { vlan: 100, isGateway: true, hairpinMode: true })],
   },
   {
     name: 'vlan, promiscMode',
-    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true, promiscMode: true })],
+    plugins: [bridged(IPAM_V4, { vlan: 100, isGateway: true, promiscMode: true })],
   },
   {
     name: 'vlan, ipMasq',
-    links: [bridged(both(), { vlan: 100, isDefaultGateway: true, ipMasq: true })],
+    plugins: [bridged(both(), { vlan: 100, isDefaultGateway: true, ipMasq: true })],
     prepare: outside,
     steps: ['ADD', SEEN_OUTSIDE, 'DEL'],
   },
   {
     name: 'vlan, a host that forwards',
-    links: [bridged(both(), { vlan: 100, isGateway: true })],
+    plugins: [bridged(both(), { vlan: 100, isGateway: true })],
     prepare: forwarding,
   },
   {
     name: 'vlan, neighbour in the same one',
-    links: [bridged(IPAM_V4, { vlan: 100 })],
+    plugins: [bridged(IPAM_V4, { vlan: 100 })],
     steps: ['ADD', ...neighbour(100), 'DEL'],
   },
   {
     name: 'vlan, neighbour in another one',
-    links: [bridged(IPAM_V4, { vlan: 100 })],
+    plugins: [bridged(IPAM_V4, { vlan: 100 })],
     steps: ['ADD', ...neighbour(200), 'DEL'],
   },
   {
     name: 'vlan, neighbour in none',
-    links: [bridged(IPAM_V4, { vlan: 100 })],
+    plugins: [bridged(IPAM_V4, { vlan: 100 })],
     steps: ['ADD', ...neighbour(undefined), 'DEL'],
   },
   {
     name: 'vlan, bridge exists',
-    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true })],
+    plugins: [bridged(IPAM_V4, { vlan: 100, isGateway: true })],
     prepare: filtering('link set br0 up'),
   },
   {
     name: 'vlan, bridge exists without a default VLAN',
-    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true })],
+    plugins: [bridged(IPAM_V4, { vlan: 100, isGateway: true })],
     prepare: ground => ipTool(ground, 'link add br0 type bridge vlan_filtering 1 vlan_default_pvid 0'),
     steps: LIFE,
   },
   {
     name: 'vlan, no VLAN on a bridge that keeps them apart',
-    links: [bridged(IPAM_V4, { isGateway: true })],
+    plugins: [bridged(IPAM_V4, { isGateway: true })],
     prepare: filtering(),
   },
 ];
