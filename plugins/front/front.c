@@ -24,6 +24,7 @@
 #define WIRE_KEY_BYTES 36
 #define WIRE_KIND_COMMAND 0
 #define WIRE_KIND_CALL 1
+#define WIRE_KIND_PING 2
 #define WIRE_REQUEST_LIMIT 0x2000000
 /* A reply frame: this header, then standard output and standard error. */
 #define WIRE_REPLY_AT_MAGIC 0
@@ -75,8 +76,7 @@ enum { EINTR = 4, EAGAIN = 11,
        SO_PEERCRED = 17, MSG_NOSIGNAL = 0x4000, POLLIN = 1, POLLOUT = 4, MFD_CLOEXEC = 1, SIGKILL = 9, SIGPIPE = 13,
        SIGCHLD = 17, WNOHANG = 1, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
 
-typedef struct { int64_t seconds, nanoseconds; } Time;
-typedef struct { int fd; short events, revents; } Poll;
+typedef struct { int64_t seconds, nanoseconds; } Time; typedef struct { int fd; short events, revents; } Poll;
 typedef struct { const void *bytes; size_t length; } Piece;
 typedef struct { void *to; uint32_t to_length; Piece *pieces; size_t count; void *control; size_t extra; int flags; } Message;
 typedef struct { uint16_t family; char path[108]; } Address;

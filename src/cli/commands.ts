@@ -92,6 +92,12 @@ const TRACE_DIR: CommandOption = {
   help: 'directory of traces (CATENA_TRACE_DIR; traces below the run directory)',
 };
 
+const DAEMON_RUN_DIR: CommandOption = {
+  type: 'string',
+  placeholder: '<dir>',
+  help: 'directory of its socket (CATENA_RUN_DIR; /run/catena)',
+};
+
 const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   'conf-dir': CONF_DIR,
   file: {
@@ -291,11 +297,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
-      'run-dir': {
-        type: 'string',
-        placeholder: '<dir>',
-        help: 'directory of its socket (CATENA_RUN_DIR; /run/catena)',
-      },
+      'run-dir': DAEMON_RUN_DIR,
       replace: {
         type: 'boolean',
         help: 'replace a daemon that already listens there; it finishes its requests first',
@@ -344,6 +346,17 @@ export const COMMANDS: readonly Command[] = [
       },
     },
     load: () => import('./commands/daemon.ts'),
+  },
+  {
+    name: 'ping',
+    summary: 'ask whether the daemon answers: exit code 0, 3 (no daemon), 4 (another build) or 5 (no answer)',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      'run-dir': DAEMON_RUN_DIR,
+      deadline: { type: 'string', placeholder: '<seconds>', help: 'how long to wait for the answer (2)' },
+    },
+    load: () => import('./commands/ping.ts'),
   },
   {
     name: 'doctor',

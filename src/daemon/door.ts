@@ -22,13 +22,18 @@ export interface OpenDoor {
 export interface Handlers {
   serve(request: Request): Promise<Response>;
   answer(calls: BegunCalls): AnswerCall;
+  ping(): object;
   refuse(reason: DeclineReason): void;
 }
 
 /**
  * Opens both sockets. Each gets its name once it listens, so a client never finds a name without a daemon behind it.
  */
-export function listen(socketPath: string, maxBytes: number, { serve, answer, refuse }: Handlers): OpenDoor {
+export function listen(
+  socketPath: string,
+  maxBytes: number,
+  { serve, answer, ping, refuse }: Handlers,
+): OpenDoor {
   const wirePath = wireOf(socketPath);
   removeUnnamed(socketPath);
   const [fresh, freshWire] = [`${socketPath}.${process.pid}`, `${wirePath}.${process.pid}`];
@@ -48,6 +53,7 @@ export function listen(socketPath: string, maxBytes: number, { serve, answer, re
     freshWire,
     maxBytes,
     (request, signal) => answer(calls as BegunCalls)(request, signal),
+    ping,
     refuse,
   );
   process.umask(before);

@@ -82,6 +82,18 @@ export interface RunReply {
 /** Outcome of a command, and whether its client should run it itself. */
 export type RunAnswer = RunReply & Partial<Declined>;
 
+/** What a daemon answers to a ping. */
+export interface PingReply {
+  readonly version: string;
+  /** {@link Place.executable}. */
+  readonly executable: string;
+  readonly pid: number;
+  /** Requests in progress, and requests that wait for their turn. */
+  readonly running: number;
+  readonly queued: number;
+  readonly uptimeSeconds: number;
+}
+
 /** Whether the daemon has declined. */
 export function isDeclined(answer: RunAnswer | Declined): answer is Declined {
   return answer.declined !== undefined;

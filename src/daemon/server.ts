@@ -11,6 +11,7 @@ import {
   type DeclineReason,
   HANDOVER_PATH,
   isDeclined,
+  type PingReply,
   type Place,
   type RunAnswer,
   type RunReply,
@@ -45,6 +46,8 @@ export interface ServerOptions {
   readonly limits?: ServerLimits | undefined;
   /** Asks a daemon that already listens to hand over. */
   readonly replace?: boolean | undefined;
+  /** What a ping reports as the daemon's version. */
+  readonly version?: string | undefined;
 }
 
 /** A listening daemon. */
@@ -75,7 +78,7 @@ export async function startServer(
   socketPath: string,
   backend: Backend,
   events: ServerEvents = UNTOLD,
-  { limits = SERVER_LIMITS, replace = false }: ServerOptions = {},
+  { limits = SERVER_LIMITS, replace = false, version = '' }: ServerOptions = {},
 ): Promise<Server> {
   const place = await ownPlace();
   const gate = new RequestLimiter(limits);
@@ -97,9 +100,15 @@ export async function startServer(
     const answer = (calls: BegunCalls): AnswerCall => {
       return (request, signal) => answerTo(request, calls, signal);
     };
-    const door = listen(socketPath, limits.bytes, { serve, answer, refuse: events.declined });
+    const door = listen(socketPath, limits.bytes, { serve, answer, ping, refuse: events.declined });
     doors.push(door);
     return door;
+  }
+
+  function ping(): PingReply {
+    const { running, queued } = gate.state;
+    const uptimeSeconds = Math.floor(process.uptime());
+    return { version, executable: place.executable, pid: process.pid, running, queued, uptimeSeconds };
   }
 
   async function serve(request: Request): Promise<Response> {

@@ -10,7 +10,7 @@ import {
   type RunRequest,
   SIGN_MS,
 } from './protocol.ts';
-import { decodeRequest, encodeAnswer, REQUEST_START, requestLength, SIGN } from './wire.ts';
+import { decodeRequest, encodeAnswer, isPing, REQUEST_START, requestLength, SIGN } from './wire.ts';
 
 /** Answers a request; never rejects. The signal is aborted when the client has gone. */
 export type AnswerCall = (request: RunRequest, signal: AbortSignal) => Promise<RunAnswer | Declined>;
@@ -41,12 +41,14 @@ interface Connection {
 /**
  * Listens at a path.
  * @param maxBytes longest request
+ * @param ping what `catena ping` is answered
  * @param refuse told about bytes that are no request of this version
  */
 export function listenForCalls(
   path: string,
   maxBytes: number,
   answer: AnswerCall,
+  ping: () => object,
   refuse: (reason: DeclineReason) => void,
 ): WireListener {
   const open = new Set<Socket<Connection>>();
@@ -66,8 +68,14 @@ export function listenForCalls(
       }
     }
     if (data.total === undefined || data.length < data.total) return;
-    const request = decodeRequest(Buffer.concat(data.pieces).subarray(0, data.total));
+    const bytes = Buffer.concat(data.pieces).subarray(0, data.total);
     data.pieces = [];
+    if (isPing(bytes)) {
+      data.isAsked = true;
+      finish(socket, encodeAnswer({ exitCode: 0, stdout: JSON.stringify(ping()), stderr: '' }));
+      return;
+    }
+    const request = decodeRequest(bytes);
     if (request === undefined || !isOfClient(request)) {
       decline(socket);
       return;

@@ -107,6 +107,7 @@ export async function run(call: CommandCall): Promise<number> {
     server = await startServer(socket, backend, events, {
       limits: settings.server,
       replace: call.on('replace'),
+      version: TOOL_VERSION,
     });
   } catch (error) {
     pool.close();
