@@ -302,6 +302,8 @@ export const COMMANDS: readonly Command[] = [
         type: 'boolean',
         help: 'replace a daemon that already listens there; it finishes its requests first',
       },
+      stop: { type: 'boolean', help: 'end the daemon that runs there, once its requests are finished' },
+      status: { type: 'boolean', help: 'describe the daemon that runs there: exit code 3 if none runs' },
       workers: { type: 'string', placeholder: '<n>', help: 'maximum number of plugin processes (4)' },
       config: {
         type: 'string',

@@ -1,7 +1,7 @@
 // Does a daemon answer on this socket?
-import { statSync } from 'node:fs';
 import { findDoor } from './client.ts';
 import { type PingReply, wireOf } from './protocol.ts';
+import { callsFileThere } from './running.ts';
 import { decodeFrame, PING } from './wire.ts';
 
 /**
@@ -20,9 +20,7 @@ export type Ping =
  */
 export async function ping(runDir: string, deadlineMs: number): Promise<Ping> {
   const door = await findDoor(runDir);
-  // A daemon has its calls file before its socket gets its name.
-  if (door === undefined || statSync(door.callsFile, { throwIfNoEntry: false }) === undefined)
-    return { state: 'absent' };
+  if (door === undefined || callsFileThere(door.socket) === undefined) return { state: 'absent' };
   const answer = await ask(wireOf(door.socket), deadlineMs);
   if (answer === 'absent' || answer === 'silent') return { state: answer };
   if (answer === 'declined') return { state: 'other build' };

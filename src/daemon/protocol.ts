@@ -13,6 +13,12 @@ const WIRE_SUFFIX = '.wire';
 /** Path by which a new daemon asks the running one to hand over. */
 export const HANDOVER_PATH = '/v1/handover';
 
+/** Path by which a daemon is asked to finish its requests and to end. */
+export const STOP_PATH = '/v1/stop';
+
+/** Path of {@link DaemonState}. */
+export const STATE_PATH = '/v1/state';
+
 /** Interval in milliseconds at which a daemon shows a waiting client that it is alive. */
 export const SIGN_MS = 250;
 
@@ -92,6 +98,27 @@ export interface PingReply {
   readonly running: number;
   readonly queued: number;
   readonly uptimeSeconds: number;
+}
+
+/** What a daemon reports about itself; one of another build may report less. */
+export interface DaemonState {
+  readonly pid: number;
+  readonly version: string;
+  /** Path of its executable when it was started. */
+  readonly program?: string;
+  readonly place?: Place;
+  readonly startedBy?: 'command' | 'systemd' | 'on-demand';
+  readonly sockets?: readonly string[];
+  readonly uptimeSeconds?: number;
+  /** Seconds without a request after which it ends. */
+  readonly idleExitSeconds?: number;
+  readonly running: number;
+  readonly queued: number;
+  readonly served: number;
+  readonly pool?: { readonly workers: number; readonly busy: number; readonly waiting: number };
+  /** Why it serves no calls now. */
+  readonly problem?: string;
+  readonly declined?: Readonly<Partial<Record<DeclineReason, { readonly count: number }>>>;
 }
 
 /** Whether the daemon has declined. */

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { holdFlock } from '../sys/flock.ts';
 import { findFlockHolder } from '../sys/lock-holder.ts';
-import { HANDOVER_PATH, seatFileOf } from './protocol.ts';
+import { HANDOVER_PATH, STATE_PATH, seatFileOf } from './protocol.ts';
 
 /** The right to listen on a socket: a lock on a file next to it. The kernel releases it however the process ends. */
 export interface Seat {
@@ -90,7 +90,7 @@ export function trySeat(socket: string): Seat | undefined {
 export async function whoListens(socket: string): Promise<number | 'silent' | 'ending' | undefined> {
   if (!existsSync(socket)) return undefined;
   try {
-    const response = await fetch('http://catena/v1/state', {
+    const response = await fetch(`http://catena${STATE_PATH}`, {
       unix: socket,
       signal: AbortSignal.timeout(ANSWER_MS),
     });

@@ -16,6 +16,7 @@ import {
   type RunAnswer,
   type RunReply,
   type RunRequest,
+  STOP_PATH,
 } from './protocol.ts';
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
@@ -37,6 +38,8 @@ export interface ServerEvents {
   declined(reason: DeclineReason, detail?: string): void;
   /** The socket was missing and has been created again. */
   restored(why: string): void;
+  /** A client has asked for the end. */
+  stopped(): void;
   /** Another daemon has the socket, because it asked for it or because ours was removed: time to end. */
   replaced(why: string): void;
 }
@@ -64,7 +67,7 @@ export interface Server {
 }
 
 /** For callers that need no events. */
-const UNTOLD: ServerEvents = { declined() {}, restored() {}, replaced() {} };
+const UNTOLD: ServerEvents = { declined() {}, restored() {}, stopped() {}, replaced() {} };
 
 /** How often the daemon checks that its socket still exists. */
 const LOOK_EVERY_MS = 1_000;
@@ -114,6 +117,11 @@ export async function startServer(
   async function serve(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);
     if (request.method === 'POST' && pathname === HANDOVER_PATH) return handOver();
+    if (request.method === 'POST' && pathname === STOP_PATH) {
+      leave();
+      events.stopped();
+      return Response.json({ pid: process.pid });
+    }
     const body = request.method === 'POST' ? await request.text() : '';
     const asked = commandOf(request.method, pathname, body);
     if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);

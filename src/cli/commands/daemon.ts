@@ -7,7 +7,7 @@ import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
-import { socketPathOf } from '../../daemon/protocol.ts';
+import { socketPathOf, wireOf } from '../../daemon/protocol.ts';
 import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
 import { SeatTaken } from '../../daemon/seat.ts';
 import { type Server, type ServerEvents, startServer } from '../../daemon/server.ts';
@@ -38,8 +38,17 @@ import { TOOL_VERSION } from '../tool-version.ts';
 /** Exit code if another daemon has the socket: restarting this one would not help. */
 const TAKEN = 3;
 
-/** Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. */
+/**
+ * Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. Or says what another
+ * daemon does, or ends it.
+ */
 export async function run(call: CommandCall): Promise<number> {
+  if (call.on('stop')) return (await import('../daemon/control.ts')).stopDaemon(call);
+  if (call.on('status')) return (await import('../daemon/control.ts')).showStatus(call);
+  return serve(call);
+}
+
+async function serve(call: CommandCall): Promise<number> {
   const { env, signal, asPlugin } = call;
   if (asPlugin === undefined)
     throw new UsageError('Cannot run as a daemon: this needs the compiled executable');
@@ -96,11 +105,21 @@ export async function run(call: CommandCall): Promise<number> {
       }),
     { runAsPlugin: callPlugin, callPlugin: watchedCalls(watcher, pluginCallsTo(pool)) },
     readingsOf(watcher),
-    () => ({ version: TOOL_VERSION, place: server?.place, problem: pool.problem, declined: declined.counts }),
+    () => ({
+      version: TOOL_VERSION,
+      program: process.execPath,
+      place: server?.place,
+      startedBy: 'command',
+      sockets: [socket, wireOf(socket), ...(grpcSocket === undefined ? [] : [grpcSocket])],
+      uptimeSeconds: Math.floor(process.uptime()),
+      problem: pool.problem,
+      declined: declined.counts,
+    }),
   );
   const events: ServerEvents = {
     declined: (reason, detail) => declined.add(reason, detail),
     restored: why => log('warn', why),
+    stopped: () => end.come(0, 'asked to stop: the daemon exits'),
     replaced: why => end.come(TAKEN, `${why}: the daemon exits`),
   };
   try {
