@@ -304,6 +304,11 @@ export const COMMANDS: readonly Command[] = [
       },
       stop: { type: 'boolean', help: 'end the daemon that runs there, once its requests are finished' },
       status: { type: 'boolean', help: 'describe the daemon that runs there: exit code 3 if none runs' },
+      'idle-exit': {
+        type: 'string',
+        placeholder: '<seconds>',
+        help: 'end after this time without a request (never)',
+      },
       workers: { type: 'string', placeholder: '<n>', help: 'maximum number of plugin processes (4)' },
       config: {
         type: 'string',

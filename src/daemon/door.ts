@@ -12,6 +12,8 @@ export interface OpenDoor {
   isThere(): boolean;
   /** Whether the socket for calls and the calls file exist as well. */
   isWhole(): boolean;
+  /** Clients that are connected to the socket for calls. */
+  readonly connections: number;
   /** Removes the names, as far as they are those of this door. */
   remove(): void;
   /** Answers the pending requests and closes. */
@@ -69,6 +71,9 @@ export function listen(
   };
   let closed: Promise<unknown> | undefined;
   const door: OpenDoor = {
+    get connections() {
+      return wire.connections;
+    },
     isThere: () => has(socketPath, made),
     isWhole: () => has(socketPath, made) && has(wirePath, madeWire) && begun.isThere(),
     remove() {

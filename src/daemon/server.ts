@@ -58,6 +58,8 @@ export interface Server {
   readonly state: ServerState;
   /** The daemon's place; calls from other places are declined. */
   readonly place: Place;
+  /** What it is doing now. */
+  activity(): ServerState & { readonly connections: number };
   /** Changes the limits for future requests. */
   setLimits(limits: ServerLimits): void;
   /** Runs work when its turn comes; undefined if the queue is full. */
@@ -214,6 +216,10 @@ export async function startServer(
       return gate.state;
     },
     place,
+    activity: () => ({
+      ...gate.state,
+      connections: doors.reduce((sum, { connections }) => sum + connections, 0),
+    }),
     setLimits(next) {
       gate.limits = next;
     },

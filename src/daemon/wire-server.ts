@@ -17,12 +17,17 @@ export type AnswerCall = (request: RunRequest, signal: AbortSignal) => Promise<R
 
 /** A listening socket for calls. */
 export interface WireListener {
+  /** Clients that are connected. */
+  readonly connections: number;
   /** Accepts no more connections, answers the requests that have arrived, and closes. */
   stop(): Promise<void>;
 }
 
 /** A client connects before it reads its standard input, which its caller may write slowly. */
 const REQUEST_DEADLINE_S = 60;
+
+/** Longer than one turn of the event loop. */
+const ACCEPT_MS = 10;
 
 interface Connection {
   /** What has arrived of the request. */
@@ -150,7 +155,12 @@ export function listenForCalls(
     },
   });
   return {
+    get connections() {
+      return open.size;
+    },
     async stop() {
+      // The socket has no name any more. Clients that connected before are accepted: the kernel would break their connections.
+      await Bun.sleep(ACCEPT_MS);
       listener.stop();
       // What has arrived is read first.
       await Bun.sleep(0);

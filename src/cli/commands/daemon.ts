@@ -28,6 +28,7 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { DaemonEnd } from '../daemon/daemon-end.ts';
 import type { GrpcParts } from '../daemon/grpc-socket.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
+import { watchIdle } from '../daemon/idle-exit.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
 import { shareClusters } from '../daemon/shared-clusters.ts';
@@ -112,6 +113,7 @@ async function serve(call: CommandCall): Promise<number> {
       startedBy: 'command',
       sockets: [socket, wireOf(socket), ...(grpcSocket === undefined ? [] : [grpcSocket])],
       uptimeSeconds: Math.floor(process.uptime()),
+      idleExitSeconds: settings.idleExitMs && settings.idleExitMs / 1000,
       problem: pool.problem,
       declined: declined.counts,
     }),
@@ -152,11 +154,17 @@ async function serve(call: CommandCall): Promise<number> {
   call.err(`catena: listening on "${socket}"\n`);
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
   const petting = petWatchdog(env);
+  const unwatchIdle = watchIdle(
+    server.activity,
+    () => settings.idleExitMs,
+    idleMs => end.come(0, `no request for ${Math.round(idleMs / 1000)} s: the daemon exits`),
+  );
   const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
   const { exitCode, reason } = await end.reached;
   if (reason !== undefined) log(exitCode === 0 ? 'info' : 'error', reason);
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
   unwatch();
+  unwatchIdle();
   await Promise.all([server.stop(), grpc?.close(), recovering.stop()]);
   petting();
   pool.close();
@@ -177,7 +185,16 @@ function settingsOf(call: CommandCall): DaemonSettings {
     server: { ...SERVER_LIMITS, requests: countOf(call, 'requests', SERVER_LIMITS.requests) },
     deadlines: deadlinesOf(call) ?? {},
     observe: observeChoicesOf(call),
+    idleExitMs: secondsOf(call, 'idle-exit'),
   };
+}
+
+function secondsOf(call: CommandCall, option: string): number | undefined {
+  const text = call.text(option);
+  if (text === undefined) return undefined;
+  const seconds = Number(text);
+  if (seconds > 0 && Number.isFinite(seconds)) return seconds * 1_000;
+  throw new UsageError(`Cannot use --${option} "${text}": it must be a number of seconds above 0`);
 }
 
 /** Applies the settings file whenever it changes. @returns a function that stops this */
