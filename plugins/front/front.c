@@ -325,12 +325,10 @@ static int make_key(void)
 {
     uint8_t random[16];
     if (call(GETRANDOM, (long)random, sizeof random, 0, 0, 0) != (long)sizeof random) return 0;
-    random[6] = (random[6] & 0x0f) | 0x40;
-    random[8] = (random[8] & 0x3f) | 0x80;
+    random[6] = (random[6] & 0x0f) | 0x40, random[8] = (random[8] & 0x3f) | 0x80;
     for (int i = 0, at = 0; i < 16; i++) {
         if (i == 4 || i == 6 || i == 8 || i == 10) key[at++] = '-';
-        key[at++] = "0123456789abcdef"[random[i] >> 4];
-        key[at++] = "0123456789abcdef"[random[i] & 15];
+        for (int shift = 4; shift >= 0; shift -= 4) key[at++] = "0123456789abcdef"[random[i] >> shift & 15];
     }
     return 1;
 }
@@ -423,8 +421,11 @@ static void ask_daemon(uint32_t kind, const char *plugin)
 {
     static uint8_t header[WIRE_REQUEST_HEADER];
     static char cwd[PATH_BYTES];
+    Stat stat;
     Piece pieces[] = { { header, sizeof header }, { plugin, length_of(plugin) }, { cwd, 0 }, { 0, 0 }, { 0, 0 }, { input, 0 } };
     if (*variable(SERVED_VARIABLE) || *variable(FAULT_VARIABLE) || !open_door() || !make_key()) return;
+    /* A daemon has its calls file before its sockets. Without it, a service manager listens, and starts a daemon now. */
+    if (call(STATX, AT_FDCWD, (long)calls_file, 0, STATX_BASIC, (long)&stat) != 0) run_core("declined");
     /* Relative paths start there. The kernel marks a directory that cannot be reached from the root. */
     if (call(GETCWD, (long)cwd, sizeof cwd, 0, 0, 0) <= 0 || *cwd != '/') return;
     pieces[2].length = length_of(cwd);
@@ -481,7 +482,6 @@ static _Noreturn void run(void)
 }
 
 /* The kernel starts a program with the number of arguments, the arguments and the environment on the stack. */
-_Noreturn void front(char **stack);
 _Noreturn void front(char **stack)
 {
     arguments = stack + 1;

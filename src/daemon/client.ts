@@ -77,6 +77,8 @@ export async function askDaemon(
   try {
     // Sockets appear by rename and never return: if the name still means the same one, it is the one that was connected.
     if ((await findCallsFile(socket)) !== callsFile) return 'declined';
+    // A daemon has its calls file before its socket gets a name. Without one, a service manager starts the daemon now.
+    if (!(await Bun.file(callsFile).exists())) return 'declined';
     line.send(request);
     return await hear(line, callsFile, call.key);
   } finally {

@@ -146,6 +146,14 @@ export function wireOf(socket: string): string {
   return `${socket}${WIRE_SUFFIX}`;
 }
 
+/**
+ * The socket that a service manager keeps for the daemon of a socket. While no daemon listens, both names are symbolic links to it.
+ * There is no calls file for it: no call is ever made there.
+ */
+export function startSocketOf(socket: string): string {
+  return `${socket}.start`;
+}
+
 /** The file that a daemon keeps locked while it listens on the socket. */
 export function seatFileOf(socket: string): string {
   return `${socket}.seat`;

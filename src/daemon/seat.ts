@@ -1,5 +1,5 @@
 // Which of several daemons may listen on a socket?
-import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { lstatSync, mkdirSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { holdFlock } from '../sys/flock.ts';
 import { findFlockHolder } from '../sys/lock-holder.ts';
@@ -88,7 +88,8 @@ export function trySeat(socket: string): Seat | undefined {
  * if no process listens.
  */
 export async function whoListens(socket: string): Promise<number | 'silent' | 'ending' | undefined> {
-  if (!existsSync(socket)) return undefined;
+  // A symbolic link leads to a service manager's socket: asking there would start a daemon.
+  if (!lstatSync(socket, { throwIfNoEntry: false })?.isSocket()) return undefined;
   try {
     const response = await fetch(`http://catena${STATE_PATH}`, {
       unix: socket,

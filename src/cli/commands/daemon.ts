@@ -4,6 +4,7 @@ import { cniCacheDir, runDir } from '../../cni/directories.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
+import { serveEarlyClients } from '../../daemon/early-clients.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
@@ -22,6 +23,7 @@ import type { LogFields, LogLevel } from '../../log.ts';
 import { chooseObserver } from '../../observe/choices.ts';
 import type { MetricSources } from '../../observe/metrics.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
+import { takeListeningSockets } from '../../sys/listen-fds.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
 import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
@@ -54,6 +56,7 @@ async function serve(call: CommandCall): Promise<number> {
   if (asPlugin === undefined)
     throw new UsageError('Cannot run as a daemon: this needs the compiled executable');
   compileEagerly();
+  const listening = takeListeningSockets();
   const socket = absolutePath(socketPathOf(call.text('run-dir') ?? runDir(env)), call.cwd);
   const base = settingsOf(call);
   const config = pathOf(call, 'config');
@@ -110,7 +113,7 @@ async function serve(call: CommandCall): Promise<number> {
       version: TOOL_VERSION,
       program: process.execPath,
       place: server?.place,
-      startedBy: 'command',
+      startedBy: listening.length > 0 || env.NOTIFY_SOCKET ? 'systemd' : 'command',
       sockets: [socket, wireOf(socket), ...(grpcSocket === undefined ? [] : [grpcSocket])],
       uptimeSeconds: Math.floor(process.uptime()),
       idleExitSeconds: settings.idleExitMs && settings.idleExitMs / 1000,
@@ -138,6 +141,7 @@ async function serve(call: CommandCall): Promise<number> {
     call.err(`catena: ${error.message}\n`);
     return TAKEN;
   }
+  const stopEarly = serveEarlyClients(listening, socket);
   const unwatch = follow(call, config, base, async next => {
     const observed = JSON.stringify(next.observer) !== JSON.stringify(settings.observer);
     if (observed) await watcher.change(next.observer);
@@ -163,6 +167,7 @@ async function serve(call: CommandCall): Promise<number> {
   const { exitCode, reason } = await end.reached;
   if (reason !== undefined) log(exitCode === 0 ? 'info' : 'error', reason);
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
+  stopEarly();
   unwatch();
   unwatchIdle();
   await Promise.all([server.stop(), grpc?.close(), recovering.stop()]);
