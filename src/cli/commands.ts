@@ -556,6 +556,15 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<dir>',
         help: 'path of that directory on the host (the same path)',
       },
+      daemon: {
+        type: 'string',
+        placeholder: '<starter>',
+        help: 'what starts the daemon: systemd, on-demand (the first call) or none (as before)',
+      },
+      'keep-daemon': {
+        type: 'boolean',
+        help: 'let a daemon of the former executables run on; it declines calls of the new ones',
+      },
       etc: ETC_DIR,
     },
     load: () => import('./commands/install.ts'),

@@ -19,6 +19,15 @@ export const STOP_PATH = '/v1/stop';
 /** Path of {@link DaemonState}. */
 export const STATE_PATH = '/v1/state';
 
+/** Path by which a daemon is told that its executable was replaced. */
+export const SUCCESSION_PATH = '/v1/succession';
+
+/** Tells a daemon that a call has started it. */
+export const ON_DEMAND_VARIABLE = 'CATENA_ON_DEMAND';
+
+/** How long calls start no daemon after one was started, in milliseconds: it may have ended at once. */
+export const START_AGAIN_MS = 30_000;
+
 /** Interval in milliseconds at which a daemon shows a waiting client that it is alive. */
 export const SIGN_MS = 250;
 
@@ -152,6 +161,11 @@ export function wireOf(socket: string): string {
  */
 export function startSocketOf(socket: string): string {
   return `${socket}.start`;
+}
+
+/** The file that notes when a call last started a daemon (on-demand.ts). */
+export function startNoteOf(socket: string): string {
+  return `${socket}.started`;
 }
 
 /** The file that a daemon keeps locked while it listens on the socket. */

@@ -1,8 +1,17 @@
 // Which daemon runs for a run directory, what does it say about itself, and how is it asked to end?
 import { readFileSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { isRunning } from '../files/process-id.ts';
 import { daemonIn } from './calls-file.ts';
-import { callsFileOf, type DaemonState, STATE_PATH, STOP_PATH, socketPathOf, wireOf } from './protocol.ts';
+import {
+  callsFileOf,
+  type DaemonState,
+  STATE_PATH,
+  STOP_PATH,
+  SUCCESSION_PATH,
+  socketPathOf,
+  wireOf,
+} from './protocol.ts';
 
 /** The daemon of a run directory. Without an answer its state is unknown: it is stopped, or hangs. */
 export interface RunningDaemon {
@@ -58,6 +67,38 @@ export async function stopRunning(
       return `requests are still in progress after ${deadlineMs / 1000} s`;
     await Bun.sleep(NAP_MS);
   }
+}
+
+/**
+ * Tells a daemon that its executable was replaced. One that serves by itself starts its successor, which takes the socket over without a
+ * failed call; one of a service manager ends.
+ * @returns what happened, human-readable; whether a daemon of this executable will serve
+ */
+export async function succeed(
+  daemon: RunningDaemon,
+  executable: string,
+  deadlineMs: number,
+): Promise<{ readonly ok: boolean; readonly what: string }> {
+  const pid = daemon.state?.pid;
+  const response = await ask(daemon.socket, SUCCESSION_PATH, 'POST');
+  if (response === 'absent') return { ok: true, what: `the daemon, process ${pid}, has ended` };
+  if (response === 'silent' || !response.ok) {
+    const why = response === 'silent' ? 'it does not respond' : `it answered ${response.status}`;
+    return { ok: false, what: `the daemon, process ${pid}, is of the former build (${why}): restart it` };
+  }
+  const { successor } = (await response.json()) as { successor?: number };
+  if (successor === undefined)
+    return { ok: true, what: `the daemon, process ${pid}, ends: its service manager starts the next one` };
+  const runDir = dirname(daemon.socket);
+  for (const began = performance.now(); performance.now() - began < deadlineMs; await Bun.sleep(NAP_MS)) {
+    const { state } = (await findRunning(runDir)) ?? {};
+    if (state?.place?.executable === executable)
+      return { ok: true, what: `process ${state.pid} has taken over from the daemon, process ${pid}` };
+  }
+  return {
+    ok: false,
+    what: `the daemon, process ${pid}, is of the former build: its successor did not listen`,
+  };
 }
 
 function readDaemon(callsFile: string): ReturnType<typeof daemonIn> | undefined {

@@ -17,9 +17,11 @@ import {
   type RunReply,
   type RunRequest,
   STOP_PATH,
+  SUCCESSION_PATH,
 } from './protocol.ts';
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
+import { type OwnStart, type Succession, startSuccessor } from './succession.ts';
 import type { AnswerCall } from './wire-server.ts';
 
 /** What the server runs for its clients. */
@@ -49,6 +51,8 @@ export interface ServerOptions {
   readonly limits?: ServerLimits | undefined;
   /** Asks a daemon that already listens to hand over. */
   readonly replace?: boolean | undefined;
+  /** How this daemon was started, if it may start a successor. */
+  readonly ownStart?: OwnStart | undefined;
   /** What a ping reports as the daemon's version. */
   readonly version?: string | undefined;
 }
@@ -83,7 +87,7 @@ export async function startServer(
   socketPath: string,
   backend: Backend,
   events: ServerEvents = UNTOLD,
-  { limits = SERVER_LIMITS, replace = false, version = '' }: ServerOptions = {},
+  { limits = SERVER_LIMITS, replace = false, version = '', ownStart }: ServerOptions = {},
 ): Promise<Server> {
   const place = await ownPlace();
   const gate = new RequestLimiter(limits);
@@ -119,6 +123,7 @@ export async function startServer(
   async function serve(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);
     if (request.method === 'POST' && pathname === HANDOVER_PATH) return handOver();
+    if (request.method === 'POST' && pathname === SUCCESSION_PATH) return succession();
     if (request.method === 'POST' && pathname === STOP_PATH) {
       leave();
       events.stopped();
@@ -170,6 +175,22 @@ export async function startServer(
     const request = { place, args, cwd: '/', env: process.env, key: crypto.randomUUID() };
     const reply = (await gate.admit(queueMs => backend.run(request, signal, queueMs))) ?? OVERLOADED;
     return toResponse(reply);
+  }
+
+  /** Its caller has replaced the executable. */
+  function succession(): Response {
+    if (ownStart === undefined || ending) return problem(409, 'this daemon has no successor');
+    let found: Succession;
+    try {
+      found = startSuccessor(ownStart, place);
+    } catch (error) {
+      return problem(500, (error as Error).message);
+    }
+    if (found === 'same') return problem(409, 'the executable is still the same');
+    if (found !== 'ending') return Response.json(found);
+    leave();
+    events.stopped();
+    return Response.json({});
   }
 
   function handOver(): Response {

@@ -31,7 +31,7 @@ describeRoot('catena daemon', () => {
     expect(stdout).toContain('declined   none\n');
     const json = JSON.parse((await daemonIn(lab, '--status', '--json')).stdout);
     expect(json).toMatchObject({
-      ...{ running: 0, queued: 0, pid: daemon.pid, startedBy: 'command', declined: {} },
+      ...{ state: 'alive', running: 0, queued: 0, pid: daemon.pid, startedBy: 'command', declined: {} },
       program: path.join(path.dirname(CATENA), path.basename(json.program)),
     });
     process.kill(daemon.pid, 'SIGSTOP');

@@ -8,7 +8,7 @@ import { serveEarlyClients } from '../../daemon/early-clients.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
-import { socketPathOf, wireOf } from '../../daemon/protocol.ts';
+import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
 import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
 import { SeatTaken } from '../../daemon/seat.ts';
 import { type Server, type ServerEvents, startServer } from '../../daemon/server.ts';
@@ -57,6 +57,9 @@ async function serve(call: CommandCall): Promise<number> {
     throw new UsageError('Cannot run as a daemon: this needs the compiled executable');
   compileEagerly();
   const listening = takeListeningSockets();
+  const isOnDemand = process.env[ON_DEMAND_VARIABLE] !== undefined;
+  const isManaged = listening.length > 0 || Boolean(env.NOTIFY_SOCKET);
+  const startedBy = isManaged ? 'systemd' : isOnDemand ? 'on-demand' : 'command';
   const socket = absolutePath(socketPathOf(call.text('run-dir') ?? runDir(env)), call.cwd);
   const base = settingsOf(call);
   const config = pathOf(call, 'config');
@@ -113,7 +116,7 @@ async function serve(call: CommandCall): Promise<number> {
       version: TOOL_VERSION,
       program: process.execPath,
       place: server?.place,
-      startedBy: listening.length > 0 || env.NOTIFY_SOCKET ? 'systemd' : 'command',
+      startedBy,
       sockets: [socket, wireOf(socket), ...(grpcSocket === undefined ? [] : [grpcSocket])],
       uptimeSeconds: Math.floor(process.uptime()),
       idleExitSeconds: settings.idleExitMs && settings.idleExitMs / 1000,
@@ -132,6 +135,7 @@ async function serve(call: CommandCall): Promise<number> {
       limits: settings.server,
       replace: call.on('replace'),
       version: TOOL_VERSION,
+      ownStart: { program: process.execPath, args: process.argv.slice(2), cwd: call.cwd, isManaged },
     });
   } catch (error) {
     pool.close();

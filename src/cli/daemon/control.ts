@@ -34,7 +34,9 @@ export async function showStatus(call: CommandCall): Promise<number> {
   const daemon = await findRunning(dir);
   const { state } = daemon ?? {};
   if (call.on('json')) {
-    call.out(`${JSON.stringify({ running: daemon !== undefined, ...state }, null, 4)}\n`);
+    // As `catena ping --json` says it.
+    const found = daemon === undefined ? 'absent' : state === undefined ? 'silent' : 'alive';
+    call.out(`${JSON.stringify({ state: found, ...state }, null, 4)}\n`);
   } else if (daemon === undefined) call.out(`no daemon runs in "${dir}"\n`);
   else if (state === undefined) call.err(`catena: the daemon on "${daemon.socket}" does not answer\n`);
   else call.out(describe(state, daemon.socket));
