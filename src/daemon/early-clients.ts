@@ -6,7 +6,7 @@ import type { Socket } from 'bun';
 import type { ListeningSocket } from '../sys/listen-fds.ts';
 import { encodeAnswer, WIRE } from './wire.ts';
 
-/** Connections arrive here only until the daemon listens; a straggler waits for the next look. */
+/** Connections arrive here only until the daemon listens; a late one waits for the next look. */
 const LOOK_EVERY_MS = 1_000;
 const FIRST_BYTES_S = 60;
 

@@ -1,5 +1,5 @@
 // How does the first call start a daemon, and many calls at once only one?
-import { closeSync, mkdirSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
+import { closeSync, constants, mkdirSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
 import { isObject, tryParse } from '../cni/json.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { ON_DEMAND_VARIABLE, START_AGAIN_MS, socketPathOf, startNoteOf } from './protocol.ts';
@@ -41,7 +41,7 @@ export function startOnDemand(file: string, runDir: string): void {
     release = holdFlock(note, { mode: 0o600 });
     if (release === undefined || !isDue(note)) return;
     // Noted first: where that fails, every call would start one.
-    const fd = openSync(note, 'w');
+    const fd = openSync(note, constants.O_WRONLY | constants.O_TRUNC | constants.O_NOFOLLOW);
     writeSync(fd, `${process.pid}\n`);
     closeSync(fd);
     Bun.spawn([process.execPath, 'daemon', ...settings.args], {

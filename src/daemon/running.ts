@@ -70,7 +70,7 @@ export async function stopRunning(
 }
 
 /**
- * Tells a daemon that its executable was replaced. One that serves by itself starts its successor, which takes the socket over without a
+ * Tells a daemon that its executable was replaced. One without a service manager starts its successor, which takes the socket over without a
  * failed call; one of a service manager ends.
  * @returns what happened, human-readable; whether a daemon of this executable will serve
  */

@@ -4,7 +4,7 @@ import type { Place } from './protocol.ts';
 
 /** How this process was started. */
 export interface OwnStart {
-  /** Path of the executable, which may be another file by now. */
+  /** Path of the executable, which may already be another file. */
   readonly program: string;
   readonly args: readonly string[];
   readonly cwd: string | undefined;

@@ -159,7 +159,7 @@ export function listenForCalls(
       return open.size;
     },
     async stop() {
-      // The socket has no name any more. Clients that connected before are accepted: the kernel would break their connections.
+      // The socket no longer has a name. Clients that connected before are accepted: the kernel would break their connections.
       await Bun.sleep(ACCEPT_MS);
       listener.stop();
       // What has arrived is read first.

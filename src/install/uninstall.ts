@@ -32,7 +32,7 @@ export function planUninstall(installed: Installed): UninstallStep[] {
   const account = judgeKubeconfig(confDir, undefined) === 'ours' ? [kubeconfigIn(confDir)] : [];
   const starters = Object.entries(manifest.starters ?? {});
   return [
-    // First of all, so that no daemon is started any more.
+    // First of all, so that nothing starts a daemon during the rest.
     ...starters.flatMap(([path, digests]) => judgeFile(path, digests, inspector)),
     ...judge(confDir, manifest.configurations),
     ...account.map(path => ({ path, action: 'remove' as const })),

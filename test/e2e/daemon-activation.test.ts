@@ -79,6 +79,29 @@ describeRoot('a daemon whose socket a service manager keeps', () => {
     kept.close();
   });
 
+  test.each([
+    ['of another process', 'LISTEN_PID=1 LISTEN_FDS=1'],
+    ['that are no listening sockets', 'LISTEN_PID=$$ LISTEN_FDS=1'],
+    ['without end', 'LISTEN_PID=$$ LISTEN_FDS=2000000000'],
+    ['that are no number', 'LISTEN_PID=$$ LISTEN_FDS=1e'],
+  ])('takes no descriptors %s', async (_, variables) => {
+    const lab = await makeLab();
+    fs.mkdirSync(`${lab.tmp}/run`, { recursive: true });
+    const socket = socketPathOf(`${lab.tmp}/run`);
+    const fd = fs.openSync(`${lab.tmp}/file`, 'w+');
+    const argv = ['nsenter', `--net=${lab.host.path}`, CATENA, 'daemon', '--log', 'none'];
+    const daemon = Bun.spawn(['sh', '-c', `${variables} exec "$0" "$@"`, ...argv], {
+      env: { PATH: process.env.PATH, ...directories(lab.tmp), NOTIFY_SOCKET: `/${'x'.repeat(200)}` },
+      stdio: ['ignore', 'ignore', 'ignore', fd],
+    });
+    await until(async () => (await requestState(socket).catch(() => undefined))?.pid === daemon.pid);
+    daemon.kill('SIGTERM');
+    expect(await daemon.exited).toBe(0);
+    expect(fs.existsSync(socket)).toBe(false);
+    expect(fs.readFileSync(`${lab.tmp}/file`, 'utf8')).toBe('');
+    fs.closeSync(fd);
+  });
+
   test('loses no call while daemons end and start, one after the other', async () => {
     const lab = await makeLab();
     fs.mkdirSync(`${lab.tmp}/run`, { recursive: true });

@@ -55,7 +55,7 @@ export function starterOf(call: CommandCall, binDir: string): Starting | undefin
   };
 }
 
-/** Installs. Units that are not wanted any more are stopped while their files exist. */
+/** Installs. Units that are no longer wanted are stopped while their files exist. */
 export function layDown(wanted: Wanted, starting: Starting | undefined): InstallPlan {
   const stops =
     starting?.before === 'systemd' && starting.starter !== 'systemd' && starting.isHere && isBooted();
