@@ -1,9 +1,17 @@
 // How does a call get the daemon's outcome, if there is a daemon?
 //
 // Part of every start: see main.ts.
+import { ON_DEMAND_SUFFIX } from '../src/chain/config/core-name.ts';
 import { runDir } from '../src/cni/directories.ts';
 import { askDaemon, findDoor, mayListen } from '../src/daemon/client.ts';
-import { JUDGED, SERVED_VARIABLE, UNANSWERED_VARIABLE } from '../src/daemon/protocol.ts';
+import {
+  JUDGED,
+  SERVED_VARIABLE,
+  START_AGAIN_MS,
+  socketPathOf,
+  startNoteOf,
+  UNANSWERED_VARIABLE,
+} from '../src/daemon/protocol.ts';
 import { readInput, textOf, writeOut } from '../src/plugin/early-stdio.ts';
 import { FAULT_VARIABLE } from '../src/sys/fault-variable.ts';
 
@@ -32,7 +40,7 @@ export function requestKey(): string {
  */
 export async function tryCommand(args: readonly string[]): Promise<void> {
   if (unanswered !== undefined) await mayHaveBegun(unanswered);
-  else if (mayHaveDaemon()) await tryDaemon(async () => ({ args }));
+  else if (await mayHaveDaemon()) await tryDaemon(async () => ({ args }));
 }
 
 /**
@@ -43,7 +51,7 @@ export async function tryCommand(args: readonly string[]): Promise<void> {
  */
 export async function tryPluginCall(link?: string): Promise<boolean> {
   if (unanswered !== undefined) return mayHaveBegun(unanswered);
-  if (!mayHaveDaemon() || isOfThisProcess(process.env.CNI_NETNS)) return false;
+  if (isOfThisProcess(process.env.CNI_NETNS) || !(await mayHaveDaemon())) return false;
   const input = readInput();
   const begun = await tryDaemon(async () => {
     const bytes = await input;
@@ -93,9 +101,23 @@ function isOfThisProcess(path = ''): boolean {
   return path.startsWith('/proc/self/') || path.startsWith('/proc/thread-self/');
 }
 
-function mayHaveDaemon(): boolean {
+async function mayHaveDaemon(): Promise<boolean> {
   const { [SERVED_VARIABLE]: served, [FAULT_VARIABLE]: fault } = process.env;
-  return !served && !fault && mayListen(runDir());
+  if (served || fault) return false;
+  if (mayListen(runDir())) return true;
+  await startIfWanted();
+  return false;
+}
+
+/** No daemon runs. The call does not wait for the one that this starts. Few hosts have the file, and then the note is mostly recent. */
+async function startIfWanted(): Promise<void> {
+  const file = `${process.execPath}${ON_DEMAND_SUFFIX}`;
+  const exists = Bun.file(file).lastModified <= Date.now();
+  const started = Bun.file(startNoteOf(socketPathOf(runDir()))).lastModified;
+  // Bun reports the present or a later time for a missing file.
+  if (!exists || (started < Date.now() && Date.now() - started < START_AGAIN_MS)) return;
+  const { startOnDemand } = await import('../src/daemon/on-demand.ts');
+  startOnDemand(file, runDir());
 }
 
 /** @returns if there is no outcome: whether the daemon may nevertheless have begun the call */
@@ -103,7 +125,8 @@ async function tryDaemon(prepare: () => Promise<DaemonCall | undefined>): Promis
   const [door, call] = await Promise.all([findDoor(runDir()), prepare()]);
   if (door === undefined || call === undefined) return false;
   const answer = await askDaemon(door, { ...call, key: requestKey(), env: process.env });
-  if (answer === 'declined' || answer === 'lost') return answer === 'lost';
+  if (answer === 'absent') await startIfWanted();
+  if (answer === 'absent' || answer === 'declined' || answer === 'lost') return answer === 'lost';
   if (answer.stdout) await writeOut(Bun.stdout, answer.stdout);
   if (answer.stderr) await writeOut(Bun.stderr, answer.stderr);
   process.exit(answer.exitCode);

@@ -24,6 +24,7 @@
 #define WIRE_KEY_BYTES 36
 #define WIRE_KIND_COMMAND 0
 #define WIRE_KIND_CALL 1
+#define WIRE_KIND_PING 2
 #define WIRE_REQUEST_LIMIT 0x2000000
 /* A reply frame: this header, then standard output and standard error. */
 #define WIRE_REPLY_AT_MAGIC 0
@@ -75,8 +76,7 @@ enum { EINTR = 4, EAGAIN = 11,
        SO_PEERCRED = 17, MSG_NOSIGNAL = 0x4000, POLLIN = 1, POLLOUT = 4, MFD_CLOEXEC = 1, SIGKILL = 9, SIGPIPE = 13,
        SIGCHLD = 17, WNOHANG = 1, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
 
-typedef struct { int64_t seconds, nanoseconds; } Time;
-typedef struct { int fd; short events, revents; } Poll;
+typedef struct { int64_t seconds, nanoseconds; } Time; typedef struct { int fd; short events, revents; } Poll;
 typedef struct { const void *bytes; size_t length; } Piece;
 typedef struct { void *to; uint32_t to_length; Piece *pieces; size_t count; void *control; size_t extra; int flags; } Message;
 typedef struct { uint16_t family; char path[108]; } Address;
@@ -325,12 +325,10 @@ static int make_key(void)
 {
     uint8_t random[16];
     if (call(GETRANDOM, (long)random, sizeof random, 0, 0, 0) != (long)sizeof random) return 0;
-    random[6] = (random[6] & 0x0f) | 0x40;
-    random[8] = (random[8] & 0x3f) | 0x80;
+    random[6] = (random[6] & 0x0f) | 0x40, random[8] = (random[8] & 0x3f) | 0x80;
     for (int i = 0, at = 0; i < 16; i++) {
         if (i == 4 || i == 6 || i == 8 || i == 10) key[at++] = '-';
-        key[at++] = "0123456789abcdef"[random[i] >> 4];
-        key[at++] = "0123456789abcdef"[random[i] & 15];
+        for (int shift = 4; shift >= 0; shift -= 4) key[at++] = "0123456789abcdef"[random[i] >> shift & 15];
     }
     return 1;
 }
@@ -423,8 +421,11 @@ static void ask_daemon(uint32_t kind, const char *plugin)
 {
     static uint8_t header[WIRE_REQUEST_HEADER];
     static char cwd[PATH_BYTES];
+    Stat stat;
     Piece pieces[] = { { header, sizeof header }, { plugin, length_of(plugin) }, { cwd, 0 }, { 0, 0 }, { 0, 0 }, { input, 0 } };
     if (*variable(SERVED_VARIABLE) || *variable(FAULT_VARIABLE) || !open_door() || !make_key()) return;
+    /* A daemon has its calls file before its sockets. Without it, a service manager listens, and starts a daemon now. */
+    if (call(STATX, AT_FDCWD, (long)calls_file, 0, STATX_BASIC, (long)&stat) != 0) run_core("declined");
     /* Relative paths start there. The kernel marks a directory that cannot be reached from the root. */
     if (call(GETCWD, (long)cwd, sizeof cwd, 0, 0, 0) <= 0 || *cwd != '/') return;
     pieces[2].length = length_of(cwd);
@@ -481,7 +482,6 @@ static _Noreturn void run(void)
 }
 
 /* The kernel starts a program with the number of arguments, the arguments and the environment on the stack. */
-_Noreturn void front(char **stack);
 _Noreturn void front(char **stack)
 {
     arguments = stack + 1;

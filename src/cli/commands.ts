@@ -92,6 +92,12 @@ const TRACE_DIR: CommandOption = {
   help: 'directory of traces (CATENA_TRACE_DIR; traces below the run directory)',
 };
 
+const DAEMON_RUN_DIR: CommandOption = {
+  type: 'string',
+  placeholder: '<dir>',
+  help: 'directory of its socket (CATENA_RUN_DIR; /run/catena)',
+};
+
 const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   'conf-dir': CONF_DIR,
   file: {
@@ -291,14 +297,17 @@ export const COMMANDS: readonly Command[] = [
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
-      'run-dir': {
-        type: 'string',
-        placeholder: '<dir>',
-        help: 'directory of its socket (CATENA_RUN_DIR; /run/catena)',
-      },
+      'run-dir': DAEMON_RUN_DIR,
       replace: {
         type: 'boolean',
         help: 'replace a daemon that already listens there; it finishes its requests first',
+      },
+      stop: { type: 'boolean', help: 'end the daemon that runs there, once its requests are finished' },
+      status: { type: 'boolean', help: 'describe the daemon that runs there: exit code 3 if none runs' },
+      'idle-exit': {
+        type: 'string',
+        placeholder: '<seconds>',
+        help: 'end after this time without a request (never)',
       },
       workers: { type: 'string', placeholder: '<n>', help: 'maximum number of plugin processes (4)' },
       config: {
@@ -349,6 +358,17 @@ export const COMMANDS: readonly Command[] = [
       },
     },
     load: () => import('./commands/daemon.ts'),
+  },
+  {
+    name: 'ping',
+    summary: 'ask whether the daemon answers: exit code 0, 3 (no daemon), 4 (another build) or 5 (no answer)',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      'run-dir': DAEMON_RUN_DIR,
+      deadline: { type: 'string', placeholder: '<seconds>', help: 'how long to wait for the answer (2)' },
+    },
+    load: () => import('./commands/ping.ts'),
   },
   {
     name: 'doctor',
@@ -550,6 +570,15 @@ export const COMMANDS: readonly Command[] = [
         type: 'string',
         placeholder: '<dir>',
         help: 'path of that directory on the host (the same path)',
+      },
+      daemon: {
+        type: 'string',
+        placeholder: '<starter>',
+        help: 'what starts the daemon: systemd, on-demand (the first call) or none (as before)',
+      },
+      'keep-daemon': {
+        type: 'boolean',
+        help: 'let a daemon of the former executables run on; it declines calls of the new ones',
       },
       etc: ETC_DIR,
     },

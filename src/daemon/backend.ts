@@ -4,7 +4,7 @@ import { noteUnserved, type WorkerSource } from '../worker/client.ts';
 import type { WatchedCall } from './plugin-calls.ts';
 import { declinedFor, type PluginRequest } from './plugin-calls.ts';
 import type { WorkerPool } from './pool.ts';
-import { type RunAnswer, type RunReply, type RunRequest, SERVED_VARIABLE } from './protocol.ts';
+import { type RunAnswer, type RunReply, type RunRequest, SERVED_VARIABLE, STATE_PATH } from './protocol.ts';
 import type { Backend } from './server.ts';
 
 /** Runs a command line as a process of its own would, and collects its output. */
@@ -69,7 +69,7 @@ export function makeBackend(
         const ready = await pool.ready();
         return new Response(ready ? 'ok\n' : 'no worker responds\n', { status: ready ? 200 : 503 });
       }
-      if (pathname === '/v1/state')
+      if (pathname === STATE_PATH)
         return Response.json({ pid: process.pid, ...state, pool: pool.state, ...facts() });
       if (pathname === '/metrics') return readings.metrics();
       const [, isTraces, id] = /^(\/v1\/traces)(?:\/([\da-z]+))?$/.exec(pathname) ?? [];

@@ -64,13 +64,18 @@ export function giveUp(file: string, key: string): CallFate | undefined {
       closeSync(fd);
     }
     const bytes = readFileSync(file);
-    const header = bytes.subarray(0, CROWDED_AT);
-    const daemon = JSON.parse(header.subarray(0, header.indexOf(0)).toString()) as ProcessId;
+    const daemon = daemonIn(bytes);
     const slots = bytes.subarray(HEADER_BYTES, TABLE_BYTES).toString('latin1');
     return { begun: bytes[CROWDED_AT] === 1 || slots.includes(key), daemon };
   } catch {
     return undefined;
   }
+}
+
+/** The daemon's process, from the beginning of a file. @throws SyntaxError if this is no such file */
+export function daemonIn(bytes: Buffer): ProcessId {
+  const header = bytes.subarray(0, CROWDED_AT);
+  return JSON.parse(header.subarray(0, header.indexOf(0)).toString()) as ProcessId;
 }
 
 /** The keys that clients have given up, from the part that they append. */

@@ -24,6 +24,9 @@ import { decodeFrame, encodeRequest } from './wire.ts';
  */
 export type Answer = RunReply | 'declined' | 'lost';
 
+/** Outcome of {@link askDaemon}. `absent`: no process listens on the socket; otherwise as 'declined'. */
+export type Asked = Answer | 'absent';
+
 /** The daemon's socket, and the place that this client asks from. */
 export interface DaemonEndpoint {
   /** The one for people; calls are sent to the one next to it. */
@@ -67,16 +70,19 @@ export async function findDoor(runDir: string): Promise<DaemonEndpoint | undefin
 export async function askDaemon(
   { socket, place, callsFile }: DaemonEndpoint,
   call: Omit<RunRequest, 'cwd' | 'place'>,
-): Promise<Answer> {
+): Promise<Asked> {
   const cwd = workingDirectory();
   // The daemon could not resolve relative paths of the request; here they fail.
   const request = cwd === undefined ? undefined : encodeRequest({ ...call, cwd, place });
   if (request === undefined) return 'declined';
   const line = await connect(wireOf(socket));
+  if (line === 'refused') return 'absent';
   if (line === undefined) return 'declined';
   try {
     // Sockets appear by rename and never return: if the name still means the same one, it is the one that was connected.
     if ((await findCallsFile(socket)) !== callsFile) return 'declined';
+    // A daemon has its calls file before its socket gets a name. Without one, a service manager starts the daemon now.
+    if (!(await Bun.file(callsFile).exists())) return 'declined';
     line.send(request);
     return await hear(line, callsFile, call.key);
   } finally {
@@ -97,8 +103,8 @@ interface Line {
   close(): void;
 }
 
-/** @returns undefined if no daemon listens, or too many connections are waiting */
-async function connect(path: string): Promise<Line | undefined> {
+/** @returns `refused` if no process listens, undefined if too many connections are waiting */
+async function connect(path: string): Promise<Line | 'refused' | undefined> {
   let unsent: Uint8Array = new Uint8Array();
   let received: Uint8Array = new Uint8Array();
   let answer: Line['answer'];
@@ -132,7 +138,11 @@ async function connect(path: string): Promise<Line | undefined> {
       connectError: breakOff,
     },
   });
-  const socket = await inTime(connecting.catch(() => undefined));
+  const isRefused = (error: unknown) => (error as { code?: string }).code === 'ECONNREFUSED';
+  const socket = await inTime(
+    connecting.catch(error => (isRefused(error) ? ('refused' as const) : undefined)),
+  );
+  if (socket === 'refused') return socket;
   if (socket === undefined) {
     void connecting.then(late => late.terminate()).catch(() => {});
     return undefined;

@@ -1,9 +1,9 @@
 // How are the daemon's two sockets and its calls file made, checked and removed together?
-import { renameSync, rmSync, statSync, utimesSync } from 'node:fs';
+import { renameSync, rmSync, statSync, symlinkSync, utimesSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { namesIn } from '../files/names-in.ts';
 import { BegunCalls } from './begun-calls.ts';
-import { type DeclineReason, wireOf } from './protocol.ts';
+import { type DeclineReason, startSocketOf, wireOf } from './protocol.ts';
 import { type AnswerCall, listenForCalls } from './wire-server.ts';
 
 /** The listening sockets, and the calls that arrive there. */
@@ -12,7 +12,9 @@ export interface OpenDoor {
   isThere(): boolean;
   /** Whether the socket for calls and the calls file exist as well. */
   isWhole(): boolean;
-  /** Removes the names, as far as they are those of this door. */
+  /** Clients that are connected to the socket for calls. */
+  readonly connections: number;
+  /** Removes the names, as far as they are those of this door. A socket that starts daemons gets them back. */
   remove(): void;
   /** Answers the pending requests and closes. */
   close(): Promise<void>;
@@ -22,13 +24,18 @@ export interface OpenDoor {
 export interface Handlers {
   serve(request: Request): Promise<Response>;
   answer(calls: BegunCalls): AnswerCall;
+  ping(): object;
   refuse(reason: DeclineReason): void;
 }
 
 /**
  * Opens both sockets. Each gets its name once it listens, so a client never finds a name without a daemon behind it.
  */
-export function listen(socketPath: string, maxBytes: number, { serve, answer, refuse }: Handlers): OpenDoor {
+export function listen(
+  socketPath: string,
+  maxBytes: number,
+  { serve, answer, ping, refuse }: Handlers,
+): OpenDoor {
   const wirePath = wireOf(socketPath);
   removeUnnamed(socketPath);
   const [fresh, freshWire] = [`${socketPath}.${process.pid}`, `${wirePath}.${process.pid}`];
@@ -48,6 +55,7 @@ export function listen(socketPath: string, maxBytes: number, { serve, answer, re
     freshWire,
     maxBytes,
     (request, signal) => answer(calls as BegunCalls)(request, signal),
+    ping,
     refuse,
   );
   process.umask(before);
@@ -63,11 +71,14 @@ export function listen(socketPath: string, maxBytes: number, { serve, answer, re
   };
   let closed: Promise<unknown> | undefined;
   const door: OpenDoor = {
+    get connections() {
+      return wire.connections;
+    },
     isThere: () => has(socketPath, made),
     isWhole: () => has(socketPath, made) && has(wirePath, madeWire) && begun.isThere(),
     remove() {
-      if (has(wirePath, madeWire)) rmSync(wirePath, { force: true });
-      if (has(socketPath, made)) rmSync(socketPath, { force: true });
+      if (has(wirePath, madeWire)) giveUpName(wirePath, socketPath);
+      if (has(socketPath, made)) giveUpName(socketPath, socketPath);
     },
     async close() {
       closed ??= Promise.all([server.stop(), wire.stop()]).then(() => begun.close());
@@ -77,6 +88,19 @@ export function listen(socketPath: string, maxBytes: number, { serve, answer, re
   renameSync(freshWire, wirePath);
   renameSync(fresh, socketPath);
   return door;
+}
+
+function giveUpName(path: string, socketPath: string): void {
+  const start = startSocketOf(socketPath);
+  if (!statSync(start, { throwIfNoEntry: false })?.isSocket()) {
+    rmSync(path, { force: true });
+    return;
+  }
+  const link = `${path}.${process.pid}`;
+  rmSync(link, { force: true });
+  symlinkSync(start, link);
+  // Without a moment in which the name means nothing.
+  renameSync(link, path);
 }
 
 /** Removes the sockets of daemons that were killed before the rename: only the daemon that has the seat creates them. */

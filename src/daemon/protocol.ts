@@ -13,6 +13,21 @@ const WIRE_SUFFIX = '.wire';
 /** Path by which a new daemon asks the running one to hand over. */
 export const HANDOVER_PATH = '/v1/handover';
 
+/** Path by which a daemon is asked to finish its requests and to end. */
+export const STOP_PATH = '/v1/stop';
+
+/** Path of {@link DaemonState}. */
+export const STATE_PATH = '/v1/state';
+
+/** Path by which a daemon is told that its executable was replaced. */
+export const SUCCESSION_PATH = '/v1/succession';
+
+/** Tells a daemon that a call has started it. */
+export const ON_DEMAND_VARIABLE = 'CATENA_ON_DEMAND';
+
+/** How long calls start no daemon after one was started, in milliseconds: it may have ended at once. */
+export const START_AGAIN_MS = 30_000;
+
 /** Interval in milliseconds at which a daemon shows a waiting client that it is alive. */
 export const SIGN_MS = 250;
 
@@ -82,6 +97,39 @@ export interface RunReply {
 /** Outcome of a command, and whether its client should run it itself. */
 export type RunAnswer = RunReply & Partial<Declined>;
 
+/** What a daemon answers to a ping. */
+export interface PingReply {
+  readonly version: string;
+  /** {@link Place.executable}. */
+  readonly executable: string;
+  readonly pid: number;
+  /** Requests in progress, and requests that wait for their turn. */
+  readonly running: number;
+  readonly queued: number;
+  readonly uptimeSeconds: number;
+}
+
+/** What a daemon reports about itself; one of another build may report less. */
+export interface DaemonState {
+  readonly pid: number;
+  readonly version: string;
+  /** Path of its executable when it was started. */
+  readonly program?: string;
+  readonly place?: Place;
+  readonly startedBy?: 'command' | 'systemd' | 'on-demand';
+  readonly sockets?: readonly string[];
+  readonly uptimeSeconds?: number;
+  /** Seconds without a request after which it ends. */
+  readonly idleExitSeconds?: number;
+  readonly running: number;
+  readonly queued: number;
+  readonly served: number;
+  readonly pool?: { readonly workers: number; readonly busy: number; readonly waiting: number };
+  /** Why it serves no calls now. */
+  readonly problem?: string;
+  readonly declined?: Readonly<Partial<Record<DeclineReason, { readonly count: number }>>>;
+}
+
 /** Whether the daemon has declined. */
 export function isDeclined(answer: RunAnswer | Declined): answer is Declined {
   return answer.declined !== undefined;
@@ -105,6 +153,19 @@ export function socketPathOf(runDir: string): string {
 /** Path of the socket for calls, next to the daemon's socket. */
 export function wireOf(socket: string): string {
   return `${socket}${WIRE_SUFFIX}`;
+}
+
+/**
+ * The socket that a service manager keeps for the daemon of a socket. While no daemon listens, both names are symbolic links to it.
+ * There is no calls file for it: no call is ever made there.
+ */
+export function startSocketOf(socket: string): string {
+  return `${socket}.start`;
+}
+
+/** The file that notes when a call last started a daemon (on-demand.ts). */
+export function startNoteOf(socket: string): string {
+  return `${socket}.started`;
 }
 
 /** The file that a daemon keeps locked while it listens on the socket. */

@@ -1,9 +1,9 @@
 // Which of several daemons may listen on a socket?
-import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { lstatSync, mkdirSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { holdFlock } from '../sys/flock.ts';
 import { findFlockHolder } from '../sys/lock-holder.ts';
-import { HANDOVER_PATH, seatFileOf } from './protocol.ts';
+import { HANDOVER_PATH, STATE_PATH, seatFileOf } from './protocol.ts';
 
 /** The right to listen on a socket: a lock on a file next to it. The kernel releases it however the process ends. */
 export interface Seat {
@@ -88,9 +88,10 @@ export function trySeat(socket: string): Seat | undefined {
  * if no process listens.
  */
 export async function whoListens(socket: string): Promise<number | 'silent' | 'ending' | undefined> {
-  if (!existsSync(socket)) return undefined;
+  // A symbolic link leads to a service manager's socket: asking there would start a daemon.
+  if (!lstatSync(socket, { throwIfNoEntry: false })?.isSocket()) return undefined;
   try {
-    const response = await fetch('http://catena/v1/state', {
+    const response = await fetch(`http://catena${STATE_PATH}`, {
       unix: socket,
       signal: AbortSignal.timeout(ANSWER_MS),
     });

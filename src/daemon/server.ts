@@ -11,13 +11,17 @@ import {
   type DeclineReason,
   HANDOVER_PATH,
   isDeclined,
+  type PingReply,
   type Place,
   type RunAnswer,
   type RunReply,
   type RunRequest,
+  STOP_PATH,
+  SUCCESSION_PATH,
 } from './protocol.ts';
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
+import { type OwnStart, type Succession, startSuccessor } from './succession.ts';
 import type { AnswerCall } from './wire-server.ts';
 
 /** What the server runs for its clients. */
@@ -36,6 +40,8 @@ export interface ServerEvents {
   declined(reason: DeclineReason, detail?: string): void;
   /** The socket was missing and has been created again. */
   restored(why: string): void;
+  /** A client has asked for the end. */
+  stopped(): void;
   /** Another daemon has the socket, because it asked for it or because ours was removed: time to end. */
   replaced(why: string): void;
 }
@@ -45,6 +51,10 @@ export interface ServerOptions {
   readonly limits?: ServerLimits | undefined;
   /** Asks a daemon that already listens to hand over. */
   readonly replace?: boolean | undefined;
+  /** How this daemon was started, if it may start a successor. */
+  readonly ownStart?: OwnStart | undefined;
+  /** What a ping reports as the daemon's version. */
+  readonly version?: string | undefined;
 }
 
 /** A listening daemon. */
@@ -52,6 +62,8 @@ export interface Server {
   readonly state: ServerState;
   /** The daemon's place; calls from other places are declined. */
   readonly place: Place;
+  /** What it is doing now. */
+  activity(): ServerState & { readonly connections: number };
   /** Changes the limits for future requests. */
   setLimits(limits: ServerLimits): void;
   /** Runs work when its turn comes; undefined if the queue is full. */
@@ -61,7 +73,7 @@ export interface Server {
 }
 
 /** For callers that need no events. */
-const UNTOLD: ServerEvents = { declined() {}, restored() {}, replaced() {} };
+const UNTOLD: ServerEvents = { declined() {}, restored() {}, stopped() {}, replaced() {} };
 
 /** How often the daemon checks that its socket still exists. */
 const LOOK_EVERY_MS = 1_000;
@@ -75,7 +87,7 @@ export async function startServer(
   socketPath: string,
   backend: Backend,
   events: ServerEvents = UNTOLD,
-  { limits = SERVER_LIMITS, replace = false }: ServerOptions = {},
+  { limits = SERVER_LIMITS, replace = false, version = '', ownStart }: ServerOptions = {},
 ): Promise<Server> {
   const place = await ownPlace();
   const gate = new RequestLimiter(limits);
@@ -97,14 +109,26 @@ export async function startServer(
     const answer = (calls: BegunCalls): AnswerCall => {
       return (request, signal) => answerTo(request, calls, signal);
     };
-    const door = listen(socketPath, limits.bytes, { serve, answer, refuse: events.declined });
+    const door = listen(socketPath, limits.bytes, { serve, answer, ping, refuse: events.declined });
     doors.push(door);
     return door;
+  }
+
+  function ping(): PingReply {
+    const { running, queued } = gate.state;
+    const uptimeSeconds = Math.floor(process.uptime());
+    return { version, executable: place.executable, pid: process.pid, running, queued, uptimeSeconds };
   }
 
   async function serve(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);
     if (request.method === 'POST' && pathname === HANDOVER_PATH) return handOver();
+    if (request.method === 'POST' && pathname === SUCCESSION_PATH) return succession();
+    if (request.method === 'POST' && pathname === STOP_PATH) {
+      leave();
+      events.stopped();
+      return Response.json({ pid: process.pid });
+    }
     const body = request.method === 'POST' ? await request.text() : '';
     const asked = commandOf(request.method, pathname, body);
     if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);
@@ -153,6 +177,22 @@ export async function startServer(
     return toResponse(reply);
   }
 
+  /** Its caller has replaced the executable. */
+  function succession(): Response {
+    if (ownStart === undefined || ending) return problem(409, 'this daemon has no successor');
+    let found: Succession;
+    try {
+      found = startSuccessor(ownStart, place);
+    } catch (error) {
+      return problem(500, (error as Error).message);
+    }
+    if (found === 'same') return problem(409, 'the executable is still the same');
+    if (found !== 'ending') return Response.json(found);
+    leave();
+    events.stopped();
+    return Response.json({});
+  }
+
   function handOver(): Response {
     leave();
     events.replaced('another daemon is replacing this one');
@@ -197,6 +237,10 @@ export async function startServer(
       return gate.state;
     },
     place,
+    activity: () => ({
+      ...gate.state,
+      connections: doors.reduce((sum, { connections }) => sum + connections, 0),
+    }),
     setLimits(next) {
       gate.limits = next;
     },

@@ -22,6 +22,8 @@ const Settings = z.strictObject({
   memoryPerWorkerMiB: z.optional(Count),
   /** Seconds after which an idle worker is ended. */
   idleSeconds: z.optional(Count),
+  /** Seconds without a request after which the daemon ends. */
+  idleExit: Seconds,
   /** Maximum number of requests that run at the same time. */
   requests: z.optional(Count),
   /** Maximum number of queued requests. */
@@ -54,6 +56,8 @@ export interface DaemonSettings {
   /** Deadline of each plugin, for requests that do not set one. */
   readonly deadlines: Deadlines;
   readonly observe: ObserveChoices;
+  /** Milliseconds without a request after which the daemon ends; undefined: it stays. */
+  readonly idleExitMs?: number | undefined;
 }
 
 /** The same, with the observer's settings checked and ready to use. */
@@ -116,9 +120,12 @@ export function watchSettings(
   return () => unwatchFile(file, look);
 }
 
-function over({ pool, server, deadlines, observe }: DaemonSettings, said: Settings): DaemonSettings {
+function over(base: DaemonSettings, said: Settings): DaemonSettings {
+  const { pool, server, deadlines, observe } = base;
   const { memoryPerWorkerMiB: memory, idleSeconds: idle, timeouts = {}, log } = said;
+  const { idleExit } = said;
   return {
+    idleExitMs: idleExit === undefined ? base.idleExitMs : idleExit * 1_000,
     pool: {
       workers: said.workers ?? pool.workers,
       calls: said.callsPerWorker ?? pool.calls,

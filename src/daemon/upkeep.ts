@@ -30,6 +30,8 @@ export interface UpkeepParts {
 
 /** Upkeep that runs in the background. */
 export interface Upkeeping {
+  /** Attachments of this boot for which a plugin will be called; as of the last look. */
+  kept(): number;
   /** Stops it; calls in progress are finished first. */
   stop(): Promise<void>;
 }
@@ -44,6 +46,7 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
   const met = new Set<string>();
   const failures = new Map<string, { count: number; notBefore: number }>();
   let release: (() => void) | undefined;
+  let kept = 0;
   const visit = async (plugin: string, note: UpkeepNote): Promise<void> => {
     const restarted = !met.has(note.id);
     met.add(note.id);
@@ -64,10 +67,14 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
     release ??= becomeKeeper(parts.stateDir);
     if (release === undefined) return;
     const now = bootClock();
-    const due = listNotes().filter(({ note }) => {
-      const { notBefore = 0 } = failures.get(note.id) ?? {};
-      const isDue = note.dueAt !== undefined && (note.dueAt <= now || !met.has(note.id));
-      return note.boot === parts.boot && isDue && notBefore <= now;
+    const notBefore = ({ id }: UpkeepNote) => failures.get(id)?.notBefore ?? 0;
+    const own = listNotes().filter(({ note }) => {
+      return note.boot === parts.boot && note.dueAt !== undefined && notBefore(note) !== Infinity;
+    });
+    kept = own.length;
+    const due = own.filter(({ note }) => {
+      const isDue = (note.dueAt ?? 0) <= now || !met.has(note.id);
+      return isDue && notBefore(note) <= now;
     });
     const next = due.values();
     const work = async (): Promise<void> => {
@@ -95,6 +102,7 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
     });
   }, INTERVAL_MS);
   return {
+    kept: () => kept,
     async stop() {
       clearInterval(timer);
       end.abort();

@@ -10,19 +10,24 @@ import {
   type RunRequest,
   SIGN_MS,
 } from './protocol.ts';
-import { decodeRequest, encodeAnswer, REQUEST_START, requestLength, SIGN } from './wire.ts';
+import { decodeRequest, encodeAnswer, isPing, REQUEST_START, requestLength, SIGN } from './wire.ts';
 
 /** Answers a request; never rejects. The signal is aborted when the client has gone. */
 export type AnswerCall = (request: RunRequest, signal: AbortSignal) => Promise<RunAnswer | Declined>;
 
 /** A listening socket for calls. */
 export interface WireListener {
+  /** Clients that are connected. */
+  readonly connections: number;
   /** Accepts no more connections, answers the requests that have arrived, and closes. */
   stop(): Promise<void>;
 }
 
 /** A client connects before it reads its standard input, which its caller may write slowly. */
 const REQUEST_DEADLINE_S = 60;
+
+/** Longer than one turn of the event loop. */
+const ACCEPT_MS = 10;
 
 interface Connection {
   /** What has arrived of the request. */
@@ -41,12 +46,14 @@ interface Connection {
 /**
  * Listens at a path.
  * @param maxBytes longest request
+ * @param ping what `catena ping` is answered
  * @param refuse told about bytes that are no request of this version
  */
 export function listenForCalls(
   path: string,
   maxBytes: number,
   answer: AnswerCall,
+  ping: () => object,
   refuse: (reason: DeclineReason) => void,
 ): WireListener {
   const open = new Set<Socket<Connection>>();
@@ -66,8 +73,14 @@ export function listenForCalls(
       }
     }
     if (data.total === undefined || data.length < data.total) return;
-    const request = decodeRequest(Buffer.concat(data.pieces).subarray(0, data.total));
+    const bytes = Buffer.concat(data.pieces).subarray(0, data.total);
     data.pieces = [];
+    if (isPing(bytes)) {
+      data.isAsked = true;
+      finish(socket, encodeAnswer({ exitCode: 0, stdout: JSON.stringify(ping()), stderr: '' }));
+      return;
+    }
+    const request = decodeRequest(bytes);
     if (request === undefined || !isOfClient(request)) {
       decline(socket);
       return;
@@ -142,7 +155,12 @@ export function listenForCalls(
     },
   });
   return {
+    get connections() {
+      return open.size;
+    },
     async stop() {
+      // The socket no longer has a name. Clients that connected before are accepted: the kernel would break their connections.
+      await Bun.sleep(ACCEPT_MS);
       listener.stop();
       // What has arrived is read first.
       await Bun.sleep(0);

@@ -21,6 +21,7 @@ export const WIRE = {
   WIRE_KEY_BYTES: 36,
   WIRE_KIND_COMMAND: 0,
   WIRE_KIND_CALL: 1,
+  WIRE_KIND_PING: 2,
   WIRE_REQUEST_LIMIT: 0x2000000,
   // A reply frame: this header, then standard output and standard error.
   WIRE_REPLY_AT_MAGIC: 0,
@@ -72,6 +73,14 @@ export function encodeRequest(request: RunRequest): Uint8Array | undefined {
     at += part.length;
   });
   return bytes;
+}
+
+/** The request of `catena ping`: a header alone. */
+export const PING = pingRequest();
+
+/** Whether a whole request is {@link PING}, of which the kind decides. */
+export function isPing(bytes: Uint8Array): boolean {
+  return viewOf(bytes).getUint32(WIRE.WIRE_AT_KIND, true) === WIRE.WIRE_KIND_PING;
 }
 
 /**
@@ -186,6 +195,16 @@ function frame(
   view.setUint32(WIRE.WIRE_REPLY_AT_STDERR, err.length, true);
   bytes.set(out, WIRE.WIRE_REPLY_HEADER);
   bytes.set(err, WIRE.WIRE_REPLY_HEADER + out.length);
+  return bytes;
+}
+
+function pingRequest(): Uint8Array {
+  const bytes = new Uint8Array(WIRE.WIRE_REQUEST_HEADER);
+  const view = viewOf(bytes);
+  view.setUint32(WIRE.WIRE_AT_MAGIC, WIRE.WIRE_MAGIC, true);
+  view.setUint32(WIRE.WIRE_AT_VERSION, WIRE.WIRE_VERSION, true);
+  view.setUint32(WIRE.WIRE_AT_TOTAL, WIRE.WIRE_REQUEST_HEADER, true);
+  view.setUint32(WIRE.WIRE_AT_KIND, WIRE.WIRE_KIND_PING, true);
   return bytes;
 }
 

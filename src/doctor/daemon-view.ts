@@ -1,5 +1,5 @@
 // Which daemon answers on this node's socket?
-import { statSync } from 'node:fs';
+import { lstatSync, statSync } from 'node:fs';
 import { ownPlace } from '../daemon/place.ts';
 import { type Place, seatFileOf, socketPathOf } from '../daemon/protocol.ts';
 import { findFlockHolder } from '../sys/lock-holder.ts';
@@ -55,7 +55,8 @@ function holderOf(socket: string): string | undefined {
 /** An ordinary user may not look into root's run directory, and has no daemon there. */
 function isSocket(path: string): boolean {
   try {
-    return statSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
+    // A symbolic link leads to a service manager's socket, and asking there would start a daemon.
+    return lstatSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
   } catch {
     return false;
   }

@@ -25,6 +25,10 @@ export function install(wanted: Wanted, version: string, files: Files = REAL_FIL
     const plan = planInstall(wanted);
     sweep(binDir, files);
     if (conf) sweep(confDir, files);
+    for (const dir of starterDirs(wanted)) {
+      files.makeDir(dir);
+      sweep(dir, files);
+    }
     layDown(plan, version, files);
     return plan;
   });
@@ -71,9 +75,20 @@ function layDown(plan: InstallPlan, version: string, files: Files): void {
     layKubeconfig(confDir, wanted.kubeconfig ?? '', files);
   for (const step of written.filter(({ place }) => place === 'conf'))
     put(step, files, target => files.write(target, conf?.text ?? ''));
+  for (const step of written.filter(({ place }) => place === 'starter'))
+    put(step, files, target => files.write(target, textOf(step, wanted)));
   for (const { path, action } of steps) if (action === 'retire') files.remove(path);
+  for (const dir of starterDirs(wanted)) files.sync(dir);
   if (conf) files.sync(confDir);
   if (before) writeManifest(binDir, after, files);
+}
+
+function starterDirs({ starters = [] }: Wanted): string[] {
+  return [...new Set(starters.map(({ path }) => dirname(path)))];
+}
+
+function textOf({ path }: Step, { starters = [] }: Wanted): string {
+  return starters.find(one => one.path === path)?.text ?? '';
 }
 
 function put({ path, name, action }: Step, files: Files, make: (target: string) => void): void {
@@ -117,14 +132,21 @@ function isOurs({ action }: Step): boolean {
 function noteOf({ steps, digests, before }: InstallPlan, version: string): Manifest {
   const executables: Record<string, string[]> = { ...before?.executables };
   const configurations: Record<string, string[]> = { ...before?.configurations };
+  const starters: Record<string, string[]> = { ...before?.starters };
   for (const step of steps) {
     if (step.place === 'account') continue;
+    if (step.place === 'starter') {
+      const digest = digests.starters[step.path];
+      if (isOurs(step) && digest !== undefined) starters[step.path] = [digest];
+      else if (step.action === 'retire') delete starters[step.path];
+      continue;
+    }
     const [list, digest] =
       step.place === 'bin' ? [executables, digests.executables[step.name]] : [configurations, digests.conf];
     if (isOurs(step) && digest !== undefined) list[step.name] = [digest];
     else if (step.action === 'retire') delete list[step.name];
   }
-  return { catena: version, executables, configurations };
+  return { catena: version, executables, configurations, starters };
 }
 
 function union(before: Manifest, after: Manifest): Manifest {
@@ -139,5 +161,6 @@ function union(before: Manifest, after: Manifest): Manifest {
     catena: after.catena,
     executables: both(before.executables, after.executables),
     configurations: both(before.configurations, after.configurations),
+    starters: both(before.starters ?? {}, after.starters ?? {}),
   };
 }

@@ -14,6 +14,8 @@ export const Manifest = z.looseObject({
   catena: z.string(),
   executables: Digests,
   configurations: Digests,
+  /** What starts the daemon, by path. */
+  starters: z.optional(Digests),
 });
 export type Manifest = z.output<typeof Manifest>;
 

@@ -1,9 +1,10 @@
 // What must be done to install our files without losing any file of others?
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { digestOfText, type FoundFile, Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
 import { findManifest, type Manifest } from './manifest.ts';
 import { REPLACED } from './names.ts';
+import type { TextFile } from './units.ts';
 
 /** What is to be installed, and where. */
 export interface Wanted {
@@ -18,13 +19,15 @@ export interface Wanted {
   readonly conf?: { readonly name: string; readonly text: string };
   /** The text of a kubeconfig, if one is to be installed. */
   readonly kubeconfig?: string;
+  /** What is to start the daemon; undefined: as before. */
+  readonly starters?: readonly TextFile[];
   /** Replace files of others; each is kept under another name next to ours. */
   readonly force: boolean;
 }
 
 /** What happens to one file. */
 export interface Step {
-  readonly place: 'bin' | 'conf' | 'account';
+  readonly place: 'bin' | 'conf' | 'account' | 'starter';
   readonly name: string;
   readonly path: string;
   /** `keep`: not ours, left alone. `retire`: our earlier file, which now has another name. */
@@ -37,7 +40,11 @@ export interface InstallPlan {
   readonly wanted: Wanted;
   /** Executables come first and the configuration last: a runtime must not see a network whose plugins are missing. */
   readonly steps: readonly Step[];
-  readonly digests: { readonly executables: Readonly<Record<string, string>>; readonly conf?: string };
+  readonly digests: {
+    readonly executables: Readonly<Record<string, string>>;
+    readonly conf?: string;
+    readonly starters: Readonly<Record<string, string>>;
+  };
   readonly before: Manifest | undefined;
 }
 
@@ -68,6 +75,7 @@ export function planInstall(wanted: Wanted): InstallPlan {
     return { ...at, ...(scattered ? { action: 'update' as const } : judged) };
   });
   if (wanted.kubeconfig !== undefined) steps.push(kubeconfigStep(confDir, wanted.kubeconfig));
+  if (wanted.starters) steps.push(...starterSteps(wanted.starters, before, inspector, force));
   const digest = conf && digestOfText(conf.text);
   if (conf !== undefined) {
     const path = join(confDir, conf.name);
@@ -79,11 +87,35 @@ export function planInstall(wanted: Wanted): InstallPlan {
     wanted,
     steps,
     digests: {
+      starters: Object.fromEntries(
+        (wanted.starters ?? []).map(({ path, text }) => [path, digestOfText(text)]),
+      ),
       executables: Object.fromEntries(files.map(({ name, digest: own }) => [name, own])),
       ...(digest === undefined ? {} : { conf: digest }),
     },
     before,
   };
+}
+
+/** Those of another way to start the daemon are removed. */
+function starterSteps(
+  wanted: readonly TextFile[],
+  before: Manifest | undefined,
+  inspector: Inspector,
+  force: boolean,
+): Step[] {
+  const known = before?.starters ?? {};
+  const at = (path: string) => ({ place: 'starter', name: basename(path), path }) as const;
+  const others = Object.keys(known).filter(path => wanted.every(one => one.path !== path));
+  return [
+    ...wanted.map(({ path, text }) => ({
+      ...at(path),
+      ...judge(inspector.find(path), known[path], digestOfText(text), force),
+    })),
+    ...others
+      .filter(path => inspector.find(path) !== undefined)
+      .map(path => ({ ...at(path), action: 'retire' as const, why: 'the daemon is started in another way' })),
+  ];
 }
 
 function kubeconfigStep(confDir: string, text: string): Step {

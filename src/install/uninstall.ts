@@ -1,6 +1,6 @@
 // How are exactly the installed files removed, and the replaced ones restored?
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { CORE_NAME } from '../chain/config/core-name.ts';
 import { type Files, REAL_FILES } from './files.ts';
 import { Inspector } from './identity.ts';
@@ -30,7 +30,10 @@ export function planUninstall(installed: Installed): UninstallStep[] {
   const judge = (dir: string, list: Manifest['executables']) =>
     Object.entries(list).flatMap(([name, digests]) => judgeFile(join(dir, name), digests, inspector));
   const account = judgeKubeconfig(confDir, undefined) === 'ours' ? [kubeconfigIn(confDir)] : [];
+  const starters = Object.entries(manifest.starters ?? {});
   return [
+    // First of all, so that nothing starts a daemon during the rest.
+    ...starters.flatMap(([path, digests]) => judgeFile(path, digests, inspector)),
     ...judge(confDir, manifest.configurations),
     ...account.map(path => ({ path, action: 'remove' as const })),
     ...judge(binDir, others),
@@ -50,7 +53,7 @@ export function uninstall(installed: Installed, files: Files = REAL_FILES): Unin
       else if (action === 'remove' && path === kubeconfigIn(confDir)) removeKubeconfig(confDir, files);
       else if (action === 'remove') files.remove(path);
     }
-    for (const dir of [confDir, binDir]) {
+    for (const dir of new Set([...steps.map(({ path }) => dirname(path)), confDir, binDir])) {
       if (!existsSync(dir)) continue;
       sweep(dir, files);
       files.sync(dir);

@@ -124,18 +124,10 @@ test('catena install keeps third-party files, and fails when one of them is the 
 describeNeeding(
   'systemd',
   () => {
-    test('accepts the unit', async () => {
-      const { stdout } = await run([
-        `${BIN_DIR}/catena`,
-        'install',
-        '--print',
-        'systemd',
-        '--bin-dir',
-        BIN_DIR,
-      ]);
-      const unit = join(root, 'catena.service');
-      fs.writeFileSync(unit, stdout);
-      const checked = await run(['systemd-analyze', 'verify', '--man=no', unit]);
+    test('accepts the units', async () => {
+      expect((await catena('install', '--daemon', 'systemd')).exitCode).toBe(0);
+      const units = ['catena.socket', 'catena.service'].map(name => join(root, 'etc/systemd/system', name));
+      const checked = await run(['systemd-analyze', 'verify', '--man=no', ...units]);
       // Units of the machine that it is ordered after may have their own faults.
       const own = checked.stderr.split('\n').filter(line => line.includes('catena'));
       expect({ exitCode: checked.exitCode, own }).toEqual({ exitCode: 0, own: [] });
@@ -144,7 +136,78 @@ describeNeeding(
   requires('systemd-analyze'),
 );
 
-test('catena install --print prints a unit', async () => {
+test('catena install --daemon lays down what starts the daemon, keeps to it, and uninstall removes it', async () => {
+  const units = () => (fs.existsSync(join(root, 'etc')) ? names('etc/systemd/system') : []);
+  const onDemand = () => fs.existsSync(join(root, 'bin/catena-core.on-demand'));
+  const first = await catena('install', '--daemon', 'systemd');
+  expect(first).toMatchObject({ exitCode: 0, stderr: '' });
+  expect(first.stdout).toContain('create   catena.socket\n  create   catena.service\n');
+  expect(first.stdout).toContain('which systemd does not read here');
+  expect([units(), onDemand()]).toEqual([['catena.service', 'catena.socket'], false]);
+  // Without the option it stays as it is.
+  expect((await catena('install')).stdout).toContain('same     catena.service');
+  const service = join(root, 'etc/systemd/system/catena.service');
+  fs.appendFileSync(service, '# changed by hand\n');
+  expect((await catena('install')).stdout).toContain(
+    'keep     catena.service: it was changed after it was installed',
+  );
+  expect((await catena('install', '--daemon', 'systemd', '--force')).stdout).toContain(
+    'replace  catena.service',
+  );
+  expect((await catena('install', '--daemon', 'on-demand')).stdout).toContain('retire   catena.service');
+  expect([units().filter(name => !name.endsWith('.before-catena')), onDemand()]).toEqual([[], true]);
+  expect((await catena('install', '--daemon', 'none')).exitCode).toBe(0);
+  expect(onDemand()).toBe(false);
+  expect((await catena('install', '--daemon', 'runit')).exitCode).toBe(2);
+  expect((await catena('install', '--daemon', 'on-demand')).exitCode).toBe(0);
+  expect((await catena('uninstall')).exitCode).toBe(0);
+  expect(names('bin')).toEqual([]);
+}, 120_000);
+
+const mayMount = run(['unshare', '--mount', 'true']).then(({ exitCode }) => exitCode === 0);
+
+test.skipIf(!(await mayMount))(
+  'catena install --daemon systemd enables the units where systemd runs (needs a mount namespace)',
+  async () => {
+    // A host of its own: /etc and /run are empty, and systemctl notes how it is called.
+    const fake = join(root, 'fake');
+    fs.mkdirSync(fake);
+    const log = join(root, 'systemctl.log');
+    fs.writeFileSync(
+      join(fake, 'systemctl'),
+      `#!/bin/sh\necho "$@ $(ls /etc/systemd/system | tr '\\n' ' ')" >> ${log}\n`,
+      { mode: 0o755 },
+    );
+    const places = `--bin-dir ${join(root, 'bin')} --conf-dir ${join(root, 'net.d')}`;
+    const steps = [
+      'mount -t tmpfs none /run && mkdir -p /run/systemd/system && mount -t tmpfs none /etc',
+      `${BIN_DIR}/catena install --daemon systemd ${places}`,
+      `${BIN_DIR}/catena uninstall ${places}`,
+    ];
+    const done = await run(
+      ['unshare', '--mount', 'sh', '-c', `export PATH=${fake}:$PATH; ${steps.join(' && ')}`],
+      { timeoutMs: 60_000 },
+    );
+    expect(done).toMatchObject({ exitCode: 0, stderr: '' });
+    const both = 'catena.service catena.socket';
+    expect(
+      fs
+        .readFileSync(log, 'utf8')
+        .split('\n')
+        .map(line => line.trimEnd()),
+    ).toEqual([
+      `daemon-reload ${both}`,
+      `enable --now catena.socket ${both}`,
+      `try-restart catena.service ${both}`,
+      `disable --now catena.socket catena.service ${both}`,
+      'daemon-reload',
+      '',
+    ]);
+  },
+  120_000,
+);
+
+test('catena install --print prints the units', async () => {
   const { exitCode, stdout } = await catena('install', '--print', 'systemd');
   expect([exitCode, stdout]).toEqual([0, expect.stringContaining(`ExecStart=${root}/bin/catena daemon`)]);
   expect((await catena('install', '--print', 'rpm')).exitCode).toBe(2);

@@ -1,9 +1,9 @@
 // How does a test speak to the daemon's socket for calls, or act as a daemon there?
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { dirname } from 'node:path';
 import { ownPlace } from '../../src/daemon/place.ts';
-import { type RunRequest, wireOf } from '../../src/daemon/protocol.ts';
+import { callsFileOf, type RunRequest, wireOf } from '../../src/daemon/protocol.ts';
 import { decodeFrame, encodeRequest, type Frame } from '../../src/daemon/wire.ts';
 
 /** A request that a daemon of this process's executable and namespaces takes. */
@@ -49,7 +49,10 @@ function framesIn(bytes: Uint8Array): (Frame | 'broken')[] {
   return first === 'broken' ? ['broken'] : [first.frame, ...framesIn(bytes.subarray(first.length))];
 }
 
-/** A fake daemon: what it does with each connection, once some bytes have arrived. */
+/**
+ * A fake daemon: what it does with each connection, once some bytes have arrived. Its calls file is empty: it has begun nothing,
+ * and reads no notes.
+ */
 export async function actAsDaemon(
   socket: string,
   serve: (client: net.Socket, received: Buffer) => void,
@@ -63,10 +66,16 @@ export async function actAsDaemon(
     client.once('data', (received: Buffer) => serve(client, received));
   });
   await new Promise<void>(resolve => server.listen(wireOf(socket), resolve));
+  // As a daemon does it: in the middle of a millisecond, rounding makes no difference.
+  const now = (Date.now() + 0.5) / 1000;
+  utimesSync(wireOf(socket), now, now);
+  const callsFile = callsFileOf(socket, statSync(wireOf(socket)));
+  writeFileSync(callsFile, '');
   return {
     async stop() {
       for (const client of clients) client.destroy();
       await new Promise(resolve => server.close(resolve));
+      rmSync(callsFile, { force: true });
     },
   };
 }

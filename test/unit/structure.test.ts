@@ -68,6 +68,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/upkeep',
     // One daemon on a socket, and its notes of what has begun.
     ...['src/files', 'src/sys/flock', 'src/sys/lock-holder'],
+    // A socket that a service manager keeps.
+    'src/sys/listen-fds',
   ],
   // What a plugin added to a result, and how times are written, is the same in every report.
   'src/observe': [
@@ -112,6 +114,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/worker/eager',
       'src/daemon',
       'src/sys/notify',
+      'src/sys/listen-fds',
       'src/observe',
     ],
     ...['src/lab', 'src/conformance', 'src/validate', 'src/template'],
@@ -149,7 +152,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/log': [],
   // A row of the registry loads a plugin; every start loads the registry itself.
   'plugins/registry': ['src/cni', 'src/plugin/define', 'plugins'],
-  'plugins/daemon-first': ['src/cni', 'src/daemon', 'src/plugin', 'src/sys/fault-variable'],
+  'plugins/daemon-first': [
+    ...['src/cni', 'src/daemon', 'src/plugin', 'src/sys/fault-variable', 'src/chain/config/core-name'],
+  ],
   'plugins/release': ['plugins/registry'],
   // How executables, packages and releases are made from all of it.
   'plugins/build': [
@@ -170,6 +175,8 @@ const MAY_START_PROCESSES = [
     'src/worker/process',
     'src/netlink/iptables/program',
   ],
+  // A daemon that a call or its predecessor starts, and the service manager.
+  ...['src/daemon/on-demand', 'src/daemon/succession', 'src/install/systemctl'],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in'],
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),

@@ -4,11 +4,12 @@ import { cniCacheDir, RUN_DIR_VARIABLE, runDir, stateDir } from '../../cni/direc
 import { loadAbouts } from '../../cni/network-plugins.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
+import { serveEarlyClients } from '../../daemon/early-clients.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { listenForMetrics, type MetricsAddress, parseMetricsAddress } from '../../daemon/metrics-listener.ts';
 import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
-import { socketPathOf } from '../../daemon/protocol.ts';
+import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
 import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
 import { SeatTaken } from '../../daemon/seat.ts';
 import { type Server, type ServerEvents, startServer } from '../../daemon/server.ts';
@@ -25,12 +26,14 @@ import type { LogFields, LogLevel } from '../../log.ts';
 import { chooseObserver } from '../../observe/choices.ts';
 import type { MetricSources } from '../../observe/metrics.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
+import { takeListeningSockets } from '../../sys/listen-fds.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
 import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { DaemonEnd } from '../daemon/daemon-end.ts';
 import type { GrpcParts } from '../daemon/grpc-socket.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
+import { watchIdle } from '../daemon/idle-exit.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
 import { shareClusters } from '../daemon/shared-clusters.ts';
@@ -41,12 +44,25 @@ import { TOOL_VERSION } from '../tool-version.ts';
 /** Exit code if another daemon has the socket: restarting this one would not help. */
 const TAKEN = 3;
 
-/** Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. */
+/**
+ * Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. Or says what another
+ * daemon does, or ends it.
+ */
 export async function run(call: CommandCall): Promise<number> {
+  if (call.on('stop')) return (await import('../daemon/control.ts')).stopDaemon(call);
+  if (call.on('status')) return (await import('../daemon/control.ts')).showStatus(call);
+  return serve(call);
+}
+
+async function serve(call: CommandCall): Promise<number> {
   const { env, signal, asPlugin } = call;
   if (asPlugin === undefined)
     throw new UsageError('Cannot run as a daemon: this needs the compiled executable');
   compileEagerly();
+  const listening = takeListeningSockets();
+  const isOnDemand = process.env[ON_DEMAND_VARIABLE] !== undefined;
+  const isManaged = listening.length > 0 || Boolean(env.NOTIFY_SOCKET);
+  const startedBy = isManaged ? 'systemd' : isOnDemand ? 'on-demand' : 'command';
   const socket = absolutePath(socketPathOf(call.text('run-dir') ?? runDir(env)), call.cwd);
   const base = settingsOf(call);
   const config = pathOf(call, 'config');
@@ -101,17 +117,30 @@ export async function run(call: CommandCall): Promise<number> {
       }),
     { runAsPlugin: callPlugin, callPlugin: servePlugin },
     readingsOf(watcher),
-    () => ({ version: TOOL_VERSION, place: server?.place, problem: pool.problem, declined: declined.counts }),
+    () => ({
+      version: TOOL_VERSION,
+      program: process.execPath,
+      place: server?.place,
+      startedBy,
+      sockets: [socket, wireOf(socket), ...(grpcSocket === undefined ? [] : [grpcSocket])],
+      uptimeSeconds: Math.floor(process.uptime()),
+      idleExitSeconds: settings.idleExitMs && settings.idleExitMs / 1000,
+      problem: pool.problem,
+      declined: declined.counts,
+    }),
   );
   const events: ServerEvents = {
     declined: (reason, detail) => declined.add(reason, detail),
     restored: why => log('warn', why),
+    stopped: () => end.come(0, 'asked to stop: the daemon exits'),
     replaced: why => end.come(TAKEN, `${why}: the daemon exits`),
   };
   try {
     server = await startServer(socket, backend, events, {
       limits: settings.server,
       replace: call.on('replace'),
+      version: TOOL_VERSION,
+      ownStart: { program: process.execPath, args: process.argv.slice(2), cwd: call.cwd, isManaged },
     });
   } catch (error) {
     pool.close();
@@ -121,6 +150,7 @@ export async function run(call: CommandCall): Promise<number> {
     call.err(`catena: ${error.message}\n`);
     return TAKEN;
   }
+  const stopEarly = serveEarlyClients(listening, socket);
   const unwatch = follow(call, config, base, async next => {
     const observed = JSON.stringify(next.observer) !== JSON.stringify(settings.observer);
     if (observed) await watcher.change(next.observer);
@@ -146,10 +176,18 @@ export async function run(call: CommandCall): Promise<number> {
     env: { ...env, ...directoriesOf(call) },
     log,
   });
+  const { activity } = server;
+  const unwatchIdle = watchIdle(
+    () => ({ ...activity(), kept: upkeeping.kept() }),
+    () => settings.idleExitMs,
+    idleMs => end.come(0, `no request for ${Math.round(idleMs / 1000)} s: the daemon exits`),
+  );
   const { exitCode, reason } = await end.reached;
   if (reason !== undefined) log(exitCode === 0 ? 'info' : 'error', reason);
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
+  stopEarly();
   unwatch();
+  unwatchIdle();
   // A successor waits for the address.
   closeMetrics?.();
   await Promise.all([server.stop(), grpc?.close(), recovering.stop(), upkeeping.stop()]);
@@ -196,7 +234,16 @@ function settingsOf(call: CommandCall): DaemonSettings {
     server: { ...SERVER_LIMITS, requests: countOf(call, 'requests', SERVER_LIMITS.requests) },
     deadlines: deadlinesOf(call) ?? {},
     observe: observeChoicesOf(call),
+    idleExitMs: secondsOf(call, 'idle-exit'),
   };
+}
+
+function secondsOf(call: CommandCall, option: string): number | undefined {
+  const text = call.text(option);
+  if (text === undefined) return undefined;
+  const seconds = Number(text);
+  if (seconds > 0 && Number.isFinite(seconds)) return seconds * 1_000;
+  throw new UsageError(`Cannot use --${option} "${text}": it must be a number of seconds above 0`);
 }
 
 /** Applies the settings file whenever it changes. @returns a function that stops this */

@@ -7,7 +7,6 @@ import { DEFAULT_BIN_DIR } from '../../cni/directories.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { checkPick, type Pick } from '../../install/check.ts';
 import { renderKubeconfig } from '../../install/kubeconfig.ts';
-import { install } from '../../install/lay.ts';
 import { findManifest } from '../../install/manifest.ts';
 import { nameFirst, nameUsually } from '../../install/names.ts';
 import { type InstallPlan, planInstall, type Step, type Wanted } from '../../install/plan.ts';
@@ -15,6 +14,7 @@ import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { finishStarting, layDown, starterOf } from '../install/starting.ts';
 import { confDirOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
@@ -26,13 +26,16 @@ export async function run(call: CommandCall): Promise<number> {
   if (what !== undefined) return print(call, what);
   const { wanted, pluginDirs, reason } = await readWanted(call);
   const dryRun = call.on('dry-run');
-  const plan = dryRun ? planInstall(wanted) : install(wanted, TOOL_VERSION);
+  const starter = starterOf(call, wanted.binDir);
+  const all = starter ? { ...wanted, starters: starter.files } : wanted;
+  const plan = dryRun ? planInstall(all) : layDown(all, starter);
   const { conf, confDir } = wanted;
   const configured = readConfigured(call.text('etc') || '/etc');
   const place = { confDir, configured, ...(dryRun ? {} : { runtime: { pluginDirs } }) };
   const picks = conf ? await checkPick(place, conf.name, dryRun ? conf.text : undefined) : [];
-  const ok = isGood(plan, picks, call.on('as-default'));
-  const notes = findMismatches(configured, confDir, wanted.binDir);
+  const after = dryRun ? { ok: true, notes: [] } : await finishStarting(call, plan, starter);
+  const ok = isGood(plan, picks, call.on('as-default')) && after.ok;
+  const notes = [...findMismatches(configured, confDir, wanted.binDir), ...after.notes];
   if (call.on('json'))
     call.out(`${JSON.stringify({ ok, steps: plan.steps, reason, picks, notes }, null, 4)}\n`);
   else call.out(render(plan, picks, reason, call.on('as-default')));
@@ -125,6 +128,10 @@ function render(
   return [
     binDir,
     ...rows('bin'),
+    ...(wanted.starters
+      ? [`daemon: ${wanted.starters.map(({ path }) => path).join(', ') || 'started by nothing here'}`]
+      : []),
+    ...rows('starter'),
     ...(conf || wanted.kubeconfig ? [confDir, ...rows('account'), ...rows('conf')] : []),
     ...(reason ? [reason] : []),
     ...shown,

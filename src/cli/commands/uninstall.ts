@@ -1,5 +1,7 @@
 // What does `catena uninstall` do?
 import { defined } from '../../cni/defined.ts';
+import { installedStarter } from '../../install/starters.ts';
+import { disableUnits, forgetUnits, isBooted } from '../../install/systemctl.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../../install/uninstall.ts';
 import type { CommandCall } from '../command.ts';
 import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';
@@ -15,7 +17,15 @@ export async function run(call: CommandCall): Promise<number> {
   const plan = planUninstall(places);
   const settled = await settleAttachments(call, places.binDir, plan);
   const { refusal } = settled;
-  const steps = refusal !== undefined ? [] : call.on('dry-run') ? plan : uninstall(places);
+  const isManaged =
+    installedStarter(places.binDir)?.paths.some(path => path.startsWith('/etc/systemd/')) && isBooted();
+  const remove = (): UninstallStep[] => {
+    if (isManaged) disableUnits();
+    const removed = uninstall(places);
+    if (isManaged) forgetUnits();
+    return removed;
+  };
+  const steps = refusal !== undefined ? [] : call.on('dry-run') ? plan : remove();
   if (call.on('json')) call.out(`${JSON.stringify(toJson(steps, settled), null, 4)}\n`);
   else
     call.out(

@@ -8,6 +8,8 @@ import {
   decodeRequest,
   encodeAnswer,
   encodeRequest,
+  isPing,
+  PING,
   requestLength,
   SIGN,
   WIRE,
@@ -91,6 +93,14 @@ describe('a request', () => {
     new DataView(bytes.buffer).setUint32(at, value, true);
     expect(decodeRequest(bytes)).toBeUndefined();
   });
+});
+
+test('a ping has these bytes, and is known by its kind', () => {
+  expect(hex(PING.subarray(0, 16))).toBe('43544e41010000008000000002000000');
+  expect(hex(PING.subarray(16))).toBe('00'.repeat(112));
+  expect(requestLength(PING, 1 << 20)).toBe(128);
+  expect([isPing(PING), isPing(bytesOf(REQUEST))]).toEqual([true, false]);
+  expect(decodeRequest(PING)).toBeUndefined();
 });
 
 describe('a reply', () => {

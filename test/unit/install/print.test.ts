@@ -23,7 +23,7 @@ const yaml = (options: object): any[] =>
     .split(/^---$/m)
     .map(text => Bun.YAML.parse(text));
 
-test('the systemd unit starts the daemon from the plugin directory, and is notified when it is ready', () => {
+test('the systemd units start the daemon from the plugin directory by its socket, and are notified when it is ready', () => {
   const unit = printFor('systemd', OPTIONS);
   const keys = Object.fromEntries(
     unit.split('\n').flatMap(line => [line.split(/=(.*)/s) as [string, string]]),
@@ -34,8 +34,16 @@ test('the systemd unit starts the daemon from the plugin directory, and is notif
     RestartPreventExitStatus: '3',
     ExecStart: '/opt/cni/bin/catena daemon',
     RuntimeDirectory: 'catena',
-    WantedBy: 'multi-user.target',
+    RuntimeDirectoryPreserve: 'yes',
+    ListenStream: '/run/catena/catena.sock.start',
+    Symlinks: '/run/catena/catena.sock /run/catena/catena.sock.wire',
+    WantedBy: 'sockets.target',
   });
+  // In a mount namespace of its own the daemon would decline every call.
+  const used = unit.split('\n').filter(line => /^[A-Z]\w+=/.test(line));
+  expect(
+    used.filter(line => /^(Private|Protect|ReadOnly|Inaccessible|Root|Restrict(Name|Addr)|User)/.test(line)),
+  ).toEqual([]);
 });
 
 test('the DaemonSet mounts both directories of the host and installs the list', () => {

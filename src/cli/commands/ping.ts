@@ -1,0 +1,40 @@
+// What does `catena ping` do?
+import { runDir } from '../../cni/directories.ts';
+import { type Ping, ping } from '../../daemon/ping.ts';
+import type { PingReply } from '../../daemon/protocol.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+import { TOOL_VERSION } from '../tool-version.ts';
+
+/** Exit code for each state. 1 and 2 are those of every command. */
+const EXIT_CODES = { alive: 0, absent: 3, 'other build': 4, silent: 5 } as const satisfies Record<
+  Ping['state'],
+  number
+>;
+
+const DEADLINE_S = 2;
+
+/** Prints one line about the daemon, for probes; the exit code says the same. */
+export async function run(call: CommandCall): Promise<number> {
+  const seconds = Number(call.text('deadline') ?? DEADLINE_S);
+  if (!(seconds > 0 && seconds <= 3_600))
+    throw new UsageError('Cannot ping: --deadline must be a number of seconds above 0, at most 3600');
+  const dir = absolutePath(call.text('run-dir') ?? runDir(call.env), call.cwd);
+  const found = await ping(dir, seconds * 1_000);
+  if (call.on('json')) call.out(`${JSON.stringify(found)}\n`);
+  else if (found.state === 'alive') call.out(`${describe(found.reply)}\n`);
+  else call.err(`catena: ${problemOf(found, dir, seconds)}\n`);
+  return EXIT_CODES[found.state];
+}
+
+function describe({ version, executable, pid, running, queued, uptimeSeconds }: PingReply): string {
+  const waiting = queued > 0 ? `, ${queued} waiting` : '';
+  return `daemon ${version} (executable ${executable}), process ${pid}, ${running} in progress${waiting}, up ${uptimeSeconds} s`;
+}
+
+function problemOf(found: Exclude<Ping, { state: 'alive' }>, dir: string, seconds: number): string {
+  if (found.state === 'absent') return `no daemon listens in "${dir}"`;
+  if (found.state === 'silent') return `the daemon in "${dir}" did not answer within ${seconds} s`;
+  const whose = 'reply' in found && found.reply ? describe(found.reply) : 'a daemon';
+  return `the daemon in "${dir}" is another build than this command, ${TOOL_VERSION}: ${whose}`;
+}

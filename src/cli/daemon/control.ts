@@ -1,0 +1,68 @@
+// What do `catena daemon --stop` and `catena daemon --status` do?
+import { runDir } from '../../cni/directories.ts';
+import type { DaemonState } from '../../daemon/protocol.ts';
+import { findRunning, stopRunning } from '../../daemon/running.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
+import type { CommandCall } from '../command.ts';
+
+/** Exit codes of `--status`, as of `catena ping`. */
+const ABSENT = 3;
+const SILENT = 5;
+
+/** The daemon gives its requests a minute. */
+const STOP_DEADLINE_MS = 70_000;
+
+/** Ends the daemon in an orderly way. It is no failure if there is none. */
+export async function stopDaemon(call: CommandCall): Promise<number> {
+  const dir = runDirOf(call);
+  const daemon = await findRunning(dir);
+  const problem = daemon && (await stopRunning(daemon, STOP_DEADLINE_MS));
+  const pid = daemon?.state?.pid;
+  if (call.on('json')) {
+    const stopped = daemon !== undefined && problem === undefined;
+    call.out(`${JSON.stringify({ stopped, ...(pid ? { pid } : {}), ...(problem ? { problem } : {}) })}\n`);
+  } else if (daemon === undefined) call.out(`no daemon runs in "${dir}"\n`);
+  else if (problem === undefined) call.out(`process ${pid} has ended\n`);
+  if (problem === undefined) return 0;
+  if (!call.on('json')) call.err(`catena: Cannot stop the daemon in "${dir}": ${problem}\n`);
+  return 1;
+}
+
+/** Describes the daemon. Exit code 3 if none runs, 5 if it does not answer. */
+export async function showStatus(call: CommandCall): Promise<number> {
+  const dir = runDirOf(call);
+  const daemon = await findRunning(dir);
+  const { state } = daemon ?? {};
+  if (call.on('json')) {
+    // As `catena ping --json` says it.
+    const found = daemon === undefined ? 'absent' : state === undefined ? 'silent' : 'alive';
+    call.out(`${JSON.stringify({ state: found, ...state }, null, 4)}\n`);
+  } else if (daemon === undefined) call.out(`no daemon runs in "${dir}"\n`);
+  else if (state === undefined) call.err(`catena: the daemon on "${daemon.socket}" does not answer\n`);
+  else call.out(describe(state, daemon.socket));
+  return daemon === undefined ? ABSENT : state === undefined ? SILENT : 0;
+}
+
+function runDirOf(call: CommandCall): string {
+  return absolutePath(call.text('run-dir') ?? runDir(call.env), call.cwd);
+}
+
+const STARTED_BY = { command: 'by a command', systemd: 'by systemd', 'on-demand': 'on demand, by a call' };
+
+function describe(state: DaemonState, socket: string): string {
+  const { pool, declined = {}, sockets = [socket], idleExitSeconds, uptimeSeconds, startedBy } = state;
+  const reasons = Object.entries(declined).map(([reason, { count }]) => `${count} (${reason})`);
+  const rows: [string, string | undefined][] = [
+    ['process', `${state.pid}, ${uptimeSeconds === undefined ? 'running' : `up ${uptimeSeconds} s`}`],
+    ['build', `${state.version}${state.program === undefined ? '' : `, ${state.program}`}`],
+    ['started', startedBy && STARTED_BY[startedBy]],
+    ['sockets', sockets.join(', ')],
+    ['requests', `${state.running} in progress, ${state.queued} waiting, ${state.served} served`],
+    ['workers', pool && `${pool.workers}, of which ${pool.busy} busy; ${pool.waiting} calls wait for one`],
+    ['declined', reasons.join(', ') || 'none'],
+    ['idle exit', idleExitSeconds === undefined ? undefined : `after ${idleExitSeconds} s`],
+    ['problem', state.problem],
+  ];
+  const shown = rows.filter(([, text]) => text !== undefined);
+  return shown.map(([name, text]) => `${name.padEnd(9)}  ${text}\n`).join('');
+}

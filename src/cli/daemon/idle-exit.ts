@@ -1,0 +1,50 @@
+// When has a daemon been idle for so long that it ends?
+
+/** What the daemon is doing. */
+export interface Activity {
+  readonly running: number;
+  readonly queued: number;
+  /** Requests answered so far. */
+  readonly served: number;
+  /** Connections of clients that may be about to send a call. */
+  readonly connections: number;
+  /** Attachments for which a plugin must be called again, such as those with a DHCP lease. */
+  readonly kept: number;
+}
+
+/** Several times in the shortest idle time, and at least every second. */
+const LOOKS = 4;
+const LOOK_EVERY_MS = 1_000;
+
+/**
+ * Calls `end` once no request has run for a time, no client is connected, and no attachment has to be kept. Reading the daemon's state or metrics and pings are no
+ * requests: a probe must not keep the daemon alive.
+ * @param limitMs that time; undefined: the daemon stays. Settings may change it
+ * @returns a function that stops watching
+ */
+export function watchIdle(
+  activity: () => Activity,
+  limitMs: () => number | undefined,
+  end: (idleMs: number) => void,
+): () => void {
+  let since = performance.now();
+  let { served } = activity();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const look = (): void => {
+    const now = performance.now();
+    const limit = limitMs();
+    const found = activity();
+    if (found.running > 0 || found.queued > 0 || found.kept > 0 || found.served !== served) {
+      since = now;
+      served = found.served;
+    }
+    if (limit !== undefined && now - since >= limit && found.connections === 0) end(now - since);
+    else again();
+  };
+  const again = (): void => {
+    timer = setTimeout(look, Math.min((limitMs() ?? Number.POSITIVE_INFINITY) / LOOKS, LOOK_EVERY_MS));
+    timer.unref();
+  };
+  again();
+  return () => clearTimeout(timer);
+}

@@ -1,0 +1,79 @@
+// How does the first call start a daemon, and many calls at once only one?
+import { closeSync, constants, mkdirSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
+import { isObject, tryParse } from '../cni/json.ts';
+import { holdFlock } from '../sys/flock.ts';
+import { ON_DEMAND_VARIABLE, START_AGAIN_MS, socketPathOf, startNoteOf } from './protocol.ts';
+
+/** What such a daemon gets of the environment. Each request brings its own, and marks of runners are not for a daemon. */
+const VARIABLES = [
+  'PATH',
+  'CATENA_STATE_DIR',
+  'CATENA_CNI_CACHE_DIR',
+  'CATENA_NODE_NAME',
+  'CATENA_LOG_LEVEL',
+] as const;
+
+/** What `catena install --daemon on-demand` writes beside the Bun program. */
+interface OnDemand {
+  /** The run directory of these daemons. A call with another one, as in a test on this host, starts none. */
+  readonly runDir: string;
+  /** Options of `catena daemon`. */
+  readonly args: readonly string[];
+}
+
+/** The text of that file. */
+export function renderOnDemand(settings: OnDemand): string {
+  return `${JSON.stringify(settings, null, 2)}\n`;
+}
+
+/**
+ * Starts a daemon, unless one was started a moment ago: of calls that come at once, one starts it, and one that ends at once is not
+ * started again for {@link START_AGAIN_MS}. Waits for nothing, and a failure is none of the call's: it does its work itself.
+ * @param file the settings beside the Bun program
+ */
+export function startOnDemand(file: string, runDir: string): void {
+  let release: (() => void) | undefined;
+  try {
+    const settings = readOnDemand(file);
+    if (settings?.runDir !== runDir) return;
+    mkdirSync(runDir, { recursive: true, mode: 0o700 });
+    const note = startNoteOf(socketPathOf(runDir));
+    release = holdFlock(note, { mode: 0o600 });
+    if (release === undefined || !isDue(note)) return;
+    // Noted first: where that fails, every call would start one.
+    const fd = openSync(note, constants.O_WRONLY | constants.O_TRUNC | constants.O_NOFOLLOW);
+    writeSync(fd, `${process.pid}\n`);
+    closeSync(fd);
+    Bun.spawn([process.execPath, 'daemon', ...settings.args], {
+      argv0: 'catena',
+      env: {
+        ...Object.fromEntries(VARIABLES.map(name => [name, process.env[name]])),
+        CATENA_RUN_DIR: runDir,
+        [ON_DEMAND_VARIABLE]: '1',
+      },
+      cwd: '/',
+      stdio: ['ignore', 'ignore', 'ignore'],
+      // A session of its own: no signal for this call's terminal or process group reaches it.
+      detached: true,
+    }).unref();
+  } catch {
+    // A directory that this user may not write to, for example.
+  } finally {
+    release?.();
+  }
+}
+
+function readOnDemand(file: string): OnDemand | undefined {
+  const found = tryParse(readFileSync(file, 'utf8'));
+  const { runDir, args } = isObject(found) ? found : {};
+  const isUsable =
+    typeof runDir === 'string' && Array.isArray(args) && args.every(one => typeof one === 'string');
+  return isUsable ? { runDir, args } : undefined;
+}
+
+/** A note from the future is one from before the clock was set. An empty one was only locked. */
+function isDue(note: string): boolean {
+  const { size, mtimeMs } = statSync(note);
+  const age = Date.now() - mtimeMs;
+  return size === 0 || age < 0 || age >= START_AGAIN_MS;
+}

@@ -1,0 +1,97 @@
+// Which units run the daemon under systemd?
+
+/** A file with its path. */
+export interface TextFile {
+  readonly path: string;
+  readonly text: string;
+}
+
+/** The names of the units; `catena.socket` starts `catena.service`. */
+export const SOCKET_UNIT = 'catena.socket';
+export const SERVICE_UNIT = 'catena.service';
+
+/** @param unitDir where the units are, usually /etc/systemd/system */
+export function renderUnits(unitDir: string, binDir: string): readonly TextFile[] {
+  return [
+    { path: `${unitDir}/${SOCKET_UNIT}`, text: SOCKET },
+    { path: `${unitDir}/${SERVICE_UNIT}`, text: renderService(binDir) },
+  ];
+}
+
+const SOCKET = `# The first call starts the daemon. That call does not wait for it.
+[Unit]
+Description=Catena, CNI chains: socket
+Before=containerd.service crio.service kubelet.service podman.service
+
+[Socket]
+# The daemon listens on sockets of its own under the names of the symbolic links, and restores the links when it ends.
+ListenStream=/run/catena/catena.sock.start
+Symlinks=/run/catena/catena.sock /run/catena/catena.sock.wire
+SocketMode=0600
+DirectoryMode=0700
+RemoveOnStop=yes
+
+[Install]
+WantedBy=sockets.target
+`;
+
+function renderService(binDir: string): string {
+  return `# Keeps plugins loaded. Runtimes also work without it, but more slowly.
+[Unit]
+Description=Catena, CNI chains
+Requires=${SOCKET_UNIT}
+After=${SOCKET_UNIT} network-pre.target local-fs.target
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart=${binDir}/catena daemon
+# To end after ten minutes without a request, and to be started by the next one:
+# ExecStart=
+# ExecStart=${binDir}/catena daemon --idle-exit 600
+Restart=on-failure
+RestartSec=1
+# Another daemon has the socket: restarting this one would not help.
+RestartPreventExitStatus=3
+# A daemon that hangs is killed and restarted.
+WatchdogSec=30
+# Requests in progress are finished before the daemon's child processes end.
+KillMode=mixed
+TimeoutStopSec=90
+# Locks and sockets survive the daemon.
+RuntimeDirectory=catena
+RuntimeDirectoryMode=0700
+RuntimeDirectoryPreserve=yes
+StateDirectory=catena
+LimitNOFILE=65536
+OOMScoreAdjust=-999
+
+# Hardening. Plugins of others run as children of the daemon and are bound by all of it.
+UMask=0022
+KeyringMode=private
+LockPersonality=yes
+RestrictRealtime=yes
+CapabilityBoundingSet=~CAP_SYS_BOOT CAP_SYS_TIME CAP_WAKE_ALARM CAP_SYS_RAWIO CAP_SYS_PACCT CAP_SYS_TTY_CONFIG
+CapabilityBoundingSet=~CAP_MAC_ADMIN CAP_MAC_OVERRIDE CAP_LINUX_IMMUTABLE CAP_LEASE CAP_AUDIT_CONTROL CAP_AUDIT_READ
+
+# Left out on purpose:
+# PrivateMounts=, PrivateTmp=, PrivateDevices=, ProtectSystem=, ProtectHome=, ProtectProc=, ProtectKernelTunables=,
+#   ProtectKernelModules=, ProtectKernelLogs=, ProtectControlGroups=, ReadOnlyPaths=, InaccessiblePaths=, RootDirectory=:
+#   each gives the service a mount namespace of its own. Namespaces of pods that are mounted on the host later would not appear
+#   in it, and the daemon declines calls from other mount namespaces, so it would serve none.
+# PrivateNetwork=, NetworkNamespacePath=: the daemon configures the host's network namespace.
+# PrivatePIDs=: paths such as /proc/4711/ns/net name processes of the host.
+# PrivateUsers=, User=, DynamicUser=: the kernel lets only root of the host configure devices.
+# RestrictNamespaces=: plugins enter the pods' network namespaces (setns(2)).
+# ProtectHostname=: it gives the service a UTS namespace of its own, which plugins of others may not expect.
+# RestrictAddressFamilies=, IPAddressDeny=: plugins of others may speak to anything, as DHCP clients and API servers show.
+# SystemCallFilter=, SystemCallArchitectures=, RestrictSUIDSGID=, NoNewPrivileges=: plugins of others may call anything, may be
+#   of another architecture, and may have file capabilities or a SELinux domain of their own.
+# MemoryDenyWriteExecute=: the JavaScript engine compiles at run time.
+# ProtectClock=, DeviceAllow=: they restrict devices, and plugins open /dev/net/tun and /dev/vhost-net.
+# MemoryMax=, TasksMax=: a limit would end plugins in the middle of an ADD.
+
+[Install]
+Also=${SOCKET_UNIT}
+`;
+}

@@ -1,0 +1,89 @@
+// Which listening sockets has the service manager passed to this process?
+import { FFIType, read } from 'bun:ffi';
+import { Errno } from './errno.ts';
+import { errno, loadLibc, ptr } from './libc.ts';
+
+const { i32, pointer } = { i32: FFIType.i32, pointer: FFIType.ptr };
+
+const SYMBOLS = {
+  accept4: { args: [i32, pointer, pointer, i32], returns: i32 },
+  fcntl: { args: [i32, i32, i32], returns: i32 },
+  getsockname: { args: [i32, pointer, pointer], returns: i32 },
+  getsockopt: { args: [i32, i32, i32, pointer, pointer], returns: i32 },
+} as const;
+
+interface Functions {
+  accept4(fd: number, address: null, length: null, flags: number): number;
+  fcntl(fd: number, command: number, value: number): number;
+  getsockname(fd: number, address: ReturnType<typeof ptr>, length: ReturnType<typeof ptr>): number;
+  getsockopt(
+    fd: number,
+    level: number,
+    option: number,
+    value: ReturnType<typeof ptr>,
+    length: ReturnType<typeof ptr>,
+  ): number;
+}
+
+/** sd-daemon.h: SD_LISTEN_FDS_START */
+const FIRST_FD = 3;
+/** More than any unit of ours opens. */
+const MOST_FDS = 16;
+// sys/socket.h, asm-generic/socket.h, fcntl.h
+const AF_UNIX = 1;
+const SOL_SOCKET = 1;
+const SO_ACCEPTCONN = 30;
+const SOCK_NONBLOCK_CLOEXEC = 0o2004000;
+const [F_SETFD, F_GETFL, F_SETFL] = [2, 3, 4];
+const FD_CLOEXEC = 1;
+const O_NONBLOCK = 0o4000;
+/** sys/un.h: struct sockaddr_un */
+const ADDRESS_BYTES = 110;
+
+/** A unix socket on which the service manager listens. */
+export interface ListeningSocket {
+  readonly path: string;
+  /** Accepts a connection that waits. @returns its descriptor; undefined if none waits */
+  accept(): number | undefined;
+}
+
+/**
+ * The unix sockets among the descriptors that were passed (sd_listen_fds(3)). The variables are removed: they are not for children
+ * of this process.
+ */
+export function takeListeningSockets(
+  env: Record<string, string | undefined> = process.env,
+): readonly ListeningSocket[] {
+  const { LISTEN_PID, LISTEN_FDS } = env;
+  for (const name of ['LISTEN_PID', 'LISTEN_FDS', 'LISTEN_FDNAMES']) delete env[name];
+  const count = Number(LISTEN_FDS);
+  if (Number(LISTEN_PID) !== process.pid || !Number.isInteger(count) || count <= 0) return [];
+  const c = loadLibc<Functions>(SYMBOLS);
+  return Array.from({ length: Math.min(count, MOST_FDS) }, (_, i) => FIRST_FD + i).flatMap(fd => {
+    const path = listeningPath(c, fd);
+    if (path === undefined) return [];
+    c.fcntl(fd, F_SETFD, FD_CLOEXEC);
+    c.fcntl(fd, F_SETFL, c.fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
+    return [{ path, accept: () => accept(c, fd) }];
+  });
+}
+
+function accept(c: Functions, fd: number): number | undefined {
+  for (;;) {
+    const accepted = c.accept4(fd, null, null, SOCK_NONBLOCK_CLOEXEC);
+    if (accepted >= 0) return accepted;
+    if (errno() !== Errno.EINTR) return undefined;
+  }
+}
+
+/** The path of a listening unix socket; undefined for any other descriptor. */
+function listeningPath(c: Functions, fd: number): string | undefined {
+  const [listens, size] = [new Int32Array(1), Uint32Array.of(4)];
+  const isListening = c.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, ptr(listens), ptr(size)) === 0;
+  if (!isListening || read.i32(ptr(listens), 0) !== 1) return undefined;
+  const [address, length] = [new Uint8Array(ADDRESS_BYTES), Uint32Array.of(ADDRESS_BYTES)];
+  if (c.getsockname(fd, ptr(address), ptr(length)) !== 0 || address[0] !== AF_UNIX) return undefined;
+  const name = new TextDecoder().decode(address.subarray(2, Math.min(length[0] ?? 0, ADDRESS_BYTES)));
+  const path = name.replace(/\0+$/, '');
+  return path.startsWith('/') ? path : undefined;
+}

@@ -1,0 +1,130 @@
+// Does the first call start a daemon, and many calls at once one only, without any of them waiting for it?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { socketPathOf, startNoteOf } from '../../src/daemon/protocol.ts';
+import { binDirOf, installInto } from '../helpers/installed.ts';
+import { directories, type Lab, useLabs } from '../helpers/netns.ts';
+import { bridgeOf } from '../helpers/plugin-calls.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
+
+describeRoot('a call where daemons are started on demand', () => {
+  const makeLab = useLabs();
+  const fileOf = (lab: Lab) => `${binDirOf(lab)}/catena-core.on-demand`;
+  const noteOf = (lab: Lab) => startNoteOf(socketPathOf(`${lab.tmp}/run`));
+
+  /** Executables whose calls start daemons with these options. */
+  async function installOnDemand(lab: Lab, ...args: string[]): Promise<void> {
+    const installed = await installInto(lab, ['--daemon', 'on-demand']);
+    expect(installed).toMatchObject({ exitCode: 0, stderr: '' });
+    const settings = JSON.parse(fs.readFileSync(fileOf(lab), 'utf8'));
+    expect(settings).toEqual({ runDir: `${lab.tmp}/run`, args: ['--log', 'none', '--idle-exit', '300'] });
+    fs.writeFileSync(fileOf(lab), JSON.stringify({ ...settings, args }));
+  }
+
+  const call = (lab: Lab) => {
+    const conf = { ...bridgeOf(lab), cniVersion: '1.1.0' };
+    return lab.plugin('bridge', { command: 'STATUS', conf, binDir: binDirOf(lab) });
+  };
+  const statusOf = async (lab: Lab) =>
+    JSON.parse(
+      (
+        await lab.run(lab.host, [`${binDirOf(lab)}/catena`, 'daemon', '--status', '--json'], {
+          env: directories(lab.tmp),
+        })
+      ).stdout,
+    );
+  /** The processes of daemons with this option's value, now. */
+  const daemonsWith = (word: string): number[] =>
+    fs
+      .readdirSync('/proc')
+      .filter(name => /^\d+$/.test(name))
+      .map(Number)
+      .filter(pid => {
+        try {
+          const argv = fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+          return argv[1] === 'daemon' && argv.includes(word);
+        } catch {
+          return false;
+        }
+      });
+  /** Notes every daemon process with this word until the end. */
+  function watchDaemons(word: string): { readonly seen: Set<number>; stop(): void } {
+    const seen = new Set<number>();
+    const timer = setInterval(() => {
+      for (const pid of daemonsWith(word)) seen.add(pid);
+    }, 10);
+    return { seen, stop: () => clearInterval(timer) };
+  }
+
+  test('starts one that serves the next calls and ends when idle; it inherits no marks and no descriptors', async () => {
+    const lab = await makeLab();
+    await installOnDemand(lab, '--log', 'none', '--idle-exit', '1.5');
+    expect(await statusOf(lab)).toEqual({ state: 'absent' });
+    expect(await call(lab)).toMatchObject({ exitCode: 0, stdout: '' });
+    await until(async () => (await statusOf(lab)).state === 'alive');
+    const { pid, startedBy } = await statusOf(lab);
+    expect(startedBy).toBe('on-demand');
+    expect(await call(lab)).toMatchObject({ exitCode: 0, stdout: '' });
+    expect((await statusOf(lab)).served).toBe(1);
+    const environment = fs.readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
+    expect(environment.filter(one => one.startsWith('CNI_'))).toEqual([]);
+    for (const fd of ['0', '1', '2']) expect(fs.readlinkSync(`/proc/${pid}/fd/${fd}`)).toBe('/dev/null');
+    const [, , , group, session] = fs
+      .readFileSync(`/proc/${pid}/stat`, 'utf8')
+      .replace(/\(.*\)/, '')
+      .split(' ');
+    expect([session, group]).toContain(String(pid));
+    await until(() => !fs.existsSync(`/proc/${pid}`));
+    expect(fs.readdirSync(`${lab.tmp}/run`).filter(name => /wire|calls|sock$/.test(name))).toEqual([]);
+  });
+
+  test('starts one daemon when 200 calls come at once, and all of them succeed', async () => {
+    const lab = await makeLab();
+    const word = `node-of-${lab.host.name}`;
+    await installOnDemand(lab, '--log', 'none', '--idle-exit', '20', '--node-name', word);
+    const { seen, stop } = watchDaemons(word);
+    const outcomes = await Promise.all(Array.from({ length: 200 }, () => call(lab)));
+    expect(outcomes.filter(({ exitCode }) => exitCode !== 0)).toEqual([]);
+    await until(async () => (await statusOf(lab)).state === 'alive');
+    stop();
+    expect(seen.size).toBe(1);
+    const [pid = 0] = seen;
+    expect(await statusOf(lab)).toMatchObject({ pid });
+    process.kill(pid, 'SIGTERM');
+    await until(() => !fs.existsSync(`/proc/${pid}`));
+  }, 120_000);
+
+  test('does not start again for a while one that ends at once or was killed', async () => {
+    const lab = await makeLab();
+    const word = `node-of-${lab.host.name}`;
+    await installOnDemand(lab, '--node-name', word, '--workers', 'none');
+    const { seen, stop } = watchDaemons(word);
+    for (let i = 0; i < 5; i++) expect(await call(lab)).toMatchObject({ exitCode: 0 });
+    const noted = fs.statSync(noteOf(lab)).mtimeMs;
+    await until(() => daemonsWith(word).length === 0);
+    // As if half a minute had passed.
+    const before = Date.now() / 1000 - 31;
+    fs.utimesSync(noteOf(lab), before, before);
+    expect(await call(lab)).toMatchObject({ exitCode: 0 });
+    expect(fs.statSync(noteOf(lab)).mtimeMs).toBeGreaterThan(noted);
+    await until(() => daemonsWith(word).length === 0);
+    stop();
+    expect(seen.size).toBe(2);
+  });
+
+  test('starts none for another run directory, or where its note cannot be written', async () => {
+    const lab = await makeLab();
+    await installOnDemand(lab, '--log', 'none');
+    const conf = { ...bridgeOf(lab), cniVersion: '1.1.0' };
+    const env = { CATENA_RUN_DIR: `${lab.tmp}/other` };
+    const binDir = binDirOf(lab);
+    expect(await lab.plugin('bridge', { command: 'STATUS', conf, binDir, env })).toMatchObject({
+      exitCode: 0,
+    });
+    expect(fs.existsSync(startNoteOf(socketPathOf(`${lab.tmp}/other`)))).toBe(false);
+    fs.mkdirSync(noteOf(lab), { recursive: true });
+    expect(await call(lab)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect((await statusOf(lab)).state).toBe('absent');
+  });
+});
