@@ -31,6 +31,10 @@ export const PLUGINS = {
     load: async () => (await import('./flannel/plugin.ts')).flannel,
     about: async () => (await import('./flannel/about.ts')).about,
   },
+  'host-device': {
+    load: async () => (await import('./host-device/plugin.ts')).hostDevice,
+    about: async () => (await import('./host-device/about.ts')).about,
+  },
   'host-local': {
     load: async () => (await import('./host-local/plugin.ts')).hostLocal,
     about: async () => (await import('./host-local/about.ts')).about,

@@ -114,7 +114,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
-    ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
+    ...['src/sys/netns', 'src/sys/netns-cookie', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
+    'src/sys/tun',
   ],
   // Not a plugin of a chain: it runs them.
   'plugins/catena': [

@@ -1,5 +1,5 @@
 // Which attributes does a link have?
-import { attrs, byKind } from '../codec/attrs.ts';
+import { attrs, byKind, listOf } from '../codec/attrs.ts';
 import { mac, s32, str, u8, u32 } from '../codec/fields.ts';
 import { layout } from '../codec/message.ts';
 import { traced } from '../trace.ts';
@@ -34,13 +34,23 @@ export const linkAttrs = attrs('link', {
   extMask: [29, u32],
   promiscuity: [30, u32],
   linkNetnsId: [37, s32],
+  propList: [52, listOf(str, { type: 53 })], // IFLA_PROP_LIST of IFLA_ALT_IFNAME
   altIfname: [53, str],
+  permAddress: [54, mac], // IFLA_PERM_ADDRESS
+  parentDevName: [56, str], // IFLA_PARENT_DEV_NAME
+  parentDevBusName: [57, str],
   allmulti: [61, u32],
 });
 
-/** RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK and RTM_SETLINK. */
+/** RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK, RTM_SETLINK and RTM_NEWLINKPROP. */
 export const linkMessage = traced(
   'NETLINK_ROUTE',
-  { 16: 'RTM_NEWLINK', 17: 'RTM_DELLINK', 18: 'RTM_GETLINK', 19: 'RTM_SETLINK' },
+  {
+    16: 'RTM_NEWLINK',
+    17: 'RTM_DELLINK',
+    18: 'RTM_GETLINK',
+    19: 'RTM_SETLINK',
+    108: 'RTM_NEWLINKPROP',
+  },
   layout(ifinfomsg, linkAttrs),
 );
