@@ -59,6 +59,10 @@ export const PLUGINS = {
     load: async () => (await import('./static/plugin.ts')).staticIpam,
     about: async () => (await import('./static/about.ts')).about,
   },
+  tap: {
+    load: async () => (await import('./tap/plugin.ts')).tap,
+    about: async () => (await import('./tap/about.ts')).about,
+  },
   tuning: {
     load: async () => (await import('./tuning/plugin.ts')).tuning,
     about: async () => (await import('./tuning/about.ts')).about,

@@ -1,5 +1,7 @@
 // Is everything that ADD made still as ADD made it?
+
 import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
+import { layer3FromResult } from '../../src/attach/layer3.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { checkRoutes } from '../../src/attach/routes.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -9,7 +11,6 @@ import { listRules } from '../../src/netlink/rtnl/rule.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { HostDeviceConf } from './config.ts';
-import { planFromResult } from './plan.ts';
 import { findRecord } from './record.ts';
 
 /**
@@ -30,7 +31,7 @@ export function checkDevice(call: Call<HostDeviceConf>, prevResult: Result): voi
   // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
   if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
-  const { ips, routes } = planFromResult(prevResult, env.ifname);
+  const { ips, routes } = layer3FromResult(prevResult, env.ifname);
   checkAddresses(
     container,
     link,

@@ -1,4 +1,4 @@
-// How does a device come home, wherever it is by now?
+// How does a device come home, wherever it is?
 import { describeError } from '../../src/cni/errors.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';

@@ -6,12 +6,15 @@ import { type Link, listLinks } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { DeviceRecord } from './record.ts';
 
-/** The device of a record in the container that has it, whatever its name and address are by now. */
+/** The device of a record in the container that has it, even if the container changed one of its name, address and alias. */
 export function findInContainer(container: NetlinkSocket, record: DeviceRecord): Link | undefined {
   const links = listLinks(container);
   if (record.parent) return links.find(link => isHardwareOf(link, record));
-  const marked = links.filter(link => link.attrs.alias === record.name);
-  return marked.find(({ mac }) => mac === record.mac) ?? marked[0];
+  const signsOf = (link: Link): number =>
+    [isMarked(link, record), link.mac === record.mac, link.name === record.ifname].filter(Boolean).length;
+  // The name alone says nothing: another interface may have it.
+  const candidates = links.filter(link => isMarked(link, record) || link.mac === record.mac);
+  return candidates.sort((a, b) => signsOf(b) - signsOf(a))[0];
 }
 
 /** The device of a record on the host. */

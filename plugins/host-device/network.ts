@@ -1,4 +1,5 @@
 // How does the interface get its addresses, routes and rules in the container?
+import type { ContainerAddressing } from '../../src/attach/addressing.ts';
 import { addressContainer } from '../../src/attach/container.ts';
 import { addRoutes } from '../../src/attach/routes.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
@@ -9,7 +10,6 @@ import { IFF_LOWER_UP } from '../../src/netlink/rtnl/link-header.ts';
 import { addRule, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { Errno } from '../../src/sys/errno.ts';
-import type { DevicePlan } from './plan.ts';
 import type { RecordedRule } from './record.ts';
 
 /**
@@ -17,7 +17,7 @@ import type { RecordedRule } from './record.ts';
  * if there is a carrier.
  * @throws Error when another host has one of the addresses
  */
-export async function configure(call: Call, link: Link, { ips, routes }: DevicePlan): Promise<void> {
+export async function configure(call: Call, link: Link, { ips, routes }: ContainerAddressing): Promise<void> {
   const { container } = call;
   if (ips.length === 0) {
     setLink(container, link.index, { up: true });

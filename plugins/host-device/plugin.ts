@@ -1,5 +1,7 @@
 // What does the host-device plugin do for each verb?
+
 import { askIpam } from '../../src/attach/ipam.ts';
+import { planLayer3 } from '../../src/attach/layer3.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { getLink } from '../../src/netlink/rtnl/link.ts';
@@ -12,7 +14,7 @@ import { HostDeviceConf, selectorOf } from './config.ts';
 import { returnStale } from './garbage.ts';
 import { giveBack, giveBackUnrecorded } from './give-back.ts';
 import { configure, copyRules } from './network.ts';
-import { mergeNetworks, networkOf, planDevice, rulesFor } from './plan.ts';
+import { mergeNetworks, networkOf, rulesFor } from './plan.ts';
 import { type DeviceRecord, findRecord, removeUnreadable, writeRecord } from './record.ts';
 import { repairDevice } from './repair.ts';
 import { renderDevice, renderUserspace } from './report.ts';
@@ -36,7 +38,7 @@ export const hostDevice = definePlugin({
     const own = call.conf.useInterfaceNetwork ? copyNetwork(call, taken) : undefined;
     const ipam = await askIpam(call);
     const addressing = mergeNetworks(own, ipam);
-    await configure(call, taken.link, planDevice(addressing));
+    await configure(call, taken.link, planLayer3(addressing));
     if (own) copyRules(call, taken.record.rules);
     return renderDevice(call, getLink(call.container, taken.link.index), ipam, addressing);
   },
@@ -83,7 +85,7 @@ async function returnDevice(call: Call<HostDeviceConf>): Promise<void> {
   removeUnreadable(call.environment, attachment);
 }
 
-/** A namespace at the same path may be another container's by now. */
+/** A namespace at the same path may be that of another container. */
 function isNetnsOf(call: Call<HostDeviceConf>, { netns: { cookie } }: DeviceRecord): boolean {
   if (call.findContainerNetns() === undefined) return false;
   return cookie === undefined || findNetnsCookie(call.env.netns) === cookie;

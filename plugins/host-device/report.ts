@@ -1,19 +1,20 @@
 // What does ADD report about an attachment?
+
 import { dnsOf } from '../../src/attach/ipam.ts';
+import type { Layer3 } from '../../src/attach/layer3.ts';
 import { defined } from '../../src/cni/defined.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { HostDeviceConf } from './config.ts';
-import type { Addressing } from './plan.ts';
 
 /** The result for a device that was moved: its interface, and the addresses and routes that it got. */
 export function renderDevice(
   { conf, env, version }: Call<HostDeviceConf>,
   link: Link,
   ipam: Result | undefined,
-  { ips = [], routes = [] }: Addressing,
+  { ips = [], routes = [] }: Layer3,
 ): Result {
   const { attrs, mac, mtu } = link;
   const isNew = atLeast(version, '1.1.0');

@@ -1,5 +1,6 @@
 // How does the container get the device?
 
+import { refuseTakenName } from '../../src/attach/free-name.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { bootId } from '../../src/files/boot-id.ts';
@@ -41,7 +42,7 @@ export function take(call: Call<HostDeviceConf>): Taken | Userspace {
   const selector = selectorOf(call.conf);
   const found = find(call, selector);
   if (found.kind === 'userspace') return found;
-  refuseName(call);
+  refuseTakenName(call);
   endEarlier(call);
   return withDeviceLock(call.environment, found.link, () => {
     // Another process may have moved or renamed it since.
@@ -104,15 +105,6 @@ function endEarlier(call: Call<HostDeviceConf>): void {
   );
 }
 
-function refuseName({ container, env }: Call<HostDeviceConf>): void {
-  if (findLink(container, env.ifname) === undefined) return;
-  throw new CniError(
-    ErrorCode.invalidEnvironment,
-    `Cannot create interface "${env.ifname}" in "${env.netns}": an interface of that name exists; run DEL first`,
-    { details: `CNI_IFNAME=${env.ifname}` },
-  );
-}
-
 function unusable(why: string): CniError {
   return new CniError(ErrorCode.invalidConfig, `Cannot attach device: ${why}`);
 }
@@ -120,6 +112,6 @@ function unusable(why: string): CniError {
 function moved({ name }: Link): CniError {
   return new CniError(
     ErrorCode.tryAgainLater,
-    `Cannot attach device "${name}": another process has moved or renamed it meanwhile`,
+    `Cannot attach device "${name}": another process has just moved or renamed it`,
   );
 }

@@ -1,4 +1,4 @@
-// Does host-device move a device into a container and bring it home as it was, whatever happened meanwhile?
+// Does host-device move a device into a container and bring it home as it was, whatever has happened to it?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { type Container, type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
@@ -310,7 +310,7 @@ describeRoot('host-device', () => {
       const { path, record } = recordOf(lab, one);
       await endNamespace(lab, one, 'eth0');
       const result = await add(lab, two);
-      // Even if its record were still there, and its path led to the other's namespace.
+      // Even if its record were still there, and its path were that of the other's namespace.
       for (const left of [false, true]) {
         if (left)
           fs.writeFileSync(path, JSON.stringify({ ...record, netns: { ...record.netns, path: two.path } }));

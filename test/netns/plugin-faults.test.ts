@@ -36,6 +36,18 @@ function ptp(more: Row = {}): Scene {
   };
 }
 
+function tap(more: Row = {}): Scene {
+  return {
+    ...ptp({ owner: 1, group: 2, multiQueue: true, mtu: 1400, mac: '02:00:00:00:67:01', ...more }),
+    plugin: 'tap',
+    async prepare(lab, container) {
+      // An address of its own, and a port: otherwise it takes both from the tap, and loses them with it.
+      await lab.ip(container, 'link', 'add', 'br0', 'address', '02:00:00:00:67:02', 'type', 'bridge');
+      await lab.ip(container, 'link', 'add', 'port0', 'master', 'br0', 'type', 'veth', 'peer', 'port1');
+    },
+  };
+}
+
 /** A device with all that it loses when it is moved. */
 function hostDevice(more: Row = {}): Scene {
   return {
@@ -145,6 +157,23 @@ describeRoot('ADD that fails at the nth request leaves nothing', () => {
     async () => {
       const failed = await failEach(hostDevice({ useInterfaceNetwork: true }));
       for (const words of ['alias up0', 'netnsFd', 'add address fd88::2', 'add route to 10.99.0.0/16'])
+        expect(failed).toContain(words);
+    },
+    DEADLINE_MS,
+  );
+
+  test(
+    'of tap',
+    async () => {
+      const failed = await failEach(tap({ bridge: 'br0' }));
+      for (const words of [
+        '/dev/net/tun',
+        'create tap',
+        'set group 2',
+        'keep tap',
+        'master',
+        'add address fd88::2',
+      ])
         expect(failed).toContain(words);
     },
     DEADLINE_MS,

@@ -115,7 +115,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/netns-cookie', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
-    'src/sys/tun',
+    ...['src/sys/tun', 'src/sys/sysfs'],
   ],
   // Not a plugin of a chain: it runs them.
   'plugins/catena': [
@@ -162,6 +162,7 @@ const MAY_START_PROCESSES = [
     'src/plugin/foreign',
     'src/worker/process',
     'src/netlink/iptables/program',
+    'plugins/tap/selinux',
   ],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in'],

@@ -5,13 +5,15 @@ import { layout } from '../codec/message.ts';
 import { traced } from '../trace.ts';
 import { bridge, bridgePort } from './kinds/bridge.ts';
 import { ifb } from './kinds/ifb.ts';
+import { macvtap } from './kinds/macvtap.ts';
+import { tun } from './kinds/tun.ts';
 import { veth } from './kinds/veth.ts';
 import { ifinfomsg } from './link-header.ts';
 
 /** linux/if_link.h, IFLA_INFO_* */
 const linkInfo = attrs('linkinfo', {
   kind: [1, str],
-  data: [2, byKind('kind', { veth, bridge, ifb })],
+  data: [2, byKind('kind', { veth, bridge, ifb, tun, macvtap })],
   portKind: [4, str], // IFLA_INFO_SLAVE_KIND
   portData: [5, byKind('portKind', { bridge: bridgePort })], // IFLA_INFO_SLAVE_DATA
 });

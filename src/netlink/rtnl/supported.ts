@@ -21,7 +21,7 @@ const LOOPBACK_INDEX = 1;
  * Checks that the kernel supports a kind of device, loading its module as creating one would.
  * @throws NetlinkError when it does not, or when we are not permitted to ask
  */
-export function requireLinkKind(socket: NetlinkSocket, kind: 'veth' | 'bridge' | 'ifb'): void {
+export function requireLinkKind(socket: NetlinkSocket, kind: 'veth' | 'bridge' | 'ifb' | 'macvtap'): void {
   const none = new Writer();
   u32.encode(none, 0, {});
   // The kernel refuses a device without queues, but only after it has found the kind.
