@@ -39,6 +39,10 @@ export const PLUGINS = {
     load: async () => (await import('./flannel/plugin.ts')).flannel,
     about: async () => (await import('./flannel/about.ts')).about,
   },
+  'host-device': {
+    load: async () => (await import('./host-device/plugin.ts')).hostDevice,
+    about: async () => (await import('./host-device/about.ts')).about,
+  },
   'host-local': {
     load: async () => (await import('./host-local/plugin.ts')).hostLocal,
     about: async () => (await import('./host-local/about.ts')).about,
@@ -70,6 +74,10 @@ export const PLUGINS = {
   static: {
     load: async () => (await import('./static/plugin.ts')).staticIpam,
     about: async () => (await import('./static/about.ts')).about,
+  },
+  tap: {
+    load: async () => (await import('./tap/plugin.ts')).tap,
+    about: async () => (await import('./tap/about.ts')).about,
   },
   tuning: {
     load: async () => (await import('./tuning/plugin.ts')).tuning,

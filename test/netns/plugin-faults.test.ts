@@ -4,18 +4,21 @@ import { faultIn } from '../../src/testing/fault.ts';
 import { connect } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';
 import type { Dump } from '../helpers/dump.ts';
-import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { type Container, type Lab, type Row, untilUp, withHost } from '../helpers/netns.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 
 const DEADLINE_MS = deadline(120_000);
+/** ADD of host-device makes twice as many requests. */
+const LONG_DEADLINE_MS = deadline(240_000);
 
 /** Fixed skeletons may outlive an attachment; the tables "nat" are iptables' own. */
 const KEPT = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap', 'ip nat', 'ip6 nat'] };
 
-/** One plugin; `connected`: the container has an interface already. */
+/** One plugin; `connected`: the container has an interface already; `prepare` makes what the host has. */
 interface Scene {
   readonly plugin: string;
   readonly connected?: boolean;
+  prepare?(lab: Lab, container: Container): Promise<void>;
   conf(lab: Lab): Row;
 }
 
@@ -35,6 +38,43 @@ function ptp(more: Row = {}): Scene {
   };
 }
 
+function tap(more: Row = {}): Scene {
+  return {
+    ...ptp({ owner: 1, group: 2, multiQueue: true, mtu: 1400, mac: '02:00:00:00:67:01', ...more }),
+    plugin: 'tap',
+    async prepare(lab, container) {
+      // An address of its own, and a port: otherwise it takes both from the tap, and loses them with it.
+      await lab.ip(container, 'link', 'add', 'br0', 'address', '02:00:00:00:67:02', 'type', 'bridge');
+      await lab.ip(container, 'link', 'add', 'port0', 'master', 'br0', 'type', 'veth', 'peer', 'port1');
+    },
+  };
+}
+
+/** A device with all that it loses when it is moved. */
+function hostDevice(more: Row = {}): Scene {
+  return {
+    ...ptp({ device: 'up0', ...more }),
+    plugin: 'host-device',
+    async prepare(lab, container) {
+      for (const ns of [lab.host, container]) {
+        // Otherwise each ADD waits for duplicate addresses, and the kernel's own address appears at some moment.
+        await lab.sysctl(ns, 'net/ipv6/conf/default/addr_gen_mode', 1);
+        await lab.sysctl(ns, 'net/ipv6/conf/default/dad_transmits', 0);
+      }
+      const ip = (...args: string[]) => lab.ip(lab.host, ...args);
+      await ip('link', 'add', 'up0', 'type', 'veth', 'peer', 'far0');
+      await ip('link', 'set', 'up0', 'mtu', '1400', 'txqueuelen', '500', 'alias', 'rack 7');
+      await ip('addr', 'add', '192.0.2.7/24', 'dev', 'up0');
+      await ip('link', 'set', 'far0', 'up');
+      await ip('link', 'set', 'up0', 'up');
+      await ip('route', 'add', '198.51.100.0/24', 'via', '192.0.2.1');
+      await ip('route', 'add', '203.0.113.0/24', 'via', '192.0.2.1', 'table', '100');
+      await ip('rule', 'add', 'from', '192.0.2.7', 'lookup', '100', 'priority', '500');
+      await untilUp(lab.host, 'up0');
+    },
+  };
+}
+
 function portmap(more: Row = {}): Scene {
   const portMappings = [
     { hostPort: 8080, containerPort: 80, protocol: 'tcp' },
@@ -45,6 +85,7 @@ function portmap(more: Row = {}): Scene {
 
 async function stateOf(lab: Lab, container: Container): Promise<unknown> {
   const leases = await lab.run(lab.host, ['find', `${lab.tmp}/leases`, '-name', '[0-9f]*']);
+  const records = await lab.run(lab.host, ['find', `${lab.tmp}/run/host-device`, '-name', '*.json']);
   const { stdout: ruleset } = await lab.run(lab.host, ['nft', 'list', 'ruleset']);
   const sysctl = (key: string) => lab.sysctl(lab.host, key);
   return {
@@ -54,6 +95,7 @@ async function stateOf(lab: Lab, container: Container): Promise<unknown> {
       .split('\n')
       .filter(line => line.includes(container.id) || /CNI-(DN|SN)-|CNI-\w{24}/.test(line)),
     leases: leases.stdout,
+    records: records.stdout,
     forwarding: [await sysctl('net/ipv4/ip_forward'), await sysctl('net/ipv6/conf/all/forwarding')],
   };
 }
@@ -76,11 +118,12 @@ async function failEach(scene: Scene): Promise<string> {
 
 async function failOnce(
   lab: Lab,
-  { plugin, connected, conf }: Scene,
+  { plugin, connected, prepare, conf }: Scene,
   request: number,
 ): Promise<string | undefined> {
   const pod = connected ? await connect(lab) : undefined;
   const container = pod?.container ?? (await lab.container());
+  await prepare?.(lab, container);
   // The first time that it comes up the kernel gives it an address, which stays.
   for (const state of ['up', 'down']) await lab.ip(container, 'link', 'set', 'lo', state);
   const before = await stateOf(lab, container);
@@ -106,6 +149,33 @@ describeRoot('ADD that fails at the nth request leaves nothing', () => {
     async () => {
       const failed = await failEach(ptp());
       for (const words of ['of kind veth', 'add address fd88::2', 'add route to 10.99.0.0/16', 'forwarding'])
+        expect(failed).toContain(words);
+    },
+    DEADLINE_MS,
+  );
+
+  test(
+    'of host-device',
+    async () => {
+      const failed = await failEach(hostDevice({ useInterfaceNetwork: true }));
+      for (const words of ['alias up0', 'netnsFd', 'add address fd88::2', 'add route to 10.99.0.0/16'])
+        expect(failed).toContain(words);
+    },
+    LONG_DEADLINE_MS,
+  );
+
+  test(
+    'of tap',
+    async () => {
+      const failed = await failEach(tap({ bridge: 'br0' }));
+      for (const words of [
+        '/dev/net/tun',
+        'create tap',
+        'set group 2',
+        'keep tap',
+        'master',
+        'add address fd88::2',
+      ])
         expect(failed).toContain(words);
     },
     DEADLINE_MS,

@@ -10,7 +10,7 @@ export interface Finding {
 }
 
 /** The parts of the table. */
-export type TableName = 'links' | 'chains' | 'ports' | 'vlans' | 'macvlans' | 'swaps';
+export type TableName = 'links' | 'chains' | 'ports' | 'vlans' | 'macvlans' | 'devices' | 'swaps';
 
 /** A difference that may occur; it explains a finding if all its conditions match. */
 export interface Difference {
@@ -119,7 +119,7 @@ export const DIFFERENCES: readonly Difference[] = [
       reference === 999 && [2, 4, 7, 8, 11, 50, 100, 101, 102].includes(Number(ours)),
     reason: 'an error has a code of its own where the reference has 999 for all',
     quirk: 'bridge 36',
-    in: ['links', 'chains', 'ports', 'macvlans'],
+    in: ['links', 'chains', 'ports', 'macvlans', 'devices'],
   },
   // If one side fails and the other does not, everything after that differs.
   ...diverging('links', {
@@ -170,12 +170,19 @@ export const DIFFERENCES: readonly Difference[] = [
     ],
   }),
   {
-    path: /\/interface\/eth0\/sysctl\/ipv4\/conf\/arp_notify$/,
-    rows: /^ptp, /,
+    path: /\/interface\/(eth0|net1)\/sysctl\/ipv4\/conf\/arp_notify$/,
+    rows: /^(ptp|host-device), /,
     when: from('0', '1'),
     reason: 'neighbours hear of IPv4 addresses at once, as with bridge',
     quirk: 'bridge 21',
-    in: 'links',
+    in: ['links', 'devices'],
+  },
+  {
+    path: /^DEL\/host\/interface\/up0\/link\/ifalias$/,
+    when: onlyReference,
+    reason: 'a device that is home has the alias that it had before, as with the reference since 1.2',
+    quirk: 'host-device',
+    in: 'devices',
   },
   {
     path: /^ADD\/reply\/result\/ips\/0\/gateway$/,

@@ -37,11 +37,12 @@ export async function runRow(row: TwinRow, table: TableName): Promise<RowReport>
   return { row, outcome: describe(reference, ours), explained, unexplained };
 }
 
+/** Parts in which only those differences must occur that name them. */
+const OWN_TABLES: readonly TableName[] = ['vlans', 'macvlans', 'devices'];
+
 /** Differences that should have occurred among the reports of a whole table but did not. */
 export function stale(reports: readonly RowReport[], table: TableName): Difference[] {
-  const bound = DIFFERENCES.filter(
-    ({ in: part }) => !['vlans', 'macvlans'].includes(table) || part !== undefined,
-  );
+  const bound = DIFFERENCES.filter(({ in: part }) => !OWN_TABLES.includes(table) || part !== undefined);
   return bound.filter(
     difference => isIn(difference, table) && !reports.some(({ explained }) => explained.has(difference)),
   );

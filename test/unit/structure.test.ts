@@ -123,7 +123,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
-    ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
+    ...['src/sys/netns', 'src/sys/netns-cookie', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
+    ...['src/sys/tun', 'src/sys/sysfs'],
     // What a plugin wants to be called again for, and how it talks to the neighbours of an interface.
     ...['src/upkeep', 'src/sys/packet-socket', 'src/sys/inet-socket'],
   ],
@@ -174,6 +175,7 @@ const MAY_START_PROCESSES = [
     'src/plugin/foreign',
     'src/worker/process',
     'src/netlink/iptables/program',
+    'plugins/tap/selinux',
   ],
   // A daemon that a call or its predecessor starts, and the service manager.
   ...['src/daemon/on-demand', 'src/daemon/succession', 'src/install/systemctl'],

@@ -16,6 +16,7 @@ const RTM_NEWLINK = 16;
 const RTM_DELLINK = 17;
 const RTM_GETLINK = 18;
 const RTM_SETLINK = 19;
+const RTM_NEWLINKPROP = 108;
 const AF_BRIDGE = 7;
 
 /** Groups used by people and other programs are small numbers; the field has 32 bits. */
@@ -75,6 +76,11 @@ export interface LinkChange {
   readonly name?: string | undefined;
   /** A note of up to 255 bytes that `ip link` shows. */
   readonly alias?: string | undefined;
+  /**
+   * Descriptor of the namespace to move it to. The kernel moves it first, under its old name, or under `name` if that one is taken
+   * there, and then makes the other changes.
+   */
+  readonly netnsFd?: number | undefined;
 }
 
 /**
@@ -170,13 +176,20 @@ export function setLinkRequest(index: number, change: LinkChange): Request {
     mask |= bit;
     if (on) flags |= bit;
   }
-  const { mac, mtu, txqlen, master, name, alias } = change;
+  const { mac, mtu, txqlen, master, name, alias, netnsFd } = change;
   const body = linkMessage.encode(
     { index, flags, change: mask },
-    defined({ address: mac, mtu, txqlen, master, ifname: name, alias }),
+    defined({ address: mac, mtu, txqlen, master, ifname: name, alias, netnsFd }),
   );
   const words = Object.entries(defined(change)).map(([key, value]) => `${key} ${value}`);
   return { op: `set ${words.join(', ')} on link with index ${index}`, type: RTM_NEWLINK, body };
+}
+
+/** The request that gives a link one more alternative name. Same as: `ip link property add dev <link> altname <name>` */
+export function addAltNameRequest(index: number, name: string): Request {
+  const body = linkMessage.encode({ index }, { propList: [name] });
+  const op = `add alternative name "${name}" to link with index ${index}`;
+  return { op, type: RTM_NEWLINKPROP, flags: NLM_F_CREATE | NLM_F_EXCL, body };
 }
 
 /** Sets flags of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on` */

@@ -2,6 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
+import { addressOf, routeOf } from '../../../plugins/host-device/capture.ts';
+import { type DeviceRecord, parseRecord as parseDevice } from '../../../plugins/host-device/record.ts';
 import { findBackup, findStaleBackups } from '../../../plugins/tuning/backup.ts';
 import { parseRecord as parseCached } from '../../../src/chain/records/cache-record.ts';
 import { listAttachments } from '../../../src/chain/records/result-cache.ts';
@@ -13,6 +15,7 @@ import { parsePod } from '../../../src/delegate/record.ts';
 import { lastBegun, parseRecord } from '../../../src/journal/lines.ts';
 import { recordFileOf, recordsDir } from '../../../src/journal/place.ts';
 import { listRecords } from '../../../src/journal/store.ts';
+import { parseCidr } from '../../../src/net/cidr.ts';
 import { OBSERVE_CHOICES } from '../../../src/observe/choices.ts';
 import { listTraces } from '../../../src/observe/trace-ring.ts';
 import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';
@@ -150,6 +153,51 @@ export const backup = door({
         throw new Error(`it would write to /proc/sys/${place}`);
     }
     findStaleBackups(dir, 'podnet', { has: () => false });
+  },
+});
+
+const DEVICE: DeviceRecord = {
+  id: 'i',
+  boot: 'b',
+  network: 'podnet',
+  containerId: 'c1',
+  ifname: 'eth0',
+  netns: { path: '/run/netns/c1', cookie: '4097' },
+  name: 'ens4',
+  ifindex: 3,
+  kind: '',
+  mac: '02:00:00:00:00:01',
+  permanentMac: '02:00:00:00:00:01',
+  parent: { bus: 'pci', name: '0000:03:00.0' },
+  altNames: ['enp3s0'],
+  alias: 'rack 7',
+  up: true,
+  mtu: 1500,
+  txqlen: 1000,
+  addresses: [{ address: '192.0.2.7/24', scope: 0, flags: 128, broadcast: '192.0.2.255', label: 'ens4' }],
+  routes: [
+    { dst: '0.0.0.0/0', gateway: '192.0.2.1', source: '192.0.2.7', table: 254, scope: 0, protocol: 3 },
+  ],
+  rules: [{ from: '192.0.2.7/32', table: 100, priority: 500 }],
+};
+
+/** What host-device noted of a device before its ADD. */
+export const device = door({
+  name: 'record of a device',
+  weight: 3,
+  // DEL would give a device of the host that name.
+  seeds: [JSON.stringify({ ...DEVICE, name: '../../etc' }), JSON.stringify({ ...DEVICE, name: 'a b' })],
+  arbitrary: damagedJsonText([DEVICE]),
+  run(text) {
+    const record = parseDevice(text);
+    if (record === undefined) return;
+    for (const name of [record.name, record.ifname]) {
+      if (!/^[^/:\s]{1,15}$/.test(name)) throw new Error(`it would name a device "${name}"`);
+    }
+    // All of it can be given to the kernel.
+    for (const address of record.addresses) addressOf(address, record.ifindex);
+    for (const route of record.routes) routeOf(route, record.ifindex);
+    for (const { from } of record.rules) parseCidr(from);
   },
 });
 

@@ -1,6 +1,12 @@
 // Are links described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
-import { createLink, findLink, removeLink, setLink } from '../../../src/netlink/rtnl/link.ts';
+import {
+  addAltNameRequest,
+  createLink,
+  findLink,
+  removeLink,
+  setLink,
+} from '../../../src/netlink/rtnl/link.ts';
 import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { ifinfomsg } from '../../../src/netlink/rtnl/link-header.ts';
 import { bodyOf, bytesOf, sentBy } from './captured.ts';
@@ -205,4 +211,55 @@ const FIND = `
 
 test('findLink() names a device by name', () => {
   expect(sentBy(socket => findLink(socket, 'veth0'))).toEqual(bytesOf(FIND));
+});
+
+describe('a device that changes its namespace', () => {
+  // ip link set dev eth1 netns c1 name eth0
+  const MOVE = `
+  34 00 00 00  nlmsg_len 52
+  10 00  nlmsg_type RTM_NEWLINK
+  05 00  nlmsg_flags REQUEST|ACK
+  00 00 00 00  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  00  ifi_family 0
+  00  padding
+  00 00  ifi_type 0
+  03 00 00 00  ifi_index 3
+  00 00 00 00  ifi_flags 0
+  00 00 00 00  ifi_change 0
+  09 00 03 00  IFLA_IFNAME
+    65 74 68 30 00  "eth0"
+  00 00 00  padding
+  08 00 1c 00  IFLA_NET_NS_FD
+    09 00 00 00
+`;
+
+  test('setLink() sends namespace and name together', () => {
+    expect(sentBy(socket => setLink(socket, 3, { netnsFd: 9, name: 'eth0' }))).toEqual(bytesOf(MOVE));
+  });
+
+  // ip link property add dev eth1 altname enp3s0
+  const ALT_NAME = `
+  30 00 00 00  nlmsg_len 48
+  6c 00  nlmsg_type RTM_NEWLINKPROP
+  05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
+  00 00 00 00  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  00  ifi_family 0
+  00  padding
+  00 00  ifi_type 0
+  03 00 00 00  ifi_index 3
+  00 00 00 00  ifi_flags 0
+  00 00 00 00  ifi_change 0
+  10 00 34 80  IFLA_PROP_LIST (NLA_F_NESTED) {
+    0b 00 35 00  IFLA_ALT_IFNAME
+      65 6e 70 33 73 30 00  "enp3s0"
+    00  padding
+  }
+`;
+
+  test('addAltNameRequest() sends a list of one name, which is read as such', () => {
+    expect(sentBy(socket => socket.request(addAltNameRequest(3, 'enp3s0')))).toEqual(bytesOf(ALT_NAME));
+    expect(linkMessage.decode(bodyOf(ALT_NAME)).attrs).toEqual({ propList: ['enp3s0'] });
+  });
 });

@@ -17,7 +17,7 @@ const NEIGHBOUR: Probe = {
 /** A row whose host has a master with a network behind it. */
 const row = (name: string, more: Partial<TwinRow>): TwinRow => ({
   name: `macvlan, ${name}`,
-  links: [{ ...MACVLAN, ...MAC, ipam: IPAM_V4 }],
+  plugins: [{ ...MACVLAN, ...MAC, ipam: IPAM_V4 }],
   prepare: outside,
   ...more,
 });
@@ -26,7 +26,7 @@ const row = (name: string, more: Partial<TwinRow>): TwinRow => ({
 export const MACVLAN_ROWS: readonly TwinRow[] = [
   row('IPv4', {}),
   row('both families, routes', {
-    links: [
+    plugins: [
       {
         ...MACVLAN,
         ...MAC,
@@ -39,23 +39,23 @@ export const MACVLAN_ROWS: readonly TwinRow[] = [
   }),
   row('version 0.2.0', { cniVersion: '0.2.0', steps: LIFE_WITHOUT_CHECK }),
   row('version 0.4.0', { cniVersion: '0.4.0' }),
-  row('master of the default route', { links: [{ type: 'macvlan', ...MAC, ipam: IPAM_V4 }] }),
+  row('master of the default route', { plugins: [{ type: 'macvlan', ...MAC, ipam: IPAM_V4 }] }),
   ...['private', 'vepa', 'passthru'].map(mode =>
-    row(`mode ${mode}`, { links: [{ ...MACVLAN, ...MAC, mode, ipam: IPAM_V4 }] }),
+    row(`mode ${mode}`, { plugins: [{ ...MACVLAN, ...MAC, mode, ipam: IPAM_V4 }] }),
   ),
-  row('mtu', { links: [{ ...MACVLAN, ...MAC, mtu: 1380, ipam: IPAM_V4 }] }),
-  row('layer 2 only', { links: [{ ...MACVLAN, ...MAC }], steps: ['ADD', 'DEL'] }),
+  row('mtu', { plugins: [{ ...MACVLAN, ...MAC, mtu: 1380, ipam: IPAM_V4 }] }),
+  row('layer 2 only', { plugins: [{ ...MACVLAN, ...MAC }], steps: ['ADD', 'DEL'] }),
   row('MAC of CNI_ARGS', {
-    links: [{ ...MACVLAN, ipam: IPAM_V4 }],
+    plugins: [{ ...MACVLAN, ipam: IPAM_V4 }],
     args: 'IgnoreUnknown=1;MAC=c2:11:22:33:44:66',
   }),
   row('capability mac', {
-    links: [{ ...MACVLAN, ipam: IPAM_V4 }],
+    plugins: [{ ...MACVLAN, ipam: IPAM_V4 }],
     more: { runtimeConfig: { mac: 'c2:11:22:33:44:77' } },
   }),
-  row('dns', { links: [{ ...MACVLAN, ...MAC, dns: { nameservers: ['192.0.2.53'] }, ipam: IPAM_V4 }] }),
+  row('dns', { plugins: [{ ...MACVLAN, ...MAC, dns: { nameservers: ['192.0.2.53'] }, ipam: IPAM_V4 }] }),
   row('two containers', {
-    links: [{ ...MACVLAN, ipam: IPAM_V4 }],
+    plugins: [{ ...MACVLAN, ipam: IPAM_V4 }],
     steps: [
       { verb: 'ADD', args: 'IgnoreUnknown=1;MAC=c2:11:22:33:44:66' },
       { verb: 'ADD', container: 2, args: 'IgnoreUnknown=1;MAC=c2:11:22:33:44:77' },
@@ -77,22 +77,22 @@ export const MACVLAN_ROWS: readonly TwinRow[] = [
       await ipTool(ground, 'link add eth0 type veth peer name other');
     },
   }),
-  row('mtu too large', { links: [{ ...MACVLAN, mtu: 9000, ipam: IPAM_V4 }], steps: FAILURE }),
-  row('unknown mode', { links: [{ ...MACVLAN, mode: 'none', ipam: IPAM_V4 }], steps: FAILURE }),
-  row('no such master', { links: [{ ...MACVLAN, master: 'eth9', ipam: IPAM_V4 }], steps: FAILURE }),
+  row('mtu too large', { plugins: [{ ...MACVLAN, mtu: 9000, ipam: IPAM_V4 }], steps: FAILURE }),
+  row('unknown mode', { plugins: [{ ...MACVLAN, mode: 'none', ipam: IPAM_V4 }], steps: FAILURE }),
+  row('no such master', { plugins: [{ ...MACVLAN, master: 'eth9', ipam: IPAM_V4 }], steps: FAILURE }),
   row('no default route', {
-    links: [{ type: 'macvlan', ipam: IPAM_V4 }],
+    plugins: [{ type: 'macvlan', ipam: IPAM_V4 }],
     prepare: async () => {},
     steps: FAILURE,
   }),
-  row('IPAM fails', { links: [{ ...MACVLAN, ...MAC, ipam: { type: 'host-local' } }], steps: FAILURE }),
+  row('IPAM fails', { plugins: [{ ...MACVLAN, ...MAC, ipam: { type: 'host-local' } }], steps: FAILURE }),
   row('DEL without master', {
     steps: ['ADD', { verb: 'DEL', before: ground => ipTool(ground, 'link del outside0') }],
   }),
   row('DEL without namespace', { steps: ['ADD', { verb: 'DEL', netns: 'none' }] }),
   row('DEL after the namespace', { steps: ['ADD', { verb: 'DEL', netns: 'gone' }] }),
   row('CHECK: a route is missing', {
-    links: [{ ...MACVLAN, ...MAC, ipam: { ...IPAM_V4, routes: [{ dst: '192.0.2.0/24' }] } }],
+    plugins: [{ ...MACVLAN, ...MAC, ipam: { ...IPAM_V4, routes: [{ dst: '192.0.2.0/24' }] } }],
     steps: [
       'ADD',
       {

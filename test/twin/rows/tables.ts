@@ -5,6 +5,7 @@ import type { TableName } from '../differences.ts';
 import type { TwinRow } from '../row.ts';
 import { BRIDGE_ROWS } from './bridge.ts';
 import { CHAIN_ROWS } from './chains.ts';
+import { DEVICE_ROWS } from './devices.ts';
 import { GUARD_ROWS } from './guards.ts';
 import { IPAM_ROWS } from './ipam.ts';
 import { MACVLAN_ROWS } from './macvlans.ts';
@@ -26,6 +27,7 @@ export const TABLES: readonly Table[] = [
   { name: 'links', rows: [...BRIDGE_ROWS, ...IPAM_ROWS, ...PTP_ROWS_AND_LOOPBACK, ...REFUSED_ROWS] },
   { name: 'chains', rows: [...CHAIN_ROWS, ...GUARD_ROWS] },
   { name: 'ports', rows: PORT_ROWS },
+  { name: 'devices', rows: DEVICE_ROWS },
   { name: 'vlans', rows: VLAN_ROWS, needs: requiresVlanFiltering },
   { name: 'macvlans', rows: MACVLAN_ROWS, needs: () => requiresUpperKind('macvlan') },
 ];

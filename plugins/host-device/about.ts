@@ -1,0 +1,14 @@
+// What can tools know about host-device without running it?
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
+import { HostDeviceConf, selectorOf } from './config.ts';
+import { recordDirOf } from './record.ts';
+
+/** The host-device plugin, as `catena validate` and the published schemas see it. */
+export const about = aboutPlugin({
+  kind: 'main',
+  capabilities: ['deviceID'],
+  config: HostDeviceConf,
+  // With the capability the runtime names the device.
+  validate: conf => void (conf.capabilities?.deviceID || selectorOf(conf)),
+  filesOf: () => ({ backupDir: recordDirOf() }),
+});

@@ -1,0 +1,175 @@
+// How does a device come home, wherever it is?
+import { describeError } from '../../src/cni/errors.ts';
+import { parseCidr } from '../../src/net/cidr.ts';
+import { findIfnameProblem } from '../../src/net/ifname.ts';
+import { getLink, type Link, listLinks, setLink } from '../../src/netlink/rtnl/link.ts';
+import { removeRule } from '../../src/netlink/rtnl/rule.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { ContainerNetns } from '../../src/plugin/container-netns.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { closeNetns, findNetns, ownNetns, sameNetns } from '../../src/sys/netns.ts';
+import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
+import { restore } from './capture.ts';
+import { findSelector, type HostDeviceConf } from './config.ts';
+import { findInContainer, findOnHost, isHardware, isMarked, isRecorded } from './identity.ts';
+import { withDeviceLock } from './lock.ts';
+import { moveOut, rename } from './move.ts';
+import { type DeviceRecord, findRecord, listRecords, removeRecord } from './record.ts';
+import { findPciAddress } from './select.ts';
+
+/** The part of a call that returning a device needs. */
+export type Returning = Pick<Call, 'host' | 'environment' | 'log'>;
+
+/** Where a namespace is looked into: a socket in it. */
+type Inside = NetlinkSocket | undefined;
+
+/** After the last process of a namespace has ended, the kernel takes its devices apart in the background. */
+const CLEANUP_MS = 5_000;
+const LOOK_AGAIN_MS = 50;
+
+/**
+ * Returns the device of a record and removes the record. The device may be in the container under any name, on the host because
+ * its namespace has ended or because ADD was interrupted, or deleted together with its namespace. Hardware that is nowhere keeps
+ * its record: some process still has the namespace open, and GC or the next ADD looks again.
+ * @param inside a socket in the container's namespace, if the call has one
+ * @throws CniError 11 when another interface has its name
+ */
+export async function giveBack(call: Returning, record: DeviceRecord, inside?: Inside): Promise<void> {
+  const giveUpAt = performance.now() + CLEANUP_MS;
+  while (!tryGiveBack(call, record, inside)) {
+    if (performance.now() > giveUpAt) {
+      call.log.warn(
+        `Cannot return device "${record.name}" of container "${record.containerId}": it is neither in "${record.netns.path}" nor on the host; ` +
+          'if a process still uses that namespace, GC returns the device later',
+      );
+      return;
+    }
+    await Bun.sleep(LOOK_AGAIN_MS);
+  }
+}
+
+/**
+ * Like {@link giveBack}, but without waiting.
+ * @returns whether nothing is left to do
+ */
+export function tryGiveBack(call: Returning, record: DeviceRecord, inside?: Inside): boolean {
+  return withDeviceLock(call.environment, record, () => {
+    // A later ADD of the same attachment has a record of its own.
+    if (findRecord(call.environment, record)?.id !== record.id) return true;
+    const link =
+      (inside && leave(call, record, inside)) ??
+      inOldNetns(record, socket => leave(call, record, socket)) ??
+      findOnHost(call.host, record);
+    if (link === undefined && isHardware(record)) return false;
+    if (link && isMarked(link, record)) restoreOn(call, link, record);
+    removeRecord(call.environment, record);
+    return true;
+  });
+}
+
+/**
+ * Returns the devices of earlier attachments that are on the host already, so that they have their own names before the next
+ * container gets them. The caller holds the lock of the device.
+ */
+export function settleEarlier(call: Returning, link: Link): void {
+  for (const record of listRecords(call.environment)) {
+    if (!isRecorded(link, record)) continue;
+    if (isMarked(link, record)) restoreOn(call, link, record);
+    removeRecord(call.environment, record);
+  }
+}
+
+/** Gives the device of a record its own name and state if it is on the host, and removes the record; nothing is taken from a container. */
+export function settleReturned(call: Returning, record: DeviceRecord): void {
+  withDeviceLock(call.environment, record, () => {
+    const link = findOnHost(call.host, record);
+    if (link && findRecord(call.environment, record)?.id === record.id) settleEarlier(call, link);
+  });
+}
+
+/**
+ * Returns a device that has no record: the reference plugin attached it, or the record was lost. Its alias is the name that it had.
+ * Like the reference's DEL it leaves the device down.
+ */
+export function giveBackUnrecorded(call: Call<HostDeviceConf>): void {
+  const link = findUnrecorded(call);
+  if (link === undefined) return;
+  const name = link.attrs.alias ?? '';
+  withDeviceLock(call.environment, link, () => {
+    moveOut(call.host, call.container, link, { name, ifname: call.env.ifname });
+    setLink(call.host, getLink(call.host, name).index, { alias: '' });
+  });
+}
+
+function findUnrecorded(call: Call<HostDeviceConf>): Link | undefined {
+  const { env, conf, log, prevResult } = call;
+  if (call.findContainerNetns() === undefined) return undefined;
+  const links = listLinks(call.container);
+  const records = listRecords(call.environment);
+  const marked = links.filter(link => {
+    const { alias } = link.attrs;
+    const isName = alias !== undefined && findIfnameProblem(alias) === undefined;
+    // One that has a record is another attachment's.
+    return isName && !records.some(record => isMarked(link, record) && isRecorded(link, record));
+  });
+  const told = prevResult?.interfaces
+    ?.find(one => one.name === env.ifname && one.sandbox)
+    ?.mac?.toLowerCase();
+  const selector = findSelector(conf);
+  const pci = selector && findPciAddress(selector);
+  const found =
+    marked.find(({ name }) => name === env.ifname) ??
+    marked.find(({ mac }) => told !== undefined && mac === told) ??
+    marked.find(({ attrs, mac }) => {
+      if (selector?.by === 'name') return attrs.alias === selector.name;
+      if (selector?.by === 'mac') return mac === selector.mac;
+      return pci !== undefined && attrs.parentDevName === pci;
+    });
+  if (found === undefined && links.some(({ name }) => name === env.ifname)) {
+    log.warn(
+      `Interface "${env.ifname}" stays in the container: it has neither a record nor an alias with the name of a device of the host`,
+    );
+  }
+  return found;
+}
+
+/** Moves the device out of a container. @returns the device on the host; undefined if it was not in the container */
+function leave({ host, log }: Returning, record: DeviceRecord, container: NetlinkSocket): Link | undefined {
+  const link = findInContainer(container, record);
+  if (link === undefined) return undefined;
+  moveOut(host, container, link, record);
+  for (const { from, table, priority } of record.rules) {
+    try {
+      removeRule(container, { from: parseCidr(from), table, priority });
+    } catch (thrown) {
+      log.warn(describeError(thrown));
+    }
+  }
+  return getLink(host, record.name);
+}
+
+/** Runs a step in the namespace that the device was moved to, if that one still exists at its path. */
+function inOldNetns<T>(
+  { netns: { path, cookie } }: DeviceRecord,
+  step: (socket: NetlinkSocket) => T,
+): T | undefined {
+  if (cookie !== undefined && findNetnsCookie(path) !== cookie) return undefined;
+  const found = findNetns(path);
+  if (found === undefined) return undefined;
+  const isOwn = sameNetns(found, ownNetns());
+  closeNetns(found);
+  if (isOwn) return undefined;
+  const netns = new ContainerNetns(path);
+  try {
+    return step(netns.socket);
+  } finally {
+    netns.release();
+  }
+}
+
+/** What cannot be restored must not keep the container from being deleted. */
+function restoreOn({ host, log }: Returning, link: Link, record: DeviceRecord): void {
+  const own = rename(host, link, record.name);
+  for (const problem of restore(host, own, record))
+    log.warn(`Device "${record.name}" is back, but: ${problem}`);
+}

@@ -1,0 +1,108 @@
+// What does the host-device plugin do for each verb?
+
+import { askIpam } from '../../src/attach/ipam.ts';
+import { planLayer3 } from '../../src/attach/layer3.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { getLink } from '../../src/netlink/rtnl/link.ts';
+import { listRules } from '../../src/netlink/rtnl/rule.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { tryAll } from '../../src/plugin/try-all.ts';
+import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
+import { checkDevice } from './check.ts';
+import { HostDeviceConf, selectorOf } from './config.ts';
+import { returnStale } from './garbage.ts';
+import { giveBack, giveBackUnrecorded } from './give-back.ts';
+import { configure, copyRules } from './network.ts';
+import { mergeNetworks, networkOf, rulesFor } from './plan.ts';
+import { type DeviceRecord, findRecord, removeUnreadable, writeRecord } from './record.ts';
+import { repairDevice } from './repair.ts';
+import { renderDevice, renderUserspace } from './report.ts';
+import { select } from './select.ts';
+import { probeDevice } from './status.ts';
+import { type Taken, take } from './take.ts';
+
+/** Moves a device of the host into a container, and back. */
+export const hostDevice = definePlugin({
+  name: 'host-device',
+  config: HostDeviceConf,
+  netns: 'required',
+
+  async add(call) {
+    // The device first: an IPAM plugin such as dhcp asks through it.
+    const taken = take(call);
+    if (taken.kind === 'userspace') {
+      refuseNetworkOf(call);
+      return renderUserspace(call, taken.pciAddress, await askIpam(call));
+    }
+    const own = call.conf.useInterfaceNetwork ? copyNetwork(call, taken) : undefined;
+    const ipam = await askIpam(call);
+    const addressing = mergeNetworks(own, ipam);
+    await configure(call, taken.link, planLayer3(addressing));
+    if (own) copyRules(call, taken.record.rules);
+    return renderDevice(call, getLink(call.container, taken.link.index), ipam, addressing);
+  },
+
+  async check(call) {
+    const { conf, prevResult } = call;
+    const selector = selectorOf(conf);
+    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
+    if (prevResult === undefined) {
+      throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
+    }
+    if (select(call.host, selector).kind !== 'userspace') checkDevice(call, prevResult);
+  },
+
+  async repair(call) {
+    if (select(call.host, selectorOf(call.conf)).kind !== 'userspace') await repairDevice(call);
+  },
+
+  async del(call) {
+    const type = call.conf.ipam?.type;
+    // The address is released last: it must not be reused while the container can use it.
+    await tryAll([() => returnDevice(call), () => (type ? call.delegate(type).del() : undefined)]);
+  },
+
+  async gc(call) {
+    const type = call.conf.ipam?.type;
+    const { kept } = call;
+    if (kept === undefined) return;
+    await tryAll([() => returnStale(call, kept), () => (type ? call.delegate(type).gc() : undefined)]);
+  },
+
+  async status(call) {
+    const type = call.conf.ipam?.type;
+    probeDevice(call);
+    if (type) await call.delegate(type).status();
+  },
+});
+
+async function returnDevice(call: Call<HostDeviceConf>): Promise<void> {
+  const attachment = attachmentOf(call);
+  const record = findRecord(call.environment, attachment);
+  if (record) await giveBack(call, record, isNetnsOf(call, record) ? call.container : undefined);
+  else giveBackUnrecorded(call);
+  removeUnreadable(call.environment, attachment);
+}
+
+/** A namespace at the same path may be that of another container. */
+function isNetnsOf(call: Call<HostDeviceConf>, { netns: { cookie } }: DeviceRecord): boolean {
+  if (call.findContainerNetns() === undefined) return false;
+  return cookie === undefined || findNetnsCookie(call.env.netns) === cookie;
+}
+
+/** What the device had on the host; the rules are noted in the record first, so that DEL can remove them. */
+function copyNetwork(call: Call<HostDeviceConf>, taken: Taken): ReturnType<typeof networkOf> {
+  const { record } = taken;
+  record.rules = rulesFor(record.routes, listRules(call.host));
+  writeRecord(call.environment, record);
+  return networkOf(record);
+}
+
+function refuseNetworkOf({ conf }: Call<HostDeviceConf>): void {
+  if (!conf.useInterfaceNetwork) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    'Cannot use host-device configuration: "useInterfaceNetwork" needs an interface, but a program in user space drives this device',
+  );
+}

@@ -1,0 +1,51 @@
+// What does ADD report about an attachment?
+
+import { dnsOf } from '../../src/attach/ipam.ts';
+import type { Layer3 } from '../../src/attach/layer3.ts';
+import { defined } from '../../src/cni/defined.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { atLeast } from '../../src/cni/version.ts';
+import type { Link } from '../../src/netlink/rtnl/link.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import type { HostDeviceConf } from './config.ts';
+
+/** The result for a device that was moved: its interface, and the addresses and routes that it got. */
+export function renderDevice(
+  { conf, env, version }: Call<HostDeviceConf>,
+  link: Link,
+  ipam: Result | undefined,
+  { ips = [], routes = [] }: Layer3,
+): Result {
+  const { attrs, mac, mtu } = link;
+  const isNew = atLeast(version, '1.1.0');
+  const pciID = isNew && attrs.parentDevBusName === 'pci' ? attrs.parentDevName : undefined;
+  return {
+    ...ipam,
+    interfaces: [
+      {
+        name: env.ifname,
+        mac: mac ?? '',
+        sandbox: env.netns,
+        ...(isNew ? { mtu } : {}),
+        ...defined({ pciID }),
+      },
+    ],
+    ...(ips.length ? { ips: ips.map(ip => ({ ...ip, interface: 0 })) } : {}),
+    ...(routes.length ? { routes } : {}),
+    ...defined({ dns: dnsOf(conf, ipam) }),
+  };
+}
+
+/** The result for a PCI device that a program in user space drives: IPAM's addresses are for that program. */
+export function renderUserspace(
+  { conf, env, version }: Call<HostDeviceConf>,
+  pciID: string,
+  ipam: Result | undefined,
+): Result {
+  return {
+    ...ipam,
+    interfaces: [{ name: env.ifname, sandbox: env.netns, ...(atLeast(version, '1.1.0') ? { pciID } : {}) }],
+    ...(ipam?.ips ? { ips: ipam.ips.map(ip => ({ ...ip, interface: 0 })) } : {}),
+    ...defined({ dns: dnsOf(conf, ipam) }),
+  };
+}

@@ -1,0 +1,91 @@
+// Which device of the host does the configuration mean, and does the kernel drive it at all?
+import { existsSync, readdirSync, readlinkSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { namesIn } from '../../src/files/names-in.ts';
+import { findLink, type Link, listLinks } from '../../src/netlink/rtnl/link.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import type { Selector } from './config.ts';
+
+/** Drivers that hand a PCI device to a program in user space, such as DPDK; there is no interface to move. */
+const USERSPACE_DRIVERS = ['vfio-pci', 'uio_pci_generic', 'igb_uio'];
+
+const SYS = '/sys';
+
+/** What a selector leads to. */
+export type Selected =
+  | { readonly kind: 'interface'; readonly link: Link }
+  /** A PCI device that a program in user space drives. */
+  | { readonly kind: 'userspace'; readonly pciAddress: string }
+  /** A device that has no interface in this namespace: missing, or held by a container. */
+  | { readonly kind: 'absent'; readonly why: string };
+
+/**
+ * Looks the device up.
+ * @param sys where sysfs is mounted
+ * @throws CniError 7 when a `deviceID` is on no bus
+ */
+export function select(host: NetlinkSocket, selector: Selector, sys = SYS): Selected {
+  if (selector.by === 'name') return linkOf(host, selector.name);
+  if (selector.by === 'mac') {
+    const link = listLinks(host).find(({ mac }) => mac === selector.mac);
+    return link
+      ? { kind: 'interface', link }
+      : absent(`no interface has the hardware address ${selector.mac}`);
+  }
+  if (selector.by === 'kernelpath') {
+    return firstOf(host, [join(sys, selector.path.slice(SYS.length), 'net')], `"${selector.path}"`);
+  }
+  const pciAddress = findPciAddress(selector, sys);
+  if (pciAddress === undefined) return onAuxiliaryBus(host, selector, sys);
+  const dir = join(sys, 'bus/pci/devices', pciAddress);
+  const what = `PCI device "${pciAddress}"`;
+  if (!existsSync(dir)) return absent(`there is no ${what}`);
+  if (USERSPACE_DRIVERS.includes(driverOf(dir))) return { kind: 'userspace', pciAddress };
+  const below = namesIn(dir).filter(name => name.startsWith('virtio'));
+  return firstOf(
+    host,
+    ['', ...below].map(name => join(dir, name, 'net')),
+    what,
+  );
+}
+
+/** The PCI address of a selector, if it has one. */
+export function findPciAddress(selector: Selector, sys = SYS): string | undefined {
+  if (selector.by === 'pci') return selector.address;
+  const isPci = selector.by === 'deviceID' && existsSync(join(sys, 'bus/pci/devices', selector.id));
+  return isPci ? selector.id : undefined;
+}
+
+function onAuxiliaryBus(host: NetlinkSocket, selector: Selector, sys: string): Selected {
+  const id = selector.by === 'deviceID' ? selector.id : '';
+  const dir = join(sys, 'bus/auxiliary/devices', id);
+  if (existsSync(dir)) return firstOf(host, [join(dir, 'net')], `auxiliary device "${id}"`);
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use device "${id}" of "runtimeConfig.deviceID": it is neither on the PCI bus nor on the auxiliary bus`,
+  );
+}
+
+/** The first interface in the directories, in the order of their names, as in the reference. */
+function firstOf(host: NetlinkSocket, dirs: readonly string[], what: string): Selected {
+  const [name] = dirs.flatMap(dir => (existsSync(dir) ? readdirSync(dir).sort() : []));
+  return name === undefined ? absent(`${what} has no interface on the host`) : linkOf(host, name);
+}
+
+function linkOf(host: NetlinkSocket, name: string): Selected {
+  const link = findLink(host, name);
+  return link ? { kind: 'interface', link } : absent(`there is no interface "${name}" on the host`);
+}
+
+function driverOf(dir: string): string {
+  try {
+    return basename(readlinkSync(join(dir, 'driver')));
+  } catch {
+    return '';
+  }
+}
+
+function absent(why: string): Selected {
+  return { kind: 'absent', why };
+}

@@ -1,0 +1,117 @@
+// How does the container get the device?
+
+import { refuseTakenName } from '../../src/attach/free-name.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { bootId } from '../../src/files/boot-id.ts';
+import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
+import { capture } from './capture.ts';
+import { type HostDeviceConf, type Selector, selectorOf } from './config.ts';
+import { giveBack, settleEarlier, settleReturned, tryGiveBack } from './give-back.ts';
+import { withDeviceLock } from './lock.ts';
+import { moveIn } from './move.ts';
+import { type DeviceRecord, findRecord, listRecords, writeRecord } from './record.ts';
+import { findPciAddress, type Selected, select } from './select.ts';
+
+/** linux/if.h */
+const IFF_LOOPBACK = 0x8;
+
+type Present = Exclude<Selected, { kind: 'absent' }>;
+
+/** A PCI device that has no interface. */
+export type Userspace = Extract<Selected, { kind: 'userspace' }>;
+
+/** A device that was moved, and what it was like before. */
+export interface Taken {
+  readonly kind: 'interface';
+  /** In the container. */
+  readonly link: Link;
+  readonly record: DeviceRecord;
+}
+
+/**
+ * Moves the device that the configuration names into the container, where it is down and without addresses. Registers its own
+ * undo steps.
+ * @returns the device, or the PCI device that has no interface because a program in user space drives it
+ * @throws CniError 4 when the container has an interface of that name, 7 when the host has no such device, 11 when another
+ * container has it
+ */
+export function take(call: Call<HostDeviceConf>): Taken | Userspace {
+  const selector = selectorOf(call.conf);
+  const found = find(call, selector);
+  if (found.kind === 'userspace') return found;
+  refuseTakenName(call);
+  endEarlier(call);
+  return withDeviceLock(call.environment, found.link, () => {
+    // Another process may have moved or renamed it since.
+    const again = select(call.host, selector);
+    if (again.kind !== 'interface' || again.link.index !== found.link.index) throw moved(found.link);
+    settleEarlier(call, again.link);
+    const link = findLink(call.host, again.link.index);
+    if (link === undefined) throw moved(found.link);
+    if (link.flags & IFF_LOOPBACK) throw unusable(`"${link.name}" is the loopback device of the host`);
+    return { kind: 'interface', ...moveWithRecord(call, link) };
+  });
+}
+
+function moveWithRecord(call: Call<HostDeviceConf>, link: Link): Omit<Taken, 'kind'> {
+  const { host, container, containerNetns: netns, env, environment } = call;
+  const record: DeviceRecord = {
+    id: crypto.randomUUID(),
+    boot: bootId(environment),
+    ...attachmentOf(call),
+    netns: { path: env.netns, cookie: findNetnsCookie(env.netns) },
+    ...capture(host, link),
+    rules: [],
+  };
+  call.onFailure(`return device "${link.name}"`, () => giveBack(call, record, container));
+  writeRecord(environment, record);
+  return { link: moveIn(host, container, link, { netns, ifname: env.ifname }), record };
+}
+
+/** Looks the device up; one that came home under another name because its namespace ended gets its own name first. */
+function find(call: Call<HostDeviceConf>, selector: Selector): Present {
+  const found = select(call.host, selector);
+  if (found.kind !== 'absent') return found;
+  const records = listRecords(call.environment).filter(record => isMeant(record, selector));
+  for (const record of records) settleReturned(call, record);
+  const again = select(call.host, selector);
+  if (again.kind !== 'absent') return again;
+  const holder = records.find(record => findRecord(call.environment, record)?.id === record.id);
+  if (holder === undefined) throw unusable(again.why);
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot attach device "${holder.name}": container "${holder.containerId}" has it as interface "${holder.ifname}" on network "${holder.network}"`,
+    { details: 'delete that container first' },
+  );
+}
+
+/** Whether a selector means the device of a record. */
+export function isMeant(record: DeviceRecord, selector: Selector): boolean {
+  if (selector.by === 'name') return record.name === selector.name;
+  if (selector.by === 'mac') return record.mac === selector.mac;
+  return record.parent !== undefined && record.parent.name === findPciAddress(selector);
+}
+
+/** An earlier ADD of this attachment was never deleted: its device comes home first. */
+function endEarlier(call: Call<HostDeviceConf>): void {
+  const earlier = findRecord(call.environment, attachmentOf(call));
+  if (earlier === undefined || tryGiveBack(call, earlier)) return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot attach container "${earlier.containerId}": device "${earlier.name}" of its earlier interface "${earlier.ifname}" has not come back yet`,
+  );
+}
+
+function unusable(why: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot attach device: ${why}`);
+}
+
+function moved({ name }: Link): CniError {
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot attach device "${name}": another process has just moved or renamed it`,
+  );
+}

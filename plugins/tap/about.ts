@@ -1,0 +1,11 @@
+// What can tools know about tap without running it?
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
+import { TapConf, validateTapConf } from './config.ts';
+
+/** The tap plugin, as `catena validate` and the published schemas see it. */
+export const about = aboutPlugin({
+  kind: 'main',
+  capabilities: ['mac'],
+  config: TapConf,
+  validate: validateTapConf,
+});

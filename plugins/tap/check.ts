@@ -1,0 +1,64 @@
+// Is everything that ADD made still as ADD made it?
+import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
+import { layer3FromResult } from '../../src/attach/layer3.ts';
+import { checkRoutes } from '../../src/attach/routes.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { MACVTAP_MODES, type macvtap } from '../../src/netlink/rtnl/kinds/macvtap.ts';
+import { TUN_TYPE_TAP, type tun } from '../../src/netlink/rtnl/kinds/tun.ts';
+import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import { confirm } from '../../src/plugin/confirm.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { isMacvtap, type TapConf } from './config.ts';
+
+/**
+ * Compares the tap, its owner, bridge, addresses and routes with the configuration and the result of ADD.
+ * @throws Error naming the first difference
+ */
+export function checkTap(call: Call<TapConf>, prevResult: Result): void {
+  const { container, conf, env } = call;
+  const name = `interface "${env.ifname}"`;
+  const reported = prevResult.interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
+  confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
+  const link = findLink(container, env.ifname);
+  if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  if (isMacvtap(conf)) checkMacvtap(call, name, link);
+  else checkOwners(conf, name, link);
+  checkMac(name, reported, link);
+  // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
+  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
+  confirm(`state of ${name}`, 'up', stateOf(link));
+  if (conf.bridge) confirm(`bridge of ${name}`, findLink(container, conf.bridge)?.index, link.master);
+  const { ips, routes } = layer3FromResult(prevResult, env.ifname);
+  checkAddresses(
+    container,
+    link,
+    ips.map(({ cidr }) => cidr),
+  );
+  checkRoutes(container, link, routes);
+}
+
+function checkOwners({ owner, group, multiQueue }: TapConf, name: string, link: Link): void {
+  confirm(`kind of ${name}`, 'tun', link.kind);
+  const data = dataOf<typeof tun>(link);
+  // Before Linux 4.18 the kernel does not report them.
+  if (data?.type === undefined) return;
+  confirm(`kind of ${name}`, TUN_TYPE_TAP, data.type);
+  confirm(`persistence of ${name}`, 1, data.persist);
+  confirm(`owner of ${name}`, owner, data.owner);
+  confirm(`group of ${name}`, group, data.group);
+  confirm(`"multiQueue" of ${name}`, Number(multiQueue), data.multiQueue);
+}
+
+function checkMacvtap({ conf, host }: Call<TapConf>, name: string, link: Link): void {
+  confirm(`kind of ${name}`, 'macvtap', link.kind);
+  const wanted = MACVTAP_MODES[conf.mode as keyof typeof MACVTAP_MODES];
+  confirm(`mode of ${name}`, wanted, dataOf<typeof macvtap>(link)?.mode);
+  confirm(`master of ${name}`, findLink(host, conf.master ?? '')?.index, link.peer);
+}
+
+function dataOf<T extends { decode(bytes: Uint8Array, siblings: object): unknown }>(
+  link: Link,
+): ReturnType<T['decode']> | undefined {
+  const data = link.attrs.linkinfo?.data;
+  return data === undefined || data instanceof Uint8Array ? undefined : (data as ReturnType<T['decode']>);
+}

@@ -1,0 +1,63 @@
+// What does the tap plugin do for each verb?
+import { refuseTakenName } from '../../src/attach/free-name.ts';
+import { askIpam } from '../../src/attach/ipam.ts';
+import { planLayer3 } from '../../src/attach/layer3.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { getLink } from '../../src/netlink/rtnl/link.ts';
+import { definePlugin } from '../../src/plugin/define.ts';
+import { tryAll } from '../../src/plugin/try-all.ts';
+import { checkTap } from './check.ts';
+import { TapConf, validateTapConf } from './config.ts';
+import { configureTap, makeTap, removeTap } from './kernel.ts';
+import { requestedMac } from './mac.ts';
+import { repairTap } from './repair.ts';
+import { renderTap } from './report.ts';
+import { probeTap } from './status.ts';
+
+/** Makes a tap in the container, for a program such as a virtual machine. */
+export const tap = definePlugin({
+  name: 'tap',
+  config: TapConf,
+  netns: 'required',
+
+  async add(call) {
+    validateTapConf(call.conf);
+    const mac = requestedMac(call);
+    refuseTakenName(call);
+    // The tap first: an IPAM plugin may need the interface.
+    const link = makeTap(call, mac);
+    const ipam = await askIpam(call);
+    configureTap(call, link, planLayer3(ipam ?? {}));
+    return renderTap(call, getLink(call.container, link.index), ipam);
+  },
+
+  async check(call) {
+    const { conf, prevResult } = call;
+    validateTapConf(conf);
+    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
+    if (prevResult === undefined) {
+      throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
+    }
+    checkTap(call, prevResult);
+  },
+
+  repair: repairTap,
+
+  async del(call) {
+    const type = call.conf.ipam?.type;
+    // The address is released last: it must not be reused while the container can use it.
+    await tryAll([() => removeTap(call), () => (type ? call.delegate(type).del() : undefined)]);
+  },
+
+  async gc(call) {
+    const type = call.conf.ipam?.type;
+    // The kernel deletes taps with their namespace.
+    if (type && call.kept !== undefined) await call.delegate(type).gc();
+  },
+
+  async status(call) {
+    validateTapConf(call.conf);
+    probeTap(call);
+    if (call.conf.ipam?.type) await call.delegate(call.conf.ipam.type).status();
+  },
+});

@@ -1,0 +1,532 @@
+// Does host-device move a device into a container and bring it home as it was, whatever has happened to it?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { type Container, type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
+import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { hasCheck, hasGcAndStatus, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+import { ping } from '../helpers/traffic.ts';
+
+// The kernel moves hardware to the initial namespace when its namespace ends, and deletes everything else. A fake host is not the
+// initial namespace, and has no hardware. So tests move a veth home by hand, under the names that the kernel would use, and where
+// hardware is treated differently they change the record accordingly.
+
+const MAC = '02:00:00:00:aa:01';
+
+function confOf(lab: Lab, more: Row = {}): Row {
+  return {
+    cniVersion: '1.1.0',
+    name: 'podnet',
+    type: 'host-device',
+    device: 'up0',
+    ipam: {
+      type: 'host-local',
+      ranges: [[{ subnet: '10.66.0.0/24', rangeStart: '10.66.0.5' }], [{ subnet: 'fd66::/64' }]],
+      routes: [
+        { dst: '0.0.0.0/0', gw: '10.66.0.1' },
+        { dst: '192.0.2.0/24', gw: '10.66.0.1', table: 77 },
+      ],
+      dataDir: `${lab.tmp}/leases`,
+    },
+    ...more,
+  };
+}
+
+/** A device `up0` of the host with everything that can be lost; its other end is in a namespace of its own, with 10.66.0.1. */
+async function withDevice(lab: Lab): Promise<Namespace> {
+  const outside = await lab.container();
+  const ip = (...args: string[]) => lab.ip(lab.host, ...args);
+  await ip('link', 'add', 'up0', 'address', MAC, 'type', 'veth', 'peer', 'far0', 'netns', outside.name);
+  await ip('link', 'set', 'up0', 'mtu', '1400', 'txqueuelen', '500', 'alias', 'rack 7, port 3');
+  await ip('link', 'property', 'add', 'dev', 'up0', 'altname', 'enp3s0np1');
+  await ip('addr', 'add', '192.0.2.7/24', 'dev', 'up0', 'label', 'up0:a');
+  await ip('addr', 'add', '2001:db8::7/64', 'dev', 'up0', 'nodad');
+  await ip('link', 'set', 'up0', 'up');
+  await ip('route', 'add', '198.51.100.0/24', 'via', '192.0.2.1', 'metric', '7');
+  await ip('route', 'add', '203.0.113.0/24', 'via', '192.0.2.9', 'table', '100');
+  await ip('-6', 'route', 'add', '2001:db8:1::/48', 'via', '2001:db8::1');
+  await ip('rule', 'add', 'from', '192.0.2.7', 'lookup', '100', 'priority', '500');
+  for (const args of [
+    ['addr', 'add', '10.66.0.1/24', 'dev', 'far0'],
+    ['addr', 'add', 'fd66::1/64', 'dev', 'far0', 'nodad'],
+    ['link', 'set', 'far0', 'up'],
+  ]) {
+    await lab.ip(outside, ...args);
+  }
+  return outside;
+}
+
+/** Everything about the host that a container could have changed. */
+async function stateOf(lab: Lab): Promise<unknown> {
+  const [link] = await lab.ip(lab.host, 'link', 'show', 'up0');
+  const { ifname, address, mtu, txqlen, ifalias, altnames, flags } = link ?? {};
+  const addresses = await lab.ip(lab.host, 'addr', 'show', 'dev', 'up0');
+  const routes = async (family: string) => {
+    const rows = await lab.ip(lab.host, family, 'route', 'show', 'table', 'all', 'dev', 'up0');
+    const texts = rows.map(row => JSON.stringify({ ...row, flags: undefined }));
+    return texts.filter(text => !/"dst":"f[ef]/.test(text)).sort();
+  };
+  return {
+    link: { ifname, address, mtu, txqlen, ifalias, altnames, up: flags?.includes('UP') },
+    addresses: addresses[0]?.addr_info.flatMap(({ local, prefixlen, scope, label, broadcast }: Row) => {
+      // The kernel's own address comes a moment after the carrier.
+      return scope === 'link' ? [] : { local, prefixlen, scope, label, broadcast };
+    }),
+    routes: [...(await routes('-4')), ...(await routes('-6'))],
+    records: recordsOf(lab),
+    leases: leasesOf(lab),
+  };
+}
+
+function recordsOf(lab: Lab): string[] {
+  const dir = `${lab.tmp}/run/host-device`;
+  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => !name.endsWith('.lock')) : [];
+}
+
+function leasesOf(lab: Lab): string[] {
+  const dir = `${lab.tmp}/leases/podnet`;
+  return fs.existsSync(dir) ? fs.readdirSync(dir).filter(name => /^(10|fd)/.test(name)) : [];
+}
+
+function call(lab: Lab, command: string, container: Container, more: Row = {}) {
+  const { conf = confOf(lab), ...others } = more;
+  return lab.plugin('host-device', { command, conf, container, ...others });
+}
+
+async function add(lab: Lab, container: Container, more: Row = {}): Promise<Row> {
+  const reply = await call(lab, 'ADD', container, more);
+  expect(reply).toMatchObject({ exitCode: 0 });
+  return reply.result;
+}
+
+const OK = { exitCode: 0, stdout: '' };
+
+/** What the kernel does with hardware when its namespace ends. */
+async function endNamespace(lab: Lab, container: Container, name: string): Promise<void> {
+  await lab.ip(container, 'link', 'set', 'eth0', 'down');
+  await lab.ip(container, 'link', 'set', 'eth0', 'name', name);
+  await lab.ip(container, 'link', 'set', name, 'netns', lab.host.path);
+  await lab.remove(container);
+}
+
+function recordOf(lab: Lab, container: Container): { path: string; record: Row } {
+  const path = `${lab.tmp}/run/host-device/${container.id}_eth0.json`;
+  return { path, record: JSON.parse(fs.readFileSync(path, 'utf8')) };
+}
+
+describeRoot('host-device', () => {
+  test.each(SPEC_VERSIONS)(
+    '[%s] ADD moves the device into the container; DEL returns it as it was',
+    async cniVersion => {
+      await withHost(async lab => {
+        const outside = await withDevice(lab);
+        const container = await lab.container();
+        const conf = confOf(lab, { cniVersion });
+        const before = await stateOf(lab);
+        const result = await add(lab, container, { conf });
+        if (cniVersion === '1.1.0') {
+          expect(result).toEqual({
+            cniVersion,
+            interfaces: [{ name: 'eth0', mac: MAC, mtu: 1400, sandbox: container.path }],
+            ips: [
+              { address: '10.66.0.5/24', gateway: '10.66.0.1', interface: 0 },
+              { address: 'fd66::2/64', gateway: 'fd66::1', interface: 0 },
+            ],
+            routes: [
+              { dst: '0.0.0.0/0', gw: '10.66.0.1' },
+              { dst: '192.0.2.0/24', gw: '10.66.0.1', table: 77 },
+            ],
+          });
+        }
+        expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toEqual([]);
+        const [link] = await lab.ip(container, 'link', 'show', 'eth0');
+        expect(link).toMatchObject({ ifalias: 'up0', address: MAC, mtu: 1400, operstate: 'UP' });
+        for (const address of ['10.66.0.1', 'fd66::1'])
+          expect(await ping(lab, container, address)).toBe(true);
+        expect(await ping(lab, outside, '10.66.0.5')).toBe(true);
+        if (hasCheck(cniVersion)) {
+          expect(await call(lab, 'CHECK', container, { conf, prevResult: result })).toMatchObject(OK);
+        }
+        if (hasGcAndStatus(cniVersion)) {
+          expect(await lab.plugin('host-device', { command: 'STATUS', conf })).toMatchObject(OK);
+        }
+        for (const _ of [1, 2]) expect(await call(lab, 'DEL', container, { conf })).toMatchObject(OK);
+        expect(await stateOf(lab)).toEqual(before);
+      });
+    },
+  );
+
+  test('[1.1.0] ADD finds the device by its hardware address, and without IPAM only brings it up', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const { device: _, ipam: __, ...rest } = confOf(lab);
+      const conf = { ...rest, hwaddr: MAC.toUpperCase() };
+      expect(await add(lab, container, { conf })).toEqual({
+        cniVersion: '1.1.0',
+        interfaces: [{ name: 'eth0', mac: MAC, mtu: 1400, sandbox: container.path }],
+      });
+      const [link] = await lab.ip(container, 'addr', 'show', 'eth0');
+      expect(link).toMatchObject({ operstate: 'UP', addr_info: [{ scope: 'link' }] });
+      expect(await call(lab, 'DEL', container, { conf })).toMatchObject(OK);
+    });
+  });
+
+  test('[1.1.0] DEL returns a device that the container has renamed, readdressed and reconfigured', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const before = await stateOf(lab);
+      await add(lab, container);
+      await lab.ip(container, 'link', 'set', 'eth0', 'down');
+      await lab.ip(
+        container,
+        'link',
+        'set',
+        'eth0',
+        'name',
+        'mine',
+        'address',
+        '02:00:00:00:bb:02',
+        'mtu',
+        '1300',
+      );
+      // The names that the device has on the host, and that it had, are taken in the container.
+      await lab.ip(container, 'link', 'add', 'up0', 'type', 'veth', 'peer', 'eth0');
+      expect(await call(lab, 'DEL', container)).toMatchObject(OK);
+      expect(await stateOf(lab)).toEqual(before);
+    });
+  });
+
+  test('[1.1.0] DEL needs neither a device in the configuration nor the path of the namespace', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const before = await stateOf(lab);
+      const { device: _, ...conf } = confOf(lab, { kernelpath: 'broken' });
+      await add(lab, container);
+      expect(await call(lab, 'DEL', { ...container, path: '' }, { conf })).toMatchObject(OK);
+      expect(await stateOf(lab)).toEqual(before);
+    });
+  });
+
+  test('[1.1.0] DEL returns a device that has no record, as far as its alias tells', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const result = await add(lab, container);
+      fs.writeFileSync(recordOf(lab, container).path, '{ truncated');
+      await lab.ip(container, 'link', 'set', 'eth0', 'down');
+      await lab.ip(container, 'link', 'set', 'eth0', 'name', 'mine');
+      expect(await call(lab, 'DEL', container, { prevResult: result })).toMatchObject(OK);
+      const [link] = await lab.ip(lab.host, 'link', 'show', 'up0');
+      expect(link).toMatchObject({ ifname: 'up0', operstate: 'DOWN' });
+      expect(link?.ifalias).toBeUndefined();
+      expect([recordsOf(lab), leasesOf(lab)]).toEqual([[], []]);
+    });
+  });
+
+  test('[1.1.0] DEL leaves an interface alone that is not a device of the host', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await lab.ip(container, 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'other');
+      const before = await lab.dump(container);
+      const reply = await call(lab, 'DEL', container);
+      expect(reply).toMatchObject(OK);
+      expect(reply.stderr).toContain('stays in the container');
+      expect(await lab.dump(container)).toEqual(before);
+    });
+  });
+
+  test('[1.1.0] DEL of a device that was deleted with its namespace releases the addresses', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      await add(lab, container);
+      await lab.remove(container);
+      expect(leasesOf(lab)).toEqual(['10.66.0.5', 'fd66::2']);
+      expect(await call(lab, 'DEL', container)).toMatchObject(OK);
+      expect([recordsOf(lab), leasesOf(lab)]).toEqual([[], []]);
+    });
+  });
+
+  test.each(['dev7', 'eth0', 'up0'])(
+    '[1.1.0] DEL restores a device that came home as "%s" when its namespace ended',
+    async name => {
+      await withHost(async lab => {
+        await withDevice(lab);
+        const container = await lab.container();
+        const before = await stateOf(lab);
+        await add(lab, container);
+        await endNamespace(lab, container, name);
+        expect(await call(lab, 'DEL', container)).toMatchObject(OK);
+        expect(await stateOf(lab)).toEqual(before);
+      });
+    },
+  );
+
+  test('[1.1.0] DEL waits for hardware that the kernel has not yet brought home', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const before = await stateOf(lab);
+      await add(lab, container);
+      const { path, record } = recordOf(lab, container);
+      fs.writeFileSync(path, JSON.stringify({ ...record, kind: '', netns: { path: '/nonexistent' } }));
+      const del = call(lab, 'DEL', { ...container, path: '/nonexistent' });
+      await Bun.sleep(500);
+      await endNamespace(lab, container, 'dev7');
+      expect(await del).toMatchObject(OK);
+      expect(await stateOf(lab)).toEqual(before);
+    });
+  });
+
+  test('[1.1.0] DEL keeps the record of hardware that is nowhere; the next ADD finds it under another name', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const [one, two] = [await lab.container(), await lab.container()];
+      const before = await stateOf(lab);
+      await add(lab, one);
+      const { path, record } = recordOf(lab, one);
+      fs.writeFileSync(path, JSON.stringify({ ...record, kind: '', netns: { path: '/nonexistent' } }));
+      const del = await call(lab, 'DEL', { ...one, path: '/nonexistent' });
+      expect(del).toMatchObject(OK);
+      expect(del.stderr).toContain('neither in \\"/nonexistent\\" nor on the host');
+      expect(recordsOf(lab)).toHaveLength(1);
+      await endNamespace(lab, one, 'dev7');
+      expect((await add(lab, two)).interfaces).toMatchObject([{ name: 'eth0', mac: MAC, mtu: 1400 }]);
+      expect(recordsOf(lab)).toEqual([`${two.id}_eth0.json`]);
+      expect(await call(lab, 'DEL', two)).toMatchObject(OK);
+      expect(await stateOf(lab)).toEqual(before);
+    });
+  });
+
+  test('[1.1.0] a late DEL does not take the device from the container that has it now', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const [one, two] = [await lab.container(), await lab.container()];
+      const before = await stateOf(lab);
+      await add(lab, one);
+      const { path, record } = recordOf(lab, one);
+      await endNamespace(lab, one, 'eth0');
+      const result = await add(lab, two);
+      // Even if its record were still there, and its path were that of the other's namespace.
+      for (const left of [false, true]) {
+        if (left)
+          fs.writeFileSync(path, JSON.stringify({ ...record, netns: { ...record.netns, path: two.path } }));
+        const late = await call(lab, 'DEL', { ...one, path: two.path });
+        expect(late).toMatchObject(OK);
+        expect(await call(lab, 'CHECK', two, { prevResult: result })).toMatchObject(OK);
+      }
+      expect(await call(lab, 'DEL', two)).toMatchObject(OK);
+      expect(await stateOf(lab)).toEqual(before);
+    });
+  });
+
+  test('[1.1.0] DEL fails while the host has another interface of that name, and succeeds later', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const before = await stateOf(lab);
+      const result = await add(lab, container);
+      await lab.ip(lab.host, 'link', 'add', 'up0', 'type', 'veth', 'peer', 'up1');
+      const refused = await call(lab, 'DEL', container);
+      expect(refused.error).toMatchObject({ code: 11, msg: expect.stringContaining('"up0"') });
+      const [link] = await lab.ip(container, 'link', 'show', 'eth0');
+      expect(link).toMatchObject({ address: MAC, ifalias: 'up0', operstate: 'UP' });
+      await lab.ip(lab.host, 'link', 'delete', 'up0');
+      expect(await call(lab, 'DEL', container, { prevResult: result })).toMatchObject(OK);
+      expect(await stateOf(lab)).toEqual(before);
+    });
+  });
+
+  test('[1.1.0] GC returns devices of attachments that are not in the list, wherever they are', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const gc = (valid: Container[], name = 'podnet') => {
+        const list = valid.map(({ id }) => ({ containerID: id, ifname: 'eth0' }));
+        const conf = { ...confOf(lab), name, 'cni.dev/valid-attachments': list };
+        return lab.plugin('host-device', { command: 'GC', conf });
+      };
+      const before = await stateOf(lab);
+      for (const home of [undefined, 'dev7']) {
+        const container = await lab.container();
+        await add(lab, container);
+        expect(await gc([container])).toMatchObject(OK);
+        expect(await gc([], 'another')).toMatchObject(OK);
+        expect(recordsOf(lab)).toEqual([`${container.id}_eth0.json`]);
+        if (home) await endNamespace(lab, container, home);
+        expect(await gc([])).toMatchObject(OK);
+        expect(await stateOf(lab)).toEqual(before);
+      }
+    });
+  });
+
+  test('[1.1.0] useInterfaceNetwork takes addresses, routes and source rules along', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const before = await stateOf(lab);
+      const rules = await lab.ip(lab.host, 'rule');
+      const conf = confOf(lab, { useInterfaceNetwork: true });
+      const result = await add(lab, container, { conf });
+      expect(structuredClone(result)).toMatchObject({
+        ips: [
+          { address: '192.0.2.7/24', interface: 0 },
+          { address: '2001:db8::7/64', interface: 0 },
+          { address: '10.66.0.5/24', interface: 0 },
+          { address: 'fd66::2/64', interface: 0 },
+        ],
+        routes: expect.arrayContaining([
+          { dst: '198.51.100.0/24', gw: '192.0.2.1', priority: 7 },
+          { dst: '203.0.113.0/24', gw: '192.0.2.9', table: 100 },
+          { dst: '0.0.0.0/0', gw: '10.66.0.1' },
+        ]),
+      });
+      const rows = await lab.ip(container, 'route', 'show', 'table', '100');
+      expect(rows).toMatchObject([{ dst: '203.0.113.0/24', gateway: '192.0.2.9', dev: 'eth0' }]);
+      expect(await lab.ip(container, 'rule')).toContainEqual(
+        expect.objectContaining({ priority: 500, src: '192.0.2.7', table: '100' }),
+      );
+      expect(await call(lab, 'CHECK', container, { conf, prevResult: result })).toMatchObject(OK);
+      await lab.ip(container, 'rule', 'del', 'priority', '500');
+      expect((await call(lab, 'CHECK', container, { conf, prevResult: result })).error?.msg).toContain(
+        'rules of',
+      );
+      const repaired = { conf, prevResult: result, env: { CATENA_REPAIR: '1' } };
+      expect(await call(lab, 'CHECK', container, repaired)).toMatchObject(OK);
+      expect(await call(lab, 'DEL', container, { conf })).toMatchObject(OK);
+      expect(await stateOf(lab)).toEqual(before);
+      expect(await lab.ip(lab.host, 'rule')).toEqual(rules);
+      expect((await lab.ip(container, 'rule')).some(({ priority }) => priority === 500)).toBe(false);
+    });
+  });
+
+  test('[1.1.0] CHECK names what has changed; repair restores state, alias and routes', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const prevResult = await add(lab, container);
+      const changes: [string[], string, boolean][] = [
+        [['route', 'del', '192.0.2.0/24', 'table', '77'], 'routes of "eth0"', true],
+        [['link', 'set', 'eth0', 'alias', 'mine'], 'alias of interface "eth0"', true],
+        [['link', 'set', 'eth0', 'down'], 'state of interface "eth0"', true],
+        [['link', 'set', 'eth0', 'mtu', '1300'], 'MTU of interface "eth0"', false],
+        [['link', 'set', 'eth0', 'mtu', '1400', 'address', '02:00:00:00:bb:02'], 'hardware address', false],
+        [['addr', 'del', '10.66.0.5/24', 'dev', 'eth0'], 'hardware address', false],
+        [['link', 'set', 'eth0', 'address', MAC], 'addresses of "eth0"', false],
+      ];
+      for (const [args, words, mendable] of changes) {
+        await lab.ip(container, ...args);
+        const check = await call(lab, 'CHECK', container, { prevResult });
+        expect(check.error?.msg).toContain(words);
+        if (!mendable) continue;
+        const repaired = await call(lab, 'CHECK', container, { prevResult, env: { CATENA_REPAIR: '1' } });
+        expect(repaired).toMatchObject(OK);
+      }
+      expect(await call(lab, 'DEL', container)).toMatchObject(OK);
+    });
+  });
+
+  test('[1.1.0] STATUS fails without the device, and not because a container has it', async () => {
+    await withHost(async lab => {
+      const status = (conf = confOf(lab)) => lab.plugin('host-device', { command: 'STATUS', conf });
+      expect((await status()).error).toMatchObject({ code: 50, msg: expect.stringContaining('"up0"') });
+      await withDevice(lab);
+      expect(await status()).toMatchObject(OK);
+      await add(lab, await lab.container());
+      expect(await status()).toMatchObject(OK);
+      const { device: _, ...conf } = confOf(lab, { capabilities: { deviceID: true } });
+      expect(await status(conf)).toMatchObject(OK);
+    });
+  });
+
+  test('[1.1.0] ADD says which container has the device, and of two at once one gets it', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const containers = [await lab.container(), await lab.container(), await lab.container()];
+      const replies = await Promise.all(containers.map(container => call(lab, 'ADD', container)));
+      expect(replies.filter(({ exitCode }) => exitCode === 0)).toHaveLength(1);
+      const holder = containers[replies.findIndex(({ exitCode }) => exitCode === 0)] as Container;
+      const next = await call(lab, 'ADD', await lab.container());
+      expect(next.error).toMatchObject({ code: 11, msg: expect.stringContaining(holder.id) });
+      expect(recordsOf(lab)).toEqual([`${holder.id}_eth0.json`]);
+      expect(leasesOf(lab)).toEqual(['10.66.0.5', 'fd66::2']);
+      expect(await call(lab, 'DEL', holder)).toMatchObject(OK);
+    });
+  });
+
+  test('[1.1.0] ADD refuses what it cannot move, and changes nothing', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const before = await stateOf(lab);
+      const { device: _, ...none } = confOf(lab);
+      const rows: [Row, number, string][] = [
+        [none, 7, 'none of'],
+        [{ ...none, device: 'a/b' }, 7, '"device"'],
+        [{ ...none, device: 'nope0' }, 7, '"nope0"'],
+        [{ ...none, device: 'lo' }, 7, 'loopback'],
+        [{ ...none, hwaddr: 'xx' }, 7, '"hwaddr"'],
+        [{ ...none, kernelpath: '/sys/devices/../class/net/up0' }, 7, '"kernelpath"'],
+        [{ ...none, pciBusID: '../0' }, 7, '"pciBusID"'],
+        [{ ...none, pciBusID: 'ffff:ff:ff.7' }, 7, '"ffff:ff:ff.7"'],
+        [{ ...none, runtimeConfig: { deviceID: 'mlx.sf.9' } }, 7, 'auxiliary bus'],
+      ];
+      for (const [conf, code, words] of rows) {
+        const reply = await call(lab, 'ADD', container, { conf });
+        expect(reply.error).toMatchObject({ code, msg: expect.stringContaining(words) });
+      }
+      await lab.ip(container, 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'eth1');
+      expect((await call(lab, 'ADD', container)).error).toMatchObject({ code: 4 });
+      expect(await stateOf(lab)).toEqual(before);
+    });
+  });
+
+  testNeeding(
+    '[1.0.0] a device changes hands with the reference plugin in both directions',
+    async () => {
+      await withHost(async lab => {
+        await withDevice(lab);
+        const theirs = { binDir: REFERENCE_BIN_DIR };
+        const base = confOf(lab, { cniVersion: '1.0.0' });
+        // The CHECK of the reference knows the main table only.
+        const conf = { ...base, ipam: { ...base.ipam, routes: [{ dst: '0.0.0.0/0' }] } };
+        const linkOf = async () => (await lab.ip(lab.host, 'link', 'show', 'up0'))[0];
+        const one = await lab.container();
+        const result = await add(lab, one, { conf });
+        expect(await call(lab, 'CHECK', one, { conf, prevResult: result, ...theirs })).toMatchObject(OK);
+        expect(await call(lab, 'DEL', one, { conf, prevResult: result, ...theirs })).toMatchObject(OK);
+        expect(await linkOf()).toMatchObject({ ifname: 'up0', operstate: 'DOWN', address: MAC });
+        // What we noted does not outlive it, and says nothing about the next container.
+        await lab.ip(lab.host, 'link', 'set', 'up0', 'up');
+        const two = await lab.container();
+        const taken = await add(lab, two, { conf, ...theirs });
+        expect(await call(lab, 'CHECK', two, { conf, prevResult: taken })).toMatchObject(OK);
+        expect(await call(lab, 'DEL', one, { conf })).toMatchObject(OK);
+        expect(recordsOf(lab)).toEqual([]);
+        expect(await call(lab, 'CHECK', two, { conf, prevResult: taken })).toMatchObject(OK);
+        for (const _ of [1, 2]) expect(await call(lab, 'DEL', two, { conf })).toMatchObject(OK);
+        expect(await linkOf()).toMatchObject({ ifname: 'up0', operstate: 'DOWN', address: MAC });
+        expect((await linkOf())?.ifalias).toBeUndefined();
+      });
+    },
+    requiresReference('host-device', 'host-local'),
+  );
+
+  testNeeding(
+    '[1.0.0] no alternative name is set, because the DEL of the reference cannot rename a device that has one',
+    async () => {
+      await withHost(async lab => {
+        await withDevice(lab);
+        const container = await lab.container();
+        const conf = confOf(lab, { cniVersion: '1.0.0' });
+        await add(lab, container, { conf });
+        await lab.ip(container, 'link', 'property', 'add', 'dev', 'eth0', 'altname', 'up0');
+        const theirs = await call(lab, 'DEL', container, { conf, binDir: REFERENCE_BIN_DIR });
+        expect(theirs.error?.msg).toContain('file exists');
+      });
+    },
+    requiresReference('host-device', 'host-local'),
+  );
+});

@@ -1,0 +1,58 @@
+// What does the container get of the network that the device had, and what of IPAM's?
+import { expect, test } from 'bun:test';
+import { mergeNetworks, networkOf, rulesFor } from '../../../../plugins/host-device/plan.ts';
+import { parseCidr } from '../../../../src/net/cidr.ts';
+import type { Rule } from '../../../../src/netlink/rtnl/rule.ts';
+
+const ROUTES = [
+  { dst: '203.0.113.0/24', gateway: '192.0.2.1', table: 100, scope: 0, priority: 7 },
+  { dst: '0.0.0.0/0', table: 254, scope: 253 },
+];
+
+test('networkOf() names gateways in routes only, and leaves out what is the default', () => {
+  const addresses = [
+    { address: '192.0.2.7/24', scope: 0, flags: 128 },
+    { address: '169.254.1.1/16', scope: 253, flags: 128 },
+  ];
+  expect(networkOf({ addresses, routes: ROUTES })).toEqual({
+    ips: [{ address: '192.0.2.7/24' }],
+    routes: [
+      { dst: '203.0.113.0/24', gw: '192.0.2.1', table: 100, priority: 7 },
+      { dst: '0.0.0.0/0', scope: 253 },
+    ],
+  });
+});
+
+test('mergeNetworks() counts an address that both have once, with the gateway of IPAM', () => {
+  const own = {
+    ips: [{ address: '10.1.0.2/24' }, { address: '10.2.0.2/24' }],
+    routes: [{ dst: '10.9.0.0/16' }],
+  };
+  const ipam = { ips: [{ address: '10.1.0.2/24', gateway: '10.1.0.1' }], routes: [{ dst: '0.0.0.0/0' }] };
+  expect(mergeNetworks(own, ipam)).toEqual({
+    ips: [{ address: '10.2.0.2/24' }, { address: '10.1.0.2/24', gateway: '10.1.0.1' }],
+    routes: [{ dst: '10.9.0.0/16' }, { dst: '0.0.0.0/0' }],
+  });
+  expect(mergeNetworks(undefined, undefined)).toEqual({ ips: [], routes: [] });
+});
+
+test("rulesFor() takes plain source rules to the device's tables, never those of the kernel's tables", () => {
+  const plain = {
+    family: 4,
+    priority: 500,
+    to: undefined,
+    iif: undefined,
+    oif: undefined,
+    mark: undefined,
+    isL3mdev: false,
+  } as const;
+  const from = parseCidr('192.0.2.7/32');
+  const rules: Rule[] = [
+    { ...plain, from, table: 100 },
+    { ...plain, from, table: 254 },
+    { ...plain, from, table: 101 },
+    { ...plain, from, table: 100, mark: 1 },
+    { ...plain, from: undefined, table: 100 },
+  ];
+  expect(rulesFor(ROUTES, rules)).toEqual([{ from: '192.0.2.7/32', table: 100, priority: 500 }]);
+});

@@ -1,0 +1,71 @@
+// Whose device does a record say it is, and which files are none?
+import { afterAll, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import {
+  type DeviceRecord,
+  findRecord,
+  listRecords,
+  parseRecord,
+  recordDirOf,
+  removeOutdated,
+  removeRecord,
+  writeRecord,
+} from '../../../../plugins/host-device/record.ts';
+
+const RUN = fs.mkdtempSync(path.join(os.tmpdir(), 'cat-records-'));
+afterAll(() => fs.rmSync(RUN, { recursive: true, force: true }));
+const env = { CATENA_RUN_DIR: RUN, CATENA_BOOT_ID: 'this' };
+
+const RECORD: DeviceRecord = {
+  id: 'one',
+  boot: 'this',
+  network: 'podnet',
+  containerId: 'c1',
+  ifname: 'eth0',
+  netns: { path: '/run/netns/c1', cookie: '7' },
+  name: 'ens4',
+  ifindex: 3,
+  kind: '',
+  mac: '02:00:00:00:00:01',
+  parent: { bus: 'pci', name: '0000:03:00.0' },
+  altNames: ['enp3s0'],
+  up: true,
+  mtu: 1500,
+  addresses: [{ address: '192.0.2.7/24', scope: 0, flags: 128, broadcast: '192.0.2.255' }],
+  routes: [{ dst: '0.0.0.0/0', gateway: '192.0.2.1', table: 254, scope: 0 }],
+  rules: [],
+};
+
+test('a record is found by its attachment, and only of this boot', () => {
+  writeRecord(env, RECORD);
+  expect(findRecord(env, RECORD)).toEqual(RECORD);
+  expect(findRecord(env, { ...RECORD, network: 'another' })).toBeUndefined();
+  expect(listRecords(env)).toEqual([RECORD]);
+  const later = { ...env, CATENA_BOOT_ID: 'next' };
+  expect([findRecord(later, RECORD), listRecords(later)]).toEqual([undefined, []]);
+  removeOutdated(env, 'podnet');
+  removeOutdated(later, 'another');
+  expect(findRecord(env, RECORD)).toEqual(RECORD);
+  removeOutdated(later, 'podnet');
+  expect(fs.readdirSync(recordDirOf(env))).toEqual([]);
+});
+
+test('a record is removed by the ADD that wrote it, not by an earlier one of the same attachment', () => {
+  writeRecord(env, { ...RECORD, id: 'two' });
+  removeRecord(env, RECORD);
+  expect(findRecord(env, RECORD)?.id).toBe('two');
+  removeRecord(env, { ...RECORD, id: 'two' });
+  expect(findRecord(env, RECORD)).toBeUndefined();
+});
+
+test.each([
+  { name: '../../x' },
+  { ifname: '' },
+  { addresses: [{ address: 'nonsense', scope: 0, flags: 0 }] },
+  { routes: [{ dst: '0.0.0.0/0', table: -1, scope: 0 }] },
+  { mtu: 'x' },
+])('a file with %p is no record', more => {
+  expect(parseRecord(JSON.stringify({ ...RECORD, ...more }))).toBeUndefined();
+});
