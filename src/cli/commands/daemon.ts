@@ -6,7 +6,6 @@ import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import { serveEarlyClients } from '../../daemon/early-clients.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
-import { listenForMetrics, type MetricsAddress, parseMetricsAddress } from '../../daemon/metrics-listener.ts';
 import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
@@ -34,6 +33,7 @@ import { DaemonEnd } from '../daemon/daemon-end.ts';
 import type { GrpcParts } from '../daemon/grpc-socket.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
 import { watchIdle } from '../daemon/idle-exit.ts';
+import { metricsAddressOf, serveMetrics } from '../daemon/metrics.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
 import { shareClusters } from '../daemon/shared-clusters.ts';
@@ -165,7 +165,7 @@ async function serve(call: CommandCall): Promise<number> {
     throw error;
   });
   call.err(`catena: listening on "${socket}"\n`);
-  const closeMetrics = metricsAt && listenForMetrics(metricsAt, watcher.metrics, tellMetrics(call));
+  const closeMetrics = metricsAt && serveMetrics(call, metricsAt, watcher.metrics);
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
   const petting = petWatchdog(env);
   const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
@@ -202,24 +202,6 @@ async function serve(call: CommandCall): Promise<number> {
 function pathOf(call: CommandCall, option: string): string | undefined {
   const text = call.text(option);
   return text === undefined ? undefined : absolutePath(text, call.cwd);
-}
-
-/** @throws UsageError for an address that cannot be used */
-function metricsAddressOf(call: CommandCall): MetricsAddress | undefined {
-  const text = call.text('metrics');
-  try {
-    return text === undefined ? undefined : parseMetricsAddress(text);
-  } catch (cause) {
-    throw new UsageError((cause as Error).message, { cause });
-  }
-}
-
-function tellMetrics(call: CommandCall): Parameters<typeof listenForMetrics>[2] {
-  const at = call.text('metrics');
-  return {
-    failing: problem => call.err(`catena: warning: cannot serve metrics at ${at} yet: ${problem}\n`),
-    listening: () => call.err(`catena: metrics at ${at}\n`),
-  };
 }
 
 /** Directories given on the command line, for plugins that are called in the background. */
