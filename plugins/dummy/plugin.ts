@@ -1,14 +1,15 @@
 // What does the dummy plugin do for each verb?
-import { askIpam } from '../../src/attach/ipam.ts';
+import { addDevice } from '../../src/attach/device/address.ts';
+import { checkDevice } from '../../src/attach/device/check.ts';
+import { removeDevices } from '../../src/attach/device/remove.ts';
+import { renderDevice } from '../../src/attach/device/report.ts';
+import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
 import { DummyConf, validateDummyConf } from './config.ts';
-import { bringUp, checkDummy, createDummy, removeDummy, repairDummy } from './kernel.ts';
-import { planDummy, planFromResult } from './plan.ts';
-import { renderDummy } from './report.ts';
+import { createDummy, repairDummy } from './kernel.ts';
 
 /** Gives a container a device that leads nowhere, for addresses that must exist in it. */
 export const dummy = definePlugin({
@@ -19,36 +20,21 @@ export const dummy = definePlugin({
   async add(call) {
     const { conf } = call;
     validateDummyConf(conf);
-    const link = createDummy(call, requestedMac(call, conf.mac));
-    // IPAM plugins such as dhcp use the interface, so it exists before they are called.
-    const ipam = await askIpam(call);
-    const addressing = ipam && planDummy(ipam, conf.ipam?.type);
-    bringUp(call, link, addressing);
-    return renderDummy(call, link, ipam, addressing);
+    const mac = requestedMac(call, conf.mac);
+    return renderDevice(call, await addDevice(call, () => createDummy(call, mac), { shared: false }));
   },
 
   async check(call) {
-    const { conf, env, prevResult } = call;
+    const { conf } = call;
     validateDummyConf(conf);
-    const type = conf.ipam?.type;
-    if (type) await call.delegate(type).check();
-    if (prevResult === undefined) {
-      throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
-    }
-    checkDummy(call, prevResult, type ? planFromResult(prevResult, env.ifname, type) : undefined);
+    if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
+    checkDevice(call, { kind: 'dummy', mtu: conf.mtu });
   },
 
-  repair(call) {
-    const { conf, env, prevResult } = call;
-    const type = conf.ipam?.type;
-    const nothing = { ips: [], routes: [] };
-    return repairDummy(call, type && prevResult ? planFromResult(prevResult, env.ifname, type) : nothing);
-  },
+  repair: repairDummy,
 
   async del(call) {
-    const type = call.conf.ipam?.type;
-    // The address is released last: it must not be reused while the device has it.
-    await tryAll([() => removeDummy(call), () => (type ? call.delegate(type).del() : undefined)]);
+    await removeAndRelease(call, 'del', release => removeDevices(call, 'dummy', release));
   },
 
   async gc(call) {

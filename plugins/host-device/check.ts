@@ -1,7 +1,7 @@
 // Is everything that ADD made still as ADD made it?
 
 import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
-import { layer3FromResult } from '../../src/attach/layer3.ts';
+import { addressesFromResult } from '../../src/attach/device/plan.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { checkRoutes } from '../../src/attach/routes.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -31,7 +31,7 @@ export function checkDevice(call: Call<HostDeviceConf>, prevResult: Result): voi
   // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
   if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
-  const { ips, routes } = layer3FromResult(prevResult, env.ifname);
+  const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   checkAddresses(
     container,
     link,

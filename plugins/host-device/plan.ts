@@ -1,5 +1,5 @@
 // Which addresses, routes and rules does the container get: those of IPAM, those that the device had on the host, or both?
-import type { Layer3 } from '../../src/attach/layer3.ts';
+import type { Layer3 } from '../../src/attach/device/plan.ts';
 import type { ResultRoute } from '../../src/cni/result.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
 import { RT_SCOPE_UNIVERSE } from '../../src/netlink/rtnl/addr.ts';

@@ -1,7 +1,7 @@
 // What does the host-device plugin do for each verb?
 
-import { askIpam } from '../../src/attach/ipam.ts';
-import { planLayer3 } from '../../src/attach/layer3.ts';
+import { planLayer3 } from '../../src/attach/device/plan.ts';
+import { prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { getLink } from '../../src/netlink/rtnl/link.ts';
@@ -29,14 +29,15 @@ export const hostDevice = definePlugin({
   netns: 'required',
 
   async add(call) {
+    const askIpam = prepareIpam(call);
     // The device first: an IPAM plugin such as dhcp asks through it.
     const taken = take(call);
     if (taken.kind === 'userspace') {
       refuseNetworkOf(call);
-      return renderUserspace(call, taken.pciAddress, await askIpam(call));
+      return renderUserspace(call, taken.pciAddress, await askIpam());
     }
     const own = call.conf.useInterfaceNetwork ? copyNetwork(call, taken) : undefined;
-    const ipam = await askIpam(call);
+    const ipam = await askIpam();
     const addressing = mergeNetworks(own, ipam);
     await configure(call, taken.link, planLayer3(addressing));
     if (own) copyRules(call, taken.record.rules);
@@ -58,16 +59,13 @@ export const hostDevice = definePlugin({
   },
 
   async del(call) {
-    const type = call.conf.ipam?.type;
-    // The address is released last: it must not be reused while the container can use it.
-    await tryAll([() => returnDevice(call), () => (type ? call.delegate(type).del() : undefined)]);
+    await removeAndRelease(call, 'del', release => tryAll([() => returnDevice(call), release]));
   },
 
   async gc(call) {
-    const type = call.conf.ipam?.type;
     const { kept } = call;
     if (kept === undefined) return;
-    await tryAll([() => returnStale(call, kept), () => (type ? call.delegate(type).gc() : undefined)]);
+    await removeAndRelease(call, 'gc', release => tryAll([() => returnStale(call, kept), release]));
   },
 
   async status(call) {

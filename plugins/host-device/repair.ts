@@ -1,5 +1,5 @@
 // What does the plugin restore when others have changed the interface?
-import { layer3FromResult } from '../../src/attach/layer3.ts';
+import { addressesFromResult } from '../../src/attach/device/plan.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
 import { findLink, setLink } from '../../src/netlink/rtnl/link.ts';
@@ -22,7 +22,7 @@ export async function repairDevice(call: Call<HostDeviceConf>): Promise<void> {
   if (!prevResult || !link) {
     throw new Error(`Cannot repair the attachment: only DEL and ADD can fetch the device of "${env.ifname}"`);
   }
-  const { routes } = layer3FromResult(prevResult, env.ifname);
+  const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   await tryAll([
     () => {
       if (!(link.flags & IFF_UP)) setLink(container, link.index, { up: true });

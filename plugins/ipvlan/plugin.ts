@@ -1,7 +1,8 @@
 // What does the ipvlan plugin do for each verb?
-import { addressDevice } from '../../src/attach/device/address.ts';
-import { releaseAddress, removeDevices } from '../../src/attach/device/remove.ts';
+import { addDevice } from '../../src/attach/device/address.ts';
+import { removeDevices } from '../../src/attach/device/remove.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
+import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { interimName } from '../../src/attach/upper/create.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
@@ -21,9 +22,9 @@ export const ipvlan = definePlugin({
   async add(call) {
     const { conf, prevResult } = call;
     validateIpvlanConf(conf);
-    const link = createIpvlan(call);
     const given = givenAddresses(conf, prevResult);
-    const addressed = await addressDevice(call, link, { given, shared: true });
+    // No probe for IPv4 addresses: the kernel passes an answer on by the address that it is for, and a probe has none.
+    const addressed = await addDevice(call, () => createIpvlan(call), { given, shared: true });
     // Addresses that it took over are reported once, as those of this interface.
     return renderDevice(call, addressed, given ? { ...prevResult, ips: [], routes: [] } : prevResult);
   },
@@ -38,15 +39,13 @@ export const ipvlan = definePlugin({
   repair: repairIpvlan,
 
   async del(call) {
-    // The address is released last: it must not be reused while the container still has it.
-    await removeDevices(call, 'ipvlan', () => releaseAddress(call), interimName(call));
+    await removeAndRelease(call, 'del', release => removeDevices(call, 'ipvlan', release, interimName(call)));
   },
 
   async gc(call) {
-    const type = call.conf.ipam?.type;
     const { kept } = call;
     if (kept === undefined) return;
-    await removeStaleUppers(call, 'ipvlan', kept, () => (type ? call.delegate(type).gc() : undefined));
+    await removeAndRelease(call, 'gc', release => removeStaleUppers(call, 'ipvlan', kept, release));
   },
 
   async status(call) {

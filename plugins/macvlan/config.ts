@@ -22,6 +22,8 @@ export const MacvlanConf = z.extend(PluginConfig, {
   bcqueuelen: z._default(z.int(), 0),
   /** Look for the master in the container instead of on the host. */
   linkInContainer: z._default(z.boolean(), false),
+  /** Probe for IPv4 addresses before use, and fail if another host has one (RFC 5227). */
+  detectConflicts: z._default(z.boolean(), true),
   args: z.optional(z.looseObject({ cni: z.optional(z.looseObject({ mac: z.optional(z.string()) })) })),
   runtimeConfig: z.optional(z.looseObject({ mac: z.optional(z.string()) })),
 });

@@ -1,7 +1,8 @@
 // What does the macvlan plugin do for each verb?
-import { addressDevice } from '../../src/attach/device/address.ts';
-import { releaseAddress, removeDevices } from '../../src/attach/device/remove.ts';
+import { addDevice } from '../../src/attach/device/address.ts';
+import { removeDevices } from '../../src/attach/device/remove.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
+import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { interimName } from '../../src/attach/upper/create.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
@@ -20,8 +21,8 @@ export const macvlan = definePlugin({
 
   async add(call) {
     validateMacvlanConf(call.conf);
-    const link = createMacvlan(call);
-    const addressed = await addressDevice(call, link, { shared: true });
+    const probe = call.conf.detectConflicts;
+    const addressed = await addDevice(call, () => createMacvlan(call), { shared: true, probe });
     return renderDevice(call, addressed, call.prevResult);
   },
 
@@ -35,15 +36,15 @@ export const macvlan = definePlugin({
   repair: repairMacvlan,
 
   async del(call) {
-    // The address is released last: it must not be reused while the container still has it.
-    await removeDevices(call, 'macvlan', () => releaseAddress(call), interimName(call));
+    await removeAndRelease(call, 'del', release =>
+      removeDevices(call, 'macvlan', release, interimName(call)),
+    );
   },
 
   async gc(call) {
-    const type = call.conf.ipam?.type;
     const { kept } = call;
     if (kept === undefined) return;
-    await removeStaleUppers(call, 'macvlan', kept, () => (type ? call.delegate(type).gc() : undefined));
+    await removeAndRelease(call, 'gc', release => removeStaleUppers(call, 'macvlan', kept, release));
   },
 
   async status(call) {

@@ -1,6 +1,6 @@
 // Is everything that ADD made still as ADD made it?
 import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
-import { layer3FromResult } from '../../src/attach/layer3.ts';
+import { addressesFromResult } from '../../src/attach/device/plan.ts';
 import { checkRoutes } from '../../src/attach/routes.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { MACVTAP_MODES, type macvtap } from '../../src/netlink/rtnl/kinds/macvtap.ts';
@@ -28,7 +28,7 @@ export function checkTap(call: Call<TapConf>, prevResult: Result): void {
   if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
   if (conf.bridge) confirm(`bridge of ${name}`, findLink(container, conf.bridge)?.index, link.master);
-  const { ips, routes } = layer3FromResult(prevResult, env.ifname);
+  const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   checkAddresses(
     container,
     link,

@@ -1,7 +1,8 @@
 // What does the tap plugin do for each verb?
+import { planLayer3 } from '../../src/attach/device/plan.ts';
 import { refuseTakenName } from '../../src/attach/free-name.ts';
-import { askIpam } from '../../src/attach/ipam.ts';
-import { planLayer3 } from '../../src/attach/layer3.ts';
+import { prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
+import { requestedMac } from '../../src/attach/mac.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { getLink } from '../../src/netlink/rtnl/link.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
@@ -9,7 +10,6 @@ import { tryAll } from '../../src/plugin/try-all.ts';
 import { checkTap } from './check.ts';
 import { TapConf, validateTapConf } from './config.ts';
 import { configureTap, makeTap, removeTap } from './kernel.ts';
-import { requestedMac } from './mac.ts';
 import { repairTap } from './repair.ts';
 import { renderTap } from './report.ts';
 import { probeTap } from './status.ts';
@@ -22,11 +22,12 @@ export const tap = definePlugin({
 
   async add(call) {
     validateTapConf(call.conf);
-    const mac = requestedMac(call);
+    const mac = requestedMac(call, call.conf.mac);
     refuseTakenName(call);
+    const askIpam = prepareIpam(call);
     // The tap first: an IPAM plugin may need the interface.
     const link = makeTap(call, mac);
-    const ipam = await askIpam(call);
+    const ipam = await askIpam();
     configureTap(call, link, planLayer3(ipam ?? {}));
     return renderTap(call, getLink(call.container, link.index), ipam);
   },
@@ -44,9 +45,7 @@ export const tap = definePlugin({
   repair: repairTap,
 
   async del(call) {
-    const type = call.conf.ipam?.type;
-    // The address is released last: it must not be reused while the container can use it.
-    await tryAll([() => removeTap(call), () => (type ? call.delegate(type).del() : undefined)]);
+    await removeAndRelease(call, 'del', release => tryAll([() => removeTap(call), release]));
   },
 
   async gc(call) {

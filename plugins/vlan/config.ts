@@ -34,6 +34,8 @@ export const VlanConf = z.extend(PluginConfig, {
   ingressQosMap: z.optional(z.array(Mapping)),
   /** Look for the master in the container instead of on the host. */
   linkInContainer: z._default(z.boolean(), false),
+  /** Probe for IPv4 addresses before use, and fail if another host has one (RFC 5227). */
+  detectConflicts: z._default(z.boolean(), true),
   args: z.optional(z.looseObject({ cni: z.optional(z.looseObject({ mac: z.optional(z.string()) })) })),
   runtimeConfig: z.optional(z.looseObject({ mac: z.optional(z.string()) })),
 });

@@ -1,8 +1,9 @@
 // What does the vlan plugin do for each verb?
-import { addressDevice } from '../../src/attach/device/address.ts';
-import { releaseAddress, removeDevices } from '../../src/attach/device/remove.ts';
+import { addDevice } from '../../src/attach/device/address.ts';
+import { removeDevices } from '../../src/attach/device/remove.ts';
 import { repairDevice } from '../../src/attach/device/repair.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
+import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { interimName } from '../../src/attach/upper/create.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
@@ -19,8 +20,8 @@ export const vlan = definePlugin({
 
   async add(call) {
     validateVlanConf(call.conf);
-    const link = createVlan(call);
-    const addressed = await addressDevice(call, link, { shared: true });
+    const probe = call.conf.detectConflicts;
+    const addressed = await addDevice(call, () => createVlan(call), { shared: true, probe });
     return renderDevice(call, addressed, call.prevResult);
   },
 
@@ -37,15 +38,13 @@ export const vlan = definePlugin({
   },
 
   async del(call) {
-    // The address is released last: it must not be reused while the container still has it.
-    await removeDevices(call, 'vlan', () => releaseAddress(call), interimName(call));
+    await removeAndRelease(call, 'del', release => removeDevices(call, 'vlan', release, interimName(call)));
   },
 
   async gc(call) {
-    const type = call.conf.ipam?.type;
     const { kept } = call;
     if (kept === undefined) return;
-    await removeStaleUppers(call, 'vlan', kept, () => (type ? call.delegate(type).gc() : undefined));
+    await removeAndRelease(call, 'gc', release => removeStaleUppers(call, 'vlan', kept, release));
   },
 
   async status(call) {

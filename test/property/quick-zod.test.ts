@@ -26,6 +26,7 @@ const samples = (...rows: readonly (readonly [Make, ...unknown[]])[]) =>
 const text = samples(
   [z => z.string(), 'a', 'b'],
   [z => z.string().check(z.minLength(2)), 'ab', 'a'],
+  [z => z.string().check(z.maxLength(1, 'must be short')), 'a', 'ab'],
   [z => z.string().check(z.regex(/^a/, 'must begin with a'), z.startsWith('a')), 'a', 'ab'],
   [z => z.string().check(z.regex(/b/g)), 'ab', 'b'],
   [z => z.string().check(z.refine(one => one !== 'ab', 'must not be ab')), 'a', 'ab'],

@@ -30,6 +30,13 @@ export function minLength(length: number, message?: string): Check {
   };
 }
 
+export function maxLength(length: number, message?: string): Check {
+  return {
+    make: zod => zod.maxLength(length, message),
+    holds: value => (value as string | unknown[]).length <= length,
+  };
+}
+
 export function minimum(limit: number, message?: string): Check {
   return { make: zod => zod.minimum(limit, message), holds: value => (value as number) >= limit };
 }

@@ -10,6 +10,7 @@ export {
   literal,
   looseObject,
   maximum,
+  maxLength,
   minimum,
   minLength,
   number,

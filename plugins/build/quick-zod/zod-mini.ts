@@ -9,7 +9,7 @@
 // zod; test/property/quick-zod.test.ts compares both.
 import { type Schema, UNSURE, type Zods, zod } from './schema.ts';
 
-export { maximum, minimum, minLength, positive, refine, regex, startsWith } from './checks.ts';
+export { maximum, maxLength, minimum, minLength, positive, refine, regex, startsWith } from './checks.ts';
 export {
   _default,
   array,

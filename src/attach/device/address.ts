@@ -4,12 +4,14 @@
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { PluginConfig } from '../../cni/plugin-config.ts';
 import type { Result } from '../../cni/result.ts';
+import type { Ip } from '../../net/ip.ts';
 import { askAll } from '../../netlink/ask.ts';
 import { type Link, linkQuestion, setLink } from '../../netlink/rtnl/link.ts';
 import type { Call } from '../../plugin/define.ts';
 import type { ContainerAddressing } from '../addressing.ts';
+import { refuseTakenAddresses } from '../conflict.ts';
 import { configureContainer } from '../container.ts';
-import { askIpam } from '../ipam.ts';
+import { prepareIpam } from '../ipam.ts';
 import { awaitTraffic } from '../ready.ts';
 import { settleAddresses } from '../settle.ts';
 import { planAddresses } from './plan.ts';
@@ -31,28 +33,43 @@ export interface AddressOptions {
    * neighbours, such as a dummy.
    */
   readonly shared: boolean;
+  /** Ask the link for the IPv4 addresses before they are used (RFC 5227), which takes half a second. */
+  readonly probe?: boolean;
 }
 
 /**
- * Asks the IPAM plugin, if there is one, gives the device its addresses and routes, and brings it up. Waits until packets flow and,
- * on a shared link, until IPv6 addresses are known to be unique. The addresses are released when ADD fails; removing the device
- * is the caller's undo step, which it has registered before.
- * @throws CniError 7 when the IPAM plugin gave no address
+ * Makes a device, asks the IPAM plugin, if there is one, gives the device its addresses and routes, and brings it up. Waits until
+ * packets flow and, on a shared link, until IPv6 addresses are known to be unique. When ADD fails, the addresses are released.
+ * @param make makes the device, and registers how it is deleted
+ * @throws CniError 7 when the IPAM plugin gave no address, CniError 11 when another host has one
  */
-export async function addressDevice(
+export async function addDevice(
   call: Call<PluginConfig>,
-  link: Pick<Link, 'index' | 'name'>,
-  { given, shared }: AddressOptions,
+  make: () => Pick<Link, 'index' | 'name'>,
+  { given, shared, probe = false }: AddressOptions,
 ): Promise<Addressed> {
-  const ipam = given ?? (await askIpam(call));
+  const ask = prepareIpam(call);
+  const link = make();
+  const ipam = given ?? (await ask());
   const addressing = ipam && planAddresses(ipam, call.conf.ipam?.type);
-  const current = lookAgain(call, link);
+  let current = lookAgain(call, link);
   const ips = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
+  if (probe && ips.some(({ family }) => family === 4)) {
+    await probeFor(call, current, ips);
+    current = lookAgain(call, link);
+  }
   if (addressing) configureContainer(call, current, addressing, shared);
   else setLink(call.container, current.index, { up: true });
   await awaitTraffic(call.log, [{ socket: call.container, link: current, ips: shared ? [] : ips }]);
   if (shared && ips.some(({ family }) => family === 6)) await settleAddresses(call.container, current);
   return { link: current, ipam, addressing };
+}
+
+/** A device without addresses announces nothing, so no host learns of it. */
+async function probeFor(call: Call, link: Link, ips: readonly Ip[]): Promise<void> {
+  setLink(call.container, link.index, { up: true });
+  await awaitTraffic(call.log, [{ socket: call.container, link, ips: [] }]);
+  await refuseTakenAddresses(call, link, ips);
 }
 
 /** The IPAM plugin may have taken seconds, and may have brought the device up. */

@@ -44,13 +44,13 @@ export function checkDevice(call: Call, expected: DeviceExpectation): Link {
   const hasFollowed = !expected.mtu && followed === link.mtu;
   if (mtu !== undefined && !hasFollowed) confirm(`MTU of ${name}`, mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
-  const addressing = addressesFromResult(prevResult, env.ifname, env.netns);
-  if (addressing === undefined) return link;
+  const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
+  if (ips.length === 0) return link;
   checkAddresses(
     container,
     link,
-    addressing.ips.map(({ cidr }) => cidr),
+    ips.map(({ cidr }) => cidr),
   );
-  checkRoutes(container, link, addressing.routes);
+  checkRoutes(container, link, routes);
   return link;
 }

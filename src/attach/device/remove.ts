@@ -35,9 +35,3 @@ function findOwn(call: Call, kind: string, interim: string | undefined): Link[] 
     return false;
   });
 }
-
-/** Releases the address: the last step of DEL. */
-export function releaseAddress(call: Call<{ ipam?: { type?: string | undefined } | undefined }>): Done {
-  const type = call.conf.ipam?.type;
-  return type ? call.delegate(type).del() : undefined;
-}

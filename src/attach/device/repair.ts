@@ -19,7 +19,7 @@ export function repairDevice(call: Call, kind: string): Link {
     );
   }
   if (!(link.flags & IFF_UP)) setLink(container, link.index, { up: true });
-  const routes = addressesFromResult(prevResult, env.ifname, env.netns)?.routes ?? [];
+  const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   mend(
     () => checkRoutes(container, link, routes),
     () => addRoutes(container, link, routes),

@@ -32,6 +32,6 @@ test('the addresses of an earlier ADD are those of the interface', () => {
     ],
   } as never;
   const found = addressesFromResult(result, 'eth0', '/b');
-  expect(found?.ips.map(({ cidr }) => renderCidr(cidr))).toEqual(['192.0.2.2/24']);
-  expect(addressesFromResult({ interfaces: [] } as never, 'eth0', '/b')).toBeUndefined();
+  expect(found.ips.map(({ cidr }) => renderCidr(cidr))).toEqual(['192.0.2.2/24']);
+  expect(addressesFromResult({ interfaces: [] } as never, 'eth0', '/b')).toEqual({ ips: [], routes: [] });
 });
