@@ -16,7 +16,8 @@ const METRICS_PORT = 9464;
  */
 export const DAEMON_CAPABILITIES: Readonly<Record<string, string>> = {
   NET_ADMIN: 'devices, addresses, routes, nf_tables, traffic control',
-  NET_RAW: 'iptables of the legacy kind',
+  NET_BIND_SERVICE: 'the port of DHCP clients',
+  NET_RAW: 'packets of dhcp and of the probes for addresses, iptables of the legacy kind',
   SYS_ADMIN: 'setns(2) to the namespaces of pods and, for nsenter, to the mounts of the host',
   SYS_CHROOT: 'nsenter: setns(2) to the mounts of the host',
   SYS_PTRACE: 'namespaces under /proc/<pid>/ns, of pods and of process 1',
