@@ -67,6 +67,7 @@ async function main(): Promise<void> {
       check('lint', [bin('biome'), 'check', '.']),
       check('types', [bin('tsc'), '--noEmit']),
     ]);
+    await check('unit tests, with zod as in the executables', [...BUN, 'test/unit.ts', '--quick-zod']);
   }
   const queue: Turn[] = files.map(file => ({ file, front: true }));
   const again: Turn[] = [];

@@ -2,6 +2,7 @@
 //
 //   npm run test:unit                  unit, golden and protocol tests, except those listed below
 //   npm run test:unit -- chain/run     only files whose path contains this, listed below or not
+//   npm run test:unit -- --quick-zod   with what stands in for zod in the executables
 
 import fs from 'node:fs';
 import os from 'node:os';
@@ -20,8 +21,15 @@ const SLOW = [
   'test/unit/install/swap.test.ts',
 ];
 
-const filters = process.argv.slice(2);
-const all = FOLDERS.flatMap(folder => listFiles(folder)).filter(file => file.endsWith('.test.ts'));
+const QUICK_ZOD = '--quick-zod';
+/** It renders schemas, for which the build needs zod itself. */
+const NEEDS_ZOD = 'test/unit/plugins/build/schemas.test.ts';
+
+const isQuick = process.argv.includes(QUICK_ZOD);
+const filters = process.argv.slice(2).filter(arg => arg !== QUICK_ZOD);
+const all = FOLDERS.flatMap(folder => listFiles(folder)).filter(file => {
+  return file.endsWith('.test.ts') && !(isQuick && file === NEEDS_ZOD);
+});
 const moved = SLOW.filter(file => !all.includes(file));
 if (moved.length > 0) throw new Error(`no such file: ${moved.join(', ')}`);
 const files =
@@ -37,6 +45,7 @@ try {
     '--parallel=2',
     '--no-isolate',
     '--preload=./test/preload.ts',
+    ...(isQuick ? ['--preload=./test/quick-zod.ts'] : []),
     '--timeout=60000',
     '--only-failures',
   ];

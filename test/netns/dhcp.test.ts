@@ -87,6 +87,31 @@ describeRoot(
   'dhcp below bridge',
   () => {
     test(
+      'serves macvlan, whose DEL releases before the interface goes',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab);
+          await lab.run(lab.host, ['ip', 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'port0']);
+          await lab.run(lab.host, ['ip', 'link', 'set', 'port0', 'master', SERVED.bridge, 'up']);
+          await lab.run(lab.host, ['ip', 'link', 'set', 'up0', 'up']);
+          const container = await lab.container();
+          const conf = { ...confOf(), type: 'macvlan', master: 'up0' };
+          const added = await lab.plugin('macvlan', { command: 'ADD', conf, container });
+          expect(added).toMatchObject({ exitCode: 0 });
+          expect(await addressesOf(lab, container)).toEqual([added.result.ips[0].address]);
+          expect(await ping(lab, container, SERVED.server)).toBe(true);
+          expect(await lab.plugin('macvlan', { command: 'DEL', conf, container })).toMatchObject({
+            exitCode: 0,
+          });
+          await until(() => server.log().includes('DHCPRELEASE'));
+          expect(server.leases()).toEqual([]);
+          expect(await lab.ip(container, 'link', 'show', 'type', 'macvlan')).toEqual([]);
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
       '[1.1.0] obtains a lease that CHECK confirms and DEL returns',
       async () => {
         await withHost(async lab => {

@@ -104,6 +104,32 @@ describeRoot(
       },
     );
 
+    test('ADD refuses an IPv4 address that another host of the link has, and leaves nothing', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const outside = await lab.outside();
+        await lab.run(outside, ['ip', 'addr', 'add', '10.201.0.10/24', 'dev', 'uplink']);
+        const conf = confOf(lab);
+        const refused = await lab.plugin('macvlan', { command: 'ADD', conf, container });
+        expect(refused).toMatchObject({ exitCode: 1, error: { code: 11 } });
+        expect(refused.error?.msg).toContain(
+          'Cannot use 10.201.0.10 on "eth0": the host with hardware address',
+        );
+        expect(await deviceIn(lab, container)).toBeUndefined();
+        expect(leasesOf(lab)).toEqual([]);
+        // The next attempt gets another address.
+        const result = await add(lab, container, conf);
+        expect(result.ips[0].address).toBe('10.201.0.11/24');
+        const other = await lab.container();
+        const unchecked = {
+          ...conf,
+          detectConflicts: false,
+          ipam: { ...conf.ipam, dataDir: `${lab.tmp}/other` },
+        };
+        expect((await add(lab, other, unchecked)).ips[0].address).toBe('10.201.0.10/24');
+      });
+    });
+
     test('ADD announces addresses, and detects duplicates of IPv6', async () => {
       await withHost(async lab => {
         const container = await lab.container();
@@ -334,7 +360,7 @@ describeRoot(
           'container',
           'hardware address',
         ],
-        ['an address', ['addr', 'del', '10.201.0.10/24', 'dev', 'eth0'], 'container', 'addresses of "eth0"'],
+        ['an address', ['addr', 'del', '10.201.0.10/24', 'dev', 'uplink'], 'container', 'addresses of "eth0"'],
         ['a route', ['route', 'del', 'default'], 'container', 'routes of "eth0"'],
         ['a route of another table', ['route', 'flush', 'table', '77'], 'container', 'table 77'],
         ['the state', ['link', 'set', 'eth0', 'down'], 'container', 'state of interface'],

@@ -5,6 +5,8 @@ export type ZodSchema = Zod.core.$ZodType;
 type ZodCheck = Zod.core.$ZodCheck<never>;
 export type Zods = typeof Zod;
 
+type Params = Parameters<Zods['safeParse']>[2];
+
 /** The answer of {@link Accept} for a value that zod must read. */
 export const UNSURE = Symbol('unsure');
 
@@ -80,6 +82,16 @@ export class Schema {
         return accepted !== UNSURE && checks.every(({ holds }) => holds(accepted)) ? accepted : UNSURE;
       },
     });
+  }
+
+  safeParse(value: unknown, params?: Params): unknown {
+    const data = this.accept(value);
+    return data === UNSURE ? zod().safeParse(this.zod, value, params) : { success: true, data };
+  }
+
+  parse(value: unknown, params?: Params): unknown {
+    const data = this.accept(value);
+    return data === UNSURE ? zod().parse(this.zod, value, params) : data;
   }
 
   /** What is registered describes a schema to tools, and the executables contain those schemas ready made. */

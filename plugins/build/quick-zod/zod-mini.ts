@@ -7,7 +7,7 @@
 //
 // The build (../embedded.ts) puts this module in zod/mini's place. The sources, the library and the tests that run from source use
 // zod; test/property/quick-zod.test.ts compares both.
-import { type Schema, UNSURE, type Zods, zod } from './schema.ts';
+import type { Schema } from './schema.ts';
 
 export { maximum, maxLength, minimum, minLength, positive, refine, regex, startsWith } from './checks.ts';
 export {
@@ -27,14 +27,10 @@ export { boolean, custom, enum, int, literal, number, string, unknown } from './
 /** See {@link Schema.register}. */
 export const globalRegistry = undefined;
 
-type Params = Parameters<Zods['safeParse']>[2];
-
-export function safeParse(schema: Schema, value: unknown, params?: Params): unknown {
-  const data = schema.accept(value);
-  return data === UNSURE ? zod().safeParse(schema.zod, value, params) : { success: true, data };
+export function safeParse(schema: Schema, ...args: Parameters<Schema['safeParse']>): unknown {
+  return schema.safeParse(...args);
 }
 
-export function parse(schema: Schema, value: unknown, params?: Params): unknown {
-  const data = schema.accept(value);
-  return data === UNSURE ? zod().parse(schema.zod, value, params) : data;
+export function parse(schema: Schema, ...args: Parameters<Schema['parse']>): unknown {
+  return schema.parse(...args);
 }
