@@ -187,8 +187,13 @@ async function giveBack(call: Call, { note, state }: LeaseRecord, netns: Netns, 
   const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
   try {
     const link = findLink(socket, note.ifname);
-    if (link === undefined) call.log.info(`Not releasing ${lease.address}: "${note.ifname}" is gone already`);
-    else await withAddressedClient({ netns, link }, clientIdIn(state), client => release(client, lease));
+    if (link === undefined) {
+      call.log.info(`Not releasing ${lease.address}: "${note.ifname}" is gone already`);
+      return;
+    }
+    // An ADD that failed while it brought the interface up again, or the container itself, has left it down.
+    if (!(link.flags & IFF_UP)) setLink(socket, link.index, { up: true });
+    await withAddressedClient({ netns, link }, clientIdIn(state), client => release(client, lease));
   } catch (cause) {
     call.log.warn(
       `Cannot release ${lease.address}: ${describeError(cause)}; the server keeps it until it expires`,
