@@ -1,7 +1,7 @@
 // What does ADD report about an attachment?
 
-import { dnsOf } from '../../src/attach/ipam.ts';
 import type { Layer3 } from '../../src/attach/device/plan.ts';
+import { dnsOf } from '../../src/attach/ipam.ts';
 import { defined } from '../../src/cni/defined.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';

@@ -360,7 +360,7 @@ describeRoot(
           'container',
           'hardware address',
         ],
-        ['an address', ['addr', 'del', '10.201.0.10/24', 'dev', 'uplink'], 'container', 'addresses of "eth0"'],
+        ['an address', ['addr', 'del', '10.201.0.10/24', 'dev', 'eth0'], 'container', 'addresses of "eth0"'],
         ['a route', ['route', 'del', 'default'], 'container', 'routes of "eth0"'],
         ['a route of another table', ['route', 'flush', 'table', '77'], 'container', 'table 77'],
         ['the state', ['link', 'set', 'eth0', 'down'], 'container', 'state of interface'],
