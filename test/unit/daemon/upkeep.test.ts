@@ -53,6 +53,7 @@ test('every note of this boot is called for when a daemon starts, with the envir
   const { calls, logged, start } = upkeep({ exitCode: 0, stdout: '' });
   const running = start();
   await until(() => calls.length > 0);
+  expect(running.kept()).toBe(1);
   await running.stop();
   expect(calls).toEqual([
     {

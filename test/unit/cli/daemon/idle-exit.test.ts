@@ -1,0 +1,32 @@
+// When does an idle daemon end?
+import { expect, test } from 'bun:test';
+import { type Activity, watchIdle } from '../../../../src/cli/daemon/idle-exit.ts';
+
+const IDLE: Activity = { running: 0, queued: 0, served: 0, connections: 0, kept: 0 };
+const LIMIT_MS = 20;
+
+/** Whether a daemon with this activity ends within ten times its idle time. */
+async function ends(activity: Partial<Activity>): Promise<boolean> {
+  let isOver = false;
+  const unwatch = watchIdle(
+    () => ({ ...IDLE, ...activity }),
+    () => LIMIT_MS,
+    () => {
+      isOver = true;
+    },
+  );
+  await Bun.sleep(10 * LIMIT_MS);
+  unwatch();
+  return isOver;
+}
+
+test('it ends when nothing happens for its idle time', async () => {
+  expect(await ends({})).toBe(true);
+});
+
+test.each<Partial<Activity>>([{ running: 1 }, { queued: 1 }, { connections: 1 }, { kept: 1 }])(
+  'it stays with %j',
+  async activity => {
+    expect(await ends(activity)).toBe(false);
+  },
+);
