@@ -10,6 +10,7 @@ import {
   describeNeeding,
   describeRoot,
   type Need,
+  requiresDeviceForAll,
   requiresLinkKind,
   requiresReference,
   requiresUpperKind,
@@ -47,6 +48,12 @@ const NEEDS: Readonly<Record<string, Need>> = {
   'vrf-network.conflist': requiresVrf(),
 };
 
+/** What it must have besides for an ordinary user. */
+const USER_NEEDS: Readonly<Record<string, Need>> = {
+  ...NEEDS,
+  'tap-device.conflist': requiresDeviceForAll('/dev/net/tun'),
+};
+
 describeRoot('catena try, as root', () => {
   for (const file of FILES) {
     const title = `${file} works as documented and leaves the host unchanged`;
@@ -77,7 +84,7 @@ describeNeeding(
           expect(stdout).toContain('in a user namespace');
         });
       };
-      testNeeding(`${file} works as documented`, body, NEEDS[file]);
+      testNeeding(`${file} works as documented`, body, USER_NEEDS[file]);
     }
   },
   requiresOrdinaryUser(),
