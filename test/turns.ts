@@ -18,7 +18,7 @@ export const ONE_WAY: Readonly<Record<string, string>> = {
 };
 
 /** A file that takes no longer runs both ways every time. */
-const SHORT_SECONDS = 20;
+const SHORT_SECONDS = 10;
 
 /** Longer ones take turns: each runs without fronts on one day of so many. */
 const DAYS = 4;
