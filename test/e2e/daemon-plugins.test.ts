@@ -1,7 +1,6 @@
 // Does a plugin called by any runtime gain from a daemon, and lose nothing?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import net from 'node:net';
 import path from 'node:path';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { holdLock } from '../helpers/held-leases.ts';
@@ -9,6 +8,7 @@ import { type Container, directories, type Lab, type Row, useLabs } from '../hel
 import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
+import { actAsDaemon } from '../helpers/wire.ts';
 
 /** bridge with host-local, as podman has it. */
 function bridgeOf(lab: Lab, more: object = {}): Row {
@@ -108,9 +108,7 @@ describeRoot('plugins beside a daemon', () => {
     const container = await lab.container();
     // As far as an ADD can come whose answer is lost.
     await lab.plugin('bridge', { command: 'ADD', conf, container });
-    fs.mkdirSync(`${lab.tmp}/run`, { recursive: true });
-    const hangsUp = net.createServer(socket => socket.on('data', () => socket.destroy()));
-    await new Promise<void>(resolve => hangsUp.listen(`${lab.tmp}/run/catena.sock.wire`, resolve));
+    const hangsUp = await actAsDaemon(`${lab.tmp}/run/catena.sock`, client => client.destroy());
     try {
       const added = await lab.plugin('bridge', { command: 'ADD', conf, container });
       expect(added).toMatchObject({ exitCode: 0, stderr: '' });
@@ -118,7 +116,7 @@ describeRoot('plugins beside a daemon', () => {
       expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toHaveLength(1);
       expect(await lab.plugin('bridge', { command: 'DEL', conf, container })).toMatchObject({ exitCode: 0 });
     } finally {
-      hangsUp.close();
+      await hangsUp.stop();
     }
     expect(leasesIn(`${lab.tmp}/leases/podnet`)).toEqual([]);
   });

@@ -36,6 +36,7 @@ import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts';
 import { parsePsched } from '../../../src/netlink/rtnl/tc/psched.ts';
+import { listUnreachableDefaults } from '../../../src/netlink/rtnl/unreachable.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { renderMessage } from '../../../src/netlink/trace.ts';
 import { answering } from '../../golden/rtnl/captured.ts';
@@ -96,6 +97,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   findElements: socket => findElements(socket, [{ set: VERDICTS, key: ['02:00:00:00:00:01'] }]),
   listVerdicts: socket => listElements(socket, VERDICTS),
   listRules: socket => listRules(socket, table).map(rule => [decodeNatRule(4, rule), decodeNatRule(6, rule)]),
+  listUnreachableDefaults: socket => [listUnreachableDefaults(socket, 4), listUnreachableDefaults(socket, 6)],
   listNftNat: socket => [listNftNat(socket, 4), listNftNat(socket, 6)],
 };
 
