@@ -59,7 +59,10 @@ export function ensureBridge(call: Call<BridgeConf>): Link {
  */
 export function clearUnusedBridge(socket: NetlinkSocket, name: string, use: BridgeUse): void {
   const bridge = findUnusedBridge(socket, name, use);
-  if (bridge) removeAddresses(socket, bridge, use.ours);
+  if (bridge === undefined) return;
+  // The host gets its uplink back.
+  if (use.uplink) removeLink(socket, bridge.index);
+  else removeAddresses(socket, bridge, use.ours);
 }
 
 /** Like {@link clearUnusedBridge}, but deletes the device as well. */
