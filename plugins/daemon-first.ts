@@ -1,7 +1,7 @@
 // How does a call get the daemon's outcome, if there is a daemon?
 //
 // Part of every start: see main.ts.
-import { ON_DEMAND_SUFFIX } from '../src/chain/config/core-name.ts';
+import { CORE_NAME, ON_DEMAND_SUFFIX } from '../src/chain/config/core-name.ts';
 import { runDir } from '../src/cni/directories.ts';
 import { askDaemon, findDoor, mayListen } from '../src/daemon/client.ts';
 import {
@@ -111,7 +111,9 @@ async function mayHaveDaemon(): Promise<boolean> {
 
 /** No daemon runs. The call does not wait for the one that this starts. Few hosts have the file, and then the note is mostly recent. */
 async function startIfWanted(): Promise<void> {
-  const file = `${process.execPath}${ON_DEMAND_SUFFIX}`;
+  // Without fronts, the program has another name for each plugin.
+  const directory = process.execPath.slice(0, process.execPath.lastIndexOf('/') + 1);
+  const file = `${directory}${CORE_NAME}${ON_DEMAND_SUFFIX}`;
   const exists = Bun.file(file).lastModified <= Date.now();
   const started = Bun.file(startNoteOf(socketPathOf(runDir()))).lastModified;
   // Bun reports the present or a later time for a missing file.
