@@ -7,8 +7,10 @@ import { type Lab, type Row, withHost } from '../helpers/netns.ts';
 import {
   describeRoot,
   type Need,
+  requiresLinkKind,
   requiresUpperKind,
   requiresVlanDevices,
+  requiresVrf,
   testNeeding,
 } from '../helpers/skip.ts';
 import { SPEC_VERSIONS } from '../helpers/spec-versions.ts';
@@ -17,11 +19,19 @@ import { SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 const BAD_ARGS = ['none', 'A=b;', ';', 'A=b=c'];
 const NO_TYPE = [undefined, '', null];
 
-/** Kinds of devices without which a plugin cannot work; it makes them on the host's `net0`. */
+/** Plugins that use the host's `net0`. */
+const USE_DEVICE = ['host-device', 'ipvlan', 'macvlan', 'vlan'];
+/** Plugins that make the container's interface. */
+const MAKE_INTERFACE = ['bridge', 'ptp', 'flannel', 'dummy', 'tap', ...USE_DEVICE];
+
+/** What a plugin cannot work without. */
 const NEEDS: Readonly<Record<string, Need>> = {
+  dhcp: 'needs a DHCP server (test/netns/dhcp.test.ts)',
+  dummy: requiresLinkKind('dummy'),
   ipvlan: requiresUpperKind('ipvlan'),
   macvlan: requiresUpperKind('macvlan'),
   vlan: requiresVlanDevices(),
+  vrf: requiresVrf(),
 };
 
 /** Options for every plugin, in which nothing is wrong. */
@@ -39,13 +49,16 @@ function confOf(lab: Lab, name: string): Row {
     },
     firewall: {},
     flannel: { subnetFile: `${lab.tmp}/subnet.env`, dataDir: `${lab.tmp}/flannel` },
+    'host-device': { device: 'net0', ipam: hostLocal },
     'host-local': { ipam: hostLocal },
     ipvlan: { master: 'net0', ipam: hostLocal },
     macvlan: { master: 'net0', ipam: hostLocal },
     portmap: { runtimeConfig: { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] } },
     ptp: { ipam: hostLocal },
     static: { ipam: { type: 'static', addresses: [{ address: '10.66.0.9/24' }] } },
+    tap: { ipam: hostLocal },
     tuning: { sysctl: { 'net.core.somaxconn': '500' }, dataDir: `${lab.tmp}/tuning` },
+    vrf: { vrfname: 'blue' },
     vlan: { master: 'net0', vlanId: 7, ipam: hostLocal },
   };
   return { cniVersion: '1.0.0', name: 'podnet', type: name, ...own[name] };
@@ -142,14 +155,13 @@ describeRoot('input that a plugin does not use', () => {
 
 async function worksWithoutType(name: string): Promise<void> {
   await withHost(async lab => {
-    if (name in NEEDS) {
+    if (USE_DEVICE.includes(name)) {
       await lab.ip(lab.host, 'link', 'add', 'net0', 'type', 'veth', 'peer', 'net1');
       for (const end of ['net0', 'net1']) await lab.ip(lab.host, 'link', 'set', end, 'up');
     }
     const subnetEnv = ['FLANNEL_NETWORK=10.66.0.0/16', 'FLANNEL_SUBNET=10.66.1.1/24', 'FLANNEL_MTU=1450'];
     fs.writeFileSync(`${lab.tmp}/subnet.env`, [...subnetEnv, 'FLANNEL_IPMASQ=true', ''].join('\n'));
-    const makesInterface = ['bridge', 'ptp', 'flannel', ...Object.keys(NEEDS)].includes(name);
-    const connected = makesInterface ? undefined : await connect(lab);
+    const connected = MAKE_INTERFACE.includes(name) ? undefined : await connect(lab);
     const container = connected?.container ?? (await lab.container());
     const known = ['host-local', 'static', 'loopback'].includes(name) ? undefined : connected?.prevResult;
     for (const type of NO_TYPE) {
