@@ -1,9 +1,8 @@
 // By which steps does ADD connect a container to the bridge, and how is each step undone?
-import { refuseTakenAddresses } from '../../src/attach/conflict.ts';
 import { configureContainer } from '../../src/attach/container.ts';
 import { resolveMtu } from '../../src/attach/mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
-import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
+import type { Stage } from '../../src/attach/ready.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
@@ -65,20 +64,6 @@ export function address(call: Call<BridgeConf>, port: Port, addressing: Addressi
     : { ...port, gatewayPort: undefined };
   configureContainer(call, port.container, addressing, conf.enabledad);
   return attached;
-}
-
-/**
- * Looks for other hosts that have the addresses. An interface without addresses announces nothing, so no host learns of it.
- * @throws CniError 11
- */
-export async function probe(call: Call<BridgeConf>, port: Port, { ips }: Addressing): Promise<void> {
-  setLink(call.container, port.container.index, { up: true });
-  await awaitTraffic(call.log, stagesOf(call, port, undefined));
-  await refuseTakenAddresses(
-    call,
-    port.container,
-    ips.map(({ cidr }) => cidr.ip),
-  );
 }
 
 /** The interfaces that must work for packets to pass, in order from the container outwards. */

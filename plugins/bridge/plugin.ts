@@ -1,5 +1,6 @@
 // What does the bridge plugin do for each verb?
 import { announceAddresses } from '../../src/attach/announce.ts';
+import { probeAddresses } from '../../src/attach/conflict.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { needsInterface, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
@@ -19,7 +20,7 @@ import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { findLink, getLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
-import { address, connect, probe, stagesOf } from './attach.ts';
+import { address, connect, stagesOf } from './attach.ts';
 import { checkAttachment } from './check.ts';
 import { BridgeConf, sharesLink, validateBridgeConf } from './config.ts';
 import { leaveBridge, removeBridge } from './detach.ts';
@@ -53,7 +54,10 @@ export const bridge = definePlugin({
     const current = needsInterface(conf)
       ? { ...port, container: getLink(call.container, port.container.index) }
       : port;
-    if (addressing && sharesLink(conf)) await probe(call, current, addressing);
+    if (addressing && sharesLink(conf)) {
+      const ips = addressing.ips.map(({ cidr }) => cidr.ip);
+      await probeAddresses(call, current.container, stagesOf(call, current, undefined), ips);
+    }
     const attached = address(call, current, addressing);
     if (addressing && conf.ipMasq) {
       const cidrs = addressing.ips.map(({ cidr }) => cidr);

@@ -2,9 +2,8 @@
 import * as z from 'zod/mini';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { stateDir } from '../../src/cni/directories.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { withFlock } from '../../src/sys/flock.ts';
+import { withPluginLock } from '../../src/plugin/lock.ts';
 import { identityOf } from '../../src/upkeep/identity.ts';
 import {
   findUpkeep,
@@ -117,19 +116,5 @@ function recordOf(note: UpkeepNote): LeaseRecord | undefined {
 
 function locked<T>(call: Call, work: () => T): T {
   const path = upkeepLockOf(stateDir(call.environment), PLUGIN, call.network);
-  let entered = false;
-  try {
-    return withFlock(
-      path,
-      LOCK_DEADLINE_MS,
-      () => {
-        entered = true;
-        return work();
-      },
-      { mode: 0o600, directoryMode: 0o700 },
-    );
-  } catch (cause) {
-    if (entered) throw cause;
-    throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
-  }
+  return withPluginLock(path, work, LOCK_DEADLINE_MS);
 }

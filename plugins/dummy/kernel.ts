@@ -2,7 +2,7 @@
 import { checkAddresses, stateOf } from '../../src/attach/check.ts';
 import { addressesFromResult } from '../../src/attach/device/plan.ts';
 import { repairDevice } from '../../src/attach/device/repair.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { interfaceExists } from '../../src/attach/free-name.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, type Link, makeLink, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
@@ -17,13 +17,7 @@ import type { DummyConf } from './config.ts';
 export function createDummy(call: Call<DummyConf>, mac: string | undefined): Link {
   const { conf, container, env } = call;
   const link = makeLink(container, { name: env.ifname, kind: 'dummy', mac, mtu: conf.mtu || undefined });
-  if (link === undefined) {
-    throw new CniError(
-      ErrorCode.invalidEnvironment,
-      `Cannot create interface "${env.ifname}" in "${env.netns}": an interface of that name exists; run DEL first`,
-      { details: `CNI_IFNAME=${env.ifname}` },
-    );
-  }
+  if (link === undefined) throw interfaceExists(env.ifname, call.containerNetns);
   call.onFailure(`delete device "${link.name}"`, () => removeLink(container, link.index));
   return link;
 }

@@ -1,12 +1,8 @@
 // Which process may move a device?
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
-import { withFlock } from '../../src/sys/flock.ts';
+import { withPluginLock } from '../../src/plugin/lock.ts';
 import { ownNetns } from '../../src/sys/netns.ts';
 import { type DeviceRecord, recordDirOf } from './record.ts';
-
-/** Moving a device waits for RCU grace periods, and a network card may take seconds to go down. */
-const LOCK_DEADLINE_MS = 20_000;
 
 /** The name of a device's lock: of the bus if it is on one, else by its permanent or original hardware address. */
 export function lockNameOf(device: Link | DeviceRecord): string {
@@ -30,20 +26,6 @@ export function withDeviceLock<T>(
   device: Link | DeviceRecord,
   step: () => T,
 ): T {
-  let entered = false;
   const file = `${lockNameOf(device).replaceAll(/[^\w:.-]/g, '_')}.lock`;
-  try {
-    return withFlock(
-      `${recordDirOf(env)}/${file}`,
-      LOCK_DEADLINE_MS,
-      () => {
-        entered = true;
-        return step();
-      },
-      { mode: 0o600, directoryMode: 0o700 },
-    );
-  } catch (cause) {
-    if (entered) throw cause;
-    throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
-  }
+  return withPluginLock(`${recordDirOf(env)}/${file}`, step);
 }

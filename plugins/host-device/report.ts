@@ -1,6 +1,7 @@
 // What does ADD report about an attachment?
 
 import type { Layer3 } from '../../src/attach/device/plan.ts';
+import { describeInterface, onlyInterfaceHas } from '../../src/attach/device/report.ts';
 import { dnsOf } from '../../src/attach/ipam.ts';
 import { defined } from '../../src/cni/defined.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -11,28 +12,19 @@ import type { HostDeviceConf } from './config.ts';
 
 /** The result for a device that was moved: its interface, and the addresses and routes that it got. */
 export function renderDevice(
-  { conf, env, version }: Call<HostDeviceConf>,
+  call: Call<HostDeviceConf>,
   link: Link,
   ipam: Result | undefined,
   { ips = [], routes = [] }: Layer3,
 ): Result {
-  const { attrs, mac, mtu } = link;
-  const isNew = atLeast(version, '1.1.0');
-  const pciID = isNew && attrs.parentDevBusName === 'pci' ? attrs.parentDevName : undefined;
+  const { parentDevBusName, parentDevName } = link.attrs;
+  const pciID = atLeast(call.version, '1.1.0') && parentDevBusName === 'pci' ? parentDevName : undefined;
   return {
     ...ipam,
-    interfaces: [
-      {
-        name: env.ifname,
-        mac: mac ?? '',
-        sandbox: env.netns,
-        ...(isNew ? { mtu } : {}),
-        ...defined({ pciID }),
-      },
-    ],
-    ...(ips.length ? { ips: ips.map(ip => ({ ...ip, interface: 0 })) } : {}),
+    interfaces: [{ ...describeInterface(call, link), ...defined({ pciID }) }],
+    ...(ips.length ? { ips: onlyInterfaceHas(ips) } : {}),
     ...(routes.length ? { routes } : {}),
-    ...defined({ dns: dnsOf(conf, ipam) }),
+    ...defined({ dns: dnsOf(call.conf, ipam) }),
   };
 }
 
@@ -45,7 +37,7 @@ export function renderUserspace(
   return {
     ...ipam,
     interfaces: [{ name: env.ifname, sandbox: env.netns, ...(atLeast(version, '1.1.0') ? { pciID } : {}) }],
-    ...(ipam?.ips ? { ips: ipam.ips.map(ip => ({ ...ip, interface: 0 })) } : {}),
+    ...(ipam?.ips ? { ips: onlyInterfaceHas(ipam.ips) } : {}),
     ...defined({ dns: dnsOf(conf, ipam) }),
   };
 }

@@ -3,9 +3,11 @@ import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
 import { addressesFromResult } from '../../src/attach/device/plan.ts';
 import { checkRoutes } from '../../src/attach/routes.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { MACVTAP_MODES, type macvtap } from '../../src/netlink/rtnl/kinds/macvtap.ts';
+import type { ValuesOf } from '../../src/netlink/codec/attrs.ts';
+import { MACVLAN_MODES } from '../../src/netlink/rtnl/kinds/macvlan.ts';
 import { TUN_TYPE_TAP, type tun } from '../../src/netlink/rtnl/kinds/tun.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import { upperDataOf } from '../../src/netlink/rtnl/upper.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { isMacvtap, type TapConf } from './config.ts';
@@ -39,7 +41,7 @@ export function checkTap(call: Call<TapConf>, prevResult: Result): void {
 
 function checkOwners({ owner, group, multiQueue }: TapConf, name: string, link: Link): void {
   confirm(`kind of ${name}`, 'tun', link.kind);
-  const data = dataOf<typeof tun>(link);
+  const data = tunDataOf(link);
   // Before Linux 4.18 the kernel does not report them.
   if (data?.type === undefined) return;
   confirm(`kind of ${name}`, TUN_TYPE_TAP, data.type);
@@ -51,14 +53,12 @@ function checkOwners({ owner, group, multiQueue }: TapConf, name: string, link: 
 
 function checkMacvtap({ conf, host }: Call<TapConf>, name: string, link: Link): void {
   confirm(`kind of ${name}`, 'macvtap', link.kind);
-  const wanted = MACVTAP_MODES[conf.mode as keyof typeof MACVTAP_MODES];
-  confirm(`mode of ${name}`, wanted, dataOf<typeof macvtap>(link)?.mode);
+  const wanted = MACVLAN_MODES[conf.mode as keyof typeof MACVLAN_MODES];
+  confirm(`mode of ${name}`, wanted, upperDataOf(link, 'macvtap')?.mode);
   confirm(`master of ${name}`, findLink(host, conf.master ?? '')?.index, link.peer);
 }
 
-function dataOf<T extends { decode(bytes: Uint8Array, siblings: object): unknown }>(
-  link: Link,
-): ReturnType<T['decode']> | undefined {
+function tunDataOf(link: Link): ValuesOf<typeof tun> | undefined {
   const data = link.attrs.linkinfo?.data;
-  return data === undefined || data instanceof Uint8Array ? undefined : (data as ReturnType<T['decode']>);
+  return data === undefined || data instanceof Uint8Array ? undefined : (data as ValuesOf<typeof tun>);
 }

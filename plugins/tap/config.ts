@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
-import { MACVTAP_MODES } from '../../src/netlink/rtnl/kinds/macvtap.ts';
+import { MACVLAN_MODES } from '../../src/netlink/rtnl/kinds/macvlan.ts';
 
 /** Largest id of a user or group; the next number means "none". */
 const LAST_ID = 0xfffffffe;
@@ -81,8 +81,8 @@ function findMacvtapProblem({ master, mode, ...others }: TapConf): string | unde
   if (!master) return '"master" is missing; a macvtap needs a device of the host';
   const problem = findIfnameProblem(master);
   if (problem) return `"master" is "${master}": ${problem}`;
-  if (!Object.hasOwn(MACVTAP_MODES, mode)) {
-    return `"mode" is "${mode}", expected ${Object.keys(MACVTAP_MODES).join(', ')}`;
+  if (!Object.hasOwn(MACVLAN_MODES, mode)) {
+    return `"mode" is "${mode}", expected ${Object.keys(MACVLAN_MODES).join(', ')}`;
   }
   const unused = Object.entries({
     owner,

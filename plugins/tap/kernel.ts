@@ -6,7 +6,7 @@ import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes } from '../../src/attach/routes.ts';
 import { findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { MACVTAP_MODES } from '../../src/netlink/rtnl/kinds/macvtap.ts';
+import { MACVLAN_MODES } from '../../src/netlink/rtnl/kinds/macvlan.ts';
 import {
   ALIAS_MAX_BYTES,
   findLink,
@@ -16,7 +16,7 @@ import {
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
-import { createMacvtap } from '../../src/netlink/rtnl/macvtap.ts';
+import { createUpper } from '../../src/netlink/rtnl/upper.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { createTap } from '../../src/sys/tun.ts';
@@ -37,12 +37,15 @@ export function makeTap(call: Call<TapConf>, mac: string | undefined): Link {
   const master = conf.bridge ? findBridge(call, conf.bridge).index : undefined;
   if (isMacvtap(conf)) {
     const parent = findMaster(call);
-    createMacvtap(call.host, {
+    const data = { mode: MACVLAN_MODES[conf.mode as keyof typeof MACVLAN_MODES] };
+    const upper = {
       name: env.ifname,
-      master: parent.index,
-      mode: MACVTAP_MODES[conf.mode as keyof typeof MACVTAP_MODES],
+      kind: 'macvtap',
+      data,
+      lower: parent.index,
       netnsFd: netns.fd,
-    });
+    } as const;
+    createUpper(call.host, upper);
   } else {
     const tap = { ifname: env.ifname, multiQueue, owner, group };
     if (selinuxContext) createTapInContext(netns, tap, selinuxContext);

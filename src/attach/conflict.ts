@@ -6,7 +6,7 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type ArpMessage, decodeArp, ETH_P_ARP, encodeArpProbe } from '../net/arp.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
-import type { Link } from '../netlink/rtnl/link.ts';
+import { type Link, setLink } from '../netlink/rtnl/link.ts';
 import type { Call } from '../plugin/define.ts';
 import { inNetns } from '../sys/netns.ts';
 import {
@@ -16,6 +16,7 @@ import {
   receivePacket,
   sendPacket,
 } from '../sys/packet-socket.ts';
+import { awaitTraffic, type Stage } from './ready.ts';
 
 const PROBES = 3;
 const INTERVAL_MS = 150;
@@ -23,6 +24,23 @@ const POLL_MS = 5;
 /** Frames read at a time: a link full of ARP must not keep an ADD from ending. */
 const MOST_FRAMES = 1_000;
 const FRAME_BYTES = 2048;
+
+/**
+ * Brings the container's interface up, and probes for the IPv4 addresses once packets flow. An interface without addresses announces
+ * nothing, so no host learns of it.
+ * @param stages the interfaces that must work for packets to pass, that one included
+ * @throws CniError 11 as {@link refuseTakenAddresses}
+ */
+export async function probeAddresses(
+  call: Pick<Call, 'container' | 'containerNetns' | 'log'>,
+  link: Link,
+  stages: readonly Stage[],
+  ips: readonly Ip[],
+): Promise<void> {
+  setLink(call.container, link.index, { up: true });
+  await awaitTraffic(call.log, stages);
+  await refuseTakenAddresses(call, link, ips);
+}
 
 /**
  * Probes for the IPv4 addresses on the container's interface, which must be up, and must not have them yet. Takes 450 ms.

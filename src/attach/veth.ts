@@ -1,6 +1,5 @@
 // How is the veth pair between host and container created, found and deleted?
 import { type AttachmentId, findOwner, renderOwner } from '../cni/attachment.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
 import { NetlinkError } from '../netlink/errors.ts';
 import {
   ALIAS_MAX_BYTES,
@@ -19,6 +18,7 @@ import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
 import { Errno } from '../sys/errno.ts';
 import type { Netns } from '../sys/netns.ts';
+import { interfaceExists } from './free-name.ts';
 import { attachmentOf } from './owner.ts';
 
 const NAME_ATTEMPTS = 10;
@@ -154,13 +154,4 @@ function createNamedPair(host: NetlinkSocket, container: NetlinkSocket, netns: N
     if (findLink(container, owner.ifname)) throw interfaceExists(owner.ifname, netns, taken);
     if (attempt === NAME_ATTEMPTS) throw taken;
   }
-}
-
-/** The container has an interface of that name, which another ADD or the container made. */
-export function interfaceExists(ifname: string, netns: Netns, cause: unknown): CniError {
-  return new CniError(
-    ErrorCode.invalidEnvironment,
-    `Cannot create interface "${ifname}" in "${netns.path}": an interface of that name exists; run DEL first`,
-    { details: `CNI_IFNAME=${ifname}`, cause },
-  );
 }

@@ -68,13 +68,6 @@ export function requiresLinkKind(kind: string, ...extra: string[]): Need {
   return probe(`link ${kind}`, argv) ? undefined : `needs a kernel with device kind "${kind}"`;
 }
 
-/** Needs a kernel that can create macvtaps, and a user who may read sysfs of another namespace. */
-export function requiresMacvtap(): Need {
-  const script = 'ip link add probe0 type veth && ip link add link probe0 name probe1 type macvtap';
-  const works = probe('macvtap', ['unshare', '--net', 'sh', '-c', script]);
-  return works ? undefined : 'needs a kernel with device kind "macvtap"';
-}
-
 /** Needs a kernel whose bridges can filter VLANs. */
 export function requiresVlanFiltering(): Need {
   const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', 'type', 'bridge', 'vlan_filtering', '1'];

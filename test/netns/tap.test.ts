@@ -1,8 +1,8 @@
-// Does tap make taps and macvtaps as configured, and take them back?
+// Does the tap plugin create taps and macvtaps as configured, and remove them?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import { describeRoot, requiresMacvtap, testNeeding } from '../helpers/skip.ts';
+import { describeRoot, requiresUpperKind, testNeeding } from '../helpers/skip.ts';
 import { hasCheck, hasGcAndStatus, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
 
@@ -306,6 +306,6 @@ describeRoot('tap', () => {
         expect(await linkOf(lab, container)).toBeUndefined();
       });
     },
-    requiresMacvtap(),
+    requiresUpperKind('macvtap'),
   );
 });

@@ -4,12 +4,11 @@
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { PluginConfig } from '../../cni/plugin-config.ts';
 import type { Result } from '../../cni/result.ts';
-import type { Ip } from '../../net/ip.ts';
 import { askAll } from '../../netlink/ask.ts';
 import { type Link, linkQuestion, setLink } from '../../netlink/rtnl/link.ts';
 import type { Call } from '../../plugin/define.ts';
 import type { ContainerAddressing } from '../addressing.ts';
-import { refuseTakenAddresses } from '../conflict.ts';
+import { probeAddresses } from '../conflict.ts';
 import { configureContainer } from '../container.ts';
 import { prepareIpam } from '../ipam.ts';
 import { awaitTraffic } from '../ready.ts';
@@ -55,7 +54,7 @@ export async function addDevice(
   let current = lookAgain(call, link);
   const ips = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
   if (probe && ips.some(({ family }) => family === 4)) {
-    await probeFor(call, current, ips);
+    await probeAddresses(call, current, [{ socket: call.container, link: current, ips: [] }], ips);
     current = lookAgain(call, link);
   }
   if (addressing) configureContainer(call, current, addressing, shared);
@@ -63,13 +62,6 @@ export async function addDevice(
   await awaitTraffic(call.log, [{ socket: call.container, link: current, ips: shared ? [] : ips }]);
   if (shared && ips.some(({ family }) => family === 6)) await settleAddresses(call.container, current);
   return { link: current, ipam, addressing };
-}
-
-/** A device without addresses announces nothing, so no host learns of it. */
-async function probeFor(call: Call, link: Link, ips: readonly Ip[]): Promise<void> {
-  setLink(call.container, link.index, { up: true });
-  await awaitTraffic(call.log, [{ socket: call.container, link, ips: [] }]);
-  await refuseTakenAddresses(call, link, ips);
 }
 
 /** The IPAM plugin may have taken seconds, and may have brought the device up. */

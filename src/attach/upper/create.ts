@@ -13,8 +13,8 @@ import {
 import { createUpper, type NewUpper, type UpperKind } from '../../netlink/rtnl/upper.ts';
 import type { Call } from '../../plugin/define.ts';
 import { Errno } from '../../sys/errno.ts';
+import { interfaceExists } from '../free-name.ts';
 import { type AttachmentCall, attachmentOf } from '../owner.ts';
-import { interfaceExists } from '../veth.ts';
 import type { Master } from './master.ts';
 import { explainRefusal } from './refusal.ts';
 

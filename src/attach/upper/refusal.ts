@@ -32,7 +32,7 @@ export function explainRefusal(thrown: unknown, refused: RefusedUpper): unknown 
 function whyRefused(thrown: unknown, { lower, socket, kind }: RefusedUpper): string | undefined {
   if (isNetlinkError(thrown, Errno.EBUSY)) {
     if (lower.master) return `it is a port of "${nameOf(socket, lower.master)}"; use that as master`;
-    const other = { macvlan: 'ipvlan', ipvlan: 'macvlan', vlan: undefined }[kind];
+    const other = { macvlan: 'ipvlan', macvtap: 'ipvlan', ipvlan: 'macvlan', vlan: undefined }[kind];
     if (other === undefined) return undefined;
     return `it is in use by another driver; interfaces of kind macvlan and ipvlan exclude each other on one master, so delete those of kind ${other} or use another master`;
   }

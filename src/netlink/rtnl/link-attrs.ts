@@ -8,7 +8,6 @@ import { dummy } from './kinds/dummy.ts';
 import { ifb } from './kinds/ifb.ts';
 import { ipvlan } from './kinds/ipvlan.ts';
 import { macvlan } from './kinds/macvlan.ts';
-import { macvtap } from './kinds/macvtap.ts';
 import { tun } from './kinds/tun.ts';
 import { veth } from './kinds/veth.ts';
 import { vlan } from './kinds/vlan.ts';
@@ -18,7 +17,7 @@ import { ifinfomsg } from './link-header.ts';
 /** linux/if_link.h, IFLA_INFO_* */
 const linkInfo = attrs('linkinfo', {
   kind: [1, str],
-  data: [2, byKind('kind', { veth, bridge, ifb, dummy, macvlan, macvtap, ipvlan, tun, vlan, vrf })],
+  data: [2, byKind('kind', { veth, bridge, ifb, dummy, macvlan, macvtap: macvlan, ipvlan, tun, vlan, vrf })],
   portKind: [4, str], // IFLA_INFO_SLAVE_KIND
   portData: [5, byKind('portKind', { bridge: bridgePort })], // IFLA_INFO_SLAVE_DATA
 });

@@ -1,4 +1,4 @@
-// How is a device made on top of another one: a macvlan, an ipvlan, a VLAN?
+// How is a device made on top of another one: a macvlan, a macvtap, an ipvlan, a VLAN?
 
 import type { ValuesOf } from '../codec/attrs.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
@@ -15,6 +15,7 @@ const RTM_NEWLINK = 16;
 /** The kinds of upper devices, with their own attributes. */
 export interface UpperData {
   readonly macvlan: ValuesOf<typeof macvlan>;
+  readonly macvtap: ValuesOf<typeof macvlan>;
   readonly ipvlan: ValuesOf<typeof ipvlan>;
   readonly vlan: ValuesOf<typeof vlan>;
 }

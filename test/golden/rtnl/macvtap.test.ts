@@ -1,7 +1,7 @@
 // Are macvtaps described to the kernel, and read from it, byte for byte?
 import { expect, test } from 'bun:test';
 import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { createMacvtap } from '../../../src/netlink/rtnl/macvtap.ts';
+import { createUpper } from '../../../src/netlink/rtnl/upper.ts';
 import { bodyOf, bytesOf, sentBy } from './captured.ts';
 
 // ip link add link eth1 name tap0 netns c1 type macvtap mode bridge
@@ -34,8 +34,8 @@ const MACVTAP = `
   }
 `;
 
-test('createMacvtap() sends master, namespace and mode', () => {
-  const link = { name: 'tap0', master: 3, mode: 4, netnsFd: 9 };
-  expect(sentBy(socket => createMacvtap(socket, link))).toEqual(bytesOf(MACVTAP));
+test('createUpper() sends master, namespace and mode', () => {
+  const link = { name: 'tap0', kind: 'macvtap', data: { mode: 4 }, lower: 3, netnsFd: 9 } as const;
+  expect(sentBy(socket => createUpper(socket, link))).toEqual(bytesOf(MACVTAP));
   expect(linkMessage.decode(bodyOf(MACVTAP)).attrs.linkinfo).toEqual({ kind: 'macvtap', data: { mode: 4 } });
 });

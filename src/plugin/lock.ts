@@ -1,0 +1,29 @@
+// How do calls of a plugin, in whichever process, take turns at something that they share?
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { withFlock } from '../sys/flock.ts';
+
+/** Holders change devices of the kernel at most: the longest wait is for RCU grace periods, and for a network card to go down. */
+const LOCK_DEADLINE_MS = 20_000;
+
+/**
+ * Runs a step while no other process of ours runs one under the same lock.
+ * @param path of the lock's file; missing directories are made for root alone
+ * @throws CniError 11 when the lock is not available in time; what the step throws otherwise
+ */
+export function withPluginLock<T>(path: string, step: () => T, deadlineMs = LOCK_DEADLINE_MS): T {
+  let entered = false;
+  try {
+    return withFlock(
+      path,
+      deadlineMs,
+      () => {
+        entered = true;
+        return step();
+      },
+      { mode: 0o600, directoryMode: 0o700 },
+    );
+  } catch (cause) {
+    if (entered) throw cause;
+    throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
+  }
+}
