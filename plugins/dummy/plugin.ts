@@ -5,7 +5,7 @@ import { removeDevices } from '../../src/attach/device/remove.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { requireReadiness } from '../../src/attach/readiness.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
 import { DummyConf, validateDummyConf } from './config.ts';
@@ -45,13 +45,9 @@ export const dummy = definePlugin({
 
   async status(call) {
     validateDummyConf(call.conf);
-    try {
+    requireReadiness(() => {
       requireLinkKind(call.host, 'dummy');
-    } catch (cause) {
-      throw new CniError(ErrorCode.unavailable, `Cannot attach containers: ${describeError(cause)}`, {
-        cause,
-      });
-    }
+    });
     const type = call.conf.ipam?.type;
     if (type) await call.delegate(type).status();
   },

@@ -1,5 +1,5 @@
 // Could ADD fetch the device now?
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { requireReadiness } from '../../src/attach/readiness.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/supported.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { type HostDeviceConf, selectorOf } from './config.ts';
@@ -16,13 +16,11 @@ export function probeDevice(call: Call<HostDeviceConf>): void {
   const { conf, environment, host } = call;
   if (conf.capabilities?.deviceID && !conf.runtimeConfig?.deviceID) return;
   const selector = selectorOf(conf);
-  try {
+  requireReadiness(() => {
     requireLinkChanges(host);
     const found = select(host, selector);
     if (found.kind !== 'absent') return;
     if (listRecords(environment).some(record => isMeant(record, selector))) return;
     throw new Error(found.why);
-  } catch (cause) {
-    throw new CniError(ErrorCode.unavailable, `Cannot attach containers: ${describeError(cause)}`, { cause });
-  }
+  });
 }

@@ -3,7 +3,7 @@ import { warnOfDroppingChains } from '../../src/attach/dropping.ts';
 import { stuckFamilies } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { probeMasquerading } from '../../src/attach/masquerading.ts';
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { requireReadiness } from '../../src/attach/readiness.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { PtpConf } from './config.ts';
@@ -14,12 +14,10 @@ import type { PtpConf } from './config.ts';
  * @throws CniError 50
  */
 export function probePtp(call: Call<PtpConf>): void {
-  try {
+  requireReadiness(() => {
     requireLinkKind(call.host, 'veth');
     if (call.conf.ipMasq) probeMasquerading(call, backendOf(call.conf));
     if (stuckFamilies().length === 2) throw new Error('forwarding is off and cannot be turned on');
     warnOfDroppingChains(call);
-  } catch (cause) {
-    throw new CniError(ErrorCode.unavailable, `Cannot attach containers: ${describeError(cause)}`, { cause });
-  }
+  });
 }

@@ -1,6 +1,6 @@
 // Could ADD make a tap now?
 import { existsSync } from 'node:fs';
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { requireReadiness } from '../../src/attach/readiness.ts';
 import { requireLinkChanges, requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { requireTaps } from '../../src/sys/tun.ts';
@@ -16,7 +16,7 @@ const SELINUX = '/sys/fs/selinux/enforce';
  */
 export function probeTap(call: Call<TapConf>): void {
   const { conf, host } = call;
-  try {
+  requireReadiness(() => {
     if (isMacvtap(conf)) {
       requireLinkKind(host, 'macvtap');
       findMaster(call);
@@ -27,7 +27,5 @@ export function probeTap(call: Call<TapConf>): void {
     if (conf.selinuxContext && !existsSync(SELINUX)) {
       throw new Error('"selinuxContext" is set, but SELinux is not enabled');
     }
-  } catch (cause) {
-    throw new CniError(ErrorCode.unavailable, `Cannot attach containers: ${describeError(cause)}`, { cause });
-  }
+  });
 }

@@ -1,7 +1,7 @@
 // Which MTU does `"mtu": "auto"` stand for?
 import { findLink } from '../netlink/rtnl/link.ts';
-import { listRoutes, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
+import { listDefaultRoutes } from './default-route.ts';
 
 /** The value of `mtu` that follows the host's uplink. */
 export const AUTO_MTU = 'auto';
@@ -24,9 +24,7 @@ export function findMtuProblem(mtu: ConfiguredMtu): string | undefined {
 export function resolveMtu(socket: NetlinkSocket, mtu: ConfiguredMtu, uplink?: string): number {
   if (typeof mtu === 'number') return mtu;
   if (uplink) return findLink(socket, uplink)?.mtu ?? 0;
-  const [route] = listRoutes(socket)
-    .filter(({ dst, table = RT_TABLE_MAIN }) => dst.prefix === 0 && table === RT_TABLE_MAIN)
-    .sort((a, b) => a.dst.ip.family - b.dst.ip.family || (a.priority ?? 0) - (b.priority ?? 0));
+  const [route] = listDefaultRoutes(socket);
   const link = route && findLink(socket, route.oif);
   return link ? Math.min(link.mtu, route.mtu ?? link.mtu) : 0;
 }

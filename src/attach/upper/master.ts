@@ -3,9 +3,9 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { Result, ResultInterface } from '../../cni/result.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { findLink, type Link } from '../../netlink/rtnl/link.ts';
-import { listRoutes, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
 import type { Call } from '../../plugin/define.ts';
+import { listDefaultRoutes } from '../default-route.ts';
 
 /** The keys of a configuration that name the master. */
 export interface MasterConf {
@@ -43,10 +43,7 @@ export function findMaster(call: Call<MasterConf>, chained?: string): Master {
 
 /** The interface of the first default route of the main table, of IPv4 if both families have one. */
 export function findDefaultInterface(socket: NetlinkSocket): Link | undefined {
-  const defaults = listRoutes(socket)
-    .filter(({ dst, table, oif }) => dst.prefix === 0 && table === RT_TABLE_MAIN && oif > 0)
-    .sort((a, b) => a.dst.ip.family - b.dst.ip.family || (a.priority ?? 0) - (b.priority ?? 0));
-  const [first] = defaults;
+  const first = listDefaultRoutes(socket).find(({ oif }) => oif > 0);
   return first && findLink(socket, first.oif);
 }
 

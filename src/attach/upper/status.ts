@@ -1,9 +1,10 @@
 // Could ADD make a device on the master now?
-import { CniError, describeError, ErrorCode } from '../../cni/errors.ts';
+
 import { requireLinkKind } from '../../netlink/rtnl/supported.ts';
 import type { UpperKind } from '../../netlink/rtnl/upper.ts';
 import type { Call } from '../../plugin/define.ts';
 import { stateOf } from '../check.ts';
+import { requireReadiness } from '../readiness.ts';
 import type { UpperConf } from './check.ts';
 import { findMaster, type Master, requireMtu } from './master.ts';
 
@@ -19,7 +20,7 @@ export function probeUpper(
   { examine, isChained = false }: { examine?: (master: Master) => void; isChained?: boolean } = {},
 ): void {
   const { conf, host } = call;
-  try {
+  requireReadiness(() => {
     requireLinkKind(host, kind);
     if (conf.linkInContainer || isChained) return;
     const master = findMaster(call);
@@ -30,7 +31,5 @@ export function probeUpper(
     }
     requireMtu(conf.mtu, master);
     examine?.(master);
-  } catch (cause) {
-    throw new CniError(ErrorCode.unavailable, `Cannot attach containers: ${describeError(cause)}`, { cause });
-  }
+  });
 }
