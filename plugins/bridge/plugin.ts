@@ -1,6 +1,5 @@
 // What does the bridge plugin do for each verb?
 import { announceAddresses } from '../../src/attach/announce.ts';
-import { probeAddresses } from '../../src/attach/conflict.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { needsInterface, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
@@ -56,6 +55,7 @@ export const bridge = definePlugin({
       : port;
     if (addressing && sharesLink(conf)) {
       const ips = addressing.ips.map(({ cidr }) => cidr.ip);
+      const { probeAddresses } = await import('../../src/attach/conflict.ts');
       await probeAddresses(call, current.container, stagesOf(call, current, undefined), ips);
     }
     const attached = address(call, current, addressing);

@@ -4,13 +4,8 @@ import { type Ping, ping } from '../../daemon/ping.ts';
 import type { PingReply } from '../../daemon/protocol.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { DAEMON_EXIT_CODES } from '../daemon/exit-codes.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
-
-/** Exit code for each state. 1 and 2 are those of every command. */
-const EXIT_CODES = { alive: 0, absent: 3, 'other build': 4, silent: 5 } as const satisfies Record<
-  Ping['state'],
-  number
->;
 
 const DEADLINE_S = 2;
 
@@ -24,7 +19,7 @@ export async function run(call: CommandCall): Promise<number> {
   if (call.on('json')) call.out(`${JSON.stringify(found)}\n`);
   else if (found.state === 'alive') call.out(`${describe(found.reply)}\n`);
   else call.err(`catena: ${problemOf(found, dir, seconds)}\n`);
-  return EXIT_CODES[found.state];
+  return DAEMON_EXIT_CODES[found.state];
 }
 
 function describe({ version, executable, pid, running, queued, uptimeSeconds }: PingReply): string {

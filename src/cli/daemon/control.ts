@@ -4,10 +4,7 @@ import type { DaemonState } from '../../daemon/protocol.ts';
 import { findRunning, stopRunning } from '../../daemon/running.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import type { CommandCall } from '../command.ts';
-
-/** Exit codes of `--status`, as of `catena ping`. */
-const ABSENT = 3;
-const SILENT = 5;
+import { DAEMON_EXIT_CODES } from './exit-codes.ts';
 
 /** The daemon gives its requests a minute. */
 const STOP_DEADLINE_MS = 70_000;
@@ -33,14 +30,14 @@ export async function showStatus(call: CommandCall): Promise<number> {
   const dir = runDirOf(call);
   const daemon = await findRunning(dir);
   const { state } = daemon ?? {};
+  // As `catena ping --json` says it.
+  const found = daemon === undefined ? 'absent' : state === undefined ? 'silent' : 'alive';
   if (call.on('json')) {
-    // As `catena ping --json` says it.
-    const found = daemon === undefined ? 'absent' : state === undefined ? 'silent' : 'alive';
     call.out(`${JSON.stringify({ state: found, ...state }, null, 4)}\n`);
   } else if (daemon === undefined) call.out(`no daemon runs in "${dir}"\n`);
   else if (state === undefined) call.err(`catena: the daemon on "${daemon.socket}" does not answer\n`);
   else call.out(describe(state, daemon.socket));
-  return daemon === undefined ? ABSENT : state === undefined ? SILENT : 0;
+  return DAEMON_EXIT_CODES[found];
 }
 
 function runDirOf(call: CommandCall): string {
