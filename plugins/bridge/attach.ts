@@ -133,8 +133,10 @@ function joinBridge(
 
 /** Holds the bridge's lock, so that no DEL removes a gateway as unused that was just found in place. */
 function addGateways(call: Call<BridgeConf>, port: Port, addressing: Addressing): Attached {
-  const { bridge, onFailure } = port;
-  return withBridgeLock(bridge.name, () => {
+  const { onFailure } = port;
+  return withBridgeLock(port.bridge.name, () => {
+    // The program that created it may have set another hardware address while IPAM worked.
+    const bridge = isOurs(port.bridge) ? port.bridge : getLink(call.host, port.bridge.index);
     const gatewayPort = call.conf.vlan ? ensureGatewayPort(call, bridge, onFailure) : undefined;
     const target = ensureGateways(call, gatewayPort ?? bridge, addressing, onFailure);
     if (gatewayPort === undefined) return { ...port, bridge: target, gatewayPort };

@@ -20,6 +20,7 @@
 #define WIRE_AT_KEY 16
 #define WIRE_AT_PLACE 56
 #define WIRE_AT_LENGTHS 104
+#define WIRE_AT_SENT 124
 #define WIRE_REQUEST_HEADER 128
 #define WIRE_KEY_BYTES 36
 #define WIRE_KIND_COMMAND 0
@@ -74,7 +75,7 @@ static long call(long number, long a, long b, long c, long d, long e)
 enum { EINTR = 4, EAGAIN = 11,
        AT_FDCWD = -100, AF_UNIX = 1, SOCK_STREAM = 1, SOCK_NONBLOCK = 04000, SOCK_CLOEXEC = 02000000, SOL_SOCKET = 1,
        SO_PEERCRED = 17, MSG_NOSIGNAL = 0x4000, POLLIN = 1, POLLOUT = 4, MFD_CLOEXEC = 1, SIGKILL = 9, SIGPIPE = 13,
-       SIGCHLD = 17, WNOHANG = 1, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
+       SIGCHLD = 17, WNOHANG = 1, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
 
 typedef struct { int64_t seconds, nanoseconds; } Time; typedef struct { int fd; short events, revents; } Poll;
 typedef struct { const void *bytes; size_t length; } Piece;
@@ -175,10 +176,10 @@ static const char *variable(const char *wanted)
     return value;
 }
 
-static uint64_t now_ms(void)
+static uint64_t now_ms(long clock)
 {
     Time time = { 0, 0 };
-    call(CLOCK_GETTIME, CLOCK_MONOTONIC, (long)&time, 0, 0, 0);
+    call(CLOCK_GETTIME, clock, (long)&time, 0, 0, 0);
     return (uint64_t)time.seconds * 1000 + (uint64_t)time.nanoseconds / 1000000;
 }
 
@@ -274,7 +275,7 @@ static int judge_silence(uint64_t silent_ms)
     }
     if (child < 0) return -1;
     int status = 0;
-    for (uint64_t begin = now_ms(); now_ms() - begin < JUDGE_DEADLINE_MS; wait_for(-1, 0, 5)) {
+    for (uint64_t begin = now_ms(CLOCK_MONOTONIC); now_ms(CLOCK_MONOTONIC) - begin < JUDGE_DEADLINE_MS; wait_for(-1, 0, 5)) {
         long ended = call(WAIT4, child, (long)&status, WNOHANG, 0, 0);
         if (ended == child) return (status & 0x7f) == 0 ? (status >> 8) & 0xff : -1;
         if (ended < 0 && ended != -EINTR) return -1;
@@ -288,12 +289,12 @@ static int judge_silence(uint64_t silent_ms)
 static _Noreturn void await_answer(void)
 {
     size_t have = 0;
-    uint64_t begin = now_ms(), heard = begin;
+    uint64_t begin = now_ms(CLOCK_MONOTONIC), heard = begin;
     for (;;) {
         long ready = wait_for(door, POLLIN, SILENCE_MS);
-        if (now_ms() - begin > ANSWER_DEADLINE_MS) run_core("lost");
+        if (now_ms(CLOCK_MONOTONIC) - begin > ANSWER_DEADLINE_MS) run_core("lost");
         if (ready == 0) {
-            int verdict = judge_silence(now_ms() - heard);
+            int verdict = judge_silence(now_ms(CLOCK_MONOTONIC) - heard);
             if (verdict == JUDGED_DECLINED) run_core("declined");
             if (verdict == JUDGED_LOST) run_core("lost");
             continue;
@@ -301,7 +302,7 @@ static _Noreturn void await_answer(void)
         long got = call(RECVFROM, door, (long)(answer + have), (long)(sizeof answer - have), 0, 0);
         if (got == -EAGAIN || got == -EINTR) continue;
         if (got <= 0) run_core("broken");
-        heard = now_ms();
+        heard = now_ms(CLOCK_MONOTONIC);
         have += (size_t)got;
         while (have >= WIRE_REPLY_HEADER) {
             uint32_t kind = get32(answer + WIRE_REPLY_AT_KIND), total = get32(answer + WIRE_REPLY_AT_TOTAL);
@@ -442,10 +443,9 @@ static void ask_daemon(uint32_t kind, const char *plugin)
         if (i > 0) put32(header + WIRE_AT_LENGTHS + 4 * (i - 1), (uint32_t)pieces[i].length);
     }
     if (total > WIRE_REQUEST_LIMIT) return;
-    put32(header + WIRE_AT_MAGIC, WIRE_MAGIC);
-    put32(header + WIRE_AT_VERSION, WIRE_VERSION);
-    put32(header + WIRE_AT_TOTAL, (uint32_t)total);
-    put32(header + WIRE_AT_KIND, kind);
+    put32(header + WIRE_AT_MAGIC, WIRE_MAGIC), put32(header + WIRE_AT_VERSION, WIRE_VERSION);
+    put32(header + WIRE_AT_TOTAL, (uint32_t)total), put32(header + WIRE_AT_KIND, kind);
+    put32(header + WIRE_AT_SENT, (uint32_t)now_ms(CLOCK_REALTIME));
     for (int i = 0; i < WIRE_KEY_BYTES; i++) header[WIRE_AT_KEY + i] = (uint8_t)key[i];
     if (!send_all(pieces, sizeof pieces / sizeof *pieces)) run_core("declined");
     await_answer();

@@ -3,7 +3,6 @@ import { addDevice } from '../../src/attach/device/address.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
-import { interimName } from '../../src/attach/upper/create.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
@@ -36,9 +35,7 @@ export const macvlan = definePlugin({
   repair: repairMacvlan,
 
   async del(call) {
-    await removeAndRelease(call, 'del', release =>
-      removeDevices(call, 'macvlan', release, interimName(call)),
-    );
+    await removeAndRelease(call, 'del', release => removeDevices(call, 'macvlan', release));
   },
 
   async gc(call) {

@@ -4,7 +4,6 @@ import { removeDevices } from '../../src/attach/device/remove.ts';
 import { repairDevice } from '../../src/attach/device/repair.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
-import { interimName } from '../../src/attach/upper/create.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
@@ -38,7 +37,7 @@ export const vlan = definePlugin({
   },
 
   async del(call) {
-    await removeAndRelease(call, 'del', release => removeDevices(call, 'vlan', release, interimName(call)));
+    await removeAndRelease(call, 'del', release => removeDevices(call, 'vlan', release));
   },
 
   async gc(call) {

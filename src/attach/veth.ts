@@ -14,6 +14,7 @@ import {
 } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done } from '../plugin/define.ts';
+import { hostEndName } from '../plugin/first-names.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
 import { Errno } from '../sys/errno.ts';
@@ -43,7 +44,8 @@ export interface PairPlan {
 
 /**
  * Creates the pair in one request, with the host end up. The other end is created directly in the container with its final
- * name. The host end gets a random name, and the attachment as its alias.
+ * name. The host end gets a name that is derived from the attachment, or a random one if that is taken, and the attachment as its
+ * alias.
  * @throws CniError when the container already has an interface of that name
  */
 export function createPair(
@@ -109,8 +111,7 @@ export async function removeStalePairs(call: Call, kept: KeptAttachments, then: 
 /** The host end of the pair, if it is in this plugin's namespace: an index means nothing in another namespace. */
 function findOwnEnd(call: Call, inside: Link): Link | undefined {
   const outside = findLink(call.host, inside.peer);
-  const isIt = outside?.peer === inside.index && outside.attrs.alias === aliasOf(attachmentOf(call));
-  return isIt ? outside : undefined;
+  return outside?.peer === inside.index && isMarked(outside, attachmentOf(call)) ? outside : undefined;
 }
 
 /** Host ends of pairs that belong to a network, with their attachments. */
@@ -125,10 +126,15 @@ function aliasOf(owner: AttachmentId): string {
   return renderOwner(owner, ALIAS_MAX_BYTES);
 }
 
-/** Host ends whose alias names the call's attachment, whatever happened to its namespace. */
+/** Host ends of the call's attachment by alias or first name, whatever happened to its namespace. */
 export function listMarkedEnds(call: Call): Link[] {
-  const own = aliasOf(attachmentOf(call));
-  return listLinks(call.host).filter(link => link.kind === 'veth' && link.attrs.alias === own);
+  const own = attachmentOf(call);
+  return listLinks(call.host).filter(link => link.kind === 'veth' && isMarked(link, own));
+}
+
+/** An ADD that was killed may have left an end without its alias. */
+function isMarked({ name, attrs: { alias } }: Link, owner: AttachmentId): boolean {
+  return alias ? alias === aliasOf(owner) : name === hostEndName(owner);
 }
 
 /** A name may have been reused by another device, so the hardware address has to match as well. */
@@ -141,11 +147,15 @@ function findReportedEnds({ host, prevResult }: Call): Link[] {
   });
 }
 
+function randomName(): string {
+  return `veth${Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex')}`;
+}
+
 function createNamedPair(host: NetlinkSocket, container: NetlinkSocket, netns: Netns, plan: PairPlan): Link {
   const { owner, master, mac } = plan;
   const mtu = plan.mtu || undefined;
   for (let attempt = 1; ; attempt++) {
-    const name = `veth${Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex')}`;
+    const name = attempt === 1 ? hostEndName(owner) : randomName();
     const peer = { name: owner.ifname, netnsFd: netns.fd, mac, mtu };
     const link = makeLink(host, { name, kind: 'veth', master, mtu, peer });
     if (link) return link;

@@ -26,6 +26,12 @@ export const UPKEEP_VARIABLE = 'CATENA_UPKEEP';
  */
 export const HANDOVER_VARIABLE = 'CATENA_HANDOVER';
 
+/**
+ * When a GC was requested, in milliseconds since the epoch. Set for a plugin that is called long after its caller asked: its list of
+ * valid attachments is as old as the request.
+ */
+export const ASKED_VARIABLE = 'CATENA_ASKED';
+
 /** `look` reports what the reference's DEL would leave behind; `do` moves it to where that DEL finds it. */
 const HANDOVER_MODES = ['look', 'do'] as const;
 

@@ -1,5 +1,6 @@
 // How does the daemon run clients' requests?
 import { resolve } from 'node:path';
+import { ASKED_VARIABLE } from '../cni/env.ts';
 import { noteUnserved, type WorkerSource } from '../worker/client.ts';
 import type { WatchedCall } from './plugin-calls.ts';
 import { declinedFor, type PluginRequest } from './plugin-calls.ts';
@@ -43,7 +44,7 @@ export function makeBackend(
   const active = new Map<string, Promise<RunAnswer>>();
   const begin = (request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunAnswer> => {
     const { stdin, link: plugin, cwd } = request;
-    const env = environmentFor(request);
+    const env = environmentFor(request, queueMs);
     if (stdin !== undefined && plugin !== undefined)
       return callPlugin({ plugin, env, stdin, cwd }, signal, queueMs);
     if (stdin !== undefined) return runAsPlugin({ env, stdin }, signal, queueMs);
@@ -104,12 +105,13 @@ async function collect(
 }
 
 /** Environment for the call and its children: relative directories are resolved against the client's working directory. */
-function environmentFor({ env, cwd }: RunRequest): RunRequest['env'] {
+function environmentFor({ env, cwd }: RunRequest, queueMs: number): RunRequest['env'] {
   const { CNI_PATH, NETCONFPATH } = env;
   return {
     ...env,
     // A worker must not wait for a call that itself needs a worker (deadlock).
     [SERVED_VARIABLE]: '1',
+    ...(env.CNI_COMMAND === 'GC' ? { [ASKED_VARIABLE]: String(Date.now() - queueMs) } : {}),
     ...(CNI_PATH
       ? {
           CNI_PATH: CNI_PATH.split(':')

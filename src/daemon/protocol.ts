@@ -39,8 +39,8 @@ export const ANSWER_DEADLINE_MS = 10 * 60_000;
 
 /**
  * Why a daemon declines a request: `request`: it does not know this kind of request; `build`: the client is another executable;
- * `namespace`: the client is in another network or mount namespace; `stale`: the client disconnected waiting before the daemon came to
- * the request; `workers`: no worker could take the call; `ending`: the daemon is shutting down.
+ * `namespace`: the client is in another network or mount namespace; `stale`: the client had given up before the daemon came to
+ * the request, or the request is older than clients wait; `workers`: no worker could take the call; `ending`: the daemon is shutting down.
  */
 export const DECLINE_REASONS = ['request', 'build', 'namespace', 'stale', 'workers', 'ending'] as const;
 export type DeclineReason = (typeof DECLINE_REASONS)[number];
@@ -85,6 +85,8 @@ export interface RunRequest extends Pick<Invocation, 'env'>, Partial<Pick<Invoca
   readonly cwd: string;
   /** Identifies the request: a repetition with the same key is not a second request. */
   readonly key: string;
+  /** How long ago the client sent it, in milliseconds; negative if the clock was set back since. */
+  readonly ageMs?: number;
 }
 
 /** Everything that a process of its own would leave behind. */

@@ -16,6 +16,7 @@ import {
   type RunAnswer,
   type RunReply,
   type RunRequest,
+  SILENCE_MS,
   STOP_PATH,
   SUCCESSION_PATH,
 } from './protocol.ts';
@@ -142,11 +143,12 @@ export async function startServer(
   ): Promise<RunAnswer | Declined> {
     const why = findObstacle(request);
     if (why) return why;
+    const { ageMs = 0 } = request;
     const answer = gate.admit(async queueMs => {
       if (signal.aborted || !calls.begin(request.key))
         return decline('stale', 'the client has cancelled the call');
       try {
-        return await backend.run(request, signal, queueMs);
+        return await backend.run(request, signal, queueMs + Math.max(ageMs, 0));
       } finally {
         calls.end(request.key);
       }
@@ -157,7 +159,7 @@ export async function startServer(
     return reply;
   }
 
-  function findObstacle({ place: theirs }: RunRequest): Declined | undefined {
+  function findObstacle({ place: theirs, ageMs = 0 }: RunRequest): Declined | undefined {
     const refuse = (reason: DeclineReason, error: string): Declined => {
       events.declined(reason, error);
       return decline(reason, error);
@@ -166,6 +168,8 @@ export async function startServer(
       return refuse('build', `the client is executable ${theirs.executable}, the daemon ${place.executable}`);
     if (theirs.network !== place.network) return refuse('namespace', 'another network namespace');
     if (theirs.mount !== place.mount) return refuse('namespace', 'another mount namespace');
+    // Its client has given up, or was killed while this process was stopped: what it asked for may no longer be right.
+    if (Math.abs(ageMs) > SILENCE_MS) return refuse('stale', `the request is ${ageMs} ms old`);
     if (ending) return refuse('ending', 'the daemon is shutting down');
     const { problem: trouble } = backend;
     return trouble === undefined ? undefined : refuse('workers', trouble);

@@ -17,6 +17,8 @@ export const WIRE = {
   WIRE_AT_KEY: 16,
   WIRE_AT_PLACE: 56,
   WIRE_AT_LENGTHS: 104,
+  /** Milliseconds since the epoch, modulo 2^32: when the client sent it. */
+  WIRE_AT_SENT: 124,
   WIRE_REQUEST_HEADER: 128,
   WIRE_KEY_BYTES: 36,
   WIRE_KIND_COMMAND: 0,
@@ -59,6 +61,7 @@ export function encodeRequest(request: RunRequest): Uint8Array | undefined {
   view.setUint32(WIRE.WIRE_AT_VERSION, WIRE.WIRE_VERSION, true);
   view.setUint32(WIRE.WIRE_AT_TOTAL, total, true);
   view.setUint32(WIRE.WIRE_AT_KIND, stdin === undefined ? WIRE.WIRE_KIND_COMMAND : WIRE.WIRE_KIND_CALL, true);
+  view.setUint32(WIRE.WIRE_AT_SENT, (Date.now() - (request.ageMs ?? 0)) >>> 0, true);
   encoder.encodeInto(request.key, bytes.subarray(WIRE.WIRE_AT_KEY, WIRE.WIRE_AT_KEY + WIRE.WIRE_KEY_BYTES));
   const { executable, network, mount } = request.place;
   [executable, network, mount].forEach((identity, i) => {
@@ -127,6 +130,8 @@ export function decodeRequest(bytes: Uint8Array): RunRequest | undefined {
     env: environmentIn(env),
     ...(isCall ? { stdin } : {}),
     key,
+    // Signed, for a clock that was set back in between.
+    ageMs: (Date.now() - view.getUint32(WIRE.WIRE_AT_SENT, true)) | 0,
   };
 }
 

@@ -13,6 +13,9 @@ import { directoryOf } from './place.ts';
 /** Names the file of a snapshot to plugins, so that all of them collect garbage as of the same moment. */
 export const SNAPSHOT_VARIABLE = 'CATENA_GC_SNAPSHOT';
 
+/** The clock of the kernel's file times is up to this many milliseconds behind the clock that requests are dated by. */
+const FILE_CLOCK_LAG_MS = 10;
+
 /** The notes of a network at one moment. */
 export interface Snapshot {
   /** Tokens of the notes. */
@@ -42,7 +45,7 @@ export function takeSnapshot(
   // The name contains the process id, so the file of a killed process is recognised and removed here.
   const path = join(dir, unfinishedName());
   let time: number;
-  const tokens = listGenerations(runDir, network).flatMap(({ token, time }) => (time < since ? token : []));
+  const tokens = tokensBefore(since, runDir, network);
   try {
     sweepUnfinished(dir);
     closeSync(writeNewFile(path, tokens.join('\n')));
@@ -51,7 +54,7 @@ export function takeSnapshot(
     return undefined;
   }
   return {
-    snapshot: { tokens: new Set(tokens), time },
+    snapshot: { tokens: new Set(tokens), time: Math.min(time, since) },
     path,
     remove() {
       try {
@@ -96,23 +99,28 @@ const SAME_RUN_MS = 60_000;
  * The snapshot of the run of GC that a call belongs to. Other runtimes do not identify their runs: calls with the same list of
  * valid attachments, each of a different plugin, count as one run as long as they follow each other closely. An attachment that
  * is begun between two of them is then left alone by both, or by neither.
+ * @param since as for {@link takeSnapshot}
  */
-export function joinRun(runDir: string, { network, list, plugin }: GcCall): Snapshot {
+export function joinRun(
+  runDir: string,
+  { network, list, plugin }: GcCall,
+  since = Number.POSITIVE_INFINITY,
+): Snapshot {
   const path = join(notesDirs(runDir).gc, directoryOf(network));
   const run = readRun(path);
   const now = Date.now();
   const isSame =
     run?.list === list && !run.plugins.includes(plugin) && Math.abs(now - run.time) < SAME_RUN_MS;
-  const tokens = isSame ? run.tokens : tokensOf(runDir, network);
+  const tokens = isSame ? run.tokens : tokensBefore(since, runDir, network);
   const plugins = isSame ? [...run.plugins, plugin] : [plugin];
-  let begun = isSame ? run.begun : now;
+  let begun = isSame ? run.begun : Math.min(now, since);
   const write = () =>
     putFile(path, JSON.stringify({ list, plugins, begun, time: now, tokens } satisfies Run));
   try {
     write();
     if (!isSame) {
       // The kernel's file times are some milliseconds behind the clock.
-      begun = statSync(path).mtimeMs;
+      begun = Math.min(statSync(path).mtimeMs, since);
       write();
     }
   } catch {
@@ -121,8 +129,9 @@ export function joinRun(runDir: string, { network, list, plugin }: GcCall): Snap
   return { tokens: new Set(tokens), time: begun };
 }
 
-function tokensOf(runDir: string, network: string): string[] {
-  return listGenerations(runDir, network).map(({ token }) => token);
+function tokensBefore(since: number, runDir: string, network: string): string[] {
+  const before = since - FILE_CLOCK_LAG_MS;
+  return listGenerations(runDir, network).flatMap(({ token, time }) => (time < before ? token : []));
 }
 
 interface Run {

@@ -3,6 +3,7 @@
 // Loaded for GC only, like the snapshots that it uses.
 import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
+import { ASKED_VARIABLE } from '../cni/env.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
 import { findGeneration, isContainer, listGenerations } from '../journal/generation.ts';
@@ -23,13 +24,13 @@ interface CollectingCall {
  * @param plugin name of the plugin that is called
  */
 export function snapshotOf({ environment, request, network }: CollectingCall, plugin: string): Snapshot {
-  const { [SNAPSHOT_VARIABLE]: path } = environment;
+  const { [SNAPSHOT_VARIABLE]: path, [ASKED_VARIABLE]: since } = environment;
   // Our runner has died, or the disk fails: assume that every attachment with a note is newer than GC.
   if (path) return readSnapshot(path) ?? { tokens: new Set(), time: 0 };
   const { [VALID_ATTACHMENTS]: _, 'cni.dev/attachments': __, ...conf } = request;
   const list = String(Bun.hash(JSON.stringify(memberOf(request, VALID_ATTACHMENTS) ?? null)));
   const asked = `${plugin} ${Bun.hash(JSON.stringify(conf))}`;
-  return joinRun(runDir(environment), { network, list, plugin: asked });
+  return joinRun(runDir(environment), { network, list, plugin: asked }, since ? Number(since) : undefined);
 }
 
 /** Removes the notes of attachments that GC has collected. */

@@ -13,6 +13,7 @@ import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { ALIAS_MAX_BYTES, type Link, linkQuestion, listLinks } from '../netlink/rtnl/link.ts';
 import { netnsIdQuestion } from '../netlink/rtnl/netns-id.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
+import { hostEndName, interimName } from './first-names.ts';
 
 /** The address of loopback devices, which identifies nothing. */
 const NO_MAC = '00:00:00:00:00:00';
@@ -37,7 +38,8 @@ export function findStranger(visit: Visit): string | undefined {
   const devices = listLinks(visit.container);
   const ends = findHostEnds(visit, devices);
   const noted = devices.flatMap(link => {
-    const named = findOwner((link.kind === 'veth' ? ends.get(link.index) : link)?.attrs.alias);
+    const marked = link.kind === 'veth' ? ends.get(link.index) : link;
+    const named = marked && (hasFirstName(marked, owner) ? owner : findOwner(marked.attrs.alias));
     return named ? [{ link, named }] : [];
   });
   const words = ({ link, named }: (typeof noted)[number]) =>
@@ -59,6 +61,11 @@ export function findStranger(visit: Visit): string | undefined {
   return proof === 'other'
     ? `interface "${owner.ifname}" in it is not the one in the result of its ADD`
     : undefined;
+}
+
+/** Whether the device was made by an ADD of the attachment that was killed before it could set the alias. */
+function hasFirstName({ name, attrs: { alias } }: Link, owner: AttachmentId): boolean {
+  return !alias && (name === hostEndName(owner) || name === interimName(owner));
 }
 
 /** The host ends of veth devices, by the index of the container end; an index is only valid in its own namespace. */

@@ -1,4 +1,5 @@
 // How does a process serve one plugin call?
+import { ASKED_VARIABLE } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { PluginDefinition } from './define.ts';
 import type { PluginLookup } from './invocation.ts';
@@ -27,7 +28,8 @@ export async function runPlugin(
   const { env } = process;
   if (again && env.CNI_COMMAND === 'ADD')
     await serve(definition, { env: { ...env, CNI_COMMAND: 'DEL' }, readStdin: readRequest }, siblings);
-  const reply = await serve(definition, { env, readStdin: readRequest }, siblings);
+  const asked = env.CNI_COMMAND === 'GC' ? { [ASKED_VARIABLE]: String(performance.timeOrigin) } : {};
+  const reply = await serve(definition, { env: { ...env, ...asked }, readStdin: readRequest }, siblings);
   if (reply.stdout) writeAll(1, reply.stdout);
   await reply.log.flush();
   process.exit(reply.exitCode);

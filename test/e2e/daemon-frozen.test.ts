@@ -1,16 +1,18 @@
 // What does a stopped daemon cost its clients, and what does it do when it continues?
 import { expect, test } from 'bun:test';
-import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
+import type { RunRequest } from '../../src/daemon/protocol.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
-import { startDaemon } from '../helpers/daemon.ts';
+import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { holdLeases, holdLock } from '../helpers/held-leases.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { bridgeOf, childrenOf, leasesIn, startPlugin, stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
+import { bytesOf } from '../helpers/wire.ts';
 
 /** A call waits for a second, then does its work; without that second it takes a tenth of one. */
 const timeoutMs = 10_000;
@@ -59,8 +61,39 @@ describeRoot('a daemon that is stopped', () => {
       exitCode: 0,
     });
     expect((await command('del', fourth.path, fourth.id)).exitCode).toBe(0);
-    expect(await stateOf(daemon)).toMatchObject({ served: calls.length + 3 });
+    expect(await stateOf(daemon)).toMatchObject({ served: 3 });
     expect(leasesIn(lab)).toHaveLength(2);
+  });
+
+  test('does nothing for clients that were killed meanwhile', async () => {
+    const lab = await makeLab();
+    const conf = bridgeOf(lab);
+    const container = await lab.container();
+    const daemon = await startDaemon(lab);
+    expect(await lab.plugin('bridge', { command: 'ADD', conf, container })).toMatchObject({ exitCode: 0 });
+    process.kill(daemon.pid, 'SIGSTOP');
+    const file = `${lab.tmp}/podnet.conflist`;
+    writeFileSync(file, JSON.stringify({ cniVersion: '1.1.0', name: 'podnet', plugins: [conf] }));
+    const identity = { CNI_CONTAINERID: container.id, CNI_NETNS: container.path, CNI_IFNAME: 'eth0' };
+    const call = (verb: string, more: object) => ({
+      ...{ link: 'bridge', args: [], env: { ...directories(lab.tmp), ...identity, CNI_COMMAND: verb } },
+      stdin: JSON.stringify({ ...conf, ...more }),
+    });
+    const gc = ['gc', 'podnet', '--all', '--file', file, '--bin-dir', BIN_DIR];
+    const wire = `${daemon.socket}.wire`;
+    await sendAndGo(wire, requestBy(daemon, call('DEL', {})));
+    await sendAndGo(wire, requestBy(daemon, call('GC', { 'cni.dev/valid-attachments': [] })));
+    await sendAndGo(wire, requestBy(daemon, { args: gc, env: directories(lab.tmp) }));
+    const body = JSON.stringify({ network: 'podnet', file, all: true, binDirs: [BIN_DIR] });
+    const head = ['POST /v1/gc HTTP/1.1', 'Host: catena', `Content-Length: ${body.length}`].join('\r\n');
+    await sendAndGo(daemon.socket, Buffer.from(`${head}\r\n\r\n${body}`));
+    await Bun.sleep(1_100);
+    // The container lives on, as one of the same name that was added again would.
+    const before = await picture(lab);
+    process.kill(daemon.pid, 'SIGCONT');
+    await until(async () => (await stateOf(daemon)).declined?.stale?.count === 3);
+    await Bun.sleep(500);
+    expect(await picture(lab)).toEqual(before);
   });
 
   test('in the middle of a call is killed, and the client takes the call over', async () => {
@@ -210,6 +243,32 @@ function tryTo(work: () => void): boolean {
 }
 
 /** All that calls could have changed. */
+/** The bytes of a request, as a client of the daemon sends it. */
+function requestBy(
+  daemon: Daemon,
+  request: Pick<RunRequest, 'args' | 'env'> & Partial<RunRequest>,
+): Uint8Array {
+  const [executable = '', network = '', mount = ''] = [
+    `${BIN_DIR}/catena-core`,
+    `/proc/${daemon.pid}/ns/net`,
+    `/proc/${daemon.pid}/ns/mnt`,
+  ].map(path => {
+    const { dev, ino } = statSync(path);
+    return `${dev}:${ino}`;
+  });
+  const place = { executable, network, mount };
+  return bytesOf({ cwd: '/', key: crypto.randomUUID(), ...request, place });
+}
+
+/** Sends bytes and closes the connection, as the kernel does for a client that is killed. */
+function sendAndGo(path: string, bytes: Uint8Array): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const client = net.connect(path, () => client.end(bytes));
+  client.on('finish', () => client.destroy()).on('close', () => resolve());
+  client.on('error', reject);
+  return promise;
+}
+
 async function picture(lab: Lab): Promise<unknown> {
   return { host: await lab.dump(lab.host), leases: leasesIn(lab).sort() };
 }

@@ -3,6 +3,7 @@ import { expect, test } from 'bun:test';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { type Container, type Lab, type Row, untilAddressed, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { binWith } from '../helpers/script.ts';
 import { describeNeeding, describeRoot, requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
@@ -170,6 +171,34 @@ describeRoot('bridge', () => {
       expect(await ping(lab, container, '10.88.0.1')).toBe(true);
       await lab.plugin('bridge', { command: 'DEL', conf: confOf(lab), container });
       expect(await addresses()).toEqual(['172.30.0.1', '10.88.0.1']);
+    });
+  });
+
+  test('[1.1.0] the result names the hardware address that another program gave its bridge meanwhile', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await lab.ip(lab.host, 'link', 'add', 'br0', 'up', 'type', 'bridge');
+      // As the reference does, for its own container, between its two looks at the bridge.
+      const steps = 'ip link set br0 address 02:00:00:00:00:77 && ip address add 10.88.0.1/24 dev br0';
+      const result = '{"cniVersion":"1.1.0","ips":[{"address":"10.88.0.5/24","gateway":"10.88.0.1"}]}';
+      const cniPath = binWith(
+        lab,
+        'slow-ipam',
+        `[ $CNI_COMMAND = ADD ] && ${steps} && echo '${result}'; exit 0`,
+      );
+      const ipam = { type: 'slow-ipam' };
+      const conf = {
+        cniVersion: '1.1.0',
+        name: 'podnet',
+        type: 'bridge',
+        bridge: 'br0',
+        isGateway: true,
+        ipam,
+      };
+      const added = await lab.plugin('bridge', { command: 'ADD', conf, container, cniPath });
+      expect(added.result?.interfaces[0]).toMatchObject({ name: 'br0', mac: '02:00:00:00:00:77' });
+      const check = { command: 'CHECK', conf, container, cniPath, prevResult: added.result };
+      expect(await lab.plugin('bridge', check)).toMatchObject({ exitCode: 0 });
     });
   });
 });

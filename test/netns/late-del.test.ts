@@ -2,6 +2,7 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { hostEndName } from '../../src/plugin/first-names.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { runOk } from '../helpers/command.ts';
 import { filesBelow } from '../helpers/journal.ts';
@@ -330,3 +331,30 @@ describeRoot(
   },
   requiresReference('bridge', 'host-local'),
 );
+
+describeRoot('what an ADD left that was killed before the interface had its alias', () => {
+  test('is removed by DEL, also where another container has an interface', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bridge', bridge: 'br0' };
+      expect(await lab.plugin('bridge', { command: 'ADD', conf, container })).toMatchObject({ exitCode: 0 });
+      const killed = { ...container, id: 'killed' };
+      const pair = (name: string, ifname: string) =>
+        lab.ip(
+          lab.host,
+          ...['link', 'add', name, 'type', 'veth', 'peer', 'name', ifname, 'netns', container.name],
+        );
+      await pair(hostEndName({ network: 'podnet', containerId: 'killed', ifname: 'eth1' }), 'eth1');
+      await pair('veth0000', 'eth2');
+      for (const CNI_IFNAME of ['eth1', 'eth2']) {
+        const deleted = await lab.plugin('bridge', {
+          ...{ command: 'DEL', conf, container: killed, env: { CNI_IFNAME } },
+        });
+        expect(deleted).toMatchObject({ exitCode: 0 });
+      }
+      // Nothing tells which attachment the other one belongs to.
+      const left = (await lab.ip(container, 'link')).map(({ ifname }) => ifname);
+      expect(left.sort()).toEqual(['eth0', 'eth2', 'lo']);
+    });
+  });
+});

@@ -1,7 +1,7 @@
 // What does the macvlan plugin do to a real kernel, and does it take all of it back?
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
-import { interimName } from '../../src/attach/upper/create.ts';
+import { interimName } from '../../src/plugin/first-names.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -444,8 +444,7 @@ describeRoot(
       await withHost(async lab => {
         const container = await lab.container();
         await lab.outside();
-        const env = { containerId: container.id, ifname: 'eth0' };
-        const name = interimName({ network: 'podnet', env });
+        const name = interimName({ network: 'podnet', containerId: container.id, ifname: 'eth0' });
         const upper = ['link', 'add', 'link', 'outside0', 'name', name, 'netns', container.name];
         await lab.ip(lab.host, ...upper, 'type', 'macvlan');
         expect(await deviceIn(lab, container, name)).toBeDefined();

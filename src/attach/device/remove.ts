@@ -2,6 +2,7 @@
 import { renderOwner } from '../../cni/attachment.ts';
 import { ALIAS_MAX_BYTES, type Link, listLinks, removeLinks } from '../../netlink/rtnl/link.ts';
 import type { Call, Done } from '../../plugin/define.ts';
+import { interimName } from '../../plugin/first-names.ts';
 import { tryAll } from '../../plugin/try-all.ts';
 import { attachmentOf } from '../owner.ts';
 
@@ -9,22 +10,19 @@ import { attachmentOf } from '../owner.ts';
  * Deletes the attachment's devices if the namespace still exists, then does what has to wait until they are gone, such as releasing
  * the address: the interface, and further devices of that kind with the attachment as their alias. A device of another kind
  * under the interface's name is not ours, and is kept.
- * @param interim name of a device that has no alias yet, because an ADD was killed
  */
-export async function removeDevices(
-  call: Call,
-  kind: string,
-  then: () => Done,
-  interim?: string,
-): Promise<void> {
-  const own = findOwn(call, kind, interim).map(({ index }) => index);
+export async function removeDevices(call: Call, kind: string, then: () => Done): Promise<void> {
+  const own = findOwn(call, kind).map(({ index }) => index);
   await tryAll([() => (own.length ? removeLinks(call.container, own) : undefined), then]);
 }
 
-function findOwn(call: Call, kind: string, interim: string | undefined): Link[] {
+function findOwn(call: Call, kind: string): Link[] {
   if (!call.findContainerNetns()) return [];
   const { ifname } = call.env;
-  const own = renderOwner(attachmentOf(call), ALIAS_MAX_BYTES);
+  const owner = attachmentOf(call);
+  const own = renderOwner(owner, ALIAS_MAX_BYTES);
+  // An ADD that was killed may have left one without its alias.
+  const interim = interimName(owner);
   return listLinks(call.container).filter(({ name, kind: present, attrs }) => {
     if (present === kind) return name === ifname || name === interim || attrs.alias === own;
     if (name === ifname) {

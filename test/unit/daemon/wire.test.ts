@@ -52,11 +52,21 @@ describe('a request', () => {
   });
 
   test('is decoded as it was', () => {
-    expect(decodeRequest(bytesOf(REQUEST))).toEqual(REQUEST);
+    const decode = (request: RunRequest) => {
+      const { ageMs, ...decoded } = decodeRequest(bytesOf(request)) ?? {};
+      expect(ageMs).toBeWithin(0, 1_000);
+      return decoded;
+    };
+    expect(decode(REQUEST)).toEqual(REQUEST);
     const { link: _, stdin: __, ...rest } = REQUEST;
     const command = { ...rest, args: ['add', '', 'podnet'], env: {} };
-    expect(decodeRequest(bytesOf(command))).toEqual(command);
-    expect(decodeRequest(bytesOf({ ...rest, stdin: '' }))).toEqual({ ...rest, stdin: '' });
+    expect(decode(command)).toEqual(command);
+    expect(decode({ ...rest, stdin: '' })).toEqual({ ...rest, stdin: '' });
+  });
+
+  test.each([1_700, -1_700])('of %p ms ago has that age', ageMs => {
+    const decoded = decodeRequest(bytesOf({ ...REQUEST, ageMs }));
+    expect(Math.abs((decoded?.ageMs ?? 0) - ageMs)).toBeLessThan(1_000);
   });
 
   test('has the environment as Bun reads it: the last of two wins, one without "=" is empty', () => {
