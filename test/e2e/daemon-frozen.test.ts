@@ -65,7 +65,7 @@ describeRoot('a daemon that is stopped', () => {
     expect(leasesIn(lab)).toHaveLength(2);
   });
 
-  test('does nothing for clients that were killed meanwhile', async () => {
+  test('does nothing for clients that were killed while it was stopped', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const container = await lab.container();

@@ -174,7 +174,7 @@ describeRoot('bridge', () => {
     });
   });
 
-  test('[1.1.0] the result names the hardware address that another program gave its bridge meanwhile', async () => {
+  test('[1.1.0] the result names the hardware address that another program gave its bridge during the ADD', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await lab.ip(lab.host, 'link', 'add', 'br0', 'up', 'type', 'bridge');

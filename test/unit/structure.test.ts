@@ -224,6 +224,8 @@ const MAY_LOAD_LAZILY = [
   'src/delegate/kubernetes',
   // Devices are deleted by few plugins, and by those on DEL only.
   'src/plugin/call',
+  // Few bridges have an uplink, on which addresses are probed for.
+  'plugins/bridge/plugin',
   // What GC goes by is of no use to other verbs.
   'src/plugin/serve',
   // The journal asks for it, and works under Node as well, which has no bun:ffi.
