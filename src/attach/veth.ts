@@ -82,11 +82,10 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
   const inside = call.findContainerNetns() ? findLink(call.container, ifname) : undefined;
   if (inside?.kind === 'veth') {
     const outside = findOwnEnd(call, inside);
-    return outside
-      ? call.removeDevices([outside], then)
-      : tryAll([() => removeLink(call.container, inside.index), then]);
-  }
-  if (inside)
+    if (outside) return call.removeDevices([outside], then);
+    // Without our mark, it may be of another container that came to the path after the namespace was examined.
+    if (call.findContainerNetns(true)) return tryAll([() => removeLink(call.container, inside.index), then]);
+  } else if (inside)
     call.log.warn(
       `Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth that this plugin created`,
     );

@@ -134,9 +134,10 @@ export class LiveCall implements Call<never> {
     });
   }
 
-  findContainerNetns(): Netns | undefined {
+  findContainerNetns(again = false): Netns | undefined {
     if (this.#isGone) return undefined;
     const netns = this.#findNetns();
+    if (netns && again) netns.isCleared = false;
     const stranger = netns && this.#askForStranger(netns);
     if (stranger !== undefined) this.#countAsGone(stranger);
     return this.#isGone ? undefined : netns?.netns;

@@ -98,8 +98,9 @@ export interface Call<Conf = unknown> {
   /**
    * The container's namespace. Undefined if its path is empty, does not exist or is not a namespace; or if it is the plugin's own
    * or (DEL) that of another container.
+   * @param again examine it again, although no other container's interface was in it before: one may have been added since
    */
-  findContainerNetns(): Netns | undefined;
+  findContainerNetns(again?: boolean): Netns | undefined;
   /** Registers how to undo a step just done. If ADD fails later, these run last first. */
   onFailure(what: string, undo: () => Done): void;
   /**

@@ -8,7 +8,15 @@ import { runOk } from '../helpers/command.ts';
 import { filesBelow } from '../helpers/journal.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, copyPlugins, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
+import {
+  describeNeeding,
+  describeRoot,
+  requires,
+  requiresLinkKind,
+  requiresReference,
+  requiresRoot,
+  testNeeding,
+} from '../helpers/skip.ts';
 
 setDefaultTimeout(60_000);
 
@@ -358,3 +366,46 @@ describeRoot('what an ADD left that was killed before the interface had its alia
     });
   });
 });
+
+describeNeeding(
+  'a late DEL',
+  () => {
+    const requests = Array.from({ length: 8 }, (_, i) => i + 1);
+    test('keeps an interface that another container gets in its path at any moment', async () => {
+      const kept = await Promise.all(requests.map(request => keptWhenPausedAt(request)));
+      expect(kept).toEqual(requests.map(() => true));
+    });
+  },
+  requiresRoot(),
+  requires('strace'),
+);
+
+/** Pauses a DEL before one of its requests, in which another container gets its interface. @returns whether it still has it then */
+function keptWhenPausedAt(request: number): Promise<boolean> {
+  return withHost(async lab => {
+    const container = await lab.container();
+    const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bridge', bridge: 'br0' };
+    const added = await lab.plugin('bridge', { command: 'ADD', conf, container });
+    await lab.ip(container, 'link', 'delete', 'eth0');
+    const inject = `inject=sendto,sendmsg:delay_enter=1500000:when=${request}`;
+    const deleting = lab.run(
+      lab.host,
+      ['strace', '-f', '-o', '/dev/null', '-e', inject, `${BIN_DIR}/bridge`],
+      {
+        env: {
+          ...directories(lab.tmp),
+          ...{ CNI_COMMAND: 'DEL', CNI_CONTAINERID: container.id, CNI_NETNS: container.path },
+          ...{ CNI_IFNAME: 'eth0', CNI_PATH: BIN_DIR },
+        },
+        stdin: JSON.stringify({ ...conf, prevResult: added.result }),
+      },
+    );
+    await Bun.sleep(800);
+    const pair = ['vethother', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', container.name];
+    await lab.ip(lab.host, 'link', 'add', ...pair);
+    await lab.ip(lab.host, 'link', 'set', 'vethother', 'alias', 'catena:podnet/other/eth0');
+    expect(await deleting).toMatchObject({ exitCode: 0 });
+    const left = await lab.ip(container, 'link');
+    return left.some(({ ifname }) => ifname === 'eth0');
+  });
+}

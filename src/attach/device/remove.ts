@@ -23,7 +23,7 @@ function findOwn(call: Call, kind: string): Link[] {
   const own = renderOwner(owner, ALIAS_MAX_BYTES);
   // An ADD that was killed may have left one without its alias.
   const interim = interimName(owner);
-  return listLinks(call.container).filter(({ name, kind: present, attrs }) => {
+  const found = listLinks(call.container).filter(({ name, kind: present, attrs }) => {
     if (present === kind) return name === ifname || name === interim || attrs.alias === own;
     if (name === ifname) {
       call.log.warn(
@@ -32,4 +32,7 @@ function findOwn(call: Call, kind: string): Link[] {
     }
     return false;
   });
+  // Without our mark, it may be of another container that came to the path after the namespace was examined.
+  const isMarked = ({ name, attrs }: Link) => name === interim || attrs.alias === own;
+  return found.every(isMarked) || call.findContainerNetns(true) ? found : [];
 }

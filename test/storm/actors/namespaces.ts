@@ -32,6 +32,8 @@ export class Namespaces {
   async make(index: number): Promise<void> {
     const slot = this.#model.slot(index);
     await tool(['ip', 'netns', 'add', slotName(index)]);
+    // A connection whose way was cut while it was closing belongs to no process, and keeps the namespace for two minutes otherwise.
+    await tool(['ip', 'netns', 'exec', slotName(index), 'sysctl', '-qw', 'net.ipv4.tcp_orphan_retries=1']);
     slot.generation += 1;
     slot.alive = true;
   }
