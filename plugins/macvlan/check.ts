@@ -9,9 +9,10 @@ import { type MacvlanConf, modeOf } from './config.ts';
 
 /**
  * Compares device, master, addresses and routes with the result of ADD, and the mode with the configuration.
+ * @returns the interface
  * @throws Error naming the first difference, CniError 7 without a result
  */
-export function checkMacvlan(call: Call<MacvlanConf>): void {
+export function checkMacvlan(call: Call<MacvlanConf>): Link {
   const link = checkUpper(call, 'macvlan');
   checkMode(call.conf, link);
   const { bcqueuelen } = call.conf;
@@ -20,6 +21,7 @@ export function checkMacvlan(call: Call<MacvlanConf>): void {
   if (bcqueuelen && length !== undefined) {
     confirm(`broadcast queue length of interface "${link.name}"`, bcqueuelen, length);
   }
+  return link;
 }
 
 /** @throws Error when the mode differs */

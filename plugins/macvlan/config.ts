@@ -22,6 +22,8 @@ export const MacvlanConf = z.extend(PluginConfig, {
   bcqueuelen: z._default(z.int(), 0),
   /** Look for the master in the container instead of on the host. */
   linkInContainer: z._default(z.boolean(), false),
+  /** Let the host itself reach the container, by a macvlan of its own on the same master. */
+  hostAccess: z._default(z.boolean(), false),
   /** Probe for IPv4 addresses before use, and fail if another host has one (RFC 5227). */
   detectConflicts: z._default(z.boolean(), true),
   args: z.optional(z.looseObject({ cni: z.optional(z.looseObject({ mac: z.optional(z.string()) })) })),
@@ -38,7 +40,8 @@ export function validateMacvlanConf(conf: MacvlanConf): void {
   if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use macvlan configuration: ${problem}`);
 }
 
-function findProblem({ master, mode, mtu, bcqueuelen }: MacvlanConf): string | undefined {
+function findProblem(conf: MacvlanConf): string | undefined {
+  const { master, mode, mtu, bcqueuelen } = conf;
   if (mode !== '' && !Object.hasOwn(MACVLAN_MODES, mode)) {
     return `"mode" is "${mode}", expected ${Object.keys(MACVLAN_MODES).join(', ')}`;
   }
@@ -46,7 +49,16 @@ function findProblem({ master, mode, mtu, bcqueuelen }: MacvlanConf): string | u
   if (bcqueuelen < 0 || bcqueuelen > 0xffffffff) {
     return `"bcqueuelen" is ${bcqueuelen}, expected 1 to 4294967295, or 0 for the kernel's default`;
   }
-  return findMasterProblem(master);
+  return findMasterProblem(master) ?? (conf.hostAccess ? findAccessProblem(conf) : undefined);
+}
+
+function findAccessProblem(conf: MacvlanConf): string | undefined {
+  if (modeOf(conf) !== 'bridge') {
+    return `"hostAccess" has no effect with "mode" "${conf.mode}": only in mode "bridge" do interfaces on one master reach each other`;
+  }
+  if (conf.linkInContainer) return '"hostAccess" has no effect with "linkInContainer"; remove one of them';
+  if (!conf.ipam?.type) return '"hostAccess" needs the addresses of "ipam"';
+  return undefined;
 }
 
 /** The mode of a valid configuration; an empty one is the default, as in the reference. */

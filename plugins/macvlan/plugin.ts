@@ -6,6 +6,15 @@ import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
+import { tryAll } from '../../src/plugin/try-all.ts';
+import {
+  checkAccess,
+  closeAccess,
+  closeStaleAccess,
+  openAccess,
+  probeAccess,
+  repairAccess,
+} from './access.ts';
 import { checkMacvlan } from './check.ts';
 import { MacvlanConf, validateMacvlanConf } from './config.ts';
 import { createMacvlan } from './kernel.ts';
@@ -22,6 +31,11 @@ export const macvlan = definePlugin({
     validateMacvlanConf(call.conf);
     const probe = call.conf.detectConflicts;
     const addressed = await addDevice(call, () => createMacvlan(call), { shared: true, probe });
+    await openAccess(
+      call,
+      addressed.link,
+      (addressed.addressing?.ips ?? []).map(({ cidr }) => cidr.ip),
+    );
     return renderDevice(call, addressed, call.prevResult);
   },
 
@@ -29,25 +43,33 @@ export const macvlan = definePlugin({
     const { conf } = call;
     validateMacvlanConf(conf);
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
-    checkMacvlan(call);
+    await checkAccess(call, checkMacvlan(call));
   },
 
-  repair: repairMacvlan,
+  async repair(call) {
+    repairMacvlan(call);
+    await repairAccess(call);
+  },
 
   async del(call) {
-    await removeAndRelease(call, 'del', release => removeDevices(call, 'macvlan', release));
+    await removeAndRelease(call, 'del', release =>
+      removeDevices(call, 'macvlan', () => tryAll([() => closeAccess(call), release])),
+    );
   },
 
   async gc(call) {
     const { kept } = call;
     if (kept === undefined) return;
-    await removeAndRelease(call, 'gc', release => removeStaleUppers(call, 'macvlan', kept, release));
+    await removeAndRelease(call, 'gc', release =>
+      removeStaleUppers(call, 'macvlan', kept, () => tryAll([() => closeStaleAccess(call, kept), release])),
+    );
   },
 
   async status(call) {
     const { conf } = call;
     validateMacvlanConf(conf);
     probeUpper(call, 'macvlan', { examine: refuseWireless });
+    await probeAccess(call);
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).status();
   },
 });

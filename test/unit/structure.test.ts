@@ -213,6 +213,8 @@ const MAY_LOAD_LAZILY = [
   ],
   // Zod is only loaded for a value that is not certainly valid.
   'plugins/build/quick-zod/schema',
+  // The host's access to its containers is asked for by few networks.
+  'plugins/macvlan/access',
   // D-Bus costs nothing without firewalld.
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
