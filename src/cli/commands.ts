@@ -191,7 +191,7 @@ export const COMMANDS: readonly Command[] = [
       conf: {
         type: 'string',
         placeholder: '<json>',
-        help: 'options to replace, by plugin, {"firewall": {"ingressPolicy": "isolated"}}; null takes one away',
+        help: 'options to replace, by plugin type, {"<type>": {"<option>": …}}; null takes one away',
       },
     },
     load: () => import('./commands/set.ts'),

@@ -2,7 +2,7 @@
 //
 // One transaction over all plugins of the chain. The journal has the intent before the first plugin is called, the outcome after
 // the last, and then a note that libcni's cached result says the same. Until the outcome is written, a change is undone, by a
-// failure as well as by whoever finds the record of a dead runner; afterwards it is finished.
+// failure as well as by the process that finds the record of a dead runner; afterwards it is finished.
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';

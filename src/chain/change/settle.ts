@@ -1,7 +1,7 @@
 // What happens to a change whose runner died?
 //
 // The plugins are told once more what the attachment was before. If one of them cannot go back, for example because another
-// attachment has taken a port in the meantime, all of them are told what it was to become. Either way the settings on record are
+// attachment has taken a port since, all of them are told what it was to become. Either way the settings on record are
 // those in the kernel.
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
