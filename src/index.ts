@@ -1,5 +1,7 @@
 // What does the library offer? The protocol and the runner, on Node and Bun; plugins are written with `./plugin`.
 
+export { changeNetwork } from './chain/change/change.ts';
+export type { Change } from './chain/change/settings.ts';
 export { type Conflist, parseNetwork, parsePlugin } from './chain/config/conflist.ts';
 export { findPlugin, parsePluginDirs } from './chain/config/find-plugin.ts';
 export { type LoadedNetworks, listNetworks, loadFile, loadNetwork } from './chain/config/load.ts';
@@ -88,5 +90,11 @@ export {
   renderResult,
 } from './cni/result.ts';
 export { atLeast, CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './cni/version.ts';
-export type { AttachmentRecord, PluginOutcomeLine, RecordedError } from './journal/record.ts';
+export type {
+  AttachmentRecord,
+  PendingChange,
+  PluginOutcomeLine,
+  RecordedError,
+  Settings,
+} from './journal/record.ts';
 export { listRecords, type RecordList, readRecord } from './journal/store.ts';

@@ -8,6 +8,9 @@ import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { parseAmount } from './amount.ts';
 import { findSubnets, type Subnets } from './subnets.ts';
 
+/** Rates and bursts. */
+export const LIMIT_OPTIONS: readonly string[] = ['ingressRate', 'ingressBurst', 'egressRate', 'egressBurst'];
+
 const LIMIT_KEYS: ReadonlySet<string> = new Set(Object.keys(Bandwidth.shape).map(key => key.toLowerCase()));
 
 /** The kernel counts a bucket's bytes in 32 bits; the reference's limit is one byte lower. */

@@ -7,12 +7,20 @@ import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/suppor
 import { ticksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
-import { BandwidthConf, ignoresRuntime, isUnlimited, type Limits, limitsOf } from './config.ts';
+import {
+  BandwidthConf,
+  ignoresRuntime,
+  isUnlimited,
+  LIMIT_OPTIONS,
+  type Limits,
+  limitsOf,
+} from './config.ts';
 import { findGarbage } from './garbage.ts';
 import { findHostVeths, getHostVeth } from './host-veth.ts';
 import { findIfbs } from './ifb.ts';
 import { applyShaping, removeShaping, verifyShaping } from './kernel.ts';
 import { planShaping, type Shaper, type Shaping } from './plan.ts';
+import { withIfb } from './result.ts';
 
 /** Limits the rate of packets to and from a container, at the host end of its veth. */
 export const bandwidth = definePlugin({
@@ -20,6 +28,7 @@ export const bandwidth = definePlugin({
   config: BandwidthConf,
   since: '0.3.0',
   netns: 'required',
+  changeable: [...LIMIT_OPTIONS, 'shapedSubnets', 'unshapedSubnets'],
 
   async add(call) {
     const limits = limitsOf(call.conf, call.request);
@@ -41,12 +50,7 @@ export const bandwidth = definePlugin({
     });
     const { ifb, unused } = applyShaping(call.host, veth, attachment, shaping);
     await call.removeDevices(unused);
-    if (ifb === undefined) return prevResult;
-    const { name, mac } = ifb;
-    return {
-      ...prevResult,
-      interfaces: [...(prevResult.interfaces ?? []), { name, ...(mac ? { mac } : {}) }],
-    };
+    return withIfb(prevResult, attachment, ifb);
   },
 
   check(call) {
@@ -70,6 +74,16 @@ export const bandwidth = definePlugin({
       },
     );
     await call.removeDevices(unused);
+  },
+
+  async change(call, mode) {
+    const limits = limitsOf(call.conf, call.request);
+    const prevResult = requirePrevResult(call);
+    const [veth, attachment] = [getHostVeth(call, prevResult), attachmentOf(call)];
+    if (mode === 'look') return prevResult;
+    const { ifb, unused } = applyShaping(call.host, veth, attachment, planFor(veth, limits));
+    await call.removeDevices(unused);
+    return withIfb(prevResult, attachment, ifb);
   },
 
   async del(call) {

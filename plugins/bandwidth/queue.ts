@@ -1,4 +1,6 @@
 // How is a limit set on one device and verified, and which plugin owns an existing qdisc?
+import { defined } from '../../src/cni/defined.ts';
+import { NLM_F_CREATE, NLM_F_REPLACE } from '../../src/netlink/codec/message.ts';
 import { htbClassRequest, listClasses } from '../../src/netlink/rtnl/class.ts';
 import { listFilters, subnetFilterRequest } from '../../src/netlink/rtnl/filter.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
@@ -53,6 +55,7 @@ export function queueRequests(
     return [...(found ? removal : []), tbfRequest(device.index, bucket.tbf)];
   }
   if (found && findTreeDifferences(tree, found).length === 0) return [];
+  if (found && differsInRate(tree, found)) return rateRequests(device.index, tree);
   return [...removal, ...treeRequests(device.index, tree)];
 }
 
@@ -89,6 +92,24 @@ function treeRequests(index: number, tree: Tree): Request[] {
     htbClassRequest(index, SHAPED_MINOR, tree.shaped),
     bfifoRequest(index, { parent: SHAPED, handle: SHAPED_QUEUE, limitBytes: tree.limitBytes }),
     ...tree.filters.map(filter => subnetFilterRequest(index, filter)),
+  ];
+}
+
+/** Whether the limited class and its queue exist, and nothing else is to be changed. */
+function differsInRate(tree: Tree, found: FoundTree): boolean {
+  const { shaped, limitBytes } = found;
+  return (
+    Boolean(shaped && limitBytes) &&
+    findTreeDifferences({ ...tree, ...defined({ shaped, limitBytes }) }, found).length === 0
+  );
+}
+
+/** They change the class and its queue in place: what is queued stays. */
+function rateRequests(index: number, { shaped, limitBytes }: Tree): Request[] {
+  const flags = NLM_F_CREATE | NLM_F_REPLACE;
+  return [
+    { ...htbClassRequest(index, SHAPED_MINOR, shaped), flags },
+    { ...bfifoRequest(index, { parent: SHAPED, handle: SHAPED_QUEUE, limitBytes }), flags },
   ];
 }
 

@@ -35,19 +35,16 @@ export const firewall = definePlugin({
   config: FirewallConf,
   since: '0.4.0',
   netns: 'required',
+  changeable: ['ingressPolicy'],
 
   async add(call) {
     const { plan, names } = await wantedOf(call);
     const { prevResult = {} } = call;
     if (plan.pods.length === 0) return prevResult;
     await requireOthers(call.hostNft, plan, names);
-    const owner = ownerOf(call);
-    const nft = call.hostNft;
-    if (plan.others.includes('iptables')) refuseOldRules(call, plan.pods);
-    await haveOthersForget(nft, [owner, ...formerOwners(call, plan, owner)], { plan, names });
-    allow(call, plan, owner, names.adminChain);
-    call.onFailure('remove the rules', () => remove(nft, [owner]));
-    await tellOthers(nft, plan, names, 'old');
+    await admit(call, { plan, names }, () => {
+      call.onFailure('remove the rules', () => remove(call.hostNft, [ownerOf(call)]));
+    });
     return prevResult;
   },
 
@@ -76,6 +73,21 @@ export const firewall = definePlugin({
       () => allow(call, plan, owner, names.adminChain),
     );
     await checkOthers(call.hostNft, plan, names).catch(() => tellOthers(call.hostNft, plan, names));
+  },
+
+  async change(call, mode) {
+    const { plan, names } = await wantedOf(call);
+    const { prevResult = {} } = call;
+    if (plan.pods.length === 0) return prevResult;
+    await requireOthers(call.hostNft, plan, names);
+    if (await isToldByReference(call.hostNft, plan, names)) {
+      throw new CniError(
+        ErrorCode.invalidConfig,
+        'Cannot change the firewall of a running attachment: the reference plugin made its rules; run DEL and ADD',
+      );
+    }
+    if (mode === 'do') await admit(call, { plan, names }, () => {});
+    return prevResult;
   },
 
   async handOver(call, mode) {
@@ -131,6 +143,17 @@ export const firewall = definePlugin({
     warnOfDroppingChains(call, backend === 'iptables');
   },
 });
+
+/** @param onAllowed called once there is something to undo */
+async function admit(call: Call, { plan, names }: Wanted, onAllowed: () => void): Promise<void> {
+  const { hostNft: nft } = call;
+  const owner = ownerOf(call);
+  if (plan.others.includes('iptables')) refuseOldRules(call, plan.pods);
+  await haveOthersForget(nft, [owner, ...formerOwners(call, plan, owner)], { plan, names });
+  allow(call, plan, owner, names.adminChain);
+  onAllowed();
+  await tellOthers(nft, plan, names, 'old');
+}
 
 interface Wanted {
   readonly plan: AccessPlan;

@@ -19,13 +19,16 @@ import { findSwitch, openLocalhost, tryLocalhost } from './kernel/localhost.ts';
 import { removeIptablesPorts } from './kernel/reference.ts';
 import { findClaims } from './kernel/release.ts';
 import { checkPorts } from './kernel/verify.ts';
-import { type FamilyPlan, planForwards, podAddressesOf } from './plan.ts';
+import { type FamilyPlan, PROTOCOLS, type Protocol, planForwards, podAddressesOf } from './plan.ts';
+
+const ALL_PROTOCOLS = Object.keys(PROTOCOLS) as Protocol[];
 
 /** Forwards host ports to the pod. */
 export const portmap = definePlugin({
   name: 'portmap',
   config: PortmapConf,
   netns: 'required',
+  changeable: ['snat', 'masqAll', 'conditionsV4', 'conditionsV6'],
 
   add(call) {
     const wanted = wantedOf(call);
@@ -58,6 +61,19 @@ export const portmap = definePlugin({
       () => forgetFlows(call, plans, replace(call, wanted)),
     );
     if (call.conf.snat) openLocalhost(call.host, plans);
+  },
+
+  async change(call, mode) {
+    const wanted = wantedOf(call);
+    const { prevResult = {}, hostNft: nft } = call;
+    if (mode === 'look') return prevResult;
+    const { owner, plans } = wanted;
+    // New connections find the change; those through ports that are no longer forwarded, or elsewhere, end.
+    const end = (lost: readonly Lost[]) => forgetFlows(call, plans, lost, ALL_PROTOCOLS);
+    if (plans.length === 0) await removePorts(nft, owner, podAddressesOf(prevResult, call.env.ifname), end);
+    else end(replace(call, wanted));
+    if (call.conf.snat) openLocalhost(call.host, plans);
+    return prevResult;
   },
 
   handOver(call, mode) {
@@ -145,10 +161,15 @@ function plansOf(call: Call<PortmapConf>): FamilyPlan[] {
 }
 
 /** A surviving flow is a nuisance; failing because of it would remove the mapping altogether. */
-function forgetFlows(call: Call, plans: readonly FamilyPlan[], lost: readonly Lost[]): void {
+function forgetFlows(
+  call: Call,
+  plans: readonly FamilyPlan[],
+  lost: readonly Lost[],
+  protocols?: readonly Protocol[],
+): void {
   try {
-    forgetStaleFlows(call, plans, lost);
+    forgetStaleFlows(call, plans, lost, protocols);
   } catch (thrown) {
-    call.log.warn('stale UDP flows may remain', { reason: (thrown as Error).message });
+    call.log.warn('stale flows may remain', { reason: (thrown as Error).message });
   }
 }

@@ -110,6 +110,28 @@ export function mergeBackups(older: Backup, newer: Backup): Backup {
   };
 }
 
+/** The part of a backup whose values are still set, and the part to be restored because a change no longer sets them. */
+export function splitBackup(
+  { network, sysctl = {}, ...backup }: Backup,
+  set: Backup,
+): { readonly needed: Backup; readonly obsolete: Backup } {
+  const pick = <T extends object>(from: T, isWanted: (key: string) => boolean) =>
+    Object.fromEntries(Object.entries(from).filter(([key]) => isWanted(key))) as Partial<T>;
+  const isSet = (key: string) => !ATTRIBUTES.has(key) || key in set;
+  const isSysctlSet = (path: string) => Object.hasOwn(set.sysctl ?? {}, path);
+  return {
+    needed: { ...pick(backup, isSet), ...defined({ network }), sysctl: pick(sysctl, isSysctlSet) },
+    obsolete: { ...pick(backup, key => !isSet(key)), sysctl: pick(sysctl, path => !isSysctlSet(path)) },
+  } as { needed: Backup; obsolete: Backup };
+}
+
+/** Whether a backup restores nothing. */
+export function isEmpty({ network: _, sysctl = {}, ...values }: Backup): boolean {
+  return Object.keys(values).length + Object.keys(sysctl).length === 0;
+}
+
+const ATTRIBUTES: ReadonlySet<string> = new Set(['mac', 'promisc', 'mtu', 'allmulti', 'txQLen']);
+
 /** JSON with an indent of one space; keys in the order of the schema. */
 export function renderBackup(backup: Backup): string {
   return JSON.stringify(mergeBackups({}, backup), null, 1);

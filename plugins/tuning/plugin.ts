@@ -1,4 +1,5 @@
 // What does tuning do for each verb?
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
@@ -8,8 +9,10 @@ import {
   backupPathOf,
   findBackup,
   findStaleBackups,
+  isEmpty,
   mergeBackups,
   removeBackup,
+  splitBackup,
   writeBackup,
 } from './backup.ts';
 import { TuningConf } from './config.ts';
@@ -23,6 +26,7 @@ export const tuning = definePlugin({
   name: 'tuning',
   config: TuningConf,
   netns: 'required',
+  changeable: ['sysctl', 'mac', 'mtu', 'promisc', 'allmulti', 'txQLen'],
 
   add(call) {
     refuseRepeatedSysctl(call);
@@ -57,6 +61,30 @@ export const tuning = definePlugin({
     if (findDifferences(plan, state).length === 0) return;
     applySysctls(target, plan.sysctls, state);
     applyDevice(target, plan.link, state);
+  },
+
+  change(call, mode) {
+    refuseRepeatedSysctl(call);
+    const { ifname, netns } = call.env;
+    const plan = planAllowed(call);
+    const prevResult = prevResultOf(call);
+    const target = targetOf(call);
+    const state = readState(target, plan);
+    const found = backupOf(plan, state);
+    if (mode === 'look') return prevResult;
+    const path = fileOf(call);
+    const older = findBackup(path) ?? {};
+    // What is set is in the backup at every moment, so that DEL and another change find it after a crash.
+    const whole = mergeBackups(older, { ...found, network: call.network });
+    writeBackup(path, whole);
+    applySysctls(target, plan.sysctls, state);
+    applyDevice(target, plan.link, state);
+    const { needed, obsolete } = splitBackup(whole, found);
+    restoreAll(target, obsolete);
+    if (isEmpty(needed)) removeBackup(path);
+    else writeBackup(path, needed);
+    const { mac = obsolete.mac, mtu = obsolete.mtu } = plan.link;
+    return planResult(prevResult, defined({ mac, mtu }), ifname, netns);
   },
 
   del(call) {

@@ -172,6 +172,31 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/del.ts'),
   },
   {
+    name: 'set',
+    summary: 'change rates, ports, policy and sysctls of an attachment while its container runs',
+    usage: '<network> <container>',
+    positionals: { min: 2, max: 2 },
+    options: {
+      ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate'),
+      ifname: {
+        type: 'string',
+        placeholder: '<name>',
+        help: 'interface in the container, if it has several on the network',
+      },
+      cap: {
+        type: 'string',
+        placeholder: '<json>',
+        help: 'capability arguments to replace, {"portMappings": […]}; null takes one away',
+      },
+      conf: {
+        type: 'string',
+        placeholder: '<json>',
+        help: 'options to replace, by plugin type, {"<type>": {"<option>": …}}; null takes one away',
+      },
+    },
+    load: () => import('./commands/set.ts'),
+  },
+  {
     name: 'gc',
     summary: 'delete the attachments of a network that are no longer valid',
     ...NETWORK,

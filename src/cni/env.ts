@@ -1,6 +1,7 @@
 // Which environment variables does a plugin receive, and are they valid?
 import { findIfnameProblem } from '../net/ifname.ts';
 import { CniError, ErrorCode } from './errors.ts';
+import { isObject, type JsonObject, tryParse } from './json.ts';
 
 /** The commands of the protocol. */
 export const COMMANDS = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION'] as const;
@@ -32,11 +33,43 @@ export const HANDOVER_VARIABLE = 'CATENA_HANDOVER';
  */
 export const ASKED_VARIABLE = 'CATENA_ASKED';
 
+/**
+ * With one of {@link CHANGE_MODES}, CHECK changes the attachment into what the request configures instead of checking it, and
+ * prints the new result. A plugin that does not know the variable only checks.
+ */
+export const CHANGE_VARIABLE = 'CATENA_CHANGE';
+
 /** `look` reports what the reference's DEL would leave behind; `do` moves it to where that DEL finds it. */
 const HANDOVER_MODES = ['look', 'do'] as const;
 
 /** One of {@link HANDOVER_MODES}. */
 export type HandoverMode = (typeof HANDOVER_MODES)[number];
+
+/** `look` only examines whether the change is possible; `do` makes it. */
+const CHANGE_MODES = ['look', 'do'] as const;
+
+/** One of {@link CHANGE_MODES}. */
+export type ChangeMode = (typeof CHANGE_MODES)[number];
+
+/** The reply of a plugin that knows the variable. */
+export interface ChangeReply {
+  /** `prevResult` with what the change affects. */
+  readonly changed: JsonObject;
+  /** Names of the options of its configuration that may change. */
+  readonly options: readonly string[];
+}
+
+/** Parses a plugin's reply; undefined when the plugin does not know the variable. */
+export function parseChangeReply(stdout: string): ChangeReply | undefined {
+  const { changed, options } = (tryParse(stdout) ?? {}) as Partial<ChangeReply>;
+  return isObject(changed) && Array.isArray(options) ? { changed, options: options.map(String) } : undefined;
+}
+
+/** The mode of the change that the environment requests; undefined for an ordinary CHECK. */
+export function changeModeOf(env: Readonly<Record<string, string | undefined>>): ChangeMode | undefined {
+  if (env.CNI_COMMAND !== 'CHECK') return undefined;
+  return CHANGE_MODES.find(mode => mode === env[CHANGE_VARIABLE]);
+}
 
 /** The reply of a plugin that knows the variable. */
 export interface HandoverReply {

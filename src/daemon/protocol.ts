@@ -55,7 +55,7 @@ export interface Declined {
 }
 
 /** Commands that a client forwards to the daemon. The others run no chain. */
-export const DAEMON_COMMANDS: readonly string[] = ['add', 'check', 'del', 'gc', 'status'];
+export const DAEMON_COMMANDS: readonly string[] = ['add', 'check', 'set', 'del', 'gc', 'status'];
 
 /** Plugin verbs that a client forwards to the daemon. VERSION must not wait for standard input. */
 export const DAEMON_VERBS: readonly string[] = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS'];

@@ -1,6 +1,6 @@
 // How do processes agree on which one takes an attachment down?
 import type { AttachmentId } from '../cni/attachment.ts';
-import { CniError } from '../cni/errors.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
 import { markOf } from './marks.ts';
 import type { AttachmentRecord, Intent, Line, RecordedError } from './record.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
@@ -22,12 +22,14 @@ export interface Claim {
   drop(): void;
   /** Some plugins failed: records them for the next attempt. */
   fail(errors: readonly RecordedError[]): void;
+  /** Adds a line. @throws CniError 5: it was not written */
+  note(line: Line): void;
   /** Nothing was taken down: the record's content stays. */
   leave(): void;
 }
 
 /**
- * Begins a DEL, or a repair, in the record. Of the living processes, the one whose line was appended first has the claim: all
+ * Begins a DEL, a repair or a change in the record. Of the living processes, the one whose line was appended first has the claim: all
  * of them see the appended lines in one order, the kernel's.
  * @param wanted checks the record again once the claim is won: a runner that was thought dead may have finished in between, and
  *   its attachment may exist
@@ -39,9 +41,23 @@ export function claimRecord(
   stateDir: string,
   id: AttachmentId,
   wanted: (record: AttachmentRecord) => boolean = () => true,
-  verb: 'DEL' | 'REPAIR' = 'DEL',
+  verb: 'DEL' | 'REPAIR' | 'CHANGE' = 'DEL',
   deadlineMs?: number,
 ): Claim | { readonly holder: Runner } | undefined {
+  for (;;) {
+    const outcome = claimOnce(stateDir, id, wanted, verb, deadlineMs);
+    if (outcome !== 'replaced') return outcome;
+  }
+}
+
+/** @returns `replaced` if another operation merged the lines of the record at that moment, and ours was lost */
+function claimOnce(
+  stateDir: string,
+  id: AttachmentId,
+  wanted: (record: AttachmentRecord) => boolean,
+  verb: 'DEL' | 'REPAIR' | 'CHANGE',
+  deadlineMs: number | undefined,
+): Claim | { readonly holder: Runner } | 'replaced' | undefined {
   const before = readRecord(stateDir, id);
   if (before === undefined) return undefined;
   const busy = holderOf(before);
@@ -57,6 +73,7 @@ export function claimRecord(
     markRecord(stateDir, id);
     // Read it by path, not from the open file, which another one may have replaced.
     const after = readSplit(stateDir, id, runner.op);
+    if (after && !after.record.runners.some(({ op }) => op === runner.op)) return 'replaced';
     const holder = after && holderOf(after.record);
     const others = holder?.op === runner.op ? after?.others : undefined;
     if (others && wanted(others)) won = after?.record;
@@ -79,7 +96,7 @@ export function holderOf({ runners }: AttachmentRecord): Runner | undefined {
   return runners.find(isAlive);
 }
 
-/** Number of failed attempts after which their lines are merged into one: a record must not grow for ever. */
+/** Number of failed attempts, or of changes, after which their lines are merged into one: a record must not grow for ever. */
 const ATTEMPTS_KEPT = 32;
 
 function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Claim {
@@ -107,8 +124,22 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
         endRunner(runner);
       }
     },
+    note(line) {
+      const open = reopenRecord(stateDir, record);
+      if (open === undefined) throw gone(record);
+      try {
+        open.append(line);
+      } finally {
+        open.close();
+      }
+    },
     leave() {
       try {
+        const now = readRecord(stateDir, record);
+        if (now && isLong(now)) {
+          rewrite(stateDir, now);
+          return;
+        }
         const open = reopenRecord(stateDir, record);
         open?.append({ event: 'left', op: runner.op });
         open?.close();
@@ -123,6 +154,18 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
   };
 }
 
+/** Whether lines of changes are to be merged, and every one of them is complete. */
+function isLong({ phase, changes, change, before }: AttachmentRecord): boolean {
+  return phase === 'attached' && changes >= ATTEMPTS_KEPT && !change && !before;
+}
+
+function gone({ containerId, ifname, file }: AttachmentRecord): CniError {
+  return new CniError(
+    ErrorCode.ioFailure,
+    `Cannot record a change of interface "${ifname}" of container "${containerId}": "${file}" was removed`,
+  );
+}
+
 /** Removes the mark that opening the record has set, if the record is settled. */
 function tidy(stateDir: string, id: AttachmentId): void {
   try {
@@ -133,13 +176,16 @@ function tidy(stateDir: string, id: AttachmentId): void {
 }
 
 /** Allowed only with the claim: lines that other processes append at the same time are lost, and they notice that. */
-function rewrite(stateDir: string, record: AttachmentRecord, last: Line): void {
+function rewrite(stateDir: string, record: AttachmentRecord, last?: Line): void {
   const { network, containerId, ifname, netns, boot, owner, args, capabilityArgs } = record;
   const { netnsIdentity, netnsCookie } = record;
   const { source, pluginDirs, executables, cacheDir, request, adopted, runner } = record;
-  const { outcomes, segment, added } = record;
+  const { outcomes, segment, added, change, before, changes, result } = record;
   const id = { network, containerId, ifname };
-  const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source };
+  const start = before ?? { capabilityArgs, source, result };
+  const { capabilityArgs: argsAtStart, source: sourceAtStart } = start;
+  const settings = { capabilityArgs: argsAtStart, source: sourceAtStart };
+  const inputs = { netns, netnsIdentity, boot, owner, args, ...settings };
   const more = {
     ...(netnsCookie === undefined ? {} : { netnsCookie }),
     ...(request === undefined ? {} : { request }),
@@ -152,5 +198,11 @@ function rewrite(stateDir: string, record: AttachmentRecord, last: Line): void {
   });
   const ahead: Line[] = segment < 0 ? [] : [{ event: 'segment', verb: 'ADD', last: segment }];
   const done: Line[] = added ? [{ event: 'done', op: runner.op }] : [];
-  replaceRecord(stateDir, intent, [...ahead, ...links, ...done, last]);
+  const changed: Line[] = [
+    ...(changes && start.result ? [{ event: 'changed', result: start.result } as const] : []),
+    ...(before ? [{ event: 'change', to: { capabilityArgs, source }, plugins: [] } as const] : []),
+    ...(before && result ? [{ event: 'changed', result } as const] : []),
+    ...(change ? [{ event: 'change', ...change } as const] : []),
+  ];
+  replaceRecord(stateDir, intent, [...ahead, ...links, ...done, ...changed, ...(last ? [last] : [])]);
 }

@@ -98,6 +98,8 @@ const INTENT: Shape = {
   runner: RUNNER,
 };
 
+const SETTINGS = shaped('settings', { capabilityArgs: OBJECT, source: TEXT });
+
 const ERROR = shaped('an error', {
   code: NUMBER,
   msg: TEXT,
@@ -118,7 +120,11 @@ const LINES: Readonly<Record<Line['event'], readonly Shape[]>> & Readonly<Record
     segment: [{ verb: exactly('ADD'), last: INDEX }],
     together: [{ verb: exactly('ADD'), last: INDEX }],
     done: [{ op: TEXT }],
-    begin: [{ verb: exactly('DEL', 'REPAIR'), runner: RUNNER }],
+    begin: [{ verb: exactly('DEL', 'REPAIR', 'CHANGE'), runner: RUNNER }],
+    change: [{ to: SETTINGS, plugins: listOf(INDEX) }],
+    changed: [{ result: OBJECT }],
+    unchanged: [{}],
+    cached: [{}],
     left: [{ op: TEXT }],
     failed: [{ verb: exactly('DEL'), op: TEXT, time: TEXT, attempts: NUMBER, errors: listOf(ERROR) }],
   };

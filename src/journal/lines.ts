@@ -1,7 +1,15 @@
 // How are the lines of a record written, and what do they mean together?
 import type { JsonObject } from '../cni/json.ts';
 import { decodeIntent, decodeLine, RECORD_VERSION } from './decode.ts';
-import type { AttachmentRecord, Intent, Line, PluginOutcomeLine, RecordedError } from './record.ts';
+import type {
+  AttachmentRecord,
+  Intent,
+  Line,
+  PendingChange,
+  PluginOutcomeLine,
+  RecordedError,
+  Settings,
+} from './record.ts';
 import type { Runner } from './runner.ts';
 
 /** The first line. */
@@ -67,7 +75,7 @@ export function lastBegun(record: AttachmentRecord, links: number): number {
 
 function opOf(line: Line): string | undefined {
   if (line.event === 'begin') return line.runner.op;
-  return line.event === 'link' || line.event === 'segment' || line.event === 'together' ? undefined : line.op;
+  return 'op' in line ? line.op : undefined;
 }
 
 function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: number): AttachmentRecord {
@@ -79,6 +87,10 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
   let [done, attempts] = [false, 0];
   let lastAttempt: string | undefined;
   let lastErrors: readonly RecordedError[] = [];
+  let settings: Settings = { capabilityArgs: intent.capabilityArgs, source: intent.source };
+  let change: PendingChange | undefined;
+  let before: AttachmentRecord['before'];
+  let changes = 0;
   for (const line of lines) {
     if (line.event === 'link') {
       const error = 'error' in line ? line.error : undefined;
@@ -89,6 +101,16 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
     } else if (line.event === 'begin') {
       if (line.verb === 'DEL') deleting.add(line.runner.op);
       runners.push(line.runner);
+    } else if (line.event === 'change') {
+      change = { to: line.to, plugins: line.plugins };
+    } else if (line.event === 'changed') {
+      if (change) before = { ...settings, result };
+      settings = change?.to ?? settings;
+      [change, result, changes] = [undefined, line.result, changes + 1];
+    } else if (line.event === 'unchanged') {
+      change = undefined;
+    } else if (line.event === 'cached') {
+      before = undefined;
     } else {
       runners = runners.filter(({ op }) => op !== line.op);
       if (line.event === 'done') done = true;
@@ -102,5 +124,18 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
   }
   const phase = attempts > 0 ? 'failed' : deleting.size > 0 ? 'deleting' : done ? 'attached' : 'adding';
   const last = { attempts, lastAttempt, lastErrors };
-  return { ...intent, file, phase, added: done, outcomes, segment, result, runners, ...last, unreadable };
+  const changed = { ...settings, change, before, changes };
+  return {
+    ...intent,
+    ...changed,
+    file,
+    phase,
+    added: done,
+    outcomes,
+    segment,
+    result,
+    runners,
+    ...last,
+    unreadable,
+  };
 }

@@ -33,6 +33,16 @@ export interface Intent extends AttachmentId, NetnsIdentity {
   readonly runner: Runner;
 }
 
+/** What an attachment was configured with, as far as it can be changed while the container runs. */
+export type Settings = Pick<Intent, 'capabilityArgs' | 'source'>;
+
+/** A change of a running attachment that has begun. */
+export interface PendingChange {
+  readonly to: Settings;
+  /** Indexes of the plugins that are called, which may have changed their part. */
+  readonly plugins: readonly number[];
+}
+
 /** A failure as the record keeps it. */
 export interface RecordedError {
   readonly code: number;
@@ -64,9 +74,17 @@ export type Line =
   /** The same, as written by releases before 0.2. */
   | { readonly event: 'together'; readonly verb: 'ADD'; readonly last: number }
   | { readonly event: 'done'; readonly op: string }
-  /** An interrupted `REPAIR` leaves the attachment in the state it was in. */
-  | { readonly event: 'begin'; readonly verb: 'DEL' | 'REPAIR'; readonly runner: Runner }
-  /** Another operation had the claim, or a repair has ended. */
+  /** An interrupted `REPAIR` leaves the attachment in the state it was in; after a `CHANGE`, further lines tell. */
+  | { readonly event: 'begin'; readonly verb: 'DEL' | 'REPAIR' | 'CHANGE'; readonly runner: Runner }
+  /** Plugins are about to change the attachment. Written only by the operation that has the claim, as are the next three. */
+  | ({ readonly event: 'change' } & PendingChange)
+  /** They have; the attachment has the new settings and this result. libcni's cached result still has to be written. */
+  | { readonly event: 'changed'; readonly result: JsonObject }
+  /** The plugins have undone the change. */
+  | { readonly event: 'unchanged' }
+  /** The cached result is that of the last change. */
+  | { readonly event: 'cached' }
+  /** Another operation had the claim, or a repair or a change has ended. */
   | { readonly event: 'left'; readonly op: string }
   | {
       readonly event: 'failed';
@@ -95,6 +113,12 @@ export interface AttachmentRecord extends Intent {
   readonly result: JsonObject | undefined;
   /** Operations that have begun and not reported their end, oldest first. */
   readonly runners: readonly Runner[];
+  /** A change that has begun and neither succeeded nor been undone: the kernel may have either settings, or a part of each. */
+  readonly change: PendingChange | undefined;
+  /** What libcni's cached result may still say, because a change has not written it yet. */
+  readonly before: (Settings & Pick<AttachmentRecord, 'result'>) | undefined;
+  /** Number of successful changes that the file holds. */
+  readonly changes: number;
   /** Number of failed DELs. */
   readonly attempts: number;
   readonly lastAttempt: string | undefined;

@@ -145,7 +145,7 @@ export function dropUnclaimed(stateDir: string, id: AttachmentId, found: Attachm
  * @throws CniError 5 and 6
  */
 export function unmark(stateDir: string, { file, mark }: Marked): void {
-  const isSettled = (record: AttachmentRecord | undefined) => !record || record.phase === 'attached';
+  const isSettled = (record: AttachmentRecord | undefined) => !record || isDone(record);
   if (!isSettled(readFile(file))) return;
   takeMark(mark);
   const again = readFile(file);
@@ -158,6 +158,11 @@ export function unmark(stateDir: string, { file, mark }: Marked): void {
  */
 export function readFile(file: string): AttachmentRecord | undefined {
   return readText(file, text => parseRecord(text, file));
+}
+
+/** Whether the attachment exists and nothing of it is unfinished. */
+function isDone({ phase, change, before }: AttachmentRecord): boolean {
+  return phase === 'attached' && change === undefined && before === undefined;
 }
 
 function readText<T>(file: string, parse: (text: string) => T): T | undefined {

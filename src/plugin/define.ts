@@ -1,7 +1,7 @@
 // What defines a plugin, and what does one call of it get to work with?
 import type * as z from 'zod/mini';
 import type { CniArgs } from '../cni/cni-args.ts';
-import type { CniEnv, HandoverMode } from '../cni/env.ts';
+import type { ChangeMode, CniEnv, HandoverMode } from '../cni/env.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import type { Result } from '../cni/result.ts';
@@ -52,6 +52,16 @@ export interface PluginDefinition<S extends z.core.$ZodType = z.core.$ZodType> {
    * @returns a phrase for each part that was handed over; with `look` nothing is changed
    */
   handOver?(call: Call<z.output<S>>, mode: HandoverMode): readonly string[] | Promise<readonly string[]>;
+  /**
+   * Changes a running attachment into what the request configures, whatever it was before. What both have in common stays,
+   * above all open connections; values from before ADD stay known to DEL. Runs in place of CHECK under `CATENA_CHANGE`, with
+   * the result of the whole ADD as `prevResult`. The runner undoes a change by another one, so a second run with the same
+   * request changes nothing. A plugin without it has no option that can be changed.
+   * @returns `prevResult` with what has changed; with `look` nothing is changed, but what cannot be done is refused
+   */
+  change?(call: Call<z.output<S>>, mode: ChangeMode): Result | Promise<Result>;
+  /** Options of the configuration that `change` may be given with another value, besides capabilities; none of them matters to DEL. */
+  readonly changeable?: readonly string[];
   del(call: Call<z.output<S>>): Done;
   gc(call: Call<z.output<S>>): Done;
   status(call: Call<z.output<S>>): Done;

@@ -2,7 +2,10 @@
 
 import { runDir } from '../cni/directories.ts';
 import {
+  type ChangeMode,
+  type ChangeReply,
   type Command,
+  changeModeOf,
   type HandoverMode,
   type HandoverReply,
   handoverModeOf,
@@ -50,8 +53,10 @@ export async function serve(
     version = typeof named === 'string' ? named : undefined;
     const network = parseNetworkName(memberOf(asSent, 'name'));
     const handover = handoverModeOf(invocation.env);
-    // Lists of versions without CHECK are handed over, and kept, as well.
-    const isOtherVerb = handover !== undefined || Boolean(invocation.env[UPKEEP_VARIABLE]);
+    const change = changeModeOf(invocation.env);
+    // Lists of versions without CHECK are handed over, changed and kept as well.
+    const isOtherVerb =
+      handover !== undefined || change !== undefined || Boolean(invocation.env[UPKEEP_VARIABLE]);
     const known = agreeOnVersion(definition, asSent, isOtherVerb ? 'DEL' : env.command);
     const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
     const { env: environment, outer } = invocation;
@@ -88,6 +93,7 @@ export async function serve(
     try {
       if (handover) return { exitCode: 0, stdout: await handOver(definition, call, handover), log };
       await call.guardNetns(definition.netns);
+      if (change) return { exitCode: 0, stdout: await changeInPlace(definition, call, change), log };
       return { exitCode: 0, stdout: await runVerb(definition, call, invocation, collection), log };
     } finally {
       call.close();
@@ -170,6 +176,22 @@ async function runVerb(
 
 async function handOver(definition: PluginDefinition, call: LiveCall, mode: HandoverMode): Promise<string> {
   const reply: HandoverReply = { handedOver: (await definition.handOver?.(call, mode)) ?? [] };
+  return JSON.stringify(reply);
+}
+
+async function changeInPlace(
+  definition: PluginDefinition,
+  call: LiveCall,
+  mode: ChangeMode,
+): Promise<string> {
+  if (definition.change === undefined) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot change a running attachment: no option of "${definition.name}" can be changed in place; run DEL and ADD`,
+    );
+  }
+  const changed = renderResult(await definition.change(call, mode), call.version);
+  const reply: ChangeReply = { changed, options: definition.changeable ?? [] };
   return JSON.stringify(reply);
 }
 

@@ -209,6 +209,9 @@ const MAY_LOAD_LAZILY = [
     'src/cli/commands',
     'src/log',
     'src/chain/run/lazy-exec-plugin',
+    // Only an attachment whose change was interrupted needs it.
+    'src/chain/records/recover',
+    'src/chain/run/run',
     'src/delegate/definition-file',
   ],
   // Zod is only loaded for a value that is not certainly valid.

@@ -1,4 +1,4 @@
-// Which tracked UDP flows contradict the current mappings, and how are they removed?
+// Which tracked flows contradict the current mappings, and how are they removed?
 import { type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
 import {
   countFlows,
@@ -9,7 +9,14 @@ import {
 } from '../../../src/netlink/conntrack.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { type FamilyPlan, type Forward, type HostPort, PROTOCOLS } from '../plan.ts';
+import {
+  type FamilyPlan,
+  type Forward,
+  type HostPort,
+  PROTOCOLS,
+  type Protocol,
+  protocolName,
+} from '../plan.ts';
 
 /** rtnetlink and netfilter of the host. */
 export interface HostSockets {
@@ -30,31 +37,39 @@ export interface Lost extends HostPort {
 const FEW_FLOWS = 200;
 
 /**
- * Makes the kernel forget UDP flows that continue as they began although the mapping has changed: those to a host port that is
+ * Makes the kernel forget flows that continue as they began although the mapping has changed: those to a host port that is
  * now forwarded to a pod, and those to pods through ports that were lost. Flows that already reach the right pod are kept. Costs
- * one walk through the kernel's table for each family with UDP ports, one for both if there are few flows, none if there are no
- * flows.
+ * one walk through the kernel's table for each family and protocol with such ports, one for both families if there are few flows,
+ * none if there are no flows.
+ * @param protocols by default UDP, which has no end of a connection that would end a flow
  */
 export function forgetStaleFlows(
   sockets: HostSockets,
   plans: readonly FamilyPlan[],
   lost: readonly Lost[],
+  protocols: readonly Protocol[] = ['udp'],
 ): void {
-  const matters = ([4, 6] as const).flatMap(family => matterOf(family, plans, lost));
+  const matters = ([4, 6] as const).flatMap(family =>
+    protocols.flatMap(protocol => matterOf(family, protocol, plans, lost)),
+  );
   const count = matters.length ? (countFlows() ?? Infinity) : 0;
   if (count === 0) return;
   const isLocal = localDestinations(sockets.host);
   const filters =
-    matters.length > 1 && count <= FEW_FLOWS ? [{ protocol: PROTOCOLS.udp }] : matters.map(filterFor);
+    matters.length > 1 && count <= FEW_FLOWS
+      ? protocols.map(protocol => ({ protocol: PROTOCOLS[protocol] }))
+      : matters.map(filterFor);
   for (const flow of filters.flatMap(filter => listFlows(sockets.hostNft, filter))) {
-    const matter = matters.find(({ family }) => family === flow.family);
+    const protocol = protocolName(flow.attrs.original?.proto?.protocol);
+    const matter = matters.find(one => one.family === flow.family && one.protocol === protocol);
     if (matter && isStale(flow, matter, isLocal)) removeFlow(sockets.hostNft, flow);
   }
 }
 
-/** What to look for in one family. */
+/** What to look for in one family and protocol. */
 interface Matter {
   readonly family: 4 | 6;
+  readonly protocol: Protocol;
   readonly plan: FamilyPlan | undefined;
   readonly forwards: readonly Forward[];
   readonly lost: readonly Lost[];
@@ -65,11 +80,17 @@ interface Matter {
   >;
 }
 
-function matterOf(family: 4 | 6, plans: readonly FamilyPlan[], all: readonly Lost[]): Matter[] {
+function matterOf(
+  family: 4 | 6,
+  protocol: Protocol,
+  plans: readonly FamilyPlan[],
+  all: readonly Lost[],
+): Matter[] {
+  const isSame = (one: HostPort) => one.protocol === protocol;
   const plan = plans.find(one => one.family === family);
-  const forwards = (plan?.forwards ?? []).filter(isUdp);
-  const lost = all.filter(one => one.family === family && isUdp(one));
-  if (forwards.length + lost.length === 0) return [];
+  const forwards = (plan?.forwards ?? []).filter(isSame);
+  const lost = all.filter(one => one.family === family && isSame(one));
+  if (lost.length + (protocol === 'udp' ? forwards.length : 0) === 0) return [];
   const byPort = new Map<number, { forwards: Forward[]; lost: Lost[] }>();
   const at = (port: number) => {
     const known = byPort.get(port) ?? { forwards: [], lost: [] };
@@ -78,15 +99,15 @@ function matterOf(family: 4 | 6, plans: readonly FamilyPlan[], all: readonly Los
   };
   for (const forward of forwards) at(forward.port).forwards.push(forward);
   for (const one of lost) at(one.port).lost.push(one);
-  return [{ family, plan, forwards, lost, byPort }];
+  return [{ family, protocol, plan, forwards, lost, byPort }];
 }
 
 /** The part of the condition that the kernel can evaluate. */
-function filterFor({ family, plan, forwards, lost }: Matter): FlowFilter {
+function filterFor({ family, protocol, plan, forwards, lost }: Matter): FlowFilter {
   const [port, ...more] = new Set([...forwards, ...lost].map(one => one.port));
   return {
     family,
-    protocol: PROTOCOLS.udp,
+    protocol: PROTOCOLS[protocol],
     port: more.length ? undefined : port,
     // All ports of one attachment are forwarded to the same pod, and only DEL handles no other ports than those of one
     // attachment.
@@ -94,16 +115,13 @@ function filterFor({ family, plan, forwards, lost }: Matter): FlowFilter {
   };
 }
 
-function isStale(flow: Flow, { plan, byPort }: Matter, isLocal: (flow: Flow) => boolean): boolean {
+function isStale(flow: Flow, { protocol, plan, byPort }: Matter, isLocal: (flow: Flow) => boolean): boolean {
   const { forwards = [], lost = [] } = byPort.get(flow.destinationPort) ?? {};
   const isMeantOrLost =
     lost.some(({ pod }) => sameIp(pod, flow.responder)) ||
-    forwards.some(forward => isMeant(forward, flow, isLocal));
+    // A connection to the host's own server on a port that is forwarded from now on continues.
+    (protocol === 'udp' && forwards.some(forward => isMeant(forward, flow, isLocal)));
   return isMeantOrLost && !(plan && leadsTo(flow, plan.pod, forwards));
-}
-
-function isUdp({ protocol }: HostPort): boolean {
-  return protocol === 'udp';
 }
 
 function allSame(lost: readonly Lost[]): boolean {

@@ -7,25 +7,21 @@ import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { lastBegun } from '../../journal/lines.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
-import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../journal/orphan-processes.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { markRemoval } from '../../journal/removal.ts';
 import { dropUnclaimed } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
-import { GRACE_MS } from '../run/process-group.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { undoPlugins } from '../run/undo.ts';
 import { toRecorded } from './add-record.ts';
 import { forgetIfDetached } from './adopted-attachments.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
-import { pause, waitLimit } from './holder-wait.ts';
+import { waitLimit } from './holder-wait.ts';
+import { waitForOrphanProcesses } from './orphan-wait.ts';
 import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
-import { removeAttachment, sweepCache } from './result-cache.ts';
+import { removeAttachment } from './result-cache.ts';
 import { yieldToSuccessor } from './successor.ts';
-
-/** Longest wait for plugins whose runner has died. */
-const ORPHAN_PROCESSES_MS = 5_000;
 
 /**
  * Calls DEL of every plugin, last first, with the configuration, arguments and result of the ADD if they are known. Record and
@@ -196,41 +192,6 @@ function withOwnNetns(
 export function withRecordedDirs(runtime: ChainRuntime, { pluginDirs }: AttachmentRecord): ChainRuntime {
   const more = pluginDirs.filter(dir => !runtime.pluginDirs.includes(dir));
   return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
-}
-
-/**
- * Waits for plugins of a dead runner, and ends those that are past the deadline which the runner had set: what a plugin makes
- * after its DEL would leak. Also deletes the runner's temporary files.
- */
-async function waitForOrphanProcesses(record: AttachmentRecord, runtime: ChainRuntime): Promise<void> {
-  const { containerId, ifname } = record;
-  const until = performance.now() + ORPHAN_PROCESSES_MS;
-  for (;;) {
-    const processes = findOrphanProcesses(record);
-    const [first] = processes;
-    if (first === undefined) break;
-    const overdue = processes.filter(({ isOverdue }) => isOverdue);
-    if (performance.now() > until) {
-      const end = overdue.length
-        ? 'SIGKILL does not end it'
-        : 'it is ended at its deadline; try again after that';
-      throw new CniError(
-        ErrorCode.tryAgainLater,
-        `Cannot delete interface "${ifname}" of container "${containerId}": process ${first.pid}, a plugin whose runner died, is still working on it; ${end}`,
-      );
-    }
-    if (overdue.length) {
-      const pids = overdue.map(({ pid }) => pid).join(', ');
-      runtime.onWarning?.(
-        new CniError(
-          ErrorCode.unknown,
-          `Ending process ${pids}, which is working on interface "${ifname}" of container "${containerId}": its runner died and its deadline has passed`,
-        ),
-      );
-      await endOrphanProcesses(overdue, GRACE_MS);
-    } else await pause();
-  }
-  if (wasCutOff(record)) sweepCache(cacheDirOf(runtime));
 }
 
 /** @param work returns the errors */

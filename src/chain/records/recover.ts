@@ -14,6 +14,7 @@ import type { AttachmentRecord } from '../../journal/record.ts';
 import { sweepRemovals } from '../../journal/removal.ts';
 import { sweepSnapshots } from '../../journal/snapshot.ts';
 import { listRecords, readFile, unmark } from '../../journal/store.ts';
+import { isUnfinished } from '../change/unfinished.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { forgetDetached } from './adopted-attachments.ts';
 import { deleteClaimed } from './delete-attachment.ts';
@@ -133,6 +134,10 @@ async function recoverOne(
     return undefined;
   }
   const why = found && findReason(found, runtime.env);
+  if (found && why === undefined && isUnfinished(found) && !holderOf(found)) {
+    await settleQuietly(found, runtime);
+    return undefined;
+  }
   if (found === undefined || why === undefined) {
     unmark(stateDir, marked);
     return undefined;
@@ -149,6 +154,16 @@ async function recoverOne(
     const text = `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" (${why}): ${error.message}`;
     runtime.onWarning?.(new CniError(error.code, text, { cause: thrown }));
     return { ...outcome, error };
+  }
+}
+
+/** The attachment stays, so there is nothing to report but a failure. */
+async function settleQuietly(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
+  try {
+    const { settleChange } = await import('../change/settle.ts');
+    await settleChange(id, runtime);
+  } catch (error) {
+    runtime.onWarning?.(toCniError(error));
   }
 }
 

@@ -30,7 +30,18 @@ export function chooseRemembered(
   if (record === undefined) return cached;
   const known = toRemembered(record);
   if (!cached || !record.added || record.phase === 'failed') return known;
-  return renderAttachment(cached) === renderAttachment(known) ? known : cached;
+  return isOwnCache(cached, record) ? known : cached;
+}
+
+/** Whether the cached result is that of the record: each ADD and each change writes both with the same content, the record first. */
+export function isOwnCache(cached: CachedAttachment, record: AttachmentRecord): boolean {
+  const known = toRemembered(record);
+  const text = renderAttachment(cached);
+  if (text === renderAttachment(known)) return true;
+  const { before } = record;
+  if (before === undefined) return false;
+  const { capabilityArgs, source, result } = before;
+  return text === renderAttachment({ ...known, capabilityArgs, source, result });
 }
 
 /** A record converted to the cache's format. */

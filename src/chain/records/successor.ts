@@ -10,14 +10,14 @@ import type { Claim } from '../../journal/claim.ts';
 import { findGeneration } from '../../journal/generation.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
-import { type CachedAttachment, renderAttachment } from './cache-record.ts';
+import type { CachedAttachment } from './cache-record.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
-import { findCached, toRemembered } from './remembered-add.ts';
+import { findCached, isOwnCache, toRemembered } from './remembered-add.ts';
 import { cacheFileOf } from './result-cache.ts';
 
-/** Whether the cached result is of a different ADD than the record: each ADD writes both with the same content. */
+/** Whether the cached result is of a different ADD than the record. */
 export function isOfLaterAdd(cached: CachedAttachment | undefined, record: AttachmentRecord): boolean {
-  return cached !== undefined && renderAttachment(cached) !== renderAttachment(toRemembered(record));
+  return cached !== undefined && !isOwnCache(cached, record);
 }
 
 /**

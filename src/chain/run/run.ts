@@ -1,4 +1,5 @@
 // How do ADD, CHECK, DEL and STATUS run over the plugins of a list?
+import type { AttachmentId } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -6,6 +7,7 @@ import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
+import { isChangedSince, isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from '../records/config-of-add.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
@@ -78,7 +80,34 @@ async function check(list: Conflist, attachment: Attachment, runtime: ChainRunti
   checkAttachment(attachment, 'CHECK', runtime);
   if (list.disableCheck) return;
   const id = idOf(list, attachment);
+  for (;;) {
+    const record = await findSettled(id, runtime);
+    try {
+      return await checkRecorded(list, attachment, record, runtime);
+    } catch (error) {
+      // Another process may have changed the attachment during the check.
+      const { onWarning: _, ...quiet } = runtime;
+      if (!isChangedSince(record, findRecord(id, quiet))) throw error;
+    }
+  }
+}
+
+/** The record after a change of it has ended or, if its runner died, been undone or finished. */
+async function findSettled(id: AttachmentId, runtime: ChainRuntime): Promise<AttachmentRecord | undefined> {
   const record = findRecord(id, runtime);
+  if (record === undefined || !isUnfinished(record)) return record;
+  const { settleChange } = await import('../change/settle.ts');
+  await settleChange(id, runtime);
+  return findRecord(id, runtime);
+}
+
+async function checkRecorded(
+  list: Conflist,
+  attachment: Attachment,
+  record: AttachmentRecord | undefined,
+  runtime: ChainRuntime,
+): Promise<void> {
+  const id = idOf(list, attachment);
   refuseOtherNetns(attachment, record, runtime);
   const cached = chooseRemembered(
     record,

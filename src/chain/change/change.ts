@@ -1,0 +1,139 @@
+// How are the settings of an attachment changed while its container runs?
+//
+// One transaction over all plugins of the chain. The journal has the intent before the first plugin is called, the outcome after
+// the last, and then a note that libcni's cached result says the same. Until the outcome is written, a change is undone, by a
+// failure as well as by the process that finds the record of a dead runner; afterwards it is finished.
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { convertResult, type ResultOf } from '../../cni/result.ts';
+import { isOfEarlierBoot } from '../../journal/boot.ts';
+import { type Claim, claimRecord } from '../../journal/claim.ts';
+import { compareNetns } from '../../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import { readRecord } from '../../journal/store.ts';
+import { withRecordedDirs } from '../records/delete-attachment.ts';
+import { waitLimit } from '../records/holder-wait.ts';
+import { findCached } from '../records/remembered-add.ts';
+import { isOfLaterAdd } from '../records/successor.ts';
+import { withDetails } from '../run/plugin-errors.ts';
+import { type ChainRuntime, deadlineOf } from '../run/runtime.ts';
+import { inTurn } from '../run/turns.ts';
+import { changeParts, type Goal, goalOf } from './call.ts';
+import { planChange } from './plan.ts';
+import { applyChange, type Change } from './settings.ts';
+import { settleClaimed, writeCache } from './settle.ts';
+
+/**
+ * Changes an attachment in place: what its plugins get by capability, and options of its plugins. Interface, addresses and
+ * connections stay. If a plugin fails, those before it change back, and its error is thrown. CHECK, DEL and repair use the new
+ * settings afterwards. Waits while another operation works on the attachment.
+ * @returns the result of the attachment, in the list's version
+ * @throws CniError 3 for an attachment that is not in the journal, 7 for what cannot be changed, 8 without its namespace, 11
+ *   while another process works on it; of the plugin that failed, with the failures of the undo in its details
+ */
+export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRuntime): Promise<ResultOf> {
+  return inTurn(id, runtime, async () => {
+    const { stateDir } = runtime;
+    if (stateDir === undefined) throw unknown(id, 'there is no journal');
+    const claim = await acquireClaim(stateDir, id, runtime);
+    try {
+      const record = await settleClaimed(claim, stateDir, runtime);
+      const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+      refuseUnreachable(record, reaching);
+      return await changeClaimed(claim, record, change, reaching);
+    } finally {
+      claim.leave();
+    }
+  });
+}
+
+async function changeClaimed(
+  claim: Claim,
+  record: AttachmentRecord,
+  change: Change,
+  runtime: ChainRuntime,
+): Promise<ResultOf> {
+  const from = goalOf(record, record);
+  const settings = applyChange(record, change);
+  const to = goalOf(record, settings);
+  const before = record.result ?? {};
+  const plugins = await planChange(from, to, before, runtime);
+  if (plugins.length === 0) return convertResult(before, from.list.version, 'recorded result') as ResultOf;
+  claim.note({ event: 'change', to: settings, plugins });
+  const begun: number[] = [];
+  let result: JsonObject;
+  try {
+    result = await changeParts(to, plugins, before, runtime, index => begun.unshift(index));
+    claim.note({ event: 'changed', result });
+  } catch (error) {
+    throw await undo(error, claim, { from, begun, before }, runtime);
+  }
+  try {
+    const changed = { ...record, ...settings, result, before: record };
+    writeCache(claim, changed, runtime);
+  } catch (error) {
+    // The journal has the change, and the next verb of the network writes the cached result.
+    runtime.onWarning?.(toCniError(error));
+  }
+  return result as ResultOf;
+}
+
+async function undo(
+  error: unknown,
+  claim: Claim,
+  {
+    from,
+    begun,
+    before,
+  }: { readonly from: Goal; readonly begun: readonly number[]; readonly before: JsonObject },
+  runtime: ChainRuntime,
+): Promise<unknown> {
+  try {
+    // The signal that stopped the change must not stop its undo.
+    await changeParts(from, begun, before, { ...runtime, signal: undefined });
+    claim.note({ event: 'unchanged' });
+    return error;
+  } catch (failure) {
+    const { message } = toCniError(failure);
+    return withDetails(
+      error,
+      `undoing it failed too, and is tried again by the next verb or catena repair: ${message}`,
+    );
+  }
+}
+
+async function acquireClaim(stateDir: string, id: AttachmentId, runtime: ChainRuntime): Promise<Claim> {
+  const wait = waitLimit(id, runtime);
+  const isAttached = ({ phase }: AttachmentRecord) => phase === 'attached';
+  for (;;) {
+    const claim = claimRecord(stateDir, id, isAttached, 'CHANGE', deadlineOf(runtime, 'CHECK'));
+    if (claim && !('holder' in claim)) return claim;
+    if (claim) await wait(claim.holder);
+    else {
+      const record = readRecord(stateDir, id);
+      if (record === undefined)
+        throw unknown(id, 'it is not in the journal; catena adopt takes over what other runtimes made');
+      if (!isAttached(record)) throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
+    }
+  }
+}
+
+function refuseUnreachable(record: AttachmentRecord, runtime: ChainRuntime): void {
+  const { onWarning: _, ...quiet } = runtime;
+  const { netns } = record;
+  if (isOfLaterAdd(findCached(record, quiet), record))
+    throw unknown(record, 'another runtime has since attached it again; run catena adopt to take that over');
+  const place = isOfEarlierBoot(record, runtime.env) ? 'gone' : compareNetns(netns, record);
+  if (place === 'same') return;
+  const state = place === 'gone' ? 'no longer exists' : 'is no longer the namespace of its ADD';
+  throw new CniError(ErrorCode.invalidNetns, `Cannot change ${nameOf(record)}: "${netns}" ${state}; run DEL`);
+}
+
+function unknown(id: AttachmentId, why: string): CniError {
+  return new CniError(ErrorCode.unknownContainer, `Cannot change ${nameOf(id)}: ${why}`);
+}
+
+function nameOf({ network, containerId, ifname }: AttachmentId): string {
+  return `interface "${ifname}" of container "${containerId}" on network "${network}"`;
+}

@@ -1,0 +1,98 @@
+// What happens to a change whose runner died?
+//
+// The plugins are told once more what the attachment was before. If one of them cannot go back, for example because another
+// attachment has taken a port since, all of them are told what it was to become. Either way the settings on record are
+// those in the kernel.
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { toCniError } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { isOfEarlierBoot } from '../../journal/boot.ts';
+import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
+import { compareNetns } from '../../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import { readRecord } from '../../journal/store.ts';
+import { withRecordedDirs } from '../records/delete-attachment.ts';
+import { waitLimit } from '../records/holder-wait.ts';
+import { waitForOrphanProcesses } from '../records/orphan-wait.ts';
+import { findCached, findRecord, isOwnCache, toRemembered } from '../records/remembered-add.ts';
+import { writeAttachment } from '../records/result-cache.ts';
+import { withDetails } from '../run/plugin-errors.ts';
+import { type ChainRuntime, deadlineOf } from '../run/runtime.ts';
+import { changeParts, goalOf } from './call.ts';
+import { isUnfinished } from './unfinished.ts';
+
+/**
+ * Undoes or finishes the change of an attachment if its runner died. Waits while the runner lives.
+ * @throws CniError of the plugin that can neither go back nor forth; 11 while another process works on the attachment
+ */
+export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
+  const { stateDir } = runtime;
+  if (stateDir === undefined) return;
+  const wait = waitLimit(id, runtime);
+  for (;;) {
+    const record = findRecord(id, runtime);
+    if (record === undefined || !isUnfinished(record) || !isReachable(record, runtime)) return;
+    const holder = holderOf(record);
+    if (holder) {
+      await wait(holder);
+      continue;
+    }
+    const claim = claimRecord(stateDir, id, isUnfinished, 'CHANGE', deadlineOf(runtime, 'CHECK'));
+    if (claim === undefined || 'holder' in claim) continue;
+    try {
+      await settleClaimed(claim, stateDir, runtime);
+      return;
+    } finally {
+      claim.leave();
+    }
+  }
+}
+
+/** The same for an attachment that is claimed. @returns its record afterwards */
+export async function settleClaimed(
+  claim: Claim,
+  stateDir: string,
+  runtime: ChainRuntime,
+): Promise<AttachmentRecord> {
+  const reaching = { ...withRecordedDirs(runtime, claim.record), cacheDir: claim.record.cacheDir };
+  if (claim.record.change) {
+    await waitForOrphanProcesses(claim.record, reaching);
+    claim.note(await goBackOrOn(claim.record, reaching));
+  }
+  const record = readRecord(stateDir, claim.record) ?? claim.record;
+  if (record.before) writeCache(claim, record, reaching);
+  return readRecord(stateDir, record) ?? record;
+}
+
+/** Writes the cached result of a changed attachment, unless another runtime has made the attachment again since. */
+export function writeCache(claim: Claim, record: AttachmentRecord, runtime: ChainRuntime): void {
+  const cached = findCached(record, runtime);
+  if (cached === undefined || isOwnCache(cached, record))
+    writeAttachment(record.cacheDir, toRemembered(record));
+  claim.note({ event: 'cached' });
+}
+
+async function goBackOrOn(
+  record: AttachmentRecord,
+  runtime: ChainRuntime,
+): Promise<{ event: 'unchanged' } | { event: 'changed'; result: JsonObject }> {
+  const { change, result = {} } = record;
+  const { plugins = [] } = change ?? {};
+  try {
+    await changeParts(goalOf(record, record), [...plugins].reverse(), result, runtime);
+    return { event: 'unchanged' };
+  } catch (cannotGoBack) {
+    try {
+      const goal = goalOf(record, change?.to ?? record);
+      return { event: 'changed', result: await changeParts(goal, plugins, result, runtime) };
+    } catch (cannotGoOn) {
+      const { message } = toCniError(cannotGoOn);
+      throw withDetails(cannotGoBack, `an interrupted change cannot be finished either: ${message}`);
+    }
+  }
+}
+
+/** Without its namespace an attachment cannot be changed, and DEL removes whatever it has. */
+function isReachable(record: AttachmentRecord, { env }: ChainRuntime): boolean {
+  return !isOfEarlierBoot(record, env) && compareNetns(record.netns, record) === 'same';
+}

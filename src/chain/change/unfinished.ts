@@ -1,0 +1,18 @@
+// Does a record say that a change has begun and not ended?
+import { isDeepStrictEqual } from 'node:util';
+import type { AttachmentRecord } from '../../journal/record.ts';
+
+/** Whether a change has begun that is not completely recorded. */
+export function isUnfinished({ phase, change, before }: AttachmentRecord): boolean {
+  return phase === 'attached' && (change !== undefined || before !== undefined);
+}
+
+/** Whether the attachment has been changed, or is being changed, since the first record was read. */
+export function isChangedSince(
+  then: AttachmentRecord | undefined,
+  now: AttachmentRecord | undefined,
+): boolean {
+  if (then === undefined || now === undefined) return false;
+  const settings = ({ capabilityArgs, source }: AttachmentRecord) => [capabilityArgs, source];
+  return isUnfinished(now) || !isDeepStrictEqual(settings(then), settings(now));
+}

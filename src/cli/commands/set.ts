@@ -1,0 +1,39 @@
+// What does `catena set` do?
+import { changeNetwork } from '../../chain/change/change.ts';
+import type { Change } from '../../chain/change/settings.ts';
+import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+import { findContainer, pickAttachment } from '../container.ts';
+import { runtimeOf } from '../target.ts';
+
+/** Changes an attachment while its container runs, and prints its result, indented like that of `catena add`. */
+export async function run(call: CommandCall): Promise<number> {
+  const [network = '', container = ''] = call.positionals;
+  const change = changeOf(call);
+  const runtime = runtimeOf(call);
+  const found = findContainer(container, call, runtime);
+  const { record, stateDir } = pickAttachment(found, network, call.text('ifname'));
+  const { containerId, ifname } = record;
+  const result = await changeNetwork({ network, containerId, ifname }, change, { ...runtime, stateDir });
+  call.out(`${JSON.stringify(result, null, 4)}\n`);
+  return 0;
+}
+
+function changeOf(call: CommandCall): Change {
+  const [cap, conf] = [call.text('cap'), call.text('conf')];
+  if (cap === undefined && conf === undefined)
+    throw new UsageError('Cannot change anything: --cap or --conf is missing');
+  return {
+    capabilityArgs: cap === undefined ? {} : parseObject(cap, 'capability arguments (--cap)'),
+    options: conf === undefined ? {} : parseOptions(conf),
+  };
+}
+
+function parseOptions(text: string): Record<string, JsonObject> {
+  const options = parseObject(text, 'options of plugins (--conf)');
+  for (const [plugin, value] of Object.entries(options)) {
+    if (!isObject(value))
+      throw new UsageError(`Cannot use --conf: the options of "${plugin}" must be an object`);
+  }
+  return options as Record<string, JsonObject>;
+}

@@ -1,0 +1,288 @@
+// Can rates, ports, policy and sysctls of a running container be changed without it noticing anything else?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { mixedBinDir } from '../helpers/chain.ts';
+import {
+  cachedOf,
+  changeableChain,
+  onJournal,
+  ports,
+  rates,
+  set,
+  setCommand,
+  settingsOf,
+} from '../helpers/change.ts';
+import { directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requires, requiresLinkKind, requiresReference } from '../helpers/skip.ts';
+import { converse, measureRate } from '../helpers/traffic.ts';
+
+const DONE = { exitCode: 0, stderr: '' };
+/** Changes under traffic, of which every fifth is killed; CATENA_CHANGES=1000 for a long run. */
+const CHANGES = Number(process.env.CATENA_CHANGES ?? 20);
+/** Every nth point of a crash is tried; CATENA_CHANGE_STEP=1 tries all. */
+const STEP = Number(process.env.CATENA_CHANGE_STEP ?? 25);
+
+async function sentThrough(lab: Lab, dev: string): Promise<Row> {
+  const [qdisc] = await lab.tc(lab.host, '-s', 'qdisc', 'show', 'dev', dev, 'root');
+  return { kind: qdisc?.kind, rate: qdisc?.options?.rate, bytes: qdisc?.bytes };
+}
+
+describeRoot(
+  'catena set',
+  () => {
+    test('changes every plugin of a chain in place; CHECK, repair, adopt and DEL know', async () => {
+      await withHost(async lab => {
+        const [container, outside] = [await lab.container(), await lab.outside()];
+        const chain = changeableChain(lab);
+        const somaxconn = await lab.sysctl(container, 'net/core/somaxconn');
+        const added = await chain.add(container, {
+          cap: { portMappings: ports(8080, 8081), bandwidth: rates(80) },
+        });
+        const way = { from: outside, to: container, address: outside.hostAddress.v4 };
+        const kept = await converse(lab, { ...way, listen: 80, port: 8080 });
+        try {
+          expect(await kept.say('before')).toBe('before');
+          const veth = added.interfaces[1].name;
+          const before = await sentThrough(lab, veth);
+          expect(before).toMatchObject({ kind: 'tbf', rate: 10_000_000 });
+
+          const cap = { portMappings: ports(8080, 9090), bandwidth: rates(16) };
+          const tuning = { sysctl: { 'net.ipv4.conf.IFNAME.arp_filter': '1' }, mtu: 1400 };
+          const conf = { firewall: { ingressPolicy: 'isolated' }, tuning };
+          const changed = await set(lab, container, { cap, conf });
+          expect(changed).toMatchObject(DONE);
+          expect(await kept.say('after')).toBe('after');
+          expect(await settingsOf(lab, container)).toEqual({
+            ports: [8080, 9090],
+            rates: [16, 16],
+            policies: [expect.stringContaining('isolated')],
+            somaxconn,
+          });
+          expect(await lab.sysctl(container, 'net/ipv4/conf/eth0/arp_filter')).toBe('1');
+          expect(await lab.ip(container, 'link', 'show', 'eth0')).toMatchObject([{ mtu: 1400 }]);
+          // The same qdisc with other parameters: it goes on counting.
+          const after = await sentThrough(lab, veth);
+          expect(after).toMatchObject({ kind: 'tbf', rate: 2_000_000 });
+          expect(after.bytes).toBeGreaterThan(before.bytes);
+          const rate = await measureRate(lab, { from: outside, to: container, address: '10.88.0.2' });
+          expect(rate * 8).toBeGreaterThan(8_000_000);
+          expect(rate * 8).toBeLessThan(20_000_000);
+
+          expect(cachedOf(lab, container)).toMatchObject({
+            capabilityArgs: cap,
+            result: JSON.parse(changed.stdout),
+          });
+          expect(cachedOf(lab, container).config.plugins[2]).toEqual({ type: 'firewall', ...conf.firewall });
+          expect(await chain.run('check', container)).toEqual({ ...DONE, stdout: '' });
+          await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
+          expect((await onJournal(lab, 'repair')).stdout).toContain('1 mended');
+          expect((await settingsOf(lab, container)).ports).toEqual([8080, 9090]);
+          expect(JSON.parse((await onJournal(lab, 'adopt', '--json')).stdout).adopted ?? []).toEqual([]);
+
+          const nothing = {
+            cap: { portMappings: null, bandwidth: null },
+            conf: { tuning: { sysctl: null, mtu: null } },
+          };
+          expect(await set(lab, container, nothing)).toMatchObject(DONE);
+          expect(await settingsOf(lab, container)).toMatchObject({ ports: [], rates: [] });
+          expect(await lab.sysctl(container, 'net/ipv4/conf/eth0/arp_filter')).toBe('0');
+          expect(fs.readdirSync(`${lab.tmp}/tuning`)).toEqual([]);
+          // Its port is no longer forwarded, so the connection has ended.
+          expect(await kept.say('late')).not.toBe('late');
+        } finally {
+          await kept.end();
+        }
+        expect(await chain.run('check', container)).toMatchObject(DONE);
+        expect(await chain.run('del', container)).toMatchObject(DONE);
+        expect(await settingsOf(lab, container)).toMatchObject({ ports: [], rates: [], policies: [] });
+        expect(fs.readdirSync(`${lab.tmp}/cni/results`)).toEqual([]);
+      });
+    });
+
+    test('what cannot be changed is refused, and nothing changes', async () => {
+      await withHost(async lab => {
+        const [container, other] = [await lab.container(), await lab.container()];
+        const chain = changeableChain(lab);
+        await chain.add(container, { cap: { portMappings: ports(8080), bandwidth: rates(80) } });
+        await chain.add(other, { cap: { portMappings: ports(9090) } });
+        const before = [await settingsOf(lab, container), cachedOf(lab, container)];
+        const refused = async (wanted: Parameters<typeof set>[2], ...more: string[]) => {
+          const { exitCode, stderr } = await set(lab, container, wanted, ...more);
+          expect(exitCode).toBe(1);
+          expect([await settingsOf(lab, container), cachedOf(lab, container)]).toEqual(before);
+          return stderr;
+        };
+        // The firewall comes after portmap, and bandwidth before neither: what precedes the failure is undone.
+        const taken = {
+          cap: { portMappings: ports(9090), bandwidth: rates(5) },
+          conf: { firewall: { ingressPolicy: 'isolated' } },
+        };
+        expect(await refused(taken)).toContain(`catena:podnet/${other.id}/eth0`);
+        expect(
+          await refused({
+            cap: { bandwidth: rates(5) },
+            conf: { tuning: { sysctl: { 'net.core.somaxconn': '-1' } } },
+          }),
+        ).toContain('somaxconn');
+        expect(await refused({ cap: { mac: '02:00:00:00:00:01' } })).toContain(
+          'declared are "portMappings", "bandwidth"',
+        );
+        expect(await refused({ conf: { bridge: { mtu: 1400 } } })).toContain(
+          'no option of "bridge" can be changed',
+        );
+        expect(await refused({ conf: { tuning: { dataDir: '/tmp' } } })).toContain('Cannot change "dataDir"');
+        expect(await refused({ conf: { vlan: {} } })).toContain('has no plugin "vlan"');
+        expect(await refused({ cap: { bandwidth: { ingressRate: -1 } } })).toContain('ingressRate');
+        const bin = mixedBinDir(lab, REFERENCE_BIN_DIR, 'bandwidth');
+        expect(await refused({ cap: { bandwidth: rates(5) } }, '--bin-dir', bin)).toContain(
+          "is not Catena's",
+        );
+        await lab.remove(container);
+        const { exitCode, stderr } = await set(lab, container, { cap: { bandwidth: rates(5) } });
+        expect([exitCode, stderr]).toEqual([1, expect.stringContaining('no longer exists; run DEL')]);
+        expect(await chain.run('del', container)).toMatchObject(DONE);
+        expect((await set(lab, container, { cap: { bandwidth: rates(5) } })).stderr).toContain(
+          'in the journal',
+        );
+      });
+    }, 120_000);
+
+    test(
+      'wherever a change is killed, the attachment is what it was or what it was to become',
+      async () => {
+        await withHost(async lab => {
+          const container = await lab.container();
+          const chain = changeableChain(lab);
+          const [first, second] = [
+            {
+              cap: { portMappings: ports(8080), bandwidth: rates(80) },
+              conf: { tuning: { sysctl: { 'net.core.somaxconn': '321' } } },
+            },
+            {
+              cap: { portMappings: ports(9090), bandwidth: rates(16) },
+              conf: { tuning: { sysctl: { 'net.core.somaxconn': '654' } } },
+            },
+          ];
+          await chain.add(container, { cap: first.cap });
+          const states = new Map([
+            [9090, second],
+            [8080, first],
+          ]);
+          const seen = new Map<number, Row>();
+          seen.set(8080, await settingsOf(lab, container));
+          expect(await set(lab, container, second)).toMatchObject(DONE);
+          seen.set(9090, await settingsOf(lab, container));
+          let [now, struck] = [9090, 0];
+          const outcomes = { before: 0, after: 0 };
+          // The kernel's requests, files and replies of runner and worker, each counted for itself.
+          for (const calls of ['sendto,sendmsg', 'write,rename,unlink,symlink']) {
+            let beyond = 0;
+            for (let nth = 1; beyond < 2; nth += STEP) {
+              const next = now === 8080 ? 9090 : 8080;
+              const strace = [
+                'strace',
+                '-f',
+                '-qq',
+                '-o',
+                '/dev/null',
+                '-e',
+                `trace=${calls}`,
+                '-e',
+                `inject=${calls}:signal=KILL:when=${nth}`,
+              ];
+              const argv = [...strace, ...setCommand(container, states.get(next) ?? {})];
+              const { exitCode } = await lab.run(lab.host, argv, {
+                env: directories(lab.tmp),
+                timeoutMs: 60_000,
+              });
+              beyond = exitCode === 0 ? beyond + 1 : 0;
+              struck += 1;
+              const recovery = struck % 3;
+              if (recovery === 0) expect(await chain.run('check', container)).toMatchObject(DONE);
+              else if (recovery === 1) expect((await onJournal(lab, 'repair')).exitCode).toBe(0);
+              else expect(await set(lab, container, { cap: {}, conf: { tuning: {} } })).toMatchObject(DONE);
+              expect((await onJournal(lab, 'repair')).stdout).toBe(
+                'attachments: 1 sound, 0 mended, 0 broken, 0 skipped\n',
+              );
+              const found = await settingsOf(lab, container);
+              const port = found.ports[0];
+              expect(found).toEqual(seen.get(port) ?? {});
+              expect(cachedOf(lab, container).capabilityArgs).toEqual(states.get(port)?.cap);
+              outcomes[port === now ? 'before' : 'after'] += 1;
+              now = port;
+            }
+          }
+          if (STEP === 1) process.stdout.write(`${struck} points: ${JSON.stringify(outcomes)}\n`);
+          expect(await chain.run('del', container)).toMatchObject(DONE);
+          expect(await settingsOf(lab, container)).toMatchObject({ ports: [], rates: [], policies: [] });
+        });
+      },
+      STEP === 1 ? 3_600_000 : 300_000,
+    );
+
+    test(
+      'a connection survives changes, kills among them, and two at once',
+      async () => {
+        await withHost(async lab => {
+          const [container, outside] = [await lab.container(), await lab.outside()];
+          const chain = changeableChain(lab);
+          await chain.add(container, { cap: { portMappings: ports(8080), bandwidth: rates(80) } });
+          const talk = await converse(lab, {
+            from: outside,
+            to: container,
+            listen: 80,
+            address: outside.hostAddress.v4,
+            port: 8080,
+          });
+          const begun = performance.now();
+          let killed = 0;
+          try {
+            for (let n = 1; n <= CHANGES; n++) {
+              const wanted = {
+                cap: { portMappings: ports(8080, 9000 + (n % 50)), bandwidth: rates(10 + (n % 40)) },
+              };
+              if (n % 5 === 0) {
+                const child = lab.start(lab.host, [
+                  'env',
+                  ...Object.entries(directories(lab.tmp)).map(pair => pair.join('=')),
+                  ...setCommand(container, wanted),
+                ]);
+                await Bun.sleep(20 + ((n * 37) % 200));
+                child.kill('SIGKILL');
+                await child.exited;
+                killed += 1;
+              } else if (n % 7 === 0) {
+                const more = { cap: { bandwidth: rates(33) } };
+                const both = await Promise.all([set(lab, container, wanted), set(lab, container, more)]);
+                for (const one of both) expect(one).toMatchObject(DONE);
+              } else expect(await set(lab, container, wanted)).toMatchObject(DONE);
+              expect(await talk.say(`change ${n}`)).toBe(`change ${n}`);
+              if (n % 10 === 0) expect(await chain.run('check', container)).toMatchObject(DONE);
+            }
+            const record = fs
+              .readdirSync(`${lab.tmp}/state/attachments/podnet`)
+              .map(name => fs.statSync(`${lab.tmp}/state/attachments/podnet/${name}`).size);
+            expect(Math.max(...record)).toBeLessThan(500_000);
+            if (CHANGES > 100)
+              process.stdout.write(
+                `${CHANGES} changes, ${killed} killed, ${Math.round(performance.now() - begun)} ms, record of ${record} bytes\n`,
+              );
+          } finally {
+            await talk.end();
+          }
+          // DEL and a change at once: whichever comes first, DEL succeeds and nothing remains.
+          const late = set(lab, container, { cap: { portMappings: ports(8080, 9999), bandwidth: rates(1) } });
+          expect(await chain.run('del', container)).toMatchObject(DONE);
+          await late;
+          expect(await settingsOf(lab, container)).toMatchObject({ ports: [], rates: [], policies: [] });
+          expect(fs.readdirSync(`${lab.tmp}/state/attachments/podnet`)).toEqual([]);
+        });
+      },
+      CHANGES > 100 ? 3_600_000 : 180_000,
+    );
+  },
+  requiresLinkKind('ifb'),
+  requires('strace'),
+  requiresReference('bandwidth'),
+);
