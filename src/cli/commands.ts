@@ -272,6 +272,32 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/who.ts'),
   },
   {
+    name: 'log',
+    summary: 'show what changed on this node, by whom and when',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      since: {
+        type: 'string',
+        placeholder: '<time>',
+        help: 'such as 15min, 2h, 3d, today, yesterday, 2026-01-31 or 2026-01-31T08:00Z (1d)',
+      },
+      network: { type: 'string', placeholder: '<name>', help: 'only this network' },
+      container: {
+        type: 'string',
+        placeholder: '<id or pod>',
+        help: 'only containers whose id begins so, or pods of that name',
+      },
+      follow: {
+        type: 'boolean',
+        help: 'continue with what happens from now on; with --json, one object per line',
+      },
+      'trace-dir': TRACE_DIR,
+      ...NODE_OPTIONS,
+    },
+    load: () => import('./commands/log.ts'),
+  },
+  {
     name: 'networks',
     summary: 'show every file of the configuration directory, and which ones container runtimes use',
     usage: '',

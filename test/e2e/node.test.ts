@@ -1,6 +1,7 @@
 // Do `catena ls`, `who`, `graph`, `log` and `bundle` show what ip and nft show of a node with pods?
 
 import { expect, test } from 'bun:test';
+import fs from 'node:fs';
 import { NodeModel } from '../../src/node/model.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
@@ -134,5 +135,46 @@ describeRoot('a node', () => {
       expect(stdout).toMatch(/ {2}since {6}\d+ s ago, 20\d\d-/);
       const none = await run('who', '198.51.100.1');
       expect([none.exitCode, none.stdout]).toEqual([1, 'nothing on this node has, or is, "198.51.100.1"\n']);
+    }));
+
+  test('log tells what happened, also to containers that are gone, and follows', () =>
+    onNode(async ({ lab, pod, run, json }) => {
+      const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+      const follower = lab.run(
+        lab.host,
+        ['timeout', '6', CATENA, 'log', '--follow', '--since', '0s', '--json'],
+        { env },
+      );
+      await Bun.sleep(1_500);
+      await lab.run(lab.host, [CATENA, 'del', 'podnet', pod.path, '--container-id', pod.id, '--args', POD], {
+        env,
+      });
+      fs.appendFileSync(`${lab.tmp}/state/history/events`, '{"time":"cut of');
+      fs.writeFileSync(`${lab.tmp}/leases/podnet/10.88.0.99`, 'stranger\r\neth0');
+      const { entries } = await json('log', '--since', '2h');
+      expect(entries).toMatchObject([
+        {
+          what: 'ADD',
+          network: 'podnet',
+          containerID: pod.id,
+          ifname: 'eth0',
+          podName: 'web-0',
+          by: 'command',
+          code: 0,
+        },
+        { what: 'ADD', network: 'podnet', source: 'history' },
+        { what: 'DEL', network: 'podnet', containerID: pod.id, podNamespace: 'shop', source: 'history' },
+        { what: 'LEASE', containerID: 'stranger', message: '10.88.0.99 was leased', source: 'lease' },
+      ]);
+      const { stdout } = await run('log', '--container', 'web-0');
+      expect(stdout.split('\n').map(line => line.slice(19))).toEqual([
+        '  ADD      shop/web-0 eth0 on podnet  [command; history]',
+        '  DEL      shop/web-0 eth0 on podnet  [command; history]',
+        '',
+      ]);
+      expect((await run('log', '--network', 'other')).stdout).toStartWith('nothing is on record since 20');
+      expect((await run('log', '--since', 'soon')).exitCode).toBe(2);
+      const followed = (await follower).stdout.trim().split('\n');
+      expect(followed.map(line => JSON.parse(line).what)).toEqual(['DEL']);
     }));
 });
