@@ -1,5 +1,7 @@
 // What can tools know about bandwidth without running it?
 import * as z from 'zod/mini';
+import { defined } from '../../src/cni/defined.ts';
+import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { AMOUNT } from './amount.ts';
 import { BandwidthConf, isUnlimited, limitsOf } from './config.ts';
@@ -31,5 +33,12 @@ export const about = aboutPlugin({
     limitsOf(conf, entry);
     // The runtime may pass limits to which the lists apply.
     findSubnets([conf]);
+  },
+  effectsOf(request) {
+    const { ingress, egress, subnets } = limitsOf(decode(BandwidthConf, request, 'request'), request);
+    return {
+      rates: defined({ ingressBits: ingress?.rateBits, egressBits: egress?.rateBits }),
+      policies: subnets === undefined ? [] : ['its limits apply to some subnets only'],
+    };
   },
 });

@@ -1,7 +1,8 @@
 // What can tools know about firewall without running it?
 import * as z from 'zod/mini';
+import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { BACKENDS, FirewallConf, INGRESS_POLICIES, parseFirewallConf } from './config.ts';
+import { BACKENDS, FirewallConf, INGRESS_POLICIES, type IngressPolicy, parseFirewallConf } from './config.ts';
 
 /** The firewall plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
@@ -13,4 +14,14 @@ export const about = aboutPlugin({
     ingressPolicy: z.optional(z.enum(['', ...INGRESS_POLICIES])),
   }),
   validate: conf => void parseFirewallConf(conf),
+  effectsOf(request) {
+    const { policy } = parseFirewallConf(decode(FirewallConf, request, 'request'));
+    return { policies: POLICIES[policy] };
+  },
 });
+
+const POLICIES: Readonly<Record<IngressPolicy, readonly string[]>> = {
+  open: ['forwarded traffic from and to it is accepted'],
+  'same-bridge': ['containers of other closed networks cannot connect to it'],
+  isolated: ['no other container can connect to it'],
+};

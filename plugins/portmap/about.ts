@@ -1,8 +1,9 @@
 // What can tools know about portmap without running it?
 import * as z from 'zod/mini';
 import { PortMapping } from '../../src/cni/capabilities.ts';
+import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { PortmapConf, validatePortmapConf } from './config.ts';
+import { PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
 
 /** The portmap plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
@@ -14,4 +15,5 @@ export const about = aboutPlugin({
   }),
   idleWithout: () => 'portMappings',
   validate: validatePortmapConf,
+  effectsOf: request => ({ ports: parsePortMappings(decode(PortmapConf, request, 'request')) }),
 });

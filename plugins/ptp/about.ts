@@ -1,4 +1,5 @@
 // What can tools know about ptp without running it?
+import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin, mtuOf } from '../../src/cni/plugin-about.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 
@@ -9,4 +10,8 @@ export const about = aboutPlugin({
   config: PtpConf,
   validate: conf => void validatePtpConf(conf),
   devicesOf: ({ mtu }) => [{ mtu: mtuOf(mtu) }],
+  effectsOf(request) {
+    const { ipMasq } = decode(PtpConf, request, 'request');
+    return { policies: ipMasq ? ['masquerades traffic to other subnets'] : [] };
+  },
 });

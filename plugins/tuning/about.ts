@@ -1,4 +1,5 @@
 // What can tools know about tuning without running it?
+import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { DEFAULT_DATA_DIR, TuningConf } from './config.ts';
 import { planTuning } from './plan.ts';
@@ -12,4 +13,8 @@ export const about = aboutPlugin({
   filesOf: ({ dataDir }) => ({
     backupDir: typeof dataDir === 'string' && dataDir ? dataDir : DEFAULT_DATA_DIR,
   }),
+  effectsOf(request) {
+    const { sysctl = {} } = decode(TuningConf, request, 'request');
+    return { policies: Object.entries(sysctl).map(([name, value]) => `${name} = ${value}`) };
+  },
 });

@@ -86,6 +86,14 @@ const STATE_DIR: CommandOption = {
   help: 'directory of the journal of attachments (CATENA_STATE_DIR; /var/lib/catena)',
 };
 
+/** Where a model of the node is read from. */
+const NODE_OPTIONS: Command['options'] = {
+  'conf-dir': CONF_DIR,
+  'bin-dir': BIN_DIR,
+  'cni-cache-dir': CACHE_DIR,
+  'state-dir': STATE_DIR,
+};
+
 const TRACE_DIR: CommandOption = {
   type: 'string',
   placeholder: '<dir>',
@@ -257,6 +265,62 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 0, max: 0 },
     options: { 'conf-dir': CONF_DIR, 'cni-cache-dir': CACHE_DIR, 'state-dir': STATE_DIR },
     load: () => import('./commands/list.ts'),
+  },
+  {
+    name: 'ls',
+    summary: 'show what is attached: containers, networks, addresses, ports and ages',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      network: { type: 'string', placeholder: '<name>', help: 'only attachments to this network' },
+      filter: {
+        type: 'string',
+        multiple: true,
+        placeholder: '<key=value>',
+        help: 'only those that match, repeatable: name, id, network, address, port, device, state, health or runner',
+      },
+      all: { type: 'boolean', help: 'also show loopback interfaces' },
+      check: { type: 'boolean', help: 'run CHECK of every attachment, and fail if one is broken' },
+      watch: { type: 'boolean', help: 'look again every two seconds' },
+      output: { type: 'string', placeholder: '<format>', help: 'json, yaml, wide or name' },
+      ...NODE_OPTIONS,
+    },
+    load: () => import('./commands/ls.ts'),
+  },
+  {
+    name: 'who',
+    summary:
+      'show whose an address, MAC, port, device, rule handle or container id is, since when and on what evidence',
+    usage: '<address, mac, port, device, handle, name or id>',
+    positionals: { min: 1, max: 2 },
+    options: NODE_OPTIONS,
+    load: () => import('./commands/who.ts'),
+  },
+  {
+    name: 'log',
+    summary: 'show what changed on this node, by whom and when',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      since: {
+        type: 'string',
+        placeholder: '<time>',
+        help: 'such as 15min, 2h, 3d, today, yesterday, 2026-01-31 or 2026-01-31T08:00Z (1d)',
+      },
+      network: { type: 'string', placeholder: '<name>', help: 'only this network' },
+      container: {
+        type: 'string',
+        placeholder: '<id or pod>',
+        help: 'only containers whose id begins so, or pods of that name',
+      },
+      follow: {
+        type: 'boolean',
+        help: 'continue with what happens from now on; with --json, one object per line',
+      },
+      'trace-dir': TRACE_DIR,
+      ...NODE_OPTIONS,
+    },
+    load: () => import('./commands/log.ts'),
   },
   {
     name: 'networks',

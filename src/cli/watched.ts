@@ -2,9 +2,12 @@
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { runDir } from '../cni/directories.ts';
 import type { Command } from '../cni/env.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { absolutePath } from '../files/absolute-path.ts';
+import { appendHistory, eventOf, withHistory } from '../observe/history.ts';
+import { podOf } from '../observe/pod.ts';
+import type { RequestFacts } from '../observe/record.ts';
 import type { RequestWatcher } from '../observe/watcher.ts';
 import type { CommandCall } from './command.ts';
 import { runtimeOf, warn } from './target.ts';
@@ -27,11 +30,11 @@ export async function watched<T>(
 ): Promise<T> {
   const runtime = runtimeOf(call);
   const watcher = call.watcher ?? (await traceWatcher(call));
-  if (watcher === undefined) return work(runtime);
   const { containerId = '', ifname = '', netns = '', args = [] } = attachment ?? {};
+  const [network = ''] = call.positionals;
+  if (watcher === undefined) return noted(runtime, { verb, network, containerId, ifname, args }, work);
   const warm = call.watcher !== undefined;
   const { queueMs } = call;
-  const [network = ''] = call.positionals;
   const facts = { verb, network, containerId, ifname, netns, args, warm };
   const request = watcher.begin(queueMs === undefined ? facts : { ...facts, queueMs }, runtime.env ?? {});
   try {
@@ -52,11 +55,37 @@ export async function watched<T>(
   }
 }
 
+const FAILED_WITHOUT_CODE = 999;
+
+/** Without a watcher, only the history is told. */
+async function noted<T>(
+  runtime: ChainRuntime,
+  facts: Pick<RequestFacts, 'verb' | 'network' | 'containerId' | 'ifname' | 'args'>,
+  work: (runtime: ChainRuntime) => Promise<T>,
+): Promise<T> {
+  const note = (end: { code: number; message?: string }): void => {
+    const event = eventOf({ ...facts, ...podOf(facts.args ?? []), ...end }, { by: 'command' });
+    if (event !== undefined && runtime.stateDir !== undefined) appendHistory(runtime.stateDir, [event]);
+  };
+  try {
+    const result = await work(runtime);
+    note({ code: 0 });
+    return result;
+  } catch (error) {
+    const { code, message } = toCniError(error);
+    // The protocol's code 0 is a failure of the runtime.
+    note({ code: code || FAILED_WITHOUT_CODE, message });
+    throw error;
+  }
+}
+
 /** Without a daemon, a command keeps a trace only on request; only then is the code loaded. */
 async function traceWatcher(call: CommandCall): Promise<RequestWatcher | undefined> {
   if (!call.on('trace') && !call.env.CATENA_TRACE_DIR) return undefined;
   const { openTraceWatcher } = await import('../observe/watcher.ts');
-  return openTraceWatcher(traceDirFor(call), ({ message }) =>
+  const watcher = openTraceWatcher(traceDirFor(call), ({ message }) =>
     warn(call, new CniError(ErrorCode.ioFailure, `Cannot write a trace: ${message}`)),
   );
+  const { stateDir } = runtimeOf(call);
+  return stateDir === undefined ? watcher : withHistory(watcher, stateDir, 'command');
 }

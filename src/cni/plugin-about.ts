@@ -2,6 +2,7 @@
 import type * as z from 'zod/mini';
 import type { Cidr } from '../net/cidr.ts';
 import type { Ip } from '../net/ip.ts';
+import type { PortMapping } from './capabilities.ts';
 import type { JsonObject } from './json.ts';
 
 /** `main` creates the interface, `meta` works on what earlier plugins created, `ipam` is called by another plugin. */
@@ -47,6 +48,16 @@ export interface NeededDevice {
   readonly path: readonly (string | number)[];
 }
 
+/** What an attachment has from a plugin. */
+export interface PluginEffects {
+  /** Ports of the host that lead to the container. */
+  readonly ports?: readonly PortMapping[];
+  /** Limits in bits per second, seen from the container. */
+  readonly rates?: { readonly ingressBits?: number; readonly egressBits?: number };
+  /** Other rules for the attachment, human-readable: `masquerades traffic to other subnets`. */
+  readonly policies?: readonly string[];
+}
+
 /** A plugin's description of itself for tools that examine a conflist; never loaded when the plugin itself starts. */
 export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
   readonly kind: PluginKind;
@@ -87,6 +98,12 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * @param conf as written, perhaps invalid
    */
   needsOf?(conf: JsonObject): NeededDevice[];
+  /**
+   * What an attachment has from it, without a look at the kernel.
+   * @param request as its ADD received it, perhaps invalid
+   * @throws Error when the request cannot be decoded
+   */
+  effectsOf?(request: JsonObject): PluginEffects;
 }
 
 /** Declares what is known about a plugin: returns its argument with the types tied together. */

@@ -5,6 +5,7 @@ import type { PluginSpan } from '../chain/run/trace-context.ts';
 import { defined } from '../cni/defined.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
+import { podOf } from './pod.ts';
 import { maskSecrets, maskText } from './secrets.ts';
 
 /** Which request, and for which container. */
@@ -190,7 +191,6 @@ function toPluginRecord(event: PluginEvent, startMs: number): PluginRecord {
 
 function placeOf({ verb, network, containerId, ifname, netns, args = [], traceId }: RequestFacts) {
   const named: Record<string, string> = Object.fromEntries(args);
-  const { K8S_POD_NAMESPACE: podNamespace, K8S_POD_NAME: podName } = named;
   return {
     ...defined({ traceId }),
     verb,
@@ -198,7 +198,7 @@ function placeOf({ verb, network, containerId, ifname, netns, args = [], traceId
     containerId,
     ifname,
     netns,
-    ...defined({ podNamespace, podName }),
+    ...podOf(args),
     ...(args.length ? { args: maskSecrets(named) } : {}),
   };
 }

@@ -41,7 +41,7 @@ function linksDir(lab: Lab): string {
 async function expectNothing(lab: Lab, before: unknown): Promise<void> {
   expect(await lab.dump(lab.host, SKELETON)).toEqual(before as never);
   // The daemon's lock on notes of upkeep is no attachment's.
-  const kept = ['boot', 'upkeep/lock'];
+  const kept = ['boot', 'upkeep/lock', 'history/events'];
   expect(filesBelow(`${lab.tmp}/state`).filter(name => !kept.includes(name))).toEqual([]);
   expect(filesBelow(`${lab.tmp}/cni/results`)).toEqual([]);
   expect(filesBelow(`${lab.tmp}/tuning`)).toEqual([]);
@@ -177,7 +177,7 @@ describeRoot('a delegate runner that is killed', () => {
           });
       }
       expect(await lab.dump(lab.host)).toEqual(before);
-      expect(filesBelow(`${lab.tmp}/state`).filter(name => !name.endsWith('boot'))).toEqual([]);
+      expect(filesBelow(`${lab.tmp}/state`).filter(name => !/boot$|^history/.test(name))).toEqual([]);
       expect(filesBelow(`${lab.tmp}/leases`).filter(name => /\/[0-9.]+$/.test(name))).toEqual([]);
     });
   });

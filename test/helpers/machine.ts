@@ -57,7 +57,7 @@ const SKELETONS = [
 ];
 // Locks, what host-local and the reference's host-local keep for the network, and what a daemon leaves.
 const KEPT_FILES =
-  /\/(lock|boot|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock|catena\.sock(\.(seat|wire|calls\..*))?|gc\/[^/]+|traces\/[^/]+)$/;
+  /\/(lock|boot|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock|catena\.sock(\.(seat|wire|calls\..*))?|gc\/[^/]+|traces\/[^/]+|history\/events)$/;
 
 /** Runs the body with a machine and removes it afterwards, whatever happens. */
 export async function withMachine<T>(body: (machine: Machine) => Promise<T>): Promise<T> {

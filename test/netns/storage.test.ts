@@ -50,7 +50,7 @@ async function withDisk(body: (place: Place) => Promise<void>): Promise<void> {
 /** Files that are there with an attachment, and not without. */
 function attachmentFiles(disk: SmallDisk): string[] {
   const kept =
-    /(^|\/)(boot|lock|[^/]+\.lock|ballast|last_reserved_ip\.\d|\.catena-(owners|taken)|gc\/[^/]+)$/;
+    /(^|\/)(boot|lock|history\/events|[^/]+\.lock|ballast|last_reserved_ip\.\d|\.catena-(owners|taken)|gc\/[^/]+)$/;
   return filesBelow(disk.outside('')).filter(file => !kept.test(file));
 }
 

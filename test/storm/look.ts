@@ -47,8 +47,8 @@ export interface Look {
 const STATE = ['/var/lib/cni', '/var/lib/catena', '/run/catena', '/run/cni'];
 const LEASES = '/var/lib/cni/networks';
 const IS_ADDRESS = /^(\d+\.\d+\.\d+\.\d+|[\da-f]*:[\da-f:]+)$/;
-/** The last requests, of which the daemon keeps a fixed number. */
-const TRACES = /^\/run\/catena\/traces\//;
+/** The last requests, of which the daemon keeps a fixed number, and the history. */
+const TRACES = /^\/run\/catena\/traces\/|^\/var\/lib\/catena\/history\//;
 
 /** Looks at one node again and again. */
 export class Looker {

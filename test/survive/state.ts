@@ -111,10 +111,10 @@ function withoutNumbers(line: string): string {
 
 /**
  * Kept on purpose: where the range continues, locks, a daemon's files beside its socket, an index of the size of the leases, the
- * boot id; and the one temporary file with a fixed name in a lease directory, which the next writer removes.
+ * boot id, the history; and the one temporary file with a fixed name in a lease directory, which the next writer removes.
  */
 const KEPT =
-  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|gate|podnet\.conflist)$|\.lock$|^run\/(catena\.sock(\.seat|\.wire|\.calls\.\d+-\d+)?$|traces\/)/;
+  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|gate|podnet\.conflist|history\/events)$|\.lock$|^run\/(catena\.sock(\.seat|\.wire|\.calls\.\d+-\d+)?$|traces\/)/;
 
 function files(lab: Lab): string[] {
   return filesBelow(lab.tmp)

@@ -28,7 +28,7 @@ const JSON_TYPES: readonly (readonly [folder: string, names: readonly string[]])
   ['src/validate', ['Finding']],
   ['src/lab', ['PluginReport', 'Failure']],
   ['src/compare', ['CompareReport', 'PluginReport', 'ReportedDifference', 'Difference', 'Crossing']],
-  ['src/cli', ['Survey', 'SwapReport']],
+  ['src/cli', ['Survey', 'SwapReport', 'LogEntry']],
   ['src/handover', ['Handover', 'PluginParts']],
   ['src/install', ['Step', 'Pick', 'UninstallStep']],
 ];
@@ -40,6 +40,14 @@ test('src/cli/JSON.md has the types that --json prints', () => {
     return ['', `### ${folder}`, '', '```ts', ...found.join('\n\n').split('\n'), '```'];
   });
   expectGenerated('src/cli/JSON.md', 'types', declarations.slice(1));
+});
+
+test('src/cli/JSON.md has the schemas of the node', () => {
+  const source = fs.readFileSync(path.join(ROOT, 'src/node/model.ts'), 'utf8');
+  const found = source.match(/^\/\*\* [^\n]*\nexport const \w+ = z\.strictObject\(\{\n.*?^\}\);/gms) ?? [];
+  expect(found.length).toBeGreaterThan(10);
+  const shown = found.map(text => text.replace(/^export const /m, 'const '));
+  expectGenerated('src/cli/JSON.md', 'node', ['```ts', ...shown.join('\n\n').split('\n'), '```']);
 });
 
 describe('src/cli/JSON.md has every key that is printed by', () => {
@@ -73,6 +81,8 @@ describe('src/cli/JSON.md has every key that is printed by', () => {
     ['repair', []],
     ['adopt', ['--dry-run']],
     ['doctor', []],
+    ['ls', ['--all']],
+    ['log', ['--since', '2000-01-01']],
   ])('catena %s', async (command, more) => {
     let printed = '';
     const env = {

@@ -89,6 +89,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/cni',
     'src/net',
   ],
+  // It looks at everything and changes nothing.
+  'src/node': [
+    ...['src/chain', 'src/journal', 'src/ipam', 'src/delegate/record', 'src/netlink'],
+    ...['src/files/names-in', 'src/files/read-file', 'src/sys/netns', 'src/cni', 'src/net'],
+  ],
   'src/adopt': [
     'src/chain',
     'src/journal',
@@ -104,6 +109,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'src/cli': [
     'src/garbage',
+    'src/node',
     'src/doctor',
     'src/adopt',
     'src/handover',
@@ -192,7 +198,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   execa: ['src/chain/run/exec-plugin'],
   winston: ['src/log'],
   'dbus-native': ['plugins/firewall/firewalld/bus'],
-  yaml: ['src/delegate/definition-file'],
+  yaml: ['src/delegate/definition-file', 'src/cli/node/output'],
   // Only the daemon loads these.
   'prom-client': ['src/observe/metrics', 'src/observe/grpc-metrics'],
   '@grpc/grpc-js': ['src/daemon/grpc'],
@@ -239,6 +245,8 @@ const MAY_LOAD_LAZILY = [
   'src/cli/target',
   // semver, for lists that offer several versions.
   'src/chain/config/select-version',
+  // YAML, for who asks for it.
+  'src/cli/node/output',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
   // Nor for a cluster, but whose configuration names one.
@@ -249,6 +257,7 @@ const MAY_LOAD_LAZILY = [
 const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
+    'src/node/host',
     ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/lab/lab',
     'src/lab/state/devices',

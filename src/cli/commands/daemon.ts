@@ -23,6 +23,7 @@ import { absolutePath } from '../../files/absolute-path.ts';
 import { bootId } from '../../files/boot-id.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
 import { chooseObserver } from '../../observe/choices.ts';
+import { withHistory } from '../../observe/history.ts';
 import type { MetricSources } from '../../observe/metrics.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
 import { takeListeningSockets } from '../../sys/listen-fds.ts';
@@ -90,7 +91,9 @@ async function serve(call: CommandCall): Promise<number> {
   });
   const watcher = observer;
   const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, watcher);
-  const callPlugin = watchedCalls(watcher, (plugin, abort, watch) =>
+  const history = call.text('state-dir') || stateDir(env);
+  const noting = withHistory(watcher, history, 'runtime');
+  const callPlugin = watchedCalls(noting, (plugin, abort, watch) =>
     withWorkers(pool, workers =>
       asPlugin(plugin, {
         workers,
@@ -101,7 +104,7 @@ async function serve(call: CommandCall): Promise<number> {
       }),
     ),
   );
-  const servePlugin = watchedCalls(watcher, pluginCallsTo(pool));
+  const servePlugin = watchedCalls(noting, pluginCallsTo(pool));
   const backend = makeBackend(
     pool,
     ({ args, key, ...its }, write, abort) =>
@@ -109,7 +112,7 @@ async function serve(call: CommandCall): Promise<number> {
         ...its,
         write,
         asPlugin,
-        watcher,
+        watcher: withHistory(watcher, history, 'daemon'),
         plugins: call.plugins,
         signal: abort,
         request: key,
@@ -170,7 +173,7 @@ async function serve(call: CommandCall): Promise<number> {
   const petting = petWatchdog(env);
   const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
   const upkeeping = startUpkeep({
-    stateDir: call.text('state-dir') || stateDir(env),
+    stateDir: history,
     boot: bootId(env),
     call: servePlugin,
     env: { ...env, ...directoriesOf(call) },

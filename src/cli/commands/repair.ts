@@ -11,8 +11,10 @@ import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { listRecords } from '../../journal/store.ts';
+import { appendHistory } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
 import { checkConfigured } from '../known-network.ts';
+import { eventsOfRepair } from '../log/events.ts';
 import { runtimeOf, warn } from '../target.ts';
 
 /** Prints a line for each attachment that is not sound and each of its plugins; exit code 1 if a problem remains. */
@@ -23,6 +25,7 @@ export async function run(call: CommandCall): Promise<number> {
   // The report already has the warnings.
   const { onWarning: _, ...runtime } = runtimeOf(call);
   const report = await repairAll(scope, runtime);
+  if (!dryRun && runtime.stateDir !== undefined) appendHistory(runtime.stateDir, eventsOfRepair(report));
   call.out(call.on('json') ? `${JSON.stringify(toJson(report), null, 4)}\n` : renderReport(report, dryRun));
   for (const problem of report.damaged) warn(call, problem);
   const isEmpty = Object.values(report).every(list => list.length === 0);

@@ -3,6 +3,8 @@ import { recover } from '../../chain/records/recover.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import { recoverPods } from '../../delegate/recover.ts';
+import { appendHistory } from '../../observe/history.ts';
+import { recoveryEvent } from '../log/events.ts';
 
 /** Interval between two looks at the journals; after a failure, an attachment waits longer each time. */
 const INTERVAL_MS = 15_000;
@@ -25,9 +27,15 @@ export function startRecovering(runtime: Runtime): Recovering {
   const own = { ...runtime, signal };
   const round = async (all: boolean): Promise<void> => {
     const scope = { all };
-    await recover(scope, own);
-    await recoverPods(pods, scope, own);
-    await recover(scope, { ...own, stateDir: delegates });
+    const undone = [
+      ...(await recover(scope, own)),
+      ...(await recoverPods(pods, scope, own)),
+      ...(await recover(scope, { ...own, stateDir: delegates })),
+    ];
+    appendHistory(
+      stateDir,
+      undone.map(one => recoveryEvent(one, 'daemon')),
+    );
   };
   let running = round(true);
   const timer = setInterval(() => {

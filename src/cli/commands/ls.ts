@@ -1,0 +1,58 @@
+// What does `catena ls` do?
+
+import { setTimeout as pause } from 'node:timers/promises';
+import { isatty } from 'node:tty';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import type { NodeAttachment, NodeModel } from '../../node/model.ts';
+import type { CommandCall } from '../command.ts';
+import { selectAttachments } from '../node/filter.ts';
+import { outputOf, printJson, printYaml } from '../node/output.ts';
+import { readNodeFor, titleOf } from '../node/read.ts';
+import { renderLs } from '../node/render-ls.ts';
+import { widthOf } from '../node/table.ts';
+import { warn } from '../target.ts';
+
+/** Milliseconds between two looks of `--watch`. */
+const LOOK_AGAIN_MS = 2_000;
+
+/** Lists the attachments of this node. With `--check`, fails if one is broken. */
+export async function run(call: CommandCall): Promise<number> {
+  if (call.on('watch')) return watch(call);
+  const { node, shown } = await look(call);
+  for (const note of node.notes) warn(call, new CniError(ErrorCode.unknown, note));
+  await print(call, node, shown);
+  return shown.some(({ health }) => health?.state === 'broken') ? 1 : 0;
+}
+
+async function look(call: CommandCall): Promise<{ node: NodeModel; shown: NodeAttachment[] }> {
+  const node = await readNodeFor(call, call.on('check'));
+  const network = call.text('network');
+  const filters = [...call.texts('filter'), ...(network === undefined ? [] : [`network=${network}`])];
+  const selected = selectAttachments(node.attachments, filters);
+  // A runtime's loopback attachment has nothing to show.
+  return { node, shown: selected.filter(({ ifname }) => ifname !== 'lo' || call.on('all')) };
+}
+
+async function print(call: CommandCall, node: NodeModel, shown: readonly NodeAttachment[]): Promise<void> {
+  const output = outputOf(call, ['json', 'yaml', 'wide', 'name']);
+  const value = { ...node, attachments: shown };
+  if (call.on('json') || output === 'json') return printJson(call, value);
+  if (output === 'yaml') return printYaml(call, value);
+  if (output === 'name') return call.out(shown.map(one => `${titleOf(one)}\n`).join(''));
+  call.out(renderLs(node, shown, { wide: output === 'wide', width: widthOf(call) }));
+}
+
+/** A terminal shows the present; elsewhere, what has changed is printed again. */
+async function watch(call: CommandCall): Promise<number> {
+  const clear = isatty(1) ? '\u001b[H\u001b[2J' : '';
+  let before: string | undefined;
+  while (!call.signal.aborted) {
+    const { node, shown } = await look(call);
+    const now = JSON.stringify(shown);
+    if (clear !== '') process.stdout.write(clear);
+    if (clear !== '' || now !== before) await print(call, node, shown);
+    before = now;
+    await pause(LOOK_AGAIN_MS, undefined, { signal: call.signal }).catch(() => undefined);
+  }
+  return 0;
+}

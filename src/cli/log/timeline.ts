@@ -1,0 +1,153 @@
+// What changed on this node, by whom and when, from everything that keeps a time?
+import { existsSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { namesIn } from '../../files/names-in.ts';
+import { listSwaps } from '../../install/swap-note.ts';
+import { listLeases, readLease } from '../../ipam/lease-files.ts';
+import { parseOwner } from '../../ipam/owner.ts';
+import type { NodeModel } from '../../node/model.ts';
+import { type HistoryEvent, readHistory } from '../../observe/history.ts';
+import type { RequestRecord } from '../../observe/record.ts';
+import { listTraces } from '../../observe/trace-ring.ts';
+
+/** Something that happened. */
+export interface LogEntry {
+  /** ISO time. */
+  readonly time: string;
+  /** `ADD`, `DEL`, `GC`, `REPAIR`, `RECOVER`, `SWAP`; `LEASE`: an address was leased, and nothing else is known. */
+  readonly what: string;
+  readonly network?: string;
+  readonly containerID?: string;
+  readonly ifname?: string;
+  readonly podNamespace?: string;
+  readonly podName?: string;
+  /** Which program did it, as far as known. */
+  readonly by: string;
+  /** 0 for success, else an error code of the protocol. */
+  readonly code: number;
+  readonly message?: string;
+  /** Where that is known from: `history`, `trace`, `record` or `cached result`, `lease`, `swap`. */
+  readonly source: string;
+  /** Id of its trace (`catena trace <id>`). */
+  readonly trace?: string;
+}
+
+/** Two reports of one operation differ by its duration, at most by that of the slowest plugin. */
+const SAME_MS = 60_000;
+
+/** Where the time line comes from. */
+export interface LogSources {
+  readonly node: NodeModel;
+  readonly stateDir: string;
+  readonly traceDir: string;
+  /** Directories of executables, for their swaps. */
+  readonly pluginDirs: readonly string[];
+}
+
+/**
+ * Everything on this node that has a time, oldest first. The history comes first: what another source says of the same operation is left
+ * out.
+ */
+export function readTimeline({ node, stateDir, traceDir, pluginDirs }: LogSources): LogEntry[] {
+  const history = readHistory(stateDir).map(fromHistory);
+  const known = new Set(history.flatMap(({ trace }) => trace ?? []));
+  const traces = listTraces(traceDir).records.filter(({ id, verb }) => CHANGING.has(verb) && !known.has(id));
+  const entries = [...history, ...traces.map(fromTrace)];
+  for (const one of [...fromRecords(node), ...fromLeases(node)]) {
+    if (!entries.some(other => isSame(one, other))) entries.push(one);
+  }
+  return [...entries, ...fromSwaps(pluginDirs)].sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
+}
+
+const CHANGING: ReadonlySet<string> = new Set(['ADD', 'DEL', 'GC']);
+
+/** An event of the history as an entry. */
+export function fromHistory({ verb, plugin, by, ...event }: HistoryEvent): LogEntry {
+  const who = plugin === undefined ? by : `${by}, ${plugin}`;
+  return { ...event, what: verb, by: who, source: 'history' };
+}
+
+function fromTrace(record: RequestRecord): LogEntry {
+  const { id, verb, network, containerId, ifname, podNamespace, podName, startedAt, warm, code, message } =
+    record;
+  return {
+    time: new Date(startedAt).toISOString(),
+    what: verb,
+    network,
+    containerID: containerId,
+    ifname,
+    ...(podNamespace === undefined ? {} : { podNamespace }),
+    ...(podName === undefined ? {} : { podName }),
+    by: warm ? 'daemon' : 'command',
+    code,
+    ...(message === undefined ? {} : { message }),
+    source: 'trace',
+    trace: id,
+  };
+}
+
+/** An attachment that exists was added, by one runtime or another. */
+function fromRecords({ attachments }: NodeModel): LogEntry[] {
+  return attachments.flatMap((one): LogEntry[] => {
+    const { network, containerID, ifname, podNamespace, podName, since, origin } = one;
+    if (since === undefined) return [];
+    const source = origin.evidence.startsWith('record') ? 'record' : 'cached result';
+    const pod =
+      podName === undefined ? {} : { podName, ...(podNamespace === undefined ? {} : { podNamespace }) };
+    return [
+      { time: since, what: 'ADD', network, containerID, ifname, ...pod, by: origin.runner, code: 0, source },
+    ];
+  });
+}
+
+function fromLeases({ networks }: NodeModel): LogEntry[] {
+  return networks.flatMap(({ name, leaseDirs }) =>
+    leaseDirs.filter(existsSync).flatMap(dir =>
+      listLeases(dir).flatMap((address): LogEntry[] => {
+        const owner = parseOwner(readLease(dir, address) ?? '');
+        const written = statSync(join(dir, address), { throwIfNoEntry: false });
+        if (owner === undefined || written === undefined) return [];
+        const { containerId, ifname } = owner;
+        return [
+          {
+            time: written.mtime.toISOString(),
+            what: 'LEASE',
+            network: name,
+            containerID: containerId,
+            ...(ifname === undefined ? {} : { ifname }),
+            by: 'unknown',
+            code: 0,
+            message: `${address} was leased`,
+            source: 'lease',
+          },
+        ];
+      }),
+    ),
+  );
+}
+
+function fromSwaps(dirs: readonly string[]): LogEntry[] {
+  return dirs.flatMap(dir => {
+    const notes = join(dir, '.catena-swap');
+    if (!existsSync(notes)) return [];
+    const named = namesIn(notes).filter(name => name.endsWith('.json'));
+    const targets = named.map(name => join(dir, basename(name, '.json')));
+    return targets.flatMap(target =>
+      listSwaps(target).map(({ time, from }): LogEntry => {
+        const message = `"${basename(target)}" was replaced by "${from}"`;
+        return { time, what: 'SWAP', by: 'command', code: 0, message, source: 'swap' };
+      }),
+    );
+  });
+}
+
+/** Whether both are about one ADD: a lease and a record are, too. */
+function isSame(one: LogEntry, other: LogEntry): boolean {
+  return (
+    other.what === 'ADD' &&
+    one.network === other.network &&
+    one.containerID === other.containerID &&
+    (one.ifname === undefined || one.ifname === other.ifname) &&
+    Math.abs(Date.parse(one.time) - Date.parse(other.time)) < SAME_MS
+  );
+}

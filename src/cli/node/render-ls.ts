@@ -1,0 +1,76 @@
+// What does a line of `catena ls` show?
+import { count, renderRate } from '../../lab/words.ts';
+import type { NodeAttachment, NodeModel, NodePort, NodeRates } from '../../node/model.ts';
+import { shortId, titleOf } from './read.ts';
+import { renderTable } from './table.ts';
+import { renderAge } from './times.ts';
+
+interface Column {
+  readonly title: string;
+  cell(one: NodeAttachment, now: number): string;
+  /** Left out unless an attachment has something to show in it. */
+  readonly optional?: boolean;
+  readonly wide?: boolean;
+}
+
+const COLUMNS: readonly Column[] = [
+  { title: 'NAME', cell: titleOf },
+  { title: 'NETWORK', cell: ({ network }) => network },
+  { title: 'CONTAINER', cell: ({ containerID }) => shortId(containerID), wide: true },
+  { title: 'IFNAME', cell: ({ ifname }) => ifname, wide: true },
+  { title: 'ADDRESS', cell: ({ addresses }) => addresses.map(withoutPrefix).join(',') || '-' },
+  { title: 'PORTS', cell: ({ ports }) => ports.map(renderPort).join(',') || '-' },
+  { title: 'DEVICE', cell: ({ hostDevice }) => hostDevice?.name ?? '-', wide: true },
+  { title: 'RATES', cell: ({ rates }) => renderRates(rates) || '-', wide: true },
+  { title: 'MADE BY', cell: ({ origin }) => origin.runner, wide: true },
+  { title: 'AGE', cell: ({ since }, now) => (since === undefined ? '-' : renderAge(since, now)) },
+  { title: 'STATE', cell: ({ state }) => (state === 'attached' ? '' : state), optional: true },
+  { title: 'HEALTH', cell: ({ health }) => health?.state ?? '', optional: true },
+];
+
+/** The table, then the reason of each attachment that is broken or unsettled. */
+export function renderLs(
+  node: NodeModel,
+  shown: readonly NodeAttachment[],
+  options: { readonly wide: boolean; readonly width: number | undefined },
+): string {
+  if (shown.length === 0) {
+    const all = node.attachments.length;
+    const networks = count(node.networks.length, 'network');
+    return all
+      ? `none of ${count(all, 'attachment')} matches\n`
+      : `no container is attached to a network; ${networks} configured (catena networks)\n`;
+  }
+  const now = Date.parse(node.time);
+  const used = COLUMNS.filter(
+    ({ cell, optional, wide }) =>
+      (options.wide || !wide) && (!optional || shown.some(one => cell(one, now) !== '')),
+  );
+  const rows = shown.map(one => used.map(({ cell }) => cell(one, now)));
+  const table = renderTable([used.map(({ title }) => title), ...rows], options.width);
+  const problems = shown.flatMap(one => {
+    const why = one.health?.problem ?? one.why;
+    return why === undefined ? [] : [`${titleOf(one)} on ${one.network}: ${why}\n`];
+  });
+  return [table, ...(problems.length ? ['\n'] : []), ...problems].join('');
+}
+
+/** `8080->80`; with the host's address and the protocol unless it is TCP. */
+export function renderPort({ hostIP, hostPort, containerPort, protocol }: NodePort): string {
+  const host = hostIP === undefined ? '' : `${hostIP.includes(':') ? `[${hostIP}]` : hostIP}:`;
+  return `${host}${hostPort}->${containerPort}${protocol === 'tcp' ? '' : `/${protocol}`}`;
+}
+
+/** `in 10 Mbit, out 5 Mbit`, seen from the container. */
+export function renderRates({ ingressBits, egressBits }: NodeRates): string {
+  return [
+    ingressBits === undefined ? [] : `in ${renderRate(ingressBits)}`,
+    egressBits === undefined ? [] : `out ${renderRate(egressBits)}`,
+  ]
+    .flat()
+    .join(', ');
+}
+
+function withoutPrefix(address: string): string {
+  return address.replace(/\/\d+$/, '');
+}

@@ -1,0 +1,56 @@
+// What do people call a container: which pod is it, and which name has it?
+import { join } from 'node:path';
+import type { CniArgs } from '../cni/cni-args.ts';
+import { defined } from '../cni/defined.ts';
+import { isObject, tryParse } from '../cni/json.ts';
+import { namesIn } from '../files/names-in.ts';
+import { tryRead } from '../files/read-file.ts';
+
+/** Names of one container. */
+export interface ContainerNames {
+  readonly podNamespace?: string;
+  readonly podName?: string;
+  readonly containerName?: string;
+}
+
+/** Where containers/storage, the store of podman and CRI-O, keeps its lists by default. */
+export const STORAGE_ROOTS = ['/var/lib/containers/storage', '/run/containers/storage'];
+
+/**
+ * The names by container id in the lists of containers/storage. Missing and damaged lists are ignored: names are only for people.
+ * @param roots its directories; each has `<driver>-containers/containers.json`
+ */
+export function readStorageNames(roots: readonly string[] = STORAGE_ROOTS): ReadonlyMap<string, string> {
+  const lists = roots.flatMap(root =>
+    namesIn(root)
+      .filter(name => name.endsWith('-containers'))
+      .flatMap(name => LISTS.map(list => join(root, name, list))),
+  );
+  return new Map(lists.flatMap(file => entriesOf(tryParse(tryRead(file) ?? ''))));
+}
+
+const LISTS = ['containers.json', 'volatile-containers.json'];
+
+function entriesOf(value: unknown): [string, string][] {
+  return (Array.isArray(value) ? value : []).flatMap((one): [string, string][] => {
+    const { id, names } = isObject(one) ? one : {};
+    const [name] = Array.isArray(names) ? names : [];
+    return typeof id === 'string' && typeof name === 'string' ? [[id, name]] : [];
+  });
+}
+
+/**
+ * The names of a container, from the arguments of its ADD (kubelet's `K8S_POD_NAME` and `K8S_POD_NAMESPACE`) and the runtime's list.
+ * Podman passes the name of the container as that of a pod, and no namespace.
+ */
+export function namesOf(
+  containerId: string,
+  args: CniArgs,
+  storage: ReadonlyMap<string, string>,
+): ContainerNames {
+  const argument = (key: string) => args.findLast(([name]) => name === key)?.[1] || undefined;
+  const [podName, podNamespace] = [argument('K8S_POD_NAME'), argument('K8S_POD_NAMESPACE')];
+  const stored = storage.get(containerId);
+  if (podNamespace === undefined) return defined({ containerName: stored ?? podName });
+  return defined({ podNamespace, podName, containerName: stored });
+}

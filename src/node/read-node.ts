@@ -1,0 +1,151 @@
+// How is the model of this node read, in one pass and at a bounded cost?
+import { hostname } from 'node:os';
+import { listNetworks } from '../chain/config/load.ts';
+import { checkAttachments } from '../chain/records/check-attachments.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { type AttachmentId, renderOwner } from '../cni/attachment.ts';
+import { defined } from '../cni/defined.ts';
+import { runnerJournals } from '../cni/directories.ts';
+import { isObject, memberOf } from '../cni/json.ts';
+import { devicesOf, type FindAbout } from '../cni/network-plugins.ts';
+import { compareNetns, findNetnsIdentity } from '../journal/netns-identity.ts';
+import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
+import { closeNetns, openOwnNetns } from '../sys/netns.ts';
+import { effectsOf } from './effects.ts';
+import { bridgesIn, readHost } from './host.ts';
+import { type Inside, readInside } from './inside.ts';
+import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel } from './model.ts';
+import { namesOf, readStorageNames } from './names.ts';
+import { type RecordedAttachment, readRecords } from './on-record.ts';
+import { originOf, sinceOf } from './origin.ts';
+import { listsOf, networksOf, poolsOf } from './pools.ts';
+
+/** What the caller chooses and knows. */
+export interface NodePlaces {
+  readonly confDir: string;
+  readonly runtime: ChainRuntime;
+  readonly findAbout: FindAbout;
+  readonly daemon: NodeDaemon;
+  readonly version: string;
+  /** Runs CHECK of every attachment. */
+  readonly health?: boolean;
+  /** Milliseconds for reading namespaces; the rest is noted as unread. */
+  readonly namespacesMs?: number;
+}
+
+/** A namespace takes less than a millisecond, so this is for a node that hangs. */
+const NAMESPACES_MS = 5_000;
+
+/**
+ * Reads files, then the host's devices, then each namespace. Without rights to enter namespaces, attachments lack what is in them.
+ * @throws CniError 5 if records or configurations cannot be listed
+ */
+export async function readNode(places: NodePlaces): Promise<NodeModel> {
+  const { confDir, runtime, findAbout, daemon, version } = places;
+  const time = new Date().toISOString();
+  const { networks, diagnostics } = listNetworks(confDir);
+  const { attachments, damaged } = readRecords(runtime);
+  const notes = [...diagnostics.map(({ error }) => error.message), ...damaged];
+  const host = readHost();
+  const insides = readNamespaces(attachments, places.namespacesMs ?? NAMESPACES_MS, notes);
+  const health = places.health ? await readHealth(runtime) : new Map<string, NodeHealth>();
+  const storage = readStorageNames();
+  const owned = new Map(host.owned.map(({ owner, device }) => [owner, device]));
+  const shown = attachments.map((one): NodeAttachment => {
+    const { known, through, unsettled } = one;
+    const { network, containerId, ifname, netns, args } = known;
+    const inside = insides.get(netns)?.get(ifname);
+    const hostDevice =
+      inside?.hostIndex === undefined
+        ? owned.get(renderOwner(known, ALIAS_MAX_BYTES))
+        : host.byIndex.get(inside.hostIndex);
+    return {
+      network,
+      containerID: containerId,
+      ifname,
+      ...namesOf(containerId, args, storage),
+      state: unsettled !== undefined ? 'unsettled' : isGone(one) ? 'gone' : 'attached',
+      netns,
+      origin: originOf(one),
+      addresses: addressesOf(known.result),
+      ...effectsOf(known, findAbout),
+      routes: [...(inside?.routes ?? [])],
+      ...defined({ why: unsettled, since: sinceOf(one), through, device: inside?.device, hostDevice }),
+      ...defined({ health: health.get(keyOf(known)) }),
+    };
+  });
+  const lists = listsOf(networks, attachments);
+  const masters = shown.flatMap(({ hostDevice }) => [hostDevice?.master, hostDevice?.name]);
+  const made = [...lists.values()].flatMap(list => devicesOf(list, findAbout).map(({ name }) => name));
+  const names = new Set([...masters, ...made].filter(name => name !== undefined));
+  return {
+    time,
+    hostname: hostname(),
+    version,
+    networks: networksOf(networks, lists, shown, findAbout),
+    attachments: shown.sort(byName),
+    bridges: bridgesIn(host, names),
+    pools: poolsOf(lists, findAbout),
+    daemon,
+    notes,
+  };
+}
+
+function readNamespaces(
+  attachments: readonly RecordedAttachment[],
+  budgetMs: number,
+  notes: string[],
+): ReadonlyMap<string, ReadonlyMap<string, Inside>> {
+  const deadline = performance.now() + budgetMs;
+  const paths = [...new Set(attachments.filter(one => !isGone(one)).map(({ known }) => known.netns))];
+  const read = new Map<string, ReadonlyMap<string, Inside>>();
+  const host = openOwnNetns();
+  try {
+    for (const [i, path] of paths.entries()) {
+      if (performance.now() > deadline) {
+        notes.push(
+          `Cannot read ${paths.length - i} of ${paths.length} namespaces: ${budgetMs} ms have passed`,
+        );
+        break;
+      }
+      const inside = readInside(path, host);
+      if (inside !== undefined) read.set(path, inside);
+    }
+  } finally {
+    closeNetns(host);
+  }
+  return read;
+}
+
+async function readHealth(runtime: ChainRuntime): Promise<Map<string, NodeHealth>> {
+  const { delegates } = runnerJournals(runtime.stateDir ?? '');
+  const checks = await checkAttachments(undefined, [delegates], runtime);
+  return new Map(checks.map(one => [keyOf(one), { state: one.state, ...defined({ problem: one.problem }) }]));
+}
+
+/** A path may refer to a namespace that was made later, which only our record can tell. */
+function isGone({ known: { netns }, record }: RecordedAttachment): boolean {
+  if (netns === '') return false;
+  if (record !== undefined && record.netns === netns) return compareNetns(netns, record) !== 'same';
+  return findNetnsIdentity(netns) === undefined;
+}
+
+function addressesOf(result: RecordedAttachment['known']['result']): string[] {
+  const ips = result === undefined ? undefined : memberOf(result, 'ips');
+  const listed = (Array.isArray(ips) ? ips : []).map(one => (isObject(one) ? one.address : undefined));
+  // Results up to 0.2.0 have one address of each family.
+  const older = ['ip4', 'ip6'].map(key => {
+    const one = result === undefined ? undefined : memberOf(result, key);
+    return isObject(one) ? one.ip : undefined;
+  });
+  return [...listed, ...older].filter(text => typeof text === 'string');
+}
+
+function keyOf({ network, containerId, ifname }: AttachmentId): string {
+  return [network, containerId, ifname].join('\n');
+}
+
+function byName(a: NodeAttachment, b: NodeAttachment): number {
+  const key = (one: NodeAttachment) => [one.network, one.containerID, one.ifname].join('\n');
+  return key(a) < key(b) ? -1 : 1;
+}

@@ -1,0 +1,184 @@
+// Whose is an address, a hardware address, a port, a device, a rule or a container id?
+import { join } from 'node:path';
+import { findOwner, renderOwner } from '../cni/attachment.ts';
+import { isLease, readLease } from '../ipam/lease-files.ts';
+import { parseOwner } from '../ipam/owner.ts';
+import { findNetnsIdentity } from '../journal/netns-identity.ts';
+import { findIp, renderIp } from '../net/ip.ts';
+import { findElements, findRules, type Mark } from './marks.ts';
+import type { NodeAttachment, NodeModel } from './model.ts';
+import { type FoundInterface, findInterfaces } from './namespaces.ts';
+
+/** One owner, with everything that shows it. */
+export interface Owned {
+  /** Undefined if no attachment on record is the owner. */
+  readonly attachment: NodeAttachment | undefined;
+  /** Human-readable: `interface "eth0" in namespace "/run/netns/web", process nginx (4711)`. */
+  readonly evidence: readonly string[];
+}
+
+/** A query, as far as it can be read as each kind. */
+interface Query {
+  readonly text: string;
+  readonly ip: string | undefined;
+  readonly mac: string | undefined;
+  readonly port: number | undefined;
+  readonly protocol: string | undefined;
+  readonly handle: bigint | undefined;
+}
+
+/** An id is recognised by this many of its first characters. */
+const LEAST_OF_ID = 4;
+
+/**
+ * Searches the model, then leases, the packet filter and every namespace. Attachments on record come first.
+ * @param text an address, a hardware address, `8080` or `8080/udp`, a device, `handle 12`, a pod, a name, or the beginning of a container id
+ */
+export function findWho(node: NodeModel, text: string): Owned[] {
+  const query = parseQuery(text.trim());
+  const byAttachment = new Map<NodeAttachment, string[]>();
+  const others: string[] = [];
+  const note = (attachment: NodeAttachment | undefined, evidence: string): void => {
+    if (attachment === undefined) others.push(evidence);
+    else byAttachment.set(attachment, [...(byAttachment.get(attachment) ?? []), evidence]);
+  };
+  for (const attachment of node.attachments) {
+    for (const evidence of recordedIn(attachment, query)) note(attachment, evidence);
+  }
+  for (const { network, leaseDirs } of node.networks.map(({ name, leaseDirs }) => ({
+    network: name,
+    leaseDirs,
+  }))) {
+    for (const [attachment, evidence] of leasesIn(node, network, leaseDirs, query))
+      note(attachment, evidence);
+  }
+  for (const mark of marksFor(query)) {
+    const attachment = ownerIn(node, mark.comment);
+    note(attachment, attachment ? mark.what : `${mark.what}, ${describeComment(mark)}`);
+  }
+  for (const found of interfacesFor(query)) {
+    const attachment = attachmentAt(node, found);
+    note(attachment, describeInterface(found));
+  }
+  return [
+    ...[...byAttachment].map(([attachment, evidence]) => ({ attachment, evidence: [...new Set(evidence)] })),
+    ...[...new Set(others)].map(evidence => ({ attachment: undefined, evidence: [evidence] })),
+  ];
+}
+
+function parseQuery(text: string): Query {
+  const ip = findIp(text);
+  const [, digits, protocol] = /^(\d{1,5})(?:\/(tcp|udp|sctp))?$/.exec(text) ?? [];
+  const [, handle] = /^(?:handle )?(\d+)$/.exec(text) ?? [];
+  return {
+    text,
+    ip: ip && renderIp(ip),
+    mac: /^([\da-f]{2}:){5}[\da-f]{2}$/i.test(text) ? text.toLowerCase() : undefined,
+    port: digits === undefined ? undefined : Number(digits),
+    protocol,
+    handle: handle === undefined ? undefined : BigInt(handle),
+  };
+}
+
+/** What the model says: the result of ADD, the devices, the ports and the names. */
+function recordedIn(one: NodeAttachment, { text, ip, mac, port, protocol }: Query): string[] {
+  const { device, hostDevice, containerID } = one;
+  const isOwn = (address: string) => ip !== undefined && address.split('/')[0] === ip;
+  const ports = one.ports.filter(
+    mapped => mapped.hostPort === port && (protocol === undefined || mapped.protocol === protocol),
+  );
+  const pod = one.podName === undefined ? undefined : `${one.podNamespace}/${one.podName}`;
+  const isName = [pod, one.podName, one.containerName].includes(text);
+  return [
+    ...one.addresses.filter(isOwn).map(address => `the result of its ADD has ${address}`),
+    ...(mac !== undefined && device?.mac === mac ? [`its interface "${device.name}" has it`] : []),
+    ...(mac !== undefined && hostDevice?.mac === mac
+      ? [`its device "${hostDevice.name}" on the host has it`]
+      : []),
+    ...(hostDevice?.name === text ? [`"${text}" is the other end of its interface "${one.ifname}"`] : []),
+    ...ports.map(
+      mapped => `${mapped.protocol} port ${port} of the host leads to its port ${mapped.containerPort}`,
+    ),
+    ...(isName ? ['its runtime named it so'] : []),
+    ...(text.length >= LEAST_OF_ID && containerID.startsWith(text)
+      ? [`its container id is "${containerID}"`]
+      : []),
+  ];
+}
+
+function leasesIn(
+  node: NodeModel,
+  network: string,
+  dirs: readonly string[],
+  { ip }: Query,
+): (readonly [NodeAttachment | undefined, string])[] {
+  if (ip === undefined || !isLease(ip)) return [];
+  return dirs.flatMap(dir => {
+    const owner = parseOwner(readIfReadable(dir, ip) ?? '');
+    if (owner === undefined) return [];
+    const { containerId, ifname } = owner;
+    const attachment = node.attachments.find(
+      one =>
+        one.network === network &&
+        one.containerID === containerId &&
+        (ifname === undefined || one.ifname === ifname),
+    );
+    const words = `"${join(dir, ip)}" leases it to container "${containerId}"`;
+    return [[attachment, attachment ? words : `${words}, which has no attachment on record`] as const];
+  });
+}
+
+function readIfReadable(dir: string, address: string): string | undefined {
+  try {
+    return readLease(dir, address);
+  } catch {
+    return undefined;
+  }
+}
+
+function marksFor({ ip, port, handle }: Query): Mark[] {
+  return [
+    ...(ip === undefined && port === undefined ? [] : findElements({ ip, port })),
+    ...(handle === undefined ? [] : findRules(handle)),
+  ];
+}
+
+function interfacesFor({ ip, mac, text, port, handle }: Query): FoundInterface[] {
+  if (ip !== undefined || mac !== undefined) return findInterfaces({ ip, mac });
+  return port === undefined && handle === undefined ? findInterfaces({ name: text }) : [];
+}
+
+/** By its own comment or alias; those too long for a container id have a digest of it. */
+function ownerIn(node: NodeModel, comment: string | undefined): NodeAttachment | undefined {
+  if (comment === undefined || findOwner(comment) === undefined) return undefined;
+  return node.attachments.find(({ network, containerID: containerId, ifname }) =>
+    [undefined, comment.length].some(
+      length => renderOwner({ network, containerId, ifname }, length) === comment,
+    ),
+  );
+}
+
+function describeComment({ comment }: Mark): string {
+  return comment === undefined
+    ? 'which all attachments share, or which is not ours'
+    : `with the comment "${comment}"`;
+}
+
+/** An interface is that of an attachment by its alias, or if it is in the namespace of one. */
+function attachmentAt(node: NodeModel, { alias, identity, ifname, isHost }: FoundInterface) {
+  const owner = ownerIn(node, alias);
+  if (owner !== undefined || isHost) return owner;
+  const inside = node.attachments.filter(
+    ({ netns }) => identity !== undefined && findNetnsIdentity(netns) === identity,
+  );
+  return inside.find(one => one.ifname === ifname) ?? inside[0];
+}
+
+function describeInterface({ ifname, netns, isHost, pids, alias }: FoundInterface): string {
+  const owner = findOwner(alias) ? `, with the alias "${alias}"` : '';
+  if (isHost) return `device "${ifname}" of the host${owner}`;
+  const [pid] = pids;
+  const more = pids.length > 1 ? ` and ${pids.length - 1} more` : '';
+  const process = pid === undefined ? 'no process' : `process ${pid}${more}`;
+  return `interface "${ifname}" in namespace "${netns}", with ${process}${owner}`;
+}

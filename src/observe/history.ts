@@ -1,0 +1,127 @@
+// What has been attached and detached on this node, also long after the record is gone?
+//
+// The journal forgets an attachment with its DEL. So the command and the daemon append one line per operation to a small file. Plugins that
+// a runtime starts without either write nothing: it would cost every start. So calls that neither the command nor the daemon served are
+// missing here.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { defined } from '../cni/defined.ts';
+import { isObject, tryParse } from '../cni/json.ts';
+import type { RequestRecord } from './record.ts';
+import { openRotatingFile } from './rotating-file.ts';
+import { maskText } from './secrets.ts';
+import type { RequestWatcher } from './watcher.ts';
+
+/** One operation. */
+export interface HistoryEvent {
+  /** ISO time of its end. */
+  readonly time: string;
+  /** `ADD`, `DEL`, `GC`; `REPAIR`: something was put back; `RECOVER`: an interrupted or failed operation was undone. */
+  readonly verb: string;
+  readonly network: string;
+  readonly containerID: string;
+  readonly ifname: string;
+  readonly podNamespace?: string;
+  readonly podName?: string;
+  /** `command`, `daemon`, or `runtime`: another runtime called a plugin, which the daemon served. */
+  readonly by: string;
+  /** The plugin that a runtime called. */
+  readonly plugin?: string;
+  /** 0 for success, else an error code of the protocol. */
+  readonly code: number;
+  readonly message?: string;
+  /** Id of its trace, if one was kept. */
+  readonly trace?: string;
+}
+
+/** A line has about 200 bytes, so this is at least 5,000 operations. */
+const LIMITS = { maxBytes: 1024 * 1024, maxFiles: 2 };
+
+/** The file below the state directory. */
+export function historyFileOf(stateDir: string): string {
+  return join(stateDir, 'history', 'events');
+}
+
+/** Appends events, each by one write. A failure is ignored: no operation may fail because it cannot be noted. */
+export function appendHistory(stateDir: string, events: readonly HistoryEvent[]): void {
+  if (events.length === 0) return;
+  const file = openRotatingFile(historyFileOf(stateDir), LIMITS);
+  try {
+    for (const event of events) file.append(Buffer.from(`${JSON.stringify(event)}\n`));
+  } catch {
+    // The disk is full, or this user may not write there.
+  } finally {
+    file.close();
+  }
+}
+
+/** All events that are kept, oldest first. Lines that were cut off are skipped. */
+export function readHistory(stateDir: string): HistoryEvent[] {
+  const file = historyFileOf(stateDir);
+  return [`${file}.1`, file].flatMap(readLines).flatMap(line => {
+    const value = tryParse(line);
+    const isWhole = isObject(value) && KEYS.every(key => typeof value[key] === 'string');
+    return isWhole ? [value as unknown as HistoryEvent] : [];
+  });
+}
+
+const KEYS = ['time', 'verb', 'network', 'containerID', 'ifname', 'by'] as const;
+
+/** Operations that change something; CHECK and STATUS do not. */
+const CHANGING: readonly string[] = ['ADD', 'DEL', 'GC'];
+
+/** What an event says about a request. */
+type Finished = Pick<
+  RequestRecord,
+  'verb' | 'network' | 'containerId' | 'ifname' | 'podNamespace' | 'podName' | 'code' | 'message'
+>;
+
+/** The event of a request that has just ended; undefined if it changed nothing. */
+export function eventOf(
+  finished: Finished,
+  how: Pick<HistoryEvent, 'by' | 'plugin' | 'trace'>,
+): HistoryEvent | undefined {
+  const { verb, network, containerId, ifname, podNamespace, podName, code, message } = finished;
+  if (!CHANGING.includes(verb)) return undefined;
+  return {
+    time: new Date().toISOString(),
+    verb,
+    network,
+    containerID: containerId,
+    ifname,
+    ...defined({ podNamespace, podName, message: message && maskText(message) }),
+    code,
+    ...how,
+  };
+}
+
+/** A watcher that also notes each request, after its caller has the answer. */
+export function withHistory(
+  watcher: RequestWatcher,
+  stateDir: string,
+  by: 'command' | 'daemon' | 'runtime',
+): RequestWatcher {
+  return {
+    begin(facts, env) {
+      const request = watcher.begin(facts, env);
+      return {
+        ...request,
+        end(outcome) {
+          const record = request.end(outcome);
+          const plugin = by === 'runtime' ? record.links[0]?.link : undefined;
+          const event = eventOf(record, { by, trace: record.id, ...defined({ plugin }) });
+          if (event !== undefined) setImmediate(() => appendHistory(stateDir, [event]));
+          return record;
+        },
+      };
+    },
+  };
+}
+
+function readLines(file: string): string[] {
+  try {
+    return readFileSync(file, 'utf8').split('\n').filter(Boolean);
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,183 @@
+// Do `catena ls`, `who`, `graph`, `log` and `bundle` show what ip and nft show of a node with pods?
+
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { NodeModel } from '../../src/node/model.ts';
+import { CATENA } from '../helpers/catena.ts';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import type { Finished } from '../helpers/command.ts';
+import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+
+const POD = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0';
+const CAP = {
+  portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }],
+  bandwidth: { ingressRate: 8_000_000, ingressBurst: 400_000 },
+};
+
+interface Ground {
+  readonly lab: Lab;
+  readonly pod: Container;
+  run(...args: string[]): Promise<Finished>;
+  json(...args: string[]): Promise<ReturnType<typeof JSON.parse>>;
+}
+
+/** A node with one pod, and one container that is gone. */
+async function onNode(body: (ground: Ground) => Promise<void>): Promise<void> {
+  await withHost(async lab => {
+    const chain = writeChain(lab, fullChain(lab));
+    const [pod, gone] = [await lab.container(), await lab.container()];
+    await chain.add(pod, { cap: CAP, args: ['--args', POD] });
+    await chain.add(gone);
+    await lab.remove(gone);
+    const run: Ground['run'] = (...args) =>
+      lab.run(lab.host, [CATENA, ...args], {
+        env: { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR },
+        timeoutMs: 50_000,
+      });
+    const json: Ground['json'] = async (...args) => {
+      const { exitCode, stdout, stderr } = await run(...args, '--json');
+      if (exitCode !== 0) throw new Error(`catena ${args.join(' ')} failed with ${exitCode}: ${stderr}`);
+      return JSON.parse(stdout);
+    };
+    await body({ lab, pod, run, json });
+  });
+}
+
+describeRoot('a node', () => {
+  test('ls shows what ip shows, and fits the terminal', () =>
+    onNode(async ({ lab, pod, run, json }) => {
+      const node = NodeModel.parse(await json('ls'));
+      const [one, other] = node.attachments.toSorted(a => (a.containerID === pod.id ? -1 : 1));
+      expect(one).toMatchObject({
+        network: 'podnet',
+        containerID: pod.id,
+        podNamespace: 'shop',
+        podName: 'web-0',
+        state: 'attached',
+        netns: pod.path,
+        origin: { runner: 'catena' },
+        ports: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }],
+        rates: { ingressBits: 8_000_000 },
+        policies: ['masquerades traffic to other subnets', 'net.core.somaxconn = 321'],
+        hostDevice: { kind: 'veth', master: 'br0', up: true },
+      });
+      expect(other?.state).toBe('gone');
+      const [inside = {}] = await lab.ip(pod, 'addr', 'show', 'dev', 'eth0');
+      expect(one?.device).toMatchObject({ name: 'eth0', mac: inside.address, mtu: inside.mtu });
+      const [four, six] = ['inet', 'inet6'].map(family =>
+        inside.addr_info.find((row: { family: string; scope: string }) => row.family === family),
+      );
+      expect(one?.addresses).toEqual([`${four.local}/16`, `${six.local}/64`]);
+      expect(one?.device?.addresses).toEqual([`${four.local}/16`, `${six.local}/64`]);
+      expect(one?.routes).toContainEqual({ destination: '0.0.0.0/0', gateway: '10.88.0.1' });
+      const [peer = {}] = await lab.ip(lab.host, 'link', 'show', 'dev', one?.hostDevice?.name ?? '');
+      expect(peer.ifindex).toBe(inside.link_index);
+      expect(node.bridges).toMatchObject([{ device: { name: 'br0' }, ports: [peer.ifname] }]);
+      expect(node.pools).toContainEqual({ network: 'podnet', range: '10.88.0.0/16', used: 2, size: 65533 });
+      expect(node.daemon).toEqual({ state: 'none' });
+
+      const { stdout } = await run('ls', '--filter', 'port=8080');
+      expect(stdout).toMatch(
+        /^NAME +NETWORK +ADDRESS +PORTS +AGE\nshop\/web-0 +podnet +10\.88\.0\.2,fd88::2 +8080->80 +\d+ s\n$/,
+      );
+      expect((await run('ls', '--network', 'other')).stdout).toBe('none of 2 attachments matches\n');
+      const narrow = await lab.run(lab.host, [CATENA, 'ls', '--output', 'wide'], {
+        env: { ...directories(lab.tmp), NETCONFPATH: lab.tmp, COLUMNS: '80' },
+      });
+      expect(Math.max(...narrow.stdout.split('\n').map(line => line.length))).toBeLessThanOrEqual(80);
+      expect((await run('ls', '--output', 'yaml')).stdout).toContain('podName: web-0');
+      const checked = await json('ls', '--check', '--filter', `id=${pod.id}`);
+      expect(checked.attachments[0].health).toEqual({ state: 'sound' });
+      await lab.ip(pod, 'route', 'delete', 'default');
+      const broken = await run('ls', '--check');
+      expect([broken.exitCode, broken.stdout]).toEqual([
+        1,
+        expect.stringMatching(/ broken\n.* gone\n\nshop\/web-0 on podnet: Cannot confirm routes/),
+      ]);
+    }));
+
+  test('who finds the owner by each of its marks, and what is inside of pods', () =>
+    onNode(async ({ lab, pod, run, json }) => {
+      const [link = {}] = await lab.ip(pod, 'link', 'show', 'dev', 'eth0');
+      const [peer = {}] = (await lab.ip(lab.host, 'link', 'show')).filter(
+        ({ ifindex }) => ifindex === link.link_index,
+      );
+      await lab.ip(pod, 'address', 'add', '192.0.2.7/32', 'dev', 'eth0');
+      const evidenceOf = async (...query: string[]): Promise<string> => {
+        const { owners } = await json('who', ...query);
+        const own = owners.filter((one: { attachment?: { containerID: string } }) => {
+          return one.attachment?.containerID === pod.id;
+        });
+        expect([query, own.length]).toEqual([query, 1]);
+        return own[0].evidence.join('\n');
+      };
+      const address = await evidenceOf('10.88.0.2');
+      expect(address).toContain('the result of its ADD has 10.88.0.2/16');
+      expect(address).toContain(`leases/podnet/10.88.0.2" leases it to container "${pod.id}"`);
+      expect(address).toContain(`interface "eth0" in namespace "${pod.path}", with no process`);
+      expect(address).toMatch(/element .*10\.88\.0\.2.* in table inet catena_/);
+      expect(await evidenceOf('FD88::2')).toContain('fd88::2/64');
+      expect(await evidenceOf('192.0.2.7')).toContain('interface "eth0" in namespace');
+      expect(await evidenceOf(link.address)).toContain('its interface "eth0" has it');
+      expect(await evidenceOf(peer.ifname)).toContain('is the other end of its interface "eth0"');
+      expect(await evidenceOf('8080')).toContain('tcp port 8080 of the host leads to its port 80');
+      expect(await evidenceOf('shop/web-0')).toContain('named it so');
+      expect(await evidenceOf(pod.id.slice(0, -1))).toContain('its container id is');
+      const rules = await lab.nft(lab.host, 'list', 'table', 'inet', 'catena_portmap');
+      const handle = /"rule":\{[^{}]*?"handle":(\d+)/.exec(JSON.stringify(rules))?.[1] ?? '';
+      const shared = await json('who', 'handle', handle);
+      expect(JSON.stringify(shared.owners)).toContain(`rule ${handle} of chain`);
+
+      const { stdout } = await run('who', '10.88.0.2');
+      expect(stdout).toMatch(/^shop\/web-0\n {2}network {4}podnet, interface eth0\n/);
+      expect(stdout).toMatch(/ {2}since {6}\d+ s ago, 20\d\d-/);
+      const none = await run('who', '198.51.100.1');
+      expect([none.exitCode, none.stdout]).toEqual([1, 'nothing on this node has, or is, "198.51.100.1"\n']);
+    }));
+
+  test('log tells what happened, also to containers that are gone, and follows', () =>
+    onNode(async ({ lab, pod, run, json }) => {
+      const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+      const follower = lab.run(
+        lab.host,
+        ['timeout', '6', CATENA, 'log', '--follow', '--since', '0s', '--json'],
+        { env },
+      );
+      await Bun.sleep(1_500);
+      await lab.run(lab.host, [CATENA, 'del', 'podnet', pod.path, '--container-id', pod.id, '--args', POD], {
+        env,
+      });
+      fs.appendFileSync(`${lab.tmp}/state/history/events`, '{"time":"cut of');
+      fs.writeFileSync(`${lab.tmp}/leases/podnet/10.88.0.99`, 'stranger\r\neth0');
+      // The kernel dates files by a coarser clock than events.
+      const later = Date.now() / 1000 + 1;
+      fs.utimesSync(`${lab.tmp}/leases/podnet/10.88.0.99`, later, later);
+      const { entries } = await json('log', '--since', '2h');
+      expect(entries).toMatchObject([
+        {
+          what: 'ADD',
+          network: 'podnet',
+          containerID: pod.id,
+          ifname: 'eth0',
+          podName: 'web-0',
+          by: 'command',
+          code: 0,
+        },
+        { what: 'ADD', network: 'podnet', source: 'history' },
+        { what: 'DEL', network: 'podnet', containerID: pod.id, podNamespace: 'shop', source: 'history' },
+        { what: 'LEASE', containerID: 'stranger', message: '10.88.0.99 was leased', source: 'lease' },
+      ]);
+      const { stdout } = await run('log', '--container', 'web-0');
+      expect(stdout.split('\n').map(line => line.slice(19))).toEqual([
+        '  ADD      shop/web-0 eth0 on podnet  [command; history]',
+        '  DEL      shop/web-0 eth0 on podnet  [command; history]',
+        '',
+      ]);
+      expect((await run('log', '--network', 'other')).stdout).toStartWith('nothing is on record since 20');
+      expect((await run('log', '--since', 'soon')).exitCode).toBe(2);
+      const followed = (await follower).stdout.trim().split('\n');
+      expect(followed.map(line => JSON.parse(line).what)).toEqual(['DEL']);
+    }));
+});

@@ -1,0 +1,44 @@
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { appendHistory, eventOf, historyFileOf, readHistory } from '../../../src/observe/history.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-history-'));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+const request = { verb: 'ADD', network: 'net', containerId: 'c1', ifname: 'eth0', code: 0 };
+
+test('appendHistory() keeps events in order, and stays bounded', () => {
+  const event = eventOf(
+    { ...request, code: 11, message: `token=abc ${'x'.repeat(100_000)}` },
+    { by: 'command' },
+  );
+  if (event === undefined) throw new Error('an ADD is an event');
+  for (let i = 0; i < 40; i += 1) appendHistory(dir, [{ ...event, ifname: `eth${i}` }]);
+  const events = readHistory(dir);
+  expect(events.at(-1)).toMatchObject({ verb: 'ADD', containerID: 'c1', ifname: 'eth39', code: 11 });
+  expect(events.map(({ ifname }) => Number(ifname.slice(3)))).toEqual(
+    events.map((_, i) => 40 - events.length + i),
+  );
+  expect(events.at(-1)?.message).toStartWith('token=***');
+  const sizes = fs.readdirSync(path.dirname(historyFileOf(dir))).map(name => {
+    return fs.statSync(path.join(path.dirname(historyFileOf(dir)), name)).size;
+  });
+  expect(sizes).toHaveLength(2);
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(1024 * 1024);
+});
+
+test('appendHistory() fails no operation', () => {
+  fs.writeFileSync(path.join(dir, 'history'), 'a file where the directory belongs');
+  const event = eventOf(request, { by: 'command' });
+  expect(() => appendHistory(dir, event ? [event] : [])).not.toThrow();
+  expect(readHistory(dir)).toEqual([]);
+});
+
+test('eventOf() leaves out what changes nothing', () => {
+  expect(eventOf({ ...request, verb: 'CHECK' }, { by: 'daemon' })).toBeUndefined();
+});
