@@ -6,6 +6,7 @@ import { BridgeConf, DEFAULT_BRIDGE, validateBridgeConf } from './config.ts';
 /** The bridge plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
+  summary: 'connects the container to a Linux bridge: addresses, gateway, routes, masquerading',
   capabilities: ['mac'],
   config: BridgeConf,
   validate: validateBridgeConf,

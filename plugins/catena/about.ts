@@ -9,6 +9,7 @@ import { CatenaConf, optionsOf } from './config.ts';
 /** The delegate runner, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
+  summary: 'attaches the container to several networks, each with a chain of its own',
   // Its delegates may use any of them.
   capabilities: [
     'aliases',

@@ -5,6 +5,7 @@ import { DummyConf, validateDummyConf } from './config.ts';
 /** The dummy plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
+  summary: 'gives the container a device that leads nowhere, for addresses that must exist in it',
   capabilities: ['mac'],
   config: DummyConf,
   validate: validateDummyConf,

@@ -7,6 +7,7 @@ import { BACKENDS, FirewallConf, INGRESS_POLICIES, type IngressPolicy, parseFire
 /** The firewall plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
+  summary: 'accepts forwarded traffic to and from the pod and restricts which peers may connect to it',
   capabilities: [],
   config: z.extend(FirewallConf, {
     // Podman's conflists leave the choice to the plugin with an empty string.

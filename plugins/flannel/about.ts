@@ -5,6 +5,7 @@ import { FlannelConf, validateFlannelConf } from './config.ts';
 /** The flannel plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
+  summary: 'connects the container to the subnet that flanneld obtained for the node, through another plugin',
   // Its delegate may use any of them.
   capabilities: ['mac', 'ips', 'ipRanges', 'portMappings', 'bandwidth', 'dns', 'aliases'],
   completesIpam: true,

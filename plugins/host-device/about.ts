@@ -6,6 +6,7 @@ import { recordDirOf } from './record.ts';
 /** The host-device plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
+  summary: 'moves a device of the host into the container, and home again as it was',
   capabilities: ['deviceID'],
   config: HostDeviceConf,
   // With the capability the runtime names the device.

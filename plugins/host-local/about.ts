@@ -12,6 +12,7 @@ import { parseRange } from './range.ts';
 /** The host-local plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'ipam',
+  summary: 'allocates addresses from configured ranges and records on disk who holds which',
   capabilities: ['ips', 'ipRanges'],
   config: HostLocalConf,
   idleWithout: ({ ipam }) => (ipam.subnet || ipam.ranges?.length ? undefined : 'ipRanges'),

@@ -5,6 +5,7 @@ import { IpvlanConf, validateIpvlanConf } from './config.ts';
 /** The ipvlan plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
+  summary: "connects the container to the link of a host interface, with that interface's hardware address",
   capabilities: [],
   config: IpvlanConf,
   validate: validateIpvlanConf,

@@ -3,4 +3,9 @@ import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { LoopbackConf } from './config.ts';
 
 /** The loopback plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutPlugin({ kind: 'main', capabilities: [], config: LoopbackConf });
+export const about = aboutPlugin({
+  kind: 'main',
+  summary: "brings up the container's loopback interface",
+  capabilities: [],
+  config: LoopbackConf,
+});

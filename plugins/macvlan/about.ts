@@ -5,6 +5,7 @@ import { MacvlanConf, validateMacvlanConf } from './config.ts';
 /** The macvlan plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
+  summary: 'connects the container to the link of a host interface, with a hardware address of its own',
   capabilities: ['mac'],
   config: MacvlanConf,
   validate: validateMacvlanConf,

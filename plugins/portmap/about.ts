@@ -8,6 +8,7 @@ import { PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts
 /** The portmap plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
+  summary: 'forwards host ports to the pod',
   capabilities: ['portMappings'],
   config: z.extend(PortmapConf, {
     backend: z.optional(z.enum(['nftables', 'iptables'])),

@@ -6,6 +6,7 @@ import { PtpConf, validatePtpConf } from './config.ts';
 /** The ptp plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
+  summary: 'connects the container to the host alone: addresses, routes, masquerading',
   capabilities: [],
   config: PtpConf,
   validate: conf => void validatePtpConf(conf),

@@ -5,6 +5,7 @@ import { parseSbrConf, SbrConf } from './config.ts';
 /** The sbr plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
+  summary: "sends the pod's packets through the interface that has their source address",
   capabilities: [],
   config: SbrConf,
   validate: conf => void parseSbrConf(conf),

@@ -7,6 +7,7 @@ import { planAddresses } from './plan.ts';
 /** The static plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'ipam',
+  summary: 'reports addresses given in the configuration or by the runtime',
   capabilities: ['ips'],
   config: StaticConf,
   // Without addresses of its own, it gets them from the runtime.

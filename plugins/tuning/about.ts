@@ -7,6 +7,7 @@ import { planTuning } from './plan.ts';
 /** The tuning plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
+  summary: 'sets sysctls and attributes of the interface in the container',
   capabilities: ['mac'],
   config: TuningConf,
   validate: conf => void planTuning(conf, [], 'eth0'),

@@ -5,6 +5,7 @@ import { VlanConf, validateVlanConf } from './config.ts';
 /** The vlan plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'main',
+  summary: 'connects the container to a VLAN of a host interface',
   capabilities: ['mac'],
   config: VlanConf,
   validate: validateVlanConf,

@@ -5,6 +5,7 @@ import { parseVrfConf, VrfConf } from './config.ts';
 /** The vrf plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'meta',
+  summary: 'moves the interface, with its addresses and routes, into a routing table of its own',
   capabilities: [],
   config: VrfConf,
   validate: conf => void parseVrfConf(conf),

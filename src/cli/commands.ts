@@ -323,6 +323,14 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/log.ts'),
   },
   {
+    name: 'explain',
+    summary: 'explain every line of a list, or an error code',
+    usage: '<conflist, network or error code>',
+    positionals: { min: 1, max: 1 },
+    options: only(NETWORK_OPTIONS, 'conf-dir'),
+    load: () => import('./commands/explain.ts'),
+  },
+  {
     name: 'networks',
     summary: 'show every file of the configuration directory, and which ones container runtimes use',
     usage: '',

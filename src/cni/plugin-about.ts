@@ -61,6 +61,8 @@ export interface PluginEffects {
 /** A plugin's description of itself for tools that examine a conflist; never loaded when the plugin itself starts. */
 export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
   readonly kind: PluginKind;
+  /** What it does, after "it": `limits the rate of traffic to and from the container`. */
+  readonly summary: string;
   /** Keys of `runtimeConfig` that it reads. */
   readonly capabilities: readonly string[];
   /**

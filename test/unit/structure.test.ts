@@ -50,6 +50,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
+  'src/explain': ['src/chain', 'src/cni', 'src/net'],
   // Only its own executables know how: it asks them.
   'src/handover': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/compare': [
@@ -123,7 +124,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/sys/listen-fds',
       'src/observe',
     ],
-    ...['src/lab', 'src/conformance', 'src/validate', 'src/template'],
+    ...['src/lab', 'src/conformance', 'src/validate', 'src/template', 'src/explain'],
     ...['src/runtimes', 'src/install', 'src/compare'],
     ...['src/chain', 'src/journal', 'src/files', 'src/cni', 'src/net'],
   ],

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/registry.ts';
+import { loadAbout, PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/registry.ts';
 
 const PLUGINS = join(import.meta.dir, '../../../plugins');
 
@@ -58,4 +58,13 @@ describe.each([...PLUGIN_NAMES, RUNNER_NAME])('README of %s', plugin => {
       if (fields.has(name)) expect([name, meaning]).toEqual([name, fields.get(name) ?? '']);
     }
   });
+});
+
+test('the table of the plugins says what each says of itself', async () => {
+  const page = readFileSync(join(PLUGINS, 'README.md'), 'utf8');
+  for (const name of PLUGIN_NAMES) {
+    const { summary } = (await loadAbout(name)) ?? {};
+    expect(page).toContain(`](${name}/README.md) |`);
+    expect([name, page.includes(`| ${summary} |`)]).toEqual([name, true]);
+  }
 });

@@ -1,0 +1,87 @@
+// How is an explanation shown to a person?
+import type { CodeExplanation } from '../explain/codes.ts';
+import type { ListExplanation, OptionExplanation, PluginExplanation } from '../explain/list.ts';
+
+/** Whether a runtime uses the file of the list, and why. */
+export interface RuntimeVerdict {
+  readonly runtime: string;
+  readonly used: boolean;
+  readonly why: string;
+}
+
+/** @param width of the terminal, in columns */
+export function renderCode({ code, meaning, causes, advice }: CodeExplanation, width: number): string {
+  return [
+    ...wrap(`code ${code}: ${meaning}`, width, ''),
+    'usual causes',
+    ...causes.flatMap(cause => wrap(`- ${cause}`, width, '  ')),
+    'what to do',
+    ...advice.flatMap(one => wrap(`- ${one}`, width, '  ')),
+    '',
+  ].join('\n');
+}
+
+/** @param width of the terminal, in columns */
+export function renderList(
+  { network, cniVersion, plugins }: ListExplanation,
+  verdicts: readonly RuntimeVerdict[],
+  width: number,
+): string {
+  const count = plugins.length === 1 ? '1 plugin' : `${plugins.length} plugins`;
+  return [
+    `network ${network}, CNI ${cniVersion}: ADD calls ${count} in this order, DEL in the opposite one`,
+    ...plugins.flatMap((plugin, i) => ['', ...pluginLines(plugin, `${i + 1}  `, width)]),
+    ...(verdicts.length ? ['', 'runtimes'] : []),
+    ...verdicts.flatMap(({ runtime, used, why }) =>
+      wrap(`${runtime}: ${used ? 'used' : 'not used'}: ${why}`, width, '   '),
+    ),
+    '',
+  ].join('\n');
+}
+
+/** @param head what stands before the type */
+function pluginLines(plugin: PluginExplanation, head: string, width: number): string[] {
+  const { type, kind, summary, options, defaults, capabilities, idleWithout, effects, ipam } = plugin;
+  const title = kind
+    ? `${type} (${kind}) ${summary}`
+    : `${type}: not a plugin of ours; its options are its own`;
+  const indent = head.replace(/\S.*/, '   ');
+  const passed = capabilities.join(', ');
+  return [
+    ...wrap(title, width, head, indent),
+    ...options.flatMap(option => optionLines(option, width, indent)),
+    ...(passed ? wrap(`a runtime may pass: ${passed}`, width, indent) : []),
+    ...(idleWithout ? wrap(`does nothing for a container without ${idleWithout}`, width, indent) : []),
+    ...effects.flatMap(effect => wrap(`=> ${effect}`, width, indent)),
+    ...(defaults.length
+      ? wrap(`left at the default: ${defaults.map(assignment).join(', ')}`, width, indent)
+      : []),
+    ...(ipam ? pluginLines(ipam, `${indent}calls `, width) : []),
+  ];
+}
+
+function optionLines(option: OptionExplanation, width: number, indent: string): string[] {
+  const { meaning = 'unknown to the plugin, which ignores it' } = option;
+  return wrap(`${assignment(option)}: ${meaning}`, width, indent);
+}
+
+function assignment({ name, value }: OptionExplanation): string {
+  return `${name} = ${JSON.stringify(value)}`;
+}
+
+/** Breaks a text between words. @param first what the first line begins with, if not the indent */
+function wrap(text: string, width: number, indent: string): string[];
+function wrap(text: string, width: number, first: string, indent: string): string[];
+function wrap(text: string, width: number, first: string, indent = `${first}  `): string[] {
+  const lines: string[] = [];
+  let line = first;
+  let hasWord = false;
+  for (const word of text.split(' ')) {
+    if (hasWord && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = `${indent}${word}`;
+    } else line = hasWord ? `${line} ${word}` : `${line}${word}`;
+    hasWord = true;
+  }
+  return [...lines, line];
+}

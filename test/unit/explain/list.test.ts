@@ -1,0 +1,64 @@
+// Is every line of a list explained, also of lists that are wrong or have plugins of others?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { SCHEMAS } from '../../../plugins/build/published-schemas.ts';
+import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
+import { parseNetwork } from '../../../src/chain/config/conflist.ts';
+import type { PluginCatalog } from '../../../src/cni/plugin-about.ts';
+import { explainList } from '../../../src/explain/list.ts';
+import { ROOT } from '../../helpers/source-tree.ts';
+
+const CONFLISTS = path.join(ROOT, 'conflists');
+
+const catalog: PluginCatalog = { types: KNOWN_TYPES, find: loadAbout, schemas: async () => SCHEMAS };
+
+const explain = (list: object) => explainList(parseNetwork(JSON.stringify(list)), catalog);
+
+test.each(fs.readdirSync(CONFLISTS).filter(name => name.endsWith('.conflist')))(
+  'every option of %s has a meaning',
+  async file => {
+    const text = fs.readFileSync(path.join(CONFLISTS, file), 'utf8');
+    const { plugins } = await explainList(parseNetwork(text), catalog);
+    const all = plugins.flatMap(one => (one.ipam ? [one, one.ipam] : [one]));
+    const unknown = all.flatMap(({ type, options }) =>
+      options.flatMap(({ name, meaning }) => (meaning === undefined ? [`${type}: ${name}`] : [])),
+    );
+    expect(unknown).toEqual([]);
+    expect(all.filter(({ summary }) => summary === undefined)).toEqual([]);
+  },
+);
+
+test('options are those of the list, defaults the rest', async () => {
+  const ipam = { type: 'host-local', subnet: '10.1.0.0/24' };
+  const bridge = { type: 'bridge', bridge: 'br7', ipMasq: true, isGateway: true, ipam };
+  const portmap = { type: 'portmap', capabilities: { portMappings: true }, snat: false };
+  const { plugins } = await explain({ cniVersion: '1.0.0', name: 'net', plugins: [bridge, portmap] });
+  const [first, second] = plugins;
+  expect(first?.options.map(({ name, value }) => [name, value])).toEqual([
+    ['bridge', 'br7'],
+    ['ipMasq', true],
+    ['isGateway', true],
+  ]);
+  expect(first?.defaults.map(({ name }) => name)).not.toContain('bridge');
+  expect(first?.effects).toEqual([
+    'has device "br7" on the host, made if it is missing',
+    'the container masquerades traffic to other subnets',
+  ]);
+  expect(first?.ipam?.effects).toEqual(['assigns 10.1.0.1 to 10.1.0.254, without the gateway 10.1.0.1']);
+  expect(second).toMatchObject({ capabilities: ['portMappings'], idleWithout: 'portMappings' });
+});
+
+test('a plugin of others, an unknown option and an impossible value are explained as far as possible', async () => {
+  const bridge = { type: 'bridge', brigde: 'x', vlan: 'many', ipam: { type: 'theirs', pool: 7 } };
+  const { plugins } = await explain({
+    cniVersion: '1.0.0',
+    name: 'net',
+    plugins: [bridge, { type: 'their-own' }],
+  });
+  expect(plugins[0]?.options[0]).toEqual({ name: 'brigde', value: 'x' });
+  expect(plugins[0]?.ipam).toMatchObject({ type: 'theirs', options: [{ name: 'pool', value: 7 }] });
+  expect(plugins[1]).toEqual({
+    ...{ type: 'their-own', options: [], defaults: [], capabilities: [], effects: [] },
+  });
+});
