@@ -10,7 +10,7 @@ import type { LogFields, LogLevel } from '../log.ts';
 import { hostDevicesOf, type WatchedAttachment } from './attachments.ts';
 import { listDeviceNames } from './sources.ts';
 
-/** Deletions per round: what a node has left over is no hurry. */
+/** Deletions per round: none of them is urgent. */
 const AT_ONCE = 8;
 
 /**

@@ -8,6 +8,8 @@ const MAX_REPAIRS = 4;
 const CALM_MS = 10 * 60_000;
 /** It stays given up for this long, whatever CHECK reports. */
 const GIVEN_UP_MS = 60_000;
+/** Other damage so soon after a repair counts as the same: what is missing first differs while another program removes it. */
+const OTHER_MS = 1_000;
 
 /** The condition of an attachment. All times are milliseconds of one clock. */
 export interface Standing {
@@ -19,6 +21,8 @@ export interface Standing {
   /** Repairs since it was last sound for long. */
   readonly repairs: number;
   readonly repairedAt: number;
+  /** What the last repair put right. */
+  readonly repaired?: string;
 }
 
 /** What is to be said about a change of the condition. */
@@ -30,10 +34,12 @@ export function afterCheck(
   problem: string | undefined,
   now: number,
 ): { readonly standing: Standing; readonly news: News } {
-  const isCalm = before === undefined || now - before.repairedAt > CALM_MS;
+  // Other damage than that which was repaired is no sign that repairs do not last, unless it follows at once.
+  const isOther = problem !== undefined && before?.state === 'sound' && problem !== before.repaired;
+  const isCalm = before === undefined || now - before.repairedAt > (isOther ? OTHER_MS : CALM_MS);
   const past = isCalm
     ? { repairs: 0, repairedAt: 0 }
-    : { repairs: before.repairs, repairedAt: before.repairedAt };
+    : { repairs: before.repairs, repairedAt: before.repairedAt, ...repairedOf(before) };
   if (problem === undefined) {
     const wasSound = before === undefined || before.state === 'sound';
     if (wasSound)
@@ -66,11 +72,16 @@ export function pauseBefore({ state, repairs, repairedAt }: Standing, now: numbe
 /** The standing after a repair. @param problem what it could not put back; undefined: CHECK passes */
 export function afterRepair(before: Standing, problem: string | undefined, now: number): Standing {
   const past = { repairs: before.repairs + 1, repairedAt: now };
-  if (problem === undefined) return { state: 'sound', since: now, ...past };
+  if (problem === undefined)
+    return { state: 'sound', since: now, ...past, ...repairedOf({ repaired: before.problem }) };
   return { ...before, problem, ...past };
 }
 
 /** It is left alone until its condition changes. */
 export function giveUp(before: Standing, now: number): Standing {
   return { ...before, state: 'given up', since: now };
+}
+
+function repairedOf({ repaired }: { readonly repaired?: string | undefined }): { repaired?: string } {
+  return repaired === undefined ? {} : { repaired };
 }

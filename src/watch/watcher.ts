@@ -21,7 +21,7 @@ import { SweepPacer } from './sweeps.ts';
 
 /** What the watch needs of the daemon. */
 export interface WatchParts extends CaretakerEvents {
-  /** With the journal in which leftovers are deleted, and libcni's cache. */
+  /** With the journal of the command. */
   readonly runtime: ChainRuntime & { readonly stateDir: string };
   /** Journals of the delegate runner. */
   readonly journals: readonly string[];

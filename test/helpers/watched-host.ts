@@ -34,7 +34,11 @@ export function withPort(hostPort: number): RunChain {
 }
 
 /** A chain with one attachment. */
-export async function attach(lab: Lab, list: Row, hostPort: number): Promise<{ chain: Chain; container: Container }> {
+export async function attach(
+  lab: Lab,
+  list: Row,
+  hostPort: number,
+): Promise<{ chain: Chain; container: Container }> {
   const container = await lab.container();
   const chain = writeChain(lab, list);
   await chain.add(container, withPort(hostPort));
@@ -44,8 +48,11 @@ export async function attach(lab: Lab, list: Row, hostPort: number): Promise<{ c
 /** Starts a daemon with these settings; its configuration directory is `net.d` of the lab. */
 export async function startWatcher(lab: Lab, settings: Row): Promise<Daemon> {
   const file = `${lab.tmp}/daemon.json`;
-  writeFileSync(file, JSON.stringify({ log: `${lab.tmp}/daemon.log`, ...settings }));
-  return startDaemon(lab, '--config', file, '--conf-dir', `${lab.tmp}/net.d`);
+  writeFileSync(file, JSON.stringify({ log: `file:${lab.tmp}/daemon.log`, ...settings }));
+  const daemon = await startDaemon(lab, '--config', file, '--conf-dir', `${lab.tmp}/net.d`);
+  // It listens for calls a moment before it listens to the kernel.
+  await untilWatch(daemon, watch => watch?.attachments > 0);
+  return daemon;
 }
 
 /** Waits for a state of the watch. */

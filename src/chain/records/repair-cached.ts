@@ -15,7 +15,7 @@ import { type PluginCondition, repairPlugins } from './repair.ts';
 
 /**
  * Has every plugin check its part and, if that fails, put back what is missing.
- * @returns undefined if the attachment was deleted meanwhile, or its configuration cannot be used
+ * @returns undefined if the attachment was deleted during the repair, or its configuration cannot be used
  * @throws CniError if what was put back too late cannot be deleted
  */
 export async function repairCached(
