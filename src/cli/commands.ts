@@ -395,6 +395,7 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 0, max: 0 },
     options: {
       'run-dir': DAEMON_RUN_DIR,
+      'conf-dir': CONF_DIR,
       replace: {
         type: 'boolean',
         help: 'replace a daemon that already listens there; it finishes its requests first',

@@ -3,6 +3,7 @@
 // Every start of a plugin loads this file, so it imports nothing of Node's (see client.ts).
 
 import type { Invocation } from '../cni/invocation.ts';
+import type { WatchState } from '../watch/state.ts';
 
 /** The socket in the run directory. A process that may open it may configure the node's network. */
 const SOCKET_NAME = 'catena.sock';
@@ -129,6 +130,8 @@ export interface DaemonState {
   readonly pool?: { readonly workers: number; readonly busy: number; readonly waiting: number };
   /** Why it serves no calls now. */
   readonly problem?: string;
+  /** What the watch over attachments has found. */
+  readonly watch?: WatchState;
   readonly declined?: Readonly<Partial<Record<DeclineReason, { readonly count: number }>>>;
 }
 

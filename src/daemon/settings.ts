@@ -5,6 +5,8 @@ import type { Deadlines } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
 import { chooseObserver, type ObserveChoices, type ObserverChoice } from '../observe/choices.ts';
+import { POLICIES } from '../watch/policy.ts';
+import type { WatchSettings } from '../watch/settings.ts';
 import type { PoolLimits } from './pool.ts';
 import type { ServerLimits } from './request-limiter.ts';
 
@@ -46,6 +48,12 @@ const Settings = z.strictObject({
   traceDir: z.optional(z.string().check(z.startsWith('/', 'must be an absolute path'))),
   /** URL of the collector for spans. */
   otlpEndpoint: z.optional(z.string()),
+  /** What is done about attachments that others have damaged: `observe`, `repair` or `off`. */
+  watch: z.optional(z.enum(POLICIES)),
+  /** Least seconds between two checks of an attachment to which nothing has happened. */
+  watchSeconds: Seconds,
+  /** Seconds after which an attachment is deleted whose namespace ended without a DEL; 0 keeps it. */
+  leftoverSeconds: z.optional(z.number().check(z.minimum(0))),
 });
 type Settings = z.output<typeof Settings>;
 
@@ -56,6 +64,7 @@ export interface DaemonSettings {
   /** Deadline of each plugin, for requests that do not set one. */
   readonly deadlines: Deadlines;
   readonly observe: ObserveChoices;
+  readonly watch: WatchSettings;
   /** Milliseconds without a request after which the daemon ends; undefined: it stays. */
   readonly idleExitMs?: number | undefined;
 }
@@ -121,7 +130,7 @@ export function watchSettings(
 }
 
 function over(base: DaemonSettings, said: Settings): DaemonSettings {
-  const { pool, server, deadlines, observe } = base;
+  const { pool, server, deadlines, observe, watch } = base;
   const { memoryPerWorkerMiB: memory, idleSeconds: idle, timeouts = {}, log } = said;
   const { idleExit } = said;
   return {
@@ -134,6 +143,11 @@ function over(base: DaemonSettings, said: Settings): DaemonSettings {
     },
     server: { ...server, requests: said.requests ?? server.requests, queue: said.queue ?? server.queue },
     deadlines: { ...deadlines, ...deadlinesIn(timeouts) },
+    watch: {
+      policy: said.watch ?? watch.policy,
+      everyMs: said.watchSeconds === undefined ? watch.everyMs : said.watchSeconds * 1_000,
+      leftoverMs: said.leftoverSeconds === undefined ? watch.leftoverMs : said.leftoverSeconds * 1_000,
+    },
     observe: {
       log: log === undefined ? observe.log : [log].flat(),
       logLevel: said.logLevel ?? observe.logLevel,

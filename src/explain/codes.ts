@@ -104,10 +104,7 @@ const KNOWN: ReadonlyMap<number, Texts> = new Map([
     {
       meaning: 'The call cannot be served at this moment; the same call may succeed later.',
       causes: ['no free address', 'another process works on the attachment', "the daemon's queue is full"],
-      advice: [
-        'catena ipam ls <network> shows who holds addresses',
-        'call again, as runtimes do',
-      ],
+      advice: ['catena ipam ls <network> shows who holds addresses', 'call again, as runtimes do'],
     },
   ],
   [

@@ -9,6 +9,7 @@ import { SERVER_LIMITS } from '../../src/daemon/request-limiter.ts';
 import * as library from '../../src/index.ts';
 import { addGrpcMetrics } from '../../src/observe/grpc-metrics.ts';
 import { openMetrics } from '../../src/observe/metrics.ts';
+import { WATCH_SETTINGS } from '../../src/watch/settings.ts';
 import { expectGenerated, table } from '../helpers/generated.ts';
 import { listFiles, ROOT, readSources } from '../helpers/source-tree.ts';
 
@@ -121,11 +122,14 @@ test('src/daemon/README.md lists every setting of the daemon', () => {
   const source = fs.readFileSync(path.join(ROOT, 'src/daemon/settings.ts'), 'utf8');
   const [, body = ''] = /z\.strictObject\(\{\n(.*?)^\}\);/ms.exec(source) ?? [];
   const options = COMMANDS.find(({ name }) => name === 'daemon')?.options ?? {};
-  const defaults: Readonly<Record<string, number>> = {
+  const defaults: Readonly<Record<string, number | string>> = {
     callsPerWorker: POOL_LIMITS.calls,
     memoryPerWorkerMiB: POOL_LIMITS.bytes / 1024 / 1024,
     idleSeconds: POOL_LIMITS.idleMs / 1_000,
     queue: SERVER_LIMITS.queue,
+    watch: `\`${WATCH_SETTINGS.policy}\``,
+    watchSeconds: WATCH_SETTINGS.everyMs / 1_000,
+    leftoverSeconds: WATCH_SETTINGS.leftoverMs / 1_000,
   };
   const rows = Array.from(body.matchAll(/\/\*\* (.*?) \*\/\n {2}(\w+):/g), ([, meaning = '', name = '']) => {
     const option = name.replace(/[A-Z]/g, letter => `-${letter.toLowerCase()}`).replace(/s$/, '');

@@ -47,6 +47,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/files', 'src/cni', 'src/journal/generation', 'src/journal/place'],
     ...['src/sys/flock', 'src/sys/netns-cookie'],
   ],
+  // It looks at everything, as the doctor does, and repairs by the runner's means.
+  'src/watch': [
+    ...['src/chain', 'src/journal', 'src/netlink', 'src/cni', 'src/net'],
+    ...['src/files/names-in', 'src/files/read-file', 'src/sys/flock'],
+  ],
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
@@ -67,6 +72,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/worker/client', 'src/worker/process', 'src/chain', 'src/cni', 'src/net', 'src/observe'],
     // Plugins that it calls again.
     'src/upkeep',
+    // What an operator decides about the watch.
+    ...['src/watch/policy', 'src/watch/settings', 'src/watch/state'],
     // One daemon on a socket, and its notes of what has begun.
     ...['src/files', 'src/sys/flock', 'src/sys/lock-holder'],
     // A socket that a service manager keeps.
@@ -123,6 +130,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/sys/notify',
       'src/sys/listen-fds',
       'src/observe',
+      'src/watch',
     ],
     ...['src/lab', 'src/conformance', 'src/validate', 'src/template', 'src/explain'],
     ...['src/runtimes', 'src/install', 'src/compare'],

@@ -19,7 +19,7 @@ import { type Attachment, type ChainRuntime, deadlineOf } from '../run/runtime.t
 import { findConfigOfAdd } from './config-of-add.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
-import { findCached, toRemembered } from './remembered-add.ts';
+import { findCached, type RememberedAdd, toRemembered } from './remembered-add.ts';
 import { writeAttachment } from './result-cache.ts';
 import { isOfLaterAdd } from './successor.ts';
 
@@ -98,7 +98,8 @@ export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntim
   return why === undefined ? [] : [{ network, containerId, ifname, why }];
 }
 
-async function repairOne(
+/** The same for the attachment of one record that is settled and of this boot. Never throws. */
+export async function repairOne(
   stateDir: string,
   record: AttachmentRecord,
   scope: RepairScope,
@@ -122,8 +123,7 @@ async function repairOne(
     claim = won;
     const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
     const plugins = await repairPlugins(list, record, scope, reaching);
-    const states = ['broken', 'mended'] as const;
-    const state = states.find(one => plugins.some(plugin => plugin.state === one)) ?? 'sound';
+    const state = worstOf(plugins);
     // Without the claim (dry run), another process may have taken the attachment down.
     const cacheWritten = !scope.dryRun && state !== 'broken' && ensureCached(record, reaching);
     return { ...id, state, links: plugins, ...(cacheWritten ? { cacheWritten } : {}) };
@@ -132,6 +132,12 @@ async function repairOne(
   } finally {
     claim?.leave();
   }
+}
+
+/** The condition of an attachment whose plugins are in these conditions. */
+export function worstOf(plugins: readonly PluginCondition[]): PluginCondition['state'] {
+  const states = ['broken', 'mended'] as const;
+  return states.find(one => plugins.some(({ state }) => state === one)) ?? 'sound';
 }
 
 function isAttached({ phase }: AttachmentRecord): boolean {
@@ -156,13 +162,21 @@ function findObstacle(
   return undefined;
 }
 
-async function repairPlugins(
+/** What the plugins of an attachment are called with. */
+type RepairedAdd = Pick<
+  RememberedAdd,
+  'result' | 'containerId' | 'netns' | 'ifname' | 'args' | 'capabilityArgs'
+> &
+  Partial<Pick<AttachmentRecord, 'outcomes'>>;
+
+/** Has every plugin check its part and, if that fails, put back what is missing. */
+export async function repairPlugins(
   list: Conflist,
-  record: AttachmentRecord,
+  add: RepairedAdd,
   scope: RepairScope,
   runtime: ChainRuntime,
 ): Promise<PluginCondition[]> {
-  const { result, containerId, netns, ifname, args, capabilityArgs, outcomes } = record;
+  const { result, containerId, netns, ifname, args, capabilityArgs, outcomes = [] } = add;
   const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
   const prevResult = result && convertResult(result, list.version, 'recorded result');
   const repairing = { ...runtime, env: { ...(runtime.env ?? process.env), [REPAIR_VARIABLE]: '1' } };

@@ -28,6 +28,8 @@ import type { MetricSources } from '../../observe/metrics.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
 import { takeListeningSockets } from '../../sys/listen-fds.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
+import { WATCH_SETTINGS } from '../../watch/settings.ts';
+import type { Watching } from '../../watch/watcher.ts';
 import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { DaemonEnd } from '../daemon/daemon-end.ts';
@@ -39,6 +41,7 @@ import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
 import { shareClusters } from '../daemon/shared-clusters.ts';
 import { petWatchdog } from '../daemon/watchdog.ts';
+import { watchAttachments } from '../daemon/watching.ts';
 import { deadlinesOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
@@ -85,6 +88,7 @@ async function serve(call: CommandCall): Promise<number> {
     hopeless: problem => end.come(1, `no worker could be started for a while (${problem}): the daemon exits`),
   });
   let server: Server | undefined;
+  let watching: Watching | undefined;
   observer = await openObserver({
     ...settings.observer,
     sources: { ...(await sourcesOf(call, pool, () => server?.state)), declined: () => declined.counts },
@@ -130,6 +134,7 @@ async function serve(call: CommandCall): Promise<number> {
       idleExitSeconds: settings.idleExitMs && settings.idleExitMs / 1000,
       problem: pool.problem,
       declined: declined.counts,
+      watch: watching?.state,
     }),
   );
   const events: ServerEvents = {
@@ -159,6 +164,7 @@ async function serve(call: CommandCall): Promise<number> {
     if (observed) await watcher.change(next.observer);
     settings = next;
     pool.limits = next.pool;
+    watching?.change(next.watch);
     server?.setLimits(next.server);
   });
   const isHealthy = () => pool.ready();
@@ -179,6 +185,7 @@ async function serve(call: CommandCall): Promise<number> {
     env: { ...env, ...directoriesOf(call) },
     log,
   });
+  watching = watchAttachments(call, pool, watcher, settings.watch);
   const { activity } = server;
   const unwatchIdle = watchIdle(
     () => ({ ...activity(), kept: upkeeping.kept() }),
@@ -193,7 +200,7 @@ async function serve(call: CommandCall): Promise<number> {
   unwatchIdle();
   // A successor waits for the address.
   closeMetrics?.();
-  await Promise.all([server.stop(), grpc?.close(), recovering.stop(), upkeeping.stop()]);
+  await Promise.all([server.stop(), grpc?.close(), recovering.stop(), upkeeping.stop(), watching.stop()]);
   petting();
   pool.close();
   clusters.close();
@@ -219,6 +226,7 @@ function settingsOf(call: CommandCall): DaemonSettings {
     server: { ...SERVER_LIMITS, requests: countOf(call, 'requests', SERVER_LIMITS.requests) },
     deadlines: deadlinesOf(call) ?? {},
     observe: observeChoicesOf(call),
+    watch: WATCH_SETTINGS,
     idleExitMs: secondsOf(call, 'idle-exit'),
   };
 }

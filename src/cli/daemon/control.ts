@@ -3,6 +3,7 @@ import { runDir } from '../../cni/directories.ts';
 import type { DaemonState } from '../../daemon/protocol.ts';
 import { findRunning, stopRunning } from '../../daemon/running.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
+import type { Drift, WatchState } from '../../watch/state.ts';
 import type { CommandCall } from '../command.ts';
 import { DAEMON_EXIT_CODES } from './exit-codes.ts';
 
@@ -58,8 +59,20 @@ function describe(state: DaemonState, socket: string): string {
     ['workers', pool && `${pool.workers}, of which ${pool.busy} busy; ${pool.waiting} calls wait for one`],
     ['declined', reasons.join(', ') || 'none'],
     ['idle exit', idleExitSeconds === undefined ? undefined : `after ${idleExitSeconds} s`],
+    ['watch', state.watch && describeWatch(state.watch)],
+    ...(state.watch ? [...state.watch.drifted, ...state.watch.givenUp] : []).map(driftRow),
     ['problem', state.problem],
   ];
   const shown = rows.filter(([, text]) => text !== undefined);
   return shown.map(([name, text]) => `${name.padEnd(9)}  ${text}\n`).join('');
+}
+
+function describeWatch({ policy, attachments, drifted, givenUp, lastCheck }: WatchState): string {
+  if (policy === 'off') return 'off';
+  const last = lastCheck === undefined ? 'none checked yet' : `last check ${lastCheck}`;
+  return `${policy}, ${attachments} attachments, ${drifted.length} drifted, ${givenUp.length} given up, ${last}`;
+}
+
+function driftRow({ network, containerId, ifname, problem }: Drift): [string, string] {
+  return ['drifted', `"${ifname}" of container "${containerId}" of network "${network}": ${problem}`];
 }

@@ -19,6 +19,7 @@ import { parseCidr } from '../../../src/net/cidr.ts';
 import { OBSERVE_CHOICES } from '../../../src/observe/choices.ts';
 import { listTraces } from '../../../src/observe/trace-ring.ts';
 import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';
+import { WATCH_SETTINGS } from '../../../src/watch/settings.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
 import { damagedJson, damagedJsonText, damagedText, editedText } from '../mutate.ts';
@@ -100,6 +101,7 @@ const SETTINGS: DaemonSettings = {
   server: SERVER_LIMITS,
   deadlines: {},
   observe: { ...OBSERVE_CHOICES, traceDir: '/run/catena/traces' },
+  watch: WATCH_SETTINGS,
 };
 
 /** The daemon's settings. */

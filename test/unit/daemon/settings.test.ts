@@ -12,12 +12,14 @@ import {
   watchSettings,
 } from '../../../src/daemon/settings.ts';
 import { OBSERVE_CHOICES } from '../../../src/observe/choices.ts';
+import { WATCH_SETTINGS } from '../../../src/watch/settings.ts';
 
 const BASE: DaemonSettings = {
   pool: POOL_LIMITS,
   server: SERVER_LIMITS,
   deadlines: { ADD: 5_000, DEL: 7_000 },
   observe: { ...OBSERVE_CHOICES, traceDir: '/run/catena/traces' },
+  watch: WATCH_SETTINGS,
 };
 
 let file: string;

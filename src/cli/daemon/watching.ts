@@ -1,0 +1,43 @@
+// How does a daemon watch over the attachments of its host?
+import { cacheDirOf } from '../../chain/run/runtime.ts';
+import { runnerJournals, stateDir } from '../../cni/directories.ts';
+import type { WorkerPool } from '../../daemon/pool.ts';
+import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
+import type { Observer } from '../../observe/observer.ts';
+import type { WatchSettings } from '../../watch/settings.ts';
+import { startWatching, type Watching } from '../../watch/watcher.ts';
+import type { CommandCall } from '../command.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
+
+/** Starts the watch with the directories of the command line and the workers of the pool. */
+export function watchAttachments(
+  call: CommandCall,
+  pool: WorkerPool,
+  observer: Observer,
+  settings: WatchSettings,
+): Watching {
+  const own = call.text('state-dir') || stateDir(call.env);
+  // A worker must not wait for a call that itself needs a worker.
+  const env = { ...call.env, [SERVED_VARIABLE]: '1' };
+  const runtime = { ...runtimeOf({ ...call, env, workers: pool }), stateDir: own };
+  return startWatching(
+    {
+      runtime,
+      journals: [runnerJournals(own).delegates],
+      cacheDir: cacheDirOf(runtime),
+      confDir: confDirOf(call),
+      isBusy: () => pool.state.waiting > 0,
+      log: observer.log,
+      happened: () => {},
+      async traced({ id, known }, how, repair) {
+        const facts = { verb: 'REPAIR', ...id, netns: known.netns, args: known.args, warm: true };
+        const request = observer.begin(facts, env);
+        const repaired = await repair({ ...how, ...request.watch, env: request.env });
+        const { state, problem = 'a process works on it' } = repaired;
+        request.end(state === 'sound' || state === 'mended' ? {} : { error: new Error(problem) });
+        return repaired;
+      },
+    },
+    settings,
+  );
+}

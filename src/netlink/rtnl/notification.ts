@@ -1,0 +1,92 @@
+// What does the kernel say when a device, an address, a route or forwarding changes?
+import { attrs } from '../codec/attrs.ts';
+import { s32, u8 } from '../codec/fields.ts';
+import { type Envelope, layout } from '../codec/message.ts';
+import { struct } from '../codec/struct.ts';
+import { traced } from '../trace.ts';
+import { ifaddrmsg } from './addr.ts';
+import { linkMessage } from './link-attrs.ts';
+import { IFF_UP } from './link-header.ts';
+import { routeMessage } from './route.ts';
+import { tcmsg } from './tc/tcmsg.ts';
+
+/** linux/rtnetlink.h, RTNLGRP_LINK, _TC, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE, _IPV4_NETCONF, _IPV6_NETCONF. */
+export const ROUTE_GROUPS: readonly number[] = [1, 4, 5, 7, 9, 11, 24, 25];
+
+/** linux/rtnetlink.h */
+const RTM_NEWLINK = 16;
+const RTM_DELLINK = 17;
+const RTM_DELADDR = 21;
+const RTM_DELROUTE = 25;
+const RTM_DELQDISC = 37;
+const RTM_DELTFILTER = 45;
+const RTM_NEWNETCONF = 80;
+/** linux/socket.h: a bridge reports its ports under this family, too. */
+const AF_BRIDGE = 7;
+/** linux/netconf.h: the index that stands for all devices. */
+const NETCONFA_IFINDEX_ALL = -1;
+
+/** A change of the namespace's devices, addresses, routes, traffic control or forwarding. Additions other than devices are left out. */
+export type RouteNotification =
+  | {
+      readonly what: 'device';
+      readonly index: number;
+      readonly name: string;
+      readonly isGone: boolean;
+      readonly isUp: boolean;
+      /** Index of its bridge or other master; 0 for none. */
+      readonly master: number;
+    }
+  /** Something was removed from the device. */
+  | { readonly what: 'address' | 'route' | 'traffic control'; readonly index: number }
+  /** Forwarding was turned off: on a device, or on all (undefined). */
+  | { readonly what: 'forwarding'; readonly index: number | undefined };
+
+/** linux/netconf.h: struct netconfmsg { __u8 ncm_family; }, NETCONFA_* */
+const netconfMessage = traced(
+  'NETLINK_ROUTE',
+  { [RTM_NEWNETCONF]: 'RTM_NEWNETCONF' },
+  layout(
+    struct('netconfmsg', [
+      ['family', u8],
+      ['_pad1', u8],
+      ['_pad2', u8],
+      ['_pad3', u8],
+    ]),
+    attrs('netconf', { index: [1, s32], forwarding: [2, s32] }),
+  ),
+);
+
+/** @returns undefined for an addition, and for what no attachment consists of */
+export function decodeRouteNotification({ type, body }: Envelope): RouteNotification | undefined {
+  if (type === RTM_NEWLINK || type === RTM_DELLINK) return decodeDevice(type, body);
+  if (type === RTM_DELADDR) return { what: 'address', index: ifaddrmsg.decode(body).index };
+  if (type === RTM_DELQDISC || type === RTM_DELTFILTER)
+    return { what: 'traffic control', index: tcmsg.decode(body).index };
+  if (type === RTM_DELROUTE) {
+    const index = routeMessage.decode(body).attrs.oif;
+    return index === undefined ? undefined : { what: 'route', index };
+  }
+  if (type !== RTM_NEWNETCONF) return undefined;
+  const { index, forwarding } = netconfMessage.decode(body).attrs;
+  if (forwarding !== 0 || index === undefined) return undefined;
+  if (index === NETCONFA_IFINDEX_ALL) return { what: 'forwarding', index: undefined };
+  // -2 is the default for devices to come.
+  return index > 0 ? { what: 'forwarding', index } : undefined;
+}
+
+function decodeDevice(type: number, body: Uint8Array): RouteNotification | undefined {
+  const { header, attrs: own } = linkMessage.decode(body);
+  const { index, flags, family } = header;
+  // A port that leaves its bridge is deleted for the bridge alone.
+  if (own.ifname === undefined || family === AF_BRIDGE) return undefined;
+  const isGone = type === RTM_DELLINK;
+  return {
+    what: 'device',
+    index,
+    name: own.ifname,
+    isGone,
+    isUp: (flags & IFF_UP) !== 0,
+    master: own.master ?? 0,
+  };
+}

@@ -1,0 +1,112 @@
+// Which attachments does this host have, whichever runtime made them, and which host devices lead to them?
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { type CachedAttachment, parseRecord } from '../chain/records/cache-record.ts';
+import { toRemembered } from '../chain/records/remembered-add.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { namesIn } from '../files/names-in.ts';
+import { readIfThere } from '../files/read-file.ts';
+import { recordsDir } from '../journal/place.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
+import { readFile } from '../journal/store.ts';
+
+/** An attachment that was made and not deleted, as far as the files say. */
+export interface WatchedAttachment {
+  readonly id: AttachmentId;
+  readonly key: string;
+  /** What its ADD was called with, and its result. */
+  readonly known: CachedAttachment;
+  /** The journal and its record; undefined if another runtime made it, and only libcni's cache has it. */
+  readonly recorded: { readonly stateDir: string; readonly record: AttachmentRecord } | undefined;
+  /** Names of the devices of its result that are on the host. */
+  readonly devices: readonly string[];
+}
+
+/** Identifies an attachment among those of all networks. */
+export function keyOf({ network, containerId, ifname }: AttachmentId): string {
+  return `${network}\n${containerId}\n${ifname}`;
+}
+
+/**
+ * Lists attachments each time it is called. Files that have not changed since are not read again.
+ * @param journals state directories
+ * @param cacheDir of libcni's cache. An attachment that has a record, too, is listed once
+ */
+export function attachmentLister(journals: readonly string[], cacheDir: string): () => WatchedAttachment[] {
+  const records = journals.map(stateDir => ({ stateDir, files: new FileCache(readFile) }));
+  const results = new FileCache(readCached);
+  return () => {
+    const listed = new Map<string, WatchedAttachment>();
+    const settled = new Set<string>();
+    for (const { stateDir, files } of records) {
+      const root = recordsDir(stateDir);
+      const paths = namesIn(root).flatMap(name =>
+        namesIn(join(root, name)).map(file => join(root, name, file)),
+      );
+      for (const record of files.list(paths)) {
+        settled.add(keyOf(record));
+        if (record.phase !== 'attached') continue;
+        listed.set(keyOf(record), toWatched(toRemembered(record), { stateDir, record }));
+      }
+    }
+    const dir = join(cacheDir, 'results');
+    for (const known of results.list(namesIn(dir).map(name => join(dir, name))))
+      if (!settled.has(keyOf(known))) listed.set(keyOf(known), toWatched(known, undefined));
+    return [...listed.values()];
+  };
+}
+
+function toWatched(known: CachedAttachment, recorded: WatchedAttachment['recorded']): WatchedAttachment {
+  const { network, containerId, ifname } = known;
+  const id = { network, containerId, ifname };
+  return { id, key: keyOf(id), known, recorded, devices: hostDevicesOf(known.result) };
+}
+
+/** Names of the interfaces of a result that are in no sandbox. */
+export function hostDevicesOf(result: JsonObject | undefined): string[] {
+  const { interfaces } = result ?? {};
+  if (!Array.isArray(interfaces)) return [];
+  return interfaces.flatMap(one => {
+    if (!isObject(one) || one.sandbox) return [];
+    return typeof one.name === 'string' && one.name !== '' ? [one.name] : [];
+  });
+}
+
+/** Values read from files, each again only when its file has changed. */
+class FileCache<T extends object> {
+  readonly #read: (path: string) => T | undefined;
+  #known = new Map<string, { readonly stamp: string; readonly value: T | undefined }>();
+
+  constructor(read: (path: string) => T | undefined) {
+    this.#read = read;
+  }
+
+  list(paths: readonly string[]): T[] {
+    const before = this.#known;
+    this.#known = new Map();
+    for (const path of paths) {
+      const stat = statSync(path, { throwIfNoEntry: false });
+      if (!stat?.isFile()) continue;
+      const stamp = `${stat.ino} ${stat.size} ${stat.mtimeMs}`;
+      const own = before.get(path);
+      this.#known.set(path, own?.stamp === stamp ? own : { stamp, value: this.#tryRead(path) });
+    }
+    return [...this.#known.values()].flatMap(({ value }) => value ?? []);
+  }
+
+  /** An unreadable file does not hide the others; the doctor names it. */
+  #tryRead(path: string): T | undefined {
+    try {
+      return this.#read(path);
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+function readCached(path: string): CachedAttachment | undefined {
+  if (path.slice(path.lastIndexOf('/') + 1).startsWith('.')) return undefined;
+  const text = readIfThere(path, 'cached result');
+  return text === undefined ? undefined : parseRecord(text, path, undefined);
+}

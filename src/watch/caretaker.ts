@@ -1,0 +1,195 @@
+// What happens at a visit to an attachment: it is checked, repaired if that is allowed, and reported?
+import type { ChainRuntime } from '../chain/run/runtime.ts';
+import type { LogFields, LogLevel } from '../log.ts';
+import type { WatchedAttachment } from './attachments.ts';
+import { commandsFor } from './commands.ts';
+import { examine, type Repaired, repairAttachment } from './examine.ts';
+import { type Policy, policyIn } from './policy.ts';
+import { afterCheck, afterRepair, giveUp, pauseBefore, type Standing } from './standing.ts';
+import type { Drift, WatchState } from './state.ts';
+
+/** Something that an operator should know. */
+export interface WatchEvent {
+  readonly what: 'drifted' | 'repaired' | 'given up' | 'sound again';
+  readonly attachment: WatchedAttachment;
+  /** What CHECK reports, or reported. */
+  readonly problem: string;
+  /** What to do, if the daemon does nothing more. */
+  readonly advice?: string;
+}
+
+/** Who is told what happens at visits. */
+export interface CaretakerEvents {
+  happened(event: WatchEvent): void;
+  log(level: LogLevel, message: string, fields?: LogFields): void;
+  /** Does a repair as a request of its own, which is traced. */
+  traced(
+    attachment: WatchedAttachment,
+    runtime: ChainRuntime,
+    repair: (runtime: ChainRuntime) => Promise<Repaired>,
+  ): Promise<Repaired>;
+}
+
+/** What visits need of the watch. */
+export interface CaretakerContext {
+  find(key: string): WatchedAttachment | undefined;
+  defaultPolicy(): Policy;
+  /** Of the networks that are configured now. */
+  policies(): ReadonlyMap<string, Policy | undefined>;
+  /** Asks for another visit. */
+  again(key: string, afterMs: number): void;
+}
+
+type Parts = CaretakerEvents & { readonly runtime: ChainRuntime };
+
+/** Visits attachments, and knows the condition of each. */
+export class Caretaker {
+  readonly #parts: Parts;
+  readonly #context: CaretakerContext;
+  readonly #runtime: ChainRuntime;
+  readonly #standings = new Map<string, Standing>();
+  readonly #checked = new Map<string, number>();
+  readonly #gone = new Set<string>();
+  readonly #counts = { checks: {} as Record<string, number>, repairs: {} as Record<string, number> };
+  #lastCheck: string | undefined;
+  #found = 0;
+
+  constructor(parts: Parts, context: CaretakerContext) {
+    this.#parts = parts;
+    this.#context = context;
+    const { onPlugin: _, onWarning: __, onFinish: ___, ...quiet } = parts.runtime;
+    this.#runtime = quiet;
+  }
+
+  /** How many visits have found something that is not sound. */
+  get found(): number {
+    return this.#found;
+  }
+
+  checkedAt(key: string): number | undefined {
+    return this.#checked.get(key);
+  }
+
+  /** Attachments whose namespace no longer exists. */
+  gone(): WatchedAttachment[] {
+    return [...this.#gone].flatMap(key => this.#context.find(key) ?? []);
+  }
+
+  get state(): Pick<WatchState, 'drifted' | 'givenUp' | 'lastCheck' | 'checks' | 'repairs'> {
+    const those = (state: Standing['state']): Drift[] =>
+      [...this.#standings].flatMap(([key, standing]) => {
+        const id = this.#context.find(key)?.id;
+        if (id === undefined || standing.state !== state) return [];
+        return { ...id, problem: standing.problem ?? '', since: isoOf(standing.since) };
+      });
+    const last = this.#lastCheck;
+    return {
+      ...(last === undefined ? {} : { lastCheck: last }),
+      drifted: those('drifted'),
+      givenUp: those('given up'),
+      ...this.#counts,
+    };
+  }
+
+  /** Forgets attachments that no longer exist. */
+  forgetAllBut(attachments: ReadonlyMap<string, unknown>): void {
+    for (const known of [this.#standings, this.#checked, this.#gone])
+      for (const key of known.keys()) if (!attachments.has(key)) known.delete(key);
+  }
+
+  /** The configuration has changed: what was given up is tried again. */
+  reconsider(): void {
+    for (const [key, standing] of this.#standings)
+      if (standing.state === 'given up')
+        this.#standings.set(key, { ...standing, state: 'drifted', repairs: 0, repairedAt: 0 });
+  }
+
+  async visit(key: string): Promise<void> {
+    const one = this.#context.find(key);
+    if (one === undefined) return;
+    const policy = this.#policyOf(one);
+    if (policy === 'off') return;
+    const verdict = await examine(one, this.#runtime);
+    if (verdict.state === 'passed over') return;
+    this.#lastCheck = new Date().toISOString();
+    this.#checked.set(key, performance.now());
+    count(this.#counts.checks, verdict.state);
+    if (verdict.state === 'gone') this.#gone.add(key);
+    else this.#gone.delete(key);
+    if (verdict.state === 'gone' || verdict.state === 'unknown') {
+      this.#standings.delete(key);
+      return;
+    }
+    const problem = verdict.state === 'drifted' ? verdict.problem : undefined;
+    if (problem !== undefined) this.#found += 1;
+    const before = this.#standings.get(key);
+    const { standing, news } = afterCheck(before, problem, performance.now());
+    this.#standings.set(key, standing);
+    if (news === 'drifted') this.#tell('drifted', one, problem ?? '', adviceFor(policy, one));
+    if (news === 'sound again') this.#tell('sound again', one, before?.problem ?? '');
+    if (problem !== undefined && policy === 'repair') await this.#repair(one, standing, problem);
+  }
+
+  async #repair(one: WatchedAttachment, standing: Standing, problem: string): Promise<void> {
+    const { key } = one;
+    const pause = pauseBefore(standing, performance.now());
+    if (pause === 'never') {
+      if (standing.state === 'given up') return;
+      this.#standings.set(key, giveUp(standing, performance.now()));
+      count(this.#counts.repairs, 'given up');
+      this.#tell('given up', one, problem, commandsFor(one));
+      return;
+    }
+    if (pause > 0) {
+      this.#context.again(key, pause);
+      return;
+    }
+    const { state, problem: left } = await this.#parts.traced(one, this.#runtime, runtime =>
+      repairAttachment(one, runtime),
+    );
+    if (state === undefined) return;
+    const remaining = state === 'broken' ? (left ?? problem) : undefined;
+    count(this.#counts.repairs, remaining === undefined ? 'repaired' : 'failed');
+    const after = afterRepair(standing, remaining, performance.now());
+    this.#standings.set(key, after);
+    if (remaining !== undefined) this.#context.again(key, Number(pauseBefore(after, performance.now())) || 0);
+    else if (standing.repairs === 0) this.#tell('repaired', one, problem);
+  }
+
+  /** The list of today decides; without one, that of the ADD. */
+  #policyOf({ id, known }: WatchedAttachment): Policy {
+    const policies = this.#context.policies();
+    const own = policies.has(id.network) ? policies.get(id.network) : policyIn(known.source);
+    return own ?? this.#context.defaultPolicy();
+  }
+
+  #tell(what: WatchEvent['what'], attachment: WatchedAttachment, problem: string, advice?: string): void {
+    const { network, containerId, ifname } = attachment.id;
+    const level = what === 'given up' ? 'error' : what === 'drifted' ? 'warn' : 'info';
+    const fields = { network, containerId, ifname, problem, ...(advice === undefined ? {} : { advice }) };
+    this.#parts.log(level, MESSAGES[what], fields);
+    this.#parts.happened({ what, attachment, problem, ...(advice === undefined ? {} : { advice }) });
+  }
+}
+
+const MESSAGES: Readonly<Record<WatchEvent['what'], string>> = {
+  drifted: 'an attachment is no longer as its ADD made it',
+  repaired: 'an attachment was repaired',
+  'given up':
+    'an attachment cannot be repaired, or is damaged again each time; it is left until that changes',
+  'sound again': 'an attachment is sound again',
+};
+
+function adviceFor(policy: Policy, { id, recorded }: WatchedAttachment): string | undefined {
+  if (policy === 'repair') return undefined;
+  return recorded === undefined ? undefined : `catena repair ${id.network}`;
+}
+
+function count(counts: Record<string, number>, what: string): void {
+  counts[what] = (counts[what] ?? 0) + 1;
+}
+
+/** A time of performance.now() in ISO 8601. */
+function isoOf(at: number): string {
+  return new Date(Date.now() - (performance.now() - at)).toISOString();
+}

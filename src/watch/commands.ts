@@ -1,0 +1,25 @@
+// With which commands does an operator make an attachment again that cannot be repaired?
+import { renderCniArgs } from '../cni/cni-args.ts';
+import type { WatchedAttachment } from './attachments.ts';
+
+/**
+ * DEL and ADD with what the ADD was given. An attachment of another runtime is made again by that one: it would not learn of a new
+ * address.
+ */
+export function commandsFor({ id, known, recorded }: WatchedAttachment): string {
+  const isOurs = recorded !== undefined && recorded.record.adopted !== true;
+  if (!isOurs) return `recreate container "${id.containerId}" with the runtime that made it`;
+  const { network, containerId, ifname } = id;
+  const target = [network, known.netns, '--container-id', containerId, '--ifname', ifname];
+  const args = known.args.length ? ['--args', renderCniArgs(known.args)] : [];
+  const caps = Object.keys(known.capabilityArgs).length
+    ? ['--cap', JSON.stringify(known.capabilityArgs)]
+    : [];
+  const line = (verb: string, words: readonly string[]) => ['catena', verb, ...words].map(quote).join(' ');
+  return `${line('del', target)} && ${line('add', [...target, ...args, ...caps])}`;
+}
+
+/** A word as a shell reads it. */
+function quote(word: string): string {
+  return /^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,118 @@
+// Is an attachment sound, and if not, what of it can be put back?
+import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
+import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
+import { isOfEarlierBoot } from '../chain/records/recover.ts';
+import { findCached, findRecord } from '../chain/records/remembered-add.ts';
+import { type PluginCondition, repairOne, worstOf } from '../chain/records/repair.ts';
+import { isThere, repairCached } from '../chain/records/repair-cached.ts';
+import { isOfLaterAdd } from '../chain/records/successor.ts';
+import { checkNetwork } from '../chain/run/run.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { ErrorCode, toCniError } from '../cni/errors.ts';
+import { atLeast, SINCE } from '../cni/version.ts';
+import { holderOf } from '../journal/claim.ts';
+import { compareNetns } from '../journal/netns-identity.ts';
+import type { WatchedAttachment } from './attachments.ts';
+
+/** The condition of an attachment. */
+export type Verdict =
+  | { readonly state: 'sound' }
+  | { readonly state: 'drifted'; readonly problem: string }
+  /** Its namespace no longer exists, or its path is another one's. */
+  | { readonly state: 'gone' }
+  /** Some process works on it, or it is no longer what was listed. */
+  | { readonly state: 'passed over' }
+  /** No CHECK can be run. */
+  | { readonly state: 'unknown'; readonly why: string };
+
+const PASSED_OVER: Verdict = { state: 'passed over' };
+
+/** The runtime that made it keeps no record here, so its DEL shows only in that the attachment is gone a moment later. */
+const CONFIRM_MS = 300;
+
+/** Runs CHECK with the configuration of its ADD. Never throws. */
+export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Promise<Verdict> {
+  const { recorded, known } = one;
+  const own = runtimeFor(one, runtime);
+  if (recorded && !isCurrent(one, own)) return PASSED_OVER;
+  if (!recorded && known.netns === '')
+    return { state: 'unknown', why: 'its cached result names no namespace' };
+  if (recorded && compareNetns(known.netns, recorded.record) !== 'same') return { state: 'gone' };
+  if (!recorded && !isThere(known, own)) return { state: 'gone' };
+  const list = findConfigOfAdd(known, own);
+  if (list === undefined) return { state: 'unknown', why: 'its configuration cannot be used' };
+  if (list.disableCheck) return { state: 'unknown', why: 'its list sets "disableCheck"' };
+  if (!atLeast(list.version, SINCE.check))
+    return { state: 'unknown', why: `its list has version ${list.version}, which has no CHECK` };
+  const check = async (): Promise<Verdict> => {
+    try {
+      await checkNetwork(list, known, own);
+      return { state: 'sound' };
+    } catch (thrown) {
+      const { code, message } = toCniError(thrown);
+      if (code === ErrorCode.tryAgainLater || runtime.signal?.aborted) return PASSED_OVER;
+      return { state: 'drifted', problem: message };
+    }
+  };
+  const first = await check();
+  if (first.state !== 'drifted') return first;
+  if (recorded) {
+    if (!isCurrent(one, own)) return PASSED_OVER;
+    return compareNetns(known.netns, recorded.record) === 'same' ? first : { state: 'gone' };
+  }
+  await new Promise(resolve => setTimeout(resolve, CONFIRM_MS));
+  return isThere(known, own) ? check() : { state: 'gone' };
+}
+
+/** What a repair did. */
+export interface Repaired {
+  /** Undefined if it was not repaired because some process works on it or has deleted it. */
+  readonly state: PluginCondition['state'] | undefined;
+  readonly plugins: readonly PluginCondition[];
+  /** Why its plugins could not be called, or what is still missing. */
+  readonly problem?: string;
+}
+
+/** Puts back what is missing, as `catena repair` does. Never throws. */
+export async function repairAttachment(one: WatchedAttachment, runtime: ChainRuntime): Promise<Repaired> {
+  const own = runtimeFor(one, runtime);
+  const { recorded, known } = one;
+  try {
+    if (recorded === undefined) {
+      const plugins = await repairCached(known, own);
+      return plugins
+        ? { state: worstOf(plugins), plugins, ...problemIn(plugins) }
+        : { state: undefined, plugins: [] };
+    }
+    if (!isCurrent(one, own)) return { state: undefined, plugins: [] };
+    const { state, links, why } = await repairOne(recorded.stateDir, recorded.record, {}, own);
+    if (state === 'skipped') return { state: undefined, plugins: [] };
+    return { state, plugins: links, ...(why === undefined ? problemIn(links) : { problem: why }) };
+  } catch (thrown) {
+    return { state: 'broken', plugins: [], problem: toCniError(thrown).message };
+  }
+}
+
+function problemIn(plugins: readonly PluginCondition[]): { problem?: string } {
+  const [first] = plugins.flatMap(({ error }) => error ?? []);
+  return first === undefined ? {} : { problem: first.message };
+}
+
+/** Where its records are and its plugins were found. */
+function runtimeFor({ recorded }: WatchedAttachment, runtime: ChainRuntime): ChainRuntime {
+  if (recorded === undefined) return runtime;
+  const { stateDir, record } = recorded;
+  return { ...withRecordedDirs(runtime, record), stateDir, cacheDir: record.cacheDir };
+}
+
+/** Whether the record is still that of the same ADD, settled, and no process works on it. */
+function isCurrent({ id, recorded }: WatchedAttachment, runtime: ChainRuntime): boolean {
+  const now = findRecord(id, runtime);
+  if (now === undefined || now.phase !== 'attached' || now.runner.op !== recorded?.record.runner.op)
+    return false;
+  return (
+    holderOf(now) === undefined &&
+    !isOfEarlierBoot(now, runtime.env) &&
+    !isOfLaterAdd(findCached(now, runtime), now)
+  );
+}

@@ -1,0 +1,75 @@
+// What does a notification say about attachments?
+import { type AttachmentId, findOwner } from '../cni/attachment.ts';
+import type { Envelope } from '../netlink/codec/message.ts';
+import { decodeNftDeletion } from '../netlink/nft/notification.ts';
+import { decodeRouteNotification } from '../netlink/rtnl/notification.ts';
+
+/** What may have been damaged. */
+export type Hint =
+  /** An attachment named by an element that was deleted. */
+  | { readonly of: 'owner'; readonly owner: AttachmentId }
+  /** Attachments that have a device on the host, or a route or address there. */
+  | { readonly of: 'device'; readonly name: string }
+  /** Every attachment. `isLikely`: what was removed is part of attachments; otherwise it only may be. */
+  | { readonly of: 'all'; readonly isLikely: boolean; readonly why: string };
+
+/** Prefix of the tables that our plugins make. */
+const OWN = 'catena_';
+/** Tables of the reference's plugins, and those of iptables-nft: rules of attachments are among many others there. */
+const SHARED = /^(cni_.*|nat|filter|mangle|raw|security)$/;
+
+/** Hints from notifications of nf_tables. An element of another owner's table, or a rule added by others, is none. */
+export function hintsOfRules(messages: readonly Envelope[]): Hint[] {
+  const hints: Hint[] = [];
+  for (const message of messages) {
+    const deletion = decodeNftDeletion(message, table => table.startsWith(OWN) || SHARED.test(table));
+    if (deletion === undefined) continue;
+    const { table, comments } = deletion;
+    const isLikely = table.startsWith(OWN);
+    const owners = comments?.map(findOwner);
+    if (owners?.length && owners.every(owner => owner !== undefined))
+      hints.push(...owners.map(owner => ({ of: 'owner', owner }) as const));
+    // Elements that count the users of a thing name none of them.
+    else hints.push({ of: 'all', isLikely: isLikely && owners === undefined, why: `table "${table}"` });
+  }
+  return hints;
+}
+
+/** Hints from notifications about devices. It remembers the names of devices: other messages have only their index. */
+export class DeviceHints {
+  readonly #known = new Map<number, { readonly name: string; readonly master: number }>();
+
+  /** @param devices that exist when the first message is read */
+  constructor(
+    devices: readonly { readonly index: number; readonly name: string; readonly master: number }[],
+  ) {
+    this.reset(devices);
+  }
+
+  reset(
+    devices: readonly { readonly index: number; readonly name: string; readonly master: number }[],
+  ): void {
+    this.#known.clear();
+    for (const { index, name, master } of devices) this.#known.set(index, { name, master });
+  }
+
+  hintsOf(messages: readonly Envelope[]): Hint[] {
+    return messages.flatMap(message => this.#hintOf(message) ?? []);
+  }
+
+  #hintOf(message: Envelope): Hint | undefined {
+    const change = decodeRouteNotification(message);
+    if (change === undefined) return undefined;
+    if (change.what === 'forwarding' && change.index === undefined)
+      return { of: 'all', isLikely: true, why: 'forwarding' };
+    const before = this.#known.get(change.index ?? 0);
+    if (change.what !== 'device') return before && { of: 'device', name: before.name };
+    const { index, name, isGone, isUp, master } = change;
+    if (isGone) this.#known.delete(index);
+    else this.#known.set(index, { name, master });
+    const wasRenamed = before !== undefined && before.name !== name;
+    const hasLeft = before !== undefined && before.master !== 0 && before.master !== master;
+    if (!isGone && isUp && !wasRenamed && !hasLeft) return undefined;
+    return { of: 'device', name: wasRenamed ? before.name : name };
+  }
+}

@@ -1,0 +1,64 @@
+// When is an attachment checked that nothing has happened to?
+//
+// Inside a pod's namespace things change without a notification: only a check finds that. Every round checks for a fiftieth of the
+// time at most, so with many attachments one is checked less often. Rounds rather than a steady trickle let workers rest between.
+
+/** What the rounds need. */
+export interface RoundParts {
+  /** Least time between two checks of an attachment, in milliseconds. */
+  everyMs(): number;
+  /** The attachments now. */
+  list(): readonly string[];
+  /** When an attachment was last checked, by performance.now(); undefined: never. */
+  checkedAt(key: string): number | undefined;
+  visit(key: string): Promise<void>;
+  /** Called after each round. */
+  atEnd(): Promise<void>;
+}
+
+/** Share of the time that checks may take: 1/66, or 1.5 % of a core. The rest of 2 % is for listing attachments. */
+const SHARE = 66;
+/** Rounds vary by this part of their interval, so that those of many nodes are not at the same time. */
+const JITTER = 0.2;
+
+/** Starts the rounds. @returns a function that stops them; it resolves when the visit in progress has ended */
+export function startRounds(parts: RoundParts): () => Promise<void> {
+  let isStopped = false;
+  let wake: (() => void) | undefined;
+  const run = async (): Promise<void> => {
+    while (!isStopped) {
+      await new Promise<void>(resolve => {
+        const timer = setTimeout(resolve, parts.everyMs() * (1 - JITTER * Math.random()));
+        timer.unref();
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      if (!isStopped) await round(parts, () => isStopped).catch(() => {});
+    }
+  };
+  const running = run();
+  return () => {
+    isStopped = true;
+    wake?.();
+    return running;
+  };
+}
+
+/** Checks those that were not checked for the longest time, as long as the round may take. */
+async function round(parts: RoundParts, isStopped: () => boolean): Promise<void> {
+  const startedAt = performance.now();
+  const until = startedAt + parts.everyMs() / SHARE;
+  const isRecent = (at: number) => at > startedAt - parts.everyMs() * (1 - 2 * JITTER);
+  const due = parts
+    .list()
+    .map(key => ({ key, at: parts.checkedAt(key) ?? Number.NEGATIVE_INFINITY }))
+    .filter(({ at }) => !isRecent(at))
+    .sort((a, b) => a.at - b.at);
+  for (const { key } of due) {
+    if (isStopped() || performance.now() > until) break;
+    await parts.visit(key);
+  }
+  if (!isStopped()) await parts.atEnd();
+}

@@ -1,0 +1,15 @@
+// What may an operator decide about the watch?
+import type { Policy } from './policy.ts';
+
+/** What an operator decides. */
+export interface WatchSettings {
+  /** For networks whose list names no policy. `off` turns the watch off altogether. */
+  readonly policy: Policy;
+  /** Least time between two checks of an attachment on the timer, in milliseconds. */
+  readonly everyMs: number;
+  /** How long after its namespace has gone an attachment is deleted, in milliseconds; 0: never. */
+  readonly leftoverMs: number;
+}
+
+/** Default settings. Runtimes call DEL within minutes of the end of a pod, if they call it at all. */
+export const WATCH_SETTINGS: WatchSettings = { policy: 'observe', everyMs: 60_000, leftoverMs: 60 * 60_000 };

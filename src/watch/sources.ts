@@ -1,0 +1,81 @@
+// From where does the daemon learn that something on this host has changed?
+import { type FSWatcher, watch } from 'node:fs';
+import { openMonitor } from '../netlink/monitor.ts';
+import { NFT_GROUPS } from '../netlink/nft/notification.ts';
+import { listLinks } from '../netlink/rtnl/link.ts';
+import { ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { DeviceHints, type Hint, hintsOfRules } from './hint.ts';
+
+/** Who is told. */
+export interface SourceEvents {
+  hints(hints: readonly Hint[]): void;
+  /** Notifications were lost: anything may have changed. */
+  lost(why: string): void;
+  /** A file in the directory of network configurations has changed. */
+  configured(): void;
+}
+
+/**
+ * Listens on two netlink sockets of this host's namespace, and to the configuration directory. A network namespace of a pod has no
+ * socket: it would keep the namespace alive, and cost a descriptor and a buffer each.
+ * @returns a function that stops this
+ * @throws SystemError if the sockets cannot be opened
+ */
+export function openSources(confDir: string, events: SourceEvents): () => void {
+  const hints = new DeviceHints([]);
+  const tell = (read: () => readonly Hint[]): void => {
+    let found: readonly Hint[];
+    try {
+      found = read();
+    } catch (error) {
+      events.lost((error as Error).message);
+      return;
+    }
+    if (found.length > 0) events.hints(found);
+  };
+  const devices = openMonitor(NETLINK_ROUTE, ROUTE_GROUPS, {
+    changed: messages => tell(() => hints.hintsOf(messages)),
+    lost(why) {
+      hints.reset(listDevices());
+      events.lost(why);
+    },
+  });
+  const rules = openMonitor(NETLINK_NETFILTER, NFT_GROUPS, {
+    changed: messages => tell(() => hintsOfRules(messages)),
+    lost: events.lost,
+  });
+  // After the socket: a device that is made in between is listed, and reported once more.
+  hints.reset(listDevices());
+  const files = watchDirectory(confDir, events.configured);
+  return () => {
+    devices.close();
+    rules.close();
+    files?.close();
+  };
+}
+
+/** Names of the devices of this host. */
+export function listDeviceNames(): Set<string> {
+  return new Set(listDevices().map(({ name }) => name));
+}
+
+function listDevices(): ReturnType<typeof listLinks> {
+  const socket = new NetlinkSocket(NETLINK_ROUTE);
+  try {
+    return listLinks(socket);
+  } finally {
+    socket.close();
+  }
+}
+
+/** Undefined if the directory does not exist: its networks are then those of the attachments. */
+function watchDirectory(dir: string, changed: () => void): FSWatcher | undefined {
+  try {
+    const watcher = watch(dir, { persistent: false }, changed);
+    watcher.on('error', () => {});
+    return watcher;
+  } catch {
+    return undefined;
+  }
+}

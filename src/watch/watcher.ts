@@ -1,0 +1,236 @@
+// How does the daemon keep watch over the attachments of this host?
+
+import { join } from 'node:path';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { runDir } from '../cni/directories.ts';
+import { describeError } from '../cni/errors.ts';
+import type { LogFields, LogLevel } from '../log.ts';
+import { holdFlock } from '../sys/flock.ts';
+import { attachmentLister, type WatchedAttachment } from './attachments.ts';
+import { Caretaker, type CaretakerEvents } from './caretaker.ts';
+import { chooseConcerned } from './concerned.ts';
+import type { Hint } from './hint.ts';
+import { Leftovers } from './leftovers.ts';
+import { readPolicies } from './policy.ts';
+import { VisitQueue } from './queue.ts';
+import { startRounds } from './rounds.ts';
+import type { WatchSettings } from './settings.ts';
+import { openSources } from './sources.ts';
+import type { WatchState } from './state.ts';
+import { SweepPacer } from './sweeps.ts';
+
+/** What the watch needs of the daemon. */
+export interface WatchParts extends CaretakerEvents {
+  /** With the journal of the command. */
+  readonly runtime: ChainRuntime & { readonly stateDir: string };
+  /** Journals of the delegate runner. */
+  readonly journals: readonly string[];
+  readonly cacheDir: string;
+  readonly confDir: string;
+  /** Whether requests of clients wait for workers. */
+  isBusy(): boolean;
+  log(level: LogLevel, message: string, fields?: LogFields): void;
+}
+
+/** A watch that runs in the background. */
+export interface Watching {
+  readonly state: WatchState;
+  /** Applies other settings from now on. */
+  change(settings: WatchSettings): void;
+  /** Stops it; checks and repairs in progress are finished first. */
+  stop(): Promise<void>;
+}
+
+/** Visits at the same time; each has a worker to itself, which other requests need too. */
+const AT_ONCE = 2;
+/** A change is seldom alone: those that follow within this time are looked at together. */
+const DEBOUNCE_MS = 50;
+/** Longest time that a visit lets other requests go first, and how often it looks whether they have. */
+const YIELD_MS = 2_000;
+const YIELD_EVERY_MS = 20;
+/** How often the lock of another daemon is tried. */
+const SEAT_EVERY_MS = 3_000;
+
+/** Begins to watch. If another daemon does so already, it takes over when that one ends. */
+export function startWatching(parts: WatchParts, first: WatchSettings): Watching {
+  let settings = first;
+  let watch: Watch | undefined;
+  let ending: Promise<void> = Promise.resolve();
+  let release: (() => void) | undefined;
+  const takeSeat = (): void => {
+    if (watch || settings.policy === 'off') return;
+    try {
+      release ??= holdFlock(lockOf(parts), { mode: 0o600, directoryMode: 0o700 });
+      if (release) watch = openWatch(parts, () => settings);
+    } catch (error) {
+      parts.log('warn', 'cannot watch for changes of attachments', { problem: describeError(error) });
+    }
+  };
+  takeSeat();
+  const timer = setInterval(takeSeat, SEAT_EVERY_MS);
+  timer.unref();
+  const leave = (): void => {
+    const own = watch;
+    watch = undefined;
+    if (own) ending = ending.then(() => own.close());
+  };
+  return {
+    get state() {
+      return { policy: settings.policy, ...(watch?.state ?? NOTHING) };
+    },
+    change(next) {
+      settings = next;
+      if (next.policy === 'off') leave();
+      else if (watch) watch.reconsider();
+      else takeSeat();
+    },
+    async stop() {
+      clearInterval(timer);
+      leave();
+      await ending;
+      release?.();
+    },
+  };
+}
+
+const NOTHING = { attachments: 0, drifted: [], givenUp: [], leftovers: 0, lost: 0 };
+
+function lockOf({ runtime }: WatchParts): string {
+  return join(runDir(runtime.env), 'watch.lock');
+}
+
+/** A watch that has its sockets. */
+interface Watch {
+  readonly state: Omit<WatchState, 'policy'>;
+  /** Policies have changed: what was given up is tried again. */
+  reconsider(): void;
+  close(): Promise<void>;
+}
+
+function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
+  const end = new AbortController();
+  const { signal } = parts.runtime;
+  const runtime = { ...parts.runtime, signal: signal ? AbortSignal.any([signal, end.signal]) : end.signal };
+  const list = attachmentLister([parts.runtime.stateDir, ...parts.journals], parts.cacheDir);
+  let attachments = new Map<string, WatchedAttachment>();
+  let policies = readPolicies(parts.confDir);
+  let lost = 0;
+  const caretaker = new Caretaker(
+    { ...parts, runtime },
+    {
+      find: key => attachments.get(key),
+      defaultPolicy: () => settings().policy,
+      policies: () => policies,
+      again: (key, afterMs) => later(() => queue.add([key]), afterMs),
+    },
+  );
+  const leftovers = new Leftovers(runtime, parts.log);
+  const idle = async (): Promise<void> => {
+    for (let left = YIELD_MS; left > 0 && parts.isBusy() && !end.signal.aborted; left -= YIELD_EVERY_MS)
+      await Bun.sleep(YIELD_EVERY_MS);
+  };
+  const queue = new VisitQueue(key => caretaker.visit(key), { atOnce: AT_ONCE, idle });
+  const relist = (): void => {
+    attachments = new Map(list().map(one => [one.key, one]));
+    caretaker.forgetAllBut(attachments);
+  };
+
+  const timers = new Set<ReturnType<typeof setTimeout>>();
+  function later(work: () => void, ms: number): void {
+    const timer = setTimeout(() => {
+      timers.delete(timer);
+      if (!end.signal.aborted) work();
+    }, ms);
+    timer.unref();
+    timers.add(timer);
+  }
+
+  const pacer = new SweepPacer();
+  let isSweeping = false;
+  const sweepWhenDue = (): void => {
+    const pause = isSweeping ? undefined : pacer.due(performance.now());
+    if (pause === undefined) return;
+    if (pause > 0) later(sweepWhenDue, pause);
+    else void sweep();
+  };
+  const sweep = async (): Promise<void> => {
+    isSweeping = true;
+    pacer.begun();
+    const startedAt = performance.now();
+    const before = caretaker.found;
+    relist();
+    queue.add(attachments.keys());
+    await queue.settled();
+    const now = performance.now();
+    pacer.ended(now, now - startedAt, caretaker.found === before);
+    isSweeping = false;
+    sweepWhenDue();
+  };
+
+  let pending: Hint[] = [];
+  const actOnPending = (): void => {
+    const hints = pending;
+    pending = [];
+    const concerned = chooseConcerned(hints, attachments, () => {
+      relist();
+      return attachments;
+    });
+    queue.add(concerned);
+    for (const hint of hints) if (hint.of === 'all') pacer.want(hint.isLikely);
+    sweepWhenDue();
+  };
+  const note = (hints: readonly Hint[]): void => {
+    if (pending.length === 0) later(actOnPending, DEBOUNCE_MS);
+    // One of each kind is enough, however many there are.
+    if (pending.length < MAX_PENDING) pending.push(...hints);
+    else if (!pending.some(({ of }) => of === 'all'))
+      pending.push({ of: 'all', isLikely: true, why: 'many changes' });
+  };
+
+  const reconsider = (): void => {
+    policies = readPolicies(parts.confDir);
+    caretaker.reconsider();
+    pacer.want(false);
+    sweepWhenDue();
+  };
+  relist();
+  const closeSources = openSources(parts.confDir, {
+    hints: note,
+    lost(why) {
+      lost += 1;
+      parts.log('info', 'notifications of changes were lost: every attachment is checked', { problem: why });
+      note([{ of: 'all', isLikely: true, why }]);
+    },
+    configured: () => later(reconsider, DEBOUNCE_MS),
+  });
+  const stopRounds = startRounds({
+    everyMs: () => settings().everyMs,
+    list() {
+      relist();
+      return [...attachments.keys()];
+    },
+    checkedAt: key => caretaker.checkedAt(key),
+    async visit(key) {
+      queue.add([key]);
+      await queue.settled();
+    },
+    atEnd: () => leftovers.collect(caretaker.gone(), settings().leftoverMs),
+  });
+  return {
+    get state() {
+      return { attachments: attachments.size, lost, leftovers: leftovers.count, ...caretaker.state };
+    },
+    reconsider,
+    async close() {
+      closeSources();
+      for (const timer of timers) clearTimeout(timer);
+      const rounds = stopRounds();
+      await queue.close();
+      await rounds;
+      end.abort();
+    },
+  };
+}
+
+/** More hints than this are as good as "everything". */
+const MAX_PENDING = 10_000;

@@ -1,0 +1,110 @@
+// Does the daemon notice what others do to attachments, repair it if it may, and leave alone what it cannot win?
+import { expect, test } from 'bun:test';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { useLabs } from '../helpers/netns.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { converse } from '../helpers/traffic.ts';
+import { attach, startProbe, startWatcher, untilWatch, watchedList } from '../helpers/watched-host.ts';
+
+describeRoot('a daemon that watches', () => {
+  const makeLab = useLabs();
+
+  test('repairs what was removed, and a neighbour does not notice', async () => {
+    const lab = await makeLab();
+    const outside = await lab.outside();
+    const neighbour = await attach(lab, watchedList(lab, 'quiet', '10.77.0.0/24'), 8070);
+    const { container } = await attach(lab, watchedList(lab, 'pods', '10.66.0.0/24'), 8080);
+    const daemon = await startWatcher(lab, { watch: 'repair', watchSeconds: 1 });
+    const [row] = await lab.ip(neighbour.container, '-4', 'addr', 'show', 'dev', 'eth0');
+    const address = row?.addr_info[0].local;
+    const talk = await converse(lab, {
+      from: lab.host,
+      to: neighbour.container,
+      listen: 81,
+      address,
+      port: 81,
+    });
+    const server = await converse(lab, {
+      from: lab.host,
+      to: container,
+      listen: 80,
+      address: '10.66.0.2',
+      port: 80,
+    });
+    const probe = await startProbe(lab, outside, outside.hostAddress.v4, 8080);
+    const run = (...argv: string[]) => lab.run(lab.host, argv);
+    const scenes: [string, () => Promise<unknown>][] = [
+      ['nft flush ruleset', () => run('nft', 'flush', 'ruleset')],
+      ['table deleted', () => run('nft', 'delete', 'table', 'inet', 'catena_portmap')],
+      ['bridge address removed', () => run('ip', 'addr', 'flush', 'dev', 'br-pods')],
+      ['bridge down', () => run('ip', 'link', 'set', 'br-pods', 'down')],
+      ['ip_forward 0', () => lab.sysctl(lab.host, 'net/ipv4/ip_forward', 0)],
+      ['default route of the pod deleted', () => lab.run(container, ['ip', 'route', 'del', 'default'])],
+    ];
+    const times: string[] = [];
+    try {
+      let repaired = 0;
+      for (const [name, damage] of scenes) {
+        const startedAt = Date.now();
+        await damage();
+        await untilWatch(daemon, watch => (watch.repairs?.repaired ?? 0) > repaired);
+        const repairedAfter = Date.now() - startedAt;
+        const upAt = await probe.next('up').catch(error => {
+          throw new Error(`${name}: ${error.message}`);
+        });
+        times.push(`${name}: repaired after ${repairedAfter} ms, traffic after ${upAt - startedAt} ms`);
+        // Both attachments may have been damaged; the next scene begins when all is sound.
+        const watch = await untilWatch(daemon, one => one.drifted.length === 0);
+        expect(watch.givenUp).toEqual([]);
+        repaired = watch.repairs.repaired;
+        expect(await talk.say(name)).toBe(name);
+        // Damage that follows a repair at once counts as a repair that did not last.
+        await Bun.sleep(1_200);
+      }
+    } finally {
+      process.stdout.write(`${times.join('\n')}\n`);
+      await talk.end();
+      await server.end();
+    }
+  });
+
+  test('gives up what another program removes each time, and what cannot be repaired; reports both once', async () => {
+    const lab = await makeLab();
+    const { container } = await attach(lab, watchedList(lab, 'pods', '10.66.0.0/24'), 8080);
+    const lost = await attach(lab, watchedList(lab, 'lost', '10.67.0.0/24'), 8081);
+    const daemon = await startWatcher(lab, { watch: 'repair' });
+    const veth = (await lab.ip(lab.host, 'link', 'show', 'master', 'br-lost'))[0]?.ifname;
+    await lab.run(lab.host, ['ip', 'link', 'delete', veth]);
+    const loop = 'while true; do nft delete table inet catena_masquerade 2>/dev/null; sleep 0.05; done';
+    const remover = lab.start(lab.host, ['sh', '-c', loop]);
+    await untilWatch(daemon, ({ givenUp }) => givenUp.length === 2);
+    await Bun.sleep(1_500);
+    remover.kill('SIGKILL');
+    const log = readFileSync(`${lab.tmp}/daemon.log`, 'utf8').split('\n');
+    for (const { id } of [container, lost.container]) {
+      expect(log.filter(line => line.includes(id) && line.includes('cannot be repaired'))).toHaveLength(1);
+    }
+    expect(log.join('\n')).toContain(`catena del lost ${lost.container.path}`);
+  });
+
+  test('only observes unless it is told to repair; a list decides for its network', async () => {
+    const lab = await makeLab();
+    mkdirSync(`${lab.tmp}/net.d`);
+    const plain = watchedList(lab, 'plain', '10.66.0.0/24');
+    const repaired = watchedList(lab, 'repaired', '10.67.0.0/24', { catena: { watch: 'repair' } });
+    const off = watchedList(lab, 'off', '10.68.0.0/24', { catena: { watch: 'off' } });
+    for (const list of [plain, repaired, off])
+      writeFileSync(`${lab.tmp}/net.d/${list.name}.conflist`, JSON.stringify(list));
+    for (const [i, list] of [plain, repaired, off].entries()) await attach(lab, list, 8080 + i);
+    const daemon = await startWatcher(lab, {});
+    for (const name of ['plain', 'repaired', 'off'])
+      await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', `br-${name}`]);
+    const watch = await untilWatch(daemon, one => one.drifted.length === 1 && one.repairs.repaired === 1);
+    expect(watch).toMatchObject({ policy: 'observe', drifted: [{ network: 'plain' }], givenUp: [] });
+    const addresses = async (name: string) =>
+      (await lab.ip(lab.host, '-4', 'addr', 'show', 'dev', `br-${name}`)).length;
+    expect([await addresses('plain'), await addresses('repaired'), await addresses('off')]).toEqual([
+      0, 1, 0,
+    ]);
+  });
+});

@@ -1,0 +1,42 @@
+// Is damage reported once, repaired with growing pauses, and left alone when repairs do not last?
+import { describe, expect, test } from 'bun:test';
+import { afterCheck, afterRepair, giveUp, pauseBefore, type Standing } from '../../../src/watch/standing.ts';
+
+function lose(problemLeft: string | undefined): { news: unknown[]; pauses: unknown[]; end: Standing } {
+  let standing: Standing | undefined;
+  const [news, pauses]: unknown[][] = [[], []];
+  for (let now = 1_000; ; ) {
+    const after = afterCheck(standing, 'gone', now);
+    news?.push(after.news);
+    const pause = pauseBefore(after.standing, now);
+    pauses?.push(pause);
+    if (pause === 'never')
+      return { news: news ?? [], pauses: pauses ?? [], end: giveUp(after.standing, now) };
+    now += pause;
+    standing = afterRepair(after.standing, problemLeft, now);
+  }
+}
+
+describe('a standing', () => {
+  test.each([
+    ['that do not last', undefined],
+    ['that fail', 'gone'],
+  ])('repairs %s end', (_, left) => {
+    const { news, pauses, end } = lose(left);
+    expect(news).toEqual(['drifted', undefined, undefined, undefined, undefined]);
+    expect(pauses).toEqual([0, 1_000, 2_000, 4_000, 'never']);
+    const later = afterCheck(end, 'gone', 10_000_000);
+    expect(later).toEqual({ standing: end, news: undefined });
+    expect(afterCheck(end, undefined, 20_000)).toMatchObject({
+      news: 'sound again',
+      standing: { repairs: 0 },
+    });
+  });
+
+  test('other damage later is repaired at once', () => {
+    const first = afterCheck(undefined, 'gone', 1_000).standing;
+    const other = afterCheck(afterRepair(first, undefined, 1_000), 'down', 3_000);
+    expect(other.news).toBe('drifted');
+    expect(pauseBefore(other.standing, 3_000)).toBe(0);
+  });
+});
