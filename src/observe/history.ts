@@ -68,7 +68,7 @@ export function readHistory(stateDir: string): HistoryEvent[] {
 const KEYS = ['time', 'verb', 'network', 'containerID', 'ifname', 'by'] as const;
 
 /** Operations that change something; CHECK and STATUS do not. */
-const CHANGING: readonly string[] = ['ADD', 'DEL', 'GC'];
+const CHANGING: readonly string[] = ['ADD', 'DEL', 'GC', 'REPAIR'];
 
 /** What an event says about a request. */
 type Finished = Pick<

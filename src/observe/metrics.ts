@@ -19,8 +19,19 @@ export interface MetricSources {
   ranges(): readonly RangeUse[];
   /** Calls that were declined and left to their clients, by reason. */
   declined(): Readonly<Record<string, { readonly count: number }>>;
+  /** What the watch over attachments has found; undefined before it begins. */
+  watch(): Watched | undefined;
   /** Log lines, spans and traces that could not be delivered. */
   dropped(): { readonly log: number; readonly spans: number; readonly traces: number };
+}
+
+/** What is counted of the watch. */
+export interface Watched {
+  readonly drifted: readonly unknown[];
+  readonly givenUp: readonly unknown[];
+  /** By outcome. */
+  readonly checks?: Readonly<Record<string, number>>;
+  readonly repairs?: Readonly<Record<string, number>>;
 }
 
 /** All our metrics; the gRPC server adds its own to the same registry. */
@@ -123,19 +134,49 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
   gauge('catena_range_addresses', 'Addresses of a range that can be leased.', ['network', 'range'], add => {
     for (const { network, range, size } of sources.ranges()) add({ network, range }, size);
   });
-  new Counter({
-    name: 'catena_declined_total',
-    help: 'Calls that the daemon declined and left to the client, by reason.',
-    labelNames: ['reason'],
-    registers,
-    collect() {
-      this.reset();
-      for (const [reason, { count }] of Object.entries(sources.declined())) this.inc({ reason }, count);
-    },
+  gauge('catena_watched_drift', 'Attachments that are not as their ADD made them.', ['state'], add => {
+    const { drifted = [], givenUp = [] } = sources.watch() ?? {};
+    add({ state: 'drifted' }, drifted.length);
+    add({ state: 'given up' }, givenUp.length);
   });
+  counter('catena_watch_checks_total', 'Checks of the watch, by outcome.', 'outcome', () => {
+    return sources.watch()?.checks ?? {};
+  });
+  counter('catena_watch_repairs_total', 'Repairs by the watch, by outcome.', 'outcome', () => {
+    return sources.watch()?.repairs ?? {};
+  });
+  counter(
+    'catena_declined_total',
+    'Calls that the daemon declined and left to the client, by reason.',
+    'reason',
+    () => {
+      return Object.fromEntries(
+        Object.entries(sources.declined()).map(([reason, { count }]) => [reason, count]),
+      );
+    },
+  );
   gauge('catena_dropped', 'Dropped items: log lines, spans, traces.', ['kind'], add => {
     for (const [kind, number] of Object.entries(sources.dropped())) add({ kind }, number);
   });
+
+  /** Counts that are read on request, by the value of a label. */
+  function counter(
+    name: string,
+    help: string,
+    label: string,
+    read: () => Readonly<Record<string, number>>,
+  ): void {
+    new Counter({
+      name,
+      help,
+      labelNames: [label],
+      registers,
+      collect() {
+        this.reset();
+        for (const [value, count] of Object.entries(read())) this.inc({ [label]: value }, count);
+      },
+    });
+  }
 
   /** A gauge that is filled on request; if its source fails, the other metrics are still served. */
   function gauge(

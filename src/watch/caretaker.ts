@@ -8,19 +8,11 @@ import { type Policy, policyIn } from './policy.ts';
 import { afterCheck, afterRepair, giveUp, pauseBefore, type Standing } from './standing.ts';
 import type { Drift, WatchState } from './state.ts';
 
-/** Something that an operator should know. */
-export interface WatchEvent {
-  readonly what: 'drifted' | 'repaired' | 'given up' | 'sound again';
-  readonly attachment: WatchedAttachment;
-  /** What CHECK reports, or reported. */
-  readonly problem: string;
-  /** What to do, if the daemon does nothing more. */
-  readonly advice?: string;
-}
+/** What an operator should know of an attachment. */
+type News = 'drifted' | 'repaired' | 'given up' | 'sound again';
 
 /** Who is told what happens at visits. */
 export interface CaretakerEvents {
-  happened(event: WatchEvent): void;
   log(level: LogLevel, message: string, fields?: LogFields): void;
   /** Does a repair as a request of its own, which is traced. */
   traced(
@@ -163,16 +155,15 @@ export class Caretaker {
     return own ?? this.#context.defaultPolicy();
   }
 
-  #tell(what: WatchEvent['what'], attachment: WatchedAttachment, problem: string, advice?: string): void {
-    const { network, containerId, ifname } = attachment.id;
+  #tell(what: News, { id }: WatchedAttachment, problem: string, advice?: string): void {
+    const { network, containerId, ifname } = id;
     const level = what === 'given up' ? 'error' : what === 'drifted' ? 'warn' : 'info';
     const fields = { network, containerId, ifname, problem, ...(advice === undefined ? {} : { advice }) };
     this.#parts.log(level, MESSAGES[what], fields);
-    this.#parts.happened({ what, attachment, problem, ...(advice === undefined ? {} : { advice }) });
   }
 }
 
-const MESSAGES: Readonly<Record<WatchEvent['what'], string>> = {
+const MESSAGES: Readonly<Record<News, string>> = {
   drifted: 'an attachment is no longer as its ADD made it',
   repaired: 'an attachment was repaired',
   'given up':

@@ -101,6 +101,9 @@ describeRoot('a daemon that watches', () => {
       await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', `br-${name}`]);
     const watch = await untilWatch(daemon, one => one.drifted.length === 1 && one.repairs.repaired === 1);
     expect(watch).toMatchObject({ policy: 'observe', drifted: [{ network: 'plain' }], givenUp: [] });
+    const page = await (await daemon.fetch('/metrics')).text();
+    expect(page).toContain('catena_watched_drift{state="drifted"} 1');
+    expect(page).toContain('catena_watch_repairs_total{outcome="repaired"} 1');
     const addresses = async (name: string) =>
       (await lab.ip(lab.host, '-4', 'addr', 'show', 'dev', `br-${name}`)).length;
     expect([await addresses('plain'), await addresses('repaired'), await addresses('off')]).toEqual([

@@ -156,6 +156,7 @@ test('src/observe/README.md lists every metric', async () => {
     leaked: () => 0,
     ranges: () => [],
     declined: () => ({}),
+    watch: () => undefined,
     dropped: () => ({ log: 0, spans: 0, traces: 0 }),
   });
   addGrpcMetrics(registry, [], []);

@@ -91,7 +91,11 @@ async function serve(call: CommandCall): Promise<number> {
   let watching: Watching | undefined;
   observer = await openObserver({
     ...settings.observer,
-    sources: { ...(await sourcesOf(call, pool, () => server?.state)), declined: () => declined.counts },
+    sources: {
+      ...(await sourcesOf(call, pool, () => server?.state)),
+      declined: () => declined.counts,
+      watch: () => watching?.state,
+    },
   });
   const watcher = observer;
   const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, watcher);
@@ -185,7 +189,7 @@ async function serve(call: CommandCall): Promise<number> {
     env: { ...env, ...directoriesOf(call) },
     log,
   });
-  watching = watchAttachments(call, pool, watcher, settings.watch);
+  watching = watchAttachments(call, pool, watcher, withHistory(watcher, history, 'daemon'), settings.watch);
   const { activity } = server;
   const unwatchIdle = watchIdle(
     () => ({ ...activity(), kept: upkeeping.kept() }),
@@ -269,7 +273,7 @@ async function sourcesOf(
   { env, plugins }: CommandCall,
   pool: WorkerPool,
   state: () => Server['state'] | undefined,
-): Promise<Omit<MetricSources, 'dropped' | 'declined'>> {
+): Promise<Omit<MetricSources, 'dropped' | 'declined' | 'watch'>> {
   const cacheDir = cniCacheDir(env);
   // The delegate runner keeps its own attachments next to those of the host's runtimes.
   const facts = hostFactsIn([cacheDir, `${cacheDir}/catena`], await loadAbouts(plugins.find, plugins.types));

@@ -4,16 +4,21 @@ import { runnerJournals, stateDir } from '../../cni/directories.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';
 import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
 import type { Observer } from '../../observe/observer.ts';
+import type { RequestWatcher } from '../../observe/watcher.ts';
 import type { WatchSettings } from '../../watch/settings.ts';
 import { startWatching, type Watching } from '../../watch/watcher.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 
-/** Starts the watch with the directories of the command line and the workers of the pool. */
+/**
+ * Starts the watch with the directories of the command line and the workers of the pool.
+ * @param repairs told of each repair, as of a request
+ */
 export function watchAttachments(
   call: CommandCall,
   pool: WorkerPool,
   observer: Observer,
+  repairs: RequestWatcher,
   settings: WatchSettings,
 ): Watching {
   const own = call.text('state-dir') || stateDir(call.env);
@@ -28,10 +33,9 @@ export function watchAttachments(
       confDir: confDirOf(call),
       isBusy: () => pool.state.waiting > 0,
       log: observer.log,
-      happened: () => {},
       async traced({ id, known }, how, repair) {
         const facts = { verb: 'REPAIR', ...id, netns: known.netns, args: known.args, warm: true };
-        const request = observer.begin(facts, env);
+        const request = repairs.begin(facts, env);
         const repaired = await repair({ ...how, ...request.watch, env: request.env });
         const { state, problem = 'a process works on it' } = repaired;
         request.end(state === 'sound' || state === 'mended' ? {} : { error: new Error(problem) });

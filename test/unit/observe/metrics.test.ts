@@ -9,6 +9,7 @@ const SOURCES: MetricSources = {
   workers: () => ({ idle: 1, busy: 2 }),
   waitingCalls: () => 11,
   declined: () => ({ build: { count: 2 } }),
+  watch: () => undefined,
   requests: () => ({ running: 3, queued: 4 }),
   attachments: () => new Map([['podnet', 5]]),
   leaked: () => 6,

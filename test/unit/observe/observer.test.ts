@@ -23,6 +23,7 @@ function options(more: Partial<ObserverOptions> = {}): ObserverOptions {
       workers: () => ({ idle: 0, busy: 0 }),
       waitingCalls: () => 0,
       declined: () => ({}),
+      watch: () => undefined,
       requests: () => ({ running: 0, queued: 0 }),
       attachments: () => new Map(),
       leaked: () => 0,
