@@ -46,13 +46,18 @@ export async function run(argv: readonly string[], options: RunOptions = {}): Pr
       : output);
     if (late) throw new Error(`Cannot finish "${argv.join(' ')}" within ${timeoutMs} ms: ${stdout}${stderr}`);
     return {
-      exitCode: child.exitCode ?? 128 + (os.constants.signals[child.signalCode as NodeJS.Signals] ?? 0),
+      exitCode: exitCodeOf(child),
       stdout: stdout ?? '',
       stderr: stderr ?? '',
     };
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** The exit code of a program that has ended: 128 plus the signal's number if a signal ended it. */
+export function exitCodeOf({ exitCode, signalCode }: Bun.Subprocess): number {
+  return exitCode ?? 128 + (os.constants.signals[signalCode as NodeJS.Signals] ?? 0);
 }
 
 type Child = Bun.Subprocess<'ignore' | Uint8Array, 'pipe', 'pipe'>;

@@ -2,7 +2,7 @@
 
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
-import { type Finished, runOk } from '../helpers/command.ts';
+import { exitCodeOf, type Finished, runOk } from '../helpers/command.ts';
 import { type Container, createLab, directories, type Lab, type Row } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { type State, settledState, stateReader } from './state.ts';
@@ -173,11 +173,11 @@ async function hold(lab: Lab, gate: string, list: string, args: readonly string[
   const child = lab.start(lab.host, argv);
   const late = setTimeout(() => child.kill('SIGKILL'), VERB_DEADLINE_MS);
   const output = Promise.all([child.stdout.text(), child.stderr.text()]);
-  const finished = child.exited.then(async exitCode => {
+  const finished = child.exited.then(async () => {
     clearTimeout(late);
     const [stdout, stderr] = await Promise.race([output, Bun.sleep(1000).then(() => ['', ''])]);
     return {
-      exitCode: child.signalCode === null ? exitCode : 137,
+      exitCode: exitCodeOf(child),
       stdout: stdout ?? '',
       stderr: stderr ?? '',
     };
