@@ -185,7 +185,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '<network> <container>',
     positionals: { min: 2, max: 2 },
     options: {
-      ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate'),
+      ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate', 'trace'),
       ifname: {
         type: 'string',
         placeholder: '<name>',

@@ -25,7 +25,7 @@ export function traceDirFor(call: CommandCall): string {
  */
 export async function watched<T>(
   call: CommandCall,
-  verb: Command,
+  verb: Command | 'SET',
   attachment: Attachment | undefined,
   work: (runtime: ChainRuntime) => Promise<T>,
   network = call.positionals[0] ?? '',
