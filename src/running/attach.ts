@@ -14,9 +14,14 @@ import { checkFree, nextIfname } from './ifname.ts';
 import { type ContainerPlace, checkPlace } from './place.ts';
 import { refuseSecondDefault } from './second-default.ts';
 
-/** What the caller chooses; the name is the next free `net<N>` unless given. */
+/**
+ * What the caller chooses; the name is the next free `net<N>` unless given. A caller that lost the reply asks again with the same
+ * request key, and means the attachment that was made then.
+ */
 export interface Wanted {
+  readonly network: string;
   readonly ifname?: string | undefined;
+  readonly request?: string | undefined;
   readonly args: CniArgs;
   readonly capabilityArgs: JsonObject;
 }
@@ -37,8 +42,12 @@ export interface AttachTo {
 export function planAttach(
   { containerId, attachments }: KnownContainer,
   { netns, inside }: ContainerPlace,
-  { ifname, args, capabilityArgs }: Wanted,
+  { network, ifname, request, args, capabilityArgs }: Wanted,
 ): Attachment {
+  const again = attachments.find(({ record }) => {
+    return request !== undefined && record?.request === request && record.network === network;
+  });
+  if (again) return { containerId, netns, ifname: again.known.ifname, args, capabilityArgs };
   const taken = new Set([...inside.keys(), ...attachments.map(({ known }) => known.ifname)]);
   if (ifname !== undefined) checkFree(containerId, ifname, taken);
   return { containerId, netns, ifname: ifname ?? nextIfname(taken), args, capabilityArgs };

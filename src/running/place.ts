@@ -47,8 +47,13 @@ export function checkPlace({ containerId }: KnownContainer, { netns, identity }:
   );
 }
 
-function placeBy({ known, record }: RecordedAttachment, { env }: ChainRuntime): ContainerPlace | undefined {
+function placeBy(
+  { known, record, cacheFile }: RecordedAttachment,
+  { env }: ChainRuntime,
+): ContainerPlace | undefined {
   const { netns, ifname } = known;
+  // Its runtime has deleted it, and knows nothing of our record.
+  if (record?.adopted === true && cacheFile === undefined) return undefined;
   const isRecorded = record !== undefined && known.file !== undefined && record.netnsIdentity !== undefined;
   if (isRecorded && isOfEarlierBoot(record, env)) return undefined;
   const identity = isRecorded ? record : identifyNetns(netns);

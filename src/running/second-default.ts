@@ -16,7 +16,7 @@ export function refuseSecondDefault(
   }: { readonly place: ContainerPlace; readonly list: { readonly name: string } },
   ifname: string,
 ): void {
-  const before = new Set([...inside.values()].flatMap(defaultsOf));
+  const before = new Set([...inside].flatMap(([name, one]) => (name === ifname ? [] : defaultsOf(one))));
   const host = openOwnNetns();
   try {
     const added = readInside(netns, host)?.get(ifname);

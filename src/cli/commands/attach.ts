@@ -22,7 +22,10 @@ export async function run(call: CommandCall): Promise<number> {
     const container = findKnown(containerId, call.cwd, own);
     const place = findPlace(container, own);
     const args = [...podArgs(container), ...parseArgs(call.text('args') ?? '')];
-    const attachment = planAttach(container, place, { ifname: call.text('ifname'), args, capabilityArgs });
+    const attachment = planAttach(container, place, {
+      ...{ network, ifname: call.text('ifname'), request: own.request },
+      ...{ args, capabilityArgs },
+    });
     const to = { container, place, list, mayAddDefault: call.on('default-route') };
     const work = (runtime: typeof own) => attach(to, attachment, runtime);
     return watched(call, 'ADD', attachment, work, network);
