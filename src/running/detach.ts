@@ -5,6 +5,7 @@ import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { compareNetns, findNetnsIdentity } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import type { RecordedAttachment } from '../node/on-record.ts';
 import { originOf, sinceOf } from '../node/origin.ts';
@@ -33,10 +34,11 @@ export function pickDetached(
 }
 
 /**
- * Refuses what the container's runtime counts on.
+ * Refuses what the container's runtime counts on while it runs.
  * @throws CniError 7 for an attachment that another program made, and for the container's first interface
  */
 export function refuseNeeded(one: RecordedAttachment, { containerId, attachments }: KnownContainer): void {
+  if (hasEnded(one)) return;
   const why = reasonToKeep(one, attachments);
   if (why === undefined) return;
   const { network, ifname } = one.known;
@@ -84,6 +86,12 @@ function listOf({ source, network, containerId }: RecordedAttachment['known']): 
     ErrorCode.decodingFailure,
     `Cannot detach container "${containerId}" from network "${network}": the configuration of its ADD is not on record; run DEL with the network's own`,
   );
+}
+
+/** Its namespace is gone, and with it its interface. */
+function hasEnded({ known: { netns }, record }: RecordedAttachment): boolean {
+  if (record === undefined) return findNetnsIdentity(netns) === undefined;
+  return compareNetns(netns, record) !== 'same';
 }
 
 function reasonToKeep(one: RecordedAttachment, all: readonly RecordedAttachment[]): string | undefined {
