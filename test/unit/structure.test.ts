@@ -118,7 +118,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'src/garbage': [
     ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
-    ...['src/journal/generation', 'src/sys/netns'],
+    ...['src/journal/generation', 'src/sys/netns', 'src/plugin/netns-owner'],
   ],
   'src/cli': [
     'src/garbage',
