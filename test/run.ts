@@ -66,6 +66,7 @@ async function main(): Promise<void> {
     await Promise.all([
       check('lint', [bin('biome'), 'check', '.']),
       check('types', [bin('tsc'), '--noEmit']),
+      check('types of the page', [bin('tsc'), '--noEmit', '--project', 'src/ui/page']),
     ]);
     await check('unit tests, with zod as in the executables', [...BUN, 'test/unit.ts', '--quick-zod']);
   }
