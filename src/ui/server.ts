@@ -45,7 +45,8 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
     idle = setTimeout(() => stop('idle'), idleMs);
   };
   const server = Bun.serve({
-    ...{ hostname: LOOPBACK, port, development: false },
+    // A compiled program would share the port otherwise.
+    ...{ hostname: LOOPBACK, port, reusePort: false, development: false },
     ...{ idleTimeout: CONNECTION_SECONDS, maxRequestBodySize: 0 },
     fetch: (request, own): Promise<Response> => answer(request, own.port ?? 0),
     error: error => tell(500, error.message),
