@@ -9,6 +9,10 @@ import { libraryDirs, unpackedAt, unpackPackages } from './unpack.ts';
 const UNPACKED = unpackedAt('catena-chromium');
 const PROGRAM = path.join(UNPACKED, 'usr/lib/chromium/chromium');
 
+/** There is one font. */
+const SANS =
+  '<match><edit name="family" mode="prepend" binding="strong"><string>DejaVu Sans</string></edit></match>';
+
 /** Whether a test file starts a browser. */
 export function needsChromium(file: string): boolean {
   return file === 'test/e2e/ui-page.test.ts';
@@ -30,14 +34,17 @@ export function requiresChromium(): Need {
 /** Starts the browser inside the fake host; the caller closes it. Its profile is a directory of playwright's, which it removes. */
 export async function startChromium(lab: Lab): Promise<Browser> {
   const libraries = libraryDirs(UNPACKED).flatMap(dir => [dir, `${dir}/pulseaudio`]);
-  const fonts = `${lab.tmp}/fonts.conf`;
+  // Not beside the lists of networks.
+  const home = `${lab.tmp}/browser`;
+  fs.mkdirSync(home);
+  const fonts = `${home}/fonts.conf`;
   // What the machine has already is not unpacked.
   const dirs = [UNPACKED, ''].map(root => `<dir>${root}/usr/share/fonts</dir>`).join('');
   fs.writeFileSync(
     fonts,
-    `<?xml version="1.0"?><fontconfig>${dirs}<cachedir>${lab.tmp}/fonts</cachedir></fontconfig>`,
+    `<?xml version="1.0"?><fontconfig>${dirs}<cachedir>${home}/fonts</cachedir>${SANS}</fontconfig>`,
   );
-  const start = `${lab.tmp}/chromium`;
+  const start = `${home}/chromium`;
   fs.writeFileSync(start, `#!/bin/sh\nexec nsenter --net=${lab.host.path} -- ${PROGRAM} "$@"\n`, {
     mode: 0o755,
   });
@@ -48,9 +55,9 @@ export async function startChromium(lab: Lab): Promise<Browser> {
       ...(process.env as Record<string, string>),
       LD_LIBRARY_PATH: libraries.join(':'),
       FONTCONFIG_FILE: fonts,
-      HOME: lab.tmp,
-      XDG_CONFIG_HOME: lab.tmp,
-      XDG_CACHE_HOME: lab.tmp,
+      HOME: home,
+      XDG_CONFIG_HOME: home,
+      XDG_CACHE_HOME: home,
     },
     timeout: 60_000,
   });

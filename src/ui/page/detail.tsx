@@ -10,6 +10,7 @@ import { Chain } from './chain.tsx';
 import { conditionOf, isProblem } from './condition.ts';
 import { useNodeTime } from './list.tsx';
 import { usePolled } from './polling.ts';
+import { renderSize } from './pool-map.ts';
 import { Requests } from './requests.tsx';
 import { type AttachmentKey, keyOf } from './route.ts';
 import { Waterfall } from './waterfall.tsx';
@@ -99,7 +100,7 @@ function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: Sho
         <Fact name="Made by">{`${one.origin.runner} (${one.origin.evidence})`}</Fact>
         <Fact name="Through">{one.through}</Fact>
         <Fact name="Pools">
-          {pools.map(({ range, used, size }) => `${range}: ${used} of ${size} used`).join(', ')}
+          {pools.map(({ range, used, size }) => `${range}: ${used} of ${renderSize(size)} used`).join(', ')}
         </Fact>
       </dl>
     </section>

@@ -40,6 +40,8 @@ export interface Layout {
 /** More attachments than that become squares without text. */
 const MOST_LARGE = 48;
 const LARGE = { width: 150, height: 58, gapX: 10, gapY: 22 } as const;
+/** Two fit beside each other on a phone. */
+const LEAST_LARGE = 130;
 const SMALL = { width: 12, height: 12, gapX: 4, gapY: 8 } as const;
 const HOST = { x: 0, y: 0, width: 240, height: 34 } as const;
 /** The trunk leaves the host here. */
@@ -96,12 +98,14 @@ function otherGroup(key: string, members: readonly NodeAttachment[]): Group {
 export function layOut(groups: readonly Group[], width: number): Layout {
   const narrow = isNarrow(width);
   const cellsX = narrow ? BOX_X : BOX_X + BOX_WIDTH + 30;
+  const half = Math.floor((width - cellsX - LARGE.gapX) / 2);
+  const largeWidth = narrow && half >= LEAST_LARGE ? Math.min(LARGE.width, half) : LARGE.width;
   let y = HOST.height + GAP;
   const placed = groups.map((group): PlacedGroup => {
     const lines = 1 + group.notes.length + group.uplinks.length;
     const box = { x: BOX_X, y, width: Math.min(BOX_WIDTH, width - BOX_X), height: 16 + LINE * lines };
     const isLarge = group.members.length <= MOST_LARGE;
-    const size = isLarge ? LARGE : SMALL;
+    const size = isLarge ? { ...LARGE, width: largeWidth } : SMALL;
     const perRow = Math.max(1, Math.floor((width - cellsX + size.gapX) / (size.width + size.gapX)));
     const top = narrow ? box.y + box.height + size.gapY : box.y + (isLarge ? 12 : 8);
     const cells = group.members.map((one, i) => ({
@@ -130,7 +134,7 @@ export function linesOf({ box, cells }: PlacedGroup, width: number): string[] {
   const last = (rows.at(-1) ?? 0) - STUB;
   const first = (rows[0] ?? 0) - STUB;
   const trunk = narrow
-    ? `M${busX} ${box.y + box.height}V${last}`
+    ? `M${box.x} ${box.y + box.height - 10}H${busX}V${last}`
     : `M${box.x + box.width} ${box.y + 16}H${busX}M${busX} ${Math.min(first, box.y + 16)}V${Math.max(last, box.y + 16)}`;
   const buses = rows.map(y => {
     const right = Math.max(...cells.filter(cell => cell.y === y).map(({ x, width }) => x + width / 2));

@@ -73,3 +73,8 @@ export function blocksOf({ start, end }: Bounds, leases: readonly ShownLease[]):
       return { first: cells[0]?.address ?? '', last: cells.at(-1)?.address ?? '', cells };
     });
 }
+
+/** A number of addresses; the large ones as a power of two, which is how large ranges are made. */
+export function renderSize(size: number): string {
+  return size > Number.MAX_SAFE_INTEGER ? `2^${Math.round(Math.log2(size))}` : size.toLocaleString('en');
+}

@@ -7,7 +7,7 @@ import { titleOf } from '../../node/words.ts';
 import type { ShownLease } from '../shown.ts';
 import type { ViewProps } from './app.tsx';
 import { usePolled } from './polling.ts';
-import { BLOCK, blocksOf, boundsOf, type MapCell } from './pool-map.ts';
+import { BLOCK, blocksOf, boundsOf, type MapCell, renderSize } from './pool-map.ts';
 import { hrefOf, keyOf } from './route.ts';
 import { matcherOf } from './search.ts';
 import { Table } from './table.tsx';
@@ -91,7 +91,7 @@ function Pool(props: {
         {pool.network} <span class="quiet">{pool.range}</span>
       </h3>
       <p>
-        {pool.used.toLocaleString('en')} of {pool.size.toLocaleString('en')} addresses are leased ({share} %).
+        {pool.used.toLocaleString('en')} of {renderSize(pool.size)} addresses are leased ({share} %).
       </p>
       <div class="blocks">
         {blocks.slice(0, MOST_BLOCKS).map(({ first, last, cells }) => (
