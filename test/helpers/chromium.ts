@@ -1,7 +1,7 @@
 // Where do tests find a browser, without installing one on the machine?
 import fs from 'node:fs';
 import path from 'node:path';
-import { type Browser, chromium } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import type { Lab } from './netns.ts';
 import type { Need } from './skip.ts';
 import { libraryDirs, unpackedAt, unpackPackages } from './unpack.ts';
@@ -48,6 +48,8 @@ export async function startChromium(lab: Lab): Promise<Browser> {
   fs.writeFileSync(start, `#!/bin/sh\nexec nsenter --net=${lab.host.path} -- ${PROGRAM} "$@"\n`, {
     mode: 0o755,
   });
+  // The test program, which only unpacks, does without it.
+  const { chromium } = await import('playwright-core');
   return chromium.launch({
     executablePath: start,
     args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],

@@ -43,7 +43,7 @@ const LARGE = { width: 150, height: 58, gapX: 10, gapY: 22 } as const;
 /** Two fit beside each other on a phone. */
 const LEAST_LARGE = 130;
 const SMALL = { width: 12, height: 12, gapX: 4, gapY: 8 } as const;
-const HOST = { x: 0, y: 0, width: 240, height: 34 } as const;
+const HOST = { x: 1, y: 1, width: 240, height: 34 } as const;
 /** The trunk leaves the host here. */
 export const TRUNK_X = 12;
 const BOX_X = 34;
@@ -98,7 +98,7 @@ function otherGroup(key: string, members: readonly NodeAttachment[]): Group {
 export function layOut(groups: readonly Group[], width: number): Layout {
   const narrow = isNarrow(width);
   const cellsX = narrow ? BOX_X : BOX_X + BOX_WIDTH + 30;
-  const half = Math.floor((width - cellsX - LARGE.gapX) / 2);
+  const half = Math.floor((width - 2 - cellsX - LARGE.gapX) / 2);
   const largeWidth = narrow && half >= LEAST_LARGE ? Math.min(LARGE.width, half) : LARGE.width;
   let y = HOST.height + GAP;
   const placed = groups.map((group): PlacedGroup => {
@@ -106,7 +106,7 @@ export function layOut(groups: readonly Group[], width: number): Layout {
     const box = { x: BOX_X, y, width: Math.min(BOX_WIDTH, width - BOX_X), height: 16 + LINE * lines };
     const isLarge = group.members.length <= MOST_LARGE;
     const size = isLarge ? { ...LARGE, width: largeWidth } : SMALL;
-    const perRow = Math.max(1, Math.floor((width - cellsX + size.gapX) / (size.width + size.gapX)));
+    const perRow = Math.max(1, Math.floor((width - 2 - cellsX + size.gapX) / (size.width + size.gapX)));
     const top = narrow ? box.y + box.height + size.gapY : box.y + (isLarge ? 12 : 8);
     const cells = group.members.map((one, i) => ({
       one,
@@ -120,7 +120,7 @@ export function layOut(groups: readonly Group[], width: number): Layout {
     y = bottom + GAP;
     return result;
   });
-  const host = { ...HOST, width: Math.min(HOST.width, width) };
+  const host = { ...HOST, width: Math.min(HOST.width, width - 2) };
   return { width, height: y - GAP + 2, host, groups: placed };
 }
 

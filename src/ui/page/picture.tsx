@@ -24,7 +24,7 @@ export function Picture(props: {
   const [frame, width] = useWidth();
   const layout = useMemo(() => layOut(groupsOf(node.bridges, shown), width), [node.bridges, shown, width]);
   const conditions = shown.map(conditionOf);
-  const last = layout.groups.at(-1);
+  const last = layout.groups.findLast(({ kind }) => kind !== 'none');
   return (
     <div class="picture" ref={frame}>
       <svg
