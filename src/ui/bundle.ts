@@ -9,7 +9,7 @@ export async function bundlePage(): Promise<Page> {
     entrypoints: [join(folder, 'main.tsx'), join(folder, 'style.css')],
     target: 'browser',
     minify: true,
-    define: { 'process.env.NODE_ENV': '"production"' },
+    jsx: { runtime: 'automatic', importSource: 'preact', development: false },
   });
   const textOf = async (extension: string) =>
     (await outputs.find(({ path }) => path.endsWith(extension))?.text()) ?? '';

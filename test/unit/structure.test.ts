@@ -107,7 +107,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // It asks commands, and knows what they print.
   'src/ui': [
     ...['src/node/model', 'src/node/words', 'src/observe/record', 'src/doctor/finding'],
-    ...['src/lab/words', 'src/lab/result-diff', 'src/net'],
+    ...['src/lab/words', 'src/lab/result-diff', 'src/cni/result', 'src/net'],
   ],
   // Networks of running containers.
   'src/running': [
@@ -284,7 +284,7 @@ const MAY_LOAD_LAZILY = [
 const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
-    'src/node/host',
+    ...['src/node/host', 'src/ui/page/picture-layout', 'src/ui/page/picture'],
     ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/lab/lab',
     'src/lab/state/devices',

@@ -13,6 +13,7 @@ import { Pools } from './pools.tsx';
 import { Ports } from './ports.tsx';
 import { keyOf, parseRoute, type Route, VIEWS, type View } from './route.ts';
 import { SearchField } from './search-field.tsx';
+import type { ViewProps } from './view.ts';
 
 const EVERY_MS = 2_000;
 
@@ -23,12 +24,6 @@ const TITLES: Readonly<Record<View, string>> = {
   findings: 'Findings',
   log: 'Log',
 };
-
-/** What every view gets. */
-export interface ViewProps {
-  readonly node: ShownNode;
-  readonly query: string;
-}
 
 /** The whole page. */
 export function App(): JSX.Element {

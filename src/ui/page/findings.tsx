@@ -2,9 +2,9 @@
 import type { JSX } from 'preact';
 import type { Finding, Severity } from '../../doctor/finding.ts';
 import { count } from '../../lab/words.ts';
-import type { ViewProps } from './app.tsx';
 import { usePolled } from './polling.ts';
 import { matcherOf } from './search.ts';
+import type { ViewProps } from './view.ts';
 
 /** The doctor runs CHECK of every attachment. */
 const EVERY_MS = 15_000;

@@ -3,12 +3,12 @@ import type { JSX } from 'preact';
 import type { NodeAttachment } from '../../node/model.ts';
 import { shortId } from '../../node/words.ts';
 import type { ShownEvent } from '../shown.ts';
-import type { ViewProps } from './app.tsx';
 import { Outcome } from './badge.tsx';
 import { usePolled } from './polling.ts';
 import { hrefOf, keyOf } from './route.ts';
 import { matcherOf } from './search.ts';
 import { type Column, Table } from './table.tsx';
+import type { ViewProps } from './view.ts';
 
 const EVERY_MS = 5_000;
 /** More are found by the search. */

@@ -2,11 +2,11 @@
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { count } from '../../lab/words.ts';
-import type { ViewProps } from './app.tsx';
 import { conditionOf, isProblem, worstFirst } from './condition.ts';
 import { AttachmentList } from './list.tsx';
 import { Picture } from './picture.tsx';
 import { matcherOf, textOf } from './search.ts';
+import type { ViewProps } from './view.ts';
 
 /** Picture and list; the search and the switch select in both. */
 export function Overview({ node, query }: ViewProps): JSX.Element {

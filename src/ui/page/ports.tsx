@@ -2,12 +2,12 @@
 import type { JSX } from 'preact';
 import type { NodeAttachment, NodePort } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
-import type { ViewProps } from './app.tsx';
 import { Badge } from './badge.tsx';
 import { conditionOf } from './condition.ts';
 import { hrefOf, keyOf } from './route.ts';
 import { matcherOf, textOf } from './search.ts';
 import { type Column, Table } from './table.tsx';
+import type { ViewProps } from './view.ts';
 
 interface Row {
   readonly port: NodePort;
