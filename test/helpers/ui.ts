@@ -37,9 +37,17 @@ sent.end();`;
 
 /** Starts it with the directories of the lab. */
 export async function startUi(lab: Lab, ...args: string[]): Promise<Ui> {
-  const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
-  const settings = Object.entries(env).map(([name, value]) => `${name}=${value}`);
-  const child = lab.start(lab.host, ['env', ...settings, CATENA, 'ui', '--json', ...args]);
+  const { CATENA_RUN_DIR, CATENA_STATE_DIR, CATENA_CNI_CACHE_DIR } = directories(lab.tmp);
+  const places = {
+    'conf-dir': lab.tmp,
+    'bin-dir': BIN_DIR,
+    'cni-cache-dir': CATENA_CNI_CACHE_DIR,
+    'state-dir': CATENA_STATE_DIR,
+    'trace-dir': `${CATENA_RUN_DIR}/traces`,
+  };
+  const options = Object.entries(places).map(([name, value]) => `--${name}=${value}`);
+  const own = ['env', `CATENA_RUN_DIR=${CATENA_RUN_DIR}`, CATENA, 'ui', '--json', ...options, ...args];
+  const child = lab.start(lab.host, own);
   const { value } = await child.stdout.getReader().read();
   if (value === undefined) throw new Error(`catena ui ended: ${await new Response(child.stderr).text()}`);
   const { url } = JSON.parse(new TextDecoder().decode(value)) as { url: string };
