@@ -29,8 +29,10 @@ export interface UiServer {
 }
 
 const LOOPBACK = '127.0.0.1';
-/** Seconds after which a silent connection is closed; a long reading of the node counts as silence. */
-const CONNECTION_SECONDS = 120;
+/** Seconds after which a silent connection is closed, so that other users of the host cannot keep many. */
+const STRANGER_SECONDS = 10;
+/** The same for the session's browser: the doctor may take long on a large node. It is the most that Bun has. */
+const SESSION_SECONDS = 255;
 
 /**
  * Listens on the loopback device only.
@@ -47,8 +49,8 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
   const server = Bun.serve({
     // A compiled program would share the port otherwise.
     ...{ hostname: LOOPBACK, port, reusePort: false, development: false },
-    ...{ idleTimeout: CONNECTION_SECONDS, maxRequestBodySize: 0 },
-    fetch: (request, own): Promise<Response> => answer(request, own.port ?? 0),
+    ...{ idleTimeout: STRANGER_SECONDS, maxRequestBodySize: 0 },
+    fetch: (request, own): Promise<Response> => answer(request, own),
     error: error => tell(500, error.message),
   });
 
@@ -58,8 +60,8 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
     end(why);
   }
 
-  async function answer(request: Request, ownPort: number): Promise<Response> {
-    const refusal = findRefusal(request, ownPort);
+  async function answer(request: Request, own: Bun.Server<undefined>): Promise<Response> {
+    const refusal = findRefusal(request, own.port ?? 0);
     if (refusal !== undefined) return tell(refusal.status, refusal.why);
     const { pathname, searchParams } = new URL(request.url);
     if (pathname === '/') {
@@ -71,6 +73,7 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
     if (!pathname.startsWith(session.folder) || !session.admits(request.headers.get('cookie')))
       return tell(403, VOID_TOKEN);
     restart();
+    own.timeout(request, SESSION_SECONDS);
     return answerPath(pathname.slice(session.folder.length), request);
   }
 

@@ -112,6 +112,7 @@ describeRoot(
         expect(await page.locator('tbody tr').first().textContent()).toContain('shop/web-0');
         expect(await page.locator('.picture .cell.broken').count()).toBe(1);
         await page.waitForFunction("document.querySelector('.status').textContent.includes('1 broken')");
+        expect(await page.title()).toStartWith('✕ 1 · ');
         await shoot(page, 'broken');
         await shoot(page, 'broken-dark', 'dark');
 

@@ -31,6 +31,14 @@ export function App(): JSX.Element {
   const route = useRoute();
   const [query, setQuery] = useState('');
   const node = polled.value;
+  const search = (text: string): void => {
+    setQuery(text);
+    // One attachment has nothing to search.
+    if (route.view === 'attachment' && text !== '') location.hash = '#/attachments';
+  };
+  useEffect(() => {
+    if (node !== undefined) document.title = titleOf(node);
+  }, [node]);
   return (
     <>
       <button type="button" class="skip" onClick={toMain}>
@@ -41,7 +49,7 @@ export function App(): JSX.Element {
           <h1>
             <span class="brand">catena</span> <span>{node?.hostname ?? ''}</span>
           </h1>
-          <SearchField query={query} onQuery={setQuery} />
+          <SearchField query={query} onQuery={search} />
           <Status polled={polled} />
         </div>
         <Navigation current={route.view} />
@@ -103,6 +111,12 @@ function Status({ polled: { value, problem } }: { readonly polled: Polled<ShownN
       {text}
     </p>
   );
+}
+
+/** What a tab shows of a page that is not looked at. */
+function titleOf({ hostname, attachments }: ShownNode): string {
+  const problems = attachments.map(conditionOf).filter(isProblem).length;
+  return `${problems === 0 ? '' : `✕ ${problems} · `}${hostname} · catena`;
 }
 
 function summaryOf({ attachments, daemon, checkedAt }: ShownNode): string {
