@@ -26,6 +26,7 @@ const CHECK_AFTER_CHANGE_MS = 2_000;
 /** The doctor checks every attachment, too. */
 const DOCTOR_REST_MS = 15_000;
 const REST_MS = 3_000;
+const ANSWER_FIRST_MS = 50;
 
 const LOG_SINCE = '7d';
 const TRACE_PATH = /^traces\/([\da-z]{12})$/;
@@ -46,14 +47,8 @@ export function openSources(ask: Ask): Sources {
     traces: new Reading(async () => JSON.stringify(summaries(await ask(['trace']))), REST_MS),
   };
 
-  /** Does not wait for CHECK: the page shows what the last one reported, and when. */
-  async function answerNode(): Promise<Snapshot> {
-    const { text, at } = await node.get();
-    const { time, ...model } = JSON.parse(text) as NodeModel;
-    const etag = etagOf(JSON.stringify(model));
-    if (etag !== nodeEtag) checks.hurry(CHECK_AFTER_CHANGE_MS);
-    nodeEtag = etag;
-    void checks.get().then(
+  function check(): void {
+    checks.get().then(
       () => {
         checkProblem = undefined;
       },
@@ -61,6 +56,17 @@ export function openSources(ask: Ask): Sources {
         checkProblem = error.message;
       },
     );
+  }
+
+  /** Does not wait for CHECK: the page shows what the last one reported, and when. */
+  async function answerNode(): Promise<Snapshot> {
+    const { text, at } = await node.get();
+    const { time, ...model } = JSON.parse(text) as NodeModel;
+    const etag = etagOf(JSON.stringify(model));
+    if (etag !== nodeEtag) checks.hurry(CHECK_AFTER_CHANGE_MS);
+    nodeEtag = etag;
+    // After this answer is on its way: reading a large node keeps the process busy.
+    setTimeout(check, ANSWER_FIRST_MS).unref();
     const shown = withHealth(model, checks.latest, checkProblem);
     // The tag ignores the time of reading.
     return { text: JSON.stringify({ time, ...shown }), etag: etagOf(JSON.stringify(shown)), at };
