@@ -10,13 +10,15 @@ export interface Snapshot {
   readonly at: number;
 }
 
-/** A reading rests for at least so many times as long as it took, so the page costs a bounded share of a processor. */
+/** A reading rests for at least so many times as long as it took, so it costs a bounded share of a processor. */
 const REST_FACTOR = 9;
 
 /** Something that is read when it is asked for, at most once at a time, and again only after a rest. */
 export class Reading {
   #latest: Snapshot | undefined;
   #readAgainAt = 0;
+  #tookMs = 0;
+  #hurriedMs: number | undefined;
   #running: Promise<Snapshot> | undefined;
   readonly #read: () => Promise<string>;
   readonly #restMs: number;
@@ -43,17 +45,25 @@ export class Reading {
     return this.#running;
   }
 
-  /** Ends the rest early, after the minimum, because something has changed. */
+  /** Shortens the rest because something has changed, to this time or to that which the reading took if that is longer. */
   hurry(restMs: number): void {
-    if (this.#latest !== undefined) this.#readAgainAt = Math.min(this.#readAgainAt, this.#latest.at + restMs);
+    // One that is running may have begun before the change.
+    if (this.#running !== undefined) this.#hurriedMs = restMs;
+    else if (this.#latest !== undefined) {
+      const earliest = this.#latest.at + Math.max(restMs, this.#tookMs);
+      this.#readAgainAt = Math.min(this.#readAgainAt, earliest);
+    }
   }
 
   async #readNow(): Promise<Snapshot> {
     const started = this.#now();
+    this.#hurriedMs = undefined;
     const text = await this.#read();
     const at = this.#now();
     this.#latest = { text, etag: etagOf(text), at };
-    this.#readAgainAt = at + Math.max(this.#restMs, REST_FACTOR * (at - started));
+    this.#tookMs = at - started;
+    const usual = Math.max(this.#restMs, REST_FACTOR * this.#tookMs);
+    this.#readAgainAt = at + Math.min(usual, Math.max(this.#hurriedMs ?? usual, this.#tookMs));
     return this.#latest;
   }
 }

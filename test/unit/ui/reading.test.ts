@@ -37,13 +37,26 @@ test('a fast reading rests for the shortest time, a slow one for nine times as l
   }
 });
 
-test('a change shortens the rest', async () => {
+test('a change shortens the rest, but not below what the reading took', async () => {
   const { clock, reading, text } = scene(400);
   await text();
   reading.hurry(100);
-  clock.now += 99;
+  clock.now += 399;
   expect(await text()).toBe('reading 1');
   clock.now += 1;
+  expect(await text()).toBe('reading 2');
+});
+
+test('a change during a reading leads to another one soon', async () => {
+  const { clock, reading, text } = scene(400);
+  const first = text();
+  reading.hurry(500);
+  await first;
+  clock.now += 499;
+  expect(await text()).toBe('reading 1');
+  clock.now += 1;
+  expect(await text()).toBe('reading 2');
+  clock.now += 3_599;
   expect(await text()).toBe('reading 2');
 });
 
