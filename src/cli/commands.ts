@@ -526,6 +526,24 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/doctor.ts'),
   },
   {
+    name: 'ui',
+    summary:
+      'serve a page about this node to one browser on it: what is attached, what is broken, what happened',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      port: { type: 'string', placeholder: '<number>', help: 'port of 127.0.0.1 to listen on (a free one)' },
+      'idle-exit': {
+        type: 'string',
+        placeholder: '<seconds>',
+        help: 'end after this time without a request (1800)',
+      },
+      'trace-dir': TRACE_DIR,
+      ...NODE_OPTIONS,
+    },
+    load: () => import('./commands/ui.ts'),
+  },
+  {
     name: 'try',
     summary: 'run a list in temporary namespaces and show what each plugin does',
     usage: '<conflist>',

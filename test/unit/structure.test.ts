@@ -101,6 +101,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/node': [
     ...['src/chain', 'src/journal', 'src/ipam', 'src/delegate/record', 'src/netlink'],
     ...['src/files/names-in', 'src/files/read-file', 'src/sys/netns', 'src/cni', 'src/net'],
+    // How rates and times are written.
+    'src/lab/words',
+  ],
+  // It asks commands, and knows what they print.
+  'src/ui': [
+    ...['src/node/model', 'src/node/words', 'src/observe/record', 'src/doctor/finding'],
+    ...['src/lab/words', 'src/lab/result-diff', 'src/cni/result', 'src/net'],
   ],
   // Networks of running containers.
   'src/running': [
@@ -123,6 +130,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/cli': [
     'src/garbage',
     'src/node',
+    'src/ui',
     'src/running',
     'src/doctor',
     'src/adopt',
@@ -184,6 +192,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What the front knows of the rest.
     ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/worker/protocol'],
     ...['src/plugin/early-stdio', 'src/plugin/run', 'src/plugin/serve', 'src/sys/fault-variable'],
+    // The page of `catena ui`.
+    'src/ui/bundle',
   ],
   // The one place that sees both worlds.
   'plugins/main': ['src', 'plugins'],
@@ -214,6 +224,8 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   winston: ['src/log'],
   'dbus-native': ['plugins/firewall/firewalld/bus'],
   yaml: ['src/delegate/definition-file', 'src/cli/node/output'],
+  // Only the page, which is bundled, needs it.
+  preact: ['src/ui/page'],
   // Only the daemon loads these.
   'prom-client': ['src/observe/metrics', 'src/observe/grpc-metrics'],
   '@grpc/grpc-js': ['src/daemon/grpc'],
@@ -272,7 +284,7 @@ const MAY_LOAD_LAZILY = [
 const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
-    'src/node/host',
+    ...['src/node/host', 'src/ui/page/picture-layout', 'src/ui/page/picture'],
     ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/lab/lab',
     'src/lab/state/devices',
@@ -402,7 +414,7 @@ describe('imports', () => {
   test('our own files are imported with their extension', () => {
     const wrong = [...product, ...tests].flatMap(file => {
       return file.imports
-        .filter(found => found.target !== undefined && !/\.(ts|json|txt|proto)$/.test(found.specifier))
+        .filter(found => found.target !== undefined && !/\.(tsx?|json|txt|proto)$/.test(found.specifier))
         .map(found => `${file.path} imports ${found.specifier}`);
     });
     expect(wrong).toEqual([]);
@@ -584,5 +596,5 @@ function isIn(target: string, folder: string): boolean {
 }
 
 function withoutExtension(file: SourceFile): string {
-  return file.path.replace(/\.ts$/, '');
+  return file.path.replace(/\.tsx?$/, '');
 }
