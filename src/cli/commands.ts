@@ -5,6 +5,11 @@ import type { Command, CommandOption } from './command.ts';
 export const GLOBAL_OPTIONS: Readonly<Record<string, CommandOption>> = {
   help: { type: 'boolean', help: 'show usage' },
   json: { type: 'boolean', help: 'print JSON; errors in the format of the CNI specification' },
+  color: {
+    type: 'string',
+    placeholder: '<when>',
+    help: 'auto, always or never (auto: on a terminal, unless NO_COLOR is set)',
+  },
 };
 
 const CONF_DIR: CommandOption = {

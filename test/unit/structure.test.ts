@@ -111,7 +111,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // Networks of running containers.
   'src/running': [
-    ...['src/node', 'src/chain', 'src/journal', 'src/files/absolute-path', 'src/cni', 'src/net'],
+    ...['src/node', 'src/chain', 'src/journal', 'src/files/namespace-path', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock'],
   ],
   'src/adopt': [

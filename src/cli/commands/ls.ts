@@ -10,8 +10,8 @@ import { selectAttachments } from '../node/filter.ts';
 import { outputOf, printJson, printYaml } from '../node/output.ts';
 import { readNodeFor } from '../node/read.ts';
 import { renderLs } from '../node/render-ls.ts';
-import { widthOf } from '../node/table.ts';
 import { warn } from '../target.ts';
+import { widthOf } from '../terminal/width.ts';
 
 /** Milliseconds between two looks of `--watch`. */
 const LOOK_AGAIN_MS = 2_000;
