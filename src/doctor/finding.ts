@@ -5,9 +5,10 @@ import type { NodeFacts } from './facts.ts';
 import type { NodeUser } from './user.ts';
 
 /**
- * `error`: containers cannot be attached, or something is lost. `warning`: it will cause trouble one day. `info`: good to know.
+ * In the order of the report. `error`: containers cannot be attached, or something is lost. `warning`: it will cause trouble one day.
+ * `unexamined`: it could not be seen, so it may be an error. `info`: good to know.
  */
-export const SEVERITIES = ['error', 'warning', 'info', 'ok'] as const;
+export const SEVERITIES = ['error', 'warning', 'unexamined', 'info', 'ok'] as const;
 
 /** One of {@link SEVERITIES}. */
 export type Severity = (typeof SEVERITIES)[number];
