@@ -2,7 +2,8 @@
 import { mtu, needed, subnets } from './checks/addresses.ts';
 import { broken, executables, shadowed } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
-import { bridgeNetfilter, firewallManagers, forwarding, macPolicy, packetFilters } from './checks/kernel.ts';
+import { forwarding } from './checks/forwarding.ts';
+import { bridgeNetfilter, firewallManagers, macPolicy, packetFilters } from './checks/kernel.ts';
 import { permissions } from './checks/permissions.ts';
 import { abandoned, damaged, lastSuccess, locks, pools, storage, unsettled } from './checks/state.ts';
 import { sysctlFiles } from './checks/sysctl-files.ts';

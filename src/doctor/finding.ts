@@ -2,6 +2,7 @@
 import type { FindAbout } from '../cni/network-plugins.ts';
 import type { DaemonView } from './daemon-view.ts';
 import type { NodeFacts } from './facts.ts';
+import type { RoutedPod } from './routed-pod.ts';
 import type { NodeUser } from './user.ts';
 
 /**
@@ -54,6 +55,8 @@ export interface NodeView {
   readonly devices: readonly NodeDevice[];
   /** The daemon of the run directory; undefined if it was not examined. */
   readonly daemon?: DaemonView;
+  /** Containers that the node routes for; undefined if they could not be listed. */
+  readonly pods?: readonly RoutedPod[];
 }
 
 /** The part of a route that checks need. */

@@ -8,18 +8,20 @@ import { examineAttachments } from '../../doctor/checks/attachments.ts';
 import { viewDaemon } from '../../doctor/daemon-view.ts';
 import { examine, worstFirst } from '../../doctor/examine.ts';
 import type { Finding, NodeView } from '../../doctor/finding.ts';
-import { viewNode } from '../../doctor/node-view.ts';
+import { type Places, viewNode } from '../../doctor/node-view.ts';
+import { routedPods } from '../../doctor/pods.ts';
 import { exitCodeOf, judge } from '../../doctor/verdict.ts';
 import { ownWorker, workerSegments } from '../../worker/client.ts';
 import type { CommandCall } from '../command.ts';
 import { renderDiagnosis } from '../doctor-render.ts';
+import { readNodeFor } from '../node/read.ts';
 import { styleOf } from '../style.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 
 /** Diagnoses this node and suggests fixes. Exit codes: {@link exitCodeOf}. */
 export async function run(call: CommandCall): Promise<number> {
   const runtime = runtimeOf(call);
-  const node = viewNode({
+  const node = await withPods(call, {
     confDir: confDirOf(call),
     pluginDirs: runtime.pluginDirs,
     cacheDir: cacheDirOf(runtime),
@@ -34,6 +36,17 @@ export async function run(call: CommandCall): Promise<number> {
   if (call.on('json')) call.out(`${JSON.stringify({ verdict, findings }, null, 4)}\n`);
   else call.out(renderDiagnosis(findings, verdict, { ...styleOf(call), all: call.on('all') }));
   return exitCodeOf(verdict);
+}
+
+async function withPods(call: CommandCall, places: Places): Promise<NodeView> {
+  const node = viewNode(places);
+  try {
+    const pods = routedPods(await readNodeFor(call), node);
+    return pods === undefined ? node : { ...node, pods };
+  } catch {
+    // Records that cannot be listed are findings of other checks.
+    return node;
+  }
 }
 
 async function checkAll(call: CommandCall, node: NodeView, runtime: Runtime): Promise<readonly Finding[]> {

@@ -1,26 +1,6 @@
 // Are the kernel and the programs that configure it set up so that containers are reachable?
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 
-/** The node forwards packets between containers and the outside. */
-export const forwarding: Check = {
-  id: 'kernel.forwarding',
-  run(node) {
-    const off = FORWARDING.filter(([, path]) => read(node, path) === '0');
-    if (off.length === 0) return fine(this.id, 'IPv4 and IPv6 forwarding is enabled');
-    return off.map(([family, path, key]) => ({
-      id: this.id,
-      severity: 'info',
-      found: `"${path}" is 0: the node forwards no ${family} until a plugin with a gateway enables it, and stops when it is disabled again`,
-      mend: `sysctl -w ${key}=1`,
-    }));
-  },
-};
-
-const FORWARDING = [
-  ['IPv4', '/proc/sys/net/ipv4/ip_forward', 'net.ipv4.ip_forward'],
-  ['IPv6', '/proc/sys/net/ipv6/conf/all/forwarding', 'net.ipv6.conf.all.forwarding'],
-] as const;
-
 /** With br_netfilter, packets between two ports of a bridge pass iptables as well. */
 export const bridgeNetfilter: Check = {
   id: 'kernel.bridge-nf',

@@ -7,6 +7,7 @@ import { loadAbouts } from '../../../src/cni/network-plugins.ts';
 import { CHECKS, examine } from '../../../src/doctor/examine.ts';
 import { factsIn } from '../../../src/doctor/facts.ts';
 import type { Finding, NodeView } from '../../../src/doctor/finding.ts';
+import type { RoutedPod } from '../../../src/doctor/routed-pod.ts';
 import { describeNeeding } from '../../helpers/skip.ts';
 
 const findAbout = await loadAbouts(loadAbout, KNOWN_TYPES);
@@ -130,6 +131,45 @@ describeNeeding(
         },
       ]);
       expect(problemsOf(node({ ...files, '/etc/sysctl.conf': 'net.ipv4.ip_forward=1' }))).toEqual([]);
+    });
+
+    test('reports disabled forwarding as an error if containers need it', () => {
+      writeList('podnet');
+      const files = {
+        '/proc/sys/net/ipv4/ip_forward': '0\n',
+        '/proc/sys/net/ipv6/conf/all/forwarding': '0\n',
+      };
+      const pod = (family: 4 | 6): RoutedPod => ({
+        network: 'podnet',
+        containerId: 'c1',
+        ifname: 'eth0',
+        family,
+        address: family === 4 ? '10.1.0.2' : 'fd00::2',
+        device: 'br0',
+        ports: [],
+      });
+      const severities = (pods?: RoutedPod[]) =>
+        examine(node(files, pods ? { pods } : {}))
+          .filter(({ id }) => id === 'kernel.forwarding')
+          .map(({ severity, mend }) => [severity, mend]);
+      const [v4, v6] = ['sysctl -w net.ipv4.ip_forward=1', 'sysctl -w net.ipv6.conf.all.forwarding=1'];
+      expect(severities([pod(4)])).toEqual([
+        ['error', v4],
+        ['info', v6],
+      ]);
+      expect(severities([pod(6)])[0]).toEqual(['error', v6]);
+      expect(severities([])).toEqual([
+        ['info', v4],
+        ['info', v6],
+      ]);
+      expect(severities()).toEqual([
+        ['unexamined', v4],
+        ['unexamined', v6],
+      ]);
+      const device = { '/proc/sys/net/ipv4/conf/br0/forwarding': '0\n' };
+      expect(problemsOf(node(device, { pods: [pod(4)] }))).toMatchObject([
+        { severity: 'error', mend: 'sysctl -w net/ipv4/conf/br0/forwarding=1' },
+      ]);
     });
 
     test('reports a missing uplink, and accepts the MTU of the one that exists', () => {
