@@ -2,6 +2,7 @@
 import { mtu, needed, subnets } from './checks/addresses.ts';
 import { broken, executables, shadowed } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
+import { foreignRules } from './checks/foreign-rules.ts';
 import { forwarding } from './checks/forwarding.ts';
 import { bridgeNetfilter, firewallManagers, macPolicy, packetFilters } from './checks/kernel.ts';
 import { permissions } from './checks/permissions.ts';
@@ -28,6 +29,7 @@ export const CHECKS: readonly Check[] = [
   forwarding,
   sysctlFiles,
   bridgeNetfilter,
+  foreignRules,
   packetFilters,
   firewallManagers,
   macPolicy,

@@ -2,6 +2,7 @@
 import type { FindAbout } from '../cni/network-plugins.ts';
 import type { DaemonView } from './daemon-view.ts';
 import type { NodeFacts } from './facts.ts';
+import type { Ruleset } from './filter/ruleset.ts';
 import type { RoutedPod } from './routed-pod.ts';
 import type { NodeUser } from './user.ts';
 
@@ -57,6 +58,11 @@ export interface NodeView {
   readonly daemon?: DaemonView;
   /** Containers that the node routes for; undefined if they could not be listed. */
   readonly pods?: readonly RoutedPod[];
+  /**
+   * Reads the packet filter.
+   * @throws Error without the right to read it
+   */
+  readonly openRuleset?: () => Ruleset;
 }
 
 /** The part of a route that checks need. */
@@ -71,6 +77,8 @@ export interface NodeDevice {
   readonly kind: string;
   /** Bytes. */
   readonly mtu: number;
+  /** Without prefix length, and without those that are only valid on the link. */
+  readonly addresses?: readonly string[];
 }
 
 /** The only finding of a check that found nothing wrong. */
