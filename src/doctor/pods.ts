@@ -6,8 +6,8 @@ import type { RoutedPod } from './routed-pod.ts';
 import { ROOT } from './user.ts';
 
 /**
- * The addresses to which the node's own route leads through a device of the attachment. A bridge without an address, a macvlan and
- * the like connect containers to a network that others route for.
+ * The addresses to which the node's own route leads through a device of the attachment. A bridge without an address and a macvlan
+ * connect containers to a network that others route for.
  * @returns undefined if this user may not look into the containers, so that their devices are unknown
  */
 export function routedPods(

@@ -37,6 +37,7 @@ export function shortId(id: string): string {
 
 async function daemonOf(call: CommandCall): Promise<NodeDaemon> {
   const view = await viewDaemon(runDir(call.env));
+  if (view.kind === 'hidden') return { state: 'none' };
   if (view.kind !== 'answers') return { state: view.kind };
   const { version, pid } = view.state;
   return {

@@ -6,6 +6,7 @@ import { attachmentLister, keyOf, type WatchedAttachment } from '../../watch/att
 import { commandsFor } from '../../watch/commands.ts';
 import { type Finding, fine, type NodeView } from '../finding.ts';
 import { groupBy } from '../group.ts';
+import { ROOT } from '../user.ts';
 
 const ID = 'attachments';
 
@@ -28,10 +29,11 @@ export interface ExamineOptions {
 
 /** Runs CHECK for every existing attachment, whichever runtime made it, with the configuration of its ADD. */
 export async function examineAttachments(
-  { stateDir, cacheDir, devices }: Pick<NodeView, 'stateDir' | 'cacheDir' | 'devices'>,
+  { stateDir, cacheDir, devices, pods, user = ROOT }: NodeView,
   { journals, runtime, openSegments, budgetMs = BUDGET_MS }: ExamineOptions,
 ): Promise<readonly Finding[]> {
-  if (process.getuid?.() !== 0)
+  // In a user namespace, root may enter the namespaces of its own containers, and no others.
+  if (user.id !== 0 || (user.unknown !== undefined && pods === undefined))
     return [{ id: ID, severity: 'unexamined', found: 'whether containers have what their ADD gave them' }];
   const { onWarning: _, onPlugin: __, ...quiet } = runtime;
   const signal = AbortSignal.any([

@@ -1,26 +1,10 @@
 // What does a set or map of another program contain, whatever the types of its keys are?
 import { Errno } from '../../sys/errno.ts';
-import { attrs, listOf } from '../codec/attrs.ts';
-import { bytes, str, u32be } from '../codec/fields.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
-import { data, type Verdict } from './data.ts';
-import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
-
-/** linux/netfilter/nf_tables.h, enum nft_set_elem_attributes */
-const contentAttrs = attrs('element', {
-  key: [1, data],
-  data: [2, data],
-  flags: [3, u32be],
-  expression: [7, bytes],
-  end: [10, data], // NFTA_SET_ELEM_KEY_END
-});
-
-/** linux/netfilter/nf_tables.h, enum nft_set_elem_list_attributes */
-const message = nftLayout(
-  'SETELEM',
-  attrs('elements', { table: [1, str], set: [2, str], elements: [3, listOf(contentAttrs)] }),
-);
+import type { Verdict } from './data.ts';
+import { elementMessage } from './element.ts';
+import { NftMsg, nftRequest, renderTable, type Table } from './message.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_set_elem_flags */
 const NFT_SET_ELEM_INTERVAL_END = 1;
@@ -43,18 +27,20 @@ export interface RawElement {
 /** All elements; none when the set does not exist. Same as: `nft list set|map <family> <table> <name>` */
 export function listRawElements(socket: NetlinkSocket, table: Table, set: string): RawElement[] {
   const op = `list set "${set}" of table ${renderTable(table)}`;
-  const request = nftRequest(op, NftMsg.GETSETELEM, message, table.family, { table: table.name, set });
+  const request = nftRequest(op, NftMsg.GETSETELEM, elementMessage, table.family, { table: table.name, set });
   const bodies = tolerating([Errno.ENOENT], () => socket.dump(request)) ?? [];
   return bodies.flatMap(body =>
-    (message.decode(body).attrs.elements ?? []).map(({ key, data: own, flags = 0, expression, end }) => {
-      const { verdict, value } = own ?? {};
-      return {
-        key: key?.value ?? new Uint8Array(),
-        endsInterval: (flags & NFT_SET_ELEM_INTERVAL_END) !== 0,
-        isComplex: end !== undefined || expression !== undefined || (flags & NFT_SET_ELEM_CATCHALL) !== 0,
-        ...(verdict ? { verdict: { ...verdict, code: verdict.code ?? 0 } } : {}),
-        ...(value ? { value } : {}),
-      };
-    }),
+    (elementMessage.decode(body).attrs.elements ?? []).map(
+      ({ key, data: own, flags = 0, expression, end }) => {
+        const { verdict, value } = own ?? {};
+        return {
+          key: key?.value ?? new Uint8Array(),
+          endsInterval: (flags & NFT_SET_ELEM_INTERVAL_END) !== 0,
+          isComplex: end !== undefined || expression !== undefined || (flags & NFT_SET_ELEM_CATCHALL) !== 0,
+          ...(verdict ? { verdict: { ...verdict, code: verdict.code ?? 0 } } : {}),
+          ...(value ? { value } : {}),
+        };
+      },
+    ),
   );
 }

@@ -104,8 +104,40 @@ describeNeeding(
       expect(problemsOf(node())).toEqual([]);
       lease(6);
       expect(problemsOf(node())).toMatchObject([
-        { id: 'ipam.pools', severity: 'error', found: expect.stringContaining('5 of 5') },
+        {
+          id: 'ipam.pools',
+          severity: 'error',
+          found: expect.stringContaining('is full: the next ADD fails; 5 of 5'),
+        },
       ]);
+    });
+
+    test('counts the ranges of a set together, and tells who holds the addresses', () => {
+      const ranges = [[{ subnet: '10.1.0.0/29' }, { subnet: '10.2.0.0/29', exclude: ['10.2.0.4-10.2.0.6'] }]];
+      writeList('podnet', { ipam: { type: 'host-local', ranges, dataDir: `${dir}/leases` } });
+      fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
+      const lease = (ip: string, id: string) =>
+        fs.writeFileSync(`${dir}/leases/podnet/${ip}`, `${id}\r\neth0`);
+      for (let i = 2; i <= 6; i++) lease(`10.1.0.${i}`, i < 5 ? 'greedy' : `c${i}`);
+      expect(problemsOf(node())).toEqual([]);
+      lease('10.2.0.2', 'c9');
+      lease('10.2.0.3', 'c10');
+      fs.mkdirSync(`${dir}/cni/results`);
+      const lost = {
+        kind: 'cniCacheV1',
+        containerId: 'c9',
+        ifName: 'eth0',
+        networkName: 'podnet',
+        netns: '/nowhere',
+      };
+      fs.writeFileSync(`${dir}/cni/results/podnet-c9-eth0`, JSON.stringify(lost));
+      const found = problemsOf(node()).find(({ id }) => id === 'ipam.pools');
+      expect(found).toMatchObject({
+        severity: 'error',
+        found:
+          'pool 10.1.0.0/29, 10.2.0.0/29 of network "podnet" is full: the next ADD fails; 7 of 7 addresses are in use, 1 of them by containers that are gone, container "greedy" holds the most, 3',
+        mend: 'catena gc --gone',
+      });
     });
 
     test('reports unreadable records', () => {
@@ -270,7 +302,9 @@ describeNeeding(
         findStorageProblem: () => 'EACCES: permission denied',
         user: { id: 7, unknown: 65_534 },
       };
-      expect(problemsOf(node({}, refused)).map(({ severity }) => severity)).toEqual(Array(4).fill('warning'));
+      expect(problemsOf(node({}, refused))).toEqual([]);
+      const storage = examine(node({}, refused)).filter(({ id }) => id === 'state.storage');
+      expect(storage.map(({ severity }) => severity)).toEqual(Array(4).fill('unexamined'));
     });
 
     test('reports directories that others than root may write to, or that are not always the same', () => {
