@@ -1,6 +1,6 @@
 // What is wrong with this node?
 import { mtu, needed, subnets } from './checks/addresses.ts';
-import { broken, executables, shadowed } from './checks/configuration.ts';
+import { broken, executables, shadowed, unlisted } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
 import { foreignRules } from './checks/foreign-rules.ts';
 import { forwarding } from './checks/forwarding.ts';
@@ -16,6 +16,7 @@ import { isDenied } from './readable.ts';
 export const CHECKS: readonly Check[] = [
   broken,
   shadowed,
+  unlisted,
   executables,
   permissions,
   storage,

@@ -125,7 +125,7 @@ const SCENES: readonly Scene[] = [
       [
         'error',
         /^the rule with handle \d+ in chain "pre" of table ip theirs leads port 8080\/tcp of the host to 10\.9\.9\.9 instead of 1 container/,
-        /^nft delete rule ip theirs pre handle \d+, or map another port$/,
+        /^nft delete rule ip theirs pre handle \d+ {2}# or map another port$/,
       ],
     ],
   },

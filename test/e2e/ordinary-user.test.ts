@@ -83,7 +83,13 @@ describe('an ordinary user', () => {
               'state.locks',
               'daemon',
             ],
-            ...['kernel.foreign-rules', 'kernel.packet-filters', 'attachments', 'networks.last-success'],
+            ...[
+              'kernel.foreign-rules',
+              'kernel.packet-filters',
+              'attachments',
+              'networks.last-success',
+              'configuration.unlisted',
+            ],
           ]),
         );
         expect([exitCode, findings.filter(({ severity }) => severity === 'error')]).toEqual([3, []]);

@@ -29,8 +29,8 @@ export const daemon: Check = {
       const who = view.holder ?? 'the daemon';
       const found = `${who} does not respond on "${socket}" within 1 s: every plugin call waits that long before it works without the daemon`;
       const [, pid] = /^process (\d+)/.exec(who) ?? [];
-      const resume = pid === undefined ? 'resume it' : `kill -CONT ${pid}`;
-      return [warn(found, `${resume}, or restart it (it is stopped by SIGSTOP, or its cgroup is frozen)`)];
+      const hint = 'restart it; it is stopped by SIGSTOP, or its cgroup is frozen';
+      return [warn(found, pid === undefined ? hint : `kill -CONT ${pid}  # or ${hint}`)];
     }
     const { state, here } = view;
     const findings = [

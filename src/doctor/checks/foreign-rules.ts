@@ -75,7 +75,7 @@ function placeOf({ table, chain, handle, what }: PodFate): string {
 function mendFor(group: readonly PodFate[], fate: PodFate, tables: readonly FilterTable[]): string {
   const { table, base, chain, handle, isSure, what } = fate;
   const name = `${table.family} ${table.name}`;
-  if (what === 'translate') return `nft delete rule ${name} ${chain} handle ${handle}, or map another port`;
+  if (what === 'translate') return `nft delete rule ${name} ${chain} handle ${handle}  # or map another port`;
   const own = tables.find(one => one.table.family === table.family && one.table.name === table.name);
   const chains = own?.chains ?? [];
   const hasChain = (pattern: RegExp) => chains.some(one => pattern.test(one.name));
