@@ -100,15 +100,16 @@ function lifeOf({ known, recorded }: WatchedAttachment): string {
 async function remove(
   one: WatchedAttachment,
   runtime: ChainRuntime,
-): Promise<Pick<GoneAttachment, 'state' | 'error'>> {
+): Promise<Omit<Partial<GoneAttachment>, keyof AttachmentId> & Pick<GoneAttachment, 'state'>> {
   const { id, known, recorded } = one;
   const own = recorded
     ? { ...runtime, stateDir: recorded.stateDir, cacheDir: recorded.record.cacheDir }
     : runtime;
   try {
     if (recorded && isOfEarlierBoot(recorded.record, runtime.env)) {
-      await deleteUnsettled(id, own);
-      return { state: 'deleted' };
+      const isDeleted = await deleteUnsettled(id, own);
+      if (isDeleted) return { state: 'deleted' };
+      return { state: 'kept', why: 'it has been attached again since, or another process works on it' };
     }
     const list = findConfigOfAdd(known, own);
     if (list === undefined)
