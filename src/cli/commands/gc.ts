@@ -12,12 +12,13 @@ import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { type Look, lookOrTell } from '../../garbage/find-traced.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { gcGone } from '../gc-gone.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Deletes attachments that are not named as valid; with `--all`, every recorded attachment of the network. */
 export async function run(call: CommandCall): Promise<number> {
-  if (call.on('gone')) return (await import('../gc-gone.ts')).gcGone(checkGone(call));
+  if (call.on('gone')) return gcGone(checkGone(call));
   if (call.positionals.length === 0)
     throw new UsageError('Cannot collect garbage: name the network, or use --gone');
   const named = scopeOf(call);
