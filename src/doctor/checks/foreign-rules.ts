@@ -23,10 +23,7 @@ export const foreignRules: Check = {
     }
     try {
       const fates = findFates(ruleset.tables, pods, node);
-      const groups = groupBy(
-        fates,
-        fate => `${placeOf(fate)} ${fate.isSure} ${fate.port ?? ''} ${fate.to ?? ''}`,
-      );
+      const groups = groupBy(fates, kindOf);
       const findings = [...groups.values()].map(group => describe(group, ruleset.tables));
       return findings.length
         ? findings
@@ -45,6 +42,24 @@ function unseen(why: string): Finding {
   };
 }
 
+/** What is dropped by one rule is told at once; translations differ in the port and in where they lead. */
+function kindOf(fate: PodFate): string {
+  const { what, port, to, isSure } = fate;
+  const which = what === 'translate' ? `${port} ${to}` : String(port === undefined);
+  return `${placeOf(fate)} ${isSure} ${which}`;
+}
+
+/** Ports that are named. */
+const MOST_PORTS = 3;
+
+/** `port 80/tcp`, `ports 80/tcp, 81/tcp, 82/tcp and 7 more`. */
+function namePorts(group: readonly PodFate[]): string {
+  const ports = [...new Set(group.map(({ port }) => port))];
+  const rest = ports.length - MOST_PORTS;
+  const more = rest > 0 ? ` and ${rest} more` : '';
+  return `port${ports.length === 1 ? '' : 's'} ${ports.slice(0, MOST_PORTS).join(', ')}${more}`;
+}
+
 function describe(group: readonly PodFate[], tables: readonly FilterTable[]): Finding {
   const [fate] = group;
   if (fate === undefined) throw new Error('Cannot describe findings: there are none');
@@ -56,7 +71,7 @@ function describe(group: readonly PodFate[], tables: readonly FilterTable[]): Fi
       ? `${verb('leads', 'lead')} port ${port} of the host to ${to ?? 'another port or address'} instead of ${pods}`
       : port === undefined
         ? `${verb('drops', 'drop')} connections of ${pods} to the outside`
-        : `${verb('drops', 'drop')} connections through port ${port} of the host to ${pods}`;
+        : `${verb('drops', 'drop')} connections through ${namePorts(group)} of the host to ${pods}`;
   return {
     id: foreignRules.id,
     severity: isSure ? 'error' : 'warning',
