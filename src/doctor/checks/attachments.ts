@@ -23,21 +23,19 @@ export interface ExamineOptions {
   readonly runtime: Runtime;
   /** Makes what runs one chain at a time. */
   readonly openSegments: () => SegmentRunner;
-  /** For all of them, in milliseconds. */
-  readonly budgetMs?: number;
 }
 
 /** Runs CHECK for every existing attachment, whichever runtime made it, with the configuration of its ADD. */
 export async function examineAttachments(
   { stateDir, cacheDir, devices, pods, user = ROOT }: NodeView,
-  { journals, runtime, openSegments, budgetMs = BUDGET_MS }: ExamineOptions,
+  { journals, runtime, openSegments }: ExamineOptions,
 ): Promise<readonly Finding[]> {
   // In a user namespace, root may enter the namespaces of its own containers, and no others.
   if (user.id !== 0 || (user.unknown !== undefined && pods === undefined))
     return [{ id: ID, severity: 'unexamined', found: 'whether containers have what their ADD gave them' }];
   const { onWarning: _, onPlugin: __, ...quiet } = runtime;
   const signal = AbortSignal.any([
-    AbortSignal.timeout(budgetMs),
+    AbortSignal.timeout(BUDGET_MS),
     ...(runtime.signal === undefined ? [] : [runtime.signal]),
   ]);
   const within = { ...quiet, deadlineMs: CALL_DEADLINE_MS, signal };
