@@ -63,6 +63,9 @@ export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Prom
   return report;
 }
 
+/** containerd records its loopback as an attachment. */
+const LOOPBACK = 'lo';
+
 interface Judgement {
   readonly why: string;
   readonly isSure: boolean;
@@ -78,6 +81,11 @@ function judge(
   if (recorded && isOfEarlierBoot(recorded.record, env))
     return { why: 'it is from an earlier boot of the machine', isSure: true, isEarlier: true };
   if (!isPathGone(known.netns, recorded)) return undefined;
+  if (known.ifname === LOOPBACK)
+    return {
+      why: `namespace "${known.netns}" is gone, and a loopback has nothing outside of it`,
+      isSure: true,
+    };
   const missing = devices.find(name => !present.has(name));
   if (missing !== undefined)
     return { why: `namespace "${known.netns}" and device "${missing}" are gone`, isSure: true };

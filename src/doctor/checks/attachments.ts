@@ -48,7 +48,8 @@ export async function examineAttachments(
     ...checks.flatMap(one => (one.state === 'broken' ? [toFinding(one, known.get(keyOf(one)))] : [])),
     ...describeUnknown(checks),
   ];
-  return findings.length ? findings : fine(ID, `${checks.length} are as their ADD left them`);
+  const sound = checks.filter(({ state }) => state === 'sound').length;
+  return findings.length ? findings : fine(ID, `${sound} are as their ADD left them`);
 
   function toFinding(one: AttachmentCheck, record: WatchedAttachment | undefined): Finding {
     const { network, containerId, ifname, problem } = one;
@@ -67,9 +68,9 @@ export async function examineAttachments(
   }
 }
 
-/** One finding for each reason. */
+/** One finding for each reason. A runtime's loopback attachment has nothing to check. */
 function describeUnknown(checks: readonly AttachmentCheck[]): Finding[] {
-  const unknown = checks.filter(({ state }) => state === 'unknown');
+  const unknown = checks.filter(({ state, ifname }) => state === 'unknown' && ifname !== 'lo');
   const reasons = groupBy(unknown, ({ problem = '' }) => problem);
   return [...reasons].map(([problem, those]) => {
     const [first] = those;
