@@ -254,8 +254,10 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'gc',
-    summary: 'delete the attachments of a network that are no longer valid',
-    ...NETWORK,
+    summary:
+      'delete the attachments of a network that are no longer valid, or all that outlived their namespace',
+    usage: '<network> | --gone [<network>]',
+    positionals: { min: 0, max: 1 },
     options: {
       ...CHAIN_OPTIONS,
       valid: {
@@ -268,6 +270,15 @@ export const COMMANDS: readonly Command[] = [
       foreign: {
         type: 'boolean',
         help: 'also delete attachments without a record here, even if they may be in use',
+      },
+      gone: {
+        type: 'boolean',
+        help: 'delete what outlived its namespace or an earlier boot, of any network and runtime',
+      },
+      grace: {
+        type: 'string',
+        placeholder: '<seconds>',
+        help: 'with --gone: how long a namespace must be gone, since a runtime may be about to call DEL (10)',
       },
       'dry-run': DRY_RUN,
     },

@@ -94,6 +94,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/sys/lock-holder',
     // How a client asks the daemon.
     ...['src/daemon/place', 'src/daemon/protocol'],
+    // What the daemon's watch knows of attachments, and what it advises.
+    ...['src/watch/attachments', 'src/watch/commands'],
+    // The attachments with their ports and addresses.
+    'src/node',
     'src/cni',
     'src/net',
   ],

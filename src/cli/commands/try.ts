@@ -11,7 +11,7 @@ import { type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import type { CommandCall } from '../command.ts';
-import { isColoured } from '../terminal/colour.ts';
+import { styleOf } from '../terminal/colour.ts';
 
 /** Directories that could lead plugins out of the lab. */
 const OWN_VARIABLES = ['CATENA_RUN_DIR', 'CATENA_STATE_DIR', 'CATENA_CNI_CACHE_DIR', RIGHTS_VARIABLE];
@@ -33,7 +33,7 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
   const shown = [...trial.pluginDirs, dirname(process.execPath)];
   layGround(shown);
   const sections: Section[] = [];
-  const style = { colour: isColoured(call) };
+  const style = styleOf(call);
   const ok = await tryChain({
     ...trial,
     shown,

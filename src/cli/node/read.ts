@@ -26,6 +26,7 @@ export async function readNodeFor(call: CommandCall, health = false): Promise<No
 
 async function daemonOf(call: CommandCall): Promise<NodeDaemon> {
   const view = await viewDaemon(runDir(call.env));
+  if (view.kind === 'hidden') return { state: 'none' };
   if (view.kind !== 'answers') return { state: view.kind };
   const { version, pid } = view.state;
   return {

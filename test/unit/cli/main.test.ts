@@ -33,7 +33,7 @@ describe('runMain()', () => {
 
   test('help <command> and <command> --help show arguments and options', async () => {
     const shown = await catena('help', 'gc');
-    expect(shown.stdout).toStartWith('Usage: catena gc <network> [options]\n');
+    expect(shown.stdout).toStartWith('Usage: catena gc <network> | --gone [<network>] [options]\n');
     expect(shown.stdout).toContain('--valid <id>/<ifname>');
     expect(await catena('gc', '--help')).toEqual(shown);
   });
