@@ -4,6 +4,7 @@ import path from 'node:path';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { bytesOf } from '../golden/rtnl/captured.ts';
 import { listFiles, ROOT } from '../helpers/source-tree.ts';
+import { deviceRequests } from './device-samples.ts';
 
 /** The example conflists of this repository. */
 export const LISTS: readonly JsonObject[] = listFiles('conflists').map(readJson);
@@ -52,6 +53,7 @@ export const REQUESTS: readonly JsonObject[] = [
     }));
   }),
   ...moreRequests(),
+  ...deviceRequests(RESULTS[0]),
 ];
 
 /** Whole netlink messages as the kernel and we write them: every listing of the golden tests. */

@@ -319,6 +319,7 @@ const ABOUT_THE_TREE = [
   'test/unit/reference.test.ts',
   'test/unit/reference-json.test.ts',
   'test/unit/threat-model.test.ts',
+  'test/unit/plugins/defects.test.ts',
   'test/unit/plugins/readme.test.ts',
 ];
 
