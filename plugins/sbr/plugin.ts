@@ -54,7 +54,7 @@ export const sbr = definePlugin({
     // Rules and routes are deleted with the namespace.
     if (call.findContainerNetns() === undefined) return;
     inTurn(call, () => {
-      // Another container may have been attached in the namespace meanwhile.
+      // Another container may have been attached in the namespace during the wait.
       if (call.findContainerNetns(true) === undefined) return;
       const link = findLink(call.container, call.env.ifname);
       const reported = (call.prevResult?.ips ?? []).flatMap(({ address, interface: index }) => {

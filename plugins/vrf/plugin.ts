@@ -62,7 +62,7 @@ export const vrf = definePlugin({
     // The kernel deletes the VRF with the namespace.
     if (call.findContainerNetns() === undefined) return;
     inTurn(call, () => {
-      // Another container may have been attached in the namespace meanwhile.
+      // Another container may have been attached in the namespace during the wait.
       if (call.findContainerNetns(true) === undefined) return;
       const { container, conf } = call;
       const link = findLink(container, call.env.ifname);
