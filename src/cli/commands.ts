@@ -185,7 +185,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '<network> <container>',
     positionals: { min: 2, max: 2 },
     options: {
-      ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate'),
+      ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate', 'trace'),
       ifname: {
         type: 'string',
         placeholder: '<name>',
@@ -203,6 +203,49 @@ export const COMMANDS: readonly Command[] = [
       },
     },
     load: () => import('./commands/set.ts'),
+  },
+  {
+    name: 'attach',
+    summary: 'attach a running container to one more network and print the result',
+    usage: '<container> <network>',
+    positionals: { min: 2, max: 2 },
+    options: {
+      ...CHAIN_OPTIONS,
+      ifname: {
+        type: 'string',
+        placeholder: '<name>',
+        help: 'interface in the container (the next free of net1, net2, …)',
+      },
+      args: {
+        type: 'string',
+        placeholder: '<K=V;…>',
+        help: "arguments for the plugins, in addition to the pod's names",
+      },
+      cap: {
+        type: 'string',
+        placeholder: '<json>',
+        help: 'capability arguments, {"portMappings": […]}',
+      },
+      'default-route': {
+        type: 'boolean',
+        help: 'allow the network to add a default route beside the one that the container has',
+      },
+    },
+    load: () => import('./commands/attach.ts'),
+  },
+  {
+    name: 'detach',
+    summary: 'detach a container from one of its networks',
+    usage: '<container> <network or interface>',
+    positionals: { min: 2, max: 2 },
+    options: {
+      ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate', 'trace'),
+      force: {
+        type: 'boolean',
+        help: "detach also the container's first interface, and what another program attached",
+      },
+    },
+    load: () => import('./commands/detach.ts'),
   },
   {
     name: 'gc',

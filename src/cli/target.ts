@@ -23,9 +23,8 @@ export function confDirOf(call: CommandCall): string {
   return call.text('conf-dir') || call.env.NETCONFPATH || DEFAULT_CONF_DIR;
 }
 
-/** The network named first on the command line, from `--file` or the configuration directory. */
-export function loadTarget(call: CommandCall): Conflist {
-  const [name = ''] = call.positionals;
+/** The network, by default the one named first on the command line, from `--file` or the configuration directory. */
+export function loadTarget(call: CommandCall, name = call.positionals[0] ?? ''): Conflist {
   const file = call.text('file');
   const tell = ({ error }: Diagnostic) => warn(call, error);
   if (file === undefined) return loadNetwork(confDirOf(call), name, tell);
@@ -105,7 +104,8 @@ export function deriveContainerId(netns: string): string {
   return `cnitool-${digest.subarray(0, 10).toString('hex')}`;
 }
 
-function parseArgs(text: string): CniArgs {
+/** Arguments of a command line. @throws CniError 4 for a pair without key or value */
+export function parseArgs(text: string): CniArgs {
   const args = parseCniArgs(text);
   const half = args.find(([key, value]) => key === '' || value === '');
   if (half === undefined) return args;
@@ -115,7 +115,8 @@ function parseArgs(text: string): CniArgs {
   );
 }
 
-function parseCapabilities(text: string): JsonObject {
+/** Capability arguments of a command line; empty text is none. @throws CniError 6 */
+export function parseCapabilities(text: string): JsonObject {
   return text === '' ? {} : parseObject(text, 'capability arguments (CAP_ARGS or --cap)');
 }
 

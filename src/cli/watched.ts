@@ -21,17 +21,18 @@ export function traceDirFor(call: CommandCall): string {
 /**
  * Runs a chain with the directories and deadlines of the command line. Reports it and each of its plugins to the daemon's
  * watcher, or to the directory of traces if a trace was requested.
+ * @param network the first argument unless given
  */
 export async function watched<T>(
   call: CommandCall,
-  verb: Command,
+  verb: Command | 'SET',
   attachment: Attachment | undefined,
   work: (runtime: ChainRuntime) => Promise<T>,
+  network = call.positionals[0] ?? '',
 ): Promise<T> {
   const runtime = runtimeOf(call);
   const watcher = call.watcher ?? (await traceWatcher(call));
   const { containerId = '', ifname = '', netns = '', args = [] } = attachment ?? {};
-  const [network = ''] = call.positionals;
   if (watcher === undefined) return noted(runtime, { verb, network, containerId, ifname, args }, work);
   const warm = call.watcher !== undefined;
   const { queueMs } = call;

@@ -158,9 +158,12 @@ export class Exam {
 
   async #endLeftovers(host: TestHost): Promise<string[]> {
     const inodes = host.places().map(({ netns }) => netns.ino);
-    if (!processesIn(inodes).length) return [];
+    const found = processesIn(inodes);
+    if (!found.length) return [];
     await Bun.sleep(GRACE_MS);
-    return processesIn(inodes).map(pid => {
+    // What came since only visits the namespace, as a GC on this machine does.
+    const left = processesIn(inodes).filter(pid => found.includes(pid));
+    return left.map(pid => {
       const name = nameOfProcess(pid);
       try {
         process.kill(pid, 'SIGKILL');

@@ -16,6 +16,8 @@ const Network = {
   binDirs: z.optional(z.array(z.string())),
 };
 
+const Arguments = z.optional(z.custom<JsonObject>(value => typeof value === 'object' && value !== null));
+
 const Attachment = z.strictObject({
   ...Network,
   /** Path of the network namespace; may be left out for `del`. */
@@ -24,7 +26,7 @@ const Attachment = z.strictObject({
   ifname: z.optional(z.string()),
   /** `CNI_ARGS`, `K=V;…`. */
   args: z.optional(z.string()),
-  capabilityArgs: z.optional(z.custom<JsonObject>(value => typeof value === 'object' && value !== null)),
+  capabilityArgs: Arguments,
 });
 
 const Garbage = z.strictObject({
@@ -35,10 +37,41 @@ const Garbage = z.strictObject({
   dryRun: z.optional(z.boolean()),
 });
 
+/** What names an attachment of a container that runs. */
+const Running = {
+  /** Id, beginning of an id, name, pod or path, as on the command line. */
+  container: z.string().check(z.minLength(1)),
+  network: Network.network,
+  binDirs: Network.binDirs,
+};
+
+const Change = z.strictObject({
+  ...Running,
+  ifname: z.optional(z.string()),
+  capabilityArgs: Arguments,
+  /** Options of plugins, by type. */
+  options: Arguments,
+});
+
+const Attach = z.strictObject({
+  ...Running,
+  ...Network,
+  ifname: z.optional(z.string()),
+  args: z.optional(z.string()),
+  capabilityArgs: Arguments,
+  defaultRoute: z.optional(z.boolean()),
+});
+
+/** Here `network` may be the name of an interface. */
+const Detach = z.strictObject({ ...Running, force: z.optional(z.boolean()) });
+
 const Status = z.strictObject(Network);
 
 /** Verbs that are posted to `/v1/<verb>`, with the schema of their body. */
-const VERBS = { add: Attachment, check: Attachment, del: Attachment, gc: Garbage, status: Status } as const;
+const VERBS = {
+  ...{ add: Attachment, check: Attachment, del: Attachment, gc: Garbage, status: Status },
+  ...{ set: Change, attach: Attach, detach: Detach },
+} as const;
 
 /**
  * The command behind a method and path: `POST /v1/add` (or another verb) with a JSON body, or `GET /v1/attachments`.
@@ -56,7 +89,8 @@ export function commandOf(method: string, path: string, body: string): ParsedReq
       problem: `the body is not a request for "${verb}": ${parsed.error.issues.map(describeIssue).join('; ')}`,
     };
   }
-  const { options, positionals } = argumentsOf(parsed.data);
+  const { data } = parsed;
+  const { options, positionals } = 'container' in data ? runningArguments(verb, data) : argumentsOf(data);
   // Nothing after `--` is parsed as an option.
   return { args: [verb, ...options, '--json', '--', ...positionals] };
 }
@@ -74,9 +108,33 @@ export function toResponse({ exitCode, stdout, stderr }: RunReply): Response {
 /** The tool's exit code for a command line that it cannot use. */
 const USAGE = 2;
 
-type Body = z.output<(typeof VERBS)[keyof typeof VERBS]>;
+/** About a container that runs. */
+type RunningBody = z.output<typeof Change> | z.output<typeof Attach> | z.output<typeof Detach>;
+type Body = Exclude<z.output<(typeof VERBS)[keyof typeof VERBS]>, RunningBody>;
 
-function argumentsOf(body: Body): { options: string[]; positionals: string[] } {
+interface Line {
+  readonly options: string[];
+  readonly positionals: string[];
+}
+
+function runningArguments(verb: string, body: RunningBody): Line {
+  const { container, network, binDirs = [] } = body;
+  const texts = body as Readonly<Record<string, unknown>>;
+  const text = (name: string, key: string) => option(name, texts[key] as string | undefined);
+  const json = (name: string, key: string) =>
+    option(name, texts[key] === undefined ? undefined : JSON.stringify(texts[key]));
+  const options = [
+    ...[...text('conf-dir', 'confDir'), ...text('file', 'file')],
+    ...binDirs.flatMap(dir => option('bin-dir', dir)),
+    ...[...text('ifname', 'ifname'), ...text('args', 'args')],
+    ...[...json('cap', 'capabilityArgs'), ...json('conf', 'options')],
+    ...(texts.defaultRoute ? ['--default-route'] : []),
+    ...(texts.force ? ['--force'] : []),
+  ];
+  return { options, positionals: verb === 'set' ? [network, container] : [container, network] };
+}
+
+function argumentsOf(body: Body): Line {
   const { network, confDir, file, binDirs = [] } = body;
   const common = [
     ...option('conf-dir', confDir),

@@ -56,7 +56,16 @@ export interface Declined {
 }
 
 /** Commands that a client forwards to the daemon. The others run no chain. */
-export const DAEMON_COMMANDS: readonly string[] = ['add', 'check', 'set', 'del', 'gc', 'status'];
+export const DAEMON_COMMANDS: readonly string[] = [
+  'add',
+  'check',
+  'set',
+  'attach',
+  'detach',
+  'del',
+  'gc',
+  'status',
+];
 
 /** Plugin verbs that a client forwards to the daemon. VERSION must not wait for standard input. */
 export const DAEMON_VERBS: readonly string[] = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS'];

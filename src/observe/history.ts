@@ -16,7 +16,7 @@ import type { RequestWatcher } from './watcher.ts';
 export interface HistoryEvent {
   /** ISO time of its end. */
   readonly time: string;
-  /** `ADD`, `DEL`, `GC`; `REPAIR`: something was put back; `RECOVER`: an interrupted or failed operation was undone. */
+  /** `ADD`, `DEL`, `GC`; `SET`: a change in place; `REPAIR`: something was put back; `RECOVER`: an interrupted or failed operation was undone. */
   readonly verb: string;
   readonly network: string;
   readonly containerID: string;
@@ -68,7 +68,7 @@ export function readHistory(stateDir: string): HistoryEvent[] {
 const KEYS = ['time', 'verb', 'network', 'containerID', 'ifname', 'by'] as const;
 
 /** Operations that change something; CHECK and STATUS do not. */
-const CHANGING: readonly string[] = ['ADD', 'DEL', 'GC', 'REPAIR'];
+const CHANGING: readonly string[] = ['ADD', 'DEL', 'GC', 'SET', 'REPAIR'];
 
 /** What an event says about a request. */
 type Finished = Pick<

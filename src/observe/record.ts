@@ -10,7 +10,7 @@ import { maskSecrets, maskText } from './secrets.ts';
 
 /** Which request, and for which container. */
 export interface RequestFacts {
-  /** `ADD`, `CHECK`, `DEL`, `GC`, `STATUS`. */
+  /** `ADD`, `CHECK`, `DEL`, `GC`, `STATUS`; `SET`: a change in place, for which plugins get CHECK. */
   readonly verb: string;
   readonly network: string;
   readonly containerId: string;

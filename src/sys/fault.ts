@@ -37,11 +37,26 @@ export function planFaults(next: FaultPlan | undefined): void {
 function planFrom(text: string | undefined): FaultPlan | undefined {
   const [, wanted] = /^kernel:(\d+)$/.exec(text ?? '') ?? [];
   if (wanted === undefined) return undefined;
-  let number = 0;
+  const count = requestCounter();
   return what => {
-    number += 1;
-    if (number !== Number(wanted)) return undefined;
+    const { number, repeated } = count(what);
+    if (repeated || number !== Number(wanted)) return undefined;
     writeSync(2, `catena: request ${number} to the kernel was made to fail: ${what}\n`);
     return Errno.EIO;
+  };
+}
+
+/**
+ * Numbers requests from 1. A question repeated until the answer changes, such as whether an address is still tentative, counts
+ * once: how often it is asked depends on time, and the number of a request must not.
+ */
+export function requestCounter(): (what: string) => { number: number; repeated: boolean } {
+  let number = 0;
+  let last: string | undefined;
+  return what => {
+    const repeated = what === last;
+    if (!repeated) number += 1;
+    last = what;
+    return { number, repeated };
   };
 }

@@ -1,7 +1,7 @@
 // What happens when the kernel refuses a request, and how many requests are there?
 import { defined } from '../cni/defined.ts';
 import { Errno } from '../sys/errno.ts';
-import { FAULT_NOTE, planFaults } from '../sys/fault.ts';
+import { FAULT_NOTE, planFaults, requestCounter } from '../sys/fault.ts';
 
 /** The request that was made to fail. */
 export interface Fault {
@@ -20,10 +20,13 @@ export async function withFaults<T>(
   run: () => T | Promise<T>,
 ): Promise<{ value: T; fault?: Fault; requests: readonly string[] }> {
   const requests: string[] = [];
+  const count = requestCounter();
   let fault: Fault | undefined;
   planFaults(what => {
+    const { number, repeated } = count(what);
+    if (repeated) return undefined;
     requests.push(what);
-    if (requests.length !== failAt) return undefined;
+    if (number !== failAt) return undefined;
     fault = { request: failAt, what };
     return Errno.EIO;
   });

@@ -45,10 +45,17 @@ export function raiseLoopback({ route }: Namespace): void {
   setLink(route, getLink(route, 'lo').index, { up: true });
 }
 
-/** Kills the processes in the namespace and removes it. */
+/** A GC on this machine visits every namespace, for less than this time. */
+const VISIT_MS = 50;
+
+/** Kills the processes that stay in the namespace, and removes it. */
 export function removeNamespace({ name, netns, route, netfilter }: Namespace): void {
   if (!made.delete(name)) return;
-  for (const pid of processesIn([netns.ino])) kill(pid);
+  const found = processesIn([netns.ino]);
+  if (found.length > 0) {
+    Bun.sleepSync(VISIT_MS);
+    for (const pid of processesIn([netns.ino])) if (found.includes(pid)) kill(pid);
+  }
   route.close();
   netfilter.close();
   closeNetns(netns);

@@ -24,10 +24,12 @@ export async function addNamespace(namespaces: Set<string>, role: string): Promi
   return { name, path: path.join(NAMES, name) };
 }
 
+/** A GC visits every namespace of the machine, for less than this time. */
+const VISIT_MS = 50;
+
 /** Kills the processes in a namespace, then removes it: without a name it would still exist while a process is in it. */
 export async function deleteNamespace(name: string): Promise<void> {
-  const pids = (await run(['ip', 'netns', 'pids', name])).stdout.split('\n').filter(Boolean).map(Number);
-  for (const pid of pids) {
+  for (const pid of await processesIn(name)) {
     try {
       process.kill(pid, 'SIGKILL');
     } catch {
@@ -35,6 +37,16 @@ export async function deleteNamespace(name: string): Promise<void> {
     }
   }
   await run(['ip', 'netns', 'delete', name]);
+}
+
+/** The processes in a namespace, without a GC of another test that visits it. */
+async function processesIn(name: string): Promise<number[]> {
+  const look = async () => (await run(['ip', 'netns', 'pids', name])).stdout.split('\n').filter(Boolean);
+  const first = await look();
+  if (first.length === 0) return [];
+  await Bun.sleep(VISIT_MS);
+  const second = await look();
+  return first.filter(pid => second.includes(pid)).map(Number);
 }
 
 /** Removes namespaces and directories of test processes that no longer exist; a killed run leaves some. */

@@ -20,7 +20,9 @@ export const RUNTIME_ENV: Readonly<Record<'PATH' | 'LD_LIBRARY_PATH', string>> =
 
 /** Whether a test file starts runtimes. */
 export function needsRuntimes(file: string): boolean {
-  return /^test\/e2e\/(podman|image|containerd|containerd-networks|handover)\.test\.ts$/.test(file);
+  return /^test\/e2e\/(podman|podman-networks|image|containerd|containerd-networks|handover)\.test\.ts$/.test(
+    file,
+  );
 }
 
 /** The full path of a runtime's program; throws if it is missing, which {@link requiresRuntime} detects first. */

@@ -1,7 +1,7 @@
 // How is one round run on a node, and what is wrong after it?
 
 import fs from 'node:fs';
-import { callCommand, collect, keepUp, swap } from './actors/command.ts';
+import { callCommand, change, collect, keepUp, swap } from './actors/command.ts';
 import { Daemons } from './actors/daemons.ts';
 import { openGates, setGates } from './actors/gates.ts';
 import { lose } from './actors/losses.ts';
@@ -11,6 +11,7 @@ import * as runtime from './actors/runtime.ts';
 import {
   type Action,
   type Add,
+  type Change,
   type Check,
   type Del,
   describeAction,
@@ -120,7 +121,7 @@ export class Driver {
     const listed = isOld ? (this.model.known.at(-4) ?? now) : new Set([...now, ...this.#begun]);
     const known = new Set([...listed].filter(key => !forgotten.includes(key) || this.#begun.has(key)));
     const begun = new Set(this.#begun);
-    const isOn = action.kind === 'add' || action.kind === 'del' || action.kind === 'check';
+    const isOn = ['add', 'del', 'check', 'set'].includes(action.kind) && 'slot' in action && 'pod' in action;
     const generation = isOn ? this.model.slot(action.slot).generation : 0;
     if (action.kind === 'add') this.#begun.add(keyOf(action));
     const wasSound = isOn && isSound(this.model.entry(action));
@@ -136,6 +137,7 @@ export class Driver {
       case 'add':
       case 'check':
       case 'del':
+      case 'set':
         return this.#call(action);
       case 'gc':
         return collect(this.#place, this.model, action, known);
@@ -157,9 +159,10 @@ export class Driver {
     }
   }
 
-  #call(action: Add | Check | Del): Promise<Outcome> | Outcome {
+  #call(action: Add | Check | Del | Change): Promise<Outcome> | Outcome {
     if (action.kind !== 'del' && !this.model.slot(action.slot).alive) return SKIPPED;
     const { state } = this.model.entry(action);
+    if (action.kind === 'set') return state === 'present' ? change(this.#place, action) : SKIPPED;
     if (action.kind === 'check' && state !== 'present') return SKIPPED;
     if (action.kind === 'add') {
       // A runtime attaches what it has no attachment of.

@@ -37,6 +37,8 @@ export interface Add extends OnAttachment {
   readonly kind: 'add';
   readonly hostPort?: number;
   readonly foreign?: Foreign;
+  /** `catena attach`: the container runs, by its attachment to another network. */
+  readonly running?: true;
 }
 
 export interface Check extends OnAttachment {
@@ -47,6 +49,14 @@ export interface Del extends OnAttachment {
   readonly kind: 'del';
   /** The caller knows that the namespace is gone, and names none. */
   readonly noNetns?: boolean;
+  /** `catena detach`. */
+  readonly running?: true;
+}
+
+/** `catena set`: another port of the host leads to the container. */
+export interface Change extends OnAttachment {
+  readonly kind: 'set';
+  readonly hostPort: number;
 }
 
 export interface Gc extends Common {
@@ -89,7 +99,7 @@ export interface Loss extends Common {
   readonly what: 'rules' | 'run' | 'journal' | 'leases' | 'boot' | 'future';
 }
 
-export type Action = Add | Check | Del | Gc | Upkeep | Swap | DaemonAct | NamespaceAct | Loss;
+export type Action = Add | Check | Del | Change | Gc | Upkeep | Swap | DaemonAct | NamespaceAct | Loss;
 
 /** Actions that are started together; the next round begins when all have ended and their traces were looked at. */
 export type Round = readonly Action[];

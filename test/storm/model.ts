@@ -32,6 +32,8 @@ export interface Entry extends Target {
   generation: number;
   result: CniResult | undefined;
   hostPort: number | undefined;
+  /** A change of its port was killed: it has this one or the one that it was to get. */
+  portUnsure: boolean;
   /** The rule set was flushed since the ADD: ports are not promised until a repair. */
   damaged: boolean;
   /** Our journal has it on record. */
@@ -76,7 +78,7 @@ export class Model {
         this.entries.set(keyOf(target), {
           ...target,
           ...{ state: 'absent', by: 'command', slot: 0, generation: 0, result: undefined },
-          ...{ hostPort: undefined, damaged: false, journalled: false, leaseLost: false },
+          ...{ hostPort: undefined, portUnsure: false, damaged: false, journalled: false, leaseLost: false },
           ...{ ofEarlierBoot: false, adoptable: false, byReference: false, staleRecord: false },
         });
       }

@@ -72,6 +72,12 @@ export const SLOTS = 5;
 /** Ports of the host that pods ask for, whatever the network. */
 export const HOST_PORTS = [8080, 8081, 8082];
 
+/** Two ports of the host for each attachment, which no other one asks for. */
+export function ownPorts({ pod, net }: Target): readonly [number, number] {
+  const first = 9000 + 10 * pod + 2 * LETTERS.indexOf(net);
+  return [first, first + 1];
+}
+
 /** The port on which something listens in each namespace. */
 export const LISTEN_PORT = 80;
 

@@ -3,7 +3,7 @@
 import type { Feature } from './features.ts';
 import type { Action, Caller, Del, NetLetter, Round } from './history.ts';
 import type { Entry, Model } from './model.ts';
-import { HOST_PORTS, keyOf, LETTERS, SLOTS } from './networks.ts';
+import { HOST_PORTS, keyOf, LETTERS, ownPorts, SLOTS } from './networks.ts';
 import type { Random } from './random.ts';
 import { findSlot } from './slots.ts';
 
@@ -117,8 +117,14 @@ export class Planner {
     if (entry.state === 'absent') return this.#pairOfAdds(entry) ?? this.#add(entry);
     if (entry.ofEarlierBoot && random.chance(0.5)) return this.#add(entry);
     if (entry.state === 'present' && this.#model.isInPlace(entry)) {
-      const what = random.weighted({ check: this.#has('check') ? 35 : 0, del: 45, again: 6 });
+      const what = random.weighted({
+        check: this.#has('check') ? 35 : 0,
+        del: 45,
+        again: 6,
+        set: this.#maySet(entry),
+      });
       if (what === 'check') return [this.#on(entry, 'check', entry.by)];
+      if (what === 'set') return [this.#set(entry)];
       if (what === 'again' && entry.by === 'command') return this.#add(entry);
     }
     if (entry.state === 'unknown' && entry.by === 'command' && random.chance(0.15)) return this.#add(entry);
@@ -133,7 +139,7 @@ export class Planner {
     return [this.#on(entry, 'del', 'reference')];
   }
 
-  #on<K extends 'add' | 'check' | 'del'>(entry: Entry, kind: K, by: Caller) {
+  #on<K extends 'add' | 'check' | 'del' | 'set'>(entry: Entry, kind: K, by: Caller) {
     const { pod, net, slot } = entry;
     const cwd = this.#has('cwd') && this.#random.chance(0.015) ? { noCwd: true } : {};
     const isKilled = kind !== 'check' && this.#has('kill') && this.#random.chance(0.08);
@@ -160,7 +166,26 @@ export class Planner {
       ...(mode ? { foreign: mode } : {}),
       ...(mode === 'killed' ? { killMs: random.int(150, 600) } : {}),
     };
-    return [{ ...add, ...more } as Action];
+    const running = by === 'command' && !foreign && this.#isRunning(entry, slot);
+    return [{ ...add, ...(running ? { running } : {}), ...more } as Action];
+  }
+
+  /** Weight of a change: only what is on record can be changed. */
+  #maySet({ by, journalled, damaged, net }: Entry): number {
+    const isOurs = by === 'command' && journalled && !damaged && !(net === 'a' && this.#isReferences);
+    return isOurs && this.#has('set') ? 25 : 0;
+  }
+
+  #set(entry: Entry): Action {
+    const ports = ownPorts(entry).filter(port => port !== entry.hostPort);
+    return { ...this.#on(entry, 'set', 'command'), hostPort: this.#random.pick(ports) };
+  }
+
+  /** Whether the container runs there, by an attachment that no action of this round works on. */
+  #isRunning({ pod }: Entry, slot: number): boolean {
+    if (!this.#has('attach') || !this.#random.chance(0.6)) return false;
+    const others = this.#model.list('present').filter(one => one.pod === pod && one.slot === slot);
+    return others.some(one => !this.#used.has(keyOf(one)) && this.#model.isInPlace(one));
   }
 
   #callerOf({ net, state, by, ofEarlierBoot }: Entry): Caller | undefined {
@@ -204,7 +229,13 @@ export class Planner {
           });
     const isGone = !this.#model.isInPlace(entry);
     const noNetns = isGone && (by === 'reference' || (by === 'plugins' && random.chance(0.2)));
-    return { ...this.#on(entry, 'del', by), ...(noNetns ? { noNetns } : {}) };
+    const isKnown = by === 'command' && entry.state === 'present' && entry.by === by;
+    const running = isKnown && this.#has('detach') && random.chance(0.4);
+    return {
+      ...this.#on(entry, 'del', by),
+      ...(noNetns ? { noNetns } : {}),
+      ...(running ? { running } : {}),
+    };
   }
 
   /** A retry that overlaps; or an ADD and a DEL at once. */

@@ -20,6 +20,7 @@ export function count(tally: Tally, kind: string, { done, failed }: Count): void
 /** The kind under which an action is counted: what is done, and by whom or in which way. */
 export function kindOf(action: Action): string {
   if ('foreign' in action && action.foreign) return `${action.kind} ${action.by}, foreign ${action.foreign}`;
+  if ('running' in action && action.running) return action.kind === 'add' ? 'attach' : 'detach';
   if ('by' in action) return `${action.kind} ${action.by}`;
   if ('act' in action) return `${action.kind} ${action.act}`;
   if ('what' in action) return `${action.kind} ${action.what}`;

@@ -63,7 +63,7 @@ async function silentAmong(
 }
 
 async function problemsOf(entry: Entry, model: Model, namespaces: Namespaces): Promise<string[]> {
-  const { slot, net, hostPort, damaged } = entry;
+  const { slot, net, hostPort, portUnsure, damaged } = entry;
   const addresses = addressesOf(entry);
   // Whose lease was lost may still have the address that this one was given.
   if (addresses.some(address => model.othersWithAddress(entry, address).length > 0)) return [];
@@ -72,7 +72,7 @@ async function problemsOf(entry: Entry, model: Model, namespaces: Namespaces): P
   const sharers = model
     .list('present', 'whole', 'unknown')
     .filter(one => one.pod === entry.pod && one.hostPort === hostPort);
-  const hasPort = hostPort !== undefined && !damaged && sharers.length === 1;
+  const hasPort = hostPort !== undefined && !portUnsure && !damaged && sharers.length === 1;
   // The gateway's address is the host's, and in the container's own subnet: it needs no route of its own.
   for (const { gateway } of entry.result?.ips ?? []) {
     if (gateway !== undefined && hasPort) asked.push([gateway, hostPort]);

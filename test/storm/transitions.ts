@@ -1,7 +1,7 @@
 // What do the answers of a round promise from now on?
 
 import type { Outcome } from './actors/outcome.ts';
-import type { Action, Add, Del, Gc, Upkeep, Violation } from './history.ts';
+import type { Action, Add, Change, Del, Gc, Upkeep, Violation } from './history.ts';
 import type { Entry, Model } from './model.ts';
 import { keyOf, NETS, podId } from './networks.ts';
 
@@ -63,13 +63,21 @@ export function settle(model: Model, round: readonly Done[]): void {
 
 function isOn(action: Action, entry: Entry): boolean {
   const { kind } = action;
-  return (kind === 'add' || kind === 'del') && action.pod === entry.pod && action.net === entry.net;
+  return (
+    (kind === 'add' || kind === 'del' || kind === 'set') &&
+    action.pod === entry.pod &&
+    action.net === entry.net
+  );
 }
 
 /** Answers to the callers of the attachment itself. */
 function takeAnswers(model: Model, entry: Entry, own: readonly Done[]): void {
   const adds = own.filter(({ action }) => action.kind === 'add');
   const dels = own.filter(({ action }) => action.kind === 'del');
+  if (adds.length + dels.length === 0) {
+    for (const change of own) takeChange(entry, change.action as Change, change.outcome);
+    return;
+  }
   const before = entry.state;
   for (const add of adds) noteCaller(entry, add.action as Add, add);
   const succeeded = adds.filter(({ outcome }) => outcome.how === 'ok');
@@ -102,6 +110,12 @@ function takeAnswers(model: Model, entry: Entry, own: readonly Done[]): void {
   entry.state = before === 'absent' && undone && adds.length === 1 ? 'absent' : 'unknown';
 }
 
+/** All or nothing; only where it was killed, the caller does not know which. */
+function takeChange(entry: Entry, { hostPort }: Change, { how }: Outcome): void {
+  if (how === 'ok') Object.assign(entry, { hostPort, portUnsure: false });
+  else if (how === 'killed') entry.portUnsure = true;
+}
+
 function noteCaller(entry: Entry, { by, slot, hostPort }: Add, { generation }: Done): void {
   if (entry.state === 'present') return;
   Object.assign(entry, { by, slot, hostPort, generation, ofEarlierBoot: false, result: entry.result });
@@ -111,7 +125,7 @@ function takeResult(model: Model, entry: Entry, { action, outcome, generation }:
   const { by, slot, hostPort } = action as Add;
   const journalled = by === 'command' || entry.journalled;
   Object.assign(entry, { by, slot, hostPort, generation, result: outcome.result, journalled });
-  Object.assign(entry, { damaged: false, leaseLost: false, ofEarlierBoot: false });
+  Object.assign(entry, { damaged: false, leaseLost: false, ofEarlierBoot: false, portUnsure: false });
   entry.byReference &&= by === 'reference';
   if (model.slot(slot).generation !== generation) entry.state = 'unknown';
 }

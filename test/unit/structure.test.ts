@@ -102,6 +102,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/chain', 'src/journal', 'src/ipam', 'src/delegate/record', 'src/netlink'],
     ...['src/files/names-in', 'src/files/read-file', 'src/sys/netns', 'src/cni', 'src/net'],
   ],
+  // Networks of running containers.
+  'src/running': [
+    ...['src/node', 'src/chain', 'src/journal', 'src/files/absolute-path', 'src/cni', 'src/net'],
+    ...['src/sys/netns', 'src/sys/flock'],
+  ],
   'src/adopt': [
     'src/chain',
     'src/journal',
@@ -118,6 +123,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/cli': [
     'src/garbage',
     'src/node',
+    'src/running',
     'src/doctor',
     'src/adopt',
     'src/handover',

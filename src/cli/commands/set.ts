@@ -5,16 +5,18 @@ import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findContainer, pickAttachment } from '../container.ts';
 import { runtimeOf } from '../target.ts';
+import { watched } from '../watched.ts';
 
 /** Changes an attachment while its container runs, and prints its result, indented like that of `catena add`. */
 export async function run(call: CommandCall): Promise<number> {
   const [network = '', container = ''] = call.positionals;
   const change = changeOf(call);
-  const runtime = runtimeOf(call);
-  const found = findContainer(container, call, runtime);
+  const found = findContainer(container, call, runtimeOf(call));
   const { record, stateDir } = pickAttachment(found, network, call.text('ifname'));
   const { containerId, ifname } = record;
-  const result = await changeNetwork({ network, containerId, ifname }, change, { ...runtime, stateDir });
+  const result = await watched(call, 'SET', record, runtime =>
+    changeNetwork({ network, containerId, ifname }, change, { ...runtime, stateDir }),
+  );
   call.out(`${JSON.stringify(result, null, 4)}\n`);
   return 0;
 }

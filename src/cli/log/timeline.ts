@@ -14,7 +14,7 @@ import { listTraces } from '../../observe/trace-ring.ts';
 export interface LogEntry {
   /** ISO time. */
   readonly time: string;
-  /** `ADD`, `DEL`, `GC`, `REPAIR`, `RECOVER`, `SWAP`; `LEASE`: an address was leased, and nothing else is known. */
+  /** `ADD`, `DEL`, `GC`, `SET`, `REPAIR`, `RECOVER`, `SWAP`; `LEASE`: an address was leased, and nothing else is known. */
   readonly what: string;
   readonly network?: string;
   readonly containerID?: string;
@@ -59,7 +59,7 @@ export function readTimeline({ node, stateDir, traceDir, pluginDirs }: LogSource
   return [...entries, ...fromSwaps(pluginDirs)].sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
 }
 
-const CHANGING: ReadonlySet<string> = new Set(['ADD', 'DEL', 'GC']);
+const CHANGING: ReadonlySet<string> = new Set(['ADD', 'DEL', 'GC', 'SET']);
 
 /** An event of the history as an entry. */
 export function fromHistory({ verb, plugin, by, ...event }: HistoryEvent): LogEntry {

@@ -1,6 +1,6 @@
 // What does a user of the `catena` command do?
 
-import type { Add, Check, Del, Gc, Swap, Upkeep } from '../history.ts';
+import type { Add, Change, Check, Del, Gc, Swap, Upkeep } from '../history.ts';
 import type { Model } from '../model.ts';
 import { NETS, podId, slotPath } from '../networks.ts';
 import { type Ended, type RunSpec, run } from '../node.ts';
@@ -17,12 +17,37 @@ const REFERENCE = '/usr/lib/cni';
 /** `catena add`, `check` and `del`. */
 export async function callCommand(place: Place, action: Add | Check | Del): Promise<Outcome> {
   const { kind, net, pod, slot, killMs, noCwd } = action;
+  if ('running' in action && action.running) return callRunning(place, action);
   const { name, ifname } = NETS[net];
   const argv = [kind, name, slotPath(slot), '--container-id', podId(pod), '--ifname', ifname];
   const mapping = kind === 'add' && action.hostPort !== undefined ? mappingOf(action.hostPort) : undefined;
   const more = mapping === undefined ? [] : ['--cap', JSON.stringify(mapping)];
   const ended = await catena(place, [...argv, ...more, ...dirs(place, net)], { killMs, noCwd });
   return judge(`catena ${kind} ${name} ${podId(pod)}`, ended, 'stderr');
+}
+
+/** `catena attach` and `detach`, which find the namespace themselves. */
+async function callRunning(place: Place, action: Add | Del): Promise<Outcome> {
+  const { kind, net, pod, killMs, noCwd } = action;
+  const { name, ifname } = NETS[net];
+  const verb = kind === 'add' ? 'attach' : 'detach';
+  const mapping = kind === 'add' && action.hostPort !== undefined ? mappingOf(action.hostPort) : undefined;
+  const argv =
+    kind === 'add'
+      ? [verb, podId(pod), name, '--ifname', ifname, '--conf-dir', place.confDir]
+      : [verb, podId(pod), ifname, '--force'];
+  const more = mapping === undefined ? [] : ['--cap', JSON.stringify(mapping)];
+  const ended = await catena(place, [...argv, ...more, ...binOf(place, net)], { killMs, noCwd });
+  return judge(`catena ${verb} ${name} ${podId(pod)}`, ended, 'stderr');
+}
+
+/** `catena set`. */
+export async function change(place: Place, action: Change): Promise<Outcome> {
+  const { net, pod, hostPort, killMs, noCwd } = action;
+  const { name, ifname } = NETS[net];
+  const cap = JSON.stringify(mappingOf(hostPort));
+  const argv = ['set', name, podId(pod), '--ifname', ifname, '--cap', cap, ...binOf(place, net)];
+  return judge(`catena set ${name} ${podId(pod)}`, await catena(place, argv, { killMs, noCwd }), 'stderr');
 }
 
 /** `catena gc` with the list of the moment, or with an old one. */
@@ -78,6 +103,10 @@ function catena(place: Place, argv: string[], spec: RunSpec): Promise<Ended> {
 
 function dirs(place: Place, net: Add['net']): string[] {
   return ['--conf-dir', place.confDir, '--bin-dir', place.bin(net), '--json'];
+}
+
+function binOf(place: Place, net: Add['net']): string[] {
+  return ['--bin-dir', place.bin(net), '--json'];
 }
 
 /** Some commands report on standard output what they could not do. */

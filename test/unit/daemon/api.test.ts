@@ -45,7 +45,26 @@ describe('commandOf()', () => {
     expect(commandOf('GET', '/v1/attachments', '')).toEqual({ args: ['list', '--json'] });
   });
 
+  test('makes command lines for containers that run', () => {
+    const on = { container: 'web', network: 'podnet' };
+    const options = { firewall: { ingressPolicy: 'open' } };
+    expect(post('set', { ...on, capabilityArgs: { bandwidth: null }, options })).toEqual({
+      args: [
+        ...['set', '--cap={"bandwidth":null}', '--conf={"firewall":{"ingressPolicy":"open"}}'],
+        ...['--json', '--', 'podnet', 'web'],
+      ],
+    });
+    expect(post('attach', { ...on, ifname: 'net5', confDir: '/c', defaultRoute: true })).toEqual({
+      args: ['attach', '--conf-dir=/c', '--ifname=net5', '--default-route', '--json', '--', 'web', 'podnet'],
+    });
+    expect(post('detach', { ...on, force: true, binDirs: ['/a'] })).toEqual({
+      args: ['detach', '--bin-dir=/a', '--force', '--json', '--', 'web', 'podnet'],
+    });
+  });
+
   test.each([
+    ['a missing container', 'set', { network: 'a' }],
+    ['an option of another verb', 'detach', { network: 'a', container: 'b', ifname: 'eth0' }],
     ['no JSON', 'add', undefined],
     ['no network', 'add', { netns: '/a' }],
     ['an unknown key', 'status', { network: 'a', netns: '/a' }],

@@ -4,7 +4,7 @@ import { FAULT_NOTE } from '../../../src/sys/fault.ts';
 
 const PROGRAM = `
   import { faultAt } from '${import.meta.dir}/../../../src/sys/fault.ts';
-  console.log(JSON.stringify(['one', 'two', 'three'].map(what => faultAt(() => what) ?? 0)));
+  console.log(JSON.stringify(['one', 'two', 'two', 'three'].map(what => faultAt(() => what) ?? 0)));
 `;
 
 function runWith(fault: string | undefined) {
@@ -15,13 +15,17 @@ function runWith(fault: string | undefined) {
 
 test('faultAt() fails the request that CATENA_FAULT names, and says so', () => {
   const { answers, stderr } = runWith('kernel:2');
-  expect(answers).toEqual([0, 5, 0]);
+  expect(answers).toEqual([0, 5, 0, 0]);
   expect(FAULT_NOTE.exec(stderr)?.slice(1)).toEqual(['2', 'two']);
 });
 
 test.each([undefined, '', 'kernel:', 'kernel:x', 'disk:2', 'kernel:9'])(
   'faultAt() fails nothing for %j',
   fault => {
-    expect(runWith(fault)).toEqual({ answers: [0, 0, 0], stderr: '' });
+    expect(runWith(fault)).toEqual({ answers: [0, 0, 0, 0], stderr: '' });
   },
 );
+
+test('faultAt() counts a repeated question once', () => {
+  expect(runWith('kernel:3').answers).toEqual([0, 0, 0, 5]);
+});

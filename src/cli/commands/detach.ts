@@ -1,0 +1,22 @@
+// What does `catena detach` do?
+import { deadlineOf } from '../../chain/run/runtime.ts';
+import { findKnown } from '../../running/container.ts';
+import { detach, pickDetached, refuseNeeded } from '../../running/detach.ts';
+import { withContainer } from '../../running/turn.ts';
+import type { CommandCall } from '../command.ts';
+import { runtimeOf } from '../target.ts';
+import { watched } from '../watched.ts';
+
+/** Detaches a container from one of its networks; what its runtime counts on only with `--force`. */
+export async function run(call: CommandCall): Promise<number> {
+  const [given = '', what = ''] = call.positionals;
+  const own = runtimeOf(call);
+  const { containerId } = findKnown(given, call.cwd, own);
+  await withContainer(containerId, own, deadlineOf(own, 'DEL'), async () => {
+    const container = findKnown(containerId, call.cwd, own);
+    const one = pickDetached(container, what);
+    if (!call.on('force')) refuseNeeded(one, container);
+    await watched(call, 'DEL', one.known, runtime => detach(one, runtime), one.known.network);
+  });
+  return 0;
+}

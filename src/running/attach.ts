@@ -1,0 +1,89 @@
+// How does a running container get one more network?
+
+import type { Conflist } from '../chain/config/conflist.ts';
+import { withDetails } from '../chain/run/plugin-errors.ts';
+import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
+import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
+import { inTurn } from '../chain/run/turns.ts';
+import type { CniArgs } from '../cni/cni-args.ts';
+import { toCniError } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import type { ResultOf } from '../cni/result.ts';
+import type { KnownContainer } from './container.ts';
+import { checkFree, nextIfname } from './ifname.ts';
+import { type ContainerPlace, checkPlace } from './place.ts';
+import { refuseSecondDefault } from './second-default.ts';
+
+/**
+ * What the caller chooses; the name is the next free `net<N>` unless given. A caller that lost the reply asks again with the same
+ * request key, and means the attachment that was made then.
+ */
+export interface Wanted {
+  readonly network: string;
+  readonly ifname?: string | undefined;
+  readonly request?: string | undefined;
+  readonly args: CniArgs;
+  readonly capabilityArgs: JsonObject;
+}
+
+/** Where an attachment is made. */
+export interface AttachTo {
+  readonly container: KnownContainer;
+  readonly place: ContainerPlace;
+  readonly list: Conflist;
+  /** The network may add a default route beside that of another interface. */
+  readonly mayAddDefault: boolean;
+}
+
+/**
+ * The attachment that is to be made. Call it, and attach(), within withContainer().
+ * @throws CniError 4 if the container has an interface of that name
+ */
+export function planAttach(
+  { containerId, attachments }: KnownContainer,
+  { netns, inside }: ContainerPlace,
+  { network, ifname, request, args, capabilityArgs }: Wanted,
+): Attachment {
+  const again = attachments.find(({ record }) => {
+    return request !== undefined && record?.request === request && record.network === network;
+  });
+  if (again) return { containerId, netns, ifname: again.known.ifname, args, capabilityArgs };
+  const taken = new Set([...inside.keys(), ...attachments.map(({ known }) => known.ifname)]);
+  if (ifname !== undefined) checkFree(containerId, ifname, taken);
+  return { containerId, netns, ifname: ifname ?? nextIfname(taken), args, capabilityArgs };
+}
+
+/**
+ * Runs ADD in the container's namespace. If that is another one by then, or if a second default route came with the network,
+ * everything is deleted again.
+ * @throws CniError 8 if the container has ended, 7 for the default route; else as addNetwork()
+ */
+export function attach(to: AttachTo, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
+  const { container, place, list } = to;
+  const { containerId, ifname } = attachment;
+  return inTurn({ network: list.name, containerId, ifname }, runtime, async () => {
+    checkPlace(container, place);
+    const result = await addNetwork(list, attachment, runtime);
+    try {
+      checkPlace(container, place);
+      if (!to.mayAddDefault) refuseSecondDefault(to, ifname);
+      return result;
+    } catch (refused) {
+      throw await undo(refused, list, attachment, runtime);
+    }
+  });
+}
+
+async function undo(
+  refused: unknown,
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+): Promise<unknown> {
+  try {
+    await deleteNetwork(list, attachment, { ...runtime, signal: undefined });
+    return refused;
+  } catch (failure) {
+    return withDetails(refused, `undoing the ADD failed too: ${toCniError(failure).message}`);
+  }
+}

@@ -1,0 +1,90 @@
+// Are changes of running containers served by the daemon, and seen in traces, metrics and the log?
+import { expect, test } from 'bun:test';
+import { CATENA } from '../helpers/catena.ts';
+import { changeableChain, onJournal, rates, set, settingsOf } from '../helpers/change.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { directories, type Row, withHost } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresLinkKind } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
+
+const DONE = { exitCode: 0, stderr: '' };
+const PORTS = [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }];
+
+describeRoot(
+  'a daemon',
+  () => {
+    test('serves set, attach and detach', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const chain = changeableChain(lab);
+        await chain.add(container, { cap: { bandwidth: rates(80) } });
+        const daemon = await startDaemon(lab, '--metrics', '127.0.0.1:9464');
+        expect(await set(lab, container, { cap: { bandwidth: rates(16) } })).toMatchObject(DONE);
+        expect(await settingsOf(lab, container)).toMatchObject({ rates: [16, 16] });
+
+        const post = async (verb: string, body: object) => {
+          const text = JSON.stringify({
+            container: container.id,
+            network: 'podnet',
+            binDirs: [BIN_DIR],
+            ...body,
+          });
+          const reply = await daemon.fetch(`/v1/${verb}`, { method: 'POST', body: text });
+          return { status: reply.status, body: (await reply.json()) as Row };
+        };
+        const changed = await post('set', { capabilityArgs: { portMappings: PORTS } });
+        expect(changed).toMatchObject({ status: 200, body: { cniVersion: '1.1.0' } });
+        expect(await settingsOf(lab, container)).toMatchObject({ ports: [8080], rates: [16, 16] });
+        const refused = await post('set', { options: { bridge: { mtu: 1400 } } });
+        expect(refused).toMatchObject({ status: 500, body: { code: 7 } });
+
+        const file = `${lab.tmp}/podnet.conflist`;
+        expect(await post('attach', { file, ifname: 'net7', defaultRoute: true })).toMatchObject({
+          status: 200,
+        });
+        expect(await lab.ip(container, 'link', 'show', 'net7')).toMatchObject([{ operstate: 'UP' }]);
+        expect(await post('detach', { network: 'net7' })).toEqual({ status: 200, body: {} });
+        const links = await lab.ip(container, 'link', 'show');
+        expect(links.map(({ ifname }) => ifname)).toEqual(['lo', 'eth0']);
+
+        const page = await lab.run(lab.host, ['curl', '--silent', 'http://127.0.0.1:9464/metrics']);
+        const counted = (verb: string, code: number) =>
+          `catena_requests_total{verb="${verb}",network="podnet",code="${code}"}`;
+        const lines = page.stdout.split('\n');
+        expect(lines).toContain(`${counted('SET', 0)} 2`);
+        expect(lines).toContain(`${counted('SET', 7)} 1`);
+        expect(lines).toContain(`${counted('ADD', 0)} 1`);
+        expect(lines).toContain(`${counted('DEL', 0)} 1`);
+        const traces = (await (await daemon.fetch('/v1/traces')).json()) as Row[];
+        const [change] = traces.filter(({ verb }) => verb === 'SET');
+        expect(change).toMatchObject({
+          network: 'podnet',
+          containerId: container.id,
+          ifname: 'eth0',
+          code: 0,
+        });
+        expect(await daemon.stop()).toBe(0);
+
+        // Without a daemon, too, and the history has all of it.
+        expect(await set(lab, container, { cap: { bandwidth: null } }, '--trace')).toMatchObject(DONE);
+        const log = async () => (await onLog()).map(({ what, by }) => `${what} ${by}`);
+        const onLog = async (): Promise<Row[]> => {
+          const argv = [CATENA, 'log', '--json', '--container', container.id];
+          const { stdout } = await lab.run(lab.host, argv, { env: directories(lab.tmp) });
+          return JSON.parse(stdout).entries;
+        };
+        const expected = [
+          ...['ADD command', 'SET daemon', 'SET daemon', 'SET daemon'],
+          ...['ADD daemon', 'DEL daemon', 'SET command'],
+        ];
+        await until(async () => (await log()).length >= expected.length);
+        expect(await log()).toEqual(expected);
+        const { stdout } = await lab.run(lab.host, [CATENA, 'trace'], { env: directories(lab.tmp) });
+        expect(stdout).toContain('SET');
+        expect((await onJournal(lab, 'repair')).exitCode).toBe(0);
+      });
+    }, 120_000);
+  },
+  requiresLinkKind('ifb'),
+);

@@ -1,0 +1,170 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { changeNetwork } from '../../../../src/chain/change/change.ts';
+import { settleChange } from '../../../../src/chain/change/settle.ts';
+import type { ExecCall } from '../../../../src/chain/run/exec.ts';
+import { addNetwork, checkNetwork } from '../../../../src/chain/run/run.ts';
+import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
+import { claimRecord } from '../../../../src/journal/claim.ts';
+import { readRecord } from '../../../../src/journal/store.ts';
+import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
+
+const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+const RESULT = { cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] };
+
+/** Three plugins whose part is a rate, which `two` and `three` can change. */
+class Plugins {
+  readonly rates: Record<string, unknown> = {};
+  readonly calls: string[] = [];
+  /** Calls that fail, as `do two 5`. */
+  failing = new Set<string>();
+
+  run({ path: file, env, request }: ExecCall) {
+    const type = path.basename(file);
+    const { rate } = JSON.parse(request);
+    const mode = env.CATENA_CHANGE;
+    const call = `${mode ?? env.CNI_COMMAND} ${type} ${rate}`;
+    this.calls.push(call);
+    if (this.failing.has(call)) return { exitCode: 1, stdout: JSON.stringify({ code: 100, msg: call }) };
+    if (mode !== 'look' && env.CNI_COMMAND !== 'DEL') this.rates[type] = rate;
+    const reply = { changed: RESULT, options: type === 'one' ? [] : ['rate'] };
+    if (mode !== undefined) return { stdout: JSON.stringify(reply) };
+    return { stdout: env.CNI_COMMAND === 'ADD' ? JSON.stringify(RESULT) : '' };
+  }
+}
+
+let chain: NoopChain;
+let plugins: Plugins;
+let runtime: ChainRuntime & { stateDir: string };
+const list = listOf('1.1.0', [
+  { type: 'one', rate: 1 },
+  { type: 'two', rate: 1 },
+  { type: 'three', rate: 1 },
+]);
+
+beforeEach(async () => {
+  chain = makeNoopChain();
+  plugins = new Plugins();
+  runtime = {
+    pluginDirs: [],
+    cacheDir: chain.runtime.cacheDir,
+    stateDir: path.join(chain.dir, 'state'),
+    find: type => `/somewhere/${type}`,
+    isOwn: () => true,
+    exec: call => plugins.run(call),
+  };
+  await addNetwork(list, ATTACHMENT, runtime);
+  plugins.calls.length = 0;
+});
+afterEach(() => chain.dispose());
+
+const toRate = (rate: number) => ({ options: { two: { rate }, three: { rate } } });
+const cachedRates = () => {
+  const text = fs.readFileSync(path.join(chain.runtime.cacheDir, 'results/testnet-c1-eth0'), 'utf8');
+  const config = JSON.parse(Buffer.from(JSON.parse(text).config, 'base64').toString());
+  return config.plugins.map(({ rate }: { rate: number }) => rate);
+};
+
+describe('changeNetwork()', () => {
+  test('asks all that are concerned before it changes the first, and tells record and cache', async () => {
+    expect(await changeNetwork(ID, toRate(5), runtime)).toMatchObject(RESULT);
+    expect(plugins.calls).toEqual(['look two 5', 'look three 5', 'do two 5', 'do three 5']);
+    expect(cachedRates()).toEqual([1, 5, 5]);
+    expect(readRecord(runtime.stateDir, ID)).toMatchObject({
+      changes: 1,
+      change: undefined,
+      before: undefined,
+    });
+    await checkNetwork(list, ATTACHMENT, runtime);
+    expect(plugins.calls.slice(4)).toEqual(['CHECK one 1', 'CHECK two 5', 'CHECK three 5']);
+  });
+
+  test('calls no plugin if nothing changes', async () => {
+    await changeNetwork(ID, toRate(1), runtime);
+    expect(plugins.calls).toEqual([]);
+  });
+
+  test('undoes what came before a failure, and the part that failed', async () => {
+    plugins.failing.add('do three 5');
+    await expect(changeNetwork(ID, toRate(5), runtime)).rejects.toThrow('do three 5');
+    expect(plugins.calls.slice(-4)).toEqual(['do two 5', 'do three 5', 'do three 1', 'do two 1']);
+    expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
+    expect(cachedRates()).toEqual([1, 1, 1]);
+  });
+
+  test('keeps a failed undo on record; the next verb tries again', async () => {
+    plugins.failing = new Set(['do three 5', 'do two 1']);
+    const error = await changeNetwork(ID, toRate(5), runtime).catch(thrown => thrown);
+    expect(error.details).toContain('undoing it failed too');
+    expect(readRecord(runtime.stateDir, ID)?.change).toMatchObject({ plugins: [1, 2] });
+    plugins.failing.clear();
+    await checkNetwork(list, ATTACHMENT, runtime);
+    expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
+    expect(readRecord(runtime.stateDir, ID)?.change).toBeUndefined();
+  });
+
+  test.each([
+    [
+      'an option that only ADD can set',
+      { options: { one: { rate: 5 } } },
+      'Cannot change "rate" of plugin "one"',
+    ],
+    ['a capability that none declares', { capabilityArgs: { mac: 'x' } }, 'none is declared'],
+  ])('refuses %s', async (_what, change, message) => {
+    await expect(changeNetwork(ID, change, runtime)).rejects.toThrow(message);
+    expect(plugins.calls.filter(call => call.startsWith('do'))).toEqual([]);
+  });
+
+  test('refuses foreign plugins, unknown attachments and a missing journal', async () => {
+    const foreign = { ...runtime, isOwn: (file: string) => !file.endsWith('three') };
+    await expect(changeNetwork(ID, toRate(5), foreign)).rejects.toThrow("is not Catena's");
+    await expect(changeNetwork({ ...ID, ifname: 'eth1' }, toRate(5), runtime)).rejects.toThrow(
+      'not in the journal',
+    );
+    await expect(changeNetwork(ID, toRate(5), { ...runtime, stateDir: undefined })).rejects.toThrow(
+      'no journal',
+    );
+    expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
+  });
+});
+
+describe('settleChange()', () => {
+  /** As a runner leaves it that dies after its first plugin. */
+  function interrupt(rate: number): void {
+    const claim = claimRecord(runtime.stateDir, ID, undefined, 'CHANGE', 1000);
+    if (claim === undefined || 'holder' in claim) throw new Error('no claim');
+    const [one, ...others] = JSON.parse(claim.record.source).plugins;
+    const source = JSON.stringify({
+      ...JSON.parse(claim.record.source),
+      plugins: [one, ...others.map((plugin: object) => ({ ...plugin, rate }))],
+    });
+    claim.note({ event: 'change', to: { capabilityArgs: {}, source }, plugins: [1, 2] });
+    plugins.rates.two = rate;
+    claim.leave();
+  }
+
+  test('goes back, last plugin first', async () => {
+    interrupt(5);
+    await settleChange(ID, runtime);
+    expect(plugins.calls).toEqual(['do three 1', 'do two 1']);
+    expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
+  });
+
+  test('goes on where it cannot go back, and both are on record then', async () => {
+    interrupt(5);
+    plugins.failing.add('do two 1');
+    await settleChange(ID, runtime);
+    expect(plugins.calls).toEqual(['do three 1', 'do two 1', 'do two 5', 'do three 5']);
+    expect(plugins.rates).toEqual({ one: 1, two: 5, three: 5 });
+    expect(cachedRates()).toEqual([1, 5, 5]);
+  });
+
+  test('keeps the change on record if neither is possible', async () => {
+    interrupt(5);
+    plugins.failing = new Set(['do two 1', 'do two 5']);
+    const error = await settleChange(ID, runtime).catch(thrown => thrown);
+    expect(error.details).toContain('cannot be finished either');
+    expect(readRecord(runtime.stateDir, ID)?.change).toBeDefined();
+  });
+});
