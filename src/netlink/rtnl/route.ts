@@ -46,8 +46,6 @@ const metrics = attrs('route metrics', {
 /** linux/rtnetlink.h, RTA_* */
 const routeAttrs = attrs('route', {
   dst: [1, ip],
-  src: [2, ip],
-  iif: [3, u32],
   oif: [4, u32],
   gateway: [5, ip],
   priority: [6, u32],
@@ -55,7 +53,6 @@ const routeAttrs = attrs('route', {
   metrics: [8, metrics],
   multipath: [9, nexthops],
   table: [15, u32],
-  mark: [16, u32],
 });
 
 /** RTM_NEWROUTE, RTM_DELROUTE and RTM_GETROUTE. */

@@ -9,13 +9,6 @@ export const match = attrs('match', {
   info: [3, bytes],
 });
 
-/** linux/netfilter/nf_tables_compat.h, enum nft_target_attributes */
-export const target = attrs('target', {
-  name: [1, str],
-  revision: [2, u32be],
-  info: [3, bytes],
-});
-
 /** linux/netfilter/nf_tables.h, enum nft_counter_attributes */
 export const counter = attrs('counter', {
   bytes: [1, u64be],

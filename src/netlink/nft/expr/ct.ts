@@ -1,6 +1,6 @@
 // How does a rule read or set the connection tracking data of a packet?
 import { attrs } from '../../codec/attrs.ts';
-import { u8, u32be } from '../../codec/fields.ts';
+import { u32be } from '../../codec/fields.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
 const CT = { state: 0, direction: 1, status: 2, mark: 3, labels: 13 } as const;
@@ -9,7 +9,6 @@ const CT = { state: 0, direction: 1, status: 2, mark: 3, labels: 13 } as const;
 export const ct = attrs('ct', {
   key: [2, u32be],
   dreg: [1, u32be],
-  direction: [3, u8],
   sreg: [4, u32be],
 });
 

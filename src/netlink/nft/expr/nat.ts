@@ -12,24 +12,13 @@ export const nat = attrs('nat', {
   type: [1, u32be],
   family: [2, u32be],
   addressRegister: [3, u32be], // NFTA_NAT_REG_ADDR_MIN
-  lastAddressRegister: [4, u32be], // NFTA_NAT_REG_ADDR_MAX
   portRegister: [5, u32be], // NFTA_NAT_REG_PROTO_MIN
-  lastPortRegister: [6, u32be], // NFTA_NAT_REG_PROTO_MAX
   flags: [7, u32be],
 });
 
 /** linux/netfilter/nf_tables.h, enum nft_masq_attributes */
 export const masq = attrs('masq', {
   flags: [1, u32be],
-  portRegister: [2, u32be],
-  lastPortRegister: [3, u32be],
-});
-
-/** linux/netfilter/nf_tables.h, enum nft_redir_attributes */
-export const redir = attrs('redir', {
-  portRegister: [1, u32be],
-  lastPortRegister: [2, u32be],
-  flags: [3, u32be],
 });
 
 /** Redirects the packet's connection to the address and port in two registers. Same as: `dnat ip to <address>:<port>` */
