@@ -39,6 +39,10 @@ export function whyNot(node: NodeModel, port: number): Hop[] {
     const evidence = `port ${port} leads to a container for some addresses of the host only`;
     return [{ name: 'mapping', state: 'unknown', evidence }];
   }
+  if (!attachment.addresses.some(one => one.includes('.'))) {
+    const words = `${attachment.containerID} has no IPv4 address, and IPv6 is not judged`;
+    return [{ name: 'mapping', state: 'unknown', evidence: words }];
+  }
   const evidence = `port ${port} leads to port ${mapped.containerPort} of ${attachment.containerID}`;
   const hops: Hop[] = [{ name: 'mapping', state: 'passes', evidence }];
   const steps = [
@@ -49,11 +53,19 @@ export function whyNot(node: NodeModel, port: number): Hop[] {
     () => listener(attachment, mapped.containerPort),
   ];
   for (const step of steps) {
-    const found = step();
+    const found = unlessForeign(step());
     hops.push(found);
-    if (found.state === 'stops') break;
+    // Behind an unknown translation, it is not known where the packet goes.
+    if (found.state === 'stops' || (found.name === 'translation' && found.state === 'unknown')) break;
   }
   return hops;
+}
+
+/** Foreign rules see the packet before ours, and may lead it to another place that answers. */
+function unlessForeign(found: Hop): Hop {
+  if (found.state !== 'stops' || !hasForeignRules()) return found;
+  const evidence = `${found.evidence}, but foreign rules may lead the port elsewhere`;
+  return { ...found, state: 'unknown', evidence };
 }
 
 function hop(name: Hop['name'], state: Hop['state'], evidence: string, mend?: string): Hop {
@@ -80,7 +92,6 @@ function translation(attachment: NodeAttachment, port: number): Hop {
   const mark = findElements({ port }).find(({ comment }) => isOwn(comment));
   if (mark) return hop('translation', 'passes', mark.what);
   const words = `no element of our tables leads port ${port} to it`;
-  if (hasForeignRules()) return hop('translation', 'unknown', `${words}, but foreign rules may`);
   if (listListeners(6)?.some(one => one.port === port) !== false)
     return hop('translation', 'unknown', `${words}, but a process of the host may answer`);
   return hop('translation', 'stops', words, `catena repair ${network}`);

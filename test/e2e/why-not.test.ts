@@ -68,9 +68,15 @@ describeRoot('why-not', () => {
         expect([mend, await answers()]).toEqual([mend, true]);
       }
 
-      // Foreign rules may lead the port elsewhere, so nothing is certain any more.
+      // Foreign rules may lead the port elsewhere, so nothing is certain.
       await lab.nft(lab.host, 'add', 'table', 'ip', 'foreign');
       expect(await ask(8081)).toMatchObject({ exitCode: 3, outcome: 'unknown', last: { state: 'unknown' } });
       await server.stop();
+      const unsure = {
+        name: 'listener',
+        state: 'unknown',
+        evidence: expect.stringContaining('foreign rules'),
+      };
+      expect(await ask()).toMatchObject({ exitCode: 3, outcome: 'unknown', last: unsure });
     }));
 });
