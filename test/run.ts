@@ -12,6 +12,7 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { needsChromium, unpackChromium } from './helpers/chromium.ts';
 import { type Finished, run, TEST_PATH } from './helpers/command.ts';
 import { installTestPackages } from './helpers/debian.ts';
 import { parseJunit, type TestOutcome } from './helpers/junit.ts';
@@ -55,6 +56,8 @@ async function main(): Promise<void> {
   if (packages !== undefined) say(packages);
   const runtimes = testFiles().some(needsRuntimes) ? await unpackRuntimes() : undefined;
   if (runtimes !== undefined) say(`${runtimes}; tests that need them are skipped`);
+  const browser = testFiles().some(needsChromium) ? await unpackChromium() : undefined;
+  if (browser !== undefined) say(`${browser}; tests that need it are skipped`);
   const inNamespaces = await namespacePrefix();
   const built = await check('build', [...BUN, 'plugins/build/build.ts']);
   const files = testFiles().filter(file => built || !needsExecutables(file));
@@ -66,6 +69,7 @@ async function main(): Promise<void> {
     await Promise.all([
       check('lint', [bin('biome'), 'check', '.']),
       check('types', [bin('tsc'), '--noEmit']),
+      check('types of the page', [bin('tsc'), '--noEmit', '--project', 'src/ui/page']),
     ]);
     await check('unit tests, with zod as in the executables', [...BUN, 'test/unit.ts', '--quick-zod']);
   }

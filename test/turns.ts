@@ -15,6 +15,8 @@ export const ONE_WAY: Readonly<Record<string, string>> = {
   front: 'is about the front, and compares it with the Bun program',
   package: 'installs the npm package',
   release: 'builds executables of its own',
+  ui: 'is about a command that only the Bun program has',
+  'ui-page': 'is about the page',
 };
 
 /** A file that takes no longer runs both ways every time. */

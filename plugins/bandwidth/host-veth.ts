@@ -42,7 +42,8 @@ export function getHostVeth(call: Call, prevResult: Result): Link {
 export function findHostVeths(call: Call): Link[] {
   const link = call.findContainerNetns() && findLink(call.container, call.env.ifname);
   const peer = link?.kind === 'veth' ? findPeer(call, link) : undefined;
-  if (peer) return [peer];
+  // Another container may have been attached in the namespace after it was examined: whose the peer is, is asked with it in hand.
+  if (peer && call.findContainerNetns(true)) return [peer];
   const own = renderOwner(attachmentOf(call), ALIAS_MAX_BYTES);
   return (call.prevResult?.interfaces ?? []).flatMap(({ name, mac, sandbox }) => {
     if (sandbox) return [];

@@ -28,6 +28,7 @@ import { buildLibrary } from './build-library.ts';
 import {
   builtFront,
   execaWithoutStreams,
+  finishedPage,
   finishedSchemas,
   joinedChunks,
   packedLibrary,
@@ -143,6 +144,7 @@ export async function compile(
     bytecode: true,
     plugins: [
       finishedSchemas,
+      await finishedPage(),
       quickZod,
       packedLibrary(library),
       builtFront(front),
@@ -181,7 +183,7 @@ function hashInputs(entry: string): string {
   const files = ['src', 'plugins'].flatMap(folder => {
     return fs
       .readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter(name => /\.(ts|json|txt|proto|c)$/.test(name))
+      .filter(name => /\.(tsx?|css|json|txt|proto|c)$/.test(name))
       .map(name => path.join(folder, name));
   });
   const roots = ['package.json', 'package-lock.json', 'tsconfig.json'];

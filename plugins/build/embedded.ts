@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { BunPlugin } from 'bun';
+import { bundlePage } from '../../src/ui/bundle.ts';
 import { joinChunks } from './chunks.ts';
 import { renderSchemas } from './schemas.ts';
 
@@ -15,6 +16,17 @@ export const finishedSchemas: BunPlugin = {
     }));
   },
 };
+
+/** The sources of the page are for browsers. It is bundled before: a plugin that began a bundle itself would wait for its own end. */
+export async function finishedPage(): Promise<BunPlugin> {
+  const contents = `export const PAGE = ${JSON.stringify(await bundlePage())};`;
+  return {
+    name: 'finished page',
+    setup(builder) {
+      builder.onLoad({ filter: /\/src\/ui\/bundled-page\.ts$/ }, () => ({ loader: 'ts', contents }));
+    },
+  };
+}
 
 const QUICK_ZOD = path.join(import.meta.dir, 'quick-zod/zod-mini.ts');
 const FULL_ZOD = path.join(import.meta.dir, 'quick-zod/full.ts');

@@ -54,6 +54,8 @@ export const sbr = definePlugin({
     // Rules and routes are deleted with the namespace.
     if (call.findContainerNetns() === undefined) return;
     inTurn(call, () => {
+      // Another container may have been attached in the namespace meanwhile.
+      if (call.findContainerNetns(true) === undefined) return;
       const link = findLink(call.container, call.env.ifname);
       const reported = (call.prevResult?.ips ?? []).flatMap(({ address, interface: index }) => {
         const own = index === undefined ? undefined : call.prevResult?.interfaces?.[index];

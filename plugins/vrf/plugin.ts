@@ -62,6 +62,8 @@ export const vrf = definePlugin({
     // The kernel deletes the VRF with the namespace.
     if (call.findContainerNetns() === undefined) return;
     inTurn(call, () => {
+      // Another container may have been attached in the namespace meanwhile.
+      if (call.findContainerNetns(true) === undefined) return;
       const { container, conf } = call;
       const link = findLink(container, call.env.ifname);
       const member = link && vrfOf(container, link);

@@ -5,6 +5,11 @@ import type { Command, CommandOption } from './command.ts';
 export const GLOBAL_OPTIONS: Readonly<Record<string, CommandOption>> = {
   help: { type: 'boolean', help: 'show usage' },
   json: { type: 'boolean', help: 'print JSON; errors in the format of the CNI specification' },
+  color: {
+    type: 'string',
+    placeholder: '<when>',
+    help: 'auto, always or never (auto: on a terminal, unless NO_COLOR is set)',
+  },
 };
 
 const CONF_DIR: CommandOption = {
@@ -249,8 +254,10 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'gc',
-    summary: 'delete the attachments of a network that are no longer valid',
-    ...NETWORK,
+    summary:
+      'delete the attachments of a network that are no longer valid, or all that outlived their namespace',
+    usage: '<network> | --gone [<network>]',
+    positionals: { min: 0, max: 1 },
     options: {
       ...CHAIN_OPTIONS,
       valid: {
@@ -263,6 +270,15 @@ export const COMMANDS: readonly Command[] = [
       foreign: {
         type: 'boolean',
         help: 'also delete attachments without a record here, even if they may be in use',
+      },
+      gone: {
+        type: 'boolean',
+        help: 'delete what outlived its namespace or an earlier boot, of any network and runtime',
+      },
+      grace: {
+        type: 'string',
+        placeholder: '<seconds>',
+        help: 'with --gone: how long a namespace must be gone, since a runtime may be about to call DEL (10)',
       },
       'dry-run': DRY_RUN,
     },
@@ -533,6 +549,24 @@ export const COMMANDS: readonly Command[] = [
       all: { type: 'boolean', help: 'also show checks that found nothing' },
     },
     load: () => import('./commands/doctor.ts'),
+  },
+  {
+    name: 'ui',
+    summary:
+      'serve a page about this node to one browser on it: what is attached, what is broken, what happened',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      port: { type: 'string', placeholder: '<number>', help: 'port of 127.0.0.1 to listen on (a free one)' },
+      'idle-exit': {
+        type: 'string',
+        placeholder: '<seconds>',
+        help: 'end after this time without a request (1800)',
+      },
+      'trace-dir': TRACE_DIR,
+      ...NODE_OPTIONS,
+    },
+    load: () => import('./commands/ui.ts'),
   },
   {
     name: 'try',

@@ -1,6 +1,7 @@
 // How is an explanation shown to a person?
 import type { CodeExplanation } from '../explain/codes.ts';
 import type { ListExplanation, OptionExplanation, PluginExplanation } from '../explain/list.ts';
+import { wrap } from './terminal/wrap.ts';
 
 /** Whether a runtime uses the file of the list, and why. */
 export interface RuntimeVerdict {
@@ -12,7 +13,7 @@ export interface RuntimeVerdict {
 /** @param width of the terminal, in columns */
 export function renderCode({ code, meaning, causes, advice }: CodeExplanation, width: number): string {
   return [
-    ...wrap(`code ${code}: ${meaning}`, width, ''),
+    ...wrap(`code ${code}: ${meaning}`, width),
     'usual causes',
     ...causes.flatMap(cause => wrap(`- ${cause}`, width, '  ')),
     'what to do',
@@ -67,21 +68,4 @@ function optionLines(option: OptionExplanation, width: number, indent: string): 
 
 function assignment({ name, value }: OptionExplanation): string {
   return `${name} = ${JSON.stringify(value)}`;
-}
-
-/** Breaks a text between words. @param first what the first line begins with, if not the indent */
-function wrap(text: string, width: number, indent: string): string[];
-function wrap(text: string, width: number, first: string, indent: string): string[];
-function wrap(text: string, width: number, first: string, indent = `${first}  `): string[] {
-  const lines: string[] = [];
-  let line = first;
-  let hasWord = false;
-  for (const word of text.split(' ')) {
-    if (hasWord && line.length + 1 + word.length > width) {
-      lines.push(line);
-      line = `${indent}${word}`;
-    } else line = hasWord ? `${line} ${word}` : `${line}${word}`;
-    hasWord = true;
-  }
-  return [...lines, line];
 }

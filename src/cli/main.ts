@@ -4,11 +4,13 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { didYouMean, findNearest } from '../cni/suggest.ts';
 import { fileFailure } from '../files/failure.ts';
 import { type Command, type CommandCall, type CommandContext, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { renderFailure, toFailureJson } from './failure.ts';
 import { showable } from './showable.ts';
+import { widthOf } from './terminal/width.ts';
 import { TOOL_VERSION } from './tool-version.ts';
 import { renderCommandUsage, renderUsage } from './usage.ts';
 
@@ -52,13 +54,18 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
     writerOf(surroundings)(1, text);
     return ExitCode.success;
   };
+  const width = widthOf({ env: surroundings.env ?? process.env });
   if (name === '--version' || name === '-v') return show(`catena ${TOOL_VERSION}\n`);
-  if (name === undefined) throw new UsageError(`Cannot run: no command given\n\n${renderUsage().trimEnd()}`);
-  if (name === '--help' || name === '-h') return show(renderUsage());
-  if (name === 'help') return show(rest[0] === undefined ? renderUsage() : renderCommandUsage(find(rest[0])));
+  if (name === undefined) {
+    throw new UsageError(`Cannot run: no command given\n\n${renderUsage(width).trimEnd()}`);
+  }
+  if (name === '--help' || name === '-h') return show(renderUsage(width));
+  if (name === 'help') {
+    return show(rest[0] === undefined ? renderUsage(width) : renderCommandUsage(find(rest[0]), width));
+  }
   const command = find(name);
   const { values, positionals } = parse(command, rest);
-  if (values.help === true) return show(renderCommandUsage(command));
+  if (values.help === true) return show(renderCommandUsage(command, width));
   const { min, max } = command.positionals;
   if (positionals.length < min || positionals.length > max) {
     throw new UsageError(
@@ -80,12 +87,20 @@ function parse(command: Command, args: readonly string[]): { values: Values; pos
   try {
     return parseArgs({ args: [...args], options, allowPositionals: true });
   } catch (cause) {
-    throw new UsageError(`${problemWith(cause as Error, args)}; see catena help ${command.name}`, { cause });
+    throw new UsageError(
+      `${problemWith(cause as Error, args, Object.keys(options))}; see catena help ${command.name}`,
+      { cause },
+    );
   }
 }
 
 /** The problem in one line; parseArgs() explains at length how an option could have been meant. */
-function problemWith({ message }: Error, args: readonly string[]): string {
+function problemWith({ message }: Error, args: readonly string[], known: readonly string[]): string {
+  const [, unknown] = /^Unknown option '--([\w-]+)'/.exec(message) ?? [];
+  if (unknown !== undefined) {
+    const near = findNearest(unknown, known);
+    return `Cannot use --${unknown}: no such option${near === undefined ? '' : `; did you mean --${near}?`}`;
+  }
   const [first = message] = message.split(/\.?(?: |\n)Did you|\. /);
   const [, option] = /^Option '(--[\w-]+)[^']*' argument is ambiguous/.exec(first) ?? [];
   if (option === undefined) return first.split('\n')[0] ?? first;
@@ -96,9 +111,9 @@ function problemWith({ message }: Error, args: readonly string[]): string {
 function find(name: string): Command {
   const command = COMMANDS.find(one => one.name === name);
   if (command) return command;
-  throw new UsageError(
-    `Cannot run "${name}": no such command; there are ${COMMANDS.map(one => one.name).join(', ')}`,
-  );
+  const names = COMMANDS.map(one => one.name);
+  const near = didYouMean(name, names) || `; there are ${names.join(', ')}; see catena help`;
+  throw new UsageError(`Cannot run "${name}": no such command${near}`);
 }
 
 function toCall(

@@ -1,5 +1,4 @@
 // Which network, which container and which directories does a command line mean?
-import { existsSync } from 'node:fs';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { loadFile, loadNetwork } from '../chain/config/load.ts';
@@ -12,7 +11,7 @@ import { DEFAULT_BIN_DIR, stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
-import { absolutePath } from '../files/absolute-path.ts';
+import { namespacePath } from '../files/namespace-path.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 
@@ -68,9 +67,7 @@ export function warn(call: CommandCall, { message }: CniError): void {
 
 /** The container's side: the second argument and the options, with environment variables as in cnitool. */
 export function attachmentOf(call: CommandCall): Attachment {
-  const path = call.positionals[1] ?? '';
-  const netns = path === '' ? '' : absolutePath(path, call.cwd);
-  checkNamespace(path, netns);
+  const netns = namespacePath(call.positionals[1] ?? '', call.cwd);
   const containerId = call.text('container-id') || (netns === '' ? '' : deriveContainerId(netns));
   if (containerId === '') {
     throw new UsageError('Cannot name the container: without a namespace, --container-id is required');
@@ -83,19 +80,6 @@ export function attachmentOf(call: CommandCall): Attachment {
     capabilityArgs: parseCapabilities(call.text('cap') || call.env.CAP_ARGS || ''),
   };
 }
-
-/** A bare name is a file in the working directory, but is almost never meant as one. */
-function checkNamespace(given: string, path: string): void {
-  const named = `${NETNS_DIR}/${given}`;
-  if (given === '' || given.includes('/') || existsSync(path) || !existsSync(named)) return;
-  throw new CniError(
-    ErrorCode.invalidEnvironment,
-    `Cannot find network namespace "${path}": no such file; did you mean "${named}"?`,
-  );
-}
-
-/** Where `ip netns add` creates namespaces. */
-const NETNS_DIR = '/run/netns';
 
 /** cnitool's way to derive a container id: a namespace always gets the same one. */
 export function deriveContainerId(netns: string): string {

@@ -2,7 +2,7 @@
 import type { Conflist } from '../chain/config/conflist.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import { didYouMean } from '../validate/suggest.ts';
+import { didYouMean } from '../cni/suggest.ts';
 
 /** A warning for each capability argument that no plugin declares: the chain runs as if the argument were missing. */
 export function findUnread(list: Conflist, given: JsonObject): CniError[] {

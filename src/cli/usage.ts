@@ -1,43 +1,72 @@
 // How does a user learn what to type?
 import type { Command, CommandOption } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
+import { EXAMPLES } from './help/examples.ts';
+import { GROUPS } from './help/groups.ts';
+import { renderColumns, wrap } from './terminal/wrap.ts';
 
-/** What the tool is and which commands it has. */
-export function renderUsage(): string {
+/** Columns of the usage text where the output is no terminal, and the most that it takes: longer lines are hard to read. */
+const [PLAIN, MOST] = [100, 120];
+
+/**
+ * What the tool is and which commands it has.
+ * @param width columns of the terminal, if there is one
+ */
+export function renderUsage(width?: number): string {
+  const columns = fit(width);
+  const summaries = new Map(COMMANDS.map(({ name, summary }) => [name, summary]));
+  const left = Math.max(...COMMANDS.map(({ name }) => name.length));
   return [
     'Usage: catena <command> [options]',
     '',
     'Runs chains of CNI plugins.',
+    ...GROUPS.flatMap(({ title, commands }) => [
+      '',
+      `${title}:`,
+      ...renderColumns(
+        commands.map(name => [name.padEnd(left), summaries.get(name) ?? '']),
+        columns,
+      ),
+    ]),
     '',
-    'Commands:',
-    ...renderColumns(COMMANDS.map(({ name, summary }) => [name, summary])),
-    '',
-    'catena help <command> shows the arguments of a command; catena --version shows the version.',
+    ...wrap(
+      'catena help <command> shows arguments, options and examples of a command; catena --version shows the version.',
+      columns,
+      '',
+      '',
+    ),
     '',
   ].join('\n');
 }
 
-/** One command's arguments and options. */
-export function renderCommandUsage({ name, usage, summary, options }: Command): string {
+/**
+ * One command's arguments, options and examples.
+ * @param width columns of the terminal, if there is one
+ */
+export function renderCommandUsage({ name, usage, summary, options }: Command, width?: number): string {
+  const columns = fit(width);
   const rows = Object.entries({ ...options, ...GLOBAL_OPTIONS }).map(
     ([option, spec]) => [renderOption(option, spec), spec.help] as const,
   );
+  const examples = EXAMPLES[name] ?? [];
   return [
-    `Usage: ${['catena', name, usage, '[options]'].filter(Boolean).join(' ')}`,
+    ...wrap(`Usage: ${['catena', name, usage, '[options]'].filter(Boolean).join(' ')}`, columns),
     '',
-    `${summary[0]?.toUpperCase()}${summary.slice(1)}.`,
+    ...wrap(`${summary[0]?.toUpperCase()}${summary.slice(1)}.`, columns, '', ''),
     '',
-    'Options (the environment variable and the default in parentheses):',
-    ...renderColumns(rows),
+    ...wrap('Options (the environment variable and the default in parentheses):', columns, '', ''),
+    ...renderColumns(rows, columns),
+    ...(examples.length ? ['', 'Examples:'] : []),
+    // A command line is never broken: it is there to be copied.
+    ...examples.flatMap(({ text, line }) => [...wrap(`# ${text}`, columns, '  ', '  # '), `  ${line}`]),
     '',
   ].join('\n');
+}
+
+function fit(width = PLAIN): number {
+  return Math.min(width, MOST);
 }
 
 function renderOption(name: string, { placeholder }: CommandOption): string {
   return placeholder === undefined ? `--${name}` : `--${name} ${placeholder}`;
-}
-
-function renderColumns(rows: readonly (readonly [string, string])[]): string[] {
-  const width = Math.max(...rows.map(([left]) => left.length));
-  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
 }

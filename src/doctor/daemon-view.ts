@@ -3,10 +3,13 @@ import { lstatSync, statSync } from 'node:fs';
 import { ownPlace } from '../daemon/place.ts';
 import { type Place, seatFileOf, socketPathOf } from '../daemon/protocol.ts';
 import { findFlockHolder } from '../sys/lock-holder.ts';
+import { isHidden } from './readable.ts';
 
 /** State of the daemon. */
 export type DaemonView =
   | { readonly kind: 'none' }
+  /** This user may not look for it, or not connect to it. */
+  | { readonly kind: 'hidden'; readonly socket: string }
   /** The daemon has ended and left its socket. */
   | { readonly kind: 'gone'; readonly socket: string }
   /** The daemon does not answer in time. */
@@ -36,6 +39,7 @@ const ANSWER_MS = 1_000;
 /** Examines the daemon of a run directory. */
 export async function viewDaemon(runDir: string): Promise<DaemonView> {
   const socket = socketPathOf(runDir);
+  if (isHidden(socket)) return { kind: 'hidden', socket };
   if (!isSocket(socket)) return { kind: 'none' };
   try {
     const signal = AbortSignal.timeout(ANSWER_MS);
@@ -52,12 +56,7 @@ function holderOf(socket: string): string | undefined {
   return lock && findFlockHolder(lock);
 }
 
-/** An ordinary user may not look into root's run directory, and has no daemon there. */
+/** A symbolic link leads to a service manager's socket, and asking there would start a daemon. */
 function isSocket(path: string): boolean {
-  try {
-    // A symbolic link leads to a service manager's socket, and asking there would start a daemon.
-    return lstatSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
-  } catch {
-    return false;
-  }
+  return lstatSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
 }

@@ -1,17 +1,22 @@
 // What is wrong with this node?
 import { mtu, needed, subnets } from './checks/addresses.ts';
-import { broken, executables, shadowed } from './checks/configuration.ts';
+import { broken, executables, shadowed, unlisted } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
-import { bridgeNetfilter, firewallManagers, forwarding, macPolicy, packetFilters } from './checks/kernel.ts';
+import { foreignRules } from './checks/foreign-rules.ts';
+import { forwarding } from './checks/forwarding.ts';
+import { bridgeNetfilter, firewallManagers, macPolicy, packetFilters } from './checks/kernel.ts';
 import { permissions } from './checks/permissions.ts';
-import { abandoned, damaged, lastSuccess, locks, pools, storage, unsettled } from './checks/state.ts';
+import { pools } from './checks/pools.ts';
+import { abandoned, damaged, lastSuccess, locks, storage, unsettled } from './checks/state.ts';
 import { sysctlFiles } from './checks/sysctl-files.ts';
 import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.ts';
+import { isDenied } from './readable.ts';
 
 /** Every check, in the order of the report; ids are stable. */
 export const CHECKS: readonly Check[] = [
   broken,
   shadowed,
+  unlisted,
   executables,
   permissions,
   storage,
@@ -27,6 +32,7 @@ export const CHECKS: readonly Check[] = [
   forwarding,
   sysctlFiles,
   bridgeNetfilter,
+  foreignRules,
   packetFilters,
   firewallManagers,
   macPolicy,
@@ -39,9 +45,9 @@ export function examine(node: NodeView): Finding[] {
     try {
       return check.run(node);
     } catch (error) {
-      return [
-        { id: check.id, severity: 'warning', found: `cannot run this check: ${(error as Error).message}` },
-      ];
+      const { message } = error as Error;
+      if (isDenied(message)) return [{ id: check.id, severity: 'unexamined', found: message }];
+      return [{ id: check.id, severity: 'warning', found: `cannot run this check: ${message}` }];
     }
   });
   return worstFirst(findings);

@@ -2,12 +2,15 @@
 import type { FindAbout } from '../cni/network-plugins.ts';
 import type { DaemonView } from './daemon-view.ts';
 import type { NodeFacts } from './facts.ts';
+import type { Ruleset } from './filter/ruleset.ts';
+import type { RoutedPod } from './routed-pod.ts';
 import type { NodeUser } from './user.ts';
 
 /**
- * `error`: containers cannot be attached, or something is lost. `warning`: it will cause trouble one day. `info`: good to know.
+ * In the order of the report. `error`: containers cannot be attached, or something is lost. `warning`: it will cause trouble one day.
+ * `unexamined`: it could not be seen, so it may be an error. `info`: good to know.
  */
-export const SEVERITIES = ['error', 'warning', 'info', 'ok'] as const;
+export const SEVERITIES = ['error', 'warning', 'unexamined', 'info', 'ok'] as const;
 
 /** One of {@link SEVERITIES}. */
 export type Severity = (typeof SEVERITIES)[number];
@@ -53,6 +56,13 @@ export interface NodeView {
   readonly devices: readonly NodeDevice[];
   /** The daemon of the run directory; undefined if it was not examined. */
   readonly daemon?: DaemonView;
+  /** Containers that the node routes for; undefined if they could not be listed. */
+  readonly pods?: readonly RoutedPod[];
+  /**
+   * Reads the packet filter.
+   * @throws Error without the right to read it
+   */
+  readonly openRuleset?: () => Ruleset;
 }
 
 /** The part of a route that checks need. */
@@ -67,6 +77,8 @@ export interface NodeDevice {
   readonly kind: string;
   /** Bytes. */
   readonly mtu: number;
+  /** Without prefix length, and without those that are only valid on the link. */
+  readonly addresses?: readonly string[];
 }
 
 /** The only finding of a check that found nothing wrong. */

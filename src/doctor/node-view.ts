@@ -3,10 +3,13 @@ import { accessSync, constants, statfsSync } from 'node:fs';
 import { namesIn } from '../files/names-in.ts';
 import { tryRead } from '../files/read-file.ts';
 import { renderCidr } from '../net/cidr.ts';
+import { renderIp } from '../net/ip.ts';
+import { listAddresses, RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { factsIn } from './facts.ts';
+import { readRuleset } from './filter/ruleset.ts';
 import type { NodeView } from './finding.ts';
 import { currentUser } from './user.ts';
 
@@ -21,6 +24,9 @@ export function viewNode(places: Places): NodeView {
   const socket = new NetlinkSocket(NETLINK_ROUTE);
   try {
     const devices = listLinks(socket);
+    const addresses = listAddresses(socket).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
+    const addressesOf = (index: number) =>
+      addresses.filter(one => one.index === index).map(({ cidr }) => renderIp(cidr.ip));
     const nameOf = new Map(devices.map(({ index, name }) => [index, name]));
     return {
       ...places,
@@ -29,7 +35,13 @@ export function viewNode(places: Places): NodeView {
       read: tryRead,
       list: namesIn,
       findStorageProblem,
-      devices: devices.map(({ name, kind, mtu }) => ({ name, kind, mtu })),
+      openRuleset: readRuleset,
+      devices: devices.map(({ index, name, kind, mtu }) => ({
+        name,
+        kind,
+        mtu,
+        addresses: addressesOf(index),
+      })),
       routes: listRoutes(socket)
         .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
         .map(({ dst, oif }) => ({ destination: renderCidr(dst), device: nameOf.get(oif) ?? '' })),

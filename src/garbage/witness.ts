@@ -1,15 +1,18 @@
 // Has an attachment been made in this boot of the machine, whatever the records say?
 import { join } from 'node:path';
-import type { NodeWitness } from '../chain/records/held-attachment.ts';
+import type { Made, NodeWitness } from '../chain/records/held-attachment.ts';
 import { type AttachmentId, renderOwner } from '../cni/attachment.ts';
+import type { JsonObject } from '../cni/json.ts';
 import { leaseDirsOf, loadAbouts, typesOf } from '../cni/network-plugins.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
+import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { bootOf } from '../ipam/boot-note.ts';
 import { findUse } from '../ipam/holders.ts';
 import { readLease, tryListLeases } from '../ipam/lease-files.ts';
 import { parseOwner, sameOwner } from '../ipam/owner.ts';
 import { ALIAS_MAX_BYTES, findLink, listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { findStranger } from '../plugin/netns-owner.ts';
 import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
 
 /**
@@ -28,16 +31,34 @@ export function nodeWitness(find: PluginCatalog['find']): NodeWitness {
   };
 }
 
-function hasInterface(netns: string, ifname: string): boolean {
+function hasInterface({ network, containerId, ifname, netns, result }: Made): boolean {
+  const owner = { network, containerId, ifname };
   const place = findNetns(netns);
   if (place === undefined) return false;
   try {
     return withSocket(
       () => inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE)),
-      socket => findLink(socket, ifname) !== undefined,
+      container => {
+        if (findLink(container, ifname) === undefined) return false;
+        const visit = { owner, prevResult: findResult(result), container, netnsFd: place.fd };
+        // Namespaces are used again: after a DEL the name may be that of the next attachment.
+        return withSocket(
+          () => new NetlinkSocket(NETLINK_ROUTE),
+          host => findStranger({ ...visit, host }) === undefined,
+        );
+      },
     );
   } finally {
     closeNetns(place);
+  }
+}
+
+/** A result that cannot be read tells nothing of the interface. */
+function findResult(result: JsonObject | undefined): Result | undefined {
+  try {
+    return result && parseResult(result, resultVersionOf(result, '1.1.0'), 'recorded result');
+  } catch {
+    return undefined;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { type FindAbout, type NetworkPlugins, rangesOf } from '../cni/network-plugins.ts';
 import type { AddressRange } from '../cni/plugin-about.ts';
-import { type Ip, parseIp } from '../net/ip.ts';
+import { type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { tryListLeases } from './lease-files.ts';
 
 /** A range of addresses, and how many of them are in use. */
@@ -15,16 +15,53 @@ export interface RangeUse {
   readonly size: number;
 }
 
+/** The ranges among which a container gets one address, together. */
+export interface PoolUse extends Omit<RangeUse, 'range'> {
+  readonly ranges: readonly string[];
+  /** Lease directory, and the addresses in use. */
+  readonly leaseDir: string;
+  readonly held: readonly string[];
+}
+
+/** Like {@link rangeUsesOf}, one entry for each set: as long as one range of a set has a free address, the next ADD succeeds. */
+export function poolUsesOf(list: NetworkPlugins, find: FindAbout): PoolUse[] {
+  const pools = new Map<string, PoolUse>();
+  for (const { range, leaseDir = '', used, size } of measure(list, find)) {
+    const key = `${leaseDir}\n${range.set}`;
+    const before = pools.get(key);
+    pools.set(key, {
+      network: list.name,
+      leaseDir,
+      ranges: [...(before?.ranges ?? []), range.text],
+      held: [...(before?.held ?? []), ...used.map(renderIp)],
+      used: (before?.used ?? 0) + used.length,
+      size: (before?.size ?? 0) + size,
+    });
+  }
+  return [...pools.values()];
+}
+
 /** The ranges that a network's plugins lease from. A missing directory counts as no leases. */
 export function rangeUsesOf(list: NetworkPlugins, find: FindAbout): RangeUse[] {
+  return measure(list, find).map(({ range, used, size }) => {
+    return { network: list.name, range: range.text, used: used.length, size };
+  });
+}
+
+interface Measured {
+  readonly range: AddressRange;
+  readonly leaseDir: string | undefined;
+  readonly used: readonly Ip[];
+  readonly size: number;
+}
+
+function measure(list: NetworkPlugins, find: FindAbout): Measured[] {
   const ranges = rangesOf(list, find);
   const held = new Map(ranges.map(({ leaseDir = '' }) => [leaseDir, tryListLeases(leaseDir).map(parseIp)]));
-  return ranges.map(({ range, leaseDir = '' }) => {
-    const siblings = ranges.filter(
-      other => (other.leaseDir ?? '') === leaseDir && other.range.set === range.set,
-    );
+  return ranges.map(({ range, leaseDir }) => {
+    const siblings = ranges.filter(other => other.leaseDir === leaseDir && other.range.set === range.set);
     const gateways = siblings.map(other => other.range.gateway);
-    return { network: list.name, range: range.text, ...useOf(range, gateways, held.get(leaseDir) ?? []) };
+    return { range, leaseDir, ...useOf(range, gateways, held.get(leaseDir ?? '') ?? []) };
   });
 }
 
@@ -37,14 +74,14 @@ function useOf(
   { start, end, except = [] }: AddressRange,
   gateways: readonly Ip[],
   held: readonly Ip[],
-): Pick<RangeUse, 'used' | 'size'> {
+): Pick<Measured, 'used' | 'size'> {
   const lies = ({ family, value }: Ip, [from, to]: readonly [Ip, Ip]) =>
     family === from.family && value >= from.value && value <= to.value;
   const isInside = (ip: Ip) => lies(ip, [start, end]) && !except.some(part => lies(ip, part));
   const reserved = new Set(gateways.filter(isInside).map(({ value }) => value));
   const used = held.filter(ip => isInside(ip) && !reserved.has(ip.value));
   const left = except.reduce((sum, [from, to]) => sum - sizeOf(from, to), sizeOf(start, end));
-  return { used: used.length, size: Number(left) - reserved.size };
+  return { used, size: Number(left) - reserved.size };
 }
 
 function sizeOf(from: Ip, to: Ip): bigint {

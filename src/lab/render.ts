@@ -1,11 +1,7 @@
 // How is the report of a tried chain rendered, with and without colours?
+import { type Paint, painter, type Style } from './paint.ts';
 import type { Failure, PluginReport, Section } from './report.ts';
 import { count, renderTime } from './words.ts';
-
-/** Whether to use colours. */
-export interface Style {
-  readonly colour: boolean;
-}
 
 /** One section as lines, each with a line end. */
 export function renderSection(section: Section, style: Style): string {
@@ -24,25 +20,6 @@ export function renderSection(section: Section, style: Style): string {
 }
 
 type Of<K extends Section['kind']> = Extract<Section, { kind: K }>;
-type Colour = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
-type Paint = (colour: Colour, text: string) => string;
-
-/** Select Graphic Rendition (ECMA-48): switch on, switch off. */
-const CODES: Readonly<Record<Colour, readonly [on: number, off: number]>> = {
-  bold: [1, 22],
-  dim: [2, 22],
-  red: [31, 39],
-  green: [32, 39],
-  yellow: [33, 39],
-};
-
-function painter({ colour }: Style): Paint {
-  return (name, text) => {
-    const [on, off] = CODES[name];
-    return colour && text !== '' ? `\u001b[${on}m${text}\u001b[${off}m` : text;
-  };
-}
-
 function renderLab({ network, version, links, rootless, durationMs }: Of<'lab'>, paint: Paint): string[] {
   const who = rootless ? 'in a user namespace' : 'as root';
   const made = paint('dim', `a fake host, ${who}, created in ${renderTime(durationMs)}`);

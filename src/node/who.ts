@@ -32,7 +32,7 @@ const LEAST_OF_ID = 4;
 
 /**
  * Searches the model, then leases, the packet filter and every namespace. Attachments on record come first.
- * @param text an address, a hardware address, `8080` or `8080/udp`, a device, `handle 12`, a pod, a name, or the beginning of a container id
+ * @param text an address, a hardware address, `8080`, `:8080` or `8080/udp`, a device, `handle 12`, a pod, a name, or the beginning of a container id
  */
 export function findWho(node: NodeModel, text: string): Owned[] {
   const query = parseQuery(text.trim());
@@ -68,7 +68,7 @@ export function findWho(node: NodeModel, text: string): Owned[] {
 
 function parseQuery(text: string): Query {
   const ip = findIp(text);
-  const [, digits, protocol] = /^(\d{1,5})(?:\/(tcp|udp|sctp))?$/.exec(text) ?? [];
+  const [, digits, protocol] = /^:?(\d{1,5})(?:\/(tcp|udp|sctp))?$/.exec(text) ?? [];
   const [, handle] = /^(?:handle )?(\d+)$/.exec(text) ?? [];
   return {
     text,

@@ -7,6 +7,7 @@ import { type CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { podOf } from './pod.ts';
 import { maskSecrets, maskText } from './secrets.ts';
+import { settleStarts } from './starts.ts';
 
 /** Which request, and for which container. */
 export interface RequestFacts {
@@ -152,7 +153,7 @@ export function startRequest(facts: RequestFacts): OpenRequest {
       ...(lockMs === undefined ? {} : { lockMs: round(lockMs) }),
       ...(error === undefined ? { code: 0 } : describe(toCniError(error))),
       warm: facts.warm ?? false,
-      links: plugins,
+      links: settleStarts(plugins),
       ...(finishes.length ? { finishes } : {}),
       ...(result === undefined ? {} : { result: maskSecrets(result) }),
       ...defined({ span: facts.span }),

@@ -52,6 +52,8 @@ export class LiveCall implements Call<never> {
   #findStranger: ((visit: Visit) => string | undefined) | undefined;
   /** The path refers to a namespace that must not be touched: DEL treats it as gone. */
   #isGone = false;
+  /** No other attachment's interface was in the namespace. Not kept for the next plugin of the chain: one may be there by then. */
+  #isCleared = false;
   #waits = false;
   #kept?: KeptAttachments | undefined;
 
@@ -137,7 +139,7 @@ export class LiveCall implements Call<never> {
   findContainerNetns(again = false): Netns | undefined {
     if (this.#isGone) return undefined;
     const netns = this.#findNetns();
-    if (netns && again) netns.isCleared = false;
+    if (again) this.#isCleared = false;
     const stranger = netns && this.#askForStranger(netns);
     if (stranger !== undefined) this.#countAsGone(stranger);
     return this.#isGone ? undefined : netns?.netns;
@@ -216,13 +218,13 @@ export class LiveCall implements Call<never> {
 
   #askForStranger(opened: ContainerNetns): string | undefined {
     const find = this.#findStranger;
-    if (find === undefined || opened.isCleared) return undefined;
+    if (find === undefined || this.#isCleared) return undefined;
     const { network, prevResult, host } = this;
     const { containerId, ifname } = this.env;
     const owner = { network, containerId, ifname };
     const stranger = find({ owner, prevResult, host, container: opened.socket, netnsFd: opened.netns.fd });
     // A negative result is remembered; a namespace that must not be touched is refused each time.
-    opened.isCleared = stranger === undefined;
+    this.#isCleared = stranger === undefined;
     return stranger;
   }
 

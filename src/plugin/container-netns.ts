@@ -10,8 +10,6 @@ import { closeNetns, inNetns, type Netns, openNetns, sameNetns } from '../sys/ne
 /** A namespace that stays open until its last user has released it. */
 export class ContainerNetns {
   readonly netns: Netns;
-  /** It has been found that no other attachment owns the namespace. */
-  isCleared = false;
   #socket: NetlinkSocket | undefined;
   #users = 1;
 

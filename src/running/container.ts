@@ -3,7 +3,7 @@
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { absolutePath } from '../files/absolute-path.ts';
+import { namespacePath } from '../files/namespace-path.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
 import { namesOf, readStorageNames } from '../node/names.ts';
 import { type RecordedAttachment, readRecords } from '../node/on-record.ts';
@@ -16,7 +16,7 @@ export interface KnownContainer {
 }
 
 /**
- * Finds a container by its id, the beginning of its id, a path of its namespace, its name or its pod (`namespace/name`).
+ * Finds a container by its id, the beginning of its id, its namespace (a path, or a name of `ip netns`), its name or its pod (`namespace/name`).
  * @param cwd against which relative paths are resolved
  * @throws CniError 3 if nothing on record is of such a container, or if there are several; 5 if records cannot be listed
  */
@@ -55,7 +55,7 @@ const FINDERS: readonly Find[] = [
       return containerName === given || (podName !== undefined && `${podNamespace}/${podName}` === given);
     });
   },
-  (all, given, cwd) => (given.includes('/') ? inNamespace(all, absolutePath(given, cwd)) : []),
+  (all, given, cwd) => (given === '' ? [] : inNamespace(all, namespacePath(given, cwd))),
   (all, given) => all.filter(({ known }) => given !== '' && known.containerId.startsWith(given)),
 ];
 

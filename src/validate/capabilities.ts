@@ -1,9 +1,9 @@
 // Do the plugins and the conflist agree on what the runtime may pass?
 import { decode, isObject } from '../cni/json.ts';
+import { didYouMean, findNearest } from '../cni/suggest.ts';
 import { atKey, atValue } from './document.ts';
 import type { Finding } from './finding.ts';
 import type { NamedPlugin, PlacedPlugin } from './network.ts';
-import { didYouMean, findNearest } from './suggest.ts';
 
 /** CONVENTIONS.md "Dynamic Plugin specific fields": the capabilities that runtimes are known to offer. */
 const WELL_KNOWN = [

@@ -1,8 +1,8 @@
 // Which values does a schema refuse, and which keys does it not know?
 import * as z from 'zod/mini';
 import { describeIssue, foldKeys, isObject } from '../cni/json.ts';
+import { didYouMean } from '../cni/suggest.ts';
 import type { Path } from './document.ts';
-import { didYouMean } from './suggest.ts';
 
 /** A problem at a path of a value. */
 export interface Problem {

@@ -123,6 +123,38 @@ describeRoot(
       });
     });
 
+    test("an ADD that fails is undone where the namespace of what was adopted has become another container's", async () => {
+      await withHost(async lab => {
+        const [container, other, third] = [
+          await lab.container(),
+          await lab.container(),
+          await lab.container(),
+        ];
+        const network = configure(lab, '1.0.0');
+        await addByHand(lab, network, container, { binDir: BIN_DIR, capabilityArgs: {} });
+        expect(await adopt(lab)).toMatchObject({ attachments: [{ state: 'adopted' }] });
+        await deleteByHand(lab, network, container, BIN_DIR);
+        const successor = ['--container-id', 'successor'];
+        expect(await catena(lab, 'add', 'podnet', container.path, ...successor)).toMatchObject({
+          exitCode: 0,
+        });
+        const mapping = ['--cap', JSON.stringify(PORTS)];
+        expect(await catena(lab, 'add', 'podnet', other.path, ...mapping)).toMatchObject({ exitCode: 0 });
+        const id = ['--container-id', idOf(container)];
+        const failed = await catena(lab, 'add', 'podnet', third.path, ...id, ...mapping);
+        expect(failed.exitCode).toBe(1);
+        expect(failed.stderr).toContain('holds');
+        expect(failed.stderr).not.toContain('nothing was undone');
+        expect(await lab.ip(third, 'link')).toMatchObject([{ ifname: 'lo' }]);
+        expect(await catena(lab, 'check', 'podnet', container.path, ...successor)).toMatchObject({
+          exitCode: 0,
+        });
+        for (const [path, ...more] of [[other.path], [container.path, ...successor]] as const)
+          expect(await catena(lab, 'del', 'podnet', path, ...more)).toMatchObject({ exitCode: 0 });
+        expect(await leftOf(lab, network, container)).toEqual([]);
+      });
+    });
+
     test('adopts an attachment again after its runtime attached it again', async () => {
       await withHost(async lab => {
         const container = await lab.container();

@@ -27,7 +27,7 @@ describeRoot('catena doctor', () => {
     await lab.remove(container);
     const { stdout } = await catena(lab, [...args, '--json'], { env });
     const found = JSON.parse(stdout).findings.find(({ id }: Row) => id === 'state.abandoned');
-    expect(found).toMatchObject({ severity: 'warning', mend: expect.stringContaining('catena gc podnet') });
+    expect(found).toMatchObject({ severity: 'warning', mend: 'catena gc --gone' });
     await lab.ip(lab.host, 'link', 'add', 'vpn0', 'type', 'bridge');
     await lab.ip(lab.host, 'link', 'set', 'vpn0', 'up');
     await lab.ip(lab.host, 'route', 'add', '10.88.7.0/24', 'dev', 'vpn0');

@@ -6,7 +6,7 @@ import path from 'node:path';
 /** The repository's root. */
 export const ROOT = path.resolve(import.meta.dir, '../..');
 
-/** One import: its specifier, and for our own files the path from the root without `.ts`. */
+/** One import: its specifier, and for our own files the path from the root without `.ts` or `.tsx`. */
 export interface Import {
   readonly specifier: string;
   readonly target: string | undefined;
@@ -24,11 +24,11 @@ export interface SourceFile {
   readonly imports: readonly Import[];
 }
 
-/** Reads every `.ts` file below the folders, sorted by path. */
+/** Reads every `.ts` and `.tsx` file below the folders, sorted by path. */
 export function readSources(...folders: string[]): SourceFile[] {
   return folders
     .flatMap(folder => listFiles(folder))
-    .filter(file => file.endsWith('.ts'))
+    .filter(file => /\.tsx?$/.test(file))
     .sort()
     .map(file => parseSource(file, fs.readFileSync(path.join(ROOT, file), 'utf8')));
 }
@@ -69,5 +69,5 @@ function withoutComments(text: string): string {
 
 function resolve(file: string, specifier: string): string | undefined {
   if (!specifier.startsWith('.')) return undefined;
-  return path.join(path.dirname(file), specifier).replace(/\.ts$/, '');
+  return path.join(path.dirname(file), specifier).replace(/\.tsx?$/, '');
 }

@@ -7,6 +7,7 @@ import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.t
 import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { measureRate, ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
 
 const MBIT = 1_000_000;
 const BOTH = {
@@ -577,6 +578,11 @@ describe('bandwidth GC after the reference', () => {
         await lab.tc(lab.host, 'qdisc', 'del', 'dev', damaged.veth, 'ingress');
         expect((await left()).sort()).toEqual([kept, stale, other, valid].sort());
         await lab.remove(gone.container);
+        // The kernel removes the pair some time after the namespace.
+        await until(async () => {
+          const pairs: Row[] = await lab.ip(lab.host, 'link', 'show', 'type', 'veth');
+          return !pairs.some(({ ifname }) => ifname === gone.veth);
+        });
         const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth', ...BOTH };
         const attachments = [{ containerID: damaged.container.id, ifname: 'eth0' }];
         await succeed(lab, { command: 'GC', conf: { ...conf, 'cni.dev/valid-attachments': attachments } });

@@ -4,10 +4,12 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { hostEndName } from '../../src/plugin/first-names.ts';
 import { CATENA } from '../helpers/catena.ts';
+import { writeChain } from '../helpers/chain.ts';
 import { runOk } from '../helpers/command.ts';
 import { filesBelow } from '../helpers/journal.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, copyPlugins, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { binWith } from '../helpers/script.ts';
 import {
   describeNeeding,
   describeRoot,
@@ -17,6 +19,7 @@ import {
   requiresRoot,
   testNeeding,
 } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 setDefaultTimeout(60_000);
 
@@ -232,6 +235,42 @@ describeRoot(
           expect({ plugin: plugin.type, code: error?.code }).toEqual({ plugin: plugin.type, code: 8 });
           expect(error?.msg).toContain('belongs to container "second"');
         }
+        expect(await stateOf(lab, second)).toEqual(before);
+      });
+    });
+
+    test('another container that comes while the plugins of a DEL run keeps its limits and rules', async () => {
+      await withHost(async lab => {
+        const first = { ...(await lab.container()), id: 'first' };
+        const second = { ...first, id: 'second' };
+        const wanted = ['bridge', 'bandwidth', 'sbr'];
+        const plugins = chainOf(lab, BRIDGE).filter(({ type }) => wanted.includes(type));
+        // Called first, it says that the others are about to be called.
+        const begun = `${lab.tmp}/begun`;
+        const binDir = binWith(
+          lab,
+          'marker',
+          `[ "$CNI_COMMAND" = DEL ] && : > ${begun}; echo '{"cniVersion":"1.0.0"}'`,
+        );
+        const list = { cniVersion: '1.0.0', name: 'podnet', plugins: [...plugins, { type: 'marker' }] };
+        const chain = writeChain(lab, list);
+        await chain.add(first, { binDir });
+
+        // sbr takes its turn at the namespace, here after the test.
+        const holder = Bun.spawn(['flock', '--no-fork', first.path, 'sleep', '60']);
+        const deleted = chain.run('del', first, { binDir });
+        await until(() => fs.existsSync(begun));
+        await Bun.sleep(300);
+        await lab.ip(first, 'link', 'delete', 'eth0');
+        await caller(
+          lab,
+          '1.0.0',
+          plugins.filter(({ type }) => type !== 'sbr'),
+        ).add(second);
+        const before = await stateOf(lab, second);
+        expect(before.qdiscs.map(({ kind }) => kind)).toContain('tbf');
+        holder.kill();
+        expect(await deleted).toMatchObject({ exitCode: 0 });
         expect(await stateOf(lab, second)).toEqual(before);
       });
     });

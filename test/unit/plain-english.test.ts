@@ -13,7 +13,7 @@ const EXCEPTIONS = ['test/helpers/idioms.ts', 'test/unit/plain-english.test.ts']
 test.each(PLACES)('%s is in plain English', place => {
   const files = fs.statSync(path.join(ROOT, place)).isDirectory() ? listFiles(place) : [place];
   const found = files
-    .filter(file => /\.(ts|mjs|md|txt|proto|conflist)$/.test(file) && !EXCEPTIONS.includes(file))
+    .filter(file => /\.(tsx?|mjs|md|txt|proto|conflist)$/.test(file) && !EXCEPTIONS.includes(file))
     .flatMap(file =>
       findIdioms(file, fs.readFileSync(path.join(ROOT, file), 'utf8')).map(
         ({ line, idiom, instead }) => `${file}:${line}: "${idiom}"; write ${instead}`,

@@ -24,7 +24,7 @@ const JSON_TYPES: readonly (readonly [folder: string, names: readonly string[]])
   ['src/adopt', ['AdoptReport', 'Adoption']],
   ['src/runtimes', ['Choice', 'Verdict']],
   ['src/observe', ['RequestRecord', 'PluginRecord', 'FinishRecord']],
-  ['src/doctor', ['Finding']],
+  ['src/doctor', ['DoctorVerdict', 'Finding']],
   ['src/validate', ['Finding']],
   ['src/lab', ['PluginReport', 'Failure']],
   ['src/compare', ['CompareReport', 'PluginReport', 'ReportedDifference', 'Difference', 'Crossing']],

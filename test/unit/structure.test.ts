@@ -94,6 +94,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/sys/lock-holder',
     // How a client asks the daemon.
     ...['src/daemon/place', 'src/daemon/protocol'],
+    // What the daemon's watch knows of attachments, and what it advises.
+    ...['src/watch/attachments', 'src/watch/commands'],
+    // The attachments with their ports and addresses.
+    'src/node',
     'src/cni',
     'src/net',
   ],
@@ -101,10 +105,17 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/node': [
     ...['src/chain', 'src/journal', 'src/ipam', 'src/delegate/record', 'src/netlink'],
     ...['src/files/names-in', 'src/files/read-file', 'src/sys/netns', 'src/sys/sysctl', 'src/cni', 'src/net'],
+    // How rates and times are written.
+    'src/lab/words',
+  ],
+  // It asks commands, and knows what they print.
+  'src/ui': [
+    ...['src/node/model', 'src/node/words', 'src/observe/record', 'src/doctor/finding'],
+    ...['src/lab/words', 'src/lab/result-diff', 'src/cni/result', 'src/net'],
   ],
   // Networks of running containers.
   'src/running': [
-    ...['src/node', 'src/chain', 'src/journal', 'src/files/absolute-path', 'src/cni', 'src/net'],
+    ...['src/node', 'src/chain', 'src/journal', 'src/files/namespace-path', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock'],
   ],
   'src/adopt': [
@@ -118,11 +129,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'src/garbage': [
     ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
-    ...['src/journal/generation', 'src/sys/netns'],
+    ...['src/journal/generation', 'src/sys/netns', 'src/plugin/netns-owner'],
   ],
   'src/cli': [
     'src/garbage',
     'src/node',
+    'src/ui',
     'src/running',
     'src/doctor',
     'src/adopt',
@@ -184,6 +196,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What the front knows of the rest.
     ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/worker/protocol'],
     ...['src/plugin/early-stdio', 'src/plugin/run', 'src/plugin/serve', 'src/sys/fault-variable'],
+    // The page of `catena ui`.
+    'src/ui/bundle',
   ],
   // The one place that sees both worlds.
   'plugins/main': ['src', 'plugins'],
@@ -214,6 +228,8 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   winston: ['src/log'],
   'dbus-native': ['plugins/firewall/firewalld/bus'],
   yaml: ['src/delegate/definition-file', 'src/cli/node/output'],
+  // Only the page, which is bundled, needs it.
+  preact: ['src/ui/page'],
   // Only the daemon loads these.
   'prom-client': ['src/observe/metrics', 'src/observe/grpc-metrics'],
   '@grpc/grpc-js': ['src/daemon/grpc'],
@@ -272,7 +288,7 @@ const MAY_LOAD_LAZILY = [
 const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
-    'src/node/host',
+    ...['src/node/host', 'src/ui/page/picture-layout', 'src/ui/page/picture'],
     ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/lab/lab',
     'src/lab/state/devices',
@@ -402,7 +418,7 @@ describe('imports', () => {
   test('our own files are imported with their extension', () => {
     const wrong = [...product, ...tests].flatMap(file => {
       return file.imports
-        .filter(found => found.target !== undefined && !/\.(ts|json|txt|proto)$/.test(found.specifier))
+        .filter(found => found.target !== undefined && !/\.(tsx?|json|txt|proto)$/.test(found.specifier))
         .map(found => `${file.path} imports ${found.specifier}`);
     });
     expect(wrong).toEqual([]);
@@ -584,5 +600,5 @@ function isIn(target: string, folder: string): boolean {
 }
 
 function withoutExtension(file: SourceFile): string {
-  return file.path.replace(/\.ts$/, '');
+  return file.path.replace(/\.tsx?$/, '');
 }

@@ -1,8 +1,9 @@
 // Which executable does a plugin's type name?
-import { statSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import { workingDirectory } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { didYouMean } from '../../cni/suggest.ts';
 
 /**
  * The first regular file of that name in the directories, following symbolic links. Whether it is executable is left to the
@@ -29,7 +30,16 @@ export function findPlugin(type: string, dirs: readonly string[]): string {
     if (isFile(path)) return path;
   }
   const list = dirs.map(dir => JSON.stringify(dir)).join(', ');
-  throw new CniError(ErrorCode.unknown, `Cannot find plugin "${type}": no such file in ${list}`);
+  const near = didYouMean(type, reachable.flatMap(namesIn));
+  throw new CniError(ErrorCode.unknown, `Cannot find plugin "${type}": no such file in ${list}${near}`);
+}
+
+function namesIn(dir: string): string[] {
+  try {
+    return readdirSync(resolve(dir));
+  } catch {
+    return [];
+  }
 }
 
 function isFile(path: string): boolean {

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import type { CniError } from '../../cni/errors.ts';
 import { isObject, memberOf } from '../../cni/json.ts';
+import { didYouMean } from '../../cni/suggest.ts';
 import { findConfFiles } from './conf-files.ts';
 import type { Conflist } from './conflist.ts';
 import {
@@ -94,7 +95,7 @@ function notFound(
   diagnostics: readonly Diagnostic[],
 ): CniError {
   const found = names.length
-    ? `found ${[...new Set(names)].map(n => JSON.stringify(n)).join(', ')}`
+    ? `found ${[...new Set(names)].map(n => JSON.stringify(n)).join(', ')}${didYouMean(name, names)}`
     : 'found none';
   const broken = diagnostics.map(({ error }) => error.message).join('; ');
   return new NetworkNotFound(name, ` in "${dir}": ${found}`, {

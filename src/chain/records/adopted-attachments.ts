@@ -56,7 +56,6 @@ function isDetached(record: AttachmentRecord): boolean {
 
 /** Without a witness to ask the node, assume the interface exists as long as its namespace does. */
 async function hasInterface(record: AttachmentRecord, { openWitness }: ChainRuntime): Promise<boolean> {
-  const { netns, ifname } = record;
-  if (compareNetns(netns, record) !== 'same') return false;
-  return (await openWitness?.())?.hasInterface(netns, ifname) ?? true;
+  if (compareNetns(record.netns, record) !== 'same') return false;
+  return (await openWitness?.())?.hasInterface(record) ?? true;
 }

@@ -8,6 +8,7 @@ import { listRecords } from '../../journal/store.ts';
 import { listUses } from '../config/plugin-uses.ts';
 import { checkNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import type { SegmentRunner } from '../run/segment.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { findRemembered, type RememberedAdd } from './remembered-add.ts';
 import { listAttachments } from './result-cache.ts';
@@ -18,11 +19,22 @@ export interface AttachmentCheck extends AttachmentId {
   readonly state: 'sound' | 'broken' | 'unknown';
   /** What CHECK reported, or why it could not be run. */
   readonly problem?: string;
+  /** Its list has no CHECK, so nothing but another list would change that it is unknown. */
+  readonly unchecked?: true;
+}
+
+/** What a caller with many attachments may want. */
+export interface CheckOptions {
+  /** How many are checked at once, each by a runner of its own: one runner serves one chain at a time. */
+  readonly atOnce?: number;
+  /** Makes such a runner. */
+  readonly openSegments?: () => SegmentRunner;
 }
 
 /**
- * Checks attachments one at a time, each with the configuration of its own ADD: of libcni's cache, of the journal, and of further
- * journals. Skips attachments whose namespace is gone, and those deleted during the check.
+ * Checks attachments, each with the configuration of its own ADD: of libcni's cache, of the journal, and of further journals.
+ * Skips attachments whose namespace is gone, and those deleted during the check. Once the runtime's signal is aborted, the
+ * remaining ones are `unknown`.
  * @param type of a plugin that the attachments have; undefined for all of them
  * @param journals state directories in addition to the runtime's own
  * @throws CniError 5 when cache or journal cannot be listed
@@ -31,16 +43,25 @@ export async function checkAttachments(
   type: string | undefined,
   journals: readonly string[],
   runtime: ChainRuntime,
+  { atOnce = 1, openSegments }: CheckOptions = {},
 ): Promise<AttachmentCheck[]> {
-  const standing = new Map<string, AttachmentCheck>();
-  for (const { id, within } of listStanding(journals, runtime)) {
-    if (runtime.signal?.aborted) break;
-    const key = [within.stateDir, id.network, id.containerId, id.ifname].join('\n');
-    if (standing.has(key)) continue;
-    const one = await checkOne(type, id, within);
-    if (one) standing.set(key, one);
-  }
-  return [...standing.values()];
+  const places = new Map(
+    listStanding(journals, runtime).map(place => {
+      const { id, within } = place;
+      return [[within.stateDir, id.network, id.containerId, id.ifname].join('\n'), place];
+    }),
+  );
+  const checks = new Map<Place, AttachmentCheck>();
+  const waiting = [...places.values()].values();
+  const work = async (): Promise<void> => {
+    const own = openSegments === undefined ? {} : { segments: openSegments() };
+    for (const place of waiting) {
+      const one = await checkOne(type, place.id, { ...place.within, ...own });
+      if (one) checks.set(place, one);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(atOnce, places.size) }, work));
+  return [...places.values()].flatMap(place => checks.get(place) ?? []);
 }
 
 interface Place {
@@ -66,10 +87,6 @@ async function checkOne(
   runtime: ChainRuntime,
 ): Promise<AttachmentCheck | undefined> {
   const { network, containerId, ifname } = id;
-  const known = findRemembered(id, runtime);
-  const list = findConfigOfAdd(known, runtime);
-  if (!known || !list || !isThere(known)) return undefined;
-  if (type !== undefined && !listUses(list).some(use => use.type === type)) return undefined;
   const unknown = (problem: string): AttachmentCheck => ({
     network,
     containerId,
@@ -77,8 +94,17 @@ async function checkOne(
     state: 'unknown',
     problem,
   });
-  if (list.disableCheck) return unknown('its list sets "disableCheck"');
-  if (!atLeast(list.version, SINCE.check)) return unknown(`its list has version ${list.version}`);
+  const known = findRemembered(id, runtime);
+  if (!known) return undefined;
+  if (type === undefined && known.netns === '') return unknown('its cached result names no namespace');
+  if (!isThere(known)) return undefined;
+  const list = findConfigOfAdd(known, runtime);
+  if (!list) return type === undefined ? unknown('the configuration of its ADD cannot be used') : undefined;
+  if (type !== undefined && !listUses(list).some(use => use.type === type)) return undefined;
+  if (runtime.signal?.aborted) return unknown(UNREACHED);
+  if (list.disableCheck) return { ...unknown('its list sets "disableCheck"'), unchecked: true };
+  if (!atLeast(list.version, SINCE.check))
+    return { ...unknown(`its list has version ${list.version}, which has no CHECK`), unchecked: true };
   const { netns, args, capabilityArgs } = known;
   try {
     await checkNetwork(list, { containerId, ifname, netns, args, capabilityArgs }, runtime);
@@ -86,9 +112,12 @@ async function checkOne(
   } catch (thrown) {
     // A runtime may have just deleted it.
     if (!isThere(known) || findRemembered(id, runtime) === undefined) return undefined;
+    if (runtime.signal?.aborted) return unknown(UNREACHED);
     return { network, containerId, ifname, state: 'broken', problem: toCniError(thrown).message };
   }
 }
+
+const UNREACHED = 'the time for checks was over before its CHECK ended';
 
 function isThere({ netns }: RememberedAdd): boolean {
   return netns !== '' && findNetnsIdentity(netns) !== undefined;

@@ -47,13 +47,10 @@ export async function settleEarlierAdd(id: AttachmentId, runtime: ChainRuntime):
  * A cached result outlives a DEL that was killed, or that another tool ran. Without its interface there is no attachment, and
  * this ADD must be undone if it fails.
  */
-async function hasLostInterface(
-  { netns, ifname }: CachedAttachment,
-  { openWitness }: ChainRuntime,
-): Promise<boolean> {
-  if (netns === '') return false;
+async function hasLostInterface(cached: CachedAttachment, { openWitness }: ChainRuntime): Promise<boolean> {
+  if (cached.netns === '') return false;
   try {
-    return (await openWitness?.())?.hasInterface(netns, ifname) === false;
+    return (await openWitness?.())?.hasInterface(cached) === false;
   } catch {
     // If that cannot be determined, it counts as attached.
     return false;

@@ -1,5 +1,6 @@
 // What does a node hold of an attachment, whichever runtime recorded it?
 import type { AttachmentId } from '../../cni/attachment.ts';
+import type { JsonObject } from '../../cni/json.ts';
 import type { NetworkPlugins } from '../../cni/network-plugins.ts';
 
 /** An attachment that has resources on the node. */
@@ -15,6 +16,13 @@ export interface HeldAttachment {
   readonly inUse: string | undefined;
 }
 
+/** An attachment, where it was made, and what its ADD said of it. */
+export interface Made extends AttachmentId {
+  readonly netns: string;
+  /** Result of the last plugin, in the version that it names. */
+  readonly result: JsonObject | undefined;
+}
+
 /** Asks the node itself about one attachment, whatever the records say. */
 export interface NodeWitness {
   /**
@@ -24,6 +32,9 @@ export interface NodeWitness {
    * @throws CniError, NetlinkError when the node cannot be queried
    */
   findLife(list: NetworkPlugins, id: AttachmentId): Promise<string | undefined>;
-  /** Whether the namespace at the path has an interface of that name. @throws Error when that cannot be determined */
-  hasInterface(netns: string, ifname: string): boolean;
+  /**
+   * Whether the namespace of an attachment has its interface, not one of the same name that belongs to another attachment.
+   * @throws Error when that cannot be determined
+   */
+  hasInterface(attachment: Made): boolean;
 }

@@ -1,7 +1,6 @@
 // What does `catena conformance` do?
 import { realpathSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { isatty } from 'node:tty';
 import { findPlugin, parsePluginDirs } from '../../chain/config/find-plugin.ts';
 import { notesDirs, runDir } from '../../cni/directories.ts';
 import { parseObject } from '../../cni/json.ts';
@@ -13,6 +12,7 @@ import { absolutePath } from '../../files/absolute-path.ts';
 import { FRESH_DIRS, layGround } from '../../lab/ground.ts';
 import { RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { styleOf } from '../terminal/colour.ts';
 
 /** Variables that would tell the plugin about another environment. */
 const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR)$/;
@@ -39,7 +39,7 @@ export async function run(call: CommandCall): Promise<number> {
   // The notes that our own ADD and GC leave for each other are not the plugin's.
   const notes = Object.values(notesDirs(runDir({})));
   const watch = { dirs: FRESH_DIRS, skip: ['/run/netns', ...notes, ...shown] };
-  const style = { colour: isatty(1) && !call.env.NO_COLOR };
+  const style = styleOf(call);
   const json = call.on('json');
   if (!json) call.out(renderHeading(subject));
   const report = await examine({ ...subject, watch }, finding => {

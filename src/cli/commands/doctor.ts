@@ -1,53 +1,61 @@
 // What does `catena doctor` do?
 
-import { cacheDirOf } from '../../chain/run/runtime.ts';
+import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import { runDir, runnerJournals } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
 import { examineAttachments } from '../../doctor/checks/attachments.ts';
 import { viewDaemon } from '../../doctor/daemon-view.ts';
 import { examine, worstFirst } from '../../doctor/examine.ts';
-import type { Finding } from '../../doctor/finding.ts';
-import { viewNode } from '../../doctor/node-view.ts';
+import type { Finding, NodeView } from '../../doctor/finding.ts';
+import { type Places, viewNode } from '../../doctor/node-view.ts';
+import { routedPods } from '../../doctor/pods.ts';
+import { exitCodeOf, judge } from '../../doctor/verdict.ts';
+import { ownWorker, workerSegments } from '../../worker/client.ts';
 import type { CommandCall } from '../command.ts';
+import { renderDiagnosis } from '../doctor-render.ts';
+import { readNodeFor } from '../node/read.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
+import { styleOf } from '../terminal/colour.ts';
 
-/** Diagnoses this node and suggests fixes; fails if it finds an error. */
+/** Diagnoses this node and suggests fixes. Exit codes: {@link exitCodeOf}. */
 export async function run(call: CommandCall): Promise<number> {
   const runtime = runtimeOf(call);
-  const { stateDir = '' } = runtime;
-  const node = viewNode({
+  const node = await withPods(call, {
     confDir: confDirOf(call),
     pluginDirs: runtime.pluginDirs,
     cacheDir: cacheDirOf(runtime),
-    stateDir,
+    stateDir: runtime.stateDir ?? '',
     runDir: runDir(call.env),
     daemon: await viewDaemon(runDir(call.env)),
     findAbout: await loadAbouts(call.plugins.find, call.plugins.types),
     ownNames: call.plugins.types,
   });
-  const { delegates } = runnerJournals(stateDir);
-  const findings = worstFirst([
-    ...examine(node),
-    ...(await examineAttachments(node, [delegates], runtime).catch((error: unknown) => [
-      {
-        id: 'attachments',
-        severity: 'warning' as const,
-        found: `cannot run this check: ${toCniError(error).message}`,
-      },
-    ])),
-  ]);
-  const shown = call.on('all') ? findings : findings.filter(({ severity }) => severity !== 'ok');
-  if (call.on('json')) call.out(`${JSON.stringify({ findings }, null, 4)}\n`);
-  else call.out(render(shown, findings.length - shown.length));
-  return findings.some(({ severity }) => severity === 'error') ? 1 : 0;
+  const findings = worstFirst([...examine(node), ...(await checkAll(call, node, runtime))]);
+  const verdict = judge(findings, node.user?.id !== 0);
+  if (call.on('json')) call.out(`${JSON.stringify({ verdict, findings }, null, 4)}\n`);
+  else call.out(renderDiagnosis(findings, verdict, { ...styleOf(call), all: call.on('all') }));
+  return exitCodeOf(verdict);
 }
 
-function render(findings: readonly Finding[], fine: number): string {
-  const lines = findings.flatMap(({ id, severity, found, mend }) => [
-    `${severity.padEnd(8)} ${id}: ${found}`,
-    ...(mend === undefined ? [] : [`         fix: ${mend}`]),
-  ]);
-  const rest = fine > 0 ? [`${fine} checks found no problem; --all shows them`] : [];
-  return [...lines, ...rest, ''].join('\n');
+async function withPods(call: CommandCall, places: Places): Promise<NodeView> {
+  const node = viewNode(places);
+  try {
+    const pods = routedPods(await readNodeFor(call), node);
+    return pods === undefined ? node : { ...node, pods };
+  } catch {
+    // Records that cannot be listed are findings of other checks.
+    return node;
+  }
+}
+
+async function checkAll(call: CommandCall, node: NodeView, runtime: Runtime): Promise<readonly Finding[]> {
+  const { delegates } = runnerJournals(node.stateDir);
+  const openSegments = () => workerSegments(call.workers ?? ownWorker(), { cwd: call.cwd });
+  try {
+    return await examineAttachments(node, { journals: [delegates], runtime, openSegments });
+  } catch (error) {
+    const found = `cannot run this check: ${toCniError(error).message}`;
+    return [{ id: 'attachments', severity: 'warning', found }];
+  }
 }

@@ -12,6 +12,7 @@ import { choose, RUNTIMES } from '../../runtimes/rules.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { type RuntimeVerdict, renderCode, renderList } from '../explain-render.ts';
 import { confDirOf } from '../target.ts';
+import { widthOf } from '../terminal/width.ts';
 
 /** Where the output is no terminal. */
 const WIDTH = 80;
@@ -19,7 +20,7 @@ const WIDTH = 80;
 /** Explains an error code, or every line of a list. */
 export async function run(call: CommandCall): Promise<number> {
   const [what = ''] = call.positionals;
-  const width = process.stdout.columns || WIDTH;
+  const width = widthOf(call) ?? WIDTH;
   if (/^\d+$/.test(what)) {
     const explanation = explainCode(Number(what));
     if (explanation === undefined) {

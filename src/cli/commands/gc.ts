@@ -12,11 +12,15 @@ import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { type Look, lookOrTell } from '../../garbage/find-traced.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { gcGone } from '../gc-gone.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Deletes attachments that are not named as valid; with `--all`, every recorded attachment of the network. */
 export async function run(call: CommandCall): Promise<number> {
+  if (call.on('gone')) return gcGone(checkGone(call));
+  if (call.positionals.length === 0)
+    throw new UsageError('Cannot collect garbage: name the network, or use --gone');
   const named = scopeOf(call);
   const list = loadTarget(call);
   const scope = { ...named, look: await lookFor(call, list) };
@@ -29,6 +33,15 @@ export async function run(call: CommandCall): Promise<number> {
   call.out(call.on('json') ? `${JSON.stringify(toJson(plan), null, 4)}\n` : renderPlan(plan, call.on('all')));
   for (const problem of plan.damaged) warn(call, problem);
   return 0;
+}
+
+/** The other options say what to keep, which `--gone` finds out itself. */
+function checkGone(call: CommandCall): CommandCall {
+  const other = ['all', 'foreign', 'valid', 'file'].find(
+    name => call.on(name) || call.texts(name).length || call.text(name),
+  );
+  if (other === undefined) return call;
+  throw new UsageError(`Cannot combine --gone with --${other}: it deletes only what outlived its namespace`);
 }
 
 /** A mistyped id keeps nothing: the attachment that it was meant for is about to be deleted, so the user is warned. */

@@ -4,13 +4,14 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { isatty } from 'node:tty';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
+import { titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { selectAttachments } from '../node/filter.ts';
 import { outputOf, printJson, printYaml } from '../node/output.ts';
-import { readNodeFor, titleOf } from '../node/read.ts';
+import { readNodeFor } from '../node/read.ts';
 import { renderLs } from '../node/render-ls.ts';
-import { widthOf } from '../node/table.ts';
 import { warn } from '../target.ts';
+import { widthOf } from '../terminal/width.ts';
 
 /** Milliseconds between two looks of `--watch`. */
 const LOOK_AGAIN_MS = 2_000;

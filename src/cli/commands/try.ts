@@ -1,6 +1,5 @@
 // What does `catena try` do?
 import { dirname } from 'node:path';
-import { isatty } from 'node:tty';
 import { loadFile } from '../../chain/config/load.ts';
 import { parseCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
@@ -12,6 +11,7 @@ import { type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import type { CommandCall } from '../command.ts';
+import { styleOf } from '../terminal/colour.ts';
 
 /** Directories that could lead plugins out of the lab. */
 const OWN_VARIABLES = ['CATENA_RUN_DIR', 'CATENA_STATE_DIR', 'CATENA_CNI_CACHE_DIR', RIGHTS_VARIABLE];
@@ -33,7 +33,7 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
   const shown = [...trial.pluginDirs, dirname(process.execPath)];
   layGround(shown);
   const sections: Section[] = [];
-  const style = { colour: isatty(1) && !call.env.NO_COLOR };
+  const style = styleOf(call);
   const ok = await tryChain({
     ...trial,
     shown,

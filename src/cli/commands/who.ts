@@ -1,10 +1,10 @@
 // What does `catena who` do?
 import type { NodeAttachment } from '../../node/model.ts';
 import { findWho, type Owned } from '../../node/who.ts';
+import { renderAge, titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { printJson } from '../node/output.ts';
-import { readNodeFor, titleOf } from '../node/read.ts';
-import { renderAge } from '../node/times.ts';
+import { readNodeFor } from '../node/read.ts';
 
 /** Says whose something is, and on what evidence; fails if nothing on this node has it. */
 export async function run(call: CommandCall): Promise<number> {

@@ -1,5 +1,5 @@
 // What does a line of `catena log` show?
-import { shortId } from '../node/read.ts';
+import { shortId } from '../../node/words.ts';
 import type { LogEntry } from './timeline.ts';
 
 /** One line for each entry, in local time. */

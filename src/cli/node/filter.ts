@@ -2,8 +2,8 @@
 import { cidrContains, findCidr } from '../../net/cidr.ts';
 import { findIp } from '../../net/ip.ts';
 import type { NodeAttachment } from '../../node/model.ts';
+import { titleOf } from '../../node/words.ts';
 import { UsageError } from '../command.ts';
-import { titleOf } from './read.ts';
 
 type Matches = (one: NodeAttachment, value: string) => boolean;
 

@@ -2,7 +2,7 @@
 import { runDir } from '../../cni/directories.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
 import { viewDaemon } from '../../doctor/daemon-view.ts';
-import type { NodeAttachment, NodeDaemon, NodeModel } from '../../node/model.ts';
+import type { NodeDaemon, NodeModel } from '../../node/model.ts';
 import { readNode } from '../../node/read-node.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
@@ -24,19 +24,9 @@ export async function readNodeFor(call: CommandCall, health = false): Promise<No
   });
 }
 
-/** What people call an attachment: its pod, its container's name, or the beginning of its id. */
-export function titleOf({ podNamespace, podName, containerName, containerID }: NodeAttachment): string {
-  if (podName !== undefined) return `${podNamespace}/${podName}`;
-  return containerName ?? shortId(containerID);
-}
-
-/** As podman and docker shorten ids, which have 64 digits; names that people chose are left alone. */
-export function shortId(id: string): string {
-  return /^[\da-f]{32,}$/.test(id) ? id.slice(0, 12) : id;
-}
-
 async function daemonOf(call: CommandCall): Promise<NodeDaemon> {
   const view = await viewDaemon(runDir(call.env));
+  if (view.kind === 'hidden') return { state: 'none' };
   if (view.kind !== 'answers') return { state: view.kind };
   const { version, pid } = view.state;
   return {

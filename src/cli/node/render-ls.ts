@@ -1,9 +1,8 @@
 // What does a line of `catena ls` show?
-import { count, renderRate } from '../../lab/words.ts';
-import type { NodeAttachment, NodeModel, NodePort, NodeRates } from '../../node/model.ts';
-import { shortId, titleOf } from './read.ts';
+import { count } from '../../lab/words.ts';
+import type { NodeAttachment, NodeModel } from '../../node/model.ts';
+import { renderAge, renderPort, renderRates, shortId, titleOf } from '../../node/words.ts';
 import { renderTable } from './table.ts';
-import { renderAge } from './times.ts';
 
 interface Column {
   readonly title: string;
@@ -53,22 +52,6 @@ export function renderLs(
     return why === undefined ? [] : [`${titleOf(one)} on ${one.network}: ${why}\n`];
   });
   return [table, ...(problems.length ? ['\n'] : []), ...problems].join('');
-}
-
-/** `8080->80`; with the host's address and the protocol unless it is TCP. */
-export function renderPort({ hostIP, hostPort, containerPort, protocol }: NodePort): string {
-  const host = hostIP === undefined ? '' : `${hostIP.includes(':') ? `[${hostIP}]` : hostIP}:`;
-  return `${host}${hostPort}->${containerPort}${protocol === 'tcp' ? '' : `/${protocol}`}`;
-}
-
-/** `in 10 Mbit, out 5 Mbit`, seen from the container. */
-export function renderRates({ ingressBits, egressBits }: NodeRates): string {
-  return [
-    ingressBits === undefined ? [] : `in ${renderRate(ingressBits)}`,
-    egressBits === undefined ? [] : `out ${renderRate(egressBits)}`,
-  ]
-    .flat()
-    .join(', ');
 }
 
 function withoutPrefix(address: string): string {

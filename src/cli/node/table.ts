@@ -1,16 +1,7 @@
 // How does a table fit the terminal?
-import { isatty } from 'node:tty';
-import type { CommandCall } from '../command.ts';
 
 /** No column becomes narrower than this. */
 const LEAST = 5;
-
-/** Columns of the terminal; undefined if the output goes elsewhere and `COLUMNS` is not set: then nothing is cut. */
-export function widthOf({ env }: Pick<CommandCall, 'env'>): number | undefined {
-  const set = Number(env.COLUMNS);
-  if (Number.isInteger(set) && set > 0) return set;
-  return isatty(1) ? process.stdout.columns : undefined;
-}
 
 /**
  * Aligned columns, two spaces apart, each line with a line break. If they are wider than the terminal, the widest are cut, which `…` shows.

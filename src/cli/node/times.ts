@@ -1,20 +1,10 @@
-// How are times written for people, and how do people write them?
-import { count } from '../../lab/words.ts';
+// How do people write times?
 import { UsageError } from '../command.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-
-/** The time since then in one unit: `12 s`, `5 min`, `3 h`, `12 days`. */
-export function renderAge(then: string, now = Date.now()): string {
-  const ms = Math.max(0, now - Date.parse(then));
-  if (ms < MINUTE) return `${Math.floor(ms / SECOND)} s`;
-  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min`;
-  if (ms < 2 * DAY) return `${Math.floor(ms / HOUR)} h`;
-  return count(Math.floor(ms / DAY), 'day');
-}
 
 /**
  * The moment that a text means: `90s`, `15min`, `2h`, `3d` and `1w` ago; `today` and `yesterday` at midnight, local time; or an ISO date or time.

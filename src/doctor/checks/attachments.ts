@@ -1,57 +1,82 @@
 // Do the attached containers still have what their ADD gave them?
 import { type AttachmentCheck, checkAttachments } from '../../chain/records/check-attachments.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
+import type { SegmentRunner } from '../../chain/run/segment.ts';
+import { attachmentLister, keyOf, type WatchedAttachment } from '../../watch/attachments.ts';
+import { commandsFor } from '../../watch/commands.ts';
 import { type Finding, fine, type NodeView } from '../finding.ts';
+import { groupBy } from '../group.ts';
+import { ROOT } from '../user.ts';
 
 const ID = 'attachments';
 
 /** A node may have hundreds of attachments, and a plugin may hang. */
 const BUDGET_MS = 30_000;
 const CALL_DEADLINE_MS = 10_000;
+/** A CHECK waits for the kernel more than it computes; each of them has a worker. */
+const AT_ONCE = 4;
 
-/**
- * Runs CHECK for every existing attachment, whichever runtime made it, with the configuration of its ADD.
- * @param journals state directories besides the runtime's own
- */
-export async function examineAttachments(
-  { facts }: Pick<NodeView, 'facts'>,
-  journals: readonly string[],
-  runtime: Runtime,
-): Promise<readonly Finding[]> {
-  if (process.getuid?.() !== 0)
-    return [{ id: ID, severity: 'info', found: 'looking into containers requires root' }];
-  const signal = AbortSignal.timeout(BUDGET_MS);
-  const { onWarning: _, onPlugin: __, ...quiet } = runtime;
-  const within = { ...quiet, deadlineMs: CALL_DEADLINE_MS, signal };
-  const standing = await checkAttachments(undefined, journals, within);
-  const known = new Set(facts.records().records.map(nameOf));
-  const findings = standing.flatMap((one): Finding[] => {
-    if (one.state !== 'broken' || signal.aborted) return [];
-    const { network, containerId, ifname, problem } = one;
-    const found = `interface "${ifname}" of container "${containerId}" on network "${network}" is not as its ADD left it: ${problem}`;
-    const repair = `catena repair ${network}`;
-    const mend = known.has(nameOf(one)) ? repair : `catena adopt ${network}; ${repair}`;
-    return [{ id: ID, severity: 'error', found, mend }];
-  });
-  const late: Finding[] = signal.aborted
-    ? [
-        {
-          id: ID,
-          severity: 'warning',
-          found: `not all attachments could be checked within ${BUDGET_MS / 1000} s`,
-        },
-      ]
-    : [];
-  if (findings.length || late.length) return [...findings, ...late];
-  const sound = standing.filter(({ state }) => state === 'sound').length;
-  const untold = standing.length - sound;
-  return fine(ID, `${sound} are as their ADD left them${untold ? `, ${untold} cannot be checked` : ''}`);
+/** How CHECK is called. */
+export interface ExamineOptions {
+  /** State directories besides the runtime's own. */
+  readonly journals: readonly string[];
+  readonly runtime: Runtime;
+  /** Makes what runs one chain at a time. */
+  readonly openSegments: () => SegmentRunner;
 }
 
-function nameOf({
-  network,
-  containerId,
-  ifname,
-}: Pick<AttachmentCheck, 'network' | 'containerId' | 'ifname'>): string {
-  return `${network}/${containerId}/${ifname}`;
+/** Runs CHECK for every existing attachment, whichever runtime made it, with the configuration of its ADD. */
+export async function examineAttachments(
+  { stateDir, cacheDir, devices, pods, user = ROOT }: NodeView,
+  { journals, runtime, openSegments }: ExamineOptions,
+): Promise<readonly Finding[]> {
+  // In a user namespace, root may enter the namespaces of its own containers, and no others.
+  if (user.id !== 0 || (user.unknown !== undefined && pods === undefined))
+    return [{ id: ID, severity: 'unexamined', found: 'whether containers have what their ADD gave them' }];
+  const { onWarning: _, onPlugin: __, ...quiet } = runtime;
+  const signal = AbortSignal.any([
+    AbortSignal.timeout(BUDGET_MS),
+    ...(runtime.signal === undefined ? [] : [runtime.signal]),
+  ]);
+  const within = { ...quiet, deadlineMs: CALL_DEADLINE_MS, signal };
+  const checks = await checkAttachments(undefined, journals, within, { atOnce: AT_ONCE, openSegments });
+  const known = new Map(
+    attachmentLister([stateDir, ...journals], cacheDir)().map(one => [one.key, one] as const),
+  );
+  const names = new Set(devices.map(({ name }) => name));
+  const findings = [
+    ...checks.flatMap(one => (one.state === 'broken' ? [toFinding(one, known.get(keyOf(one)))] : [])),
+    ...describeUnknown(checks),
+  ];
+  const sound = checks.filter(({ state }) => state === 'sound').length;
+  return findings.length ? findings : fine(ID, `${sound} are as their ADD left them`);
+
+  function toFinding(one: AttachmentCheck, record: WatchedAttachment | undefined): Finding {
+    const { network, containerId, ifname, problem } = one;
+    const found = `interface "${ifname}" of container "${containerId}" on network "${network}" is not as its ADD left it: ${problem}`;
+    return { id: ID, severity: 'error', found, mend: mendFor(one, record) };
+  }
+
+  /** `repair` puts back rules, addresses and routes, but no devices. */
+  function mendFor({ network }: AttachmentCheck, one: WatchedAttachment | undefined): string {
+    const repair = `catena repair ${network}`;
+    if (one === undefined) return repair;
+    const isOwn = one.recorded?.stateDir === stateDir;
+    if (one.devices.some(name => !names.has(name)))
+      return commandsFor(isOwn ? one : { ...one, recorded: undefined });
+    return one.recorded === undefined ? `catena adopt ${network}; ${repair}` : repair;
+  }
+}
+
+/** One finding for each reason. A runtime's loopback attachment has nothing to check. */
+function describeUnknown(checks: readonly AttachmentCheck[]): Finding[] {
+  const unknown = checks.filter(({ state, ifname }) => state === 'unknown' && ifname !== 'lo');
+  const reasons = groupBy(unknown, ({ problem = '' }) => problem);
+  return [...reasons].map(([problem, those]) => {
+    const [first] = those;
+    const more = those.length > 1 ? ` and ${those.length - 1} more` : '';
+    const found = `container "${first?.containerId}" on network "${first?.network}"${more} cannot be checked: ${problem}`;
+    if (first?.unchecked) return { id: ID, severity: 'info', found };
+    return { id: ID, severity: 'unexamined', found, mend: 'catena repair --dry-run' };
+  });
 }

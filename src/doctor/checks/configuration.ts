@@ -7,6 +7,7 @@ import { coreBeside, isFront } from '../../chain/config/own-executable.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
+import { isGone } from '../gone.ts';
 
 /** Files that cannot be used. */
 export const broken: Check = {
@@ -38,6 +39,31 @@ export const shadowed: Check = {
     if (others.length === 0) return fine(this.id, `"${first}" is the only file, so every runtime uses it`);
     const found = `runtimes that use one file use "${first}"; they ignore ${others.map(name => `"${name}"`).join(', ')}`;
     return [{ id: this.id, severity: 'info', found, mend: 'catena networks --why' }];
+  },
+};
+
+/** Attachments of networks whose list was removed. They can be checked and deleted, but no container can be attached. */
+export const unlisted: Check = {
+  id: 'configuration.unlisted',
+  run({ confDir, facts }) {
+    const listed = new Set(facts.networks().networks.map(({ list }) => list.name));
+    const own = facts.records().records.filter(({ adopted }) => adopted !== true);
+    const standing = [...facts.results().attachments, ...own].filter(
+      one => !isGone(one) && one.ifname !== 'lo',
+    );
+    const networks = new Set(standing.map(({ network }) => network).filter(name => !listed.has(name)));
+    if (networks.size === 0) return fine(this.id, 'every network with attachments has a list');
+    return [...networks].map((network): Finding => {
+      const ids = new Set(
+        standing.filter(one => one.network === network).map(({ containerId }) => containerId),
+      );
+      const count = `${ids.size} container${ids.size === 1 ? ' is' : 's are'}`;
+      const found = `${count} attached to network "${network}", which has no list in "${confDir}"`;
+      // Podman and others keep lists elsewhere, or in no file at all.
+      if (!own.some(one => one.network === network)) return { id: this.id, severity: 'info', found };
+      const mend = 'put the list back, or delete the containers: catena del works from the records';
+      return { id: this.id, severity: 'warning', found, mend };
+    });
   },
 };
 

@@ -13,6 +13,10 @@ export const daemon: Check = {
     const view = node.daemon ?? { kind: 'none' };
     if (view.kind === 'none') return fine(this.id, 'no daemon runs: plugins work without it');
     const { socket } = view;
+    if (view.kind === 'hidden') {
+      const found = `whether a daemon listens on "${socket}": this user may not connect`;
+      return [{ id: this.id, severity: 'unexamined', found }];
+    }
     if (view.kind === 'gone') {
       return [
         warn(
@@ -24,7 +28,9 @@ export const daemon: Check = {
     if (view.kind === 'silent') {
       const who = view.holder ?? 'the daemon';
       const found = `${who} does not respond on "${socket}" within 1 s: every plugin call waits that long before it works without the daemon`;
-      return [warn(found, 'check whether it is stopped (SIGSTOP, a frozen cgroup); resume it or restart it')];
+      const [, pid] = /^process (\d+)/.exec(who) ?? [];
+      const hint = 'restart it; it is stopped by SIGSTOP, or its cgroup is frozen';
+      return [warn(found, pid === undefined ? hint : `kill -CONT ${pid}  # or ${hint}`)];
     }
     const { state, here } = view;
     const findings = [

@@ -1,25 +1,6 @@
 // Are the kernel and the programs that configure it set up so that containers are reachable?
+import { basename, dirname } from 'node:path';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
-
-/** The node forwards packets between containers and the outside. */
-export const forwarding: Check = {
-  id: 'kernel.forwarding',
-  run(node) {
-    const off = FORWARDING.filter(([, path]) => read(node, path) === '0');
-    if (off.length === 0) return fine(this.id, 'IPv4 and IPv6 forwarding is enabled');
-    return off.map(([family, path, key]) => ({
-      id: this.id,
-      severity: 'info',
-      found: `"${path}" is 0: the node forwards no ${family} until a plugin with a gateway enables it, and stops when it is disabled again`,
-      mend: `sysctl -w ${key}=1`,
-    }));
-  },
-};
-
-const FORWARDING = [
-  ['IPv4', '/proc/sys/net/ipv4/ip_forward', 'net.ipv4.ip_forward'],
-  ['IPv6', '/proc/sys/net/ipv6/conf/all/forwarding', 'net.ipv6.conf.all.forwarding'],
-] as const;
 
 /** With br_netfilter, packets between two ports of a bridge pass iptables as well. */
 export const bridgeNetfilter: Check = {
@@ -42,13 +23,27 @@ export const bridgeNetfilter: Check = {
   },
 };
 
+/** Names of the tables of the iptables before nf_tables. */
+const LEGACY = ['/proc/net/ip_tables_names', '/proc/net/ip6_tables_names'];
+
+function isListed({ list }: NodeView, path: string): boolean {
+  return list(dirname(path)).includes(basename(path));
+}
+
 /** Two packet filters at once: each may drop packets that the other accepts. */
 export const packetFilters: Check = {
   id: 'kernel.packet-filters',
   run(node) {
-    const tables = ['/proc/net/ip_tables_names', '/proc/net/ip6_tables_names'].flatMap(path =>
-      (node.read(path) ?? '').split('\n').filter(Boolean),
-    );
+    const hidden = LEGACY.find(path => node.read(path) === undefined && isListed(node, path));
+    if (hidden !== undefined)
+      return [
+        {
+          id: this.id,
+          severity: 'unexamined',
+          found: `the legacy iptables: this user may not read "${hidden}"`,
+        },
+      ];
+    const tables = LEGACY.flatMap(path => (node.read(path) ?? '').split('\n').filter(Boolean));
     if (tables.length === 0) return fine(this.id, 'only nf_tables filters packets');
     const found = `the legacy iptables has tables (${[...new Set(tables)].join(', ')}) in addition to nf_tables: a packet must pass both`;
     const mend = 'see iptables-legacy-save; flush the rules that are not needed, or use only one of the two';

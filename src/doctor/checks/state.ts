@@ -3,17 +3,19 @@ import { statSync } from 'node:fs';
 import { findReason } from '../../chain/records/recover.ts';
 import { cacheFileOf } from '../../chain/records/result-cache.ts';
 import { leaseDirsOf } from '../../cni/network-plugins.ts';
-import { rangeUsesOf } from '../../ipam/range-use.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
+import { isGone } from '../gone.ts';
+import { isDenied, isHidden } from '../readable.ts';
 import { type NodeUser, ROOT } from '../user.ts';
 
 /** Unreadable records of attachments. */
 export const damaged: Check = {
   id: 'state.damaged',
-  run({ facts }) {
+  run({ facts, stateDir }) {
     const cache = facts.results();
     const journal = facts.records();
+    if (isHidden(stateDir)) return [unseen(this.id, `records in "${stateDir}"`)];
     const problems = [...cache.damaged, ...journal.damaged];
     if (problems.length === 0) {
       return fine(
@@ -21,12 +23,11 @@ export const damaged: Check = {
         `${cache.attachments.length} results and ${journal.records.length} records, all readable`,
       );
     }
-    return problems.map(({ message }) => ({
-      id: this.id,
-      severity: 'error',
-      found: message,
-      mend: 'delete the container, then remove the file',
-    }));
+    return problems.map(({ message }): Finding => {
+      if (isDenied(message)) return { id: this.id, severity: 'unexamined', found: message };
+      const mend = 'delete the container, then remove the file';
+      return { id: this.id, severity: 'error', found: message, mend };
+    });
   },
 };
 
@@ -40,7 +41,7 @@ export const storage: Check = {
     const problems = dirs.flatMap((dir): Finding[] => {
       const found = node.findStorageProblem(dir);
       if (found === undefined) return [];
-      if (/\b(EACCES|EPERM)\b/.test(found)) return [withoutRights(dir, found, user)];
+      if (isDenied(found)) return [withoutRights(dir, found, user)];
       const mend = `df -h ${dir}; df -i ${dir}; findmnt -T ${dir}`;
       return [{ id: this.id, severity: 'error', found: `Cannot write to "${dir}": ${found}`, mend }];
     });
@@ -48,21 +49,28 @@ export const storage: Check = {
   },
 };
 
-/** Plugins usually run as root, so another user's missing permissions say little about them. */
+/** Plugins usually run as root, so another user's missing permissions say nothing about them. */
 function withoutRights(dir: string, found: string, { id }: NodeUser): Finding {
-  const base = { id: storage.id, found: `Cannot write to "${dir}" as user ${id}: ${found}` };
-  if (id === 0) return { ...base, severity: 'error', mend: `ls -ld "${dir}"; findmnt -T "${dir}"` };
+  if (id !== 0) return unseen(storage.id, `whether root can write to "${dir}"`);
+  const mend = `ls -ld "${dir}"; findmnt -T "${dir}"`;
   return {
-    ...base,
-    severity: 'warning',
-    mend: 'run catena doctor as root, or as the user that runs containers',
+    id: storage.id,
+    severity: 'error',
+    found: `Cannot write to "${dir}" as user ${id}: ${found}`,
+    mend,
   };
+}
+
+/** @param what is hidden from this user */
+function unseen(id: string, what: string): Finding {
+  return { id, severity: 'unexamined', found: `${what}: this user may not look there` };
 }
 
 /** Attachments that are neither complete nor removed. */
 export const unsettled: Check = {
   id: 'state.unsettled',
-  run({ facts }) {
+  run({ facts, stateDir }) {
+    if (isHidden(stateDir)) return [unseen(this.id, `operations recorded in "${stateDir}"`)];
     const findings = facts.records().records.flatMap((record): Finding[] => {
       const why = findReason(record, process.env);
       if (why === undefined) return [];
@@ -77,11 +85,7 @@ export const unsettled: Check = {
 export const abandoned: Check = {
   id: 'state.abandoned',
   run({ facts }) {
-    const gone = facts
-      .results()
-      .attachments.filter(
-        ({ netns }) => netns !== '' && statSync(netns, { throwIfNoEntry: false }) === undefined,
-      );
+    const gone = facts.results().attachments.filter(isGone);
     if (gone.length === 0) return fine(this.id, 'the namespaces of all attachments exist');
     const networks = [...new Set(gone.map(({ network }) => network))];
     return networks.map(network => {
@@ -91,7 +95,7 @@ export const abandoned: Check = {
         id: this.id,
         severity: 'warning',
         found,
-        mend: `catena gc ${network} --dry-run --valid <id>/<ifname>`,
+        mend: 'catena gc --gone',
       };
     });
   },
@@ -101,6 +105,7 @@ export const abandoned: Check = {
 export const locks: Check = {
   id: 'state.locks',
   run(node) {
+    if (isHidden(node.runDir)) return [unseen(this.id, `locks in "${node.runDir}"`)];
     const held = lockFilesOf(node).flatMap((path): Finding[] => {
       const file = statSync(path, { throwIfNoEntry: false });
       const holder = file && findFlockHolder(file);
@@ -110,22 +115,6 @@ export const locks: Check = {
         : [{ id: this.id, severity: 'info', found, mend: 'check again in a while' }];
     });
     return held.length ? held : fine(this.id, 'no lock is held');
-  },
-};
-
-/** Ranges that are nearly full. */
-export const pools: Check = {
-  id: 'ipam.pools',
-  run({ facts, findAbout }) {
-    const ranges = facts.networks().networks.flatMap(({ list }) => rangeUsesOf(list, findAbout));
-    const tight = ranges.filter(({ used, size }) => used >= size * NEARLY_FULL);
-    if (tight.length === 0) return fine(this.id, `${ranges.length} address ranges, all with free addresses`);
-    return tight.map(({ network, range, used, size }) => ({
-      id: this.id,
-      severity: used >= size ? 'error' : 'warning',
-      found: `range ${range} of network "${network}" has ${used} of ${size} addresses in use`,
-      mend: `catena ipam ls ${network}`,
-    }));
   },
 };
 
@@ -153,8 +142,6 @@ export const lastSuccess: Check = {
     });
   },
 };
-
-const NEARLY_FULL = 0.9;
 
 function lockFilesOf({ runDir, facts, findAbout, list }: NodeView): string[] {
   const own = list(runDir)

@@ -47,6 +47,8 @@ export interface BaseChain {
 export interface Chain {
   readonly name: string;
   readonly base?: BaseChain;
+  /** A base chain that drops packets which none of its rules accepted. */
+  readonly drops?: true;
 }
 
 /**
@@ -104,10 +106,11 @@ export function decodeChain(body: Uint8Array): Chain {
 
 type ChainAttrs = ReturnType<typeof chainMessage.decode>['attrs'];
 
-function toChain({ name = '', type, hook }: ChainAttrs): Chain {
+function toChain({ name = '', type, hook, policy }: ChainAttrs): Chain {
   const at = hookName(hook?.number);
   if (at === undefined) return { name };
-  return { name, base: { type: type === 'nat' ? 'nat' : 'filter', hook: at, priority: hook?.priority ?? 0 } };
+  const base = { type: type === 'nat' ? 'nat' : 'filter', hook: at, priority: hook?.priority ?? 0 } as const;
+  return { name, base, ...(policy === NF_DROP ? { drops: true } : {}) };
 }
 
 function findChain(socket: NetlinkSocket, table: Table, name: string): ChainAttrs | undefined {

@@ -1,7 +1,7 @@
 // How are elements of sets and maps added, found and deleted?
 import { Errno } from '../../sys/errno.ts';
 import { attrs, listOf } from '../codec/attrs.ts';
-import { str, u32be } from '../codec/fields.ts';
+import { bytes, str, u32be } from '../codec/fields.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
@@ -17,6 +17,8 @@ const elementAttrs = attrs('element', {
   data: [2, data],
   flags: [3, u32be],
   comment: [6, comment], // NFTA_SET_ELEM_USERDATA
+  expression: [7, bytes],
+  end: [10, data], // NFTA_SET_ELEM_KEY_END
 });
 
 /** linux/netfilter/nf_tables.h, enum nft_set_elem_list_attributes */

@@ -3,7 +3,7 @@ import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { bitwise } from './expr/bitwise.ts';
 import { cmp } from './expr/cmp.ts';
-import { counter, match } from './expr/compat.ts';
+import { counter, match, target } from './expr/compat.ts';
 import { ct } from './expr/ct.ts';
 import { fib } from './expr/fib.ts';
 import { immediate } from './expr/immediate.ts';
@@ -14,7 +14,22 @@ import { payload } from './expr/payload.ts';
 import { range } from './expr/range.ts';
 
 /** One file per kind in expr/; to add a kind, add a file there and its name here. */
-const kinds = { bitwise, cmp, counter, ct, fib, immediate, lookup, masq, match, meta, nat, payload, range };
+const kinds = {
+  bitwise,
+  cmp,
+  counter,
+  ct,
+  fib,
+  immediate,
+  lookup,
+  masq,
+  match,
+  meta,
+  nat,
+  payload,
+  range,
+  target,
+};
 
 /** linux/netfilter/nf_tables.h, enum nft_expr_attributes */
 export const expression = attrs('expression', {

@@ -22,9 +22,8 @@ describe('runMain()', () => {
   test.each([['--help'], ['-h'], ['help']])('%s shows every command', async flag => {
     const { exitCode, stdout, stderr } = await catena(flag);
     expect([exitCode, stderr]).toEqual([0, '']);
-    const width = Math.max(...COMMANDS.map(({ name }) => name.length));
-    for (const { name, summary } of COMMANDS)
-      expect(stdout).toContain(`  ${name.padEnd(width)}  ${summary}\n`);
+    const words = stdout.replace(/\s+/g, ' ');
+    for (const { name, summary } of COMMANDS) expect(words).toContain(` ${name} ${summary}`);
   });
 
   test('--version shows the version of the package', async () => {
@@ -34,14 +33,20 @@ describe('runMain()', () => {
 
   test('help <command> and <command> --help show arguments and options', async () => {
     const shown = await catena('help', 'gc');
-    expect(shown.stdout).toStartWith('Usage: catena gc <network> [options]\n');
+    expect(shown.stdout).toStartWith('Usage: catena gc <network> | --gone [<network>] [options]\n');
     expect(shown.stdout).toContain('--valid <id>/<ifname>');
     expect(await catena('gc', '--help')).toEqual(shown);
   });
 
   test.each([
     ['no command', [], 'no command given'],
-    ['an unknown command', ['ad'], 'Cannot run "ad": no such command; there are add, check, del'],
+    ['an unknown command', ['gone'], 'Cannot run "gone": no such command; there are add, check, del'],
+    ['a mistyped command', ['ad'], 'Cannot run "ad": no such command; did you mean "add"?\n'],
+    [
+      'a mistyped option',
+      ['add', 'a', 'b', '--fil', 'c'],
+      'Cannot use --fil: no such option; did you mean --file?; see',
+    ],
     ['a missing argument', ['add', 'net'], 'Cannot run "add" with 1 argument: it takes <network> <netns>'],
     ['an argument too many', ['check', 'a', 'b', 'c'], 'with 3 arguments'],
     [
@@ -50,7 +55,11 @@ describe('runMain()', () => {
       'with 1 argument: it takes none; see catena help list',
     ],
     ['a second argument of version', ['version', 'n', 'x'], 'with 2 arguments: it takes [<network>]; see'],
-    ['an unknown option', ['add', 'a', 'b', '--nope'], "Unknown option '--nope'; see catena help add"],
+    [
+      'an unknown option',
+      ['add', 'a', 'b', '--nope'],
+      'Cannot use --nope: no such option; see catena help add',
+    ],
     ['an option without its value', ['add', 'a', 'b', '--file'], "Option '--file <value>' argument missing"],
     [
       'a value that is no time',

@@ -65,7 +65,8 @@ describe('attachmentOf()', () => {
   });
 
   test('makes the path of the namespace absolute, and accepts none with a container id', () => {
-    expect(attachmentOf(call({}, {}, ['net', 'ns'])).netns).toBe('/somewhere/ns');
+    expect(attachmentOf(call({}, {}, ['net', './ns'])).netns).toBe('/somewhere/ns');
+    expect(attachmentOf(call({}, {}, ['net', 'ns'])).netns).toBe('/run/netns/ns');
     expect(attachmentOf(call({ 'container-id': 'c' }, {}, ['net', ''])).netns).toBe('');
     expect(() => attachmentOf(call({}, {}, ['net', '']))).toThrow('--container-id is required');
   });

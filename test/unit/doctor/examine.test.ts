@@ -7,6 +7,7 @@ import { loadAbouts } from '../../../src/cni/network-plugins.ts';
 import { CHECKS, examine } from '../../../src/doctor/examine.ts';
 import { factsIn } from '../../../src/doctor/facts.ts';
 import type { Finding, NodeView } from '../../../src/doctor/finding.ts';
+import type { RoutedPod } from '../../../src/doctor/routed-pod.ts';
 import { describeNeeding } from '../../helpers/skip.ts';
 
 const findAbout = await loadAbouts(loadAbout, KNOWN_TYPES);
@@ -103,8 +104,40 @@ describeNeeding(
       expect(problemsOf(node())).toEqual([]);
       lease(6);
       expect(problemsOf(node())).toMatchObject([
-        { id: 'ipam.pools', severity: 'error', found: expect.stringContaining('5 of 5') },
+        {
+          id: 'ipam.pools',
+          severity: 'error',
+          found: expect.stringContaining('is full: the next ADD fails; 5 of 5'),
+        },
       ]);
+    });
+
+    test('counts the ranges of a set together, and tells who holds the addresses', () => {
+      const ranges = [[{ subnet: '10.1.0.0/29' }, { subnet: '10.2.0.0/29', exclude: ['10.2.0.4-10.2.0.6'] }]];
+      writeList('podnet', { ipam: { type: 'host-local', ranges, dataDir: `${dir}/leases` } });
+      fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
+      const lease = (ip: string, id: string) =>
+        fs.writeFileSync(`${dir}/leases/podnet/${ip}`, `${id}\r\neth0`);
+      for (let i = 2; i <= 6; i++) lease(`10.1.0.${i}`, i < 5 ? 'greedy' : `c${i}`);
+      expect(problemsOf(node())).toEqual([]);
+      lease('10.2.0.2', 'c9');
+      lease('10.2.0.3', 'c10');
+      fs.mkdirSync(`${dir}/cni/results`);
+      const lost = {
+        kind: 'cniCacheV1',
+        containerId: 'c9',
+        ifName: 'eth0',
+        networkName: 'podnet',
+        netns: '/nowhere',
+      };
+      fs.writeFileSync(`${dir}/cni/results/podnet-c9-eth0`, JSON.stringify(lost));
+      const found = problemsOf(node()).find(({ id }) => id === 'ipam.pools');
+      expect(found).toMatchObject({
+        severity: 'error',
+        found:
+          'pool 10.1.0.0/29, 10.2.0.0/29 of network "podnet" is full: the next ADD fails; 7 of 7 addresses are in use, 1 of them by containers that are gone, container "greedy" holds the most, 3',
+        mend: 'catena gc --gone',
+      });
     });
 
     test('reports unreadable records', () => {
@@ -130,6 +163,45 @@ describeNeeding(
         },
       ]);
       expect(problemsOf(node({ ...files, '/etc/sysctl.conf': 'net.ipv4.ip_forward=1' }))).toEqual([]);
+    });
+
+    test('reports disabled forwarding as an error if containers need it', () => {
+      writeList('podnet');
+      const files = {
+        '/proc/sys/net/ipv4/ip_forward': '0\n',
+        '/proc/sys/net/ipv6/conf/all/forwarding': '0\n',
+      };
+      const pod = (family: 4 | 6): RoutedPod => ({
+        network: 'podnet',
+        containerId: 'c1',
+        ifname: 'eth0',
+        family,
+        address: family === 4 ? '10.1.0.2' : 'fd00::2',
+        device: 'br0',
+        ports: [],
+      });
+      const severities = (pods?: RoutedPod[]) =>
+        examine(node(files, pods ? { pods } : {}))
+          .filter(({ id }) => id === 'kernel.forwarding')
+          .map(({ severity, mend }) => [severity, mend]);
+      const [v4, v6] = ['sysctl -w net.ipv4.ip_forward=1', 'sysctl -w net.ipv6.conf.all.forwarding=1'];
+      expect(severities([pod(4)])).toEqual([
+        ['error', v4],
+        ['info', v6],
+      ]);
+      expect(severities([pod(6)])[0]).toEqual(['error', v6]);
+      expect(severities([])).toEqual([
+        ['info', v4],
+        ['info', v6],
+      ]);
+      expect(severities()).toEqual([
+        ['unexamined', v4],
+        ['unexamined', v6],
+      ]);
+      const device = { '/proc/sys/net/ipv4/conf/br0/forwarding': '0\n' };
+      expect(problemsOf(node(device, { pods: [pod(4)] }))).toMatchObject([
+        { severity: 'error', mend: 'sysctl -w net/ipv4/conf/br0/forwarding=1' },
+      ]);
     });
 
     test('reports a missing uplink, and accepts the MTU of the one that exists', () => {
@@ -230,7 +302,9 @@ describeNeeding(
         findStorageProblem: () => 'EACCES: permission denied',
         user: { id: 7, unknown: 65_534 },
       };
-      expect(problemsOf(node({}, refused)).map(({ severity }) => severity)).toEqual(Array(4).fill('warning'));
+      expect(problemsOf(node({}, refused))).toEqual([]);
+      const storage = examine(node({}, refused)).filter(({ id }) => id === 'state.storage');
+      expect(storage.map(({ severity }) => severity)).toEqual(Array(4).fill('unexamined'));
     });
 
     test('reports directories that others than root may write to, or that are not always the same', () => {

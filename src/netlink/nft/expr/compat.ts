@@ -1,9 +1,16 @@
-// How does a rule use iptables matches and counters, as iptables with nf_tables writes them?
+// How does a rule use iptables matches, targets and counters, as iptables with nf_tables writes them?
 import { attrs } from '../../codec/attrs.ts';
 import { bytes, str, u32be, u64be } from '../../codec/fields.ts';
 
 /** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes */
 export const match = attrs('match', {
+  name: [1, str],
+  revision: [2, u32be],
+  info: [3, bytes],
+});
+
+/** linux/netfilter/nf_tables_compat.h, enum nft_target_attributes */
+export const target = attrs('target', {
   name: [1, str],
   revision: [2, u32be],
   info: [3, bytes],

@@ -46,6 +46,7 @@ describe('findPlugin()', () => {
     expect(() => findPlugin('x', ['/p/one', '/p/two'])).toThrow(
       'Cannot find plugin "x": no such file in "/p/one", "/p/two"',
     );
+    expect(() => findPlugin('package.jsn', [process.cwd()])).toThrow('; did you mean "package.json"?');
     expect(() => findPlugin('x', [])).toThrow('no plugin directories are configured; set CNI_PATH');
   });
 });

@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { checkAttachments } from '../../../../src/chain/records/check-attachments.ts';
+import { startPlugin } from '../../../../src/chain/run/lazy-exec-plugin.ts';
+import { processSegments } from '../../../../src/chain/run/process-segments.ts';
 import { addNetwork } from '../../../../src/chain/run/run.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
@@ -36,7 +38,7 @@ test('checkAttachments() reports which attachments with the plugin pass CHECK, w
   expect((await states()).sort()).toEqual([
     ['broken', 'broken', 'it is gone'],
     ['elsewhere', 'sound', undefined],
-    ['old', 'unknown', 'its list has version 0.3.1'],
+    ['old', 'unknown', 'its list has version 0.3.1, which has no CHECK'],
     ['sound', 'sound', undefined],
     ['unasked', 'unknown', 'its list sets "disableCheck"'],
   ]);
@@ -62,4 +64,23 @@ test('checkAttachments() includes IPAM plugins and delegates', async () => {
   await attach('b', delegating({ delegate: { type: 'theirs' } }));
   await attach('c');
   expect((await states('theirs')).map(([id]) => id).sort()).toEqual(['a', 'b']);
+});
+
+test('checkAttachments() checks several at once, and reports those that it did not reach as unknown', async () => {
+  for (const id of ['a', 'b', 'c', 'd']) await attach(id);
+  const opened: string[] = [];
+  const openSegments = () => {
+    opened.push('one more');
+    return processSegments(startPlugin);
+  };
+  const checks = await checkAttachments('noop', [], within('state'), { atOnce: 3, openSegments });
+  expect(checks.map(({ containerId, state }) => [containerId, state])).toEqual(
+    ['a', 'b', 'c', 'd'].map(id => [id, 'sound']),
+  );
+  expect(opened.length).toBe(3);
+  const ended = { ...within('state'), signal: AbortSignal.abort() };
+  const unreached = await checkAttachments(undefined, [], ended);
+  expect(unreached.map(({ state, unchecked }) => [state, unchecked])).toEqual(
+    Array(4).fill(['unknown', undefined]),
+  );
 });

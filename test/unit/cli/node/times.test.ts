@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { parseMoment, renderAge } from '../../../../src/cli/node/times.ts';
+import { parseMoment } from '../../../../src/cli/node/times.ts';
 
 const NOW = new Date(2026, 0, 31, 8, 30).getTime();
 const HOUR = 3_600_000;
@@ -19,14 +19,4 @@ test.each([
 
 test.each(['', 'soon', '2', '-2h', '2026-13-40'])('parseMoment() refuses "%s"', text => {
   expect(() => parseMoment(text, NOW)).toThrow(`Cannot read time "${text}": expected such as 15min`);
-});
-
-test.each([
-  [-5_000, '0 s'],
-  [59_000, '59 s'],
-  [HOUR - 1, '59 min'],
-  [47 * HOUR, '47 h'],
-  [49 * HOUR, '2 days'],
-])('renderAge() of %d ms', (ms, words) => {
-  expect(renderAge(new Date(NOW - ms).toISOString(), NOW)).toBe(words);
 });

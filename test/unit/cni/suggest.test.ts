@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { didYouMean, editDistance, findNearest } from '../../../src/validate/suggest.ts';
+import { didYouMean, editDistance, findNearest } from '../../../src/cni/suggest.ts';
 
 describe('editDistance()', () => {
   test.each([

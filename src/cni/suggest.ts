@@ -12,7 +12,8 @@ export function findNearest(word: string, known: Iterable<string>): string | und
   for (const candidate of known) {
     const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
     const limit = Math.max(1, Math.floor(Math.max(word.length, candidate.length) / 3));
-    if (distance <= limit && distance < (best?.distance ?? Infinity)) best = { word: candidate, distance };
+    if (distance <= limit && distance < word.length && distance < (best?.distance ?? Infinity))
+      best = { word: candidate, distance };
   }
   return best?.word;
 }

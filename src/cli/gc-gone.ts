@@ -1,0 +1,54 @@
+// What does `catena gc --gone` do?
+import { cacheDirOf } from '../chain/run/runtime.ts';
+import { defined } from '../cni/defined.ts';
+import { runnerJournals } from '../cni/directories.ts';
+import { collectGone, type GoneAttachment } from '../watch/collect-gone.ts';
+import { type CommandCall, UsageError } from './command.ts';
+import { runtimeOf } from './target.ts';
+
+/** Runtimes remove a namespace and call DEL right after it; a busy node may take seconds for that. */
+const GRACE_SECONDS = 10;
+
+/** Deletes attachments whose namespace is gone, of one network or of all; exit code 1 if a deletion failed. */
+export async function gcGone(call: CommandCall): Promise<number> {
+  const [network] = call.positionals;
+  const runtime = runtimeOf(call);
+  const { stateDir = '' } = runtime;
+  const report = await collectGone(
+    {
+      journals: [stateDir, runnerJournals(stateDir).delegates],
+      cacheDir: cacheDirOf(runtime),
+      graceMs: graceOf(call) * 1000,
+      dryRun: call.on('dry-run'),
+      ...defined({ network }),
+    },
+    runtime,
+  );
+  call.out(
+    call.on('json') ? `${JSON.stringify({ attachments: report.map(toJson) }, null, 4)}\n` : render(report),
+  );
+  return report.some(({ state }) => state === 'failed') ? 1 : 0;
+}
+
+function graceOf(call: CommandCall): number {
+  const text = call.text('grace') ?? String(GRACE_SECONDS);
+  const seconds = Number(text);
+  if (text.trim() !== '' && seconds >= 0 && Number.isFinite(seconds)) return seconds;
+  throw new UsageError(`Cannot use --grace "${text}": expected a number of seconds`);
+}
+
+const WORDS = { found: 'DEL', deleted: 'DEL', kept: 'keep', failed: 'stuck' } as const;
+
+function render(report: readonly GoneAttachment[]): string {
+  if (report.length === 0) return 'no attachment outlived its namespace\n';
+  return report
+    .map(({ network, containerId, ifname, state, why, error }) => {
+      const problem = error ? `; ${error.message}` : '';
+      return `${WORDS[state].padEnd(5)} ${network} ${containerId} ${ifname}: ${why}${problem}\n`;
+    })
+    .join('');
+}
+
+function toJson({ containerId, error, ...one }: GoneAttachment): object {
+  return { ...one, containerID: containerId, ...(error ? { error: error.toReply() } : {}) };
+}

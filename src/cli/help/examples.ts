@@ -1,0 +1,98 @@
+// What does a user of a command type?
+
+/** A command line that can be copied, and what it does. */
+export interface Example {
+  readonly text: string;
+  readonly line: string;
+}
+
+/** Examples of each command. A test runs every line on a node that has the network `web-net` and the namespace `web`. */
+export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
+  add: [
+    { text: 'attach a namespace made by "ip netns add web"', line: 'catena add web-net web' },
+    {
+      text: 'forward port 8080 of the host to port 80',
+      line: `catena add web-net web --ifname eth1 --cap '{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}'`,
+    },
+  ],
+  check: [{ text: 'is the attachment intact?', line: 'catena check web-net web' }],
+  del: [
+    {
+      text: 'detach it, with the interface that add was given',
+      line: 'catena del web-net web --ifname eth1',
+    },
+  ],
+  set: [
+    {
+      text: 'forward another port, without a restart',
+      line: `catena set web-net /run/netns/web --ifname eth0 --cap '{"portMappings":[{"hostPort":8081,"containerPort":80,"protocol":"tcp"}]}'`,
+    },
+  ],
+  attach: [{ text: 'give the container one more network', line: 'catena attach /run/netns/web back-net' }],
+  detach: [{ text: 'take that network away', line: 'catena detach /run/netns/web back-net' }],
+  ls: [
+    { text: 'what is attached', line: 'catena ls' },
+    { text: 'run CHECK of everything, and fail if something is broken', line: 'catena ls --check' },
+    { text: 'names only, for scripts', line: 'catena ls --network web-net --output name' },
+  ],
+  who: [
+    { text: 'whose address is this?', line: 'catena who 10.99.0.2' },
+    { text: 'who forwards this port?', line: 'catena who :8081' },
+  ],
+  'why-not': [{ text: 'why does this port not answer?', line: 'catena why-not :8081' }],
+  log: [{ text: 'what changed within the last hour', line: 'catena log --since 1h' }],
+  list: [{ text: 'networks and attachments', line: 'catena list' }],
+  ipam: [
+    { text: 'which addresses are leased', line: 'catena ipam ls web-net' },
+    { text: 'why an address is not free', line: 'catena ipam why web-net 10.99.0.2' },
+  ],
+  networks: [{ text: 'which file do runtimes use, and why?', line: 'catena networks --why' }],
+  explain: [
+    { text: 'each line of a network in a sentence', line: 'catena explain web-net' },
+    { text: 'what an error code means', line: 'catena explain 11' },
+  ],
+  trace: [{ text: 'recent requests that were traced', line: 'catena trace' }],
+  ui: [{ text: 'open the printed address in a browser on this machine', line: 'catena ui' }],
+  version: [{ text: 'which CNI versions the plugins of a network support', line: 'catena version web-net' }],
+  doctor: [{ text: 'examine the node', line: 'catena doctor' }],
+  repair: [{ text: 'what would be repaired', line: 'catena repair --dry-run' }],
+  adopt: [{ text: 'what other runtimes attached and could be recorded', line: 'catena adopt --dry-run' }],
+  gc: [{ text: 'what would be deleted if nothing were valid', line: 'catena gc web-net --all --dry-run' }],
+  status: [{ text: 'could a container be attached now?', line: 'catena status web-net' }],
+  validate: [
+    { text: 'check all lists of the node', line: 'catena validate /etc/cni/net.d' },
+    {
+      text: 'check one list, before its plugins are installed',
+      line: 'catena validate --files-only web-net.conflist',
+    },
+  ],
+  schema: [{ text: 'the schema of the bridge plugin, for an editor', line: 'catena schema bridge' }],
+  try: [{ text: 'run a list where it can do no harm', line: 'catena try web-net.conflist' }],
+  conformance: [
+    {
+      text: 'examine one plugin of a list',
+      line: 'catena conformance /opt/cni/bin/tuning --from web-net.conflist',
+    },
+  ],
+  new: [{ text: 'begin a plugin of your own', line: 'catena new motd --dir ./motd' }],
+  install: [
+    { text: 'what would be installed where', line: 'catena install --dry-run' },
+    { text: 'a systemd unit to look at', line: 'catena install --print systemd' },
+  ],
+  uninstall: [{ text: 'what would be removed', line: 'catena uninstall --dry-run' }],
+  compare: [
+    {
+      text: 'may these executables replace ours?',
+      line: 'catena compare web-net.conflist --with /usr/lib/cni --scene life',
+    },
+  ],
+  swap: [{ text: 'which executable a plugin of a network has', line: 'catena swap web-net --link tuning' }],
+  handover: [
+    {
+      text: 'would these executables delete what stands?',
+      line: 'catena handover --to /usr/lib/cni --dry-run',
+    },
+  ],
+  daemon: [{ text: 'does a daemon run?', line: 'catena daemon --status' }],
+  ping: [{ text: 'does it answer?', line: 'catena ping' }],
+};

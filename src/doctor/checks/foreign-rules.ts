@@ -1,0 +1,113 @@
+// Do rules of other programs drop packets of containers, or lead their ports elsewhere?
+//
+// A packet must pass every base chain of a hook, so a rule of ours that accepts it does not outweigh one of others that drops it.
+import { findFates, type PodFate } from '../filter/fates.ts';
+import type { FilterTable } from '../filter/ruleset.ts';
+import { type Check, type Finding, fine } from '../finding.ts';
+import { groupBy } from '../group.ts';
+import { namePods } from '../routed-pod.ts';
+
+/** Rules of Docker, ufw, firewalld, iptables or the administrator. */
+export const foreignRules: Check = {
+  id: 'kernel.foreign-rules',
+  run(node) {
+    const { pods, openRuleset } = node;
+    if (pods?.length === 0) return fine(this.id, 'there are no containers that the node routes for');
+    if (pods === undefined || openRuleset === undefined)
+      return [unseen('it is not known which containers there are')];
+    let ruleset: ReturnType<typeof openRuleset>;
+    try {
+      ruleset = openRuleset();
+    } catch (error) {
+      return [unseen((error as Error).message)];
+    }
+    try {
+      const fates = findFates(ruleset.tables, pods, node);
+      const groups = groupBy(fates, kindOf);
+      const findings = [...groups.values()].map(group => describe(group, ruleset.tables));
+      return findings.length
+        ? findings
+        : fine(this.id, 'no rule of another program stops packets of containers');
+    } finally {
+      ruleset.close();
+    }
+  },
+};
+
+function unseen(why: string): Finding {
+  return {
+    id: foreignRules.id,
+    severity: 'unexamined',
+    found: `whether rules of others stop packets of containers: ${why}`,
+  };
+}
+
+/** What is dropped by one rule is told at once; translations differ in the port and in where they lead. */
+function kindOf(fate: PodFate): string {
+  const { what, port, to, isSure } = fate;
+  const which = what === 'translate' ? `${port} ${to}` : String(port === undefined);
+  return `${placeOf(fate)} ${isSure} ${which}`;
+}
+
+/** Ports that are named. */
+const MOST_PORTS = 3;
+
+/** `port 80/tcp`, `ports 80/tcp, 81/tcp, 82/tcp and 7 more`. */
+function namePorts(group: readonly PodFate[]): string {
+  const ports = [...new Set(group.map(({ port }) => port))];
+  const rest = ports.length - MOST_PORTS;
+  const more = rest > 0 ? ` and ${rest} more` : '';
+  return `port${ports.length === 1 ? '' : 's'} ${ports.slice(0, MOST_PORTS).join(', ')}${more}`;
+}
+
+function describe(group: readonly PodFate[], tables: readonly FilterTable[]): Finding {
+  const [fate] = group;
+  if (fate === undefined) throw new Error('Cannot describe findings: there are none');
+  const { isSure, what, port, to } = fate;
+  const pods = namePods(group.map(({ pod }) => pod));
+  const verb = (sure: string, unsure: string) => (isSure ? sure : `may ${unsure}`);
+  const deed =
+    what === 'translate'
+      ? `${verb('leads', 'lead')} port ${port} of the host to ${to ?? 'another port or address'} instead of ${pods}`
+      : port === undefined
+        ? `${verb('drops', 'drop')} connections of ${pods} to the outside`
+        : `${verb('drops', 'drop')} connections through ${namePorts(group)} of the host to ${pods}`;
+  return {
+    id: foreignRules.id,
+    severity: isSure ? 'error' : 'warning',
+    found: `${placeOf(fate)} ${deed}`,
+    mend: mendFor(group, fate, tables),
+  };
+}
+
+function placeOf({ table, chain, handle, what }: PodFate): string {
+  const where = `chain "${chain}" of table ${table.family} ${table.name}`;
+  if (handle !== undefined) return `the rule with handle ${handle} in ${where}`;
+  return what === 'drop' ? `the policy of ${where}` : where;
+}
+
+/** The command of the program that made the table, if it can be told by its chains. */
+function mendFor(group: readonly PodFate[], fate: PodFate, tables: readonly FilterTable[]): string {
+  const { table, base, chain, handle, isSure, what } = fate;
+  const name = `${table.family} ${table.name}`;
+  if (what === 'translate') return `nft delete rule ${name} ${chain} handle ${handle}  # or map another port`;
+  const own = tables.find(one => one.table.family === table.family && one.table.name === table.name);
+  const chains = own?.chains ?? [];
+  const hasChain = (pattern: RegExp) => chains.some(one => pattern.test(one.name));
+  const isForward = chains.find(one => one.name === base)?.base?.hook === 'forward';
+  if (!isSure || !isForward) return `nft -a list chain ${name} ${chain}`;
+  const devices = [...new Set(group.map(({ pod }) => pod.device))];
+  const forEach = (render: (device: string) => string) => devices.map(render).join(' && ');
+  if (table.name === 'firewalld')
+    return `${forEach(device => `firewall-cmd --permanent --zone=trusted --add-interface=${device}`)} && firewall-cmd --reload`;
+  if (hasChain(/^ufw6?-/))
+    return forEach(device => `ufw route allow in on ${device} && ufw route allow out on ${device}`);
+  if (table.name === 'filter' && base === 'FORWARD' && table.family !== 'inet') {
+    const program = table.family === 'ip6' ? 'ip6tables' : 'iptables';
+    const at = hasChain(/^DOCKER-USER$/) ? 'DOCKER-USER' : base;
+    const accept = (sign: string, device: string) => `${program} -I ${at} ${sign} ${device} -j ACCEPT`;
+    return forEach(device => `${accept('-i', device)} && ${accept('-o', device)}`);
+  }
+  const insert = (key: string, device: string) => `nft insert rule ${name} ${base} ${key} ${device} accept`;
+  return forEach(device => `${insert('iifname', device)} && ${insert('oifname', device)}`);
+}

@@ -1,0 +1,82 @@
+// Does a match of iptables match, and what does a target do?
+import type { Packet } from './packet.ts';
+
+/** Whether a test holds; undefined if that cannot be judged. */
+export type Holds = boolean | undefined;
+
+/** Judges a match by the structure that iptables and the kernel exchange. */
+export function iptablesMatch(name: string, info: Uint8Array, packet: Packet): Holds {
+  const view = new DataView(info.buffer, info.byteOffset, info.byteLength);
+  try {
+    return MATCHES[name]?.(view, packet);
+  } catch {
+    // An earlier revision with a shorter structure.
+    return undefined;
+  }
+}
+
+const LITTLE = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
+
+/** linux/netfilter/xt_conntrack.h: struct xt_conntrack_mtinfo3 */
+const CONNTRACK = { matchFlags: 146, invertFlags: 148, stateMask: 150 } as const;
+const XT_CONNTRACK_STATE = 1;
+/** The same file: XT_CONNTRACK_STATE_BIT(), XT_CONNTRACK_STATE_SNAT and XT_CONNTRACK_STATE_DNAT */
+const [STATE_ESTABLISHED, STATE_NEW, STATE_SNAT, STATE_DNAT] = [2, 8, 64, 128];
+
+/** linux/rtnetlink.h, as bits: RTN_UNICAST, RTN_LOCAL */
+const [UNICAST, LOCAL] = [2, 4];
+/** linux/netfilter/xt_addrtype.h */
+const [INVERT_SOURCE, INVERT_DESTINATION] = [1, 2];
+
+const MATCHES: Readonly<Record<string, (info: DataView, packet: Packet) => Holds>> = {
+  comment: () => true,
+  conntrack(info, { isTranslated, isReply }) {
+    if (info.getUint16(CONNTRACK.matchFlags, LITTLE) !== XT_CONNTRACK_STATE) return undefined;
+    const states = info.getUint16(CONNTRACK.stateMask, LITTLE);
+    const isInverted = (info.getUint16(CONNTRACK.invertFlags, LITTLE) & XT_CONNTRACK_STATE) !== 0;
+    const own = (isReply ? STATE_ESTABLISHED : STATE_NEW) | (isTranslated ? STATE_DNAT : 0);
+    // Whether the source is translated is decided after the first packet was forwarded.
+    if (isReply && (states & own) === 0 && (states & STATE_SNAT) !== 0) return undefined;
+    return ((states & own) !== 0) !== isInverted;
+  },
+  /** struct xt_addrtype_info_v1 */
+  addrtype(info, { isLocal }) {
+    const [source, destination] = [info.getUint16(0, LITTLE), info.getUint16(2, LITTLE)];
+    const flags = info.getUint32(4, LITTLE);
+    if (flags & ~(INVERT_SOURCE | INVERT_DESTINATION)) return undefined;
+    const fits = (mask: number, type: number, inverted: number) =>
+      mask === 0 || ((mask & type) !== 0) !== ((flags & inverted) !== 0);
+    return (
+      fits(source, UNICAST, INVERT_SOURCE) && fits(destination, isLocal ? LOCAL : UNICAST, INVERT_DESTINATION)
+    );
+  },
+  tcp: ports,
+  udp: ports,
+};
+
+/** Begin of struct xt_tcp and struct xt_udp: source ports, destination ports. The protocol is matched separately. */
+function ports(info: DataView, { sourcePort, port }: Packet): Holds {
+  // What follows are flags of TCP and signs of inversion, at different places.
+  const isPlain = Array.from({ length: info.byteLength - 8 }, (_, i) => info.getUint8(8 + i)).every(
+    b => b === 0,
+  );
+  if (!isPlain) return undefined;
+  return [sourcePort, port].every((one, i) => {
+    const [from, to] = [info.getUint16(4 * i, LITTLE), info.getUint16(4 * i + 2, LITTLE)];
+    return one >= from && one <= to;
+  });
+}
+
+/** linux/netfilter/nf_nat.h: struct nf_nat_range2 begins with flags, then the lowest and the highest address */
+const RANGE = { flags: 0, lowest: 4 } as const;
+const NF_NAT_RANGE_MAP_IPS = 1;
+
+/** The address to which a DNAT target leads; undefined if the address stays, or cannot be told. */
+export function translationOf(info: Uint8Array, revision: number, family: 4 | 6): Uint8Array | undefined {
+  // Revision 0 is struct nf_nat_ipv4_multi_range_compat: a count, then flags and addresses of four bytes.
+  const at = revision === 0 ? { flags: 4, lowest: 8 } : RANGE;
+  const view = new DataView(info.buffer, info.byteOffset, info.byteLength);
+  if (info.byteLength < at.lowest + 16 && revision !== 0) return undefined;
+  if ((view.getUint32(at.flags, LITTLE) & NF_NAT_RANGE_MAP_IPS) === 0) return undefined;
+  return info.slice(at.lowest, at.lowest + (family === 4 ? 4 : 16));
+}

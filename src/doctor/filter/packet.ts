@@ -1,0 +1,120 @@
+// What does a rule see of a packet that a container depends on?
+import { findIp, ipToBytes } from '../../net/ip.ts';
+import { NFPROTO } from '../../netlink/nfgenmsg.ts';
+import { META } from '../../netlink/nft/expr/meta.ts';
+import { hostU32 } from '../../netlink/nft/statements.ts';
+
+/** A byte; undefined if it is not known. */
+export type Byte = number | undefined;
+
+/** The first packet of a connection, or the first reply. */
+export interface Packet {
+  readonly family: 4 | 6;
+  /** Device on which it arrives, and through which it leaves; undefined if that is not known or not decided yet. */
+  readonly iif: string | undefined;
+  readonly oif: string | undefined;
+  readonly protocol: number;
+  readonly source: string | undefined;
+  readonly destination: string | undefined;
+  /** Whether the destination is an address of this host. */
+  readonly isLocal: boolean;
+  readonly sourcePort: number;
+  readonly port: number;
+  readonly isReply: boolean;
+  /** Whether its destination has been translated. */
+  readonly isTranslated: boolean;
+}
+
+/** IPPROTO_* in netinet/in.h */
+export const PROTOCOLS: Readonly<Record<string, number>> = { tcp: 6, udp: 17, sctp: 132 };
+
+/** linux/if_ether.h, in network byte order */
+const ETHERTYPE = { 4: [0x08, 0x00], 6: [0x86, 0xdd] } as const;
+const IFNAMSIZ = 16;
+
+/** The bytes that `meta` loads. @param mark that of the packet */
+export function metaBytes(packet: Packet, key: number, mark: readonly Byte[]): readonly Byte[] {
+  const { family, iif, oif, protocol } = packet;
+  if (key === META.iifname) return nameBytes(iif);
+  if (key === META.oifname) return nameBytes(oif);
+  if (key === META.l4proto) return [protocol, 0, 0, 0];
+  if (key === META.nfproto) return [NFPROTO[family === 4 ? 'ip' : 'ip6'], 0, 0, 0];
+  if (key === META.protocol) return [...ETHERTYPE[family], 0, 0];
+  return key === META.mark ? mark : unknown(16);
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_payload_bases */
+const [NETWORK_HEADER, TRANSPORT_HEADER] = [1, 2];
+
+/** The bytes that `payload` loads. */
+export function payloadBytes(packet: Packet, base: number, offset: number, length: number): readonly Byte[] {
+  const header =
+    base === NETWORK_HEADER
+      ? networkHeader(packet)
+      : base === TRANSPORT_HEADER
+        ? transportHeader(packet)
+        : [];
+  return Array.from({ length }, (_, i) => header[offset + i]);
+}
+
+/** linux/netfilter/nf_conntrack_common.h: NF_CT_STATE_BIT() */
+const [STATE_ESTABLISHED, STATE_NEW] = [2, 8];
+/** The same file: IPS_DST_NAT with IPS_DST_NAT_DONE */
+const TRANSLATED = [0x20, 0x01, 0, 0];
+
+/** linux/netfilter/nf_tables.h, enum nft_ct_keys */
+const CT = { state: 0, direction: 1, status: 2 } as const;
+
+/** The bytes that `ct` loads. */
+export function connectionBytes({ isTranslated, isReply }: Packet, key: number): readonly Byte[] {
+  if (key === CT.state) return [...hostU32(isReply ? STATE_ESTABLISHED : STATE_NEW)];
+  if (key === CT.direction) return [isReply ? 1 : 0, 0, 0, 0];
+  // By the time of a reply, more has happened to the connection.
+  if (key === CT.status && !isReply) return isTranslated ? TRANSLATED : [0, undefined, 0, 0];
+  return unknown(16);
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_fib_result and nft_fib_flags */
+const ADDRESS_TYPE = 3;
+const [BY_SOURCE, BY_DESTINATION, IS_PRESENT] = [1, 2, 32];
+/** linux/rtnetlink.h */
+const [RTN_UNICAST, RTN_LOCAL] = [1, 2];
+
+/** The bytes that `fib` loads. Addresses of containers have routes, so a route is found, of a device that is not known. */
+export function routeBytes({ isLocal }: Packet, flags: number, result: number): readonly Byte[] {
+  if (result === ADDRESS_TYPE) {
+    const isDestination = (flags & BY_DESTINATION) !== 0;
+    return [...hostU32(isDestination && isLocal ? RTN_LOCAL : RTN_UNICAST)];
+  }
+  if ((flags & BY_SOURCE) === 0) return unknown(16);
+  return (flags & IS_PRESENT) !== 0 ? [1, 0, 0, 0] : SOME_DEVICE;
+}
+
+/** The index of no device, for a comparison with "none". */
+const SOME_DEVICE = [0xff, 0xff, 0xff, 0x7f];
+
+export function unknown(length: number): readonly Byte[] {
+  return Array.from({ length }, () => undefined);
+}
+
+function nameBytes(name: string | undefined): readonly Byte[] {
+  if (name === undefined) return unknown(IFNAMSIZ);
+  const bytes = new TextEncoder().encode(name);
+  return Array.from({ length: IFNAMSIZ }, (_, i) => bytes[i] ?? 0);
+}
+
+/** The protocol and the addresses; other fields are not known. */
+function networkHeader({ family, protocol, source, destination }: Packet): readonly Byte[] {
+  return family === 4
+    ? [...unknown(9), protocol, ...unknown(2), ...addressBytes(source, 4), ...addressBytes(destination, 4)]
+    : [...unknown(6), protocol, undefined, ...addressBytes(source, 16), ...addressBytes(destination, 16)];
+}
+
+function transportHeader({ sourcePort, port }: Packet): readonly Byte[] {
+  return [sourcePort, port].flatMap(one => [one >> 8, one & 0xff]);
+}
+
+function addressBytes(text: string | undefined, length: number): readonly Byte[] {
+  const ip = text === undefined ? undefined : findIp(text);
+  return ip === undefined ? unknown(length) : [...ipToBytes(ip)];
+}

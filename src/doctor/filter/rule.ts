@@ -1,0 +1,223 @@
+// Does a rule match a packet, and what does it do to it?
+import { ipFromBytes, renderIp } from '../../net/ip.ts';
+import type { Verdict } from '../../netlink/nft/data.ts';
+import type { Expression } from '../../netlink/nft/expr.ts';
+import type { Rule } from '../../netlink/nft/rule.ts';
+import { type Holds, iptablesMatch, translationOf } from './iptables.ts';
+import { lookUp } from './lookup.ts';
+import { type Byte, connectionBytes, metaBytes, type Packet, payloadBytes, routeBytes } from './packet.ts';
+import { compare, equals, not, Registers } from './registers.ts';
+import type { FilterTable } from './ruleset.ts';
+
+/** What a rule does to a packet that it matches. */
+export type Action =
+  | { readonly kind: 'verdict'; readonly verdict: Verdict }
+  | { readonly kind: 'drop' }
+  /** To this address; undefined if it cannot be told, or is that of the host. */
+  | { readonly kind: 'translate'; readonly to: string | undefined }
+  /** It cannot be judged. */
+  | { readonly kind: 'unknown' };
+
+/** The judgement about a rule. */
+export interface Judged {
+  readonly matches: Holds;
+  /** Undefined if evaluation goes on with the next rule. */
+  readonly action: Action | undefined;
+}
+
+/** What expressions need besides the packet. */
+export interface Context {
+  readonly contents: FilterTable['contents'];
+  /** The mark of the packet. */
+  readonly mark: readonly Byte[];
+}
+
+interface State {
+  readonly packet: Packet;
+  readonly context: Context;
+  readonly registers: Registers;
+}
+
+/** linux/netfilter/nf_tables.h: NFT_REG_VERDICT, NFT_LOOKUP_F_INV, NFT_CMP_*, NFT_RANGE_NEQ, NFT_BITWISE_BOOL */
+const VERDICT_REGISTER = 0;
+const INVERTED = 1;
+const COMPARISONS: readonly ((order: number) => boolean)[] = [
+  order => order === 0,
+  order => order !== 0,
+  order => order < 0,
+  order => order <= 0,
+  order => order > 0,
+  order => order >= 0,
+];
+
+/** Evaluates the expressions until one does not match. */
+export function judgeRule(rule: Rule, packet: Packet, context: Context): Judged {
+  const state: State = { packet, context, registers: new Registers() };
+  let matches: Holds = true;
+  let action: Action | undefined;
+  for (const each of rule.expressions) {
+    const step = judgeExpression(each as Expression, state);
+    if (step.matches === false) return { matches: false, action: undefined };
+    if (step.matches === undefined) matches = undefined;
+    action = step.action ?? action;
+  }
+  return { matches, action };
+}
+
+const GOES_ON: Judged = { matches: true, action: undefined };
+const UNKNOWN: Judged = { matches: undefined, action: { kind: 'unknown' } };
+
+function judgeExpression(one: Expression, state: State): Judged {
+  // Kinds that the decoder does not know have only a name.
+  if (one.data === undefined || one.data instanceof Uint8Array) return judgeByName(one.name, state);
+  const { packet, context, registers } = state;
+  const load = (dreg: number | undefined, bytes: readonly Byte[]): Judged => {
+    registers.load(dreg ?? 1, bytes);
+    return GOES_ON;
+  };
+  const test = (matches: Holds): Judged => ({ matches, action: undefined });
+  switch (one.name) {
+    case 'meta':
+      if (one.data.sreg !== undefined) return GOES_ON;
+      return load(one.data.dreg, metaBytes(packet, one.data.key ?? 0, context.mark));
+    case 'ct':
+      if (one.data.sreg !== undefined) return GOES_ON;
+      return load(one.data.dreg, connectionBytes(packet, one.data.key ?? 0));
+    case 'fib':
+      return load(one.data.dreg, routeBytes(packet, one.data.flags ?? 0, one.data.result ?? 0));
+    case 'payload': {
+      const { dreg, base = 0, offset = 0, length = 0 } = one.data;
+      // Without a register it writes to the packet.
+      return dreg === undefined ? GOES_ON : load(dreg, payloadBytes(packet, base, offset, length));
+    }
+    case 'bitwise':
+      return load(one.data.dreg, masked(one.data, registers));
+    case 'cmp': {
+      const value = one.data.data?.value ?? new Uint8Array();
+      const bytes = registers.read(one.data.sreg ?? 1, value.length);
+      const { op = 0 } = one.data;
+      if (op <= 1) return test(op === 0 ? equals(bytes, value) : not(equals(bytes, value)));
+      const order = compare(bytes, value);
+      return test(order === undefined ? undefined : COMPARISONS[op]?.(order));
+    }
+    case 'range': {
+      const { from, to, sreg = 1, op = 0 } = one.data;
+      if (!from?.value || !to?.value) return test(undefined);
+      const bytes = registers.read(sreg, from.value.length);
+      const [low, high] = [compare(bytes, from.value), compare(bytes, to.value)];
+      const inside = low === undefined || high === undefined ? undefined : low >= 0 && high <= 0;
+      return test(op === 0 ? inside : not(inside));
+    }
+    case 'lookup':
+      return judgeLookup(one.data, state);
+    case 'immediate': {
+      const { dreg = 1, data } = one.data;
+      if (data?.verdict)
+        return {
+          matches: true,
+          action: { kind: 'verdict', verdict: { ...data.verdict, code: data.verdict.code ?? 0 } },
+        };
+      return load(dreg, [...(data?.value ?? [])]);
+    }
+    case 'nat': {
+      const { type = 0, addressRegister } = one.data;
+      if (type === 0) return GOES_ON;
+      const bytes =
+        addressRegister === undefined ? [] : registers.read(addressRegister, packet.family === 4 ? 4 : 16);
+      return { matches: true, action: { kind: 'translate', to: addressOf(bytes) } };
+    }
+    case 'match':
+      return test(iptablesMatch(one.data.name ?? '', one.data.info ?? new Uint8Array(), packet));
+    case 'target':
+      return judgeTarget(one.data, packet);
+    default:
+      return GOES_ON;
+  }
+}
+
+/** Expressions and targets that only take note, change the packet, or replace its source. */
+const HARMLESS: readonly string[] = [
+  ...['counter', 'log', 'last', 'notrack', 'objref', 'masq', 'dup', 'flow_offload', 'exthdr', 'synproxy'],
+  ...[
+    'LOG',
+    'NFLOG',
+    'MARK',
+    'CONNMARK',
+    'TCPMSS',
+    'CHECKSUM',
+    'CLASSIFY',
+    'CT',
+    'NOTRACK',
+    'MASQUERADE',
+    'SNAT',
+  ],
+];
+
+function judgeByName(name: string, { registers }: State): Judged {
+  if (HARMLESS.includes(name)) return GOES_ON;
+  if (name === 'reject') return { matches: true, action: { kind: 'drop' } };
+  if (name === 'redir') return { matches: true, action: { kind: 'translate', to: undefined } };
+  registers.forget();
+  // Those that take the packet away decide about it; the others are conditions, such as a rate.
+  return ['queue', 'tproxy', 'fwd'].includes(name) ? UNKNOWN : { matches: undefined, action: undefined };
+}
+
+function judgeTarget(
+  {
+    name = '',
+    revision = 0,
+    info = new Uint8Array(),
+  }: { name?: string | undefined; revision?: number | undefined; info?: Uint8Array | undefined },
+  packet: Packet,
+): Judged {
+  if (name === 'REJECT') return { matches: true, action: { kind: 'drop' } };
+  if (name === 'REDIRECT') return { matches: true, action: { kind: 'translate', to: undefined } };
+  if (name !== 'DNAT') return HARMLESS.includes(name) ? GOES_ON : UNKNOWN;
+  const bytes = translationOf(info, revision, packet.family);
+  return { matches: true, action: { kind: 'translate', to: bytes && addressOf([...bytes]) } };
+}
+
+function judgeLookup(
+  {
+    set = '',
+    sreg = 1,
+    dreg,
+    flags = 0,
+  }: {
+    set?: string | undefined;
+    sreg?: number | undefined;
+    dreg?: number | undefined;
+    flags?: number | undefined;
+  },
+  { context, registers }: State,
+): Judged {
+  const { holds, element } = lookUp(context.contents(set), length => registers.read(sreg, length));
+  if (dreg === undefined) return { matches: flags & INVERTED ? not(holds) : holds, action: undefined };
+  if (dreg !== VERDICT_REGISTER) {
+    registers.load(dreg, element?.value ? [...element.value] : Array.from({ length: 16 }, () => undefined));
+    return { matches: holds, action: undefined };
+  }
+  if (holds === undefined) return UNKNOWN;
+  const { verdict } = element ?? {};
+  return { matches: holds, action: verdict && { kind: 'verdict', verdict } };
+}
+
+type Bitwise = Extract<Expression, { name: 'bitwise' }>['data'];
+
+/** dreg = (sreg & mask) ^ xor; a masked byte is known. */
+function masked({ sreg = 1, length = 0, mask, xor, op = 0 }: Bitwise, registers: Registers): Byte[] {
+  const bytes = registers.read(sreg, length);
+  if (op !== 0) return bytes.map(() => undefined);
+  return bytes.map((byte, i) => {
+    const [keep = 0, flip = 0] = [mask?.value?.[i], xor?.value?.[i]];
+    if (keep === 0) return flip;
+    return byte === undefined ? undefined : (byte & keep) ^ flip;
+  });
+}
+
+function addressOf(bytes: readonly Byte[]): string | undefined {
+  const known = bytes.filter(byte => byte !== undefined);
+  return known.length > 0 && known.length === bytes.length
+    ? renderIp(ipFromBytes(Uint8Array.from(known)))
+    : undefined;
+}

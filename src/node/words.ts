@@ -1,0 +1,44 @@
+// How are the name, ports, rates and age of an attachment written?
+import { count, renderRate } from '../lab/words.ts';
+import type { NodeAttachment, NodePort, NodeRates } from './model.ts';
+
+/** What people call an attachment: its pod, its container's name, or the beginning of its id. */
+export function titleOf({ podNamespace, podName, containerName, containerID }: NodeAttachment): string {
+  if (podName !== undefined) return `${podNamespace}/${podName}`;
+  return containerName ?? shortId(containerID);
+}
+
+/** As podman and docker shorten ids, which have 64 digits; names that people chose are left alone. */
+export function shortId(id: string): string {
+  return /^[\da-f]{32,}$/.test(id) ? id.slice(0, 12) : id;
+}
+
+/** `8080->80`; with the host's address and the protocol unless it is TCP. */
+export function renderPort({ hostIP, hostPort, containerPort, protocol }: NodePort): string {
+  const host = hostIP === undefined ? '' : `${hostIP.includes(':') ? `[${hostIP}]` : hostIP}:`;
+  return `${host}${hostPort}->${containerPort}${protocol === 'tcp' ? '' : `/${protocol}`}`;
+}
+
+/** `in 10 Mbit, out 5 Mbit`, seen from the container. */
+export function renderRates({ ingressBits, egressBits }: NodeRates): string {
+  return [
+    ingressBits === undefined ? [] : `in ${renderRate(ingressBits)}`,
+    egressBits === undefined ? [] : `out ${renderRate(egressBits)}`,
+  ]
+    .flat()
+    .join(', ');
+}
+
+/** The time since then in one unit: `12 s`, `5 min`, `3 h`, `12 days`. */
+export function renderAge(then: string, now = Date.now()): string {
+  const ms = Math.max(0, now - Date.parse(then));
+  if (ms < MINUTE) return `${Math.floor(ms / SECOND)} s`;
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min`;
+  if (ms < 2 * DAY) return `${Math.floor(ms / HOUR)} h`;
+  return count(Math.floor(ms / DAY), 'day');
+}
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;

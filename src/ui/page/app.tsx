@@ -1,0 +1,160 @@
+// What does the page consist of, and which view does it show?
+import type { JSX } from 'preact';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { count } from '../../lab/words.ts';
+import type { ShownNode } from '../shown.ts';
+import { conditionOf, isProblem } from './condition.ts';
+import { Detail } from './detail.tsx';
+import { Findings } from './findings.tsx';
+import { Log } from './log.tsx';
+import { Overview } from './overview.tsx';
+import { type Polled, shareRows, usePolled } from './polling.ts';
+import { Pools } from './pools.tsx';
+import { Ports } from './ports.tsx';
+import { keyOf, parseRoute, type Route, VIEWS, type View } from './route.ts';
+import { SearchField } from './search-field.tsx';
+import type { ViewProps } from './view.ts';
+
+const EVERY_MS = 2_000;
+
+const TITLES: Readonly<Record<View, string>> = {
+  attachments: 'Attachments',
+  pools: 'Pools',
+  ports: 'Ports',
+  findings: 'Findings',
+  log: 'Log',
+};
+
+/** The whole page. */
+export function App(): JSX.Element {
+  const polled = usePolled<ShownNode>('node', EVERY_MS, shareNode);
+  const route = useRoute();
+  const [query, setQuery] = useState('');
+  const node = polled.value;
+  const search = (text: string): void => {
+    setQuery(text);
+    // One attachment has nothing to search.
+    if (route.view === 'attachment' && text !== '') location.hash = '#/attachments';
+  };
+  useEffect(() => {
+    if (node !== undefined) document.title = titleOf(node);
+  }, [node]);
+  return (
+    <>
+      <button type="button" class="skip" onClick={toMain}>
+        Skip to content
+      </button>
+      <header>
+        <div class="bar">
+          <h1>
+            <span class="brand">catena</span> <span>{node?.hostname ?? ''}</span>
+          </h1>
+          <SearchField query={query} onQuery={search} />
+          <Status polled={polled} />
+        </div>
+        <Navigation current={route.view} />
+      </header>
+      <main id="main" tabIndex={-1}>
+        {polled.problem !== undefined && (
+          <p class="notice broken" role="alert">
+            {polled.problem}
+            {polled.isOver ? '. Run "catena ui" again for a new address.' : '. Trying again.'}
+          </p>
+        )}
+        {node === undefined ? (
+          polled.problem === undefined && <p class="quiet">Reading the node …</p>
+        ) : (
+          <Shown route={route} node={node} query={query} />
+        )}
+      </main>
+      <footer class="quiet">
+        <p>
+          <kbd>/</kbd> search, <kbd>↑</kbd> <kbd>↓</kbd> move in the list, <kbd>Enter</kbd> open,{' '}
+          <kbd>Esc</kbd> back. This page changes nothing on the node.
+        </p>
+      </footer>
+    </>
+  );
+}
+
+function Shown({ route, node, query }: ViewProps & { readonly route: Route }): JSX.Element {
+  if (route.view === 'attachment')
+    return <Detail key={keyOf(route.key)} node={node} id={route.key} trace={route.trace} />;
+  const View = { attachments: Overview, pools: Pools, ports: Ports, findings: Findings, log: Log }[
+    route.view
+  ];
+  return <View node={node} query={query} />;
+}
+
+function Navigation({ current }: { readonly current: Route['view'] }): JSX.Element {
+  const shown = current === 'attachment' ? 'attachments' : current;
+  return (
+    <nav aria-label="Views">
+      <ul>
+        {VIEWS.map(view => (
+          <li key={view}>
+            <a href={`#/${view}`} aria-current={view === shown ? 'page' : undefined}>
+              {TITLES[view]}
+            </a>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  );
+}
+
+function Status({ polled: { value, problem } }: { readonly polled: Polled<ShownNode> }): JSX.Element {
+  const text = useMemo(() => (value === undefined ? '' : summaryOf(value)), [value]);
+  return (
+    <p class="status" role="status">
+      {problem !== undefined && <strong>not live: </strong>}
+      {text}
+    </p>
+  );
+}
+
+/** What a tab shows of a page that is not looked at. */
+function titleOf({ hostname, attachments }: ShownNode): string {
+  const problems = attachments.map(conditionOf).filter(isProblem).length;
+  return `${problems === 0 ? '' : `✕ ${problems} · `}${hostname} · catena`;
+}
+
+function summaryOf({ attachments, daemon, checkedAt }: ShownNode): string {
+  const conditions = attachments.map(conditionOf);
+  const problems = conditions.filter(isProblem).length;
+  const health =
+    checkedAt === undefined ? 'CHECK is running' : problems === 0 ? 'none broken' : `${problems} broken`;
+  const states = {
+    none: 'no daemon',
+    gone: 'daemon gone',
+    silent: 'daemon silent',
+    answers: 'daemon answers',
+  };
+  return `${count(attachments.length, 'attachment')}, ${health}, ${states[daemon.state]}`;
+}
+
+function shareNode(before: ShownNode | undefined, now: ShownNode): ShownNode {
+  return { ...now, attachments: shareRows(before?.attachments ?? [], now.attachments, keyOf) };
+}
+
+/** The view that the address names; after a change, its heading has the focus. */
+function useRoute(): Route {
+  const [route, setRoute] = useState(() => parseRoute(location.hash));
+  const isFirst = useRef(true);
+  useEffect(() => {
+    const change = (): void => setRoute(parseRoute(location.hash));
+    addEventListener('hashchange', change);
+    return () => removeEventListener('hashchange', change);
+  }, []);
+  useEffect(() => {
+    if (!isFirst.current && route.view !== 'attachments')
+      document.querySelector<HTMLElement>('main h2')?.focus();
+    isFirst.current = false;
+  }, [route]);
+  return route;
+}
+
+/** The fragment names the view, so this is no link. */
+function toMain(): void {
+  document.getElementById('main')?.focus();
+}

@@ -1,0 +1,132 @@
+// What is known about one attachment: its facts, its chain, its requests?
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect } from 'preact/hooks';
+import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
+import { renderAge, renderPort, renderRates, titleOf } from '../../node/words.ts';
+import type { RequestRecord } from '../../observe/record.ts';
+import type { RequestSummary, ShownNode } from '../shown.ts';
+import { Badge } from './badge.tsx';
+import { Chain } from './chain.tsx';
+import { conditionOf, isProblem } from './condition.ts';
+import { useNodeTime } from './list.tsx';
+import { usePolled } from './polling.ts';
+import { renderSize } from './pool-map.ts';
+import { Requests } from './requests.tsx';
+import { type AttachmentKey, keyOf } from './route.ts';
+import { Waterfall } from './waterfall.tsx';
+
+const TRACES_EVERY_MS = 5_000;
+/** A trace does not change. */
+const TRACE_EVERY_MS = 3_600_000;
+
+/** The view of one attachment; without a choice, of the ADD that made it. */
+export function Detail(props: {
+  readonly node: ShownNode;
+  readonly id: AttachmentKey;
+  readonly trace: string | undefined;
+}): JSX.Element {
+  const { node, id, trace } = props;
+  const traces = usePolled<readonly RequestSummary[]>('traces', TRACES_EVERY_MS);
+  const own = (traces.value ?? []).filter(
+    one => keyOf({ ...one, containerID: one.containerId }) === keyOf(id),
+  );
+  const chosen = trace ?? (own.find(({ verb, code }) => verb === 'ADD' && code === 0) ?? own[0])?.id;
+  const record = usePolled<RequestRecord>(chosen && `traces/${chosen}`, TRACE_EVERY_MS);
+  useEffect(leaveWithEscape, []);
+  const one = node.attachments.find(each => keyOf(each) === keyOf(id));
+  return (
+    <>
+      <p>
+        <a href="#/attachments">← All attachments</a>
+      </p>
+      {one === undefined ? (
+        <h2 tabIndex={-1}>
+          {id.containerID} {id.ifname} is not attached to {id.network}
+        </h2>
+      ) : (
+        <Facts one={one} node={node} />
+      )}
+      <Chain one={one} node={node} record={record.value?.verb === 'ADD' ? record.value : undefined} />
+      <section aria-labelledby="requests-title">
+        <h3 id="requests-title">Requests</h3>
+        {own.length === 0 ? (
+          <p class="quiet">
+            {traces.value === undefined && traces.problem === undefined
+              ? 'Reading …'
+              : 'No trace of its requests is stored. The daemon keeps one of each; a command does with --trace.'}
+          </p>
+        ) : (
+          <Requests id={id} requests={own} chosen={chosen} />
+        )}
+        {record.problem !== undefined && <p class="notice broken">{record.problem}</p>}
+        {record.value !== undefined && <Waterfall record={record.value} />}
+      </section>
+    </>
+  );
+}
+
+function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: ShownNode }): JSX.Element {
+  const now = useNodeTime(node.time);
+  const condition = conditionOf(one);
+  const why = one.health?.problem ?? one.why;
+  const pools = node.pools.filter(({ network }) => network === one.network);
+  return (
+    <section aria-labelledby="detail-title">
+      <div class="bar">
+        <h2 id="detail-title" tabIndex={-1}>
+          {titleOf(one)} <span class="quiet">{one.ifname}</span>
+        </h2>
+        <Badge condition={condition} />
+      </div>
+      {why !== undefined && <p class={`notice ${isProblem(condition) ? 'broken' : 'unsettled'}`}>{why}</p>}
+      <dl class="facts">
+        <Fact name="Network">{one.network}</Fact>
+        <Fact name="Container">{one.containerID}</Fact>
+        <Fact name="Addresses">{one.addresses.join(', ')}</Fact>
+        <Fact name="Ports">{one.ports.map(renderPort).join(', ')}</Fact>
+        <Fact name="In the container">{one.device ? describe(one.device) : 'no device'}</Fact>
+        <Fact name="On the host">{one.hostDevice ? describe(one.hostDevice) : 'no device'}</Fact>
+        <Fact name="Routes">
+          {one.routes
+            .map(({ destination, gateway }) =>
+              gateway === undefined ? destination : `${destination} via ${gateway}`,
+            )
+            .join(', ')}
+        </Fact>
+        <Fact name="Rates">{renderRates(one.rates)}</Fact>
+        <Fact name="Policies">{one.policies.join('; ')}</Fact>
+        <Fact name="Namespace">{one.netns}</Fact>
+        <Fact name="Since">{one.since && `${renderAge(one.since, now)} ago, ${one.since}`}</Fact>
+        <Fact name="Made by">{`${one.origin.runner} (${one.origin.evidence})`}</Fact>
+        <Fact name="Through">{one.through}</Fact>
+        <Fact name="Pools">
+          {pools.map(({ range, used, size }) => `${range}: ${used} of ${renderSize(size)} used`).join(', ')}
+        </Fact>
+      </dl>
+    </section>
+  );
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children?: ComponentChildren }) {
+  if (children === undefined || children === '') return null;
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function describe({ name, kind, mac, mtu, up, master, addresses }: NodeDevice): string {
+  const facts = [kind, mac, `MTU ${mtu}`, up ? 'up' : 'down', master && `port of ${master}`, ...addresses];
+  return `${name}: ${facts.filter(Boolean).join(', ')}`;
+}
+
+function leaveWithEscape(): () => void {
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.key === 'Escape' && !(event.target instanceof HTMLInputElement))
+      location.hash = '#/attachments';
+  };
+  addEventListener('keydown', onKey);
+  return () => removeEventListener('keydown', onKey);
+}

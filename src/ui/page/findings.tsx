@@ -1,0 +1,69 @@
+// What does the doctor find on this node?
+import type { JSX } from 'preact';
+import type { Finding, Severity } from '../../doctor/finding.ts';
+import { count } from '../../lab/words.ts';
+import { usePolled } from './polling.ts';
+import { matcherOf } from './search.ts';
+import type { ViewProps } from './view.ts';
+
+/** The doctor runs CHECK of every attachment. */
+const EVERY_MS = 15_000;
+
+const SIGNS: Readonly<Record<Severity, readonly [sign: string, look: string]>> = {
+  error: ['✕', 'broken'],
+  warning: ['!', 'unsettled'],
+  info: ['i', 'unchecked'],
+  ok: ['✓', 'sound'],
+};
+
+/** The worst first; what is fine is folded. */
+export function Findings({ query }: ViewProps): JSX.Element {
+  const { value, problem } = usePolled<{ readonly findings: readonly Finding[] }>('findings', EVERY_MS);
+  const matches = matcherOf(query);
+  const all = value?.findings.filter(({ id, found, mend = '' }) => matches(`${id} ${found} ${mend}`)) ?? [];
+  const [fine, others] = [
+    all.filter(({ severity }) => severity === 'ok'),
+    all.filter(({ severity }) => severity !== 'ok'),
+  ];
+  return (
+    <section aria-labelledby="findings-title">
+      <h2 id="findings-title" tabIndex={-1}>
+        Findings
+      </h2>
+      {problem !== undefined && <p class="notice broken">{problem}</p>}
+      {value === undefined && problem === undefined && <p class="quiet">Examining the node …</p>}
+      {value !== undefined && others.length === 0 && <p>No check found a problem.</p>}
+      <List findings={others} />
+      {fine.length > 0 && (
+        <details>
+          <summary>{count(fine.length, 'check')} found no problem</summary>
+          <List findings={fine} />
+        </details>
+      )}
+    </section>
+  );
+}
+
+function List({ findings }: { readonly findings: readonly Finding[] }): JSX.Element | null {
+  if (findings.length === 0) return null;
+  return (
+    <ul class="findings">
+      {findings.map(({ id, severity, found, mend }) => {
+        const [sign, look] = SIGNS[severity];
+        return (
+          <li key={`${id} ${found}`} class={look}>
+            <span class={`badge ${look}`}>
+              <span aria-hidden="true">{sign}</span> {severity}
+            </span>{' '}
+            <strong>{id}</strong>: {found}
+            {mend !== undefined && (
+              <div class="mend">
+                Fix: <code>{mend}</code>
+              </div>
+            )}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}

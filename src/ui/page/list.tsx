@@ -1,0 +1,121 @@
+// How are the attachments listed, a thousand of them as well, and how does the keyboard move among them?
+import { Component, type JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import type { NodeAttachment } from '../../node/model.ts';
+import { renderAge, renderPort, titleOf } from '../../node/words.ts';
+import { Badge } from './badge.tsx';
+import { conditionOf, isProblem } from './condition.ts';
+import { hrefOf, keyOf } from './route.ts';
+import { Cell, TableHead } from './table.tsx';
+
+const AGES_EVERY_MS = 5_000;
+const TITLES = ['Name', 'Network', 'Address', 'Ports', 'Age', 'Health'];
+
+/** The row from which the list was left, which has the focus on return. */
+let left = '';
+
+/** One tab stop: the arrow keys, Home and End move in it. */
+export function AttachmentList(props: {
+  readonly rows: readonly NodeAttachment[];
+  /** ISO time of the node. */
+  readonly time: string;
+}): JSX.Element {
+  const { rows, time } = props;
+  const now = useNodeTime(time);
+  const [current, setCurrent] = useState(left);
+  const active = rows.some(one => keyOf(one) === current) ? current : rows[0] && keyOf(rows[0]);
+  useEffect(() => {
+    const row = left === '' ? null : document.querySelector<HTMLElement>('[data-row][tabindex="0"]');
+    if (row !== null && row.dataset.row === left) row.focus();
+    left = '';
+  }, []);
+  return (
+    <table class="table list" role="table" onKeyDown={move}>
+      <caption class="unseen">Attachments, those with problems first</caption>
+      <TableHead titles={TITLES} />
+      <tbody role="rowgroup">
+        {rows.map(one => {
+          const key = keyOf(one);
+          const age = one.since === undefined ? '–' : renderAge(one.since, now);
+          return <Row key={key} one={one} age={age} isActive={key === active} onFocus={setCurrent} />;
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+interface RowProps {
+  readonly one: NodeAttachment;
+  readonly age: string;
+  readonly isActive: boolean;
+  readonly onFocus: (key: string) => void;
+}
+
+/** It is drawn again only if it has changed. */
+class Row extends Component<RowProps> {
+  override shouldComponentUpdate(next: RowProps): boolean {
+    const { one, age, isActive } = this.props;
+    return next.one !== one || next.age !== age || next.isActive !== isActive;
+  }
+
+  override render({ one, age, isActive, onFocus }: RowProps): JSX.Element {
+    const key = keyOf(one);
+    const condition = conditionOf(one);
+    const why = one.health?.problem ?? one.why;
+    return (
+      <tr role="row" class={condition}>
+        <Cell title="Name" isFirst>
+          <a
+            href={hrefOf(one)}
+            data-row={key}
+            tabIndex={isActive ? 0 : -1}
+            onFocus={() => onFocus(key)}
+            onClick={() => {
+              left = key;
+            }}
+          >
+            {titleOf(one)}
+          </a>
+          <span class="quiet"> {one.ifname}</span>
+        </Cell>
+        <Cell title="Network">{one.network}</Cell>
+        <Cell title="Address">
+          {one.addresses.map(text => (
+            <div key={text}>{text.replace(/\/\d+$/, '')}</div>
+          ))}
+        </Cell>
+        <Cell title="Ports">{one.ports.map(renderPort).join(', ')}</Cell>
+        <Cell title="Age" isNumber>
+          {age}
+        </Cell>
+        <Cell title="Health">
+          <Badge condition={condition} />
+          {isProblem(condition) && why !== undefined && <div class="why">{why}</div>}
+        </Cell>
+      </tr>
+    );
+  }
+}
+
+function move(event: KeyboardEvent): void {
+  const links = Array.from(document.querySelectorAll<HTMLElement>('[data-row]'));
+  const at = links.indexOf(document.activeElement as HTMLElement);
+  if (at < 0) return;
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: links.length - 1 }[event.key];
+  const link = to === undefined ? undefined : links[to];
+  if (link === undefined) return;
+  event.preventDefault();
+  link.focus();
+}
+
+/** The node's clock, which may differ from the browser's. */
+export function useNodeTime(time: string): number {
+  const [[offset, then], setOffset] = useState([Date.parse(time) - Date.now(), time]);
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick(n => n + 1), AGES_EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  if (then !== time) setOffset([Date.parse(time) - Date.now(), time]);
+  return Date.now() + offset;
+}

@@ -1,0 +1,75 @@
+// What happened on this node in the last days?
+import type { JSX } from 'preact';
+import type { NodeAttachment } from '../../node/model.ts';
+import { shortId } from '../../node/words.ts';
+import type { ShownEvent } from '../shown.ts';
+import { Outcome } from './badge.tsx';
+import { usePolled } from './polling.ts';
+import { hrefOf, keyOf } from './route.ts';
+import { matcherOf } from './search.ts';
+import { type Column, Table } from './table.tsx';
+import type { ViewProps } from './view.ts';
+
+const EVERY_MS = 5_000;
+/** More are found by the search. */
+const MOST_ROWS = 500;
+
+/** The newest first. */
+export function Log({ node, query }: ViewProps): JSX.Element {
+  const { value, problem } = usePolled<{ readonly entries: readonly ShownEvent[] }>('log', EVERY_MS);
+  const matches = matcherOf(query);
+  const found = value?.entries.filter(one => matches(Object.values(one).join(' '))).toReversed() ?? [];
+  const rows = found.slice(0, MOST_ROWS);
+  const known = new Map(node.attachments.map(one => [keyOf(one), one]));
+  return (
+    <section aria-labelledby="log-title">
+      <h2 id="log-title" tabIndex={-1}>
+        Log of the last seven days
+      </h2>
+      {problem !== undefined && <p class="notice broken">{problem}</p>}
+      {value === undefined && problem === undefined && <p class="quiet">Reading …</p>}
+      {value !== undefined && rows.length === 0 && <p class="quiet">Nothing is on record.</p>}
+      {rows.length > 0 && (
+        <Table
+          caption="What changed, the newest first"
+          columns={columnsFor(known)}
+          rows={rows}
+          keyOf={one => JSON.stringify(one)}
+        />
+      )}
+      {found.length > rows.length && (
+        <p class="quiet">{found.length - rows.length} older entries are left out; search for them.</p>
+      )}
+    </section>
+  );
+}
+
+function columnsFor(known: ReadonlyMap<string, NodeAttachment>): Column<ShownEvent>[] {
+  return [
+    {
+      title: 'Time',
+      cell: ({ time }) => <time dateTime={time}>{time.replace('T', ' ').replace(/\.\d+Z$/, ' UTC')}</time>,
+    },
+    { title: 'What', cell: ({ what }) => what },
+    {
+      title: 'Attachment',
+      cell: ({ network = '', containerID = '', ifname = '', podNamespace, podName, trace }) => {
+        const name = podName === undefined ? shortId(containerID) : `${podNamespace}/${podName}`;
+        const one = known.get(keyOf({ network, containerID, ifname }));
+        const text = `${name} ${ifname}`.trim();
+        return one === undefined ? text : <a href={hrefOf(one, trace)}>{text}</a>;
+      },
+    },
+    { title: 'Network', cell: ({ network }) => network },
+    { title: 'By', cell: ({ by }) => by },
+    {
+      title: 'Outcome',
+      cell: ({ code, message }) => (
+        <>
+          <Outcome code={code} />
+          {message !== undefined && <div class="why">{message}</div>}
+        </>
+      ),
+    },
+  ];
+}

@@ -1,0 +1,6 @@
+// Where does the page begin?
+import { render } from 'preact';
+import { App } from './app.tsx';
+
+const root = document.getElementById('app');
+if (root !== null) render(<App />, root);

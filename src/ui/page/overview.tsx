@@ -1,0 +1,61 @@
+// What does the first view show: the picture of the node, and below it the list of attachments?
+import type { JSX } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+import { count } from '../../lab/words.ts';
+import { conditionOf, isProblem, worstFirst } from './condition.ts';
+import { AttachmentList } from './list.tsx';
+import { Picture } from './picture.tsx';
+import { matcherOf, textOf } from './search.ts';
+import type { ViewProps } from './view.ts';
+
+/** Picture and list; the search and the switch select in both. */
+export function Overview({ node, query }: ViewProps): JSX.Element {
+  const [onlyProblems, setOnlyProblems] = useState(false);
+  const shown = useMemo(() => {
+    const matches = matcherOf(query);
+    // A runtime's loopback attachment has nothing to show.
+    const all = node.attachments.filter(({ ifname }) => ifname !== 'lo');
+    const wanted = all.filter(one => matches(textOf(one)) && (!onlyProblems || isProblem(conditionOf(one))));
+    return { all: all.length, rows: worstFirst(wanted) };
+  }, [node.attachments, query, onlyProblems]);
+  const { all, rows } = shown;
+  return (
+    <>
+      <section aria-labelledby="picture-title">
+        <h2 id="picture-title" tabIndex={-1}>
+          Node
+        </h2>
+        <Picture node={node} shown={rows} />
+      </section>
+      <section aria-labelledby="list-title">
+        <div class="bar">
+          <h2 id="list-title">Attachments</h2>
+          <p class="quiet" role="status">
+            {rows.length === all ? count(all, 'attachment') : `${rows.length} of ${count(all, 'attachment')}`}
+          </p>
+          <label class="switch">
+            <input
+              type="checkbox"
+              checked={onlyProblems}
+              onChange={event => setOnlyProblems(event.currentTarget.checked)}
+            />{' '}
+            problems only
+          </label>
+        </div>
+        {node.checkProblem !== undefined && (
+          <p class="notice unsettled">CHECK could not be run: {node.checkProblem}</p>
+        )}
+        {node.notes.map(note => (
+          <p class="notice unsettled" key={note}>
+            {note}
+          </p>
+        ))}
+        {rows.length === 0 ? (
+          <p class="quiet">{all === 0 ? 'No container is attached to a network.' : 'Nothing matches.'}</p>
+        ) : (
+          <AttachmentList rows={rows} time={node.time} />
+        )}
+      </section>
+    </>
+  );
+}

@@ -1,0 +1,161 @@
+// How does the node look: its bridges, the host ends on them, the containers behind these, and the way out?
+import type { JSX } from 'preact';
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { count } from '../../lab/words.ts';
+import type { NodeAttachment } from '../../node/model.ts';
+import { titleOf } from '../../node/words.ts';
+import type { ShownNode } from '../shown.ts';
+import { CONDITIONS, conditionOf, isProblem, SIGNS } from './condition.ts';
+import { groupsOf, isNarrow, layOut, linesOf, type PlacedGroup, STUB, TRUNK_X } from './picture-layout.ts';
+import { hrefOf } from './route.ts';
+
+const FIRST_WIDTH = 700;
+/** Characters that fit into a cell. */
+const CELL_CHARS = 19;
+const BOX_CHARS = 22;
+
+/** To a screen reader it is one image: the list below has the same, with links. */
+export function Picture(props: {
+  readonly node: ShownNode;
+  /** Others are left out. */
+  readonly shown: readonly NodeAttachment[];
+}): JSX.Element {
+  const { node, shown } = props;
+  const [frame, width] = useWidth();
+  const layout = useMemo(() => layOut(groupsOf(node.bridges, shown), width), [node.bridges, shown, width]);
+  const conditions = shown.map(conditionOf);
+  const last = layout.groups.findLast(({ kind }) => kind !== 'none');
+  return (
+    <div class="picture" ref={frame}>
+      <svg
+        width={layout.width}
+        height={layout.height}
+        viewBox={`0 0 ${layout.width} ${layout.height}`}
+        role="img"
+        aria-label={`${count(node.bridges.length, 'bridge')}, ${count(shown.length, 'attachment')}, ${conditions.filter(isProblem).length} with problems`}
+      >
+        {last !== undefined && (
+          <path class="wire" d={`M${TRUNK_X} ${layout.host.height}V${last.box.y + 16}`} />
+        )}
+        <rect class="host" {...layout.host} rx="6" />
+        <text class="title" x={layout.host.x + 10} y={layout.host.y + 22}>
+          {cut(node.hostname, 28)}
+        </text>
+        {layout.groups.map(group => (
+          <GroupPicture key={group.key} group={group} width={width} />
+        ))}
+      </svg>
+      <ul class="legend quiet" aria-label="Signs">
+        {CONDITIONS.filter(one => conditions.includes(one)).map(one => (
+          <li key={one}>
+            <span class={`badge ${one}`}>
+              <span aria-hidden="true">{SIGNS[one].sign}</span> {one}
+            </span>{' '}
+            {SIGNS[one].meaning}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function GroupPicture({
+  group,
+  width,
+}: {
+  readonly group: PlacedGroup;
+  readonly width: number;
+}): JSX.Element {
+  const { box, kind, title, notes, uplinks, cells, isLarge, isUp } = group;
+  const look = `${isUp ? '' : 'down'} ${kind}`;
+  return (
+    <g>
+      <path class={`wire ${look}`} d={`M${TRUNK_X} ${box.y + 16}H${box.x}`} />
+      <path class={`wire ${look}`} d={linesOf(group, width).join('')} />
+      <rect class={`box ${look}`} {...box} rx="6" />
+      <text class="title" x={box.x + 10} y={box.y + 22}>
+        {cut(title, BOX_CHARS)} <tspan class="note">{kind === 'bridge' ? 'bridge' : ''}</tspan>
+      </text>
+      {notes.map((note, i) => (
+        <text key={note} class="note" x={box.x + 10} y={box.y + 22 + 17 * (i + 1)}>
+          {cut(note, BOX_CHARS)}
+        </text>
+      ))}
+      {uplinks.map((name, i) => (
+        <text key={name} class="note uplink" x={box.x + 10} y={box.y + 22 + 17 * (i + 1 + notes.length)}>
+          ⇅ uplink {cut(name, 14)}
+        </text>
+      ))}
+      {cells.map(({ one, ...place }) => (
+        <CellPicture key={hrefOf(one)} one={one} place={place} isLarge={isLarge} isNarrow={isNarrow(width)} />
+      ))}
+    </g>
+  );
+}
+
+function CellPicture(props: {
+  readonly one: NodeAttachment;
+  readonly place: { readonly x: number; readonly y: number; readonly width: number; readonly height: number };
+  readonly isLarge: boolean;
+  readonly isNarrow: boolean;
+}): JSX.Element {
+  const { one, place, isLarge } = props;
+  const { x, y, width, height } = place;
+  const condition = conditionOf(one);
+  const { sign, meaning } = SIGNS[condition];
+  const [address = ''] = one.addresses;
+  const middle = x + width / 2;
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: for the mouse only; the list has links
+    <g
+      class={`cell ${condition}`}
+      onClick={() => {
+        location.hash = hrefOf(one);
+      }}
+    >
+      <title>{`${titleOf(one)} ${one.ifname} on ${one.network}: ${condition}, ${meaning}`}</title>
+      {one.hostDevice !== undefined && <path class="wire" d={`M${middle} ${y - STUB}V${y}`} />}
+      <rect {...place} rx={isLarge ? 6 : 3} />
+      {isLarge ? (
+        <>
+          <text class="title" x={x + 9} y={y + 19}>
+            {sign} {cut(titleOf(one), CELL_CHARS - 2)}
+          </text>
+          <text class="note" x={x + 9} y={y + 35}>
+            {cut(address.replace(/\/\d+$/, ''), CELL_CHARS)}
+          </text>
+          <text class="note" x={x + 9} y={y + 50}>
+            {cut(one.hostDevice?.name ?? 'no host end', CELL_CHARS)}
+          </text>
+        </>
+      ) : (
+        condition !== 'sound' && (
+          <text class="sign" x={middle} y={y + height - 2}>
+            {sign}
+          </text>
+        )
+      )}
+    </g>
+  );
+}
+
+/** The end of a long name tells more of it than the middle. */
+function cut(text: string, length: number): string {
+  return text.length <= length ? text : `${text.slice(0, length - 6)}…${text.slice(-5)}`;
+}
+
+/** The width of an element, followed. */
+function useWidth(): [{ current: HTMLDivElement | null }, number] {
+  const frame = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(FIRST_WIDTH);
+  useLayoutEffect(() => {
+    const { current } = frame;
+    if (current === null) return;
+    const measure = (): void => setWidth(Math.max(240, Math.floor(current.clientWidth)));
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(current);
+    return () => observer.disconnect();
+  }, []);
+  return [frame, width];
+}

@@ -1,0 +1,45 @@
+// Which view does the address name?
+
+/** The part that identifies an attachment. */
+export interface AttachmentKey {
+  readonly network: string;
+  readonly containerID: string;
+  readonly ifname: string;
+}
+
+/** The views of the page, in the order of its navigation. */
+export const VIEWS = ['attachments', 'pools', 'ports', 'findings', 'log'] as const;
+export type View = (typeof VIEWS)[number];
+
+/** What is shown; `trace` is one of an attachment's requests. */
+export type Route =
+  | { readonly view: View }
+  | { readonly view: 'attachment'; readonly key: AttachmentKey; readonly trace: string | undefined };
+
+/** Reads the fragment of an address, such as `#/pools`; what it does not know is the first view. */
+export function parseRoute(fragment: string): Route {
+  const [, name = '', ...rest] = fragment.replace(/^#/, '').split('/').map(decoded);
+  const [network, containerID, ifname, trace] = rest;
+  if (name === 'attachment' && network && containerID && ifname)
+    return { view: 'attachment', key: { network, containerID, ifname }, trace };
+  return { view: VIEWS.find(view => view === name) ?? VIEWS[0] };
+}
+
+/** The address of an attachment's view. */
+export function hrefOf({ network, containerID, ifname }: AttachmentKey, trace?: string): string {
+  const parts = [network, containerID, ifname, ...(trace === undefined ? [] : [trace])];
+  return `#/attachment/${parts.map(encodeURIComponent).join('/')}`;
+}
+
+/** Identifies an attachment in maps, and as the key of its row. */
+export function keyOf({ network, containerID, ifname }: AttachmentKey): string {
+  return [network, containerID, ifname].join('\n');
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

@@ -1,0 +1,134 @@
+// Which commands answer the page, and how often do they run?
+import type { NodeHealth, NodeModel } from '../node/model.ts';
+import type { RequestRecord } from '../observe/record.ts';
+import { etagOf, Reading, type Snapshot } from './reading.ts';
+import type { RequestSummary, ShownNode } from './shown.ts';
+
+/**
+ * Runs a command of the tool with the directories of this one.
+ * @param args the command, its arguments and options, without `--json`
+ * @returns what it printed; commands that report what is broken print it and fail
+ * @throws Error with its message if it printed nothing
+ */
+export type Ask = (args: readonly string[]) => Promise<string>;
+
+/** Answers the paths below `api/`. */
+export interface Sources {
+  /** @returns undefined if there is no such path */
+  answer(path: string): Promise<Snapshot> | undefined;
+}
+
+/** The node is read as often as the page asks. */
+const NODE_REST_MS = 1_500;
+/** CHECK starts the plugins of every attachment, so it rests longer, unless the node has changed. */
+const CHECK_REST_MS = 15_000;
+const CHECK_AFTER_CHANGE_MS = 2_000;
+/** The doctor checks every attachment, too. */
+const DOCTOR_REST_MS = 15_000;
+const REST_MS = 3_000;
+const ANSWER_FIRST_MS = 50;
+
+const LOG_SINCE = '7d';
+const TRACE_PATH = /^traces\/([\da-z]{12})$/;
+
+/** Nothing is read before the page asks for it. */
+export function openSources(ask: Ask): Sources {
+  const checks = new Reading(async () => {
+    const { attachments } = JSON.parse(await ask(['ls', '--check'])) as NodeModel;
+    return JSON.stringify(attachments.map(one => [keyOf(one), one.health]));
+  }, CHECK_REST_MS);
+  const node = new Reading(() => ask(['ls']), NODE_REST_MS);
+  let nodeEtag = '';
+  let checkProblem: string | undefined;
+  const readings: Readonly<Record<string, Reading>> = {
+    findings: new Reading(() => ask(['doctor']), DOCTOR_REST_MS),
+    leases: new Reading(() => readLeases(ask, node), REST_MS),
+    log: new Reading(() => ask(['log', `--since=${LOG_SINCE}`]), REST_MS),
+    traces: new Reading(async () => JSON.stringify(summaries(await ask(['trace']))), REST_MS),
+  };
+
+  function check(): void {
+    checks.get().then(
+      () => {
+        checkProblem = undefined;
+      },
+      (error: Error) => {
+        checkProblem = error.message;
+      },
+    );
+  }
+
+  /** Does not wait for CHECK: the page shows what the last one reported, and when. */
+  async function answerNode(): Promise<Snapshot> {
+    const { text, at } = await node.get();
+    const { time, ...model } = JSON.parse(text) as NodeModel;
+    const etag = etagOf(JSON.stringify(model));
+    if (etag !== nodeEtag) checks.hurry(CHECK_AFTER_CHANGE_MS);
+    nodeEtag = etag;
+    // After this answer is on its way: reading a large node keeps the process busy.
+    setTimeout(check, ANSWER_FIRST_MS).unref();
+    const shown = withHealth(model, checks.latest, checkProblem);
+    // The tag ignores the time of reading.
+    return { text: JSON.stringify({ time, ...shown }), etag: etagOf(JSON.stringify(shown)), at };
+  }
+
+  return {
+    answer(path) {
+      if (path === 'node') return answerNode();
+      const [, id] = TRACE_PATH.exec(path) ?? [];
+      if (id !== undefined)
+        return ask(['trace', id]).then(text => ({ text, etag: etagOf(text), at: Date.now() }));
+      return Object.hasOwn(readings, path) ? readings[path]?.get() : undefined;
+    },
+  };
+}
+
+function withHealth(
+  model: Omit<NodeModel, 'time'>,
+  checked: Snapshot | undefined,
+  checkProblem: string | undefined,
+): Omit<ShownNode, 'time'> {
+  const health = new Map(checked && (JSON.parse(checked.text) as [string, NodeHealth | undefined][]));
+  return {
+    ...model,
+    attachments: model.attachments.map(one => {
+      const found = health.get(keyOf(one));
+      return found === undefined ? one : { ...one, health: found };
+    }),
+    ...(checked === undefined ? {} : { checkedAt: new Date(checked.at).toISOString() }),
+    ...(checkProblem === undefined ? {} : { checkProblem }),
+  };
+}
+
+/** The leases of every network that has a directory for them. */
+async function readLeases(ask: Ask, node: Reading): Promise<string> {
+  const { networks } = JSON.parse((await node.get()).text) as NodeModel;
+  const leases: unknown[] = [];
+  for (const { name, leaseDirs } of networks) {
+    if (leaseDirs.length === 0) continue;
+    // A directory that does not exist yet has no leases.
+    const text = await ask(['ipam', 'ls', '--', name]).catch(() => '[]');
+    leases.push(...(JSON.parse(text) as unknown[]));
+  }
+  return JSON.stringify(leases);
+}
+
+/** What a list of requests shows; the newest come first. */
+function summaries(text: string): RequestSummary[] {
+  return (JSON.parse(text) as RequestRecord[]).reverse().map(record => {
+    const { id, verb, network, containerId, ifname, startedAt, durationMs, code } = record;
+    return { id, verb, network, containerId, ifname, startedAt, durationMs, code };
+  });
+}
+
+function keyOf({
+  network,
+  containerID,
+  ifname,
+}: {
+  readonly network: string;
+  readonly containerID: string;
+  readonly ifname: string;
+}): string {
+  return [network, containerID, ifname].join('\n');
+}

@@ -1,0 +1,93 @@
+// Does `catena gc --gone` delete what outlived its namespace, and nothing whose namespace stands?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { runOk } from '../helpers/command.ts';
+import { type Container, directories, type Row, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
+
+describeRoot('catena gc --gone', () => {
+  const makeLab = useLabs();
+
+  test('deletes attachments of every runtime whose namespace is gone, without their list', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const names = ['standing', 'unnamed', 'ours', 'others'] as const;
+    const containers = Object.fromEntries(
+      await Promise.all(names.map(async name => [name, await lab.container()] as const)),
+    ) as Record<(typeof names)[number], Container>;
+    const { standing, unnamed, ours, others } = containers;
+    for (const [i, container] of Object.values(containers).entries()) {
+      const ports = [{ hostPort: 8080 + i, containerPort: 80, protocol: 'tcp' }];
+      await chain.add(container, { cap: { portMappings: ports } });
+    }
+    const nameOf = (id: string) => names.find(name => containers[name].id === id);
+    const gone = async (env: Row, ...args: string[]) => {
+      const argv = [`${BIN_DIR}/catena`, 'gc', '--gone', '--json', '--bin-dir', BIN_DIR, ...args];
+      const { stdout, stderr, exitCode } = await lab.run(lab.host, argv, {
+        env: { ...directories(lab.tmp), ...env },
+        timeoutMs: 60_000,
+      });
+      if (stdout === '') throw new Error(stderr);
+      const { attachments } = JSON.parse(stdout) as { attachments: Row[] };
+      return { exitCode, found: attachments.map(one => [nameOf(one.containerID), one.state]).sort() };
+    };
+    const leased = async () => {
+      const owners = (await chain.leases()).map(file => fs.readFileSync(file, 'utf8').split(/\s/)[0] ?? '');
+      return [...new Set(owners.map(nameOf))].sort();
+    };
+    expect(await gone({}, '--grace', '0')).toEqual({ exitCode: 0, found: [] });
+
+    // Only the cached result remains, as another runtime keeps it; the list is gone, too.
+    fs.rmSync(`${lab.tmp}/state/attachments/podnet/${others.id}:eth0`);
+    fs.rmSync(`${lab.tmp}/podnet.conflist`);
+    // A namespace without a name, which a process is in.
+    lab.start(unnamed, ['sleep', '1000']);
+    await Bun.sleep(200);
+    await runOk(['ip', 'netns', 'delete', unnamed.name]);
+    for (const one of [ours, others]) await lab.remove(one);
+    // The kernel deletes a namespace in the background.
+    await until(async () => (await lab.ip(lab.host, 'link', 'show', 'master', 'br0')).length === 2);
+
+    const found = [
+      ['others', 'found'],
+      ['ours', 'found'],
+      ['unnamed', 'kept'],
+    ];
+    expect(await gone({}, '--dry-run')).toEqual({ exitCode: 0, found });
+    expect(await gone({}, 'othernet', '--grace', '0')).toEqual({ exitCode: 0, found: [] });
+    expect(await leased()).toEqual(['others', 'ours', 'standing', 'unnamed']);
+    expect(await gone({}, '--grace', '0')).toEqual({
+      exitCode: 0,
+      found: found.map(([name, state]) => [name, state === 'found' ? 'deleted' : state]),
+    });
+    expect(await leased()).toEqual(['standing', 'unnamed']);
+    const rules = JSON.stringify(await lab.nft(lab.host, 'list', 'ruleset'));
+    for (const { id } of [ours, others]) expect(rules).not.toContain(id);
+    for (const { id } of [standing, unnamed]) expect(rules).toContain(id);
+    expect(fs.readdirSync(`${lab.tmp}/cni/results`).length).toBe(2);
+
+    // The machine is restarted. What the node still has of an attachment shows that it is a later one of the same name.
+    await lab.remove(standing);
+    await until(async () => (await lab.ip(lab.host, 'link', 'show', 'master', 'br0')).length === 1);
+    expect(await gone({ CATENA_BOOT_ID: 'a later boot' })).toEqual({
+      exitCode: 0,
+      found: [
+        ['standing', 'deleted'],
+        ['unnamed', 'kept'],
+      ],
+    });
+    expect(await leased()).not.toContain('standing');
+    expect((await lab.ip(lab.host, 'link', 'show', 'master', 'br0')).length).toBe(1);
+  });
+
+  test('takes no options that say what to keep, and GC without it needs a network', async () => {
+    const lab = await makeLab();
+    const gc = (...args: string[]) => lab.run(lab.host, [`${BIN_DIR}/catena`, 'gc', ...args]);
+    expect((await gc('--gone', '--all')).stderr).toContain('Cannot combine --gone with --all');
+    expect((await gc('--gone', '--grace', 'long')).stderr).toContain('expected a number of seconds');
+    expect((await gc('--all')).stderr).toContain('name the network, or use --gone');
+  });
+});

@@ -1,0 +1,232 @@
+// Does the page of `catena ui` work in a browser: with the mouse and the keyboard, on a phone, in the dark, with a thousand attachments?
+
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import type { Browser, Page } from 'playwright-core';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { requiresChromium, startChromium } from '../helpers/chromium.ts';
+import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+import { startUi } from '../helpers/ui.ts';
+
+const AXE = fs.readFileSync(`${ROOT}/node_modules/axe-core/axe.min.js`, 'utf8');
+const DESK = { width: 1200, height: 900 };
+const PHONE = { width: 390, height: 844 };
+/** A browser is slow on a busy machine. */
+const DEADLINE_MS = 180_000;
+/** Where to put pictures of the page, for a person to look at. */
+const SHOTS = process.env.CATENA_UI_SHOTS;
+
+interface Scene {
+  readonly lab: Lab;
+  readonly browser: Browser;
+  readonly page: Page;
+  /** What the page reported as an error, and addresses beyond the server that it asked for. */
+  readonly faults: string[];
+}
+
+async function inBrowser(
+  prepare: (lab: Lab) => Promise<void>,
+  body: (scene: Scene) => Promise<void>,
+): Promise<void> {
+  await withHost(async lab => {
+    await prepare(lab);
+    const ui = await startUi(lab);
+    const browser = await startChromium(lab);
+    try {
+      const page = await browser.newPage({ viewport: DESK });
+      page.setDefaultTimeout(DEADLINE_MS / 3);
+      const faults: string[] = [];
+      page.on('console', message => void (message.type() === 'error' && faults.push(message.text())));
+      page.on('pageerror', error => void faults.push(error.message));
+      page.on('request', request => {
+        const url = request.url();
+        if (!url.startsWith('data:') && !url.startsWith(`http://127.0.0.1:${ui.port}/`)) faults.push(url);
+      });
+      await page.goto(ui.url);
+      await page.waitForSelector('[data-row]');
+      await body({ lab, browser, page, faults });
+      // The same address a second time, as if it had been read from the history of the shell.
+      const other = await browser.newPage();
+      expect((await other.goto(ui.url))?.status()).toBe(403);
+    } finally {
+      await browser.close();
+    }
+  });
+}
+
+async function violations(page: Page, colorScheme: 'light' | 'dark'): Promise<string[]> {
+  await page.emulateMedia({ colorScheme });
+  await page.evaluate(AXE);
+  // The same elements in the dark: only colours are different.
+  const only = colorScheme === 'dark' ? "{ runOnly: ['color-contrast'] }" : '{}';
+  const { violations: found } = (await page.evaluate(`axe.run(document, ${only})`)) as {
+    violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
+  };
+  return found.map(
+    ({ id, nodes }) =>
+      `${colorScheme} ${page.url().split('#')[1]} ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`,
+  );
+}
+
+async function shoot(page: Page, name: string, colorScheme: 'light' | 'dark' = 'light'): Promise<void> {
+  if (SHOTS === undefined) return;
+  await page.emulateMedia({ colorScheme });
+  await page.screenshot({ path: `${SHOTS}/${name}.png`, fullPage: !name.startsWith('thousand') });
+}
+
+/** Pages scroll down, never to the side. */
+async function overflow(page: Page): Promise<number> {
+  return page.evaluate(
+    'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+  ) as Promise<number>;
+}
+
+const MARKUP = '<img src=http://example.org/x onerror=alert(1)>';
+const NAMES = ['shop/web-0', 'shop/web-1', 'shop/db-0'];
+const VIEWS = ['attachments', 'pools', 'ports', 'findings', 'log'];
+
+describeRoot(
+  'the page of catena ui',
+  () => {
+    test(
+      'shows a node, what breaks on it, and every view without faults, in light and dark, on a phone',
+      () => {
+        const pods: Container[] = [];
+        const prepare = async (lab: Lab): Promise<void> => {
+          const chain = writeChain(lab, fullChain(lab));
+          for (const [i, name] of NAMES.entries()) {
+            const pod = await lab.container();
+            pods.push(pod);
+            const cap = { portMappings: [{ hostPort: 8080 + i, containerPort: 80, protocol: 'tcp' }] };
+            const args = `IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=${name.slice(5)}`;
+            await chain.add(pod, { cap, args: ['--trace', '--args', args] });
+          }
+        };
+        return inBrowser(prepare, async ({ lab, page, faults }) => {
+          await page.waitForSelector('tr.sound:nth-child(3)');
+          expect(await page.evaluate('document.cookie')).toBe('');
+          expect(await page.locator('[data-row]').allTextContents()).toEqual(NAMES);
+          expect(await page.locator('.picture .cell.sound').count()).toBe(3);
+          expect(await page.locator('.picture .box').count()).toBe(1);
+          await shoot(page, 'healthy');
+
+          const [first] = pods;
+          if (first === undefined) throw new Error('no pod');
+          await lab.ip(first, 'link', 'delete', 'eth0');
+          await page.waitForSelector('tr.broken', { timeout: 30_000 });
+          expect(await page.locator('tbody tr').first().textContent()).toContain('shop/web-0');
+          expect(await page.locator('.picture .cell.broken').count()).toBe(1);
+          await page.waitForFunction("document.querySelector('.status').textContent.includes('1 broken')");
+          expect(await page.title()).toStartWith('✕ 1 · ');
+          await shoot(page, 'broken');
+          await shoot(page, 'broken-dark', 'dark');
+
+          // The keyboard: search, into the list, along it, into the detail, and back.
+          await page.keyboard.press('/');
+          await page.keyboard.type('shop 808');
+          expect(await page.locator('[data-row]').count()).toBe(3);
+          await page.keyboard.press('ArrowDown');
+          await page.keyboard.press('ArrowDown');
+          await page.keyboard.press('End');
+          await page.keyboard.press('Home');
+          await page.keyboard.press('Enter');
+          await page.waitForSelector('.chain li .changes');
+          expect(await page.locator('main h2').textContent()).toContain('shop/web-0');
+          const chain = await page.locator('.chain > li strong').allTextContents();
+          expect(chain).toEqual(['bridge', 'portmap', 'bandwidth', 'tuning']);
+          expect(await page.locator('.chain').textContent()).toMatch(/\+ 10\.88\.0\.\d\/16/);
+          expect(await page.locator('svg.when').count()).toBe(4);
+          expect(await page.locator('.notice.broken').textContent()).not.toBe('');
+          await shoot(page, 'detail');
+          for (const scheme of ['light', 'dark'] as const) expect(await violations(page, scheme)).toEqual([]);
+          await page.setViewportSize(PHONE);
+          expect(await overflow(page)).toBe(0);
+          await shoot(page, 'detail-phone');
+          await page.keyboard.press('Escape');
+          await page.waitForSelector('[data-row]:focus');
+          expect(await page.locator('[data-row]:focus').textContent()).toBe('shop/web-0');
+          await page.locator('search input').fill('');
+
+          for (const view of VIEWS) {
+            await page.setViewportSize(DESK);
+            await page.locator(`nav a[href="#/${view}"]`).click();
+            await page.waitForSelector(
+              view === 'findings' ? '.findings li' : view === 'pools' ? '.map .live' : 'tbody tr',
+            );
+            for (const scheme of ['light', 'dark'] as const)
+              expect(await violations(page, scheme)).toEqual([]);
+            await shoot(page, view);
+            await page.setViewportSize(PHONE);
+            expect([view, await overflow(page)]).toEqual([view, 0]);
+            await shoot(page, `${view}-phone`);
+          }
+          expect(faults).toEqual([]);
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      'lists a thousand attachments; names of the node stay text, and nothing is loaded from elsewhere',
+      () =>
+        inBrowser(
+          lab => Promise.resolve(writeRecords(lab, 1_000)),
+          async ({ page, faults }) => {
+            expect(await page.locator('[data-row]').count()).toBe(1_000);
+            expect(await page.locator('.picture .cell').count()).toBe(1_000);
+            await shoot(page, 'thousand');
+            expect(await page.locator('[data-row]').first().textContent()).toBe(`shop/${MARKUP}`);
+            expect(await page.locator('#app img').count()).toBe(0);
+            await page.locator('search input').fill('pod-777 podnet');
+            await page.waitForFunction("document.querySelectorAll('[data-row]').length === 1");
+            expect(await page.locator('[data-row]').textContent()).toBe('shop/pod-777');
+            await page.locator('search input').fill('');
+            await page.locator('[data-row]').first().focus();
+            await page.keyboard.press('End');
+            await page.waitForFunction("document.activeElement.dataset.row?.includes('id-999')");
+            await page.setViewportSize(PHONE);
+            expect(await overflow(page)).toBe(0);
+            await shoot(page, 'thousand-phone');
+            expect(faults).toEqual([]);
+          },
+        ),
+      DEADLINE_MS,
+    );
+  },
+  requiresChromium(),
+);
+
+/** Cached results of attachments whose namespaces are gone, as after a boot. */
+function writeRecords(lab: Lab, count: number): void {
+  const list = fullChain(lab);
+  fs.writeFileSync(`${lab.tmp}/podnet.conflist`, JSON.stringify(list));
+  const dir = `${directories(lab.tmp).CATENA_CNI_CACHE_DIR}/results`;
+  fs.mkdirSync(dir, { recursive: true });
+  for (let i = 0; i < count; i++) {
+    const containerId = `id-${String(i).padStart(3, '0')}`;
+    const address = `10.88.${Math.floor(i / 250)}.${(i % 250) + 2}/16`;
+    const record = {
+      ...{
+        kind: 'cniCacheV1',
+        containerId,
+        networkName: 'podnet',
+        ifName: 'eth0',
+        netns: `/run/netns/${containerId}`,
+      },
+      config: btoa(JSON.stringify(list)),
+      cniArgs: [
+        ['K8S_POD_NAMESPACE', 'shop'],
+        ['K8S_POD_NAME', i === 0 ? MARKUP : `pod-${i}`],
+      ],
+      capabilityArgs: { portMappings: [{ hostPort: 20_000 + i, containerPort: 80, protocol: 'tcp' }] },
+      result: {
+        cniVersion: '1.1.0',
+        ips: [{ address, interface: 0 }],
+        interfaces: [{ name: 'eth0', sandbox: 'x' }],
+      },
+    };
+    fs.writeFileSync(`${dir}/podnet-${containerId}-eth0`, JSON.stringify(record));
+  }
+}

@@ -1,0 +1,46 @@
+// Does the usage text fit the terminal, and does every command have a group and examples that its own parser takes?
+import { describe, expect, test } from 'bun:test';
+import { parseArgs } from 'node:util';
+import { COMMANDS, GLOBAL_OPTIONS } from '../../../src/cli/commands.ts';
+import { EXAMPLES } from '../../../src/cli/help/examples.ts';
+import { GROUPS } from '../../../src/cli/help/groups.ts';
+import { renderCommandUsage, renderUsage } from '../../../src/cli/usage.ts';
+import { wordsOf } from '../../helpers/words.ts';
+
+const NAMES = COMMANDS.map(({ name }) => name).sort();
+
+test('every command is in one group and has an example', () => {
+  expect(GROUPS.flatMap(({ commands }) => commands).sort()).toEqual(NAMES);
+  expect(Object.keys(EXAMPLES).sort()).toEqual(NAMES);
+});
+
+test.each(COMMANDS.map(command => [command.name, command] as const))(
+  'the examples of %s have its options and arguments',
+  (name, { options, positionals }) => {
+    const known = Object.fromEntries(
+      Object.entries({ ...options, ...GLOBAL_OPTIONS }).map(([option, { type, multiple = false }]) => {
+        return [option, { type, multiple }];
+      }),
+    );
+    for (const { line } of EXAMPLES[name] ?? []) {
+      const [tool, command, ...args] = wordsOf(line);
+      expect([tool, command]).toEqual(['catena', name]);
+      const parsed = parseArgs({ args, options: known, allowPositionals: true });
+      expect(parsed.positionals.length).toBeWithin(positionals.min, positionals.max + 1);
+    }
+  },
+);
+
+describe.each([60, 80, 120])('at %d columns', width => {
+  const tooWide = (text: string) => {
+    return text.split('\n').filter(line => line.length > width && !line.startsWith('  catena '));
+  };
+
+  test('the usage text fits', () => {
+    expect(tooWide(renderUsage(width))).toEqual([]);
+  });
+
+  test.each(COMMANDS.map(command => [command.name, command] as const))('that of %s fits', (_, command) => {
+    expect(tooWide(renderCommandUsage(command, width))).toEqual([]);
+  });
+});

@@ -1,0 +1,41 @@
+import { expect, test } from 'bun:test';
+import { findRefusal } from '../../../src/ui/refusal.ts';
+
+const PORT = 4567;
+const visit = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
+
+const refuse = (headers: Record<string, string>, path = '/folder/', method = 'GET') => {
+  const request = new Request(`http://127.0.0.1:${PORT}${path}`, {
+    method,
+    headers: { host: `127.0.0.1:${PORT}`, ...headers },
+  });
+  return findRefusal(request, PORT)?.status;
+};
+
+test.each<[string, number | undefined]>([
+  [`127.0.0.1:${PORT}`, undefined],
+  [`localhost:${PORT}`, undefined],
+  ['127.0.0.1', 421],
+  [`127.0.0.1:${PORT + 1}`, 421],
+  [`node.example:${PORT}`, 421],
+  [`127.0.0.1.example:${PORT}`, 421],
+  [`localhost.example:${PORT}`, 421],
+  ['', 421],
+])('host "%s" is answered with %p', (host, status) => {
+  expect(refuse({ host })).toBe(status as number);
+});
+
+test.each(['POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'])('%s is refused', method => {
+  expect(refuse({}, '/', method)).toBe(405);
+});
+
+test('pages of other origins are refused; a link of theirs may open the address with the token', () => {
+  for (const site of ['cross-site', 'same-site']) {
+    expect(refuse({ 'sec-fetch-site': site })).toBe(403);
+    expect(refuse({ ...visit, 'sec-fetch-site': site })).toBe(403);
+    expect(refuse({ ...visit, 'sec-fetch-site': site }, '/?token=a')).toBeUndefined();
+    expect(refuse({ ...visit, 'sec-fetch-site': site, 'sec-fetch-dest': 'iframe' }, '/?token=a')).toBe(403);
+  }
+  expect(refuse({ 'sec-fetch-site': 'same-origin' })).toBeUndefined();
+  expect(refuse({ 'sec-fetch-site': 'none' })).toBeUndefined();
+});

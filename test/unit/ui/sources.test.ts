@@ -1,0 +1,91 @@
+import { describe, expect, test } from 'bun:test';
+import { openSources } from '../../../src/ui/sources.ts';
+import { until } from '../../helpers/until.ts';
+
+const ID = 'mwtixgohqiyq';
+const one = { network: 'n', containerID: 'c', ifname: 'eth0' };
+
+/** Commands that print these texts. */
+function scene(texts: Readonly<Record<string, unknown>>) {
+  const asked: string[] = [];
+  const sources = openSources(async args => {
+    const line = args.join(' ');
+    asked.push(line);
+    if (!(line in texts)) throw new Error(`Cannot run "${line}"`);
+    return JSON.stringify(texts[line]);
+  });
+  const read = async (path: string) => JSON.parse((await sources.answer(path))?.text ?? 'null');
+  return { asked, sources, read };
+}
+
+describe('the node', () => {
+  const ls = { time: '2026-01-01T00:00:00Z', networks: [], attachments: [one] };
+  const broken = { ...one, health: { state: 'broken', problem: 'gone' } };
+
+  test('is answered without waiting for CHECK, and has its outcome afterwards', async () => {
+    const { read, sources } = scene({ ls, 'ls --check': { ...ls, attachments: [broken] } });
+    const early = await sources.answer('node');
+    expect(JSON.parse(early?.text ?? '').attachments).toEqual([one]);
+    await until(async () => (await read('node')).attachments[0].health !== undefined, { withinMs: 5_000 });
+    const late = await read('node');
+    expect(late).toMatchObject({ time: ls.time, attachments: [broken], checkedAt: expect.any(String) });
+    expect((await sources.answer('node'))?.etag).not.toBe(early?.etag);
+  });
+
+  test('says why CHECK cannot be run', async () => {
+    const { read } = scene({ ls });
+    await read('node');
+    await until(async () => (await read('node')).checkProblem !== undefined, { withinMs: 5_000 });
+    expect(await read('node')).toMatchObject({ attachments: [one], checkProblem: 'Cannot run "ls --check"' });
+  });
+
+  test('fails with the message of the command', async () => {
+    await expect(scene({}).read('node')).rejects.toThrow('Cannot run "ls"');
+  });
+});
+
+test('leases are those of every network with a directory for them', async () => {
+  const lease = { network: 'a', address: '10.1.0.2' };
+  const networks = [
+    { name: 'a', leaseDirs: ['/leases/a'] },
+    { name: 'b', leaseDirs: [] },
+    { name: 'c', leaseDirs: ['/leases/c'] },
+  ];
+  const { read } = scene({ ls: { networks }, 'ipam ls -- a': [lease] });
+  expect(await read('leases')).toEqual([lease]);
+});
+
+test('requests are listed without what they printed, the newest first', async () => {
+  const record = (id: string) => ({
+    id,
+    verb: 'ADD',
+    network: 'n',
+    containerId: 'c',
+    ifname: 'eth0',
+    code: 0,
+  });
+  const { read } = scene({
+    trace: [
+      { ...record('a'), result: {}, links: [] },
+      { ...record('b'), links: [] },
+    ],
+  });
+  expect(await read('traces')).toEqual([record('b'), record('a')]);
+});
+
+test('only the id of a trace reaches a command', async () => {
+  const { asked, read, sources } = scene({ [`trace ${ID}`]: { id: ID } });
+  expect(await read(`traces/${ID}`)).toEqual({ id: ID });
+  const others = [
+    '',
+    'add',
+    'traces/',
+    'traces/--kernel',
+    `traces/${ID}/x`,
+    `traces/${ID}x`,
+    '__proto__',
+    'toString',
+  ];
+  expect(others.filter(path => sources.answer(path) !== undefined)).toEqual([]);
+  expect(asked).toEqual([`trace ${ID}`]);
+});
