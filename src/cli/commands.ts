@@ -356,6 +356,15 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/who.ts'),
   },
   {
+    name: 'why-not',
+    summary:
+      'name what stops TCP connections from outside to a port of the host; exits with 1 if stopped, 3 if unknown',
+    usage: '<:port>',
+    positionals: { min: 1, max: 1 },
+    options: NODE_OPTIONS,
+    load: () => import('./commands/why-not.ts'),
+  },
+  {
     name: 'log',
     summary: 'show what changed on this node, by whom and when',
     usage: '',

@@ -14,7 +14,7 @@ export interface Mark {
 }
 
 /** The names of all our tables begin like this. */
-const TABLE_PREFIX = 'catena_';
+export const TABLE_PREFIX = 'catena_';
 
 /**
  * Elements with a comment in our tables whose key has one of the values.

@@ -28,6 +28,8 @@ const listOf = (name: string, bridge: string, subnet: string, routing: object) =
 const EXIT_CODES: Readonly<Record<string, number>> = {
   // An attachment stands.
   'catena uninstall --dry-run': 1,
+  // Nothing listens.
+  'catena why-not :8081': 1,
   // The executables differ.
   'catena compare web-net.conflist --with /usr/lib/cni --scene life': 1,
   // None runs.

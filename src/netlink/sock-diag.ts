@@ -1,0 +1,81 @@
+// Which sockets of a namespace wait for packets?
+import { type Ip, ipFromBytes } from '../net/ip.ts';
+import { attrs } from './codec/attrs.ts';
+import { bytes, u8, u16be, u32 } from './codec/fields.ts';
+import { layout } from './codec/message.ts';
+import { struct } from './codec/struct.ts';
+import { NetlinkError } from './errors.ts';
+import { NetlinkSocket } from './socket.ts';
+
+/** linux/netlink.h */
+const NETLINK_SOCK_DIAG = 4;
+/** linux/sock_diag.h */
+const SOCK_DIAG_BY_FAMILY = 20;
+/** linux/socket.h */
+const FAMILIES = { 4: 2, 6: 10 } as const;
+/** net/tcp_states.h: a TCP socket that waits is in state 10, a UDP socket without a peer in state 7. */
+const WAITING = { 6: 1 << 10, 17: 1 << 7 } as const;
+
+/** A field of sixteen bytes, which holds an address of either family. */
+const sixteen = { ...bytes, size: 16, encode: () => {} };
+
+/** linux/inet_diag.h: struct inet_diag_req_v2, up to the states; what follows, struct inet_diag_sockid, is zero. */
+const question = layout(
+  struct('inet_diag_req_v2', [
+    ['family', u8],
+    ['protocol', u8],
+    ['_ext', u8],
+    ['_pad', u8],
+    ['states', u32],
+    ...Array.from({ length: 12 }, (_, i) => [`_id${i}`, u32] as const),
+  ]),
+  attrs('question', {}),
+);
+
+/** linux/inet_diag.h: struct inet_diag_msg with struct inet_diag_sockid in it. */
+const answer = layout(
+  struct('inet_diag_msg', [
+    ['family', u8],
+    ['state', u8],
+    ['_timer', u8],
+    ['_retrans', u8],
+    ['port', u16be],
+    ['_peerPort', u16be],
+    ['address', sixteen],
+    ['_peer', sixteen],
+    ...Array.from({ length: 8 }, (_, i) => [`_rest${i}`, u32] as const),
+  ]),
+  attrs('socket', { onlyV6: [11, u8] }), // INET_DIAG_SKV6ONLY
+);
+
+/** A socket that waits for connections or datagrams. */
+export interface Listener {
+  readonly address: Ip;
+  readonly port: number;
+  /** False if an IPv6 socket takes IPv4 as well. */
+  readonly onlyV6: boolean;
+}
+
+/**
+ * TCP sockets that listen, or UDP sockets without a peer, of the thread's namespace; undefined if the kernel cannot tell.
+ * Same as: `ss -lnt`, `ss -lnu`
+ */
+export function listListeners(protocol: 6 | 17): Listener[] | undefined {
+  const socket = new NetlinkSocket(NETLINK_SOCK_DIAG);
+  try {
+    return ([4, 6] as const).flatMap(family => {
+      const body = question.encode({ family: FAMILIES[family], protocol, states: WAITING[protocol] }, {});
+      const op = `list the sockets of IPv${family}`;
+      return socket.dump({ op, type: SOCK_DIAG_BY_FAMILY, body }).map(one => {
+        const { header, attrs: own } = answer.decode(one);
+        const room = header.address.subarray(0, family === 4 ? 4 : 16);
+        return { address: ipFromBytes(room), port: header.port, onlyV6: (own.onlyV6 ?? 0) !== 0 };
+      });
+    });
+  } catch (error) {
+    if (error instanceof NetlinkError) return undefined;
+    throw error;
+  } finally {
+    socket.close();
+  }
+}
