@@ -283,6 +283,23 @@ describeRoot(
       expect(await elementsOf(lab)).toEqual({});
     });
 
+    test('a port that a network no longer asks for passes to the other network of the container', async () => {
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
+      const second = { ...neighbour, id: pod.id };
+      const network = 'second';
+      await startServer(lab, neighbour, { protocol: 'tcp', port: 80 });
+      await add(lab, pod, WEB);
+      await add(lab, second, WEB, { network });
+      const elsewhere = WEB.map(one => ({ ...one, hostPort: 8081 }));
+      expect(await add(lab, pod, elsewhere)).toMatchObject({ exitCode: 0 });
+      expect(await check(lab, second, WEB, { network })).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await answers(lab, lab.host, 'tcp', BRIDGE.v4)).toBe(true);
+      expect(await check(lab, pod, elsewhere)).toMatchObject({ exitCode: 0, stdout: '' });
+      await del(lab, pod);
+      await del(lab, second, { network });
+      expect(await elementsOf(lab)).toEqual({});
+    });
+
     test('ADD replaces the elements of the address’s previous owner', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await add(lab, pod, [...WEB, { hostPort: 22, containerPort: 22 }]);

@@ -28,7 +28,7 @@ import { planSkeleton } from '../skeleton.ts';
 import { askingChanges, additions as askingRules } from './asking.ts';
 import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
 import { refuseForeign, throwTaken } from './foreign.ts';
-import { planHeirs } from './heirs.ts';
+import { planHeirs, transferOwnership } from './heirs.ts';
 import { type Removal, removalOf } from './release.ts';
 import { countTaken, listHostIps } from './tallies.ts';
 
@@ -80,11 +80,16 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
     const gone = removals.flatMap(one => one.claims);
     const inIptables = outdated.filter((one, i) => hasIptables(one === owner ? claims : [], removals[i]));
     claimed = { gone, chains: inIptables.flatMap(one => chainsOf(socket, one)) };
+    const own = entries.filter(entry => !taken.has(placeName(placeOf(entry))));
+    const kept = new Set(own.map(entry => placeName(placeOf(entry))));
+    const freed = (removals[0]?.freed ?? []).filter(place => !kept.has(placeName(place)));
     return [
       ...askingChanges(socket, conditions),
       ...removals.flatMap(({ changes }) => changes),
+      // What the attachment no longer asks for passes to other networks of the container, as on DEL.
+      ...(removals[0]?.claims.length ? transferOwnership(socket, owner, freed) : []),
       ...addEntries([
-        ...entries.filter(entry => !taken.has(placeName(placeOf(entry)))),
+        ...own,
         ...plans.flatMap(plan => planHeirs(plan, claims, owner, taken)),
         ...chainEntriesOf(socket, wanted, outdated),
       ]),
