@@ -551,6 +551,19 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/doctor.ts'),
   },
   {
+    name: 'graph',
+    summary: 'draw the node: bridges, devices, and the containers behind them',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      output: { type: 'string', placeholder: '<format>', help: 'text, svg, mermaid or dot (text)' },
+      network: { type: 'string', placeholder: '<name>', help: 'only attachments to this network' },
+      check: { type: 'boolean', help: 'run CHECK of every attachment, and mark what is broken' },
+      ...NODE_OPTIONS,
+    },
+    load: () => import('./commands/graph.ts'),
+  },
+  {
     name: 'ui',
     summary:
       'serve a page about this node to one browser on it: what is attached, what is broken, what happened',

@@ -110,9 +110,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // It asks commands, and knows what they print.
   'src/ui': [
-    ...['src/node/model', 'src/node/words', 'src/observe/record', 'src/doctor/finding'],
+    ...['src/graph', 'src/node/model', 'src/node/words', 'src/observe/record', 'src/doctor/finding'],
     ...['src/lab/words', 'src/lab/result-diff', 'src/cni/result', 'src/net'],
   ],
+  'src/graph': ['src/node/model', 'src/node/words', 'src/lab/words'],
   // Networks of running containers.
   'src/running': [
     ...['src/node', 'src/chain', 'src/journal', 'src/files/namespace-path', 'src/cni', 'src/net'],
@@ -135,6 +136,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/garbage',
     'src/node',
     'src/ui',
+    'src/graph',
     'src/running',
     'src/doctor',
     'src/adopt',
@@ -288,7 +290,11 @@ const MAY_LOAD_LAZILY = [
 const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
-    ...['src/node/host', 'src/ui/page/picture-layout', 'src/ui/page/picture'],
+    ...[
+      'src/node/host',
+      ...['edges', 'groups', 'svg', 'text'].map(name => `src/graph/${name}`),
+      'src/ui/page/picture',
+    ],
     ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/lab/lab',
     'src/lab/state/devices',

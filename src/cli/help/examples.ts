@@ -52,6 +52,10 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { text: 'what an error code means', line: 'catena explain 11' },
   ],
   trace: [{ text: 'recent requests that were traced', line: 'catena trace' }],
+  graph: [
+    { text: 'draw the node with characters', line: 'catena graph --check' },
+    { text: 'as an image for a report', line: 'catena graph --output svg' },
+  ],
   ui: [{ text: 'open the printed address in a browser on this machine', line: 'catena ui' }],
   version: [{ text: 'which CNI versions the plugins of a network support', line: 'catena version web-net' }],
   doctor: [{ text: 'examine the node', line: 'catena doctor' }],

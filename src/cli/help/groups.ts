@@ -15,6 +15,7 @@ export const GROUPS: readonly { readonly title: string; readonly commands: reado
       'networks',
       'explain',
       'trace',
+      'graph',
       'ui',
       'version',
     ],

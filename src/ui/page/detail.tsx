@@ -1,13 +1,13 @@
 // What is known about one attachment: its facts, its chain, its requests?
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
+import { conditionOf, isProblem } from '../../graph/condition.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, titleOf } from '../../node/words.ts';
 import type { RequestRecord } from '../../observe/record.ts';
 import type { RequestSummary, ShownNode } from '../shown.ts';
 import { Badge } from './badge.tsx';
 import { Chain } from './chain.tsx';
-import { conditionOf, isProblem } from './condition.ts';
 import { useNodeTime } from './list.tsx';
 import { usePolled } from './polling.ts';
 import { renderSize } from './pool-map.ts';

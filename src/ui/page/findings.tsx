@@ -12,13 +12,17 @@ const EVERY_MS = 15_000;
 const SIGNS: Readonly<Record<Severity, readonly [sign: string, look: string]>> = {
   error: ['✕', 'broken'],
   warning: ['!', 'unsettled'],
+  unexamined: ['?', 'unknown'],
   info: ['i', 'unchecked'],
   ok: ['✓', 'sound'],
 };
 
 /** The worst first; what is fine is folded. */
 export function Findings({ query }: ViewProps): JSX.Element {
-  const { value, problem } = usePolled<{ readonly findings: readonly Finding[] }>('findings', EVERY_MS);
+  const { value, problem } = usePolled<{
+    readonly verdict: { readonly summary: string };
+    readonly findings: readonly Finding[];
+  }>('findings', EVERY_MS);
   const matches = matcherOf(query);
   const all = value?.findings.filter(({ id, found, mend = '' }) => matches(`${id} ${found} ${mend}`)) ?? [];
   const [fine, others] = [
@@ -32,7 +36,7 @@ export function Findings({ query }: ViewProps): JSX.Element {
       </h2>
       {problem !== undefined && <p class="notice broken">{problem}</p>}
       {value === undefined && problem === undefined && <p class="quiet">Examining the node …</p>}
-      {value !== undefined && others.length === 0 && <p>No check found a problem.</p>}
+      {value !== undefined && <p>{value.verdict.summary}</p>}
       <List findings={others} />
       {fine.length > 0 && (
         <details>

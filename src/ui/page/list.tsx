@@ -1,10 +1,10 @@
 // How are the attachments listed, a thousand of them as well, and how does the keyboard move among them?
 import { Component, type JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { conditionOf, isProblem } from '../../graph/condition.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { renderAge, renderPort, titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';
-import { conditionOf, isProblem } from './condition.ts';
 import { hrefOf, keyOf } from './route.ts';
 import { Cell, TableHead } from './table.tsx';
 

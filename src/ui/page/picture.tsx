@@ -1,12 +1,13 @@
 // How does the node look: its bridges, the host ends on them, the containers behind these, and the way out?
 import type { JSX } from 'preact';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { CONDITIONS, conditionOf, isProblem, SIGNS } from '../../graph/condition.ts';
+import { groupsOf } from '../../graph/groups.ts';
+import { isNarrow, layOut, linesOf, type PlacedGroup, STUB, TRUNK_X } from '../../graph/layout.ts';
 import { count } from '../../lab/words.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import type { ShownNode } from '../shown.ts';
-import { CONDITIONS, conditionOf, isProblem, SIGNS } from './condition.ts';
-import { groupsOf, isNarrow, layOut, linesOf, type PlacedGroup, STUB, TRUNK_X } from './picture-layout.ts';
 import { hrefOf } from './route.ts';
 
 const FIRST_WIDTH = 700;

@@ -1,9 +1,9 @@
 // Which ports of the host lead where?
 import type { JSX } from 'preact';
+import { conditionOf } from '../../graph/condition.ts';
 import type { NodeAttachment, NodePort } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';
-import { conditionOf } from './condition.ts';
 import { hrefOf, keyOf } from './route.ts';
 import { matcherOf, textOf } from './search.ts';
 import { type Column, Table } from './table.tsx';

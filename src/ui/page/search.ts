@@ -1,7 +1,8 @@
 // Which rows match what is typed into the search field?
+
+import { conditionOf } from '../../graph/condition.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { renderPort, titleOf } from '../../node/words.ts';
-import { conditionOf } from './condition.ts';
 
 /** Whether a text has every word, in any order; upper and lower case are the same. */
 export type Matcher = (text: string) => boolean;

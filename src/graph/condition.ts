@@ -1,5 +1,5 @@
 // In which condition is an attachment, and how is that shown without colour?
-import type { NodeAttachment } from '../../node/model.ts';
+import type { NodeAttachment } from '../node/model.ts';
 
 /** From bad to good, as the list is sorted. */
 export const CONDITIONS = ['broken', 'unsettled', 'gone', 'unknown', 'unchecked', 'sound'] as const;
