@@ -1,7 +1,8 @@
 // How are leases stored on disk, in a directory shared with the reference plugin?
-import { existsSync, rmSync, statSync } from 'node:fs';
+import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { fileExists } from '../files/exists.ts';
 import { fileFailure } from '../files/failure.ts';
 import { findIp, type Ip, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
@@ -56,9 +57,12 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
   }
 }
 
-/** True when the directory exists, that is, when an address was ever leased from it. */
+/**
+ * True when the directory exists, that is, when an address was ever leased from it.
+ * @throws CniError 5 when that cannot be told: there may be leases to release
+ */
 export function storeExists(dir: string): boolean {
-  return existsSync(dir);
+  return fileExists(dir);
 }
 
 /**
@@ -82,7 +86,7 @@ export class LeaseStore {
   }
 
   isTaken(ip: Ip): boolean {
-    return existsSync(join(this.#dir, renderIp(ip)));
+    return fileExists(join(this.#dir, renderIp(ip)));
   }
 
   /** The first free address from `from` to `to`, inclusive. */

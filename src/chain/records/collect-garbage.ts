@@ -4,12 +4,12 @@
 // when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD
 // (journal/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
 // before plugins are called. From the generations, plugins see what was begun later.
-import { existsSync } from 'node:fs';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
+import { fileExists } from '../../files/exists.ts';
 import { findGeneration } from '../../journal/generation.ts';
 import { listMarked } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
@@ -180,6 +180,6 @@ function sweep(network: string, { stateDir, ...runtime }: ChainRuntime): void {
   // Without a stale attachment no recovery follows, which would do it.
   sweepRemovals(runDir(runtime.env));
   if (stateDir === undefined) return;
-  const gone = listMarked(stateDir, network).filter(({ file }) => !existsSync(file));
+  const gone = listMarked(stateDir, network).filter(({ file }) => !fileExists(file));
   for (const marked of gone) unmark(stateDir, marked);
 }

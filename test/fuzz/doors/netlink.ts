@@ -18,6 +18,7 @@ import {
 import { listDroppingChains } from '../../../src/netlink/nft/policy.ts';
 import { listRules, summarizeChains } from '../../../src/netlink/nft/rule.ts';
 import { listSets } from '../../../src/netlink/nft/set.ts';
+import { listRawElements } from '../../../src/netlink/nft/set-contents.ts';
 import { listTableNames, listTables } from '../../../src/netlink/nft/table.ts';
 import { refusalOf } from '../../../src/netlink/refusal.ts';
 import { findAddressesOf, listAddresses } from '../../../src/netlink/rtnl/addr.ts';
@@ -95,6 +96,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
     findOwnedProblems(socket, [], [{ set: VERDICTS, element: { key: ['02:00:00:00:00:01'] } }]),
   findElement: socket => findElement(socket, VERDICTS, ['02:00:00:00:00:01']),
   findElements: socket => findElements(socket, [{ set: VERDICTS, key: ['02:00:00:00:00:01'] }]),
+  listRawElements: socket => listRawElements(socket, table, 's'),
   listVerdicts: socket => listElements(socket, VERDICTS),
   listRules: socket => listRules(socket, table).map(rule => [decodeNatRule(4, rule), decodeNatRule(6, rule)]),
   listUnreachableDefaults: socket => [listUnreachableDefaults(socket, 4), listUnreachableDefaults(socket, 6)],
