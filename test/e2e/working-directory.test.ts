@@ -72,11 +72,11 @@ describe('in a deleted working directory', () => {
   });
 
   test('a relative path on the command line is refused by name', async () => {
-    const argv = [...IN_DELETED, CATENA, 'add', 'podnet', 'pod'];
+    const argv = [...IN_DELETED, CATENA, 'add', 'podnet', './pod'];
     const { exitCode, stderr } = await run(argv);
     expect([exitCode, stderr]).toEqual([
       1,
-      expect.stringContaining('Cannot find "pod": it is a relative path, and the working directory'),
+      expect.stringContaining('Cannot find "./pod": it is a relative path, and the working directory'),
     ]);
   });
 
