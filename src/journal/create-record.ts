@@ -52,17 +52,19 @@ function placeFirst(stateDir: string, intent: Intent): number | undefined {
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw fileFailure('write record', file, cause);
     }
-    if (isReadable(stateDir, intent)) return undefined;
-    setAside(stateDir, intent, unfinished);
+    const found = find(stateDir, intent);
+    if (found === 'good') return undefined;
+    // One that was deleted meanwhile is not damaged: at its path may already be the record of another process.
+    if (found === 'damaged') setAside(stateDir, intent, unfinished);
   }
 }
 
 /** @throws CniError 5 when it cannot be read at all: then it may be a good record */
-function isReadable(stateDir: string, id: AttachmentId): boolean {
+function find(stateDir: string, id: AttachmentId): 'good' | 'damaged' | 'gone' {
   try {
-    return readRecord(stateDir, id) !== undefined;
+    return readRecord(stateDir, id) === undefined ? 'gone' : 'good';
   } catch (error) {
-    if (error instanceof CniError && error.code === ErrorCode.decodingFailure) return false;
+    if (error instanceof CniError && error.code === ErrorCode.decodingFailure) return 'damaged';
     throw error;
   }
 }
