@@ -54,7 +54,7 @@ function placeFirst(stateDir: string, intent: Intent): number | undefined {
     }
     const found = find(stateDir, intent);
     if (found === 'good') return undefined;
-    // One that was deleted meanwhile is not damaged: at its path may already be the record of another process.
+    // One that has just been deleted is not damaged: at its path may already be the record of another process.
     if (found === 'damaged') setAside(stateDir, intent, unfinished);
   }
 }
