@@ -27,8 +27,12 @@ export async function settleEarlierAdd(id: AttachmentId, runtime: ChainRuntime):
     if (record === undefined) break;
     if (isAttached(record, runtime)) {
       const { stateDir } = runtime;
-      if (stateDir !== undefined && (await forgetIfDetached(stateDir, record, runtime))) continue;
-      return record.file;
+      if (stateDir === undefined || !(await forgetIfDetached(stateDir, record, runtime))) {
+        // That took time: another process may have dropped the record, and may have begun an ADD that must be waited for.
+        const again = findRecord(id, runtime);
+        if (again?.runner.op === record.runner.op && isAttached(again, runtime)) return again.file;
+      }
+      continue;
     }
     const holder = holderOf(record);
     if (holder) await wait(holder);
