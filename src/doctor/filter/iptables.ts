@@ -40,14 +40,15 @@ const MATCHES: Readonly<Record<string, (info: DataView, packet: Packet) => Holds
     return ((states & own) !== 0) !== isInverted;
   },
   /** struct xt_addrtype_info_v1 */
-  addrtype(info, { isLocal }) {
+  addrtype(info, { isLocal, isFromLocal = false }) {
     const [source, destination] = [info.getUint16(0, LITTLE), info.getUint16(2, LITTLE)];
     const flags = info.getUint32(4, LITTLE);
     if (flags & ~(INVERT_SOURCE | INVERT_DESTINATION)) return undefined;
     const fits = (mask: number, type: number, inverted: number) =>
       mask === 0 || ((mask & type) !== 0) !== ((flags & inverted) !== 0);
     return (
-      fits(source, UNICAST, INVERT_SOURCE) && fits(destination, isLocal ? LOCAL : UNICAST, INVERT_DESTINATION)
+      fits(source, isFromLocal ? LOCAL : UNICAST, INVERT_SOURCE) &&
+      fits(destination, isLocal ? LOCAL : UNICAST, INVERT_DESTINATION)
     );
   },
   tcp: ports,
@@ -67,16 +68,25 @@ function ports(info: DataView, { sourcePort, port }: Packet): Holds {
   });
 }
 
-/** linux/netfilter/nf_nat.h: struct nf_nat_range2 begins with flags, then the lowest and the highest address */
-const RANGE = { flags: 0, lowest: 4 } as const;
-const NF_NAT_RANGE_MAP_IPS = 1;
+/** linux/netfilter/nf_nat.h: struct nf_nat_range2 begins with flags, the lowest and the highest address, the lowest port */
+const RANGE = { flags: 0, lowest: 4, port: 36 } as const;
+/** The same file: struct nf_nat_ipv4_multi_range_compat, a count, then the same with addresses of four bytes. */
+const OLD_RANGE = { flags: 4, lowest: 8, port: 16 } as const;
+const [NF_NAT_RANGE_MAP_IPS, NF_NAT_RANGE_PROTO_SPECIFIED] = [1, 2];
 
-/** The address to which a DNAT target leads; undefined if the address stays, or cannot be told. */
-export function translationOf(info: Uint8Array, revision: number, family: 4 | 6): Uint8Array | undefined {
-  // Revision 0 is struct nf_nat_ipv4_multi_range_compat: a count, then flags and addresses of four bytes.
-  const at = revision === 0 ? { flags: 4, lowest: 8 } : RANGE;
+/** The address and the port to which a DNAT or SNAT target leads; undefined for what stays, or cannot be told. */
+export function translationOf(
+  info: Uint8Array,
+  revision: number,
+  family: 4 | 6,
+): { readonly address: Uint8Array | undefined; readonly port: number | undefined } {
+  const at = revision === 0 ? OLD_RANGE : RANGE;
   const view = new DataView(info.buffer, info.byteOffset, info.byteLength);
-  if (info.byteLength < at.lowest + 16 && revision !== 0) return undefined;
-  if ((view.getUint32(at.flags, LITTLE) & NF_NAT_RANGE_MAP_IPS) === 0) return undefined;
-  return info.slice(at.lowest, at.lowest + (family === 4 ? 4 : 16));
+  if (info.byteLength < at.port + 2) return { address: undefined, port: undefined };
+  const flags = view.getUint32(at.flags, LITTLE);
+  const hasAddress = (flags & NF_NAT_RANGE_MAP_IPS) !== 0;
+  return {
+    address: hasAddress ? info.slice(at.lowest, at.lowest + (family === 4 ? 4 : 16)) : undefined,
+    port: (flags & NF_NAT_RANGE_PROTO_SPECIFIED) !== 0 ? view.getUint16(at.port) : undefined,
+  };
 }

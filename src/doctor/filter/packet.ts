@@ -18,11 +18,15 @@ export interface Packet {
   readonly destination: string | undefined;
   /** Whether the destination is an address of this host. */
   readonly isLocal: boolean;
+  /** Whether the source is one; by default it is not. */
+  readonly isFromLocal?: boolean | undefined;
   readonly sourcePort: number;
   readonly port: number;
   readonly isReply: boolean;
   /** Whether its destination has been translated. */
   readonly isTranslated: boolean;
+  /** The labels of its connection; by default they are not known. */
+  readonly labels?: readonly Byte[] | undefined;
 }
 
 /** IPPROTO_* in netinet/in.h */
@@ -63,11 +67,12 @@ const [STATE_ESTABLISHED, STATE_NEW] = [2, 8];
 const TRANSLATED = [0x20, 0x01, 0, 0];
 
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
-const CT = { state: 0, direction: 1, status: 2 } as const;
+export const CT = { state: 0, direction: 1, status: 2, labels: 13 } as const;
 
 /** The bytes that `ct` loads. */
-export function connectionBytes({ isTranslated, isReply }: Packet, key: number): readonly Byte[] {
+export function connectionBytes({ isTranslated, isReply, labels }: Packet, key: number): readonly Byte[] {
   if (key === CT.state) return [...hostU32(isReply ? STATE_ESTABLISHED : STATE_NEW)];
+  if (key === CT.labels && labels !== undefined) return labels;
   if (key === CT.direction) return [isReply ? 1 : 0, 0, 0, 0];
   // By the time of a reply, more has happened to the connection.
   if (key === CT.status && !isReply) return isTranslated ? TRANSLATED : [0, undefined, 0, 0];
@@ -81,10 +86,14 @@ const [BY_SOURCE, BY_DESTINATION, IS_PRESENT] = [1, 2, 32];
 const [RTN_UNICAST, RTN_LOCAL] = [1, 2];
 
 /** The bytes that `fib` loads. Addresses of containers have routes, so a route is found, of a device that is not known. */
-export function routeBytes({ isLocal }: Packet, flags: number, result: number): readonly Byte[] {
+export function routeBytes(
+  { isLocal, isFromLocal = false }: Packet,
+  flags: number,
+  result: number,
+): readonly Byte[] {
   if (result === ADDRESS_TYPE) {
-    const isDestination = (flags & BY_DESTINATION) !== 0;
-    return [...hostU32(isDestination && isLocal ? RTN_LOCAL : RTN_UNICAST)];
+    const isOfHost = (flags & BY_DESTINATION) !== 0 ? isLocal : isFromLocal;
+    return [...hostU32(isOfHost ? RTN_LOCAL : RTN_UNICAST)];
   }
   if ((flags & BY_SOURCE) === 0) return unknown(16);
   return (flags & IS_PRESENT) !== 0 ? [1, 0, 0, 0] : SOME_DEVICE;

@@ -1,0 +1,24 @@
+// How does the walk report a hop?
+import type { Packet } from '../doctor/filter/packet.ts';
+import type { Hop } from './hop.ts';
+import type { Site } from './site.ts';
+
+/** On the way back there is only one hop, the reply, and its evidence tells where it is. */
+export function hop(
+  site: Pick<Site, 'name'>,
+  { isReply }: Pick<Packet, 'isReply'>,
+  name: Hop['name'],
+  state: Hop['state'],
+  evidence: string,
+  mend?: string,
+): Hop {
+  const more = mend === undefined ? {} : { mend };
+  if (!isReply) return { name, at: site.name, state, evidence, ...more };
+  return {
+    name: 'reply',
+    at: site.name,
+    state,
+    evidence: state === 'passes' ? evidence : `${name}: ${evidence}`,
+    ...more,
+  };
+}
