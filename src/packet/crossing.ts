@@ -5,7 +5,8 @@ import type { Link } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-header.ts';
 import { listPermanentNeighbours } from '../netlink/rtnl/neighbour.ts';
 import type { NodeAttachment } from '../node/model.ts';
-import type { Walk } from './hop.ts';
+import { titleOf } from '../node/words.ts';
+import type { Hop, Walk } from './hop.ts';
 import { arriveQueue, leaveQueue } from './queue.ts';
 import { hop } from './report.ts';
 import { passHook } from './rules.ts';
@@ -19,9 +20,9 @@ export interface Bridged {
   readonly bridge: Link;
 }
 
-/** The container that a device of the node leads to. @param to the next hop */
+/** The container that a device of the node leads to by a veth pair. @param to the next hop */
 export function findBehind(world: World, link: Link, to: string): NodeAttachment | undefined {
-  return world.attachments.find(one => {
+  return world.pairs.find(one => {
     const { master, name } = one.hostDevice ?? {};
     return master === undefined ? name === link.name : master === link.name && addressesOf(one).includes(to);
   });
@@ -35,7 +36,7 @@ export function* crossToContainer(
   to: string,
 ): Walk<Link | undefined> {
   const { node } = world;
-  const { hostDevice, ifname, network } = attachment;
+  const { hostDevice, ifname } = attachment;
   const port = node.link(hostDevice?.name ?? '');
   const site = world.siteOf(attachment);
   if (site === undefined || port === undefined) {
@@ -50,12 +51,13 @@ export function* crossToContainer(
   }
   const inner = site.link(ifname);
   if (inner === undefined) {
-    yield hop(site, packet, 'device', 'stops', `it has no device "${ifname}"`);
+    const mend = world.advice.remake(attachment);
+    yield hop(site, packet, 'device', 'stops', `it has no device "${ifname}"`, mend);
     return undefined;
   }
   yield* judgeNeighbour(node, packet, { device: hostDevice?.master ?? port.name, to, mac: inner.mac });
   yield* judgePort(node, packet, port);
-  yield* leaveQueue(node, packet, port, shaped(attachment, network));
+  yield* leaveQueue(node, packet, port, shaped(world, attachment));
   if (!packet.isReply && inner.flags & IFF_UP) {
     const devices = [hostDevice?.master, port.name].filter(name => name !== undefined);
     yield hop(
@@ -85,12 +87,11 @@ export function* crossToNode(
     yield hop(site, packet, 'device', 'unknown', words);
     return undefined;
   }
-  const repair = `catena repair ${from.network}`;
   yield* leaveQueue(site, packet, link, undefined);
   yield* judgePort(node, packet, port);
-  yield* arriveQueue(node, packet, port, shaped(from, from.network));
   const bridge = node.link(port.master);
   if (bridge === undefined) return { iif: port };
+  yield* arriveQueue(node, packet, port, shaped(world, from));
   if (!(bridge.flags & IFF_UP))
     yield hop(
       node,
@@ -113,9 +114,21 @@ export function* crossToNode(
   const known = new Set(world.attachments.map(({ hostDevice }) => hostDevice?.index));
   const isClosed = node.links.every(one => one.master !== bridge.index || known.has(one.index));
   const words = `no device on "${bridge.name}" has ${to}, to which it sends`;
-  if (isClosed) yield hop(site, packet, 'neighbour', 'stops', words, repair);
+  if (isClosed) yield hop(site, packet, 'neighbour', 'stops', words, world.advice.repair(from));
   yield hop(site, packet, 'neighbour', 'unknown', `${words}, as far as containers go`);
   return undefined;
+}
+
+/** A container that packets do not come to through a veth pair: its device is gone, or of another kind. */
+export function unfollowed(world: World, packet: Packet, owner: NodeAttachment): Hop {
+  const inside = world.siteOf(owner);
+  if (inside !== undefined && inside.link(owner.ifname) === undefined) {
+    const words = `it has no device "${owner.ifname}"`;
+    return hop(inside, packet, 'device', 'stops', words, world.advice.remake(owner));
+  }
+  const kind = owner.device?.kind ? `of kind ${owner.device.kind}` : 'that cannot be read';
+  const words = `${titleOf(owner)} has a device ${kind}, which is not followed`;
+  return hop(world.node, packet, 'device', 'unknown', words);
 }
 
 /** Inside a bridge. Rules about forwarded packets see it, too, if the node says so. */
@@ -156,7 +169,7 @@ function* judgeNeighbour(
 }
 
 /** Only rates that a network asks for are made again by its repair. */
-function shaped({ rates }: NodeAttachment, network: string): string | undefined {
-  const isShaped = rates.ingressBits !== undefined || rates.egressBits !== undefined;
-  return isShaped ? `catena repair ${network}` : undefined;
+export function shaped({ advice }: World, attachment: NodeAttachment): string | undefined {
+  const { ingressBits, egressBits } = attachment.rates;
+  return ingressBits === undefined && egressBits === undefined ? undefined : advice.repair(attachment);
 }

@@ -23,8 +23,11 @@ export interface Hop {
   readonly mend?: string;
 }
 
+/** Behind the last one, it is not known where the packet goes. */
+export type Step = Hop & { readonly isLast?: true };
+
 /** The walk as far as it goes: the value is what comes behind it. */
-export type Walk<T = void> = Generator<Hop, T>;
+export type Walk<T = void> = Generator<Step, T>;
 
 /** How a walk ended. */
 export type Outcome = 'arrives' | 'stopped' | 'unknown';
@@ -37,7 +40,9 @@ export function walkOn(walk: Walk<boolean>): { readonly outcome: Outcome; readon
       const isSure = step.value && hops.every(({ state }) => state === 'passes');
       return { outcome: isSure ? 'arrives' : 'unknown', hops };
     }
-    hops.push(step.value);
-    if (step.value.state === 'stops') return { outcome: 'stopped', hops };
+    const { isLast, ...hop } = step.value;
+    hops.push(hop);
+    if (hop.state === 'stops') return { outcome: 'stopped', hops };
+    if (isLast) return { outcome: 'unknown', hops };
   }
 }

@@ -1,36 +1,28 @@
 // Which places does a packet pass on this node, and does its reply come back?
 import type { Packet } from '../doctor/filter/packet.ts';
+import { renderIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-header.ts';
 import type { RouteLookup } from '../netlink/rtnl/route-lookup.ts';
 import type { NodeAttachment } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
-import { bridged, crossToContainer, crossToNode, findBehind } from './crossing.ts';
+import { Connections } from './connections.ts';
+import { bridged, crossToContainer, crossToNode, findBehind, shaped, unfollowed } from './crossing.ts';
 import type { Walk } from './hop.ts';
 import { listener } from './listener.ts';
-import { leaveQueue } from './queue.ts';
+import { arriveQueue, leaveQueue } from './queue.ts';
 import { hop } from './report.ts';
 import { nextHop, routeIn, routeOut } from './route.ts';
-import { type Passed, passHook } from './rules.ts';
+import { passHook } from './rules.ts';
 import type { Site } from './site.ts';
 import { judgeTranslation, type Mapping } from './translation.ts';
-import type { World } from './world.ts';
-
-/** The first packet as it came to a namespace and as it left. */
-interface Connection {
-  readonly site: Site;
-  readonly before: Packet;
-  readonly after: Packet;
-}
+import { isPair, type World } from './world.ts';
 
 /** A walk that is under way. Its value is whether the reply reaches the sender. */
 export class Journey {
   readonly world: World;
   readonly #mapping: Mapping | undefined;
-  /** What connection tracking of each namespace knows; a namespace may be passed twice. */
-  readonly #connections: Connection[] = [];
-  /** That of the reply, in the namespace where it is. */
-  #known: Connection | undefined;
+  readonly #connections = new Connections();
   #sections = 0;
 
   constructor(world: World, mapping: Mapping | undefined) {
@@ -40,11 +32,11 @@ export class Journey {
 
   /** A packet that a process of the place sends. */
   *leave(site: Site, sent: Packet): Walk<boolean> {
-    if (this.#isEndless()) return false;
+    this.#count();
     const repair = this.world.repairOf(site);
-    const undone = this.#undo(site, sent);
+    const undone = this.#connections.enter(site, sent);
     const way = yield* this.#routeOut(site, undone, repair);
-    const source = undone.source ?? (way.source && this.world.render(way.source));
+    const source = undone.source ?? (way.source && renderIp(way.source));
     const oif = site.link(way.oif);
     const packet: Packet = {
       ...undone,
@@ -56,16 +48,18 @@ export class Journey {
     const changed = out.packet.destination !== packet.destination;
     const next = changed ? yield* this.#routeOut(site, out.packet, repair) : way;
     if (!sent.isReply && site.isNode) yield* judgeTranslation(site, packet, out, this.#mapping);
-    yield* this.#judgeWay(site, out.packet, next);
+    if (!(yield* this.#judgeWay(site, out.packet, next))) return false;
     return yield* this.#out(site, { ...out.packet, oif: site.link(next.oif)?.name }, before, next);
   }
 
   /** A packet that arrives on a device. */
   *arrive(site: Site, seen: Packet, iif: Link): Walk<boolean> {
-    if (this.#isEndless()) return false;
+    this.#count();
     const repair = this.world.repairOf(site);
     yield* this.#judgeUp(site, seen, iif);
-    const undone = this.#undo(site, seen);
+    const pair = site.isNode ? this.world.pairs.find(one => one.hostDevice?.name === iif.name) : undefined;
+    yield* arriveQueue(site, seen, iif, pair && shaped(this.world, pair));
+    const undone = this.#connections.enter(site, seen);
     const before: Packet = {
       ...undone,
       ...{ iif: iif.name, oif: undefined, isLocal: site.has(undone.destination ?? '') },
@@ -80,7 +74,7 @@ export class Journey {
     }
     const way = yield* routeIn(site, packet, iif, repair);
     if (way.local) return yield* this.#deliver(site, packet, before);
-    yield* this.#judgeWay(site, packet, way);
+    if (!(yield* this.#judgeWay(site, packet, way))) return false;
     const leaving = { ...packet, oif: site.link(way.oif)?.name };
     const forwarded = yield* this.#hook(site, 'forward', leaving);
     return yield* this.#out(site, forwarded.packet, before, way);
@@ -88,8 +82,7 @@ export class Journey {
 
   #hook(site: Site, name: Parameters<typeof passHook>[1], packet: Packet, isTranslating?: boolean) {
     const { containerDevices } = this.world;
-    const seen = this.#known ? { ...packet, isTranslated: this.#known.after.isTranslated } : packet;
-    return passHook(site, name, seen, {
+    return passHook(site, name, this.#connections.seen(packet), {
       containerDevices,
       ...(isTranslating === undefined ? {} : { isTranslating }),
     });
@@ -116,8 +109,8 @@ export class Journey {
 
   *#out(site: Site, packet: Packet, before: Packet, way: RouteLookup): Walk<boolean> {
     const left = yield* this.#hook(site, 'postrouting', packet);
-    if (!packet.isReply) this.#connections.push({ site, before, after: left.packet });
-    const restored = this.#restoreSource(left);
+    this.#connections.note(site, before, left.packet);
+    const restored = this.#connections.leave(left.packet);
     if (way.local) {
       yield* this.#judgeUp(site, packet, site.link('lo'));
       const local = { ...restored, iif: 'lo', oif: undefined };
@@ -130,7 +123,10 @@ export class Journey {
   /** Out of the namespace, to a container, the node or the outside. */
   *#send(site: Site, packet: Packet, way: RouteLookup): Walk<boolean> {
     const link = site.link(way.oif);
-    if (link === undefined) return false;
+    if (link === undefined) {
+      yield hop(site, packet, 'route', 'unknown', `the route to ${packet.destination} leads to no device`);
+      return false;
+    }
     const to = nextHop(way, packet);
     if (!site.isNode) {
       const end = yield* crossToNode(this.world, site, packet, link, to);
@@ -156,28 +152,34 @@ export class Journey {
     return iif && site ? yield* this.arrive(site, packet, iif) : false;
   }
 
-  /** The node may send packets for a container elsewhere. */
-  *#judgeWay(site: Site, packet: Packet, way: RouteLookup): Walk {
+  /** The node may send packets for a container elsewhere. @returns whether the packet can be followed */
+  *#judgeWay(site: Site, packet: Packet, way: RouteLookup): Walk<boolean> {
     const link = site.link(way.oif);
     const owner = this.world.ownerOf(packet.destination ?? '');
-    if (!site.isNode || way.local || !link || !owner || findBehind(this.world, link, nextHop(way, packet)))
-      return;
-    const expected = site.link(owner.hostDevice?.master ?? owner.hostDevice?.name ?? '');
+    if (!site.isNode || way.local || link === undefined || owner === undefined) return true;
+    if (findBehind(this.world, link, nextHop(way, packet))) return true;
+    if (owner.hostDevice === undefined || !isPair(owner)) {
+      yield unfollowed(this.world, packet, owner);
+      return false;
+    }
+    const expected = site.link(owner.hostDevice.master ?? owner.hostDevice.name);
     if (expected && !(expected.flags & IFF_UP)) {
       const mend = `ip link set dev ${expected.name} up`;
       yield hop(site, packet, 'device', 'stops', `"${expected.name}" is down`, mend);
     }
     const words = `packets to ${packet.destination} of ${titleOf(owner)} leave through "${link.name}"`;
-    yield hop(site, packet, 'route', 'stops', words, `catena repair ${owner.network}`);
+    yield hop(site, packet, 'route', 'stops', words, this.world.advice.repair(owner));
+    return false;
   }
 
   *#fromOutside(site: Site, packet: Packet, link: Link): Walk<boolean> {
+    if (packet.source === undefined) return false;
     const reply = answerTo(packet);
     if (site.has(reply.destination ?? '')) return yield* this.arrive(site, reply, link);
     const owner = this.world.ownerOf(reply.destination ?? '');
     const words = `${reply.destination} is not masqueraded`;
     if (owner?.policies.some(one => one.startsWith('masquerades'))) {
-      const mend = `catena repair ${owner.network}`;
+      const mend = this.world.advice.repair(owner);
       yield hop(
         site,
         packet,
@@ -197,34 +199,22 @@ export class Journey {
       yield hop(site, packet, 'device', 'passes', 'it arrives');
       return true;
     }
-    this.#connections.push({ site, before, after: packet });
+    this.#connections.note(site, before, packet);
     yield* listener(site, packet);
+    // The hop that may have replaced it has told so.
+    if (packet.source === undefined) return false;
     return yield* this.leave(site, answerTo(packet));
   }
 
-  /** A reply comes to the translated source; connection tracking restores the original one. */
-  #undo(site: Site, packet: Packet): Packet {
-    this.#known = this.#connections.find(
-      ({ site: own, after }) =>
-        packet.isReply &&
-        own === site &&
-        after.source === packet.destination &&
-        after.destination === packet.source,
-    );
-    return this.#known ? { ...packet, destination: this.#known.before.source } : packet;
-  }
-
-  #restoreSource({ packet }: Passed): Packet {
-    if (this.#known === undefined) return packet;
-    const { destination, port } = this.#known.before;
-    return { ...packet, source: destination, sourcePort: port };
-  }
-
-  /** More namespaces than any packet passes. */
-  #isEndless(): boolean {
-    return ++this.#sections > 20;
+  /** @throws RangeError for a loop that no kernel would follow either: packets die after 64 routers */
+  #count(): void {
+    if (++this.#sections > MOST_SECTIONS)
+      throw new RangeError(`Cannot follow the packet: it comes to more than ${MOST_SECTIONS} namespaces`);
   }
 }
+
+/** More than any packet needs on one node. */
+const MOST_SECTIONS = 64;
 
 /** No rule has labelled a new connection; the kernel has 128 labels. */
 const NO_LABELS: readonly number[] = Array.from({ length: 16 }, () => 0);

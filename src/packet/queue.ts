@@ -1,13 +1,13 @@
 // Do the queues of a device let packets through in time, and do its filters lead them anywhere?
 import type { Packet } from '../doctor/filter/packet.ts';
 import { listClasses } from '../netlink/rtnl/class.ts';
-import { listIngressFilters } from '../netlink/rtnl/filter.ts';
+import { listFilters, listIngressFilters } from '../netlink/rtnl/filter.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-header.ts';
 import { listQdiscs, type Qdisc } from '../netlink/rtnl/qdisc.ts';
 import { ticksPerUs } from '../netlink/rtnl/tc/psched.ts';
 import type { Walk } from './hop.ts';
-import { hop } from './report.ts';
+import { hop, lost } from './report.ts';
 import type { Site } from './site.ts';
 
 /** The first packet of a TCP connection, with its Ethernet header. */
@@ -17,9 +17,15 @@ const USUAL_BYTES = 1514;
 /** Kinds that neither limit a rate nor lose packets by intention. */
 const HARMLESS = ['noqueue', 'pfifo_fast', 'pfifo', 'bfifo', 'fq', 'fq_codel', 'codel', 'mq', 'sfq', 'cake'];
 
+/** linux/pkt_sched.h: TC_H_CLSACT with TC_H_MIN_EGRESS */
+const EGRESS_FILTERS = 0xff_ff_ff_f3;
+
 /** Packets that leave through the device. @param repair command that makes the queues of a network again */
 export function* leaveQueue(site: Site, packet: Packet, link: Link, repair: string | undefined): Walk {
   const own = listQdiscs(site.route, link.index);
+  if (own.some(({ kind }) => kind === 'clsact'))
+    for (const { kind } of listFilters(site.route, link.index, EGRESS_FILTERS))
+      yield lost(site, packet, 'queue', `a ${kind} filter of "${link.name}" may lead it elsewhere`);
   for (const qdisc of own.filter(({ kind }) => kind !== 'ingress' && kind !== 'clsact')) {
     const { kind, tbf } = qdisc;
     const mend = repair ?? site.command(`tc qdisc del dev ${link.name} root`);
@@ -42,7 +48,7 @@ export function* leaveQueue(site: Site, packet: Packet, link: Link, repair: stri
 export function* arriveQueue(site: Site, packet: Packet, link: Link, repair: string | undefined): Walk {
   for (const { kind, redirectAllTo } of listIngressFilters(site.route, link.index)) {
     if (redirectAllTo === undefined) {
-      yield hop(site, packet, 'queue', 'unknown', `a ${kind} filter of "${link.name}" cannot be judged`);
+      yield lost(site, packet, 'queue', `a ${kind} filter of "${link.name}" may lead it elsewhere`);
       continue;
     }
     const target = site.link(redirectAllTo);

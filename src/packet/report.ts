@@ -1,6 +1,6 @@
 // How does the walk report a hop?
 import type { Packet } from '../doctor/filter/packet.ts';
-import type { Hop } from './hop.ts';
+import type { Hop, Step } from './hop.ts';
 import type { Site } from './site.ts';
 
 /** On the way back there is only one hop, the reply, and its evidence tells where it is. */
@@ -21,4 +21,14 @@ export function hop(
     evidence: state === 'passes' ? evidence : `${name}: ${evidence}`,
     ...more,
   };
+}
+
+/** A hop that may lead the packet elsewhere, so nothing behind it is certain. */
+export function lost(
+  site: Pick<Site, 'name'>,
+  packet: Pick<Packet, 'isReply'>,
+  name: Hop['name'],
+  evidence: string,
+): Step {
+  return { ...hop(site, packet, name, 'unknown', evidence), isLast: true };
 }

@@ -26,7 +26,9 @@ export function* routeIn(
   iif: Link,
   repair: string | undefined,
 ): Walk<RouteLookup> {
-  const { source = '', destination = '', family } = packet;
+  const { source, destination = '', family } = packet;
+  // Without a source, the kernel cannot be asked about an incoming packet.
+  if (source === undefined) return yield* routeOut(site, packet, repair);
   const ends = { destination: parseIp(destination), source: parseIp(source) };
   const found = lookUpRoute(site.route, { ...ends, iif: iif.index });
   if (typeof found !== 'number') {

@@ -6,7 +6,7 @@ import type { FilterTable } from '../doctor/filter/ruleset.ts';
 import { type Fate, walk } from '../doctor/filter/walk.ts';
 import type { Chain, HOOK } from '../netlink/nft/chain.ts';
 import type { Walk } from './hop.ts';
-import { hop } from './report.ts';
+import { hop, lost } from './report.ts';
 import type { Site } from './site.ts';
 
 type HookName = keyof typeof HOOK;
@@ -42,6 +42,8 @@ export function* passHook(
   packet: Packet,
   { containerDevices = [], isTranslating = !packet.isReply }: Partial<PassOptions> = {},
 ): Walk<Passed> {
+  if (isTranslating && site.translators)
+    yield lost(site, packet, 'translation', `${site.translators} may lead it elsewhere, and cannot be read`);
   const tables = site.ruleset?.tables ?? [];
   const mark = setsMarks(tables) ? unknown(4) : [0, 0, 0, 0];
   const entries = entriesAt(tables, hook, packet.family);
@@ -60,14 +62,19 @@ export function* passHook(
       else yield hop(site, packet, name, 'unknown', `${place} may drop it${doubtOf(fate)}`);
       continue;
     }
-    const rival = entries.find(one => one !== entry && isRival(one, entry, passed.packet));
-    if (!fate.isSure || rival !== undefined) {
-      const other = rival
-        ? `; chain "${rival.chain.name}" of ${nameOf(rival.table)} has the same priority`
-        : doubtOf(fate);
-      const deed = fate.what === 'translate' ? 'lead it elsewhere' : 'replace its source';
-      yield hop(site, packet, 'translation', 'unknown', `${place} may ${deed}${other}`);
+    if (fate.what === 'source' && !fate.isSure) {
+      const words = `${place} may replace its source${doubtOf(fate)}`;
+      yield hop(site, packet, 'translation', 'unknown', words);
+      passed = { ...passed, packet: { ...passed.packet, source: undefined } };
+      continue;
     }
+    const rival = entries.find(one => one !== entry && isRival(one, entry, passed.packet));
+    if (rival && fate.what === 'translate') {
+      const words = `chain "${rival.chain.name}" of ${nameOf(rival.table)} has the same priority`;
+      yield lost(site, packet, 'translation', `${place} may lead it elsewhere: ${words}`);
+    }
+    if (!fate.isSure)
+      yield lost(site, packet, 'translation', `${place} may lead it elsewhere${doubtOf(fate)}`);
     done = true;
     const undo = `nft delete rule ${fate.table.family} ${fate.table.name} ${fate.chain} handle ${fate.handle}`;
     passed = {
@@ -99,8 +106,7 @@ function* summarize(
   packet: Packet,
   entries: readonly Entry[],
 ): Walk<undefined> {
-  if (site.ruleset === undefined || site.unread)
-    yield hop(site, packet, 'rules', 'unknown', `not judged: ${site.unread || 'nf_tables'}`);
+  if (site.unread) yield hop(site, packet, 'rules', 'unknown', `not judged: ${site.unread}`);
   else if (hookName === 'forward') {
     const names = [...new Set(entries.map(({ table }) => nameOf(table)))];
     const words = names.length ? `accepted by ${names.join(', ')}` : 'no rule is about forwarded packets';

@@ -8,7 +8,7 @@ import { type Link, listLinks } from '../netlink/rtnl/link.ts';
 import { type Listener, listListeners } from '../netlink/sock-diag.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { TABLE_PREFIX } from '../node/marks.ts';
-import { closeNetns, findNetns, inNetns, type Netns, openOwnNetns } from '../sys/netns.ts';
+import { closeNetns, findNetns, inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 
 /** The node, or a container: its devices, addresses and rules, read on first use. */
@@ -16,14 +16,15 @@ export class Site {
   readonly name: string;
   /** The path of a container's namespace. */
   readonly path: string | undefined;
-  readonly #netns: Netns;
+  /** Undefined for the namespace of this process, which any user may read. */
+  readonly #netns: Netns | undefined;
   readonly route: NetlinkSocket;
   #links: Link[] | undefined;
   #addresses: Address[] | undefined;
   #ruleset: Ruleset | undefined;
-  #unread: string | undefined;
+  #unread: Unread | undefined;
 
-  private constructor(name: string, path: string | undefined, netns: Netns) {
+  private constructor(name: string, path: string | undefined, netns: Netns | undefined) {
     this.name = name;
     this.path = path;
     this.#netns = netns;
@@ -32,7 +33,7 @@ export class Site {
 
   /** The namespace of this process. */
   static openNode(): Site {
-    return new Site('node', undefined, openOwnNetns());
+    return new Site('node', undefined, undefined);
   }
 
   /** Undefined if the namespace is gone, or may not be entered. */
@@ -97,6 +98,15 @@ export class Site {
 
   /** Which rules the walk does not see, human-readable; empty if there are none. */
   get unread(): string {
+    return this.#findUnread().others.join(', ');
+  }
+
+  /** Those of them that may translate addresses. */
+  get translators(): string {
+    return this.#findUnread().translators.join(', ');
+  }
+
+  #findUnread(): Unread {
     this.#unread ??= this.#in(findUnread);
     return this.#unread;
   }
@@ -109,30 +119,41 @@ export class Site {
   close(): void {
     this.#ruleset?.close();
     this.route.close();
-    closeNetns(this.#netns);
+    if (this.#netns) closeNetns(this.#netns);
   }
 
   #in<T>(visit: () => T): T {
-    return inNetns(this.#netns, visit as () => never);
+    return this.#netns === undefined ? visit() : inNetns(this.#netns, visit as () => never);
   }
 }
 
-function findUnread(): string {
+interface Unread {
+  readonly translators: readonly string[];
+  readonly others: readonly string[];
+}
+
+function findUnread(): Unread {
   const socket = new NetlinkSocket(NETLINK_NETFILTER);
   try {
-    const legacy = ['ip', 'ip6'].filter(family => {
+    const legacy = ['ip', 'ip6'].map(family => {
       const file = `/proc/thread-self/net/${family}_tables_names`;
-      return existsSync(file) && readFileSync(file, 'utf8') !== '';
+      const tables = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
+      return { name: `the rules of ${family}tables-legacy`, tables: tables.filter(name => name !== '') };
     });
-    const others = listTableNames(socket).filter(
+    const foreign = listTableNames(socket).filter(
       ({ family, name }) => !['inet', 'ip', 'ip6'].includes(family) && !name.startsWith(TABLE_PREFIX),
     );
-    return [
-      ...legacy.map(family => `the rules of ${family}tables-legacy`),
-      ...others.map(({ family, name }) => `table ${family} ${name}`),
-    ].join(', ');
+    const translators = legacy.filter(({ tables }) => tables.includes('nat'));
+    const filters = legacy.filter(one => one.tables.length > 0 && !translators.includes(one));
+    return {
+      translators: translators.map(({ name }) => name),
+      others: [
+        ...filters.map(({ name }) => name),
+        ...foreign.map(({ family, name }) => `table ${family} ${name}`),
+      ],
+    };
   } catch {
-    return 'the packet filter: it cannot be read';
+    return { translators: ['the rules of nf_tables'], others: [] };
   } finally {
     socket.close();
   }

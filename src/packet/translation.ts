@@ -1,14 +1,14 @@
 // Does the node lead a port of its own to the container that the port is mapped to?
 import type { Packet } from '../doctor/filter/packet.ts';
-import type { NodeAttachment } from '../node/model.ts';
 import type { Walk } from './hop.ts';
-import { hop } from './report.ts';
+import { hop, lost } from './report.ts';
 import type { Passed } from './rules.ts';
 import type { Site } from './site.ts';
 
 /** A port of the node that leads to a container, as its ADD asked for. */
 export interface Mapping {
-  readonly attachment: NodeAttachment;
+  /** Command that makes its rules again. */
+  readonly repair: string;
   readonly address: string;
   /** The only address of the node that leads there. */
   readonly hostIP: string | undefined;
@@ -27,12 +27,11 @@ export function* judgeTranslation(
     if (by !== undefined) yield hop(node, before, 'translation', 'passes', `${by} leads it to ${to}`);
     return;
   }
-  const { attachment, address, containerPort } = mapping;
+  const { address, containerPort, repair } = mapping;
   if (packet.destination === address && packet.port === containerPort) {
     yield hop(node, before, 'translation', 'passes', `${by ?? 'the packet'} leads it to ${to}`);
     return;
   }
-  const repair = `catena repair ${attachment.network}`;
   if (by !== undefined) {
     yield hop(node, before, 'translation', 'stops', `${by} leads it to ${to} instead`, undo ?? repair);
     return;
@@ -40,7 +39,7 @@ export function* judgeTranslation(
   const protocol = before.protocol === 17 ? 17 : 6;
   const words = `no rule leads port ${before.port} to it`;
   if (node.listeners(protocol)?.some(({ port }) => port === before.port) !== false)
-    yield hop(node, before, 'translation', 'unknown', `${words}, but a process of the node may pass it on`);
+    yield lost(node, before, 'translation', `${words}, but a process of the node may pass it on`);
   else yield hop(node, before, 'translation', 'stops', words, repair);
 }
 

@@ -10,7 +10,7 @@ import { type Hop, type Outcome, type Walk, walkOn } from './hop.ts';
 import { Journey } from './journey.ts';
 import { hop } from './report.ts';
 import type { Mapping } from './translation.ts';
-import { addressesOf, World } from './world.ts';
+import { type Advice, addressesOf, World } from './world.ts';
 
 /** A host on the Internet. */
 const OUTSIDE = { 4: '1.1.1.1', 6: '2606:4700:4700::1111' } as const;
@@ -22,8 +22,9 @@ export function whyNot(
   model: NodeModel,
   from: From,
   to: To,
+  advice: Advice,
 ): { readonly outcome: Outcome; readonly hops: Hop[] } {
-  const world = new World(model);
+  const world = new World(model, advice);
   try {
     return walkOn(begin(world, from, to));
   } finally {
@@ -117,14 +118,14 @@ function* findMapping(world: World, to: To, family: 4 | 6): Walk<Mapping | undef
     const listed = world.attachments.some(({ ports }) => ports.some(one => one.hostPort === to.port));
     const words = listed
       ? `port ${to.port} is mapped for another address, family or protocol only`
-      : `no container has port ${to.port}`;
+      : `no container has port ${to.port}, so it is one of the node`;
     yield hop(at, { isReply }, 'mapping', 'passes', words);
     return undefined;
   }
   const { attachment, containerPort } = first;
   const words = `port ${to.port} leads to port ${containerPort} of ${titleOf(attachment)}`;
   yield hop(at, { isReply }, 'mapping', 'passes', words);
-  return first;
+  return { ...first, repair: world.advice.repair(attachment) };
 }
 
 function isAny(hostIP: string | undefined): hostIP is undefined {

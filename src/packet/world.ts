@@ -1,27 +1,40 @@
 // Which namespaces does a packet come to on this node, and whose are the addresses?
-import { renderIp } from '../net/ip.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
 import { Site } from './site.ts';
+
+/** Commands that make an attachment as its ADD made it. */
+export interface Advice {
+  /** Puts back addresses, routes, rules and queues. */
+  repair(attachment: NodeAttachment): string;
+  /** DEL and ADD. */
+  remake(attachment: NodeAttachment): string;
+}
 
 /** The node and its containers. Close it to leave their namespaces. */
 export class World {
   readonly model: NodeModel;
   readonly node: Site = Site.openNode();
   readonly #containers = new Map<string, Site | undefined>();
-  readonly render = renderIp;
+  readonly advice: Advice;
 
-  constructor(model: NodeModel) {
+  constructor(model: NodeModel, advice: Advice) {
     this.model = model;
+    this.advice = advice;
   }
 
   get attachments(): readonly NodeAttachment[] {
     return this.model.attachments.filter(({ state }) => state === 'attached');
   }
 
+  /** Attachments by veth pairs, which are the only ones that packets are followed into. */
+  get pairs(): readonly NodeAttachment[] {
+    return this.attachments.filter(isPair);
+  }
+
   /** Devices of the node that lead to containers: bridges, and ends of veth pairs. */
   get containerDevices(): readonly string[] {
-    return this.attachments.flatMap(({ hostDevice }) => hostDevice?.master ?? hostDevice?.name ?? []);
+    return this.pairs.flatMap(({ hostDevice }) => hostDevice?.master ?? hostDevice?.name ?? []);
   }
 
   /** The namespace of an attachment; undefined if it cannot be entered. */
@@ -38,8 +51,9 @@ export class World {
 
   /** Command that makes again what the ADD of a container made. */
   repairOf({ path }: Site): string | undefined {
-    const networks = new Set(this.attachments.filter(({ netns }) => netns === path).map(one => one.network));
-    return networks.size ? [...networks].map(name => `catena repair ${name}`).join(' && ') : undefined;
+    const own = this.attachments.filter(({ netns }) => netns === path);
+    const lines = new Set(own.map(one => this.advice.repair(one)));
+    return lines.size ? [...lines].join(' && ') : undefined;
   }
 
   /** Brings a device up; the routes of a container's vanished when it went down. */
@@ -53,6 +67,11 @@ export class World {
     for (const site of this.#containers.values()) site?.close();
     this.node.close();
   }
+}
+
+/** The lower device of a macvlan may be one end of a pair as well. */
+export function isPair({ device, hostDevice }: NodeAttachment): boolean {
+  return hostDevice?.kind === 'veth' && (device?.kind ?? 'veth') === 'veth';
 }
 
 /** Without prefix length. */

@@ -123,6 +123,10 @@ const CAUSES: readonly Cause[] = [
     make: ({ paste }) => paste('ip route add blackhole 10.88.0.2/32'),
   },
   {
+    ...{ cause: 'the device of the container deleted', hop: 'device', at: 'container' },
+    make: ({ paste, port }) => paste(`ip link del ${port}`),
+  },
+  {
     ...{ cause: 'a firewall inside the container', hop: 'rules', at: 'container' },
     make: ({ lab, web }) =>
       lab.run(web, [

@@ -1,27 +1,30 @@
 // Does `catena why-not` follow packets in every direction, through rules of others, as real packets go?
 import { expect, test } from 'bun:test';
-import { CATENA } from '../helpers/catena.ts';
+import { AS_ORDINARY_USER, CATENA, requiresOrdinaryUser } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, directories, type Lab, type Namespace, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot, requires } from '../helpers/skip.ts';
+import { describeRoot, requires, requiresUpperKind } from '../helpers/skip.ts';
 import { echo, startServer } from '../helpers/traffic.ts';
 
+const TCP = { protocol: 'tcp' } as const;
 const V4 = 'type filter hook forward priority filter;';
 
 /** Asks the command, and runs lines as an operator pastes them. */
 function operator(lab: Lab) {
   const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+  const askAs = async (user: readonly string[], ...words: string[]) => {
+    const argv = [...user, CATENA, 'why-not', ...words, '--json'];
+    const { exitCode, stdout, stderr } = await lab.run(lab.host, argv, { env, timeoutMs: 50_000 });
+    if (stdout === '') throw new Error(stderr);
+    const { outcome, hops } = JSON.parse(stdout);
+    const last = hops.at(-1);
+    return { exitCode, outcome, hops, last };
+  };
   return {
-    async ask(...words: string[]) {
-      const argv = [CATENA, 'why-not', ...words, '--json'];
-      const { exitCode, stdout, stderr } = await lab.run(lab.host, argv, { env, timeoutMs: 50_000 });
-      if (stdout === '') throw new Error(stderr);
-      const { outcome, hops } = JSON.parse(stdout);
-      const last = hops.at(-1);
-      return { exitCode, outcome, hops, last };
-    },
+    askAs,
+    ask: (...words: string[]) => askAs([], ...words),
     async paste(line: string) {
       const argv = ['sh', '-c', line.replaceAll('catena ', `${CATENA} `)];
       const { exitCode, stderr } = await lab.run(lab.host, argv, { env, timeoutMs: 50_000 });
@@ -64,7 +67,12 @@ describeRoot(
             ...{ cniVersion: '1.1.0', name: 'back' },
             plugins: [{ ...bridge, ipam }],
           }).add(far);
+          const pair = await lab.container();
+          const routed = { type: 'host-local', subnet: '10.90.0.0/24', dataDir: `${lab.tmp}/leases` };
+          const toNode = [{ type: 'ptp', ipam: { ...routed, routes: [{ dst: '0.0.0.0/0' }] } }];
+          await writeChain(lab, { cniVersion: '1.1.0', name: 'pairs', plugins: toNode }).add(pair);
           const tcp = { protocol: 'tcp', seconds: 100 } as const;
+          await startServer(lab, pair, { ...tcp, port: 7000 });
           await startServer(lab, web, { ...tcp, port: 80 });
           await startServer(lab, web, { protocol: 'udp', port: 53, seconds: 100 });
           await startServer(lab, outside, { ...tcp, port: 9000 });
@@ -85,6 +93,9 @@ describeRoot(
             [['far', 'db:5432'], far, 'tcp', '10.88.0.3', 5432],
             [['10.88.0.3:5432'], lab.host, 'tcp', '10.88.0.3', 5432],
             [['[fd88::3]:5432'], lab.host, 'tcp', 'fd88::3', 5432],
+            [['pair', 'db:5432'], pair, 'tcp', '10.88.0.3', 5432],
+            [['web', '10.90.0.2:7000'], web, 'tcp', '10.90.0.2', 7000],
+            [['10.90.0.2:7000'], lab.host, 'tcp', '10.90.0.2', 7000],
             [['node', ':8080'], lab.host, 'tcp', v4, 8080],
             [['web', ':8080'], web, 'tcp', v4, 8080],
             [['far', ':8080'], far, 'tcp', v4, 8080],
@@ -93,7 +104,8 @@ describeRoot(
             [['web', '10.201.0.2:9000'], web, 'tcp', '10.201.0.2', 9000],
           ];
           const nameOf = (word: string) =>
-            ({ web: web.name, far: far.name, db: db.name })[word] ?? word.replace(/^db:/, `${db.name}:`);
+            ({ web: web.name, far: far.name, db: db.name, pair: pair.name })[word] ??
+            word.replace(/^db:/, `${db.name}:`);
           for (const [words, ...traffic] of ways) {
             const found = await ask(...words.map(nameOf));
             const seen = { words, answers: await answers(...traffic) };
@@ -164,6 +176,12 @@ describeRoot(
             way('10.88.0.3:5432'),
             stopped('rules', 'dropped by rule', 'nft delete rule inet own out handle'),
           );
+          await lab.sysctl(lab.host, 'net/bridge/bridge-nf-call-iptables', 1);
+          await cycle(
+            'iptables -P FORWARD DROP',
+            way('web db:5432'),
+            stopped('rules', 'policy of table ip filter', 'iptables -I FORWARD -i br0 -j ACCEPT'),
+          );
           await server.stop();
           expect(await ask(web.name, `${db.name}:5432`)).toMatchObject(
             stopped('listener', 'no process listens on TCP port 5432'),
@@ -179,7 +197,7 @@ describeRoot(
       'names the rules of Docker, ufw and firewalld, and those that it cannot judge',
       () =>
         withHost(async lab => {
-          const { ask, paste } = operator(lab);
+          const { ask, askAs, paste } = operator(lab);
           const web: Container = await lab.container();
           const outside = await lab.outside();
           const portMappings = [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }];
@@ -226,6 +244,52 @@ describeRoot(
             expect([rules, await answers()]).toEqual([rules, true]);
             expect(await ask(':8080')).toMatchObject(ARRIVES);
           }
+          // Who may not read the rules learns nothing certain from their absence.
+          await lab.run(lab.host, ['chmod', '-R', 'a+rX', lab.tmp]);
+          expect(await askAs(AS_ORDINARY_USER, ':8080')).toMatchObject({
+            ...{ exitCode: 3, outcome: 'unknown' },
+            last: { name: 'translation', evidence: expect.stringContaining('cannot be read') },
+          });
+
+          const plugins = (bridge: string, subnet: string) => [
+            {
+              ...{ type: 'bridge', bridge, isDefaultGateway: true },
+              ipam: { type: 'host-local', subnet, dataDir: `${lab.tmp}/leases` },
+            },
+            { type: 'firewall', ingressPolicy: 'same-bridge' },
+          ];
+          const [one, other, lan] = [await lab.container(), await lab.container(), await lab.container()];
+          const cniVersion = '1.1.0';
+          await writeChain(lab, { cniVersion, name: 'one', plugins: plugins('br1', '10.91.0.0/24') }).add(
+            one,
+          );
+          await writeChain(lab, { cniVersion, name: 'other', plugins: plugins('br2', '10.92.0.0/24') }).add(
+            other,
+          );
+          await startServer(lab, other, { protocol: 'tcp', port: 80, seconds: 100 });
+          expect(
+            await echo(lab, one, { ...TCP, address: '10.92.0.2', port: 80, timeoutMs: 600 }),
+          ).toBeUndefined();
+          expect(await ask(one.name, `${other.name}:80`)).toMatchObject(
+            stopped('policy', 'table inet catena_firewall, chain "same_bridge"'),
+          );
+          await paste('nft delete table ip filter');
+
+          const ipam = { type: 'host-local', subnet: '10.201.0.0/24', rangeStart: '10.201.0.50' };
+          const macvlan = {
+            type: 'macvlan',
+            master: 'outside0',
+            ipam: { ...ipam, dataDir: `${lab.tmp}/leases` },
+          };
+          await writeChain(lab, { cniVersion, name: 'lan', plugins: [macvlan] }).add(lan);
+          expect(await ask(`${lan.name}:80`)).toMatchObject({
+            ...{ exitCode: 3, outcome: 'unknown' },
+            last: {
+              name: 'device',
+              evidence: expect.stringMatching(/of kind macvlan, which is not followed/),
+            },
+          });
+
           const unsure: [rules: string, table: string, named: string, evidence: string][] = [
             [
               `nft 'table inet fw { chain forward { ${V4} ct state new limit rate over 10/second drop; }; }'`,
@@ -234,6 +298,10 @@ describeRoot(
             [
               `nft 'table ip theirs { chain pre { type nat hook prerouting priority -100; tcp dport 8080 dnat to 10.88.0.2:80; }; }'`,
               ...(['ip theirs', 'translation', 'has the same priority'] as const),
+            ],
+            [
+              `nft 'table ip theirs { chain post { type nat hook postrouting priority 90; numgen random mod 2 0 masquerade; }; }'`,
+              ...(['ip theirs', 'translation', 'may replace its source: rule'] as const),
             ],
             [
               `nft 'table bridge theirs { chain forward { ${V4} ether type arp accept; }; }'`,
@@ -248,9 +316,20 @@ describeRoot(
             expect(found.hops).toContainEqual({ ...doubt, at: 'node' });
             await paste(`nft delete table ${table}`);
           }
+          // Newer kernels may lack it.
+          const legacy = 'iptables-legacy -t nat -A PREROUTING -p tcp --dport 8080 -j DNAT --to 10.9.9.9';
+          if ((await lab.run(lab.host, legacy.split(' '))).exitCode === 0) {
+            const evidence = expect.stringContaining('the rules of iptables-legacy may lead it elsewhere');
+            expect(await ask(':8080')).toMatchObject({
+              exitCode: 3,
+              last: { name: 'translation', evidence },
+            });
+          }
         }),
       deadline(110_000),
     );
   },
   requires('iptables'),
+  requiresUpperKind('macvlan'),
+  requiresOrdinaryUser(),
 );

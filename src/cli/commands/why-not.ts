@@ -1,9 +1,15 @@
 // What does `catena why-not` do?
 
+import { cacheDirOf } from '../../chain/run/runtime.ts';
+import { runnerJournals } from '../../cni/directories.ts';
+import type { NodeAttachment } from '../../node/model.ts';
 import { parseFrom, parseTo } from '../../packet/ends.ts';
 import type { Hop } from '../../packet/hop.ts';
 import { whyNot } from '../../packet/why-not.ts';
+import type { Advice } from '../../packet/world.ts';
 import { findKnown } from '../../running/container.ts';
+import { attachmentLister, keyOf } from '../../watch/attachments.ts';
+import { commandsFor } from '../../watch/commands.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printJson } from '../node/output.ts';
 import { readNodeFor } from '../node/read.ts';
@@ -11,6 +17,25 @@ import { runtimeOf } from '../target.ts';
 
 const MARKS = { passes: '✓', stops: '✗', unknown: '?' } as const;
 const EXIT_CODES = { arrives: 0, stopped: 1, unknown: 3 } as const;
+
+function adviceFor(call: CommandCall): Advice {
+  const runtime = runtimeOf(call);
+  const { stateDir = '' } = runtime;
+  const list = attachmentLister([stateDir, runnerJournals(stateDir).delegates], cacheDirOf(runtime));
+  const find = ({ network, containerID: containerId, ifname }: NodeAttachment) =>
+    list().find(({ key }) => key === keyOf({ network, containerId, ifname }));
+  return {
+    repair(attachment) {
+      const repair = `catena repair ${attachment.network}`;
+      // What another runtime made is not on our record yet.
+      return find(attachment)?.recorded ? repair : `catena adopt ${attachment.network}; ${repair}`;
+    },
+    remake(attachment) {
+      const one = find(attachment);
+      return one ? commandsFor(one) : `recreate container "${attachment.containerID}"`;
+    },
+  };
+}
 
 /** Follows a packet and its reply. @returns 0 if both arrive, 1 if a hop stops them, 3 if that is not known */
 export async function run(call: CommandCall): Promise<number> {
@@ -24,7 +49,7 @@ export async function run(call: CommandCall): Promise<number> {
     );
   // A port of the node is for others, one of a container may be asked for from the node itself.
   const from = parseFrom(fromText ?? (to.kind === 'node' ? 'outside' : 'node'), node, find);
-  const { outcome, hops } = whyNot(node, from, to);
+  const { outcome, hops } = whyNot(node, from, to, adviceFor(call));
   const start = fromText ?? from.kind;
   if (call.on('json')) printJson(call, { from: start, to: toText, outcome, simulated: true, hops });
   else call.out(`${hops.map(render).join('')}${ENDINGS[outcome]}\n`);
