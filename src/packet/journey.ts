@@ -13,16 +13,26 @@ import { listener } from './listener.ts';
 import { arriveQueue, leaveQueue } from './queue.ts';
 import { hop } from './report.ts';
 import { nextHop, routeIn, routeOut } from './route.ts';
-import { passHook } from './rules.ts';
+import { type HookName, type Passed, passHook } from './rules.ts';
 import type { Site } from './site.ts';
 import { judgeTranslation, type Mapping } from './translation.ts';
 import { isPair, type World } from './world.ts';
+
+/** The rules of a hook, with the packet before and behind them. */
+interface Pass {
+  readonly site: Site;
+  readonly name: HookName;
+  readonly packet: Packet;
+  readonly after: Packet;
+}
 
 /** A walk that is under way. Its value is whether the reply reaches the sender. */
 export class Journey {
   readonly world: World;
   readonly #mapping: Mapping | undefined;
   readonly #connections = new Connections();
+  /** The rules that the first packet has passed. */
+  readonly #passes: Pass[] = [];
   #sections = 0;
 
   constructor(world: World, mapping: Mapping | undefined) {
@@ -59,13 +69,14 @@ export class Journey {
     yield* this.#judgeUp(site, seen, iif);
     const pair = site.isNode ? this.world.pairs.find(one => one.hostDevice?.name === iif.name) : undefined;
     yield* arriveQueue(site, seen, iif, pair && shaped(this.world, pair));
-    const undone = this.#connections.enter(site, seen);
+    const { destination } = this.#connections.enter(site, seen);
     const before: Packet = {
-      ...undone,
-      ...{ iif: iif.name, oif: undefined, isLocal: site.has(undone.destination ?? '') },
-      ...{ isFromLocal: site.has(undone.source ?? ''), isTranslated: false, labels: NO_LABELS },
+      ...seen,
+      ...{ iif: iif.name, oif: undefined, isLocal: site.has(seen.destination ?? '') },
+      ...{ isFromLocal: site.has(seen.source ?? ''), isTranslated: false, labels: NO_LABELS },
     };
-    const into = yield* this.#hook(site, 'prerouting', before);
+    const restored = seen.isReply ? { ...before, destination } : undefined;
+    const into = yield* this.#hook(site, 'prerouting', before, restored);
     if (!seen.isReply && site.isNode) yield* judgeTranslation(site, before, into, this.#mapping);
     const packet = { ...into.packet, isLocal: site.has(into.packet.destination ?? '') };
     if (!site.isNode && !packet.isLocal) {
@@ -80,12 +91,27 @@ export class Journey {
     return yield* this.#out(site, forwarded.packet, before, way);
   }
 
-  #hook(site: Site, name: Parameters<typeof passHook>[1], packet: Packet, isTranslating?: boolean) {
+  /** What follows the reply passes the same rules, but not as a new connection. */
+  *continue(): Walk<boolean> {
     const { containerDevices } = this.world;
-    return passHook(site, name, this.#connections.seen(packet), {
+    for (const { site, name, packet, after } of this.#passes) {
+      const next = { ...packet, isEstablished: true };
+      const known = { ...after, isEstablished: true };
+      yield* passHook(site, name, next, { containerDevices, known, isTranslating: false });
+    }
+    return true;
+  }
+
+  /** @param known the packet behind address translation, if that is known */
+  *#hook(site: Site, name: HookName, packet: Packet, known?: Packet): Walk<Passed> {
+    const { containerDevices } = this.world;
+    const seen = this.#connections.seen(packet);
+    const passed = yield* passHook(site, name, seen, {
       containerDevices,
-      ...(isTranslating === undefined ? {} : { isTranslating }),
+      ...(known === undefined ? {} : { known: this.#connections.seen(known), isTranslating: false }),
     });
+    if (!packet.isReply) this.#passes.push({ site, name, packet: seen, after: passed.packet });
+    return passed;
   }
 
   *#routeOut(site: Site, packet: Packet, repair: string | undefined) {
@@ -108,16 +134,16 @@ export class Journey {
   }
 
   *#out(site: Site, packet: Packet, before: Packet, way: RouteLookup): Walk<boolean> {
-    const left = yield* this.#hook(site, 'postrouting', packet);
+    const known = packet.isReply ? this.#connections.leave(packet) : undefined;
+    const left = yield* this.#hook(site, 'postrouting', packet, known);
     this.#connections.note(site, before, left.packet);
-    const restored = this.#connections.leave(left.packet);
     if (way.local) {
       yield* this.#judgeUp(site, packet, site.link('lo'));
-      const local = { ...restored, iif: 'lo', oif: undefined };
-      yield* this.#hook(site, 'prerouting', local, false);
+      const local = { ...left.packet, iif: 'lo', oif: undefined };
+      yield* this.#hook(site, 'prerouting', local, local);
       return yield* this.#deliver(site, local, before);
     }
-    return yield* this.#send(site, restored, way);
+    return yield* this.#send(site, left.packet, way);
   }
 
   /** Out of the namespace, to a container, the node or the outside. */

@@ -6,13 +6,15 @@ import type { Site } from './site.ts';
 /** On the way back there is only one hop, the reply, and its evidence tells where it is. */
 export function hop(
   site: Pick<Site, 'name'>,
-  { isReply }: Pick<Packet, 'isReply'>,
+  { isReply, isEstablished }: Pick<Packet, 'isReply' | 'isEstablished'>,
   name: Hop['name'],
   state: Hop['state'],
   evidence: string,
   mend?: string,
 ): Hop {
   const more = mend === undefined ? {} : { mend };
+  if (isEstablished)
+    return { name, at: site.name, state, evidence: `once the connection exists, ${evidence}`, ...more };
   if (!isReply) return { name, at: site.name, state, evidence, ...more };
   return {
     name: 'reply',

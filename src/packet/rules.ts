@@ -9,7 +9,8 @@ import type { Walk } from './hop.ts';
 import { hop, lost } from './report.ts';
 import type { Site } from './site.ts';
 
-type HookName = keyof typeof HOOK;
+/** Name of a hook. */
+export type HookName = keyof typeof HOOK;
 
 /** A packet behind the rules of a hook. */
 export interface Passed {
@@ -27,20 +28,25 @@ interface Entry {
   readonly isNat: boolean;
 }
 
-/** linux/netfilter_ipv4.h: all chains of type nat run at one place of a hook, in their own order. */
+/** linux/netfilter_ipv4.h: NF_IP_PRI_CONNTRACK, of the hooks where packets come in. */
+const CONNTRACK = -200;
+const TRACKING: readonly HookName[] = ['prerouting', 'output'];
+
+/** The same file: all chains of type nat run at one place of a hook, in their own order. */
 const NAT_STAGE: Readonly<Record<HookName, number>> = {
   ...{ prerouting: -100, output: -100, postrouting: 100, input: 100, forward: 0 },
 };
 
 /**
  * Follows the packet through the base chains of a hook, ours included, in the order of the kernel.
+ * @param known the packet behind address translation, for a connection that exists
  * @param containerDevices devices of the node that lead to containers, for the command that accepts their packets
  */
 export function* passHook(
   site: Site,
   hook: HookName,
   packet: Packet,
-  { containerDevices = [], isTranslating = !packet.isReply }: Partial<PassOptions> = {},
+  { containerDevices = [], known, isTranslating = !packet.isReply }: Partial<PassOptions> = {},
 ): Walk<Passed> {
   if (isTranslating && site.translators)
     yield lost(site, packet, 'translation', `${site.translators} may lead it elsewhere, and cannot be read`);
@@ -50,8 +56,11 @@ export function* passHook(
   let passed: Passed = { packet };
   let done = !isTranslating;
   for (const entry of entries) {
+    if (known && stageOf(entry, hook) >= NAT_STAGE[hook]) passed = { packet: located(site, known) };
     if (entry.isNat && done) continue;
-    const fates = walk(entry.table, entry.chain, passed.packet, { mark, target: undefined });
+    const isTracked = !TRACKING.includes(hook) || entry.isNat || entry.priority > CONNTRACK;
+    const seen = { ...passed.packet, isTracked };
+    const fates = walk(entry.table, entry.chain, seen, { mark, target: undefined });
     const fate = fates.find(({ isSure, what }) => isSure && what === 'drop') ?? fates[0];
     if (fate === undefined) continue;
     const place = placeOf(fate, entry);
@@ -82,7 +91,8 @@ export function* passHook(
       ...(fate.what === 'translate' ? { by: place, ...(entry.table.isOwn ? {} : { undo }) } : {}),
     };
   }
-  if (!packet.isReply && (hook === 'forward' || hook === 'input'))
+  if (known) passed = { packet: located(site, known) };
+  if (!packet.isReply && !packet.isEstablished && (hook === 'forward' || hook === 'input'))
     yield* summarize(site, hook, packet, entries);
   return passed;
 
@@ -96,6 +106,7 @@ export function* passHook(
 
 interface PassOptions {
   readonly containerDevices: readonly string[];
+  readonly known: Packet;
   /** False for packets of a connection that exists. */
   readonly isTranslating: boolean;
 }
@@ -116,7 +127,6 @@ function* summarize(
 
 function entriesAt(tables: readonly FilterTable[], hook: HookName, family: 4 | 6): Entry[] {
   const families = ['inet', family === 4 ? 'ip' : 'ip6'];
-  const stage = ({ isNat, priority }: Entry) => (isNat ? NAT_STAGE[hook] : priority);
   return tables
     .filter(({ table }) => families.includes(table.family))
     .flatMap(table =>
@@ -126,7 +136,16 @@ function entriesAt(tables: readonly FilterTable[], hook: HookName, family: 4 | 6
         return [{ table, chain, priority: base.priority, isNat: base.type === 'nat' }];
       }),
     )
-    .toSorted((a, b) => stage(a) - stage(b) || a.priority - b.priority);
+    .toSorted((a, b) => stageOf(a, hook) - stageOf(b, hook) || a.priority - b.priority);
+}
+
+function stageOf({ isNat, priority }: Entry, hook: HookName): number {
+  return isNat ? NAT_STAGE[hook] : priority;
+}
+
+/** Whether the destination is an address of the host changes with it. */
+function located(site: Site, packet: Packet): Packet {
+  return { ...packet, isLocal: site.has(packet.destination ?? '') };
 }
 
 function translated(site: Site, packet: Packet, { what, to, toPort, labels }: Fate): Packet {
@@ -137,7 +156,8 @@ function translated(site: Site, packet: Packet, { what, to, toPort, labels }: Fa
   const known = labels === undefined ? {} : { labels };
   // Without an address, the packet stays on this host.
   const destination = to ?? packet.destination;
-  return { ...packet, ...known, destination, port: toPort ?? packet.port, isTranslated: true };
+  const changed = { ...packet, ...known, destination, port: toPort ?? packet.port, isTranslated: true };
+  return located(site, changed);
 }
 
 function nameOf({ table }: Pick<FilterTable, 'table'>): string {
@@ -171,6 +191,7 @@ function mendDrop(
   if (fate.handle !== undefined)
     return site.command(`nft delete rule ${name} ${fate.chain} handle ${fate.handle}`);
   const protocol = packet.protocol === 17 ? 'udp' : 'tcp';
-  const what = packet.isReply ? 'ct state established' : `${protocol} dport ${packet.port}`;
+  const what =
+    packet.isReply || packet.isEstablished ? 'ct state established' : `${protocol} dport ${packet.port}`;
   return site.command(`nft insert rule ${name} ${fate.base} ${what} accept`);
 }

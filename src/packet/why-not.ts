@@ -2,6 +2,7 @@
 import { type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
 import { cidrContains } from '../net/cidr.ts';
 import { parseIp } from '../net/ip.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
 import { lookUpRoute } from '../netlink/rtnl/route-lookup.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
@@ -9,6 +10,7 @@ import type { From, To } from './ends.ts';
 import { type Hop, type Outcome, type Walk, walkOn } from './hop.ts';
 import { Journey } from './journey.ts';
 import { hop } from './report.ts';
+import type { Site } from './site.ts';
 import type { Mapping } from './translation.ts';
 import { type Advice, addressesOf, World } from './world.ts';
 
@@ -50,23 +52,38 @@ function* begin(world: World, from: From, to: To): Walk<boolean> {
     protocol: PROTOCOLS[to.protocol] ?? 0,
     ...{ sourcePort: CLIENT_PORT, port: to.port, isReply, isTranslated: false },
   };
+  const start = yield* findStart(world, from, packet);
+  if (start === undefined) return false;
+  const { site, sent, iif } = start;
   const journey = new Journey(world, mapping);
-  if (from.kind === 'node') return yield* journey.leave(node, packet);
+  const arrives = yield* iif ? journey.arrive(site, sent, iif) : journey.leave(site, sent);
+  return arrives && (yield* journey.continue());
+}
+
+/** Where the packet comes from. */
+interface Start {
+  readonly site: Site;
+  readonly sent: Packet;
+  /** The device on which it comes from outside. */
+  readonly iif?: Link;
+}
+
+function* findStart(world: World, from: From, packet: Packet): Walk<Start | undefined> {
+  const { node } = world;
+  if (from.kind === 'node') return { site: node, sent: packet };
   if (from.kind === 'container') {
     const [first] = world.attachments.filter(one => one.containerID === from.containerID);
     const site = first && world.siteOf(first);
-    if (site) return yield* journey.leave(site, packet);
+    if (site) return { site, sent: packet };
     yield hop(node, packet, 'device', 'unknown', `the namespace of ${from.containerID} cannot be entered`);
-    return false;
+    return undefined;
   }
-  const source = from.address ?? OUTSIDE[family];
+  const source = from.address ?? OUTSIDE[packet.family];
   const iif = arrivalOf(world, source);
-  if (iif === undefined) {
-    const words = `the node has no route to ${source}: a packet of the node itself is followed`;
-    yield hop(node, packet, 'route', 'unknown', words);
-    return yield* journey.leave(node, packet);
-  }
-  return yield* journey.arrive(node, { ...packet, source }, iif);
+  if (iif) return { site: node, sent: { ...packet, source }, iif };
+  const words = `the node has no route to ${source}: a packet of the node itself is followed`;
+  yield hop(node, packet, 'route', 'unknown', words);
+  return { site: node, sent: packet };
 }
 
 function familyOf(from: From, to: To): 4 | 6 {

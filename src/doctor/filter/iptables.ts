@@ -21,7 +21,7 @@ const LITTLE = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
 const CONNTRACK = { matchFlags: 146, invertFlags: 148, stateMask: 150 } as const;
 const XT_CONNTRACK_STATE = 1;
 /** The same file: XT_CONNTRACK_STATE_BIT(), XT_CONNTRACK_STATE_SNAT and XT_CONNTRACK_STATE_DNAT */
-const [STATE_ESTABLISHED, STATE_NEW, STATE_SNAT, STATE_DNAT] = [2, 8, 64, 128];
+const [STATE_INVALID, STATE_ESTABLISHED, STATE_NEW, STATE_SNAT, STATE_DNAT] = [1, 2, 8, 64, 128];
 
 /** linux/rtnetlink.h, as bits: RTN_UNICAST, RTN_LOCAL */
 const [UNICAST, LOCAL] = [2, 4];
@@ -30,13 +30,15 @@ const [INVERT_SOURCE, INVERT_DESTINATION] = [1, 2];
 
 const MATCHES: Readonly<Record<string, (info: DataView, packet: Packet) => Holds>> = {
   comment: () => true,
-  conntrack(info, { isTranslated, isReply }) {
+  conntrack(info, packet) {
     if (info.getUint16(CONNTRACK.matchFlags, LITTLE) !== XT_CONNTRACK_STATE) return undefined;
     const states = info.getUint16(CONNTRACK.stateMask, LITTLE);
     const isInverted = (info.getUint16(CONNTRACK.invertFlags, LITTLE) & XT_CONNTRACK_STATE) !== 0;
-    const own = (isReply ? STATE_ESTABLISHED : STATE_NEW) | (isTranslated ? STATE_DNAT : 0);
+    const isKnown = packet.isReply || packet.isEstablished;
+    const known = (isKnown ? STATE_ESTABLISHED : STATE_NEW) | (packet.isTranslated ? STATE_DNAT : 0);
+    const own = packet.isTracked === false ? STATE_INVALID : known;
     // Whether the source is translated is decided after the first packet was forwarded.
-    if (isReply && (states & own) === 0 && (states & STATE_SNAT) !== 0) return undefined;
+    if (isKnown && (states & own) === 0 && (states & STATE_SNAT) !== 0) return undefined;
     return ((states & own) !== 0) !== isInverted;
   },
   /** struct xt_addrtype_info_v1 */

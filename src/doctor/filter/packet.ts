@@ -7,7 +7,7 @@ import { hostU32 } from '../../netlink/nft/statements.ts';
 /** A byte; undefined if it is not known. */
 export type Byte = number | undefined;
 
-/** The first packet of a connection, or the first reply. */
+/** The first packet of a connection, the first reply, or what follows. */
 export interface Packet {
   readonly family: 4 | 6;
   /** Device on which it arrives, and through which it leaves; undefined if that is not known or not decided yet. */
@@ -23,6 +23,10 @@ export interface Packet {
   readonly sourcePort: number;
   readonly port: number;
   readonly isReply: boolean;
+  /** Whether it comes after the first reply, in the direction of the first packet. */
+  readonly isEstablished?: boolean | undefined;
+  /** False before connection tracking has seen it. */
+  readonly isTracked?: boolean | undefined;
   /** Whether its destination has been translated. */
   readonly isTranslated: boolean;
   /** The labels of its connection; by default they are not known. */
@@ -62,7 +66,7 @@ export function payloadBytes(packet: Packet, base: number, offset: number, lengt
 }
 
 /** linux/netfilter/nf_conntrack_common.h: NF_CT_STATE_BIT() */
-const [STATE_ESTABLISHED, STATE_NEW] = [2, 8];
+const [STATE_INVALID, STATE_ESTABLISHED, STATE_NEW] = [1, 2, 8];
 /** The same file: IPS_DST_NAT with IPS_DST_NAT_DONE */
 const TRANSLATED = [0x20, 0x01, 0, 0];
 
@@ -70,12 +74,15 @@ const TRANSLATED = [0x20, 0x01, 0, 0];
 export const CT = { state: 0, direction: 1, status: 2, labels: 13 } as const;
 
 /** The bytes that `ct` loads. */
-export function connectionBytes({ isTranslated, isReply, labels }: Packet, key: number): readonly Byte[] {
-  if (key === CT.state) return [...hostU32(isReply ? STATE_ESTABLISHED : STATE_NEW)];
+export function connectionBytes(packet: Packet, key: number): readonly Byte[] {
+  const { isTranslated, isReply, isEstablished, isTracked, labels } = packet;
+  if (key === CT.state && isTracked === false) return [...hostU32(STATE_INVALID)];
+  if (key === CT.state) return [...hostU32(isReply || isEstablished ? STATE_ESTABLISHED : STATE_NEW)];
   if (key === CT.labels && labels !== undefined) return labels;
   if (key === CT.direction) return [isReply ? 1 : 0, 0, 0, 0];
   // By the time of a reply, more has happened to the connection.
-  if (key === CT.status && !isReply) return isTranslated ? TRANSLATED : [0, undefined, 0, 0];
+  if (key === CT.status && !isReply && !isEstablished)
+    return isTranslated ? TRANSLATED : [0, undefined, 0, 0];
   return unknown(16);
 }
 

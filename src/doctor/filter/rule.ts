@@ -104,6 +104,8 @@ function judgeExpression(one: Expression, state: State): Judged {
         if (one.data.key === CT.labels) state.labels = registers.read(one.data.sreg, LABEL_BYTES);
         return GOES_ON;
       }
+      // There is nothing to load, and the rule ends.
+      if (packet.isTracked === false && one.data.key !== CT.state) return test(false);
       return load(one.data.dreg, connectionBytes(packet, one.data.key ?? 0));
     case 'fib':
       return load(one.data.dreg, routeBytes(packet, one.data.flags ?? 0, one.data.result ?? 0));
