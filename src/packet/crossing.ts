@@ -2,7 +2,7 @@
 import type { Packet } from '../doctor/filter/packet.ts';
 import { renderIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { IFF_LOWER_UP, IFF_UP } from '../netlink/rtnl/link-header.ts';
 import { listPermanentNeighbours } from '../netlink/rtnl/neighbour.ts';
 import type { NodeAttachment } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
@@ -143,13 +143,27 @@ export function* bridged({ node }: World, packet: Packet, { from, to, bridge }: 
 }
 
 function isIsolated(port: Link | undefined): boolean {
-  const data = port?.attrs.linkinfo?.portData;
-  return data !== undefined && 'isolated' in data && data.isolated === 1;
+  return portDataOf(port)?.isolated === 1;
 }
 
-function* judgePort(node: Site, packet: Packet, { name, flags }: Link): Walk {
+function portDataOf(port: Link | undefined) {
+  const data = port?.attrs.linkinfo?.portData;
+  return data instanceof Uint8Array ? undefined : data;
+}
+
+/** linux/if_bridge.h, BR_STATE_* */
+const STATES = ['disabled', 'listening', 'learning', 'forwarding', 'blocking'];
+const FORWARDING = 3;
+
+function* judgePort(node: Site, packet: Packet, port: Link): Walk {
+  const { name, flags } = port;
   if (!(flags & IFF_UP))
     yield hop(node, packet, 'device', 'stops', `"${name}" is down`, `ip link set dev ${name} up`);
+  const { state = FORWARDING } = portDataOf(port) ?? {};
+  // Without a carrier, a port is disabled, and its other end is down.
+  if (state === FORWARDING || !(flags & IFF_LOWER_UP)) return;
+  const words = `"${name}" is in state ${STATES[state] ?? state} of its bridge's spanning tree`;
+  yield hop(node, packet, 'device', 'stops', words);
 }
 
 /** Other entries of neighbours are confirmed before they are used for long. */

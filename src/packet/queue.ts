@@ -28,17 +28,20 @@ export function* leaveQueue(site: Site, packet: Packet, link: Link, repair: stri
       yield lost(site, packet, 'queue', `a ${kind} filter of "${link.name}" may lead it elsewhere`);
   for (const qdisc of own.filter(({ kind }) => kind !== 'ingress' && kind !== 'clsact')) {
     const { kind, tbf } = qdisc;
-    const mend = repair ?? site.command(`tc qdisc del dev ${link.name} root`);
+    const remove = site.command(`tc qdisc del dev ${link.name} root`);
     if (tbf) {
       const bucketBytes = (tbf.rateBytes * (tbf.bufferTicks / ticksPerUs())) / 1_000_000;
       yield* judgeRate(site, packet, {
         name: `tbf of "${link.name}"`,
         rateBytes: tbf.rateBytes,
         bucketBytes,
-        mend,
+        mend: repair ?? remove,
       });
-    } else if (kind === 'htb') yield* judgeClasses(site, packet, link, qdisc, mend);
-    else if (!HARMLESS.includes(kind)) {
+    } else if (kind === 'htb') {
+      // A repair leaves a qdisc of another kind alone.
+      const mend = repair === undefined ? remove : `${remove} && ${repair}`;
+      yield* judgeClasses(site, packet, link, qdisc, mend);
+    } else if (!HARMLESS.includes(kind)) {
       yield hop(site, packet, 'queue', 'unknown', `qdisc ${kind} of "${link.name}" cannot be judged`);
     }
   }

@@ -111,6 +111,13 @@ const CAUSES: readonly Cause[] = [
       paste(`tc qdisc replace dev ${port} root handle 1: tbf rate 8bit burst 10 limit 10`),
   },
   {
+    ...{ cause: 'the same with classes', hop: 'queue', at: 'node' },
+    make: ({ paste, port }) =>
+      paste(
+        `tc qdisc del dev ${port} root && tc qdisc add dev ${port} root handle 1: htb default 1 && tc class add dev ${port} parent 1: classid 1:1 htb rate 8bit burst 1 cburst 1`,
+      ),
+  },
+  {
     ...{ cause: 'the device that limits what it sends is gone', hop: 'reply', at: 'node' },
     make: ({ paste }) => paste('ip link del $(ip -br link show type ifb | cut -d" " -f1)'),
   },
