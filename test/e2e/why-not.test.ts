@@ -290,31 +290,46 @@ describeRoot(
             },
           });
 
-          const unsure: [rules: string, table: string, named: string, evidence: string][] = [
+          const unsure: [make: string, undo: string, named: string, evidence: string][] = [
             [
               `nft 'table inet fw { chain forward { ${V4} ct state new limit rate over 10/second drop; }; }'`,
-              ...(['inet fw', 'rules', 'rule \\d+ of chain "forward" cannot be judged'] as const),
+              ...([
+                'nft delete table inet fw',
+                'rules',
+                'rule \\d+ of chain "forward" cannot be judged',
+              ] as const),
             ],
             [
               `nft 'table ip theirs { chain pre { type nat hook prerouting priority -100; tcp dport 8080 dnat to 10.88.0.2:80; }; }'`,
-              ...(['ip theirs', 'translation', 'has the same priority'] as const),
+              ...(['nft delete table ip theirs', 'translation', 'has the same priority'] as const),
             ],
             [
               `nft 'table ip theirs { chain post { type nat hook postrouting priority 90; numgen random mod 2 0 masquerade; }; }'`,
-              ...(['ip theirs', 'translation', 'may replace its source: rule'] as const),
+              ...(['nft delete table ip theirs', 'translation', 'may replace its source: rule'] as const),
             ],
             [
               `nft 'table bridge theirs { chain forward { ${V4} ether type arp accept; }; }'`,
-              ...(['bridge theirs', 'rules', 'not judged: table bridge theirs'] as const),
+              ...(['nft delete table bridge theirs', 'rules', 'not judged: table bridge theirs'] as const),
+            ],
+            [
+              'tc qdisc add dev outside0 ingress && tc filter add dev outside0 ingress protocol all u32 match u32 0 0 classid 1:1',
+              ...(['tc qdisc del dev outside0 ingress', 'queue', 'a u32 filter of "outside0"'] as const),
+            ],
+            [
+              'nft delete table inet catena_portmap',
+              'catena repair podnet',
+              'translation',
+              'a process of the node may',
             ],
           ];
-          for (const [rules, table, name, evidence] of unsure) {
-            await paste(rules);
+          await startServer(lab, lab.host, { ...TCP, port: 8080, seconds: 100 });
+          for (const [make, undo, name, evidence] of unsure) {
+            await paste(make);
             const found = await ask(':8080');
             expect(found).toMatchObject({ exitCode: 3, outcome: 'unknown' });
             const doubt = { name, state: 'unknown', evidence: expect.stringMatching(new RegExp(evidence)) };
             expect(found.hops).toContainEqual({ ...doubt, at: 'node' });
-            await paste(`nft delete table ${table}`);
+            await paste(undo);
           }
           // Newer kernels may lack it.
           const legacy = 'iptables-legacy -t nat -A PREROUTING -p tcp --dport 8080 -j DNAT --to 10.9.9.9';
