@@ -67,6 +67,7 @@ function randomRules({ below, pick }: ReturnType<typeof generator>): string {
   }
   if (kind < 5) {
     const into = below(3) > 0;
+    const hook = pick(['prerouting', 'prerouting', 'output']);
     const verdicts = into
       ? [
           'dnat to 10.88.0.2:80',
@@ -78,11 +79,11 @@ function randomRules({ below, pick }: ReturnType<typeof generator>): string {
         ]
       : ['masquerade', 'snat to 10.201.0.1', 'snat to 10.88.0.1', 'accept', 'return'];
     const base = into
-      ? `prerouting priority ${pick(['-120', '-99', '-90'])}`
+      ? `${hook} priority ${pick(['-120', '-99', '-90'])}`
       : `postrouting priority ${pick(['90', '110'])}`;
     return `nft 'table ip random { ${SUBNETS}; chain inner { ${rules(below(2), verdicts)}; }; chain base { type nat hook ${base}; ${rules(1 + below(3), [...verdicts, 'jump inner'])}; }; }'`;
   }
-  const hook = pick(['forward', 'forward', 'prerouting', 'postrouting']);
+  const hook = pick(['forward', 'forward', 'prerouting', 'postrouting', 'output', 'input']);
   const base = `type filter hook ${hook} priority ${pick(['-310', '-150', '0', '5'])}; policy ${pick(['accept', 'accept', 'drop'])}`;
   const ends = ['accept', 'drop', 'return'];
   return `nft 'table inet random { ${SUBNETS}; chain last { ${rules(below(3), ends)}; }; chain inner { ${rules(below(3), [...ends, 'jump last', 'goto last'])}; }; chain base { ${base}; ${rules(1 + below(4), [...ends, 'reject', 'jump inner', 'goto last', 'counter', 'continue'])}; }; }'`;
@@ -104,6 +105,9 @@ describeRoot(
           const ways = [
             { from: outside, words: ['10.201.0.2', ':8080'], address: '10.201.0.1', port: 8080 },
             { from: outside, words: ['10.201.0.2', '10.88.0.2:80'], address: '10.88.0.2', port: 80 },
+            { from: lab.host, words: ['node', ':8080'], address: '10.201.0.1', port: 8080 },
+            { from: lab.host, words: ['10.88.0.2:80'], address: '10.88.0.2', port: 80 },
+            { from: web, words: [web.name, ':8080'], address: '10.201.0.1', port: 8080 },
             { from: web, words: [web.name, '10.201.0.2:80'], address: '10.201.0.2', port: 80 },
           ];
           const random = generator(SEED);

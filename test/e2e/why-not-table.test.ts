@@ -157,6 +157,9 @@ const CAUSES: readonly Cause[] = [
   },
 ];
 
+/** The cause whose walk the page shows in full. */
+const SHOWN = 'the policy that Docker sets';
+
 describeRoot(
   'why-not, for a port that does not answer',
   () => {
@@ -196,6 +199,7 @@ describeRoot(
               .replaceAll(/has [0-9a-f:]{17}/g, 'has <mac>');
 
           const rows: string[][] = [];
+          let shown = { stdout: '' };
           expect(await answers()).toBe(true);
           const sound = await ask();
           expect(sound).toMatchObject({ exitCode: 0, outcome: 'arrives', simulated: true });
@@ -204,6 +208,7 @@ describeRoot(
             expect([cause, await answers()]).toEqual([cause, false]);
             const { exitCode, outcome, hops } = await ask(from);
             const last = hops.at(-1);
+            if (cause === SHOWN) shown = await lab.run(lab.host, [CATENA, 'why-not', ':8080'], { env });
             const found = {
               cause,
               exitCode,
@@ -218,6 +223,8 @@ describeRoot(
             rows.push([cause, `${last.name} (${at})`, about(last.evidence), about(last.mend ?? '')]);
           }
           await node.server.stop();
+          const walk = about(shown.stdout).trimEnd().split('\n');
+          expectGenerated('src/packet/README.md', 'walk', ['```', '$ catena why-not :8080', ...walk, '```']);
           expectGenerated(
             'src/packet/README.md',
             'causes',
