@@ -17,6 +17,9 @@ export const ONE_WAY: Readonly<Record<string, string>> = {
   release: 'builds executables of its own',
   ui: 'is about a command that only the Bun program has',
   'ui-page': 'is about the page',
+  'why-not': 'is about a command that only the Bun program has',
+  'why-not-random': 'is about the same command',
+  'why-not-table': 'is about the same command',
 };
 
 /** A file that takes no longer runs both ways every time. */

@@ -358,10 +358,13 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'why-not',
     summary:
-      'name what stops TCP connections from outside to a port of the host; exits with 1 if stopped, 3 if unknown',
-    usage: '<:port>',
-    positionals: { min: 1, max: 1 },
-    options: NODE_OPTIONS,
+      'follow a packet and its reply, and name the first hop that stops it; exits with 0 if both arrive, 1 if stopped, 3 if unknown',
+    usage: '[outside, node, address or container] <:port, container:port or address:port, with /udp>',
+    positionals: { min: 1, max: 2 },
+    options: {
+      ipv6: { type: 'boolean', help: 'follow IPv6 where a name has addresses of both families' },
+      ...NODE_OPTIONS,
+    },
     load: () => import('./commands/why-not.ts'),
   },
   {

@@ -108,6 +108,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // How rates and times are written.
     'src/lab/words',
   ],
+  // It follows packets, and changes nothing.
+  'src/packet': [
+    ...['src/node', 'src/doctor/filter', 'src/netlink', 'src/net'],
+    ...['src/sys/netns', 'src/sys/sysctl'],
+  ],
   // It asks commands, and knows what they print.
   'src/ui': [
     ...['src/graph', 'src/node/model', 'src/node/words', 'src/observe/record', 'src/doctor/finding'],
@@ -135,6 +140,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/cli': [
     'src/garbage',
     'src/node',
+    'src/packet',
     'src/ui',
     'src/graph',
     'src/running',

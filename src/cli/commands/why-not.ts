@@ -1,26 +1,68 @@
 // What does `catena why-not` do?
-import type { Hop } from '../../node/why-not.ts';
-import { whyNot } from '../../node/why-not.ts';
+
+import { cacheDirOf } from '../../chain/run/runtime.ts';
+import { runnerJournals } from '../../cni/directories.ts';
+import type { NodeAttachment } from '../../node/model.ts';
+import { parseFrom, parseTo } from '../../packet/ends.ts';
+import type { Hop } from '../../packet/hop.ts';
+import { whyNot } from '../../packet/why-not.ts';
+import type { Advice } from '../../packet/world.ts';
+import { findKnown } from '../../running/container.ts';
+import { attachmentLister, keyOf } from '../../watch/attachments.ts';
+import { commandsFor } from '../../watch/commands.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printJson } from '../node/output.ts';
 import { readNodeFor } from '../node/read.ts';
+import { runtimeOf } from '../target.ts';
 
 const MARKS = { passes: '✓', stops: '✗', unknown: '?' } as const;
+const EXIT_CODES = { arrives: 0, stopped: 1, unknown: 3 } as const;
 
-/** Names the first hop that stops a connection. @returns 1 if one stops it, 3 if that is not known */
-export async function run(call: CommandCall): Promise<number> {
-  const [text = ''] = call.positionals;
-  const port = Number(/^:(\d{1,5})$/.exec(text)?.[1]);
-  if (!(port > 0 && port < 65_536))
-    throw new UsageError(`Cannot use "${text}": expected a TCP port of the host such as ":8080"`);
-  const hops = whyNot(await readNodeFor(call), port);
-  const isStopped = hops.at(-1)?.state === 'stops';
-  const outcome = isStopped ? 'stopped' : 'unknown';
-  if (call.on('json')) printJson(call, { from: 'outside', to: text, outcome, simulated: false, hops });
-  else call.out(`${hops.map(render).join('')}${isStopped ? '' : 'unknown: no hop stops it for certain\n'}`);
-  return isStopped ? 1 : 3;
+function adviceFor(call: CommandCall): Advice {
+  const runtime = runtimeOf(call);
+  const { stateDir = '' } = runtime;
+  const list = attachmentLister([stateDir, runnerJournals(stateDir).delegates], cacheDirOf(runtime));
+  const find = ({ network, containerID: containerId, ifname }: NodeAttachment) =>
+    list().find(({ key }) => key === keyOf({ network, containerId, ifname }));
+  return {
+    repair(attachment) {
+      const repair = `catena repair ${attachment.network}`;
+      // What another runtime made is not on our record yet.
+      return find(attachment)?.recorded ? repair : `catena adopt ${attachment.network}; ${repair}`;
+    },
+    remake(attachment) {
+      const one = find(attachment);
+      return one ? commandsFor(one) : `recreate container "${attachment.containerID}"`;
+    },
+  };
 }
 
-function render({ name, state, evidence, mend }: Hop): string {
-  return `${MARKS[state]} ${name.padEnd(11)}  ${evidence}\n${mend === undefined ? '' : `  mend: ${mend}\n`}`;
+/** Follows a packet and its reply. @returns 0 if both arrive, 1 if a hop stops them, 3 if that is not known */
+export async function run(call: CommandCall): Promise<number> {
+  const [toText = '', fromText] = call.positionals.toReversed();
+  const node = await readNodeFor(call);
+  const find = (given: string) => findKnown(given, call.cwd, runtimeOf(call)).containerId;
+  const to = parseTo(toText, call.on('ipv6') ? 6 : 4, node, find);
+  if (to === undefined)
+    throw new UsageError(
+      `Cannot use "${toText}": expected a port such as ":8080", "db:5432", "10.22.0.7:80" or "[fd00::7]:53/udp"`,
+    );
+  // A port of the node is for others, one of a container may be asked for from the node itself.
+  const from = parseFrom(fromText ?? (to.kind === 'node' ? 'outside' : 'node'), node, find);
+  const { outcome, hops } = whyNot(node, from, to, adviceFor(call));
+  const start = fromText ?? from.kind;
+  if (call.on('json')) printJson(call, { from: start, to: toText, outcome, simulated: true, hops });
+  else call.out(`${hops.map(render).join('')}${ENDINGS[outcome]}\n`);
+  return EXIT_CODES[outcome];
+}
+
+const ENDINGS = {
+  arrives: "arrives, and so does the reply: rules were simulated, routes and sockets are the kernel's",
+  stopped: 'stopped',
+  unknown: 'unknown: no hop stops it for certain',
+} as const;
+
+function render({ name, at, state, evidence, mend }: Hop): string {
+  const line = `${MARKS[state]} ${name.padEnd(11)}  ${at}: ${evidence}\n`;
+  return mend === undefined ? line : `${line}  mend: ${mend}\n`;
 }

@@ -39,7 +39,10 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { text: 'whose address is this?', line: 'catena who 10.99.0.2' },
     { text: 'who forwards this port?', line: 'catena who :8081' },
   ],
-  'why-not': [{ text: 'why does this port not answer?', line: 'catena why-not :8081' }],
+  'why-not': [
+    { text: 'why does this port not answer?', line: 'catena why-not :8081' },
+    { text: 'why can this container not reach that host?', line: 'catena why-not web 1.1.1.1:443' },
+  ],
   log: [{ text: 'what changed within the last hour', line: 'catena log --since 1h' }],
   list: [{ text: 'networks and attachments', line: 'catena list' }],
   ipam: [

@@ -2,6 +2,7 @@
 //
 // A packet must pass every base chain of a hook, so a rule of ours that accepts it does not outweigh one of others that drops it.
 import { findFates, type PodFate } from '../filter/fates.ts';
+import { acceptDevices } from '../filter/mend.ts';
 import type { FilterTable } from '../filter/ruleset.ts';
 import { type Check, type Finding, fine } from '../finding.ts';
 import { groupBy } from '../group.ts';
@@ -86,28 +87,12 @@ function placeOf({ table, chain, handle, what }: PodFate): string {
   return what === 'drop' ? `the policy of ${where}` : where;
 }
 
-/** The command of the program that made the table, if it can be told by its chains. */
 function mendFor(group: readonly PodFate[], fate: PodFate, tables: readonly FilterTable[]): string {
   const { table, base, chain, handle, isSure, what } = fate;
   const name = `${table.family} ${table.name}`;
   if (what === 'translate') return `nft delete rule ${name} ${chain} handle ${handle}  # or map another port`;
   const own = tables.find(one => one.table.family === table.family && one.table.name === table.name);
-  const chains = own?.chains ?? [];
-  const hasChain = (pattern: RegExp) => chains.some(one => pattern.test(one.name));
-  const isForward = chains.find(one => one.name === base)?.base?.hook === 'forward';
+  const isForward = own?.chains.find(one => one.name === base)?.base?.hook === 'forward';
   if (!isSure || !isForward) return `nft -a list chain ${name} ${chain}`;
-  const devices = [...new Set(group.map(({ pod }) => pod.device))];
-  const forEach = (render: (device: string) => string) => devices.map(render).join(' && ');
-  if (table.name === 'firewalld')
-    return `${forEach(device => `firewall-cmd --permanent --zone=trusted --add-interface=${device}`)} && firewall-cmd --reload`;
-  if (hasChain(/^ufw6?-/))
-    return forEach(device => `ufw route allow in on ${device} && ufw route allow out on ${device}`);
-  if (table.name === 'filter' && base === 'FORWARD' && table.family !== 'inet') {
-    const program = table.family === 'ip6' ? 'ip6tables' : 'iptables';
-    const at = hasChain(/^DOCKER-USER$/) ? 'DOCKER-USER' : base;
-    const accept = (sign: string, device: string) => `${program} -I ${at} ${sign} ${device} -j ACCEPT`;
-    return forEach(device => `${accept('-i', device)} && ${accept('-o', device)}`);
-  }
-  const insert = (key: string, device: string) => `nft insert rule ${name} ${base} ${key} ${device} accept`;
-  return forEach(device => `${insert('iifname', device)} && ${insert('oifname', device)}`);
+  return acceptDevices(fate, own?.chains ?? [], [...new Set(group.map(({ pod }) => pod.device))]);
 }

@@ -191,7 +191,7 @@ function worstOf(fates: readonly Fate[]): Fate | undefined {
 }
 
 /** Packets have no mark unless a rule sets one. */
-function setsMarks(tables: readonly FilterTable[]): boolean {
+export function setsMarks(tables: readonly FilterTable[]): boolean {
   const isSetter = ({ name, data }: { readonly name?: string; readonly data?: unknown }): boolean => {
     if (name === 'target') return /MARK/.test((data as { name?: string })?.name ?? '');
     return name === 'meta' && (data as { sreg?: number })?.sreg !== undefined;

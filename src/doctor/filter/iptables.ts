@@ -21,7 +21,7 @@ const LITTLE = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
 const CONNTRACK = { matchFlags: 146, invertFlags: 148, stateMask: 150 } as const;
 const XT_CONNTRACK_STATE = 1;
 /** The same file: XT_CONNTRACK_STATE_BIT(), XT_CONNTRACK_STATE_SNAT and XT_CONNTRACK_STATE_DNAT */
-const [STATE_ESTABLISHED, STATE_NEW, STATE_SNAT, STATE_DNAT] = [2, 8, 64, 128];
+const [STATE_INVALID, STATE_ESTABLISHED, STATE_NEW, STATE_SNAT, STATE_DNAT] = [1, 2, 8, 64, 128];
 
 /** linux/rtnetlink.h, as bits: RTN_UNICAST, RTN_LOCAL */
 const [UNICAST, LOCAL] = [2, 4];
@@ -30,24 +30,27 @@ const [INVERT_SOURCE, INVERT_DESTINATION] = [1, 2];
 
 const MATCHES: Readonly<Record<string, (info: DataView, packet: Packet) => Holds>> = {
   comment: () => true,
-  conntrack(info, { isTranslated, isReply }) {
+  conntrack(info, packet) {
     if (info.getUint16(CONNTRACK.matchFlags, LITTLE) !== XT_CONNTRACK_STATE) return undefined;
     const states = info.getUint16(CONNTRACK.stateMask, LITTLE);
     const isInverted = (info.getUint16(CONNTRACK.invertFlags, LITTLE) & XT_CONNTRACK_STATE) !== 0;
-    const own = (isReply ? STATE_ESTABLISHED : STATE_NEW) | (isTranslated ? STATE_DNAT : 0);
+    const isKnown = packet.isReply || packet.isEstablished;
+    const known = (isKnown ? STATE_ESTABLISHED : STATE_NEW) | (packet.isTranslated ? STATE_DNAT : 0);
+    const own = packet.isTracked === false ? STATE_INVALID : known;
     // Whether the source is translated is decided after the first packet was forwarded.
-    if (isReply && (states & own) === 0 && (states & STATE_SNAT) !== 0) return undefined;
+    if (isKnown && (states & own) === 0 && (states & STATE_SNAT) !== 0) return undefined;
     return ((states & own) !== 0) !== isInverted;
   },
   /** struct xt_addrtype_info_v1 */
-  addrtype(info, { isLocal }) {
+  addrtype(info, { isLocal, isFromLocal = false }) {
     const [source, destination] = [info.getUint16(0, LITTLE), info.getUint16(2, LITTLE)];
     const flags = info.getUint32(4, LITTLE);
     if (flags & ~(INVERT_SOURCE | INVERT_DESTINATION)) return undefined;
     const fits = (mask: number, type: number, inverted: number) =>
       mask === 0 || ((mask & type) !== 0) !== ((flags & inverted) !== 0);
     return (
-      fits(source, UNICAST, INVERT_SOURCE) && fits(destination, isLocal ? LOCAL : UNICAST, INVERT_DESTINATION)
+      fits(source, isFromLocal ? LOCAL : UNICAST, INVERT_SOURCE) &&
+      fits(destination, isLocal ? LOCAL : UNICAST, INVERT_DESTINATION)
     );
   },
   tcp: ports,
@@ -67,16 +70,25 @@ function ports(info: DataView, { sourcePort, port }: Packet): Holds {
   });
 }
 
-/** linux/netfilter/nf_nat.h: struct nf_nat_range2 begins with flags, then the lowest and the highest address */
-const RANGE = { flags: 0, lowest: 4 } as const;
-const NF_NAT_RANGE_MAP_IPS = 1;
+/** linux/netfilter/nf_nat.h: struct nf_nat_range2 begins with flags, the lowest and the highest address, the lowest port */
+const RANGE = { flags: 0, lowest: 4, port: 36 } as const;
+/** The same file: struct nf_nat_ipv4_multi_range_compat, a count, then the same with addresses of four bytes. */
+const OLD_RANGE = { flags: 4, lowest: 8, port: 16 } as const;
+const [NF_NAT_RANGE_MAP_IPS, NF_NAT_RANGE_PROTO_SPECIFIED] = [1, 2];
 
-/** The address to which a DNAT target leads; undefined if the address stays, or cannot be told. */
-export function translationOf(info: Uint8Array, revision: number, family: 4 | 6): Uint8Array | undefined {
-  // Revision 0 is struct nf_nat_ipv4_multi_range_compat: a count, then flags and addresses of four bytes.
-  const at = revision === 0 ? { flags: 4, lowest: 8 } : RANGE;
+/** The address and the port to which a DNAT or SNAT target leads; undefined for what stays, or cannot be told. */
+export function translationOf(
+  info: Uint8Array,
+  revision: number,
+  family: 4 | 6,
+): { readonly address: Uint8Array | undefined; readonly port: number | undefined } {
+  const at = revision === 0 ? OLD_RANGE : RANGE;
   const view = new DataView(info.buffer, info.byteOffset, info.byteLength);
-  if (info.byteLength < at.lowest + 16 && revision !== 0) return undefined;
-  if ((view.getUint32(at.flags, LITTLE) & NF_NAT_RANGE_MAP_IPS) === 0) return undefined;
-  return info.slice(at.lowest, at.lowest + (family === 4 ? 4 : 16));
+  if (info.byteLength < at.port + 2) return { address: undefined, port: undefined };
+  const flags = view.getUint32(at.flags, LITTLE);
+  const hasAddress = (flags & NF_NAT_RANGE_MAP_IPS) !== 0;
+  return {
+    address: hasAddress ? info.slice(at.lowest, at.lowest + (family === 4 ? 4 : 16)) : undefined,
+    port: (flags & NF_NAT_RANGE_PROTO_SPECIFIED) !== 0 ? view.getUint16(at.port) : undefined,
+  };
 }

@@ -7,7 +7,7 @@ import { hostU32 } from '../../netlink/nft/statements.ts';
 /** A byte; undefined if it is not known. */
 export type Byte = number | undefined;
 
-/** The first packet of a connection, or the first reply. */
+/** The first packet of a connection, the first reply, or what follows. */
 export interface Packet {
   readonly family: 4 | 6;
   /** Device on which it arrives, and through which it leaves; undefined if that is not known or not decided yet. */
@@ -18,11 +18,19 @@ export interface Packet {
   readonly destination: string | undefined;
   /** Whether the destination is an address of this host. */
   readonly isLocal: boolean;
+  /** Whether the source is one; by default it is not. */
+  readonly isFromLocal?: boolean | undefined;
   readonly sourcePort: number;
   readonly port: number;
   readonly isReply: boolean;
+  /** Whether it comes after the first reply, in the direction of the first packet. */
+  readonly isEstablished?: boolean | undefined;
+  /** False before connection tracking has seen it. */
+  readonly isTracked?: boolean | undefined;
   /** Whether its destination has been translated. */
   readonly isTranslated: boolean;
+  /** The labels of its connection; by default they are not known. */
+  readonly labels?: readonly Byte[] | undefined;
 }
 
 /** IPPROTO_* in netinet/in.h */
@@ -58,19 +66,23 @@ export function payloadBytes(packet: Packet, base: number, offset: number, lengt
 }
 
 /** linux/netfilter/nf_conntrack_common.h: NF_CT_STATE_BIT() */
-const [STATE_ESTABLISHED, STATE_NEW] = [2, 8];
+const [STATE_INVALID, STATE_ESTABLISHED, STATE_NEW] = [1, 2, 8];
 /** The same file: IPS_DST_NAT with IPS_DST_NAT_DONE */
 const TRANSLATED = [0x20, 0x01, 0, 0];
 
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
-const CT = { state: 0, direction: 1, status: 2 } as const;
+export const CT = { state: 0, direction: 1, status: 2, labels: 13 } as const;
 
 /** The bytes that `ct` loads. */
-export function connectionBytes({ isTranslated, isReply }: Packet, key: number): readonly Byte[] {
-  if (key === CT.state) return [...hostU32(isReply ? STATE_ESTABLISHED : STATE_NEW)];
+export function connectionBytes(packet: Packet, key: number): readonly Byte[] {
+  const { isTranslated, isReply, isEstablished, isTracked, labels } = packet;
+  if (key === CT.state && isTracked === false) return [...hostU32(STATE_INVALID)];
+  if (key === CT.state) return [...hostU32(isReply || isEstablished ? STATE_ESTABLISHED : STATE_NEW)];
+  if (key === CT.labels && labels !== undefined) return labels;
   if (key === CT.direction) return [isReply ? 1 : 0, 0, 0, 0];
   // By the time of a reply, more has happened to the connection.
-  if (key === CT.status && !isReply) return isTranslated ? TRANSLATED : [0, undefined, 0, 0];
+  if (key === CT.status && !isReply && !isEstablished)
+    return isTranslated ? TRANSLATED : [0, undefined, 0, 0];
   return unknown(16);
 }
 
@@ -81,10 +93,14 @@ const [BY_SOURCE, BY_DESTINATION, IS_PRESENT] = [1, 2, 32];
 const [RTN_UNICAST, RTN_LOCAL] = [1, 2];
 
 /** The bytes that `fib` loads. Addresses of containers have routes, so a route is found, of a device that is not known. */
-export function routeBytes({ isLocal }: Packet, flags: number, result: number): readonly Byte[] {
+export function routeBytes(
+  { isLocal, isFromLocal = false }: Packet,
+  flags: number,
+  result: number,
+): readonly Byte[] {
   if (result === ADDRESS_TYPE) {
-    const isDestination = (flags & BY_DESTINATION) !== 0;
-    return [...hostU32(isDestination && isLocal ? RTN_LOCAL : RTN_UNICAST)];
+    const isOfHost = (flags & BY_DESTINATION) !== 0 ? isLocal : isFromLocal;
+    return [...hostU32(isOfHost ? RTN_LOCAL : RTN_UNICAST)];
   }
   if ((flags & BY_SOURCE) === 0) return unknown(16);
   return (flags & IS_PRESENT) !== 0 ? [1, 0, 0, 0] : SOME_DEVICE;

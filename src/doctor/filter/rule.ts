@@ -5,7 +5,15 @@ import type { Expression } from '../../netlink/nft/expr.ts';
 import type { Rule } from '../../netlink/nft/rule.ts';
 import { type Holds, iptablesMatch, translationOf } from './iptables.ts';
 import { lookUp } from './lookup.ts';
-import { type Byte, connectionBytes, metaBytes, type Packet, payloadBytes, routeBytes } from './packet.ts';
+import {
+  type Byte,
+  CT,
+  connectionBytes,
+  metaBytes,
+  type Packet,
+  payloadBytes,
+  routeBytes,
+} from './packet.ts';
 import { compare, equals, not, Registers } from './registers.ts';
 import type { FilterTable } from './ruleset.ts';
 
@@ -13,8 +21,16 @@ import type { FilterTable } from './ruleset.ts';
 export type Action =
   | { readonly kind: 'verdict'; readonly verdict: Verdict }
   | { readonly kind: 'drop' }
-  /** To this address; undefined if it cannot be told, or is that of the host. */
-  | { readonly kind: 'translate'; readonly to: string | undefined }
+  /** To this address and port; undefined if it cannot be told, or is that of the host. */
+  | {
+      readonly kind: 'translate';
+      readonly to: string | undefined;
+      readonly port?: number | undefined;
+      /** Labels that the rule gave to the connection before. */
+      readonly labels?: readonly Byte[] | undefined;
+    }
+  /** The source becomes this address; undefined if it is that of the device. */
+  | { readonly kind: 'source'; readonly to: string | undefined }
   /** It cannot be judged. */
   | { readonly kind: 'unknown' };
 
@@ -36,10 +52,13 @@ interface State {
   readonly packet: Packet;
   readonly context: Context;
   readonly registers: Registers;
+  labels?: readonly Byte[];
 }
 
 /** linux/netfilter/nf_tables.h: NFT_REG_VERDICT, NFT_LOOKUP_F_INV, NFT_CMP_*, NFT_RANGE_NEQ, NFT_BITWISE_BOOL */
 const VERDICT_REGISTER = 0;
+/** linux/netfilter/nf_conntrack_common.h: NF_CT_LABELS_MAX_SIZE */
+const LABEL_BYTES = 16;
 const INVERTED = 1;
 const COMPARISONS: readonly ((order: number) => boolean)[] = [
   order => order === 0,
@@ -61,7 +80,7 @@ export function judgeRule(rule: Rule, packet: Packet, context: Context): Judged 
     if (step.matches === undefined) matches = undefined;
     action = step.action ?? action;
   }
-  return { matches, action };
+  return { matches, action: action?.kind === 'translate' ? { ...action, labels: state.labels } : action };
 }
 
 const GOES_ON: Judged = { matches: true, action: undefined };
@@ -81,7 +100,12 @@ function judgeExpression(one: Expression, state: State): Judged {
       if (one.data.sreg !== undefined) return GOES_ON;
       return load(one.data.dreg, metaBytes(packet, one.data.key ?? 0, context.mark));
     case 'ct':
-      if (one.data.sreg !== undefined) return GOES_ON;
+      if (one.data.sreg !== undefined) {
+        if (one.data.key === CT.labels) state.labels = registers.read(one.data.sreg, LABEL_BYTES);
+        return GOES_ON;
+      }
+      // There is nothing to load, and the rule ends.
+      if (packet.isTracked === false && one.data.key !== CT.state) return test(false);
       return load(one.data.dreg, connectionBytes(packet, one.data.key ?? 0));
     case 'fib':
       return load(one.data.dreg, routeBytes(packet, one.data.flags ?? 0, one.data.result ?? 0));
@@ -120,12 +144,16 @@ function judgeExpression(one: Expression, state: State): Judged {
       return load(dreg, [...(data?.value ?? [])]);
     }
     case 'nat': {
-      const { type = 0, addressRegister } = one.data;
-      if (type === 0) return GOES_ON;
+      const { type = 0, addressRegister, portRegister } = one.data;
       const bytes =
         addressRegister === undefined ? [] : registers.read(addressRegister, packet.family === 4 ? 4 : 16);
-      return { matches: true, action: { kind: 'translate', to: addressOf(bytes) } };
+      const to = addressOf(bytes);
+      if (type === 0) return { matches: true, action: { kind: 'source', to } };
+      const port = portRegister === undefined ? undefined : portOf(registers.read(portRegister, 2));
+      return { matches: true, action: { kind: 'translate', to, port } };
     }
+    case 'masq':
+      return { matches: true, action: { kind: 'source', to: undefined } };
     case 'match':
       return test(iptablesMatch(one.data.name ?? '', one.data.info ?? new Uint8Array(), packet));
     case 'target':
@@ -135,22 +163,10 @@ function judgeExpression(one: Expression, state: State): Judged {
   }
 }
 
-/** Expressions and targets that only take note, change the packet, or replace its source. */
+/** Expressions and targets that only take note, or change the packet. */
 const HARMLESS: readonly string[] = [
-  ...['counter', 'log', 'last', 'notrack', 'objref', 'masq', 'dup', 'flow_offload', 'exthdr', 'synproxy'],
-  ...[
-    'LOG',
-    'NFLOG',
-    'MARK',
-    'CONNMARK',
-    'TCPMSS',
-    'CHECKSUM',
-    'CLASSIFY',
-    'CT',
-    'NOTRACK',
-    'MASQUERADE',
-    'SNAT',
-  ],
+  ...['counter', 'log', 'last', 'notrack', 'objref', 'dup', 'flow_offload', 'exthdr', 'synproxy'],
+  ...['LOG', 'NFLOG', 'MARK', 'CONNMARK', 'TCPMSS', 'CHECKSUM', 'CLASSIFY', 'CT', 'NOTRACK'],
 ];
 
 function judgeByName(name: string, { registers }: State): Judged {
@@ -172,9 +188,14 @@ function judgeTarget(
 ): Judged {
   if (name === 'REJECT') return { matches: true, action: { kind: 'drop' } };
   if (name === 'REDIRECT') return { matches: true, action: { kind: 'translate', to: undefined } };
-  if (name !== 'DNAT') return HARMLESS.includes(name) ? GOES_ON : UNKNOWN;
-  const bytes = translationOf(info, revision, packet.family);
-  return { matches: true, action: { kind: 'translate', to: bytes && addressOf([...bytes]) } };
+  if (name === 'MASQUERADE') return { matches: true, action: { kind: 'source', to: undefined } };
+  if (name !== 'DNAT' && name !== 'SNAT') return HARMLESS.includes(name) ? GOES_ON : UNKNOWN;
+  const { address, port } = translationOf(info, revision, packet.family);
+  const to = address && addressOf([...address]);
+  return {
+    matches: true,
+    action: name === 'SNAT' ? { kind: 'source', to } : { kind: 'translate', to, port },
+  };
 }
 
 function judgeLookup(
@@ -220,4 +241,8 @@ function addressOf(bytes: readonly Byte[]): string | undefined {
   return known.length > 0 && known.length === bytes.length
     ? renderIp(ipFromBytes(Uint8Array.from(known)))
     : undefined;
+}
+
+function portOf([high, low]: readonly Byte[]): number | undefined {
+  return high === undefined || low === undefined ? undefined : high * 256 + low;
 }

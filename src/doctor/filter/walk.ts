@@ -8,7 +8,13 @@ import type { FilterTable } from './ruleset.ts';
 /** Whether the packet comes so far. */
 type Arrival = 'surely' | 'perhaps' | 'never';
 
-/** A rule, or without a handle the policy of a chain, that takes a packet away from its container. */
+/** A rule of a chain. */
+export interface RulePlace {
+  readonly chain: string;
+  readonly handle: bigint;
+}
+
+/** A rule, or without a handle the policy of a chain, that takes a packet away from its container, or replaces its source. */
 export interface Fate {
   readonly table: FilterTable['table'];
   /** The chain in which the packet entered the table. */
@@ -17,9 +23,14 @@ export interface Fate {
   readonly handle: bigint | undefined;
   /** False if a rule on the way cannot be judged. */
   readonly isSure: boolean;
+  /** That rule, if it is not sure. */
+  readonly doubt?: RulePlace | undefined;
   /** `translate`: to another address than that of the container. */
-  readonly what: 'drop' | 'translate';
+  readonly what: 'drop' | 'translate' | 'source';
   readonly to?: string | undefined;
+  readonly toPort?: number | undefined;
+  /** What the rule made the labels of the connection. */
+  readonly labels?: readonly Byte[] | undefined;
 }
 
 /** The kernel allows chains as many jumps in each other (NFT_JUMP_STACK_SIZE). */
@@ -36,10 +47,15 @@ export function walk(
   { mark, target }: { readonly mark: readonly Byte[]; readonly target: string | undefined },
 ): Fate[] {
   const fates: Fate[] = [];
+  let doubt: RulePlace | undefined;
   const end = through(base.name, 'surely', 0);
   if (base.drops && end !== 'never')
-    fates.push({ ...placeOf(base.name, undefined), isSure: end === 'surely', what: 'drop' });
+    add({ ...placeOf(base.name, undefined), isSure: end === 'surely', what: 'drop' });
   return fates;
+
+  function add(fate: Fate): void {
+    fates.push(fate.isSure || doubt === undefined ? fate : { ...fate, doubt });
+  }
 
   function placeOf(chain: string, handle: bigint | undefined) {
     return { table: table.table, base: base.name, chain, handle };
@@ -54,6 +70,7 @@ export function walk(
       if (here === 'never') break;
       const { matches, action } = judgeRule(rule, packet, { contents: table.contents, mark });
       if (matches === false || action === undefined) continue;
+      if (matches === undefined || action.kind === 'unknown') doubt ??= { chain, handle: rule.handle };
       const taken: Arrival = matches && here === 'surely' ? 'surely' : 'perhaps';
       const { after, back } = act(action, taken, { ...placeOf(chain, rule.handle), depth });
       returned = either(returned, back);
@@ -71,7 +88,7 @@ export function walk(
   ): { readonly after: Arrival; readonly back: Arrival } {
     const isSure = taken === 'surely';
     const drop = (sure: boolean) => {
-      fates.push({ ...place, isSure: sure, what: 'drop' });
+      add({ ...place, isSure: sure, what: 'drop' });
     };
     if (action.kind === 'unknown') {
       drop(false);
@@ -83,7 +100,18 @@ export function walk(
     }
     if (action.kind === 'translate') {
       if (action.to === undefined || action.to !== target)
-        fates.push({ ...place, isSure, what: 'translate', to: action.to });
+        add({
+          ...place,
+          isSure,
+          what: 'translate',
+          to: action.to,
+          toPort: action.port,
+          labels: action.labels,
+        });
+      return ENDED;
+    }
+    if (action.kind === 'source') {
+      add({ ...place, isSure, what: 'source', to: action.to });
       return ENDED;
     }
     const { code, chain = '' } = action.verdict;

@@ -46,6 +46,8 @@ const metrics = attrs('route metrics', {
 /** linux/rtnetlink.h, RTA_* */
 const routeAttrs = attrs('route', {
   dst: [1, ip],
+  src: [2, ip],
+  iif: [3, u32],
   oif: [4, u32],
   gateway: [5, ip],
   priority: [6, u32],
@@ -136,6 +138,29 @@ export function listRoutes(socket: NetlinkSocket): Route[] {
       advmss: own.metrics?.advmss,
       protocol: header.protocol,
     };
+  });
+}
+
+/** linux/rtnetlink.h: RTN_BLACKHOLE, RTN_UNREACHABLE, RTN_PROHIBIT */
+const REFUSING = { 6: 'blackhole', 7: 'unreachable', 8: 'prohibit' } as const;
+
+/** A route that drops packets. */
+export interface RefusingRoute {
+  readonly kind: (typeof REFUSING)[keyof typeof REFUSING];
+  readonly dst: Cidr;
+  readonly table: number;
+}
+
+/** Routes of every table that drop packets. Same as: `ip route show table all type blackhole`, and of the other types */
+export function listRefusingRoutes(socket: NetlinkSocket): RefusingRoute[] {
+  const bodies = socket.dump({ op: 'list routes', type: RTM_GETROUTE, body: routeMessage.encode({}, {}) });
+  return bodies.flatMap(body => {
+    const { header, attrs: own } = routeMessage.decode(body);
+    const kind = (REFUSING as Readonly<Record<number, RefusingRoute['kind']>>)[header.type];
+    if (kind === undefined) return [];
+    const family = header.family === AF_INET ? 4 : 6;
+    const dst = { ip: own.dst ?? { family, value: 0n }, prefix: header.dstLength } as const;
+    return [{ kind, dst, table: own.table ?? header.table }];
   });
 }
 

@@ -1,0 +1,48 @@
+// What does the walk of a packet consist of?
+
+/** One place that the packet passes. */
+export interface Hop {
+  readonly name:
+    | 'mapping'
+    | 'translation'
+    | 'route'
+    | 'forwarding'
+    | 'rules'
+    | 'policy'
+    | 'neighbour'
+    | 'device'
+    | 'queue'
+    | 'listener'
+    | 'reply';
+  /** The node, or a container. */
+  readonly at: string;
+  readonly state: 'passes' | 'stops' | 'unknown';
+  /** Human-readable. */
+  readonly evidence: string;
+  /** Command that mends it. */
+  readonly mend?: string;
+}
+
+/** Behind the last one, it is not known where the packet goes. */
+export type Step = Hop & { readonly isLast?: true };
+
+/** The walk as far as it goes: the value is what comes behind it. */
+export type Walk<T = void> = Generator<Step, T>;
+
+/** How a walk ended. */
+export type Outcome = 'arrives' | 'stopped' | 'unknown';
+
+/** Takes the hops up to the first one that stops the packet. */
+export function walkOn(walk: Walk<boolean>): { readonly outcome: Outcome; readonly hops: Hop[] } {
+  const hops: Hop[] = [];
+  for (let step = walk.next(); ; step = walk.next()) {
+    if (step.done) {
+      const isSure = step.value && hops.every(({ state }) => state === 'passes');
+      return { outcome: isSure ? 'arrives' : 'unknown', hops };
+    }
+    const { isLast, ...hop } = step.value;
+    hops.push(hop);
+    if (hop.state === 'stops') return { outcome: 'stopped', hops };
+    if (isLast) return { outcome: 'unknown', hops };
+  }
+}

@@ -1,0 +1,254 @@
+// Which places does a packet pass on this node, and does its reply come back?
+import type { Packet } from '../doctor/filter/packet.ts';
+import { renderIp } from '../net/ip.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
+import { IFF_UP } from '../netlink/rtnl/link-header.ts';
+import type { RouteLookup } from '../netlink/rtnl/route-lookup.ts';
+import type { NodeAttachment } from '../node/model.ts';
+import { titleOf } from '../node/words.ts';
+import { Connections } from './connections.ts';
+import { bridged, crossToContainer, crossToNode, findBehind, shaped, unfollowed } from './crossing.ts';
+import type { Walk } from './hop.ts';
+import { listener } from './listener.ts';
+import { arriveQueue, leaveQueue } from './queue.ts';
+import { hop } from './report.ts';
+import { nextHop, routeIn, routeOut } from './route.ts';
+import { type HookName, type Passed, passHook } from './rules.ts';
+import type { Site } from './site.ts';
+import { judgeTranslation, type Mapping } from './translation.ts';
+import { isPair, type World } from './world.ts';
+
+/** The rules of a hook, with the packet before and behind them. */
+interface Pass {
+  readonly site: Site;
+  readonly name: HookName;
+  readonly packet: Packet;
+  readonly after: Packet;
+}
+
+/** A walk that is under way. Its value is whether the reply reaches the sender. */
+export class Journey {
+  readonly world: World;
+  readonly #mapping: Mapping | undefined;
+  readonly #connections = new Connections();
+  /** The rules that the first packet has passed. */
+  readonly #passes: Pass[] = [];
+  #sections = 0;
+
+  constructor(world: World, mapping: Mapping | undefined) {
+    this.world = world;
+    this.#mapping = mapping;
+  }
+
+  /** A packet that a process of the place sends. */
+  *leave(site: Site, sent: Packet): Walk<boolean> {
+    this.#count();
+    const repair = this.world.repairOf(site);
+    const undone = this.#connections.enter(site, sent);
+    const way = yield* this.#routeOut(site, undone, repair);
+    const source = undone.source ?? (way.source && renderIp(way.source));
+    const oif = site.link(way.oif);
+    const packet: Packet = {
+      ...undone,
+      ...{ source, iif: undefined, oif: oif?.name, isLocal: site.has(undone.destination ?? '') },
+      ...{ isFromLocal: true, isTranslated: false, labels: NO_LABELS },
+    };
+    const before = sent.isReply ? packet : { ...packet, source };
+    const out = yield* this.#hook(site, 'output', packet);
+    const changed = out.packet.destination !== packet.destination;
+    const next = changed ? yield* this.#routeOut(site, out.packet, repair) : way;
+    if (!sent.isReply && site.isNode) yield* judgeTranslation(site, packet, out, this.#mapping);
+    if (!(yield* this.#judgeWay(site, out.packet, next))) return false;
+    return yield* this.#out(site, { ...out.packet, oif: site.link(next.oif)?.name }, before, next);
+  }
+
+  /** A packet that arrives on a device. */
+  *arrive(site: Site, seen: Packet, iif: Link): Walk<boolean> {
+    this.#count();
+    const repair = this.world.repairOf(site);
+    yield* this.#judgeUp(site, seen, iif);
+    const pair = site.isNode ? this.world.pairs.find(one => one.hostDevice?.name === iif.name) : undefined;
+    yield* arriveQueue(site, seen, iif, pair && shaped(this.world, pair));
+    const { destination } = this.#connections.enter(site, seen);
+    const before: Packet = {
+      ...seen,
+      ...{ iif: iif.name, oif: undefined, isLocal: site.has(seen.destination ?? '') },
+      ...{ isFromLocal: site.has(seen.source ?? ''), isTranslated: false, labels: NO_LABELS },
+    };
+    const restored = seen.isReply ? { ...before, destination } : undefined;
+    const into = yield* this.#hook(site, 'prerouting', before, restored);
+    if (!seen.isReply && site.isNode) yield* judgeTranslation(site, before, into, this.#mapping);
+    const packet = { ...into.packet, isLocal: site.has(into.packet.destination ?? '') };
+    if (!site.isNode && !packet.isLocal) {
+      const words = `"${iif.name}" does not have the address ${packet.destination}`;
+      yield hop(site, packet, 'device', 'stops', words, repair);
+    }
+    const way = yield* routeIn(site, packet, iif, repair);
+    if (way.local) return yield* this.#deliver(site, packet, before);
+    if (!(yield* this.#judgeWay(site, packet, way))) return false;
+    const leaving = { ...packet, oif: site.link(way.oif)?.name };
+    const forwarded = yield* this.#hook(site, 'forward', leaving);
+    return yield* this.#out(site, forwarded.packet, before, way);
+  }
+
+  /** What follows the reply passes the same rules, but not as a new connection. */
+  *continue(): Walk<boolean> {
+    const { containerDevices } = this.world;
+    for (const { site, name, packet, after } of this.#passes) {
+      const next = { ...packet, isEstablished: true };
+      const known = { ...after, isEstablished: true };
+      yield* passHook(site, name, next, { containerDevices, known, isTranslating: false });
+    }
+    return true;
+  }
+
+  /** @param known the packet behind address translation, if that is known */
+  *#hook(site: Site, name: HookName, packet: Packet, known?: Packet): Walk<Passed> {
+    const { containerDevices } = this.world;
+    const seen = this.#connections.seen(packet);
+    const passed = yield* passHook(site, name, seen, {
+      containerDevices,
+      ...(known === undefined ? {} : { known: this.#connections.seen(known), isTranslating: false }),
+    });
+    if (!packet.isReply) this.#passes.push({ site, name, packet: seen, after: passed.packet });
+    return passed;
+  }
+
+  *#routeOut(site: Site, packet: Packet, repair: string | undefined) {
+    // The routes of a device vanish when it goes down.
+    const down = site.links.find(({ name, flags }) => name !== 'lo' && !(flags & IFF_UP));
+    if (!site.isNode) yield* this.#judgeUp(site, packet, down);
+    return yield* routeOut(site, packet, repair);
+  }
+
+  *#judgeUp(site: Site, packet: Packet, link: Link | undefined): Walk {
+    if (link === undefined || link.flags & IFF_UP) return;
+    yield hop(
+      site,
+      packet,
+      'device',
+      'stops',
+      `"${link.name}" is down`,
+      this.world.upCommand(site, link.name),
+    );
+  }
+
+  *#out(site: Site, packet: Packet, before: Packet, way: RouteLookup): Walk<boolean> {
+    const known = packet.isReply ? this.#connections.leave(packet) : undefined;
+    const left = yield* this.#hook(site, 'postrouting', packet, known);
+    this.#connections.note(site, before, left.packet);
+    if (way.local) {
+      yield* this.#judgeUp(site, packet, site.link('lo'));
+      const local = { ...left.packet, iif: 'lo', oif: undefined };
+      yield* this.#hook(site, 'prerouting', local, local);
+      return yield* this.#deliver(site, local, before);
+    }
+    return yield* this.#send(site, left.packet, way);
+  }
+
+  /** Out of the namespace, to a container, the node or the outside. */
+  *#send(site: Site, packet: Packet, way: RouteLookup): Walk<boolean> {
+    const link = site.link(way.oif);
+    if (link === undefined) {
+      yield hop(site, packet, 'route', 'unknown', `the route to ${packet.destination} leads to no device`);
+      return false;
+    }
+    const to = nextHop(way, packet);
+    if (!site.isNode) {
+      const end = yield* crossToNode(this.world, site, packet, link, to);
+      if (end === undefined) return false;
+      if ('iif' in end) return yield* this.arrive(this.world.node, packet, end.iif);
+      yield* bridged(this.world, packet, end);
+      return yield* this.#intoContainer(packet, end.to, to);
+    }
+    const behind = findBehind(this.world, link, to);
+    if (behind) return yield* this.#intoContainer(packet, behind, to);
+    yield* leaveQueue(site, packet, link, undefined);
+    if (packet.isReply) {
+      yield hop(site, packet, 'device', 'passes', `it leaves through "${link.name}"`);
+      return true;
+    }
+    yield hop(site, packet, 'device', 'passes', `leaves through "${link.name}", next hop ${to}`);
+    return yield* this.#fromOutside(site, packet, link);
+  }
+
+  *#intoContainer(packet: Packet, attachment: NodeAttachment, to: string): Walk<boolean> {
+    const iif = yield* crossToContainer(this.world, packet, attachment, to);
+    const site = this.world.siteOf(attachment);
+    return iif && site ? yield* this.arrive(site, packet, iif) : false;
+  }
+
+  /** The node may send packets for a container elsewhere. @returns whether the packet can be followed */
+  *#judgeWay(site: Site, packet: Packet, way: RouteLookup): Walk<boolean> {
+    const link = site.link(way.oif);
+    const owner = this.world.ownerOf(packet.destination ?? '');
+    if (!site.isNode || way.local || link === undefined || owner === undefined) return true;
+    if (findBehind(this.world, link, nextHop(way, packet))) return true;
+    if (owner.hostDevice === undefined || !isPair(owner)) {
+      yield unfollowed(this.world, packet, owner);
+      return false;
+    }
+    const expected = site.link(owner.hostDevice.master ?? owner.hostDevice.name);
+    if (expected && !(expected.flags & IFF_UP)) {
+      const mend = `ip link set dev ${expected.name} up`;
+      yield hop(site, packet, 'device', 'stops', `"${expected.name}" is down`, mend);
+    }
+    const words = `packets to ${packet.destination} of ${titleOf(owner)} leave through "${link.name}"`;
+    yield hop(site, packet, 'route', 'stops', words, this.world.advice.repair(owner));
+    return false;
+  }
+
+  *#fromOutside(site: Site, packet: Packet, link: Link): Walk<boolean> {
+    if (packet.source === undefined) return false;
+    const reply = answerTo(packet);
+    if (site.has(reply.destination ?? '')) return yield* this.arrive(site, reply, link);
+    const owner = this.world.ownerOf(reply.destination ?? '');
+    const words = `${reply.destination} is not masqueraded`;
+    if (owner?.policies.some(one => one.startsWith('masquerades'))) {
+      const mend = this.world.advice.repair(owner);
+      yield hop(
+        site,
+        packet,
+        'translation',
+        'stops',
+        `${words}, but network ${owner.network} asks for it`,
+        mend,
+      );
+    }
+    yield hop(site, reply, 'route', 'unknown', `${words}: hosts outside have to know the way to it`);
+    return false;
+  }
+
+  *#deliver(site: Site, packet: Packet, before: Packet): Walk<boolean> {
+    yield* this.#hook(site, 'input', packet);
+    if (packet.isReply) {
+      yield hop(site, packet, 'device', 'passes', 'it arrives');
+      return true;
+    }
+    this.#connections.note(site, before, packet);
+    yield* listener(site, packet);
+    // The hop that may have replaced it has told so.
+    if (packet.source === undefined) return false;
+    return yield* this.leave(site, answerTo(packet));
+  }
+
+  /** @throws RangeError for a loop that no kernel would follow either: packets die after 64 routers */
+  #count(): void {
+    if (++this.#sections > MOST_SECTIONS)
+      throw new RangeError(`Cannot follow the packet: it comes to more than ${MOST_SECTIONS} namespaces`);
+  }
+}
+
+/** More than any packet needs on one node. */
+const MOST_SECTIONS = 64;
+
+/** No rule has labelled a new connection; the kernel has 128 labels. */
+const NO_LABELS: readonly number[] = Array.from({ length: 16 }, () => 0);
+
+function answerTo(packet: Packet): Packet {
+  return {
+    ...packet,
+    ...{ source: packet.destination, destination: packet.source },
+    ...{ sourcePort: packet.port, port: packet.sourcePort, isReply: true },
+  };
+}
