@@ -1,87 +1,17 @@
 // Does dhcp obtain, keep and return leases of a real server, below bridge?
 import { expect, test } from 'bun:test';
-import { readdirSync } from 'node:fs';
 import { faultIn } from '../../src/testing/fault.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
-import { type DhcpServerOptions, makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
-import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { add, addressesOf, confOf, recordsIn, SHORT, serve, startRogue } from '../helpers/dhcp-lab.ts';
+import { makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
+import { withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
 
 const DEADLINE_MS = deadline(60_000);
-
-/** Times of a lease so short that a test can wait for them: renewed after two seconds, by any server after eight. */
-const SHORT = ['--dhcp-option=option:T1,2', '--dhcp-option=option:T2,8'];
-
-function confOf(ipam: object = {}): Record<string, unknown> {
-  const { bridge } = SERVED;
-  return {
-    cniVersion: '1.1.0',
-    name: 'lan',
-    type: 'bridge',
-    bridge,
-    ipam: { type: 'dhcp', timeout: 5, ...ipam },
-  };
-}
-
-async function serve(lab: Lab, options?: DhcpServerOptions): ReturnType<typeof startDhcpServer> {
-  await makeServedBridge(lab);
-  return startDhcpServer(lab, lab.host, SERVED.bridge, options);
-}
-
-async function add(lab: Lab, container: Container, conf: object = confOf()): Promise<Result> {
-  const reply = await lab.plugin('bridge', { command: 'ADD', conf, container });
-  expect(reply).toMatchObject({ exitCode: 0 });
-  return reply.result;
-}
-
-interface Result {
-  readonly ips: { address: string; gateway?: string }[];
-  readonly routes?: object[];
-  readonly dns?: object;
-}
-
-async function addressesOf(lab: Lab, container: Container): Promise<string[]> {
-  const [link] = await lab.ip(container, 'addr', 'show', 'eth0');
-  return (link?.addr_info ?? [])
-    .filter(({ family }: { family: string }) => family === 'inet')
-    .map(({ local, prefixlen }: { local: string; prefixlen: number }) => `${local}/${prefixlen}`);
-}
-
-/** Starts a second server, in a namespace of its own on the same bridge, with other addresses. */
-async function startRogue(lab: Lab, args: readonly string[]): ReturnType<typeof startDhcpServer> {
-  const rogue = await lab.container();
-  const run = (...argv: string[]) => lab.run(lab.host, ['ip', ...argv]);
-  await run(
-    'link',
-    'add',
-    'rogue0',
-    'master',
-    SERVED.bridge,
-    'type',
-    'veth',
-    'peer',
-    'eth0',
-    'netns',
-    rogue.name,
-  );
-  await run('link', 'set', 'rogue0', 'up');
-  for (const line of ['addr add 10.77.0.2/24 dev eth0', 'link set eth0 up'])
-    await lab.run(rogue, ['ip', ...line.split(' ')]);
-  return startDhcpServer(lab, rogue, 'eth0', { name: 'rogue', range: ['10.77.0.200', '10.77.0.250'], args });
-}
-
-/** Names of the records of leases. */
-function recordsIn(lab: Lab): string[] {
-  try {
-    return readdirSync(`${lab.tmp}/state/upkeep/dhcp/lan`);
-  } catch {
-    return [];
-  }
-}
 
 describeRoot(
   'dhcp below bridge',
@@ -311,35 +241,6 @@ describeRoot(
         });
       },
       DEADLINE_MS,
-    );
-
-    test(
-      '[1.1.0] twenty leases outlive a killed daemon, and each is confirmed by the next one',
-      async () => {
-        await withHost(async lab => {
-          const server = await serve(lab);
-          const daemon = await startDaemon(lab);
-          const containers = await Promise.all(Array.from({ length: 20 }, () => lab.container()));
-          const results = await Promise.all(containers.map(one => add(lab, one, confOf({ timeout: 20 }))));
-          const addresses = results.map(({ ips }) => ips[0]?.address ?? '');
-          expect(new Set(addresses).size).toBe(20);
-          process.kill(daemon.pid, 'SIGKILL');
-          await daemon.exited;
-          const logged = server.log().length;
-          await startDaemon(lab);
-          const isConfirmed = (address: string) =>
-            server
-              .log()
-              .slice(logged)
-              .includes(`DHCPACK(br0) ${address.split('/')[0]} `);
-          await until(() => addresses.every(isConfirmed));
-          expect(server.leases()).toHaveLength(20);
-          expect(await Promise.all(containers.map(one => addressesOf(lab, one)))).toEqual(
-            addresses.map(one => [one]),
-          );
-        });
-      },
-      deadline(120_000),
     );
 
     test(
