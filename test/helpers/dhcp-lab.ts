@@ -10,8 +10,11 @@ import {
 } from './dhcp-server.ts';
 import type { Container, Lab, Row } from './netns.ts';
 
-/** Times of a lease so short that a test can wait for them: renewed after two seconds, by any server after eight. */
-export const SHORT = ['--dhcp-option=option:T1,2', '--dhcp-option=option:T2,8'];
+/**
+ * Times of a lease so short that a test can wait for them: renewed after three seconds, by any server after twelve. dnsmasq takes
+ * no less.
+ */
+export const SHORT = ['--dhcp-option=option:T1,3', '--dhcp-option=option:T2,12'];
 
 /** What ADD reports. */
 export interface DhcpResult {
@@ -53,14 +56,20 @@ export async function addressesOf(lab: Lab, container: Container, family = 'inet
     .map(({ local, prefixlen }: Row) => `${local}/${prefixlen}`);
 }
 
+/** Connects another host to the bridge, by its interface `eth0`, without an address. @param port the bridge's end */
+export async function attachHost(lab: Lab, port: string): Promise<Container> {
+  const host = await lab.container();
+  const peer = `peer eth0 netns ${host.name}`;
+  for (const line of [`link add ${port} master ${SERVED.bridge} type veth ${peer}`, `link set ${port} up`])
+    await lab.ip(lab.host, ...line.split(' '));
+  await lab.ip(host, 'link', 'set', 'eth0', 'up');
+  return host;
+}
+
 /** Starts a second server, in a namespace of its own on the same bridge, with other addresses. */
 export async function startRogue(lab: Lab, args: readonly string[]): Promise<DhcpServer> {
-  const rogue = await lab.container();
-  const peer = `peer eth0 netns ${rogue.name}`;
-  const link = `link add rogue0 master ${SERVED.bridge} type veth ${peer}`;
-  for (const line of [link, 'link set rogue0 up']) await lab.run(lab.host, ['ip', ...line.split(' ')]);
-  for (const line of ['addr add 10.77.0.2/24 dev eth0', 'link set eth0 up'])
-    await lab.run(rogue, ['ip', ...line.split(' ')]);
+  const rogue = await attachHost(lab, 'rogue0');
+  await lab.ip(rogue, 'addr', 'add', '10.77.0.2/24', 'dev', 'eth0');
   return startDhcpServer(lab, rogue, 'eth0', { name: 'rogue', range: ['10.77.0.200', '10.77.0.250'], args });
 }
 

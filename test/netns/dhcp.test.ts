@@ -3,7 +3,16 @@ import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/testing/fault.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
-import { add, addressesOf, confOf, recordsIn, SHORT, serve, startRogue } from '../helpers/dhcp-lab.ts';
+import {
+  add,
+  addressesOf,
+  attachHost,
+  confOf,
+  recordsIn,
+  SHORT,
+  serve,
+  startRogue,
+} from '../helpers/dhcp-lab.ts';
 import { makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
 import { withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -16,26 +25,31 @@ const DEADLINE_MS = deadline(60_000);
 describeRoot(
   'dhcp below bridge',
   () => {
-    test(
-      'serves macvlan, whose DEL releases before the interface goes',
-      async () => {
+    test.each([
+      ['macvlan', { master: 'up0' }],
+      ['host-device', { device: 'up0' }],
+    ])(
+      '[1.1.0] serves %s: CHECK confirms the lease, DEL releases it before the interface goes',
+      async (type, device) => {
         await withHost(async lab => {
           const server = await serve(lab);
           await lab.run(lab.host, ['ip', 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'port0']);
           await lab.run(lab.host, ['ip', 'link', 'set', 'port0', 'master', SERVED.bridge, 'up']);
           await lab.run(lab.host, ['ip', 'link', 'set', 'up0', 'up']);
           const container = await lab.container();
-          const conf = { ...confOf(), type: 'macvlan', master: 'up0' };
-          const added = await lab.plugin('macvlan', { command: 'ADD', conf, container });
+          const conf = { ...confOf(), type, ...device };
+          const added = await lab.plugin(type, { command: 'ADD', conf, container });
           expect(added).toMatchObject({ exitCode: 0 });
           expect(await addressesOf(lab, container)).toEqual([added.result.ips[0].address]);
           expect(await ping(lab, container, SERVED.server)).toBe(true);
-          expect(await lab.plugin('macvlan', { command: 'DEL', conf, container })).toMatchObject({
-            exitCode: 0,
-          });
+          const call = { conf, container, prevResult: added.result };
+          for (const command of ['CHECK', 'DEL'] as const)
+            expect(await lab.plugin(type, { command, ...call })).toMatchObject({ exitCode: 0 });
           await until(() => server.log().includes('DHCPRELEASE'));
           expect(server.leases()).toEqual([]);
-          expect(await lab.ip(container, 'link', 'show', 'type', 'macvlan')).toEqual([]);
+          expect(recordsIn(lab)).toEqual([]);
+          expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+          expect((await lab.ip(lab.host, 'link', 'show', 'up0'))[0]).toMatchObject({ ifname: 'up0' });
         });
       },
       DEADLINE_MS,
@@ -143,6 +157,31 @@ describeRoot(
     );
 
     test(
+      '[1.1.0] an address that another host has is declined, and the next one is taken',
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, { range: ['10.77.0.50', '10.77.0.53'] });
+          const other = await attachHost(lab, 'other0');
+          for (const taken of ['10.77.0.50', '10.77.0.51', '10.77.0.52'])
+            await lab.ip(other, 'addr', 'add', `${taken}/24`, 'dev', 'eth0');
+          const [{ address: mac } = {}] = await lab.ip(other, 'link', 'show', 'eth0');
+          const first = await lab.container();
+          const { ips } = await add(lab, first, confOf({ timeout: 20 }));
+          expect(ips[0]?.address).toBe('10.77.0.53/24');
+          const second = await lab.container();
+          const call = { command: 'ADD', conf: confOf({ timeout: 3 }), container: second } as const;
+          const reply = await lab.plugin('bridge', call);
+          const holder = `the host with hardware address ${mac} has it`;
+          expect(reply.error).toMatchObject({ code: 11, msg: expect.stringContaining(holder) });
+          expect(server.log()).toContain('DHCPDECLINE');
+          expect(server.leases()).toHaveLength(1);
+          expect(recordsIn(lab)).toHaveLength(1);
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test(
       '[1.1.0] a rogue server is not believed if the configuration names the servers',
       async () => {
         await withHost(async lab => {
@@ -230,7 +269,7 @@ describeRoot(
           const acks = () => server.log().split(`DHCPACK(br0) ${address}`).length - 1;
           expect(acks()).toBe(1);
           const daemon = await startDaemon(lab);
-          // INIT-REBOOT at once, then a renewal every two seconds.
+          // INIT-REBOOT at once, then renewals.
           await until(() => acks() >= 4);
           expect(await status()).toMatchObject({ exitCode: 0 });
           await daemon.stop();
@@ -262,6 +301,38 @@ describeRoot(
     );
 
     test(
+      '[1.1.0] the chosen server is kept through renewal, and another one takes the lease over at T2 when it is gone',
+      async () => {
+        await withHost(async lab => {
+          const range = ['10.77.0.200', '10.77.0.250'] as const;
+          const server = await serve(lab, { range, args: SHORT });
+          const container = await lab.container();
+          const { ips } = await add(lab, container);
+          const address = ips[0]?.address ?? '';
+          // It grants what it is asked for, as if it were the lease's server.
+          const rogue = await startRogue(lab, [...SHORT, '--dhcp-authoritative']);
+          const ack = `) ${address.split('/')[0]} `;
+          const acks = (log: string) =>
+            log.split('\n').filter(line => line.includes(`DHCPACK(`) && line.includes(ack));
+          await startDaemon(lab);
+          await until(() => acks(server.log()).length >= 4);
+          // It hears the confirmation, which is broadcast; renewals go to the chosen server.
+          expect(acks(rogue.log()).length).toBeLessThanOrEqual(1);
+          const before = acks(rogue.log()).length;
+          await server.stop();
+          await until(() => acks(rogue.log()).length > before, { withinMs: deadline(30_000) });
+          const rebound = acks(rogue.log()).length;
+          await until(() => acks(rogue.log()).length > rebound);
+          expect(await addressesOf(lab, container)).toEqual([address]);
+          const call = { command: 'DEL', conf: confOf(), container } as const;
+          expect(await lab.plugin('bridge', call)).toMatchObject({ exitCode: 0 });
+          await until(() => rogue.leases().length === 0);
+        });
+      },
+      deadline(90_000),
+    );
+
+    test(
       '[1.1.0] an address that the server withdraws is replaced, and CHECK says so',
       async () => {
         await withHost(async lab => {
@@ -269,6 +340,8 @@ describeRoot(
           const container = await lab.container();
           const result = await add(lab, container);
           const daemon = await startDaemon(lab);
+          // INIT-REBOOT is over, so it is a renewal that the next server refuses.
+          await until(() => server.log().split('DHCPACK').length > 3);
           await server.stop();
           await startDhcpServer(lab, lab.host, SERVED.bridge, {
             name: 'next',
