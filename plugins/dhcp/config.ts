@@ -33,6 +33,8 @@ export const DhcpConf = z.extend(PluginConfig, {
     priority: z.optional(z.int()),
     /** Addresses of servers whose answers count; default: any server's. */
     servers: z.optional(z.array(z.string())),
+    /** Probe for a granted address by ARP, and decline it if another host has it. Default true. */
+    detectConflicts: z.optional(z.boolean()),
     /** Seconds that ADD asks before it gives up. Default 30. */
     timeout: z.optional(z.int()),
     /** Socket of the reference's daemon; ignored, since `catena daemon` keeps the leases. */

@@ -16,10 +16,12 @@ import { identityOf, isStillSame } from '../../src/upkeep/identity.ts';
 import { isKept } from '../../src/upkeep/keeper.ts';
 import { limitMtu } from './apply.ts';
 import { acquire, release } from './client/acquire.ts';
+import { findHolder } from './client/conflict.ts';
 import { withAddressedClient, withClient } from './client/session.ts';
 import { Code } from './codec/options.ts';
 import { DEFAULT_TIMEOUT_S, DhcpConf, ReleaseConf, validateDhcpConf, wishesOf } from './config.ts';
 import { clientIdOf } from './identity.ts';
+import type { Lease } from './lease.ts';
 import { dueAt, resultOf, stageOf } from './plan.ts';
 import {
   attachmentOf,
@@ -165,16 +167,20 @@ async function bringUp(call: Call, link: Link): Promise<void> {
 
 function wantedFor(call: Call, conf: DhcpConf, link: Link): Wanted {
   const { provide, request } = wishesOf(conf, findCniArgs(call.env.args));
+  const { servers, detectConflicts = true, priority } = conf.ipam;
+  // Its parent cannot tell which of the interfaces on it a unicast to an unknown address is for.
+  const isShared = link.kind === 'ipvlan';
+  const place = { netns: call.containerNetns, link };
   return {
     manner: {
       provide,
       request,
-      // Its parent cannot tell which of the interfaces on it a unicast to an unknown address is for.
-      broadcast: link.kind === 'ipvlan',
-      servers: conf.ipam.servers,
+      broadcast: isShared,
+      servers,
+      ...(detectConflicts && !isShared ? { findHolder: (lease: Lease) => findHolder(place, lease) } : {}),
       clock: bootClock,
     },
-    priority: conf.ipam.priority,
+    priority,
   };
 }
 

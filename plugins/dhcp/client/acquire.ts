@@ -14,7 +14,7 @@ const MAX_MESSAGE_BYTES = 1472;
 const REQUEST_MS = 4_000;
 /** RFC 2131, 3.1.5: pause after a refused request, before it all begins again. */
 const REFUSED_PAUSE_MS = 1_000;
-/** How long the lease's own server may contradict a refusal by another one. */
+/** How long the lease's own server may contradict another one. */
 const SECOND_OPINION_MS = 500;
 const NO_ADDRESS = new Uint8Array(4);
 
@@ -24,6 +24,8 @@ export interface Manner extends Wishes {
   readonly broadcast: boolean;
   /** Servers whose answers count, in text; undefined for any. */
   readonly servers: readonly string[] | undefined;
+  /** Says in text who has the address of a new lease already; undefined if no host has. Absent where that cannot be found out. */
+  readonly findHolder?: (lease: Lease) => Promise<string | undefined>;
   /** Reads the clock that leases count by, in seconds. */
   readonly clock: () => number;
 }
@@ -57,8 +59,13 @@ export async function acquire(
     if (offer === undefined) return undefined;
     const deadline = Math.min(giveUpAt, performance.now() + REQUEST_MS);
     const verdict = await request(client, manner, offer, deadline, refusals);
-    if (typeof verdict === 'object') return verdict.lease;
-    if (verdict === 'refused')
+    if (typeof verdict === 'object') {
+      const holder = await manner.findHolder?.(verdict.lease);
+      if (holder === undefined) return verdict.lease;
+      note(refusals, holder);
+      decline(client, verdict.lease);
+    }
+    if (verdict !== undefined)
       await Bun.sleep(Math.min(REFUSED_PAUSE_MS, Math.max(0, giveUpAt - performance.now())));
   }
   return undefined;
@@ -89,6 +96,17 @@ export function release(client: Client, lease: Lease): void {
     [Code.clientId, client.clientId],
   ]);
   tell(client, { broadcast: false, ciaddr: addressOf(lease), options }, to);
+}
+
+/** Tells the server that another host has the address (RFC 2131, 4.4.4). There is no answer. */
+function decline(client: Client, lease: Lease): void {
+  const options = new Map<number, Uint8Array>([
+    [Code.messageType, Uint8Array.of(MessageType.decline)],
+    [Code.requestedAddress, addressOf(lease)],
+    [Code.serverId, serverAt(lease).server],
+    [Code.clientId, client.clientId],
+  ]);
+  tell(client, { broadcast: false, ciaddr: NO_ADDRESS, options });
 }
 
 interface Offer {
@@ -139,8 +157,8 @@ function request(
 }
 
 /**
- * Puts a question about a lease. A refusal by its own server counts at once. Any host can send one, so after another's that
- * server gets the time to say otherwise.
+ * Puts a question about a lease. What its own server says counts at once. Any host can answer, so after another's answer the own
+ * server gets the time to say otherwise; then a grant counts more than a refusal.
  */
 async function extend(
   client: Client,
@@ -152,23 +170,26 @@ async function extend(
 ): Promise<Verdict> {
   const since = manner.clock();
   const deadline = { at: giveUpAt };
-  let isRefused = false;
+  let other: Verdict;
   const accept = (answer: Answer): Verdict => {
-    const { message } = answer;
-    const from = serverOf(message.options);
+    const from = serverOf(answer.message.options);
     if (from === undefined || !isTrusted(manner, from)) return undefined;
-    if (message.type === MessageType.nak) {
-      if (nameOf(from) === lease.server) return 'refused';
-      if (!isRefused) deadline.at = Math.min(giveUpAt, performance.now() + SECOND_OPINION_MS);
-      isRefused = true;
-      return undefined;
-    }
-    if (message.type !== MessageType.ack) return undefined;
-    const granted = leaseOf(answer, since);
-    return typeof granted === 'object' ? { lease: granted } : undefined;
+    const verdict = verdictOn(lease, answer, since);
+    if (verdict === undefined || nameOf(from) === lease.server) return verdict;
+    if (other === undefined) deadline.at = Math.min(giveUpAt, performance.now() + SECOND_OPINION_MS);
+    if (typeof other !== 'object') other = verdict;
+    return undefined;
   };
-  const verdict = await ask(client, what, accept, deadline, to);
-  return verdict ?? (isRefused ? 'refused' : undefined);
+  return (await ask(client, what, accept, deadline, to)) ?? other;
+}
+
+/** An extension keeps the address; a grant of another one, which was not asked for, is ignored. */
+function verdictOn(lease: Lease, answer: Answer, since: number): Verdict {
+  const { type, yiaddr } = answer.message;
+  if (type === MessageType.nak) return 'refused';
+  if (type !== MessageType.ack || Buffer.compare(yiaddr, addressOf(lease)) !== 0) return undefined;
+  const granted = leaseOf(answer, since);
+  return typeof granted === 'object' ? { lease: granted } : undefined;
 }
 
 /** With its address in use, a client names it in the header only. */

@@ -79,7 +79,7 @@ export async function ask<T>(
 }
 
 /** Sends a message that has no answer. @throws SystemError when the interface is gone or down */
-export function tell(client: Client, question: Question, to: Destination): void {
+export function tell(client: Client, question: Question, to?: Destination): void {
   send(client, question, crypto.getRandomValues(new Uint32Array(1))[0] ?? 0, to);
 }
 
