@@ -803,6 +803,10 @@ export const COMMANDS: readonly Command[] = [
         type: 'boolean',
         help: 'uninstall even if attachments remain that nothing can delete afterwards',
       },
+      purge: {
+        type: 'boolean',
+        help: 'remove records, tables, idle bridges, index files and the daemon as well: everything of ours',
+      },
       'cni-cache-dir': CACHE_DIR,
       'state-dir': STATE_DIR,
       'dry-run': DRY_RUN,
