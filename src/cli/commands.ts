@@ -665,7 +665,10 @@ export const COMMANDS: readonly Command[] = [
         help: 'directory of the executables that will delete them, repeatable: the first that has a plugin is used',
       },
       'dry-run': DRY_RUN,
-      force: { type: 'boolean', help: 'hand over even if a trial fails or cannot be run' },
+      force: {
+        type: 'boolean',
+        help: 'hand over without trials, and the others if one cannot be; otherwise it is all or none',
+      },
       ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
     },
     load: () => import('./commands/handover.ts'),

@@ -114,9 +114,9 @@ async function leftOf(lab: Lab, { id }: Container): Promise<string[]> {
   ];
 }
 
-async function elementsOf(lab: Lab, { id }: Container): Promise<string[]> {
+async function elementsOf(lab: Lab, { id }: Container, network = 'podnet'): Promise<string[]> {
   const rows = await lab.nft(lab.host, 'list', 'ruleset');
-  return rows.map(row => JSON.stringify(row)).filter(text => text.includes(`catena:podnet/${id}`));
+  return rows.map(row => JSON.stringify(row)).filter(text => text.includes(`catena:${network}/${id}`));
 }
 
 const deleteBy = (chain: Chain, container: Container, binDir?: string) =>
@@ -265,17 +265,27 @@ describeRoot(
       });
     });
 
-    test('whose conditions iptables cannot express is refused with the reason, and keeps its ports', async () => {
+    test('whose conditions iptables cannot express is refused with the reason, and keeps the others from it', async () => {
       await withHost(async lab => {
-        const container = await lab.container();
+        const [container, other] = [await lab.container(), await lab.container()];
         const conditions = { conditionsV4: ['ip', 'saddr', '192.0.2.0/24'] };
         const chain = writeChain(lab, listIn(lab, [bridge(V4), { ...PORTMAP, ...conditions }]));
         await chain.add(container, { cap: CAP });
-        const before = await elementsOf(lab, container);
+        const plain = bridge([[{ subnet: '10.99.0.0/24' }]], { ...MASQ, bridge: 'br1' });
+        const easy = writeChain(lab, { ...listIn(lab, [plain]), name: 'easynet' });
+        await easy.add(other);
+        const state = async () => [await elementsOf(lab, container), await elementsOf(lab, other, 'easynet')];
+        const before = await state();
         const refused = await handOver(lab);
         expect(refused.exitCode).toBe(1);
         expect(refused.stdout).toContain('its conditions are in nft syntax');
-        expect(await elementsOf(lab, container)).toEqual(before);
+        expect(refused.stdout).toMatch(/^pending {6}easynet .*\n.*masquerading/m);
+        expect(refused.stdout).toContain('nothing was handed over: ');
+        expect(await state()).toEqual(before);
+
+        const forced = await handOver(lab, '--force');
+        expect([forced.exitCode, forced.stdout]).toEqual([1, expect.stringContaining('1 handed over')]);
+        expect(await state()).toEqual([before[0] ?? [], []]);
       });
     });
   },
