@@ -615,6 +615,7 @@ export const COMMANDS: readonly Command[] = [
         help: 'use only this plugin from there: its type, or its index in the list from 0',
       },
       ...LAB_OPTIONS,
+      all: { type: 'boolean', help: 'show every difference, those by design as well' },
       ignore: IGNORE,
       scene: SCENE,
     },
