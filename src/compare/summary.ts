@@ -31,7 +31,7 @@ export function renderSummary(report: CompareReport, first: string, second: stri
     `  B  ${second}`,
     ...plugins,
     ...crossings.map(renderInOneLine),
-    ...(isShort ? [] : ['--all shows every difference']),
+    ...(isShort ? [] : ['catena compare --all shows every difference']),
     renderVerdict(report),
     '',
   ].join('\n');

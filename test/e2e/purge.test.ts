@@ -79,6 +79,17 @@ describeRoot(
         // Its runtime never calls DEL.
         await removeNamespace(machine, 'lost');
 
+        // As if a newer release were installed.
+        const manifest = machine.path('/opt/cni/bin/.catena-install.json');
+        const text = fs.readFileSync(manifest, 'utf8');
+        fs.writeFileSync(manifest, JSON.stringify({ ...JSON.parse(text), catena: '99.0.0' }));
+        const older = await catena('install', '--force');
+        expect([older.exitCode, older.stderr]).toEqual([
+          1,
+          expect.stringMatching(/release 99\.0\.0 .* is newer than this one.* of 1 attachment \(podnet /),
+        ]);
+        fs.writeFileSync(manifest, text);
+
         const planned = await catena('uninstall', '--purge', '--dry-run', '--force');
         expect([planned.exitCode, planned.stderr]).toEqual([0, '']);
         expect(planned.stdout).toContain('table "inet catena_masquerade"');
