@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { BACKENDS, FirewallConf, INGRESS_POLICIES, type IngressPolicy, parseFirewallConf } from './config.ts';
+import { CNI_FORWARD, STAGES } from './iptables-rules.ts';
 
 /** The firewall plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
@@ -15,6 +16,7 @@ export const about = aboutPlugin({
     ingressPolicy: z.optional(z.enum(['', ...INGRESS_POLICIES])),
   }),
   validate: conf => void parseFirewallConf(conf),
+  sharedChains: [CNI_FORWARD, ...STAGES, 'CNI-ADMIN'].map(name => ({ table: 'filter', name })),
   effectsOf(request) {
     const { policy } = parseFirewallConf(decode(FirewallConf, request, 'request'));
     return { policies: POLICIES[policy] };

@@ -4,6 +4,7 @@ import { PortMapping } from '../../src/cni/capabilities.ts';
 import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
+import { SHARED } from './reference-names.ts';
 
 /** The portmap plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
@@ -16,5 +17,6 @@ export const about = aboutPlugin({
   }),
   idleWithout: () => 'portMappings',
   validate: validatePortmapConf,
+  sharedChains: Object.values(SHARED).map(name => ({ table: 'nat', name })),
   effectsOf: request => ({ ports: parsePortMappings(decode(PortmapConf, request, 'request')) }),
 });

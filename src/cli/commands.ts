@@ -618,6 +618,7 @@ export const COMMANDS: readonly Command[] = [
         help: 'use only this plugin from there: its type, or its index in the list from 0',
       },
       ...LAB_OPTIONS,
+      all: { type: 'boolean', help: 'show every difference, those by design as well' },
       ignore: IGNORE,
       scene: SCENE,
     },
@@ -668,7 +669,10 @@ export const COMMANDS: readonly Command[] = [
         help: 'directory of the executables that will delete them, repeatable: the first that has a plugin is used',
       },
       'dry-run': DRY_RUN,
-      force: { type: 'boolean', help: 'hand over even if a trial fails or cannot be run' },
+      force: {
+        type: 'boolean',
+        help: 'hand over without trials, and the others if one cannot be; otherwise it is all or none',
+      },
       ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
     },
     load: () => import('./commands/handover.ts'),
@@ -805,6 +809,10 @@ export const COMMANDS: readonly Command[] = [
       force: {
         type: 'boolean',
         help: 'uninstall even if attachments remain that nothing can delete afterwards',
+      },
+      purge: {
+        type: 'boolean',
+        help: 'remove records, tables, idle bridges, index files and the daemon as well: everything of ours',
       },
       'cni-cache-dir': CACHE_DIR,
       'state-dir': STATE_DIR,

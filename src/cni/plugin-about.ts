@@ -48,6 +48,12 @@ export interface NeededDevice {
   readonly path: readonly (string | number)[];
 }
 
+/** A chain of iptables that attachments share with each other, and with those of the reference's plugin. */
+export interface SharedChain {
+  readonly table: 'nat' | 'filter';
+  readonly name: string;
+}
+
 /** What an attachment has from a plugin. */
 export interface PluginEffects {
   /** Ports of the host that lead to the container. */
@@ -100,6 +106,8 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * @param conf as written, perhaps invalid
    */
   needsOf?(conf: JsonObject): NeededDevice[];
+  /** Chains of iptables that outlast its attachments. */
+  readonly sharedChains?: readonly SharedChain[];
   /**
    * What an attachment has from it, without a look at the kernel.
    * @param request as its ADD received it, perhaps invalid

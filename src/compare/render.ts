@@ -1,7 +1,8 @@
-// How is a comparison rendered as text?
+// How is a comparison rendered with every difference?
 import { count, renderTime } from '../lab/words.ts';
 import type { Crossing } from './crossings.ts';
 import type { CompareReport, PluginReport, ReportedDifference } from './report.ts';
+import { renderVerdict } from './verdict.ts';
 
 const WIDEST = 100;
 /** Maximum number of objects left behind that one crossing lists. */
@@ -9,8 +10,7 @@ const MOST_LEFT = 5;
 
 /** The report as text: first plugins with differences, then those without, then the verdict. */
 export function renderReport(report: CompareReport, first: string, second: string): string {
-  const { network, scenes, links: plugins, same, failing } = report;
-  const total = plugins.reduce((sum, { differences }) => sum + differences.length, 0);
+  const { network, scenes, links: plugins, failing } = report;
   const unseen = failing.map(({ index, link, message }) => {
     return `NOT COMPARED: ADD of ${index} ${link} fails with both sets: ${shorten(message)}`;
   });
@@ -23,12 +23,13 @@ export function renderReport(report: CompareReport, first: string, second: strin
     ...report.crossings.flatMap(renderCrossing),
     ...(report.crossings.length ? [''] : []),
     ...unseen,
-    ...(same ? ['SAME'] : total > 0 ? [`DIFFERENT: ${count(total, 'difference')}`] : []),
+    renderVerdict(report),
     '',
   ].join('\n');
 }
 
-function renderCrossing({ maker, verb, by, handedOver, untried, fails, left }: Crossing): string[] {
+/** What one set did to what the other made: a line, then one for each failure and each thing that it left. */
+export function renderCrossing({ maker, verb, by, handedOver, untried, fails, left }: Crossing): string[] {
   const title = `ADD by ${maker}, ${handedOver ? 'handed over, ' : ''}${verb} by ${by}`;
   if (untried !== undefined) return [`${title}: not tried: ${shorten(untried)}`];
   if (!fails.length && !left.length)
@@ -47,15 +48,17 @@ function renderCrossing({ maker, verb, by, handedOver, untried, fails, left }: C
 function renderPlugin({ index, link, differences, times }: PluginReport): string[] {
   const title = index < 0 ? link : `${index} ${link}`;
   if (index < 0 && !differences.length) return [];
-  const verbs = Object.entries(times).map(([verb, { first, second }]) => {
-    return `${verb} ${renderTime(first)} / ${renderTime(second)}`;
-  });
+  const verbs = renderTimes(times);
   const word = differences.length ? count(differences.length, 'difference') : 'the same';
-  return [
-    '',
-    `${title}: ${word}${verbs.length ? `; ${verbs.join(', ')}` : ''}`,
-    ...differences.flatMap(renderOne),
-  ];
+  return ['', `${title}: ${word}${verbs ? `; ${verbs}` : ''}`, ...differences.flatMap(renderOne)];
+}
+
+/** Times of both sets by command; empty if there are none. */
+export function renderTimes(times: PluginReport['times']): string {
+  const verbs = Object.entries(times).map(
+    ([verb, { first, second }]) => `${verb} ${renderTime(first)} / ${renderTime(second)}`,
+  );
+  return verbs.join(', ');
 }
 
 function renderOne({ scene, step, where, what, first, second, alsoIn }: ReportedDifference): string[] {
@@ -68,7 +71,8 @@ function renderOne({ scene, step, where, what, first, second, alsoIn }: Reported
   ];
 }
 
-function shorten(text: string): string {
+/** One line of bounded length. */
+export function shorten(text: string): string {
   const line = text.replace(/\s+/g, ' ').trim();
   return line.length > WIDEST ? `${line.slice(0, WIDEST)}…` : line;
 }

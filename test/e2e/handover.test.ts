@@ -71,10 +71,13 @@ describeRoot(
         expect(pending.stdout).toContain('--hand-over makes them deletable by the restored executables');
         expect(fs.readdirSync(machine.path('/opt/cni/bin'))).toEqual(installed);
 
-        const gone = await catena(machine, 'uninstall', '--hand-over', '--to', REFERENCE_BIN_DIR);
+        const gone = await catena(machine, 'uninstall', '--purge', '--hand-over', '--to', REFERENCE_BIN_DIR);
         expect([gone.exitCode, gone.stderr]).toEqual([0, '']);
         expect(gone.stdout).toContain('3 handed over');
         expect(fs.readdirSync(machine.path('/opt/cni/bin'))).toEqual([]);
+        const own = ['/run/catena', '/var/lib/catena'].filter(dir => fs.existsSync(machine.path(dir)));
+        const tables = (await lab.nft(lab.host, 'list', 'tables')).map(({ table }) => table.name);
+        expect([...own, ...tables.filter((name: string) => name.startsWith('catena'))]).toEqual([]);
         for (const [n, pod] of pods.entries()) {
           const container = machine.netnsOf(pod.pid);
           expect(

@@ -1,5 +1,5 @@
 // Can the reference delete what our plugins made once it is handed over, with nothing left and no moment without traffic?
-import { expect, setDefaultTimeout, test } from 'bun:test';
+import { afterAll, expect, setDefaultTimeout, test } from 'bun:test';
 import { CATENA } from '../helpers/catena.ts';
 import { type Chain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
@@ -21,10 +21,20 @@ const CAP = {
 const V4 = [[{ subnet: '10.88.0.0/24' }]];
 const V6 = [[{ subnet: 'fd88::/64' }]];
 const PORTMAP = { type: 'portmap', capabilities: { portMappings: true } };
+const STATIC = {
+  type: 'static',
+  addresses: [
+    { address: '10.88.0.2/24', gateway: '10.88.0.1' },
+    { address: 'fd88::2/64', gateway: 'fd88::1' },
+  ],
+};
 const MASQ = { ipMasq: true };
 
 const bridge = (ranges: Row[], more: Row = {}): Row => {
-  return { type: 'bridge', bridge: 'br0', isDefaultGateway: true, ...more, ipam: { ranges } };
+  return { type: 'bridge', bridge: 'br0', isDefaultGateway: true, ipam: { ranges }, ...more };
+};
+const macvlan = (ranges: Row[], more: Row = {}): Row => {
+  return { type: 'macvlan', master: 'outside0', ...more, ipam: { ranges } };
 };
 const ptp = (ranges: Row[]): Row => ({ type: 'ptp', ...MASQ, ipam: { ranges } });
 
@@ -66,6 +76,17 @@ const LISTS: readonly (readonly [title: string, plugins: Row[], parts: readonly 
   ['tuning', [bridge(V4), { type: 'tuning', mtu: 1400, sysctl: { 'net.core.somaxconn': '321' } }], []],
   ['anti-spoofing', [bridge(V4, { macspoofchk: true })], ['anti-spoofing of "veth']],
   [
+    'addresses that the list gives',
+    [bridge([], { ...MASQ, ipam: STATIC })],
+    ['masquerading of 10.88.0.2 and fd88::2'],
+  ],
+  [
+    'routes by source',
+    [bridge([...V4, ...V6], MASQ), { type: 'sbr' }],
+    ['masquerading of 10.88.0.2 and fd88::2'],
+  ],
+  ['macvlan', [macvlan([...V4, ...V6])], []],
+  [
     'all together',
     [
       bridge([...V4, ...V6], { ...MASQ, hairpinMode: true }),
@@ -77,6 +98,21 @@ const LISTS: readonly (readonly [title: string, plugins: Row[], parts: readonly 
     ['masquerading', 'host port 8080/tcp', 'firewall rules'],
   ],
 ];
+
+/** A row for each list, printed when all were tried. */
+const TABLE: Row[] = [];
+
+afterAll(() => {
+  if (TABLE.length) process.stdout.write(`${Bun.inspect.table(TABLE)}\n`);
+});
+
+/** The reference's sbr writes down what it does. */
+function withoutLog(text: string): string {
+  return text
+    .split('\n')
+    .filter(line => !/^\d{4}\/\d\d\/\d\d /.test(line))
+    .join('\n');
+}
 
 function listIn(lab: Lab, plugins: readonly Row[], cniVersion = '1.0.0'): Row {
   const placed = plugins.map(({ ipam, ...entry }) => ({
@@ -93,9 +129,16 @@ function handOver(lab: Lab, ...args: string[]): Promise<Finished> {
 }
 
 /** What the kernel and the directories hold of the container. */
-async function leftOf(lab: Lab, { id }: Container): Promise<string[]> {
-  const links = await lab.ip(lab.host, 'link', 'show');
-  const devices = links.filter(({ linkinfo }) => ['veth', 'ifb'].includes(linkinfo?.info_kind));
+async function leftOf(lab: Lab, container: Container): Promise<string[]> {
+  const { id } = container;
+  const [links, inside] = await Promise.all([
+    lab.ip(lab.host, 'link', 'show'),
+    lab.ip(container, 'link', 'show'),
+  ]);
+  const rules = (
+    await Promise.all(['-4', '-6'].map(family => lab.ip(container, family, 'rule', 'show')))
+  ).flat();
+  const devices = links.filter(({ linkinfo }) => ['veth', 'ifb', 'macvlan'].includes(linkinfo?.info_kind));
   const nft = (await lab.nft(lab.host, 'list', 'ruleset')).map(row => JSON.stringify(row));
   const saved = await Promise.all(
     ['iptables-save', 'ip6tables-save'].map(async program => (await lab.run(lab.host, [program])).stdout),
@@ -106,6 +149,8 @@ async function leftOf(lab: Lab, { id }: Container): Promise<string[]> {
     text.includes(id) || /10\.88\.0\.2\b|fd88::2\b|CNI-(DN-)?[0-9a-f]{21}|\b80(80|53)\b/.test(text);
   return [
     ...devices.flatMap(({ ifname }) => (ifname === 'outside0' ? [] : [ifname])),
+    ...inside.flatMap(({ ifname }) => (ifname === 'lo' ? [] : [`${ifname} of the container`])),
+    ...rules.flatMap(({ src }) => (src === 'all' ? [] : [`rule from ${src} of the container`])),
     ...nft.filter(isOwn),
     ...saved.flatMap(text => text.split('\n').filter(isOwn)),
     ...files
@@ -114,9 +159,9 @@ async function leftOf(lab: Lab, { id }: Container): Promise<string[]> {
   ];
 }
 
-async function elementsOf(lab: Lab, { id }: Container): Promise<string[]> {
+async function elementsOf(lab: Lab, { id }: Container, network = 'podnet'): Promise<string[]> {
   const rows = await lab.nft(lab.host, 'list', 'ruleset');
-  return rows.map(row => JSON.stringify(row)).filter(text => text.includes(`catena:podnet/${id}`));
+  return rows.map(row => JSON.stringify(row)).filter(text => text.includes(`catena:${network}/${id}`));
 }
 
 const deleteBy = (chain: Chain, container: Container, binDir?: string) =>
@@ -127,9 +172,10 @@ describeRoot(
   () => {
     test.each(LISTS)(
       '[%s] that is handed over is deleted completely by the reference',
-      async (_title, plugins, parts) => {
+      async (title, plugins, parts) => {
         await withHost(async lab => {
           const container = await lab.container();
+          if (plugins.some(({ master }) => master)) await lab.outside();
           const chain = writeChain(lab, listIn(lab, plugins));
           await chain.add(container, { cap: CAP });
 
@@ -145,8 +191,16 @@ describeRoot(
           expect([again.exitCode, again.stdout]).toEqual([0, expect.stringContaining('1 ready')]);
 
           const deleted = await deleteBy(chain, container, REFERENCE_BIN_DIR);
-          expect([deleted.exitCode, deleted.stderr]).toEqual([0, '']);
-          expect(await leftOf(lab, container)).toEqual([]);
+          const left = await leftOf(lab, container);
+          TABLE.push({
+            list: title,
+            plugins: plugins.map(({ type }) => type).join(' '),
+            'handed over': parts.length ? 'yes' : 'nothing to do',
+            'DEL by the reference': deleted.exitCode === 0 ? 'succeeds' : deleted.stderr,
+            left: left.length,
+          });
+          expect([deleted.exitCode, withoutLog(deleted.stderr)]).toEqual([0, '']);
+          expect(left).toEqual([]);
         });
       },
     );
@@ -156,6 +210,7 @@ describeRoot(
       async (_title, plugins) => {
         await withHost(async lab => {
           const container = await lab.container();
+          if (plugins.some(({ master }) => master)) await lab.outside();
           const chain = writeChain(lab, listIn(lab, plugins));
           await chain.add(container, { cap: CAP });
           expect((await handOver(lab, '--force')).exitCode).toBe(0);
@@ -265,20 +320,59 @@ describeRoot(
       });
     });
 
-    test('whose conditions iptables cannot express is refused with the reason, and keeps its ports', async () => {
+    test('to which the host has access on its own network is refused, as the reference would leave that', async () => {
       await withHost(async lab => {
         const container = await lab.container();
+        await lab.outside();
+        const chain = writeChain(lab, listIn(lab, [macvlan(V4, { hostAccess: true })]));
+        await chain.add(container);
+        const before = await elementsOf(lab, container);
+        const refused = await handOver(lab);
+        expect([refused.exitCode, refused.stdout]).toEqual([
+          1,
+          expect.stringMatching(/^refused .*DEL leaves .*catena_host_access/m),
+        ]);
+        expect(await elementsOf(lab, container)).toEqual(before);
+      });
+    });
+
+    test('whose conditions iptables cannot express is refused with the reason, and keeps the others from it', async () => {
+      await withHost(async lab => {
+        const [container, other] = [await lab.container(), await lab.container()];
         const conditions = { conditionsV4: ['ip', 'saddr', '192.0.2.0/24'] };
         const chain = writeChain(lab, listIn(lab, [bridge(V4), { ...PORTMAP, ...conditions }]));
         await chain.add(container, { cap: CAP });
-        const before = await elementsOf(lab, container);
+        const plain = bridge([[{ subnet: '10.99.0.0/24' }]], { ...MASQ, bridge: 'br1' });
+        const easy = writeChain(lab, { ...listIn(lab, [plain]), name: 'easynet' });
+        await easy.add(other);
+        const state = async () => [await elementsOf(lab, container), await elementsOf(lab, other, 'easynet')];
+        const before = await state();
         const refused = await handOver(lab);
         expect(refused.exitCode).toBe(1);
         expect(refused.stdout).toContain('its conditions are in nft syntax');
-        expect(await elementsOf(lab, container)).toEqual(before);
+        expect(refused.stdout).toMatch(/^pending {6}easynet .*\n.*masquerading/m);
+        expect(refused.stdout).toContain('nothing was handed over: ');
+        expect(await state()).toEqual(before);
+
+        const forced = await handOver(lab, '--force');
+        expect([forced.exitCode, forced.stdout]).toEqual([1, expect.stringContaining('1 handed over')]);
+        expect(await state()).toEqual([before[0] ?? [], []]);
       });
     });
   },
   requires('ip', 'nft', 'iptables', 'ping'),
-  requiresReference('bridge', 'ptp', 'host-local', 'portmap', 'firewall', 'bandwidth', 'tuning'),
+  requiresReference(
+    ...[
+      'bridge',
+      'ptp',
+      'macvlan',
+      'host-local',
+      'static',
+      'portmap',
+      'firewall',
+      'bandwidth',
+      'tuning',
+      'sbr',
+    ],
+  ),
 );

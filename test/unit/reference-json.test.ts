@@ -31,6 +31,7 @@ const JSON_TYPES: readonly (readonly [folder: string, names: readonly string[]])
   ['src/cli', ['Survey', 'SwapReport', 'LogEntry']],
   ['src/handover', ['Handover', 'PluginParts']],
   ['src/install', ['Step', 'Pick', 'UninstallStep']],
+  ['src/purge', ['PurgeStep']],
 ];
 
 test('src/cli/JSON.md has the types that --json prints', () => {

@@ -64,6 +64,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'src/runtimes': ['src/chain', 'src/files/names-in', 'src/cni', 'src/net'],
   'src/install': ['src/runtimes', 'src/chain', 'src/files/names-in', 'src/cni', 'src/net', 'src/sys/flock'],
+  // What outlasts every attachment.
+  'src/purge': ['src/netlink', 'src/ipam/lease-files', 'src/files/names-in', 'src/cni', 'src/sys/flock'],
   'src/testing': ['src/plugin', 'src/lab', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   'src/conformance': ['src/testing', 'src/lab', 'src/chain', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   // The delegate runner; what it does to the kernel is handed to it.
@@ -159,7 +161,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/watch',
     ],
     ...['src/lab', 'src/conformance', 'src/validate', 'src/template', 'src/explain'],
-    ...['src/runtimes', 'src/install', 'src/compare'],
+    ...['src/runtimes', 'src/install', 'src/purge', 'src/compare'],
     ...['src/chain', 'src/journal', 'src/files', 'src/cni', 'src/net'],
   ],
   'plugins/*': [

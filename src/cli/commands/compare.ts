@@ -9,6 +9,7 @@ import type { SceneRecord } from '../../compare/record.ts';
 import { renderReport } from '../../compare/render.ts';
 import { type PlayedScene, reportOn } from '../../compare/report.ts';
 import { SCENES, type Scene } from '../../compare/scene.ts';
+import { renderSummary } from '../../compare/summary.ts';
 import { withCommonNames } from '../../compare/twin-names.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { offerCapabilities } from '../../lab/capabilities.ts';
@@ -40,7 +41,7 @@ export async function run(call: CommandCall): Promise<number> {
   const report = reportOn(given.list, played, given.ignored);
   const swapped = `${given.swap.target} for ${given.swap.types.join(', ')}`;
   if (call.on('json')) call.out(`${JSON.stringify(report, null, 2)}\n`);
-  else call.out(renderReport(report, given.pluginDirs.join(':'), swapped));
+  else call.out((call.on('all') ? renderReport : renderSummary)(report, given.pluginDirs.join(':'), swapped));
   return report.same ? 0 : 1;
 }
 

@@ -2,6 +2,7 @@
 import { statSync } from 'node:fs';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { listAttached } from '../../handover/attachments.ts';
+import type { Handover } from '../../handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { handOverAll } from '../handover/hand-over-all.ts';
 import { findHeirs } from '../handover/heirs.ts';
@@ -9,8 +10,8 @@ import { handoversToJson, renderHandovers } from '../handover/render.ts';
 import { handoverRuntime } from '../handover/runtime.ts';
 
 /**
- * Makes existing attachments deletable by the executables of other directories, and prints the outcome for each. Exit code 1 if
- * only our executables can delete one of them.
+ * Makes existing attachments deletable by the executables of other directories, and prints the outcome for each. If only our
+ * executables can delete one of them, none is changed, and the exit code is 1.
  */
 export async function run(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
@@ -30,6 +31,13 @@ export async function run(call: CommandCall): Promise<number> {
   const handovers = await handOverAll(attached, plan, call, runtime);
   if (call.on('json')) {
     call.out(`${JSON.stringify({ attachments: handoversToJson(handovers) }, null, 4)}\n`);
-  } else call.out(renderHandovers(handovers));
+  } else call.out(`${renderHandovers(handovers)}${renderRefusal(handovers)}`);
   return handovers.some(({ state }) => state === 'refused') ? 1 : 0;
+}
+
+/** One that cannot be handed over keeps the others from it; after a handover with `--force` none is pending. */
+function renderRefusal(handovers: readonly Handover[]): string {
+  const number = (state: Handover['state']) => handovers.filter(one => one.state === state).length;
+  if (!number('refused') || !number('pending') || number('handed over')) return '';
+  return 'nothing was handed over: delete the refused containers first, name a network without them, or use --force for the others\n';
 }

@@ -14,6 +14,7 @@ import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { findOlderProblem } from '../install/older-release.ts';
 import { finishStarting, layDown, starterOf } from '../install/starting.ts';
 import { confDirOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
@@ -25,6 +26,8 @@ export async function run(call: CommandCall): Promise<number> {
   const what = call.text('print');
   if (what !== undefined) return print(call, what);
   const { wanted, pluginDirs, reason } = await readWanted(call);
+  const problem = findOlderProblem(call, wanted.binDir);
+  if (problem !== undefined) throw new Error(`Cannot install: ${problem}`);
   const dryRun = call.on('dry-run');
   const starter = starterOf(call, wanted.binDir);
   const all = starter ? { ...wanted, starters: starter.files } : wanted;

@@ -3,20 +3,25 @@ import { defined } from '../../cni/defined.ts';
 import { installedStarter } from '../../install/starters.ts';
 import { disableUnits, forgetUnits, isBooted } from '../../install/systemctl.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../../install/uninstall.ts';
+import type { PurgeStep } from '../../purge/step.ts';
 import type { CommandCall } from '../command.ts';
 import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';
 import { handoversToJson, renderHandovers } from '../handover/render.ts';
+import { deleteGone, findPurgeObstacle, purge, purgePlacesOf } from '../uninstall/purge.ts';
 import { placesOf } from './install.ts';
 
 /**
- * Removes the installed files, and prints what was done to each. Nothing is removed, and the exit code is 1, if there are
- * attachments that the restored executables cannot delete.
+ * Removes the installed files, with `--purge` everything else of ours as well, and prints what was done to each. Nothing is
+ * removed, and the exit code is 1, if there are attachments that the restored executables cannot delete.
  */
 export async function run(call: CommandCall): Promise<number> {
   const places = placesOf(call);
   const plan = planUninstall(places);
+  const purges = call.on('purge');
+  const purgePlaces = purges ? await purgePlacesOf(call, places.pluginDirs) : undefined;
+  const gone = purges ? await deleteGone(call) : [];
   const settled = await settleAttachments(call, places.binDir, plan);
-  const { refusal } = settled;
+  const refusal = settled.refusal ?? (purges ? findPurgeObstacle(gone, call) : undefined);
   const isManaged =
     installedStarter(places.binDir)?.paths.some(path => path.startsWith('/etc/systemd/')) && isBooted();
   const remove = (): UninstallStep[] => {
@@ -26,26 +31,32 @@ export async function run(call: CommandCall): Promise<number> {
     return removed;
   };
   const steps = refusal !== undefined ? [] : call.on('dry-run') ? plan : remove();
-  if (call.on('json')) call.out(`${JSON.stringify(toJson(steps, settled), null, 4)}\n`);
-  else
-    call.out(
-      render(steps, settled, `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`),
-    );
+  const purged =
+    refusal === undefined && purgePlaces ? await purge(purgePlaces, call.on('dry-run')) : undefined;
+  const done = { ...settled, refusal, steps, ...defined({ purged }) };
+  const nothing = `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`;
+  call.out(call.on('json') ? `${JSON.stringify(toJson(done), null, 4)}\n` : render(done, nothing));
   return refusal === undefined ? 0 : 1;
 }
 
-function render(steps: readonly UninstallStep[], { handovers, refusal }: Settled, nothing: string): string {
+interface Done extends Pick<Settled, 'handovers'> {
+  readonly refusal: string | undefined;
+  readonly steps: readonly UninstallStep[];
+  readonly purged?: readonly PurgeStep[];
+}
+
+function render({ handovers, refusal, steps, purged = [] }: Done, nothing: string): string {
   const shown = handovers.length ? renderHandovers(handovers) : '';
   if (refusal !== undefined) return `${shown}nothing was uninstalled: ${refusal}\n`;
-  const lines = steps.map(
-    ({ action, path, why }) => `${action.padEnd(7)}  ${path}${why ? `: ${why}` : ''}\n`,
-  );
+  const rows = [...steps.map(({ path, ...step }) => ({ ...step, what: path })), ...purged];
+  const lines = rows.map(({ action, what, why }) => `${action.padEnd(7)}  ${what}${why ? `: ${why}` : ''}\n`);
   return `${shown}${lines.join('') || nothing}`;
 }
 
-function toJson(steps: readonly UninstallStep[], { handovers, refusal }: Settled): object {
+function toJson({ handovers, refusal, steps, purged }: Done): object {
   return {
     steps,
+    ...defined({ purged }),
     ...(handovers.length ? { attachments: handoversToJson(handovers) } : {}),
     ...defined({ refusal }),
   };

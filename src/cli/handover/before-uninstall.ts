@@ -29,10 +29,14 @@ export async function settleAttachments(
 ): Promise<Settled> {
   const inBinDir = steps.filter(({ path }) => dirname(path) === binDir);
   const going = inBinDir.filter(({ action }) => action !== 'keep').map(({ path }) => basename(path));
-  if (!going.length || call.on('force')) return { handovers: [] };
+  // Without its records and tables, no copy of our plugins elsewhere could delete an attachment either.
+  const purges = call.on('purge');
+  if ((!going.length && !purges) || call.on('force')) return { handovers: [] };
   const runtime = handoverRuntime(call);
+  const concerned = purges ? call.plugins.types : going;
   const attached = listAttached(undefined, runtime).filter(
-    one => !one.isGone && isMadeIn(binDir, one) && one.types.some(type => going.includes(type)),
+    one =>
+      !one.isGone && (purges || isMadeIn(binDir, one)) && one.types.some(type => concerned.includes(type)),
   );
   if (!attached.length) return { handovers: [] };
   const [to, others] = [call.texts('to'), call.texts('bin-dir').slice(1)].map(dirs =>

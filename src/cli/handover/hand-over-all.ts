@@ -16,11 +16,14 @@ export interface HandoverPlan {
   /** Directories that must be visible during the trials. */
   readonly visible: readonly string[];
   readonly mode: 'look' | 'do';
-  /** Skip the trials. */
+  /** Skip the trials, and hand over the others if one cannot be. */
   readonly force: boolean;
 }
 
-/** Hands over one attachment after the other; a refused one does not stop the rest. */
+/**
+ * Asks the plugins of every attachment before any of them changes something. If one cannot be handed over, none is, and the others
+ * stay `pending`, unless `force` is set.
+ */
 export async function handOverAll(
   attached: readonly HandedAttachment[],
   plan: HandoverPlan,
@@ -38,13 +41,21 @@ export async function handOverAll(
         problems.set(kind, await findTrialProblem({ list, example: one }, dir, plan.visible, call));
       return problems.get(kind);
     };
-    const found: Handover[] = [];
+    const looked: (readonly [HandedAttachment, Handover])[] = [];
     for (const one of attached) {
       if (call.signal.aborted) break;
       const why = await findProblem(one);
-      found.push(why === undefined ? await handOverOne(one, plan.mode, runtime) : refusal(one, why));
+      looked.push([one, why === undefined ? await handOverOne(one, 'look', runtime) : refusal(one, why)]);
     }
-    return found;
+    const found = looked.map(([, one]) => one);
+    const isRefused = !plan.force && found.some(({ state }) => state === 'refused');
+    if (plan.mode === 'look' || isRefused || call.signal.aborted) return found;
+    const done: Handover[] = [];
+    for (const [one, before] of looked) {
+      const isNext = before.state === 'pending' && !call.signal.aborted;
+      done.push(isNext ? await handOverOne(one, 'do', runtime) : before);
+    }
+    return done;
   });
 }
 

@@ -1,8 +1,8 @@
 // Does a candidate keep the rules of the protocol, and does it behave like the executable that it replaces?
 import type { Conflist } from '../../chain/config/conflist.ts';
-import { renderReport } from '../../compare/render.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
+import { renderSummary } from '../../compare/summary.ts';
 import { renderVerdict, type Verdict } from '../../conformance/render.ts';
 import type { Rule } from '../../conformance/rule.ts';
 import { runOwnCommand } from '../../lab/own-command.ts';
@@ -63,7 +63,7 @@ export function renderRules({ rules, calls, ok }: ConformanceJson): string {
 
 /** The differences between the two. */
 export function renderComparison(report: CompareReport, { pluginDirs, type }: Examined): string {
-  return renderReport(report, pluginDirs.join(':'), `the candidate for ${type}`);
+  return renderSummary(report, pluginDirs.join(':'), `the candidate for ${type}`);
 }
 
 function dirsOf({ pluginDirs }: Examined): string[] {

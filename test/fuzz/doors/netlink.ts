@@ -33,7 +33,7 @@ import {
   listPermanentNeighbours,
 } from '../../../src/netlink/rtnl/neighbour.ts';
 import { findQdisc, findQdiscs, listQdiscs } from '../../../src/netlink/rtnl/qdisc.ts';
-import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
+import { listRefusingRoutes, listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts';
 import { parsePsched } from '../../../src/netlink/rtnl/tc/psched.ts';
@@ -77,6 +77,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
     ]),
   findWay: socket => findWay(socket, target),
   listRoutes: socket => listRoutes(socket),
+  listRefusingRoutes: socket => listRefusingRoutes(socket),
   listPolicyRules: socket => listPolicyRules(socket),
   listFlows: socket => listFlows(socket, { family: 4 } as never),
   listChains: socket => listChains(socket, table),

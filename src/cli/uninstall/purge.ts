@@ -1,0 +1,111 @@
+// What does `catena uninstall --purge` remove besides the installed files?
+import { basename, dirname, join } from 'node:path';
+import { listNetworks } from '../../chain/config/load.ts';
+import { cacheDirOf } from '../../chain/run/runtime.ts';
+import { runDir, runnerJournals, stateDir } from '../../cni/directories.ts';
+import { backupDirsOf, leaseDirsOf, loadAbouts } from '../../cni/network-plugins.ts';
+import type { SharedChain } from '../../cni/plugin-about.ts';
+import { findRunning, stopRunning } from '../../daemon/running.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
+import { namesIn } from '../../files/names-in.ts';
+import { listAttached } from '../../handover/attachments.ts';
+import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
+import { count } from '../../lab/words.ts';
+import { type PurgePlaces, purgeFiles } from '../../purge/files.ts';
+import { purgeIptables } from '../../purge/iptables.ts';
+import { listElementOwners, purgeKernel } from '../../purge/kernel.ts';
+import type { PurgeStep } from '../../purge/step.ts';
+import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
+import type { CommandCall } from '../command.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
+
+/** The daemon gives its requests a minute. */
+const STOP_DEADLINE_MS = 70_000;
+
+/** Deletes attachments that outlived their namespace, while there are plugins for it. */
+export async function deleteGone(call: CommandCall): Promise<GoneAttachment[]> {
+  const runtime = runtimeOf(call);
+  const journal = runtime.stateDir ?? '';
+  return await collectGone(
+    {
+      journals: [journal, runnerJournals(journal).delegates],
+      cacheDir: cacheDirOf(runtime),
+      graceMs: 0,
+      dryRun: call.on('dry-run'),
+    },
+    runtime,
+  );
+}
+
+/** Why rules or records must stay; undefined if only what belongs to no attachment is left, apart from what was handed over. */
+export function findPurgeObstacle(gone: readonly GoneAttachment[], call: CommandCall): string | undefined {
+  if (call.on('force')) return undefined;
+  const stuck = gone.filter(({ state }) => state === 'failed' || state === 'kept');
+  if (stuck[0]) {
+    const { network, containerId, ifname, why, error } = stuck[0];
+    return `${count(stuck.length, 'attachment')} may have outlived its namespace and was not deleted (${network} ${containerId} ${ifname}: ${error?.message ?? why}); delete it with catena del, or --force leaves it`;
+  }
+  // Those that a dry run would hand over still have their elements.
+  const owners = call.on('dry-run') ? [] : listElementOwners();
+  if (!owners.length) return undefined;
+  return `rules of ${count(owners.length, 'attachment')} would be removed (${owners[0]}); delete the container, or what it left with catena gc <network> --foreign; --force removes the rules`;
+}
+
+/** Where our files are, and which chains are shared. */
+export interface ToPurge extends PurgePlaces {
+  readonly chains: readonly SharedChain[];
+}
+
+/** To be asked before conflists and records are removed. */
+export async function purgePlacesOf(call: CommandCall, binDirs: readonly string[]): Promise<ToPurge> {
+  const runtime = runtimeOf(call);
+  const { types } = call.plugins;
+  const find = await loadAbouts(call.plugins.find, types);
+  const lists = [
+    ...listNetworks(confDirOf(call)).networks.map(({ list }) => list),
+    ...listAttached(undefined, runtime).flatMap(({ list }) => list ?? []),
+  ];
+  const cacheDir = cacheDirOf(runtime);
+  const usual = namesIn(DEFAULT_DATA_DIR).map(name => join(DEFAULT_DATA_DIR, name));
+  const leaseDirs = [...new Set([...usual, ...lists.flatMap(list => leaseDirsOf(list, find))])];
+  const backupDirs = lists.flatMap(list => backupDirsOf(list, find));
+  const parents = [...leaseDirs, ...backupDirs, join(DEFAULT_DATA_DIR, '-')].map(dir => dirname(dir));
+  return {
+    runDir: absolutePath(runDir(call.env), call.cwd),
+    stateDir: absolutePath(call.text('state-dir') || stateDir(call.env), call.cwd),
+    leaseDirs,
+    binDirs,
+    shared: [
+      ...backupDirs,
+      // One that was made for all networks, not one of the operator's.
+      ...parents.filter(dir => ['networks', 'cni'].includes(basename(dir))),
+      ...types.flatMap(type => [join(cacheDir, type, 'results'), join(cacheDir, type)]),
+      join(cacheDir, 'results'),
+      cacheDir,
+    ],
+    types,
+    chains: types.flatMap(type => find(type)?.sharedChains ?? []),
+  };
+}
+
+/**
+ * Ends the daemon, and removes what it and the plugins have left in the kernel and on disk.
+ * @throws Error if the daemon does not end
+ */
+export async function purge(places: ToPurge, dryRun: boolean): Promise<PurgeStep[]> {
+  const daemon = await findRunning(places.runDir);
+  const ended: PurgeStep[] = daemon
+    ? [{ action: 'remove', what: `daemon, process ${daemon.state?.pid ?? 'unknown'}` }]
+    : [];
+  const problem = daemon && !dryRun ? await stopRunning(daemon, STOP_DEADLINE_MS) : undefined;
+  if (problem !== undefined)
+    throw new Error(
+      `Cannot stop the daemon on "${daemon?.socket}": ${problem}; end it and repeat the command`,
+    );
+  return [
+    ...ended,
+    ...purgeKernel(dryRun),
+    ...purgeIptables(places.chains, dryRun),
+    ...purgeFiles(places, dryRun),
+  ];
+}
