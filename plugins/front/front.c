@@ -295,9 +295,9 @@ static _Noreturn void await_answer(void)
         if (now_ms(CLOCK_MONOTONIC) - begin > ANSWER_DEADLINE_MS) run_core("lost");
         if (ready == 0) {
             int verdict = judge_silence(now_ms(CLOCK_MONOTONIC) - heard);
-            if (verdict == JUDGED_DECLINED) run_core("declined");
-            if (verdict == JUDGED_LOST) run_core("lost");
-            continue;
+            const char *why = verdict == JUDGED_LOST ? "lost" : verdict == JUDGED_DECLINED ? "declined" : 0;
+            /* What has arrived by now counts: an answered call is no longer noted as begun. */
+            if (why && wait_for(door, POLLIN, 0) == 0) run_core(why);
         }
         long got = call(RECVFROM, door, (long)(answer + have), (long)(sizeof answer - have), 0, 0);
         if (got == -EAGAIN || got == -EINTR) continue;

@@ -175,6 +175,9 @@ async function findCallsFile(socket: string): Promise<string | undefined> {
   }
 }
 
+/** Longer than one turn of the event loop, which reads what has arrived. */
+const READ_MS = 10;
+
 /** Waits for the answer, as long as the daemon is alive or works on the call. */
 async function hear(line: Line, callsFile: string, key: string): Promise<Answer> {
   const begin = performance.now();
@@ -196,7 +199,10 @@ async function hear(line: Line, callsFile: string, key: string): Promise<Answer>
     if (!line.isSent) return 'declined';
     const { judgeSilence } = await import('./silence.ts');
     const verdict = await judgeSilence(callsFile, key, now - heard);
-    if (verdict !== 'wait') return verdict;
+    if (verdict === 'wait') continue;
+    // An answered call is no longer noted as begun, and its answer may wait in the socket while this process was busy.
+    await new Promise(resolve => setTimeout(resolve, READ_MS));
+    return line.answer === undefined || line.answer === 'broken' ? verdict : line.answer;
   }
 }
 

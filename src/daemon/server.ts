@@ -23,7 +23,7 @@ import {
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
 import { type OwnStart, type Succession, startSuccessor } from './succession.ts';
-import type { AnswerCall } from './wire-server.ts';
+import type { AnswerCall, AnsweredCall } from './wire-server.ts';
 
 /** What the server runs for its clients. */
 export interface Backend {
@@ -140,23 +140,25 @@ export async function startServer(
     request: RunRequest,
     calls: BegunCalls,
     signal: AbortSignal,
-  ): Promise<RunAnswer | Declined> {
+  ): Promise<AnsweredCall> {
     const why = findObstacle(request);
-    if (why) return why;
+    if (why) return { reply: why };
     const { ageMs = 0 } = request;
-    const answer = gate.admit(async queueMs => {
+    const answer = gate.admit(async (queueMs): Promise<AnsweredCall> => {
       if (signal.aborted || !calls.begin(request.key))
-        return decline('stale', 'the client has cancelled the call');
+        return { reply: decline('stale', 'the client has cancelled the call') };
+      const told = () => calls.end(request.key);
       try {
-        return await backend.run(request, signal, queueMs + Math.max(ageMs, 0));
-      } finally {
-        calls.end(request.key);
+        return { reply: await backend.run(request, signal, queueMs + Math.max(ageMs, 0)), told };
+      } catch (error) {
+        told();
+        throw error;
       }
     });
-    if (answer === undefined) return OVERLOADED;
-    const reply = await answer;
-    if (isDeclined(reply)) events.declined(reply.declined, reply.error);
-    return reply;
+    if (answer === undefined) return { reply: OVERLOADED };
+    const answered = await answer;
+    if (isDeclined(answered.reply)) events.declined(answered.reply.declined, answered.reply.error);
+    return answered;
   }
 
   function findObstacle({ place: theirs, ageMs = 0 }: RunRequest): Declined | undefined {

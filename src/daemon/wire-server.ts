@@ -12,8 +12,18 @@ import {
 } from './protocol.ts';
 import { decodeRequest, encodeAnswer, isPing, REQUEST_START, requestLength, SIGN } from './wire.ts';
 
+/** An answered request. */
+export interface AnsweredCall {
+  readonly reply: RunAnswer | Declined;
+  /**
+   * Called when the client can read the whole reply, or has gone. Until then its call must count as begun: a client that finds it
+   * neither begun nor answered makes it itself.
+   */
+  readonly told?: () => void;
+}
+
 /** Answers a request; never rejects. The signal is aborted when the client has gone. */
-export type AnswerCall = (request: RunRequest, signal: AbortSignal) => Promise<RunAnswer | Declined>;
+export type AnswerCall = (request: RunRequest, signal: AbortSignal) => Promise<AnsweredCall>;
 
 /** A listening socket for calls. */
 export interface WireListener {
@@ -41,6 +51,7 @@ interface Connection {
   signs: ReturnType<typeof setInterval> | undefined;
   /** What the client has not taken yet; the connection ends with the answer. */
   unsent: Uint8Array;
+  told: (() => void) | undefined;
 }
 
 /**
@@ -88,7 +99,9 @@ export function listenForCalls(
     data.isAsked = true;
     socket.timeout(0);
     data.signs = setInterval(() => send(socket, SIGN), SIGN_MS);
-    const answered = answer(request, data.gone.signal).then(reply => finish(socket, encodeAnswer(reply)));
+    const answered = answer(request, data.gone.signal).then(({ reply, told }) =>
+      finish(socket, encodeAnswer(reply), told),
+    );
     answering.add(answered);
     void answered.finally(() => answering.delete(answered));
   }
@@ -102,10 +115,12 @@ export function listenForCalls(
     );
   }
 
-  function finish(socket: Socket<Connection>, bytes: Uint8Array): void {
+  function finish(socket: Socket<Connection>, bytes: Uint8Array, told?: () => void): void {
     clearInterval(socket.data.signs);
     socket.data.isOver = true;
-    send(socket, bytes);
+    socket.data.told = told;
+    if (open.has(socket)) send(socket, bytes);
+    else told?.();
   }
 
   function send(socket: Socket<Connection>, bytes: Uint8Array): void {
@@ -123,13 +138,16 @@ export function listenForCalls(
       const sent = socket.write(data.unsent);
       data.unsent = data.unsent.subarray(Math.max(sent, 0));
     }
-    if (data.isOver && data.unsent.length === 0) socket.end();
+    if (!data.isOver || data.unsent.length > 0) return;
+    data.told?.();
+    socket.end();
   }
 
   function forget(socket: Socket<Connection>): void {
     open.delete(socket);
     clearInterval(socket.data.signs);
     socket.data.gone.abort();
+    socket.data.told?.();
   }
 
   const listener = Bun.listen<Connection>({
@@ -138,7 +156,7 @@ export function listenForCalls(
       open(socket) {
         socket.data = {
           ...{ pieces: [], length: 0, total: undefined, isAsked: false, isOver: false, signs: undefined },
-          ...{ gone: new AbortController(), unsent: new Uint8Array() },
+          ...{ gone: new AbortController(), unsent: new Uint8Array(), told: undefined },
         };
         open.add(socket);
         socket.timeout(REQUEST_DEADLINE_S);

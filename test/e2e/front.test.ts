@@ -228,6 +228,13 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       expect(await callBeside(late)).toMatchObject(ANSWERED);
     });
 
+    // An overloaded daemon answers and forgets the call while the Bun program, just as slow, looks for it among the begun ones.
+    test.each([11, 12])('prints the answer that came while the silence was judged as %p', async status => {
+      (await made).setVerdict(status, 1);
+      const late = (client: net.Socket) => setTimeout(() => client.write(ANSWER), 1_500);
+      expect(await callBeside(late)).toMatchObject(ANSWERED);
+    });
+
     test('loses nothing of a large input when the connection ends while it is sent', async () => {
       const stdin = 'x'.repeat(8 << 20);
       const finished = await callBeside(client => client.destroy(), { stdin });

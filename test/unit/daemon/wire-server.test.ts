@@ -1,0 +1,51 @@
+// Until when does a call count as begun?
+import { afterAll, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { listenForCalls } from '../../../src/daemon/wire-server.ts';
+import { until } from '../../helpers/until.ts';
+import { bytesOf, requestHere } from '../../helpers/wire.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'catena-wire-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+
+/** More than a socket takes at once. */
+const LONG = { exitCode: 0, stdout: 'x'.repeat(4 << 20), stderr: '' };
+
+async function call(path: string): Promise<net.Socket> {
+  const client = net.connect(path);
+  client.pause();
+  client.write(bytesOf(await requestHere()));
+  return client;
+}
+
+test.each(['reads the whole answer', 'has gone'])('until its client %s', async end => {
+  const path = join(dir, end.replaceAll(' ', '-'));
+  const seen = { answered: false, told: false };
+  const told = (): void => {
+    seen.told = true;
+  };
+  const listener = listenForCalls(
+    path,
+    1 << 20,
+    () => {
+      seen.answered = true;
+      return Promise.resolve({ reply: LONG, told });
+    },
+    () => ({}),
+    () => {},
+  );
+  try {
+    const client = await call(path);
+    await until(() => seen.answered);
+    await Bun.sleep(50);
+    expect(seen.told).toBe(false);
+    if (end === 'has gone') client.destroy();
+    else client.resume();
+    await until(() => seen.told);
+  } finally {
+    await listener.stop();
+  }
+});
