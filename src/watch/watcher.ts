@@ -201,6 +201,11 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       parts.log('info', 'notifications of changes were lost: every attachment is checked', { problem: why });
       note([{ of: 'all', isLikely: true, why }]);
     },
+    interrupted(why) {
+      parts.log('warn', 'cannot listen for changes at present: only the timer finds damage', {
+        problem: why,
+      });
+    },
     configured: () => later(reconsider, DEBOUNCE_MS),
   });
   const stopRounds = startRounds({
