@@ -1,9 +1,10 @@
 // Does the daemon notice what others do to attachments, repair it if it may, and leave alone what it cannot win?
 import { expect, test } from 'bun:test';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { useLabs } from '../helpers/netns.ts';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { type Container, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { converse } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
 import { attach, startProbe, startWatcher, untilWatch, watchedList } from '../helpers/watched-host.ts';
 
 describeRoot('a daemon that watches', () => {
@@ -109,5 +110,39 @@ describeRoot('a daemon that watches', () => {
     expect([await addresses('plain'), await addresses('repaired'), await addresses('off')]).toEqual([
       0, 1, 0,
     ]);
+  });
+
+  test('collects what outlived its namespace where it may repair, whoever made it; elsewhere it only reports', async () => {
+    const lab = await makeLab();
+    const lists = {
+      ours: watchedList(lab, 'ours', '10.66.0.0/24', { catena: { watch: 'repair' } }),
+      others: watchedList(lab, 'others', '10.67.0.0/24', { catena: { watch: 'repair' } }),
+      observed: watchedList(lab, 'observed', '10.68.0.0/24'),
+      standing: watchedList(lab, 'standing', '10.69.0.0/24', { catena: { watch: 'repair' } }),
+    };
+    const made: Record<string, Container> = {};
+    for (const [i, [name, list]] of Object.entries(lists).entries())
+      made[name] = (await attach(lab, list, 8080 + i)).container;
+    // Only the cached result remains, as another runtime keeps it.
+    rmSync(`${lab.tmp}/state/attachments/others/${made.others?.id}:eth0`);
+    const daemon = await startWatcher(lab, { watchSeconds: 0.5, leftoverSeconds: 0.5 });
+    for (const name of ['ours', 'others', 'observed']) await lab.remove(made[name] as Container);
+    await untilWatch(daemon, one => one.attachments === 2 && one.leftovers === 1);
+    const log = () => readFileSync(`${lab.tmp}/daemon.log`, 'utf8').split('\n');
+    await until(() => log().some(line => line.includes('outlived its namespace')));
+    await Bun.sleep(1_500);
+    const reported = log().filter(line => line.includes('outlived its namespace'));
+    expect(reported).toHaveLength(1);
+    expect(reported[0]).toContain(String(made.observed?.id));
+    expect(reported[0]).toContain('catena gc --gone');
+    const owners = readdirSync(`${lab.tmp}/leases`).flatMap(dir =>
+      readdirSync(`${lab.tmp}/leases/${dir}`)
+        .filter(name => /^10\./.test(name))
+        .map(() => dir),
+    );
+    expect(owners.sort()).toEqual(['observed', 'standing']);
+    const rules = JSON.stringify(await lab.nft(lab.host, 'list', 'ruleset'));
+    for (const name of ['ours', 'others']) expect(rules).not.toContain(String(made[name]?.id));
+    for (const name of ['observed', 'standing']) expect(rules).toContain(String(made[name]?.id));
   });
 });
