@@ -69,7 +69,7 @@ export function openMonitor(
       closeLater(fd);
     }
   };
-  /** @returns undefined if the monitor was closed meanwhile */
+  /** @returns undefined if the monitor has been closed */
   const rejoin = async (): Promise<number | undefined> => {
     for (let failures = 1; ; failures++) {
       await Bun.sleep(REOPEN_MS);

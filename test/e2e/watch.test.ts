@@ -1,6 +1,6 @@
 // Does the daemon notice what others do to attachments, repair it if it may, and leave alone what it cannot win?
 import { expect, test } from 'bun:test';
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { type Container, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { converse } from '../helpers/traffic.ts';
@@ -112,7 +112,30 @@ describeRoot('a daemon that watches', () => {
     ]);
   });
 
-  test('collects what outlived its namespace where it may repair, whoever made it; elsewhere it only reports', async () => {
+  test('follows the configuration directory: a policy that changes counts at once, a list that is removed changes nothing', async () => {
+    const lab = await makeLab();
+    mkdirSync(`${lab.tmp}/net.d`);
+    const file = `${lab.tmp}/net.d/pods.conflist`;
+    const list = watchedList(lab, 'pods', '10.66.0.0/24');
+    writeFileSync(file, JSON.stringify(list));
+    await attach(lab, list, 8080);
+    const daemon = await startWatcher(lab, {});
+    const damage = () => lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br-pods']);
+    await damage();
+    await untilWatch(daemon, one => one.drifted.length === 1);
+    writeFileSync(`${file}.new`, JSON.stringify({ ...list, catena: { watch: 'repair' } }));
+    renameSync(`${file}.new`, file);
+    await untilWatch(daemon, one => one.drifted.length === 0 && one.repairs.repaired === 1);
+    // The list of the ADD, which names no policy, decides then.
+    rmSync(file);
+    await Bun.sleep(1_200);
+    await damage();
+    const watch = await untilWatch(daemon, one => one.drifted.length === 1);
+    expect(watch).toMatchObject({ attachments: 1, repairs: { repaired: 1 } });
+    expect(await lab.ip(lab.host, 'link', 'show', 'master', 'br-pods')).toHaveLength(1);
+  });
+
+  test('collects what outlived its namespace of every runtime where it may repair; elsewhere it only reports', async () => {
     const lab = await makeLab();
     const lists = {
       ours: watchedList(lab, 'ours', '10.66.0.0/24', { catena: { watch: 'repair' } }),
