@@ -176,7 +176,7 @@ describeRoot(
       });
     });
 
-    test('is watched: its damaged containers are repaired without adopt, and removed as ever', async () => {
+    test('is watched: its damaged containers are repaired without adopt, and removed as before', async () => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();
         const settings = { watch: 'repair', watchSeconds: 1 };
