@@ -52,7 +52,7 @@ const Settings = z.strictObject({
   watch: z.optional(z.enum(POLICIES)),
   /** Least seconds between two checks of an attachment to which nothing has happened. */
   watchSeconds: Seconds,
-  /** Seconds after which an attachment is deleted whose namespace ended without a DEL; 0 keeps it. */
+  /** Seconds after which an attachment whose namespace ended without a DEL is deleted under policy `repair`, or reported under `observe`; 0 keeps it. */
   leftoverSeconds: z.optional(z.number().check(z.minimum(0))),
 });
 type Settings = z.output<typeof Settings>;

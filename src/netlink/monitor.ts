@@ -15,13 +15,20 @@ const SO_RCVBUFFORCE = 33;
 const BUFFER_BYTES = 8 << 20;
 /** Pause before a socket that has failed is opened again. */
 const REOPEN_MS = 100;
+/** So many failures to open it in a row are reported. */
+const FAILURES_TO_REPORT = 5;
 
 /** What a monitor reports. */
 export interface MonitorEvents {
   /** Notifications, in the kernel's order. */
   changed(messages: readonly Envelope[]): void;
-  /** Some were lost because the socket's buffer was full, or one could not be read: anything may have changed. */
+  /**
+   * Some were lost, because the socket's buffer was full or one could not be read: anything may have changed. Called when the
+   * monitor listens again, so that what is looked at now and what is notified from now on leave no gap.
+   */
   lost(why: string): void;
+  /** It cannot listen at present, and tries again. Called once; `lost` follows when it can. */
+  interrupted(why: string): void;
 }
 
 /** Receives notifications until it is closed. */
@@ -33,35 +40,55 @@ export interface Monitor {
  * Joins multicast groups of a protocol, in the namespace of this process. The event loop reads the socket when it is readable; the
  * kernel's answer to a full buffer (ENOBUFS) ends the stream, so the socket is opened again.
  * @param groups RTNLGRP_* of linux/rtnetlink.h, NFNLGRP_* of linux/netfilter/nfnetlink.h
+ * @param bufferBytes size of the socket's buffer
  * @throws SystemError if the socket cannot be opened
  */
-export function openMonitor(protocol: number, groups: readonly number[], events: MonitorEvents): Monitor {
+export function openMonitor(
+  protocol: number,
+  groups: readonly number[],
+  events: MonitorEvents,
+  bufferBytes = BUFFER_BYTES,
+): Monitor {
   let reader: { cancel(): Promise<void> } | undefined;
   let isClosed = false;
-  const read = async (fd: number): Promise<void> => {
+  /** @returns why the stream ended */
+  const read = async (fd: number): Promise<string> => {
     const own = Bun.file(fd).stream().getReader();
     reader = own;
     try {
       for (;;) {
         const { value, done } = await own.read();
-        if (done || isClosed) return;
+        if (done || isClosed) return 'the socket was closed';
         events.changed(decodeMessages(value));
       }
     } catch (error) {
       await own.cancel().catch(() => {});
-      if (!isClosed) events.lost((error as Error).message);
+      return describeThrown(error);
     } finally {
       // A plain close could wait for a grace period of nf_tables.
       closeLater(fd);
     }
   };
-  const follow = async (first: number): Promise<void> => {
-    for (let fd: number | undefined = first; !isClosed; fd = tryJoin(protocol, groups)) {
-      if (fd !== undefined) await read(fd);
-      if (!isClosed) await Bun.sleep(REOPEN_MS);
+  /** @returns undefined if the monitor has been closed */
+  const rejoin = async (): Promise<number | undefined> => {
+    for (let failures = 1; ; failures++) {
+      await Bun.sleep(REOPEN_MS);
+      if (isClosed) return undefined;
+      try {
+        return join(protocol, groups, bufferBytes);
+      } catch (error) {
+        if (failures === FAILURES_TO_REPORT) events.interrupted(describeThrown(error));
+      }
     }
   };
-  void follow(join(protocol, groups));
+  const follow = async (first: number): Promise<void> => {
+    for (let fd: number | undefined = first; fd !== undefined; ) {
+      const why = await read(fd);
+      fd = await rejoin();
+      if (fd !== undefined) events.lost(why);
+    }
+  };
+  void follow(join(protocol, groups, bufferBytes));
   return {
     close() {
       isClosed = true;
@@ -70,22 +97,18 @@ export function openMonitor(protocol: number, groups: readonly number[], events:
   };
 }
 
-function tryJoin(protocol: number, groups: readonly number[]): number | undefined {
-  try {
-    return join(protocol, groups);
-  } catch {
-    return undefined;
-  }
+function describeThrown(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
 }
 
-function join(protocol: number, groups: readonly number[]): number {
+function join(protocol: number, groups: readonly number[], bufferBytes: number): number {
   const fd = openNetlink(protocol);
   const set = (level: number, option: number, value: number): number => {
     const bytes = new Int32Array([value]);
     return libc().setsockopt(fd, level, option, ptr(bytes), bytes.byteLength);
   };
   // Needs CAP_NET_ADMIN in the first user namespace; otherwise the usual size has to be enough.
-  set(SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES);
+  set(SOL_SOCKET, SO_RCVBUFFORCE, bufferBytes);
   try {
     for (const group of groups)
       checked(set(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group), () => 'subscribe to changes of the kernel');

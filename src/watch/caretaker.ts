@@ -4,7 +4,7 @@ import type { LogFields, LogLevel } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import { commandsFor } from './commands.ts';
 import { examine, type Repaired, repairAttachment } from './examine.ts';
-import { type Policy, policyIn } from './policy.ts';
+import type { Policy } from './policy.ts';
 import { afterCheck, afterRepair, giveUp, pauseBefore, type Standing } from './standing.ts';
 import type { Drift, WatchState } from './state.ts';
 
@@ -25,9 +25,7 @@ export interface CaretakerEvents {
 /** What visits need of the watch. */
 export interface CaretakerContext {
   find(key: string): WatchedAttachment | undefined;
-  defaultPolicy(): Policy;
-  /** Of the networks that are configured now. */
-  policies(): ReadonlyMap<string, Policy | undefined>;
+  policyOf(one: WatchedAttachment): Policy;
   /** Asks for another visit. */
   again(key: string, afterMs: number): void;
 }
@@ -41,7 +39,6 @@ export class Caretaker {
   readonly #runtime: ChainRuntime;
   readonly #standings = new Map<string, Standing>();
   readonly #checked = new Map<string, number>();
-  readonly #gone = new Set<string>();
   readonly #counts = { checks: {} as Record<string, number>, repairs: {} as Record<string, number> };
   #lastCheck: string | undefined;
   #found = 0;
@@ -62,11 +59,6 @@ export class Caretaker {
     return this.#checked.get(key);
   }
 
-  /** Attachments whose namespace no longer exists. */
-  gone(): WatchedAttachment[] {
-    return [...this.#gone].flatMap(key => this.#context.find(key) ?? []);
-  }
-
   get state(): Pick<WatchState, 'drifted' | 'givenUp' | 'lastCheck' | 'checks' | 'repairs'> {
     const those = (state: Standing['state']): Drift[] =>
       [...this.#standings].flatMap(([key, standing]) => {
@@ -85,7 +77,7 @@ export class Caretaker {
 
   /** Forgets attachments that no longer exist. */
   forgetAllBut(attachments: ReadonlyMap<string, unknown>): void {
-    for (const known of [this.#standings, this.#checked, this.#gone])
+    for (const known of [this.#standings, this.#checked])
       for (const key of known.keys()) if (!attachments.has(key)) known.delete(key);
   }
 
@@ -99,15 +91,13 @@ export class Caretaker {
   async visit(key: string): Promise<void> {
     const one = this.#context.find(key);
     if (one === undefined) return;
-    const policy = this.#policyOf(one);
+    const policy = this.#context.policyOf(one);
     if (policy === 'off') return;
     const verdict = await examine(one, this.#runtime);
     if (verdict.state === 'passed over') return;
     this.#lastCheck = new Date().toISOString();
     this.#checked.set(key, performance.now());
     count(this.#counts.checks, verdict.state);
-    if (verdict.state === 'gone') this.#gone.add(key);
-    else this.#gone.delete(key);
     if (verdict.state === 'gone' || verdict.state === 'unknown') {
       this.#standings.delete(key);
       return;
@@ -146,13 +136,6 @@ export class Caretaker {
     this.#standings.set(key, after);
     if (remaining !== undefined) this.#context.again(key, Number(pauseBefore(after, performance.now())) || 0);
     else if (standing.repairs === 0) this.#tell('repaired', one, problem);
-  }
-
-  /** The list of today decides; without one, that of the ADD. */
-  #policyOf({ id, known }: WatchedAttachment): Policy {
-    const policies = this.#context.policies();
-    const own = policies.has(id.network) ? policies.get(id.network) : policyIn(known.source);
-    return own ?? this.#context.defaultPolicy();
   }
 
   #tell(what: News, { id }: WatchedAttachment, problem: string, advice?: string): void {

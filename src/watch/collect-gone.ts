@@ -2,6 +2,7 @@
 
 import { renderAttachment } from '../chain/records/cache-record.ts';
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
+import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
 import { deleteUnsettled, isOfEarlierBoot } from '../chain/records/recover.ts';
 import { findCached } from '../chain/records/remembered-add.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
@@ -42,9 +43,9 @@ export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Prom
   const list = attachmentLister(scope.journals, scope.cacheDir);
   const look = () => {
     const devices = listDeviceNames();
-    return list().flatMap(one => {
-      if (scope.network !== undefined && one.id.network !== scope.network) return [];
-      const judged = judge(one, devices, runtime);
+    const chosen = list().filter(({ id }) => scope.network === undefined || id.network === scope.network);
+    return chosen.flatMap(one => {
+      const judged = judgeGone(one, () => devices, runtime);
       return judged === undefined ? [] : [{ one, ...judged }];
     });
   };
@@ -58,7 +59,7 @@ export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Prom
     if (before.get(one.key) !== lifeOf(one) || runtime.signal?.aborted) continue;
     if (!isSure) report.push({ ...one.id, state: 'kept', why });
     else if (scope.dryRun) report.push({ ...one.id, state: 'found', why });
-    else report.push({ ...one.id, why, ...(await remove(one, runtime)) });
+    else report.push({ ...one.id, why, ...(await removeGone(one, runtime)) });
   }
   return report;
 }
@@ -66,18 +67,23 @@ export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Prom
 /** containerd records its loopback as an attachment. */
 const LOOPBACK = 'lo';
 
-interface Judgement {
+/** What is known of an attachment whose namespace cannot be found. */
+export interface GoneJudgement {
   readonly why: string;
+  /** Whether that proves that its namespace is gone. */
   readonly isSure: boolean;
   readonly isEarlier?: true;
 }
 
-/** Undefined if its namespace stands, or nothing says where it was. */
-function judge(
+/**
+ * Undefined if its namespace stands, or nothing says where it was.
+ * @param present names of the devices of the host, asked only if they matter
+ */
+export function judgeGone(
   { known, recorded, devices }: WatchedAttachment,
-  present: ReadonlySet<string>,
+  present: () => ReadonlySet<string>,
   { env }: Pick<ChainRuntime, 'env'>,
-): Judgement | undefined {
+): GoneJudgement | undefined {
   if (recorded && isOfEarlierBoot(recorded.record, env))
     return { why: 'it is from an earlier boot of the machine', isSure: true, isEarlier: true };
   if (!isPathGone(known.netns, recorded)) return undefined;
@@ -86,7 +92,7 @@ function judge(
       why: `namespace "${known.netns}" is gone, and a loopback has nothing outside of it`,
       isSure: true,
     };
-  const missing = devices.find(name => !present.has(name));
+  const missing = devices.find(name => !present().has(name));
   if (missing !== undefined)
     return { why: `namespace "${known.netns}" and device "${missing}" are gone`, isSure: true };
   return {
@@ -101,17 +107,22 @@ function isPathGone(netns: string, recorded: WatchedAttachment['recorded']): boo
 }
 
 /** Text that differs between an attachment and a later one of the same name. */
-function lifeOf({ known, recorded }: WatchedAttachment): string {
+export function lifeOf({ known, recorded }: WatchedAttachment): string {
   return `${recorded?.record.runner.op ?? ''} ${renderAttachment(known)}`;
 }
 
-async function remove(
+/** Deletes it, unless it has been made again or another process works on it. Never throws. */
+export async function removeGone(
   one: WatchedAttachment,
   runtime: ChainRuntime,
 ): Promise<Omit<Partial<GoneAttachment>, keyof AttachmentId> & Pick<GoneAttachment, 'state'>> {
   const { id, known, recorded } = one;
   const own = recorded
-    ? { ...runtime, stateDir: recorded.stateDir, cacheDir: recorded.record.cacheDir }
+    ? {
+        ...withRecordedDirs(runtime, recorded.record),
+        stateDir: recorded.stateDir,
+        cacheDir: recorded.record.cacheDir,
+      }
     : runtime;
   try {
     if (recorded && isOfEarlierBoot(recorded.record, runtime.env)) {

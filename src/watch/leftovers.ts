@@ -1,80 +1,105 @@
-// When are attachments deleted whose namespace ended without a DEL?
+// When does the daemon delete attachments that outlived their namespace?
 
-import { deleteClaimed } from '../chain/records/delete-attachment.ts';
-import { type ChainRuntime, deadlineOf } from '../chain/run/runtime.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { describeError } from '../cni/errors.ts';
-import { claimRecord } from '../journal/claim.ts';
-import { compareNetns } from '../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
 import type { LogFields, LogLevel } from '../log.ts';
-import { hostDevicesOf, type WatchedAttachment } from './attachments.ts';
+import type { WatchedAttachment } from './attachments.ts';
+import { judgeGone, lifeOf, removeGone } from './collect-gone.ts';
+import type { Policy } from './policy.ts';
 import { listDeviceNames } from './sources.ts';
 
 /** Deletions per round: none of them is urgent. */
 const AT_ONCE = 8;
+/** Pause after a deletion that failed. */
+const RETRY_MS = 10 * 60_000;
+
+/** An attachment that outlived its namespace. Times are those of performance.now(). */
+interface Leftover {
+  /** Differs for a later attachment of the same name. */
+  readonly life: string;
+  readonly since: number;
+  notBefore: number;
+  isReported: boolean;
+}
+
+/** What the collection needs of the watch. */
+export interface LeftoverParts {
+  readonly runtime: ChainRuntime;
+  policyOf(one: WatchedAttachment): Policy;
+  log(level: LogLevel, message: string, fields?: LogFields): void;
+}
 
 /**
- * Deletes attachments whose namespace has been gone for a while. Their runtime may still call DEL, which then finds nothing to do.
- * Only those that have a record: what another runtime keeps about its own is its own affair. A namespace may exist where this
- * process cannot see its path, so one of the attachment's devices on the host has to be missing, too: the kernel deletes a pair with
- * the namespace that one end is in.
+ * Does what `catena gc --gone` does, a while after the namespace ended: its runtime may still call DEL, which then finds nothing to
+ * do. Under policy `observe` such attachments are reported once; under `off` they are not looked at.
  */
 export class Leftovers {
-  readonly #runtime: ChainRuntime;
-  readonly #log: (level: LogLevel, message: string, fields?: LogFields) => void;
-  readonly #since = new Map<string, number>();
+  readonly #parts: LeftoverParts;
+  readonly #known = new Map<string, Leftover>();
 
-  constructor(runtime: ChainRuntime, log: (level: LogLevel, message: string, fields?: LogFields) => void) {
-    this.#runtime = runtime;
-    this.#log = log;
+  constructor(parts: LeftoverParts) {
+    this.#parts = parts;
   }
 
-  /** Attachments whose namespace is gone, as of the last round. */
+  /** Attachments that outlived their namespace, as of the last round. */
   get count(): number {
-    return this.#since.size;
+    return this.#known.size;
   }
 
   /**
-   * @param gone attachments whose namespace does not exist now
-   * @param graceMs how long it must have been gone; 0: nothing is deleted
+   * @param attachments all that there are now
+   * @param graceMs how long a namespace must have been gone; 0: nothing is reported or deleted
    */
-  async collect(gone: readonly WatchedAttachment[], graceMs: number): Promise<void> {
-    const now = performance.now();
-    const keys = new Set(gone.map(({ key }) => key));
-    for (const key of this.#since.keys()) if (!keys.has(key)) this.#since.delete(key);
-    for (const { key } of gone) if (!this.#since.has(key)) this.#since.set(key, now);
+  async collect(attachments: Iterable<WatchedAttachment>, graceMs: number): Promise<void> {
+    const gone = this.#look(attachments);
     if (graceMs === 0) return;
-    const due = gone.filter(({ key }) => now - (this.#since.get(key) ?? now) >= graceMs);
-    const devices = due.length ? listDeviceNames() : new Set<string>();
-    for (const one of due.filter(one => isOver(one, devices)).slice(0, AT_ONCE)) await this.#delete(one);
+    const now = performance.now();
+    const due = gone.filter(({ leftover }) => now >= Math.max(leftover.since + graceMs, leftover.notBefore));
+    const isAllowed = ({ one }: (typeof due)[number]) => this.#parts.policyOf(one) === 'repair';
+    for (const { one, why, leftover } of due.filter(found => !isAllowed(found)))
+      this.#report(leftover, one, { problem: why, advice: 'catena gc --gone' });
+    for (const { one, leftover } of due.filter(isAllowed).slice(0, AT_ONCE)) {
+      if (this.#parts.runtime.signal?.aborted) return;
+      await this.#delete(one, leftover);
+    }
   }
 
-  async #delete({ id, key, recorded }: WatchedAttachment): Promise<void> {
-    if (recorded === undefined || this.#runtime.signal?.aborted) return;
-    const { network, containerId, ifname } = id;
-    const fields = { network, containerId, ifname };
-    const runtime = { ...this.#runtime, stateDir: recorded.stateDir };
-    const isStill = (record: AttachmentRecord): boolean =>
-      record.phase === 'attached' &&
-      record.runner.op === recorded.record.runner.op &&
-      compareNetns(record.netns, record) !== 'same';
-    try {
-      const claim = claimRecord(recorded.stateDir, id, isStill, 'DEL', deadlineOf(runtime, 'DEL'));
-      if (claim === undefined || 'holder' in claim) return;
-      await deleteClaimed(claim, runtime);
-      this.#since.delete(key);
-      this.#log('info', 'deleted an attachment whose namespace had ended without a DEL', fields);
-    } catch (error) {
-      this.#log('warn', 'cannot delete an attachment whose namespace has ended', {
-        ...fields,
-        problem: describeError(error),
-      });
+  #look(attachments: Iterable<WatchedAttachment>) {
+    let names: ReadonlySet<string> | undefined;
+    const present = () => (names ??= listDeviceNames());
+    const now = performance.now();
+    const gone = [...attachments].flatMap(one => {
+      if (this.#parts.policyOf(one) === 'off') return [];
+      const judged = judgeGone(one, present, this.#parts.runtime);
+      if (!judged?.isSure) return [];
+      const life = lifeOf(one);
+      const before = this.#known.get(one.key);
+      const leftover = before?.life === life ? before : { life, since: now, notBefore: 0, isReported: false };
+      return [{ one, why: judged.why, leftover }];
+    });
+    this.#known.clear();
+    for (const { one, leftover } of gone) this.#known.set(one.key, leftover);
+    return gone;
+  }
+
+  async #delete(one: WatchedAttachment, leftover: Leftover): Promise<void> {
+    const { state, error, why } = await removeGone(one, this.#parts.runtime);
+    if (state === 'deleted') {
+      this.#known.delete(one.key);
+      this.#parts.log('info', 'deleted an attachment whose namespace had ended without a DEL', fieldsOf(one));
+      return;
     }
+    leftover.notBefore = performance.now() + RETRY_MS;
+    this.#report(leftover, one, { problem: error ? describeError(error) : (why ?? '') });
+  }
+
+  #report(leftover: Leftover, one: WatchedAttachment, more: LogFields): void {
+    if (leftover.isReported) return;
+    leftover.isReported = true;
+    this.#parts.log('warn', 'an attachment outlived its namespace', { ...fieldsOf(one), ...more });
   }
 }
 
-/** Whether a device of the attachment on the host is missing. Without any, nothing proves that its namespace is gone. */
-function isOver({ recorded, known }: WatchedAttachment, devices: ReadonlySet<string>): boolean {
-  if (recorded === undefined || recorded.record.adopted === true) return false;
-  return hostDevicesOf(known.result).some(name => !devices.has(name));
+function fieldsOf({ id: { network, containerId, ifname } }: WatchedAttachment): LogFields {
+  return { network, containerId, ifname };
 }

@@ -1,6 +1,7 @@
 // What may the daemon do about the attachments of a network that others have damaged?
 import { listNetworks } from '../chain/config/load.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
+import type { WatchedAttachment } from './attachments.ts';
 
 /** `observe`: damage is reported. `repair`: it is also repaired. `off`: the attachments of the network are not looked at. */
 export const POLICIES = ['observe', 'repair', 'off'] as const;
@@ -25,4 +26,14 @@ export function readPolicies(confDir: string): ReadonlyMap<string, Policy | unde
     // The directory cannot be read now; then what the attachments were made with has to be enough.
     return new Map();
   }
+}
+
+/** The policy for an attachment: the list of today decides; without one, that of the ADD. */
+export function policyOf(
+  { id, known }: WatchedAttachment,
+  policies: ReadonlyMap<string, Policy | undefined>,
+  fallback: Policy,
+): Policy {
+  const own = policies.has(id.network) ? policies.get(id.network) : policyIn(known.source);
+  return own ?? fallback;
 }

@@ -7,7 +7,7 @@ export interface WatchSettings {
   readonly policy: Policy;
   /** Least time between two checks of an attachment on the timer, in milliseconds. */
   readonly everyMs: number;
-  /** How long after its namespace has gone an attachment is deleted, in milliseconds; 0: never. */
+  /** How long after its namespace has gone an attachment is deleted (`repair`) or reported (`observe`), in milliseconds; 0: never. */
   readonly leftoverMs: number;
 }
 

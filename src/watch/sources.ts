@@ -12,6 +12,8 @@ export interface SourceEvents {
   hints(hints: readonly Hint[]): void;
   /** Notifications were lost: anything may have changed. */
   lost(why: string): void;
+  /** Notifications cannot be received at present, which is tried again; `lost` follows. */
+  interrupted(why: string): void;
   /** A file in the directory of network configurations has changed. */
   configured(): void;
 }
@@ -37,13 +39,20 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
   const devices = openMonitor(NETLINK_ROUTE, ROUTE_GROUPS, {
     changed: messages => tell(() => hints.hintsOf(messages)),
     lost(why) {
-      hints.reset(listDevices());
+      try {
+        hints.reset(listDevices());
+      } catch {
+        // Names of devices are learned from notifications again; every attachment is checked now.
+        hints.reset([]);
+      }
       events.lost(why);
     },
+    interrupted: events.interrupted,
   });
   const rules = openMonitor(NETLINK_NETFILTER, NFT_GROUPS, {
     changed: messages => tell(() => hintsOfRules(messages)),
     lost: events.lost,
+    interrupted: events.interrupted,
   });
   // After the socket: a device that is made in between is listed, and reported once more.
   hints.reset(listDevices());

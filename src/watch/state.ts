@@ -20,7 +20,7 @@ export interface WatchState {
   readonly drifted: readonly Drift[];
   /** Those that repairs could not put right, or that are damaged again each time. */
   readonly givenUp: readonly Drift[];
-  /** Attachments whose namespace no longer exists. */
+  /** Attachments that outlived their namespace or an earlier boot. */
   readonly leftovers: number;
   /** How many times notifications were lost. */
   readonly lost: number;

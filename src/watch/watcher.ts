@@ -11,7 +11,7 @@ import { Caretaker, type CaretakerEvents } from './caretaker.ts';
 import { chooseConcerned } from './concerned.ts';
 import type { Hint } from './hint.ts';
 import { Leftovers } from './leftovers.ts';
-import { readPolicies } from './policy.ts';
+import { policyOf, readPolicies } from './policy.ts';
 import { VisitQueue } from './queue.ts';
 import { startRounds } from './rounds.ts';
 import type { WatchSettings } from './settings.ts';
@@ -115,16 +115,16 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
   let attachments = new Map<string, WatchedAttachment>();
   let policies = readPolicies(parts.confDir);
   let lost = 0;
+  const ownPolicy = (one: WatchedAttachment) => policyOf(one, policies, settings().policy);
   const caretaker = new Caretaker(
     { ...parts, runtime },
     {
       find: key => attachments.get(key),
-      defaultPolicy: () => settings().policy,
-      policies: () => policies,
+      policyOf: ownPolicy,
       again: (key, afterMs) => later(() => queue.add([key]), afterMs),
     },
   );
-  const leftovers = new Leftovers(runtime, parts.log);
+  const leftovers = new Leftovers({ runtime, policyOf: ownPolicy, log: parts.log });
   const idle = async (): Promise<void> => {
     for (let left = YIELD_MS; left > 0 && parts.isBusy() && !end.signal.aborted; left -= YIELD_EVERY_MS)
       await Bun.sleep(YIELD_EVERY_MS);
@@ -201,6 +201,11 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       parts.log('info', 'notifications of changes were lost: every attachment is checked', { problem: why });
       note([{ of: 'all', isLikely: true, why }]);
     },
+    interrupted(why) {
+      parts.log('warn', 'cannot listen for changes at present: only the timer finds damage', {
+        problem: why,
+      });
+    },
     configured: () => later(reconsider, DEBOUNCE_MS),
   });
   const stopRounds = startRounds({
@@ -214,7 +219,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       queue.add([key]);
       await queue.settled();
     },
-    atEnd: () => leftovers.collect(caretaker.gone(), settings().leftoverMs),
+    atEnd: () => leftovers.collect(attachments.values(), settings().leftoverMs),
   });
   return {
     get state() {

@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { IMAGE } from '../helpers/busybox.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
+import type { Row } from '../helpers/netns.ts';
 import { type Podman, requiresPodman, startPodman } from '../helpers/podman.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
@@ -172,6 +173,47 @@ describeRoot(
         await podman.run(...REMOVE, 'web');
         expect(await catena('repair')).toMatchObject({ exitCode: 0, recovered: [], attachments: [] });
         expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test('is watched: its damaged containers are repaired without adopt, and removed as before', async () => {
+      await withPodman(async (machine, podman) => {
+        const outside = await machine.lab.outside();
+        const settings = { watch: 'repair', watchSeconds: 1 };
+        machine.write('/etc/catena.json', JSON.stringify(settings));
+        const argv = ['/opt/cni/bin/catena', 'daemon', '--config', '/etc/catena.json'];
+        machine.start(argv, `${machine.lab.tmp}/daemon.log`);
+        const unix = machine.path('/run/catena/catena.sock');
+        await until(async () => fs.existsSync(unix));
+        const watch = async () => {
+          const state = await fetch('http://catena/v1/state', { unix, signal: AbortSignal.timeout(10_000) });
+          return ((await state.json()) as { watch: Row }).watch;
+        };
+        const { processes: _, ...before } = await machine.traces();
+        const web = await podman.runContainer('web', ...PUBLISH);
+        const container = machine.netnsOf(web.pid);
+        const scenes: [string, readonly string[], typeof container | undefined][] = [
+          ['nft flush ruleset', ['nft', 'flush', 'ruleset'], undefined],
+          ['bridge address removed', ['ip', 'addr', 'flush', 'dev', 'cni-podman0'], undefined],
+          ['bridge down', ['ip', 'link', 'set', 'cni-podman0', 'down'], undefined],
+          ['default route of the container deleted', ['ip', 'route', 'del', 'default'], container],
+        ];
+        let repaired = 0;
+        for (const [name, damage, where] of scenes) {
+          const startedAt = Date.now();
+          await machine.lab.run(where ?? machine.lab.host, damage);
+          await until(async () => ((await watch()).repairs?.repaired ?? 0) > repaired, { withinMs: 20_000 });
+          process.stdout.write(`podman: ${name}: repaired after ${Date.now() - startedAt} ms\n`);
+          expect([name, await findUnreachable(machine.lab, { container, outside })]).toEqual([name, []]);
+          await Bun.sleep(1_200);
+          repaired = (await watch()).repairs.repaired;
+        }
+        expect((await watch()).givenUp).toEqual([]);
+        await podman.run(...REMOVE, 'web');
+        await until(async () => {
+          const { processes: __, ...now } = await machine.traces();
+          return Bun.deepEquals(now, before);
+        });
       });
     });
 

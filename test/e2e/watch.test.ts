@@ -1,9 +1,10 @@
 // Does the daemon notice what others do to attachments, repair it if it may, and leave alone what it cannot win?
 import { expect, test } from 'bun:test';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { useLabs } from '../helpers/netns.ts';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { type Container, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { converse } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
 import { attach, startProbe, startWatcher, untilWatch, watchedList } from '../helpers/watched-host.ts';
 
 describeRoot('a daemon that watches', () => {
@@ -109,5 +110,62 @@ describeRoot('a daemon that watches', () => {
     expect([await addresses('plain'), await addresses('repaired'), await addresses('off')]).toEqual([
       0, 1, 0,
     ]);
+  });
+
+  test('follows the configuration directory: a policy that changes counts at once, a list that is removed changes nothing', async () => {
+    const lab = await makeLab();
+    mkdirSync(`${lab.tmp}/net.d`);
+    const file = `${lab.tmp}/net.d/pods.conflist`;
+    const list = watchedList(lab, 'pods', '10.66.0.0/24');
+    writeFileSync(file, JSON.stringify(list));
+    await attach(lab, list, 8080);
+    const daemon = await startWatcher(lab, {});
+    const damage = () => lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br-pods']);
+    await damage();
+    await untilWatch(daemon, one => one.drifted.length === 1);
+    writeFileSync(`${file}.new`, JSON.stringify({ ...list, catena: { watch: 'repair' } }));
+    renameSync(`${file}.new`, file);
+    await untilWatch(daemon, one => one.drifted.length === 0 && one.repairs.repaired === 1);
+    // The list of the ADD, which names no policy, decides then.
+    rmSync(file);
+    await Bun.sleep(1_200);
+    await damage();
+    const watch = await untilWatch(daemon, one => one.drifted.length === 1);
+    expect(watch).toMatchObject({ attachments: 1, repairs: { repaired: 1 } });
+    expect(await lab.ip(lab.host, 'link', 'show', 'master', 'br-pods')).toHaveLength(1);
+  });
+
+  test('collects what outlived its namespace of every runtime where it may repair; elsewhere it only reports', async () => {
+    const lab = await makeLab();
+    const lists = {
+      ours: watchedList(lab, 'ours', '10.66.0.0/24', { catena: { watch: 'repair' } }),
+      others: watchedList(lab, 'others', '10.67.0.0/24', { catena: { watch: 'repair' } }),
+      observed: watchedList(lab, 'observed', '10.68.0.0/24'),
+      standing: watchedList(lab, 'standing', '10.69.0.0/24', { catena: { watch: 'repair' } }),
+    };
+    const made: Record<string, Container> = {};
+    for (const [i, [name, list]] of Object.entries(lists).entries())
+      made[name] = (await attach(lab, list, 8080 + i)).container;
+    // Only the cached result remains, as another runtime keeps it.
+    rmSync(`${lab.tmp}/state/attachments/others/${made.others?.id}:eth0`);
+    const daemon = await startWatcher(lab, { watchSeconds: 0.5, leftoverSeconds: 0.5 });
+    for (const name of ['ours', 'others', 'observed']) await lab.remove(made[name] as Container);
+    await untilWatch(daemon, one => one.attachments === 2 && one.leftovers === 1);
+    const log = () => readFileSync(`${lab.tmp}/daemon.log`, 'utf8').split('\n');
+    await until(() => log().some(line => line.includes('outlived its namespace')));
+    await Bun.sleep(1_500);
+    const reported = log().filter(line => line.includes('outlived its namespace'));
+    expect(reported).toHaveLength(1);
+    expect(reported[0]).toContain(String(made.observed?.id));
+    expect(reported[0]).toContain('catena gc --gone');
+    const owners = readdirSync(`${lab.tmp}/leases`).flatMap(dir =>
+      readdirSync(`${lab.tmp}/leases/${dir}`)
+        .filter(name => /^10\./.test(name))
+        .map(() => dir),
+    );
+    expect(owners.sort()).toEqual(['observed', 'standing']);
+    const rules = JSON.stringify(await lab.nft(lab.host, 'list', 'ruleset'));
+    for (const name of ['ours', 'others']) expect(rules).not.toContain(String(made[name]?.id));
+    for (const name of ['observed', 'standing']) expect(rules).toContain(String(made[name]?.id));
   });
 });

@@ -23,10 +23,20 @@ export function startDaemon(lab: Lab, ...args: string[]): Promise<Daemon> {
 }
 
 /** The same, with the given working directory. */
-export async function startDaemonIn(lab: Lab, cwd: string, ...args: string[]): Promise<Daemon> {
+export function startDaemonIn(lab: Lab, cwd: string, ...args: string[]): Promise<Daemon> {
+  return startDaemonWith(lab, { cwd }, ...args);
+}
+
+/** The same, with further variables of the environment. */
+export async function startDaemonWith(
+  lab: Lab,
+  { cwd = process.cwd(), env = {} }: { cwd?: string; env?: Readonly<Record<string, string>> },
+  ...args: string[]
+): Promise<Daemon> {
   const { CATENA_RUN_DIR = '' } = directories(lab.tmp);
   const socket = `${CATENA_RUN_DIR}/catena.sock`;
-  const argv = ['env', `--chdir=${cwd}`, ...Object.entries(directories(lab.tmp)).map(pair => pair.join('='))];
+  const variables = Object.entries({ ...directories(lab.tmp), ...env }).map(pair => pair.join('='));
+  const argv = ['env', `--chdir=${cwd}`, ...variables];
   const child = lab.start(lab.host, [...argv, CATENA, 'daemon', ...args]);
   const listening = child.stderr.getReader();
   const first = await Promise.race([listening.read(), Bun.sleep(20_000)]);

@@ -2,8 +2,9 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { type Chain, type RunChain, writeChain } from './chain.ts';
-import { type Daemon, startDaemon } from './daemon.ts';
+import { type Daemon, startDaemonWith } from './daemon.ts';
 import type { Container, Lab, Namespace, Row } from './netns.ts';
+import { BIN_DIR } from './plugin.ts';
 import { stateOf } from './plugin-calls.ts';
 import { until } from './until.ts';
 
@@ -49,7 +50,9 @@ export async function attach(
 export async function startWatcher(lab: Lab, settings: Row): Promise<Daemon> {
   const file = `${lab.tmp}/daemon.json`;
   writeFileSync(file, JSON.stringify({ log: `file:${lab.tmp}/daemon.log`, ...settings }));
-  const daemon = await startDaemon(lab, '--config', file, '--conf-dir', `${lab.tmp}/net.d`);
+  // Attachments of other runtimes do not say where their plugins are.
+  const env = { CNI_PATH: BIN_DIR };
+  const daemon = await startDaemonWith(lab, { env }, '--config', file, '--conf-dir', `${lab.tmp}/net.d`);
   // It listens for calls a moment before it listens to the kernel.
   await untilWatch(daemon, watch => watch?.attachments > 0);
   return daemon;
