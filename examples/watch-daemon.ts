@@ -16,8 +16,8 @@ let printed = 0;
 
 while (printed < Number(limit)) {
   const response = await fetch('http://catena/v1/traces', { unix: socket });
-  const traces = (await response.json()) as readonly Trace[];
-  for (const { id, verb, network, containerId, links } of traces.filter(trace => !seen.has(trace.id))) {
+  const { items } = (await response.json()) as { readonly items: readonly Trace[] };
+  for (const { id, verb, network, containerId, links } of items.filter(trace => !seen.has(trace.id))) {
     seen.add(id);
     const times = links.map(({ link, durationMs }) => `${link} ${durationMs.toFixed(1)} ms`);
     console.log(`${verb} ${network} ${containerId}: ${times.join(', ')}`);

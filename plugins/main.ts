@@ -28,6 +28,7 @@ const CATALOG: PluginCatalog = {
   types: KNOWN_TYPES,
   find: loadAbout,
   schemas: async () => (await import('./build/published-schemas.ts')).SCHEMAS,
+  answerSchemas: async () => (await import('./build/published-schemas.ts')).ANSWER_SCHEMAS,
 };
 
 const { name, args } = calledAs(process.argv0, process.argv.slice(2));

@@ -23,6 +23,10 @@ export const PLUGINS = {
     load: async () => (await import('./bridge/plugin.ts')).bridge,
     about: async () => (await import('./bridge/about.ts')).about,
   },
+  cluster: {
+    load: async () => (await import('./cluster/plugin.ts')).cluster,
+    about: async () => (await import('./cluster/about.ts')).about,
+  },
   dhcp: {
     load: async () => (await import('./dhcp/plugin.ts')).dhcp,
     about: async () => (await import('./dhcp/about.ts')).about,
@@ -90,6 +94,10 @@ export const PLUGINS = {
   vrf: {
     load: async () => (await import('./vrf/plugin.ts')).vrf,
     about: async () => (await import('./vrf/about.ts')).about,
+  },
+  whereabouts: {
+    load: async () => (await import('./whereabouts/plugin.ts')).whereabouts,
+    about: async () => (await import('./whereabouts/about.ts')).about,
   },
 } satisfies Readonly<Record<string, RegisteredPlugin>>;
 

@@ -15,9 +15,11 @@ import path from 'node:path';
 import { needsChromium, unpackChromium } from './helpers/chromium.ts';
 import { type Finished, run, TEST_PATH } from './helpers/command.ts';
 import { installTestPackages } from './helpers/debian.ts';
+import { needsDhcpServers, unpackDhcpServers } from './helpers/dhcp-packages.ts';
 import { parseJunit, type TestOutcome } from './helpers/junit.ts';
 import { sweepLeftovers } from './helpers/namespace.ts';
 import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
+import { needsShells, unpackShells } from './helpers/shells.ts';
 import { hasFronts, type Turn, turnWithoutFront } from './turns.ts';
 
 const ROOT = path.resolve(import.meta.dir, '..');
@@ -58,6 +60,10 @@ async function main(): Promise<void> {
   if (runtimes !== undefined) say(`${runtimes}; tests that need them are skipped`);
   const browser = testFiles().some(needsChromium) ? await unpackChromium() : undefined;
   if (browser !== undefined) say(`${browser}; tests that need it are skipped`);
+  const shells = testFiles().some(needsShells) ? await unpackShells() : undefined;
+  if (shells !== undefined) say(`${shells}; tests that need them are skipped`);
+  const servers = testFiles().some(needsDhcpServers) ? await unpackDhcpServers() : undefined;
+  if (servers !== undefined) say(`${servers}; tests that need them are skipped`);
   const inNamespaces = await namespacePrefix();
   const built = await check('build', [...BUN, 'plugins/build/build.ts']);
   const files = testFiles().filter(file => built || !needsExecutables(file));
@@ -122,7 +128,7 @@ function needsExecutables(file: string): boolean {
 
 /** Every test file that the filters select, the slow kernel tests first so that no core idles at the end. */
 function testFiles(): string[] {
-  const order = ['twin', 'soak', 'storm', 'fuzz', 'e2e', 'netns', 'node', 'golden', 'unit'];
+  const order = ['twin', 'soak', 'storm', 'fuzz', 'e2e', 'netns', 'node', 'simulator', 'golden', 'unit'];
   const rank = (file: string): number => order.indexOf(file.split('/')[1] ?? '');
   return fs
     .readdirSync(path.join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })

@@ -1,6 +1,6 @@
 // What can tools know about bridge without running it?
-import { decode } from '../../src/cni/json.ts';
-import { aboutPlugin, mtuOf } from '../../src/cni/plugin-about.ts';
+import { decode, type JsonObject } from '../../src/cni/json.ts';
+import { aboutPlugin, mtuOf, type PluginAdvice } from '../../src/cni/plugin-about.ts';
 import { BridgeConf, DEFAULT_BRIDGE, validateBridgeConf } from './config.ts';
 
 /** The bridge plugin, as `catena validate` and the published schemas see it. */
@@ -10,6 +10,32 @@ export const about = aboutPlugin({
   capabilities: ['mac'],
   config: BridgeConf,
   validate: validateBridgeConf,
+  advise: adviseOnBridge,
+  needsGatewayInSubnet: true,
+  networkKinds: [
+    {
+      name: 'bridge',
+      text: 'containers share a switch, reach the outside through the node, and may have published ports',
+      onLan: false,
+      mayUseDhcp: false,
+      answersOutside: true,
+      configure: ({ ipam, ownDevice, ports }) => ({
+        bridge: ownDevice,
+        ...(ipam && { isDefaultGateway: true, ipMasq: true }),
+        // Without it, a container does not reach its own published port.
+        ...(ports && { hairpinMode: true }),
+        ...(ipam && { ipam }),
+      }),
+    },
+    {
+      name: 'internal',
+      text: 'containers share a switch, and reach each other and the node, but not the outside',
+      onLan: false,
+      mayUseDhcp: false,
+      answersOutside: false,
+      configure: ({ ipam, ownDevice }) => ({ bridge: ownDevice, ...(ipam && { isGateway: true, ipam }) }),
+    },
+  ],
   devicesOf: ({ bridge, mtu }) => [
     { name: typeof bridge === 'string' ? bridge : DEFAULT_BRIDGE, mtu: mtuOf(mtu) },
   ],
@@ -28,3 +54,22 @@ export const about = aboutPlugin({
     return { policies: policies.filter(one => one !== false) };
   },
 });
+
+/** Options about the gateway that contradict each other. */
+function adviseOnBridge(conf: BridgeConf, entry: JsonObject): PluginAdvice[] {
+  const { isGateway, isDefaultGateway, ipMasq, ipam } = conf;
+  const advice: PluginAdvice[] = [];
+  if (ipMasq && !isGateway && !isDefaultGateway && ipam?.type) {
+    const message =
+      '"ipMasq" does nothing unless containers send their packets through the bridge: set "isGateway" or "isDefaultGateway" as well';
+    advice.push({ path: ['ipMasq'], message });
+  }
+  const refuses = Object.entries(entry).some(
+    ([key, value]) => key.toLowerCase() === 'isgateway' && value === false,
+  );
+  if (isDefaultGateway && refuses) {
+    const message = '"isGateway" is false, but "isDefaultGateway" makes the bridge a gateway nevertheless';
+    advice.push({ path: ['isGateway'], message });
+  }
+  return advice;
+}

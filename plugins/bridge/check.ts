@@ -14,6 +14,8 @@ import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
 import { groupFwdMaskOf } from './kernel/bridge.ts';
 import { checkMacspoof } from './kernel/macspoof.ts';
 import { hasReferenceMacspoof } from './kernel/macspoof-reference.ts';
+import { checkNeighbours } from './kernel/neighbours.ts';
+import { checkSubnetRoutes } from './kernel/subnet-routes.ts';
 import { checkPortVlans, vlanFilteringOf } from './kernel/vlan.ts';
 import { findGatewayProblem } from './kernel/vlan-gateway.ts';
 import { type Addressing, addressingOf } from './plan.ts';
@@ -40,7 +42,7 @@ export function checkAttachment(call: Call<BridgeConf>): void {
     addressing.ips.map(({ cidr }) => cidr),
   );
   checkRoutes(call.container, container, addressing.routes);
-  checkGateways(call, prevResult, bridge, addressing);
+  checkGateways(call, prevResult, bridge, container, addressing);
 }
 
 function checkBridge({ conf, host }: Call<BridgeConf>, prevResult: Result): Link {
@@ -116,14 +118,18 @@ function checkRestriction(call: Call<BridgeConf>, port: Link, container: Link): 
 }
 
 function checkGateways(
-  { conf, host }: Call<BridgeConf>,
+  call: Call<BridgeConf>,
   prevResult: Result,
   bridge: Link,
+  container: Link,
   { gateways }: Addressing,
 ): void {
   if (gateways.length === 0) return;
+  const { conf, host } = call;
   const target = conf.vlan ? checkGatewayPort(host, conf, prevResult, bridge) : bridge;
   checkAddresses(host, target, gateways);
+  checkSubnetRoutes(host, target, gateways);
+  checkNeighbours(call.container, container, target, gateways);
   checkForwarding(gateways.map(({ ip }) => ip));
 }
 

@@ -95,10 +95,13 @@ export function validateBridgeConf(conf: BridgeConf): void {
   if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use bridge configuration: ${problem}`);
 }
 
+const LOOPBACK = 'lo';
+
 function findProblem(conf: BridgeConf): string | undefined {
   const { bridge, mtu, ipMasqBackend } = conf;
   const problem = findIfnameProblem(bridge);
   if (problem) return `"bridge" is "${bridge}": ${problem}`;
+  if (bridge === LOOPBACK) return `"bridge" is "${bridge}", which is the loopback device of every host`;
   const mtuProblem = findMtuProblem(mtu);
   if (mtuProblem) return mtuProblem;
   if (conf.hairpinMode && conf.promiscMode) return '"hairpinMode" and "promiscMode" exclude each other';

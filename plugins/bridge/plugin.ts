@@ -54,9 +54,9 @@ export const bridge = definePlugin({
       ? { ...port, container: getLink(call.container, port.container.index) }
       : port;
     if (addressing && sharesLink(conf)) {
-      const ips = addressing.ips.map(({ cidr }) => cidr.ip);
       const { probeAddresses } = await import('../../src/attach/conflict.ts');
-      await probeAddresses(call, current.container, stagesOf(call, current, undefined), ips);
+      const stages = stagesOf(call, current, undefined);
+      await probeAddresses(call, current.container, stages, addressing.ips);
     }
     const attached = address(call, current, addressing);
     if (addressing && conf.ipMasq) {

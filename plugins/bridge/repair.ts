@@ -1,4 +1,5 @@
 // What does the plugin restore when others have changed the bridge, port or rules?
+import { repairAddresses, repairInterface } from '../../src/attach/container-repair.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { withSources } from '../../src/attach/masq-source.ts';
@@ -15,14 +16,16 @@ import { ensureGroupFwdMask } from './kernel/bridge.ts';
 import { ensureGateways } from './kernel/gateway.ts';
 import { checkMacspoof, ensureMacspoof } from './kernel/macspoof.ts';
 import { hasReferenceMacspoof } from './kernel/macspoof-reference.ts';
+import { removeWrongNeighbours } from './kernel/neighbours.ts';
+import { ensureSubnetRoutes } from './kernel/subnet-routes.ts';
 import { ensureUplink } from './kernel/uplink.ts';
 import { checkPortVlans, ensureFiltering, setPortVlans } from './kernel/vlan.ts';
 import { type Addressing, addressingOf } from './plan.ts';
 import { planVlans, wantsFiltering } from './vlans.ts';
 
 /**
- * Restores the bridge's state and gateways, the port's membership and VLANs, routes, anti-spoofing, masquerading and forwarding.
- * Does not recreate a missing device.
+ * Restores the bridge's state and gateways, the port's membership and VLANs, the container's interface with its addresses and routes,
+ * anti-spoofing, masquerading and forwarding. Does not recreate a missing device.
  * @throws Error when a device is missing: only a new ADD can make it, and whatever refers to it must not be restored alone
  */
 export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
@@ -35,19 +38,29 @@ export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
   }
   const addressing = conf.ipam?.type ? addressingOf(conf, prevResult) : undefined;
   await tryAll([
-    () => repairBridge(call, bridge, addressing),
+    () => repairBridge(call, bridge, inside, addressing),
     () => repairPort(call, bridge, port),
+    () => repairRules(call, port, repairInterface(call, inside)),
     () => {
       if (!conf.disableContainerInterface) raise(container, inside);
     },
-    () => repairRules(call, port, inside),
-    () => {
-      if (addressing) repairLayer3(call, inside, addressing);
+    async () => {
+      if (!addressing) return;
+      const cidrs = addressing.ips.map(({ cidr }) => cidr);
+      await tryAll([
+        () => repairAddresses(call, inside, cidrs),
+        () => repairLayer3(call, inside, addressing),
+      ]);
     },
   ]);
 }
 
-function repairBridge(call: Call<BridgeConf>, bridge: Link, addressing: Addressing | undefined): void {
+function repairBridge(
+  call: Call<BridgeConf>,
+  bridge: Link,
+  inside: Link,
+  addressing: Addressing | undefined,
+): void {
   const { conf, host } = call;
   raise(host, bridge);
   if (conf.promiscMode) setLink(host, bridge.index, { promisc: true });
@@ -57,7 +70,9 @@ function repairBridge(call: Call<BridgeConf>, bridge: Link, addressing: Addressi
   const target = conf.vlan ? findLink(host, gatewayPortName(conf)) : bridge;
   if (!addressing?.gateways.length || !target) return;
   raise(host, target);
-  ensureGateways(call, target, addressing);
+  const gateway = ensureGateways(call, target, addressing);
+  ensureSubnetRoutes(host, target, addressing.gateways);
+  removeWrongNeighbours(call.container, inside, gateway, addressing.gateways);
 }
 
 function repairPort({ conf, host }: Call<BridgeConf>, bridge: Link, port: Link): void {

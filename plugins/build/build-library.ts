@@ -6,6 +6,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
+import { renderAnswerSchemas } from './answer-schemas.ts';
 import { renderSchemas } from './schemas.ts';
 
 const ROOT = path.resolve(import.meta.dir, '../..');
@@ -65,8 +66,12 @@ function declareTypes(typesDir: string): void {
 
 async function writeSchemas(schemasDir: string): Promise<void> {
   fs.rmSync(schemasDir, { recursive: true, force: true });
-  fs.mkdirSync(schemasDir, { recursive: true });
-  for (const [name, schema] of Object.entries(await renderSchemas())) {
-    fs.writeFileSync(path.join(schemasDir, `${name}.json`), `${JSON.stringify(schema, null, 2)}\n`);
-  }
+  const answersDir = path.join(schemasDir, 'output');
+  fs.mkdirSync(answersDir, { recursive: true });
+  const put = (dir: string, schemas: Readonly<Record<string, object>>) => {
+    for (const [name, schema] of Object.entries(schemas))
+      fs.writeFileSync(path.join(dir, `${name}.json`), `${JSON.stringify(schema, null, 2)}\n`);
+  };
+  put(schemasDir, await renderSchemas());
+  put(answersDir, renderAnswerSchemas());
 }

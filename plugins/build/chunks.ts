@@ -16,6 +16,8 @@ const ROOT = path.resolve(import.meta.dir, '../..');
  */
 export const PROCESSES: Readonly<Record<string, readonly string[]>> = {
   plugin: ['src/plugin/run.ts', 'src/netlink/rtnl/link.ts'],
+  // The command starts its worker with this before it loads the rest.
+  early: ['src/worker/early.ts'],
   command: [
     'src/cli/main.ts',
     'src/cli/commands/add.ts',
@@ -108,8 +110,10 @@ function layersOf(entry: string, graph: Graph): Layers {
   for (const [module, kinds] of kindsOf) {
     // An entry is in no other's chunk.
     if (module === entry || !graph.values.has(module)) continue;
-    const name = `layer:${kinds.join('+')}`;
-    layers.set(name, { kinds, modules: [...(layers.get(name)?.modules ?? []), module] });
+    // What every process loads first, all of them have.
+    const needed = kinds.includes('start') ? ['start'] : kinds;
+    const name = `layer:${needed.join('+')}`;
+    layers.set(name, { kinds: needed, modules: [...(layers.get(name)?.modules ?? []), module] });
   }
   joinSmall(layers);
   return new Map([...layers].map(([name, { modules }]) => [name, modules]));

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { BunPlugin } from 'bun';
 import { bundlePage } from '../../src/ui/bundle.ts';
+import { renderAnswerSchemas } from './answer-schemas.ts';
 import { joinChunks } from './chunks.ts';
 import { renderSchemas } from './schemas.ts';
 
@@ -12,7 +13,8 @@ export const finishedSchemas: BunPlugin = {
   setup(builder) {
     builder.onLoad({ filter: /\/plugins\/build\/published-schemas\.ts$/ }, async () => ({
       loader: 'ts',
-      contents: `export const SCHEMAS = ${JSON.stringify(await renderSchemas())};`,
+      contents: `export const SCHEMAS = ${JSON.stringify(await renderSchemas())};
+export const ANSWER_SCHEMAS = ${JSON.stringify(renderAnswerSchemas())};`,
     }));
   },
 };

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
-import { type ArchiveEntry, packArchive } from './archive.ts';
+import { type ArchiveEntry, packArchive } from '../../src/files/archive.ts';
 
 const ROOT = path.resolve(import.meta.dir, '../..');
 

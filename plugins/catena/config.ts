@@ -100,6 +100,8 @@ export const CatenaConf = z.extend(PluginConfig, {
   traceDir: optionalText,
   /** Kubeconfig of a cluster whose API provides annotations and definitions, and gets the network status. Not needed in a pod with an account of its cluster. */
   kubeconfig: optionalText,
+  /** Pods get and lose networks while they run, when their annotation changes. Needs a daemon and a cluster. */
+  followAnnotations: z._default(z.boolean(), false),
   /** Seconds that a request to the cluster may take. */
   kubernetesTimeout: z._default(z.number().check(z.positive()), 10),
   /** Multus: `network`; `delegates` is then ignored. */

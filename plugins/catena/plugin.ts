@@ -10,7 +10,7 @@ import type { Pod } from '../../src/delegate/options.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { RUNNER } from './config.ts';
-import { keyOf, prepareRunner, type RunnerSurroundings } from './runner.ts';
+import { keyOf, loadFollow, prepareRunner, type RunnerSurroundings } from './runner.ts';
 
 /**
  * Attaches a container to all of its networks: the default one and any number of further ones, each with a chain of its own.
@@ -32,6 +32,11 @@ export function runnerIn(surroundings: RunnerSurroundings) {
 
     check(call) {
       return withRunner(call, runner => checkPod(runner, keyOf(call), call.env.netns));
+    },
+
+    async upkeep(call) {
+      const { followPod } = await loadFollow();
+      await withRunner(call, runner => followPod(runner, keyOf(call), podOf(call)));
     },
 
     del(call) {

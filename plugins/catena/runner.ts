@@ -10,11 +10,12 @@ import { loadAbouts, typesOf } from '../../src/cni/network-plugins.ts';
 import type { PluginCatalog } from '../../src/cni/plugin-about.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import type { ClusterAccess } from '../../src/delegate/api-server.ts';
+import { placeOf } from '../../src/delegate/cluster-pod.ts';
 import { isInCluster } from '../../src/delegate/in-cluster.ts';
 import type { Cluster } from '../../src/delegate/kubernetes.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
-import type { Runner } from '../../src/delegate/runner.ts';
+import type { FollowCall, Runner } from '../../src/delegate/runner.ts';
 import type { Log } from '../../src/log.ts';
 import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
@@ -96,10 +97,12 @@ export async function prepareRunner<T>(
       findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && {
+        cluster,
         claims: cluster,
         fetchAnnotations: async pod => (await loadClusterPod()).fetchAnnotations(cluster, pod),
         publish: async (pod, status) => (await loadClusterPod()).publishStatus(cluster, pod, status),
       }),
+      ...(cluster && conf.followAnnotations && placeOf(call) && { follow: followCall(call) }),
     });
     trace?.end({ result: isObject(done) ? done : undefined });
     return done;
@@ -154,6 +157,13 @@ async function beginTrace(
   return watcher.begin({ verb: command, network, containerId, ifname, netns, args }, env);
 }
 
+/** The same call for the daemon to make again. */
+function followCall({ environment, requestText }: Call<PluginConfig>): FollowCall {
+  const names = ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME', 'CNI_PATH', 'CNI_ARGS'] as const;
+  const env = names.flatMap(name => (environment[name] ? [[name, environment[name]]] : []));
+  return { env: Object.fromEntries(env), stdin: requestText };
+}
+
 type OpenCluster = () => Promise<Cluster>;
 
 /** The configured cluster, opened on demand: DEL never opens it. */
@@ -174,6 +184,9 @@ async function openAlone(access: ClusterAccess): Promise<Cluster> {
   const { openCluster } = await import('../../src/delegate/kubernetes.ts');
   return openCluster(access);
 }
+
+/** What a change of a pod's annotation needs, and no other call. */
+export const loadFollow = () => import('../../src/delegate/follow.ts');
 
 const loadClusterPod = () => import('../../src/delegate/cluster-pod.ts');
 

@@ -5,8 +5,9 @@ import { DhcpConf, validateDhcpConf } from './config.ts';
 /** The dhcp plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'ipam',
-  summary: 'obtains an address from a DHCP server on the network; the daemon renews it',
+  summary: 'obtains addresses from DHCP servers and routers on the network; the daemon renews leases',
   capabilities: [],
   config: DhcpConf,
   validate: validateDhcpConf,
+  ipamFor: addresses => (addresses === 'server' ? { type: 'dhcp' } : undefined),
 });

@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { findIp } from '../../src/net/ip.ts';
+import { findIp, renderIp } from '../../src/net/ip.ts';
 import { Code } from './codec/options.ts';
 
 /** Seconds that ADD asks before it gives up; a runtime waits longer. */
@@ -29,11 +29,20 @@ export const DhcpConf = z.extend(PluginConfig, {
     ),
     /** Further options to ask for: `{"option": "42"}`; with `"skipDefault": true` in any of them, only those. */
     request: z.optional(z.array(z.looseObject({ option: z.string(), skipDefault: z.optional(z.boolean()) }))),
+    /**
+     * How to get IPv6 addresses: `dhcp` (a lease by DHCPv6), `slaac` (formed from router advertisements), `stateless` (the same, with
+     * resolvers by DHCPv6). Default: none is asked for.
+     */
+    ipv6: z.optional(z.enum(['dhcp', 'slaac', 'stateless'])),
+    /** Obtain an IPv4 lease. Default true. */
+    ipv4: z.optional(z.boolean()),
+    /** With `"ipv6": "dhcp"`: take the address from the first answer of a server that offers that, in one exchange. Default false. */
+    rapidCommit: z.optional(z.boolean()),
     /** Metric of all routes. */
     priority: z.optional(z.int()),
-    /** Addresses of servers whose answers count; default: any server's. */
+    /** Addresses of servers whose answers count, for IPv6 the link-local ones; default: any server's of that family. */
     servers: z.optional(z.array(z.string())),
-    /** Probe for a granted address by ARP, and decline it if another host has it. Default true. */
+    /** Probe for a granted address, and decline it if another host has it. Default true. */
     detectConflicts: z.optional(z.boolean()),
     /** Seconds that ADD asks before it gives up. Default 30. */
     timeout: z.optional(z.int()),
@@ -105,9 +114,33 @@ export function validateDhcpConf(conf: DhcpConf): void {
     throw invalid(`"timeout" is ${timeout}, expected 1 to ${MAX_TIMEOUT_S} seconds`);
   if (priority !== undefined && (priority < 0 || priority > 0xffffffff))
     throw invalid(`"priority" is ${priority}, expected 0 to 4294967295`);
-  const wrong = servers?.find(text => findIp(text)?.family !== 4);
-  if (wrong !== undefined) throw invalid(`"servers" holds "${wrong}", expected IPv4 addresses`);
+  if (!asksIpv4(conf) && conf.ipam.ipv6 === undefined)
+    throw invalid('"ipv4" is false and "ipv6" is not given, so there is nothing to ask for');
+  if (conf.ipam.rapidCommit && conf.ipam.ipv6 !== 'dhcp')
+    throw invalid('"rapidCommit" is of DHCPv6, it needs "ipv6": "dhcp"');
+  const families = [...(asksIpv4(conf) ? [4] : []), ...(conf.ipam.ipv6 ? [6] : [])];
+  const wrong = servers?.find(text => !families.includes(findIp(text)?.family ?? 0));
+  if (wrong !== undefined)
+    throw invalid(
+      `"servers" holds "${wrong}", expected ${families.map(one => `IPv${one}`).join(' and ')} addresses`,
+    );
   wishesOf(conf, []);
+}
+
+/** Whether an IPv4 lease is asked for. */
+export function asksIpv4({ ipam }: DhcpConf): boolean {
+  return ipam.ipv4 ?? true;
+}
+
+/** Whether something is obtained that has to be renewed. The kernel itself keeps what it forms from advertisements. */
+export function needsUpkeep(conf: DhcpConf): boolean {
+  return asksIpv4(conf) || conf.ipam.ipv6 === 'dhcp';
+}
+
+/** The servers of a family whose answers count, in text; undefined for any. */
+export function serversOf(servers: readonly string[] | undefined, family: 4 | 6): string[] | undefined {
+  const own = servers?.flatMap(text => findIp(text) ?? []).filter(ip => ip.family === family) ?? [];
+  return own.length || servers?.length === 0 ? own.map(renderIp) : undefined;
 }
 
 function codeOf(option: string): number {

@@ -11,8 +11,11 @@ const MIN_PAUSE_S = 2;
 /** What a lease needs at a moment of its life (RFC 2131, 4.4.5). */
 export type Stage = 'bound' | 'renewing' | 'rebinding' | 'expired';
 
+/** What a lease's life depends on. */
+export type Times = Pick<Lease, 'since' | 'duration' | 'renewAfter' | 'rebindAfter'>;
+
 /** The stage that a lease is in, by the clock of the boot. */
-export function stageOf({ since, duration, renewAfter, rebindAfter }: Lease, now: number): Stage {
+export function stageOf({ since, duration, renewAfter, rebindAfter }: Times, now: number): Stage {
   const age = now - since;
   if (duration === undefined || age < (renewAfter ?? duration)) return 'bound';
   if (age >= duration) return 'expired';
@@ -23,7 +26,7 @@ export function stageOf({ since, duration, renewAfter, rebindAfter }: Lease, now
  * When the lease needs attention next, in seconds since the boot; undefined for one without end. While nothing answers, half of
  * the time that is left until the next stage passes between attempts, but at least a minute if there is one.
  */
-export function dueAt(lease: Lease, now: number): number | undefined {
+export function dueAt(lease: Times, now: number): number | undefined {
   const { since, duration, renewAfter = 0, rebindAfter = 0 } = lease;
   if (duration === undefined) return undefined;
   const stage = stageOf(lease, now);
@@ -48,7 +51,27 @@ export function resultOf(lease: Lease, priority: number | undefined): Result {
   };
 }
 
-function dnsOf({ nameservers, domain, search }: Lease): ResultDns | undefined {
+/** One result of several, for different families. Resolvers keep the order of the results. */
+export function mergeResults(results: readonly Result[]): Result {
+  const [first = {}, ...more] = results;
+  if (more.length === 0) return first;
+  const dns = results.flatMap(one => one.dns ?? []);
+  const joined = (key: 'nameservers' | 'search') => [...new Set(dns.flatMap(one => one[key] ?? []))];
+  const [domain] = dns.flatMap(one => one.domain ?? []);
+  const merged = dnsOf({ nameservers: joined('nameservers'), domain, search: joined('search') });
+  return {
+    ips: results.flatMap(({ ips = [] }) => ips),
+    routes: results.flatMap(({ routes = [] }) => routes),
+    ...(merged ? { dns: merged } : {}),
+  };
+}
+
+/** Resolver settings for a result; undefined if there are none. */
+export function dnsOf({
+  nameservers,
+  domain,
+  search,
+}: Pick<Lease, 'nameservers' | 'domain' | 'search'>): ResultDns | undefined {
   if (nameservers.length === 0 && !domain && search.length === 0) return undefined;
   return {
     ...(nameservers.length ? { nameservers: [...nameservers] } : {}),

@@ -1,45 +1,39 @@
 // How is a lease kept on disk, and taken up again?
-import * as z from 'zod/mini';
+import type * as z from 'zod/mini';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { stateDir } from '../../src/cni/directories.ts';
+import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { withPluginLock } from '../../src/plugin/lock.ts';
-import { identityOf } from '../../src/upkeep/identity.ts';
+import { identityOf, isStillSame } from '../../src/upkeep/identity.ts';
 import {
   findUpkeep,
   listUpkeep,
   putUpkeep,
   removeUpkeep,
   type UpkeepNote,
+  type UpkeepOwner,
   upkeepLockOf,
 } from '../../src/upkeep/note.ts';
-import { Lease } from './lease.ts';
 
 /** Name of the directory of leases. */
 const PLUGIN = 'dhcp';
+/** The part of the notes that are about IPv6. */
+export const IPV6_PART = '6';
 /** Holders of the lock read a file and write one. */
 const LOCK_DEADLINE_MS = 10_000;
 
-const LeaseState = z.object({
-  lease: Lease,
-  /** Value of option 61, in hexadecimal digits. */
-  clientId: z.string(),
-  /** The lease is over, and its address was taken from the interface. */
-  withdrawn: z.optional(z.boolean()),
-  /** The address that ADD reported, if the interface has another one since. */
-  reported: z.optional(z.string()),
-});
-export type LeaseState = z.output<typeof LeaseState>;
-
-/** The client identifier that a lease is for. */
-export function clientIdIn({ clientId }: LeaseState): Uint8Array {
-  return Uint8Array.from(Buffer.from(clientId, 'hex'));
+/** A kind of lease: each has a record of its own, and is visited at times of its own. */
+export interface LeaseKind<S> {
+  /** Tells its records from those of others; absent for IPv4. */
+  readonly part?: string;
+  readonly schema: z.ZodMiniType<S>;
 }
 
 /** A lease of an attachment, as noted. */
-export interface LeaseRecord {
+export interface KeptLease<S> {
   readonly note: UpkeepNote;
-  readonly state: LeaseState;
+  readonly state: S;
 }
 
 /** The attachment that a call is about. */
@@ -48,28 +42,50 @@ export function attachmentOf({ network, env }: Call): AttachmentId {
 }
 
 /** The record of the call's attachment; undefined if there is none that can be read. */
-export function findRecord(call: Call): LeaseRecord | undefined {
-  const note = findUpkeep(stateDir(call.environment), PLUGIN, attachmentOf(call));
-  return note && recordOf(note);
+export function findRecord<S>(call: Call, kind: LeaseKind<S>): KeptLease<S> | undefined {
+  const note = findUpkeep(stateDir(call.environment), PLUGIN, ownerOf(call, kind));
+  return note && recordOf(kind, note);
+}
+
+/** Whether the attachment has a record of the part; cheap, so that code for it is loaded only if there is one. */
+export function hasRecord(call: Call, part: string): boolean {
+  const owner = { ...attachmentOf(call), part };
+  return findUpkeep(stateDir(call.environment), PLUGIN, owner) !== undefined;
+}
+
+/** The same for all attachments of the network. */
+export function hasRecords(call: Call, part: string): boolean {
+  return listUpkeep(stateDir(call.environment), PLUGIN, call.network).some(note => note.part === part);
 }
 
 /** The records of the call's network. */
-export function listRecords(call: Call): LeaseRecord[] {
-  return listUpkeep(stateDir(call.environment), PLUGIN, call.network).flatMap(note => recordOf(note) ?? []);
+export function listRecords<S>(call: Call, kind: LeaseKind<S>): KeptLease<S>[] {
+  return listUpkeep(stateDir(call.environment), PLUGIN, call.network)
+    .filter(({ part }) => part === kind.part)
+    .flatMap(note => recordOf(kind, note) ?? []);
 }
 
-/** A new record of the call's attachment, due at a time of the boot's clock. */
-export function newRecord(call: Call, state: LeaseState, dueAt: number | undefined): LeaseRecord {
-  const { env, environment, requestText } = call;
+/**
+ * A new record of the call's attachment, due at a time of the boot's clock.
+ * @param stdin the request by which the plugin is called again
+ */
+export function newRecord<S>(
+  call: Call,
+  kind: LeaseKind<S>,
+  state: S,
+  dueAt: number | undefined,
+  stdin = call.requestText,
+): KeptLease<S> {
+  const { env, environment } = call;
   const names = ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME', 'CNI_PATH', 'CNI_ARGS'] as const;
   const note = {
-    ...attachmentOf(call),
+    ...ownerOf(call, kind),
     ...identityOf(environment, attachmentOf(call), env.netns),
     id: crypto.randomUUID(),
     ...(dueAt === undefined ? {} : { dueAt }),
     call: {
       env: Object.fromEntries(names.flatMap(name => (environment[name] ? [[name, environment[name]]] : []))),
-      stdin: requestText,
+      stdin,
     },
     state,
   };
@@ -77,7 +93,7 @@ export function newRecord(call: Call, state: LeaseState, dueAt: number | undefin
 }
 
 /** Writes a record, whatever was there before. @throws CniError 5 or 11 */
-export function putRecord(call: Call, { note, state }: LeaseRecord): void {
+export function putRecord<S>(call: Call, { note, state }: KeptLease<S>): void {
   const dir = stateDir(call.environment);
   locked(call, () => putUpkeep(dir, PLUGIN, { ...note, state }));
 }
@@ -86,10 +102,10 @@ export function putRecord(call: Call, { note, state }: LeaseRecord): void {
  * Writes the next state of a record, unless DEL has removed it, or another ADD has replaced it, since it was read.
  * @returns whether it was written
  */
-export function updateRecord(
+export function updateRecord<S>(
   call: Call,
-  { note }: LeaseRecord,
-  state: LeaseState,
+  { note }: KeptLease<S>,
+  state: S,
   dueAt: number | undefined,
 ): boolean {
   const dir = stateDir(call.environment);
@@ -102,15 +118,25 @@ export function updateRecord(
 }
 
 /** Removes a record, unless another ADD has replaced it. A missing one is ignored. @throws CniError 5 or 11 */
-export function dropRecord(call: Call, { note }: LeaseRecord): void {
+export function dropRecord(call: Call, { note }: Pick<KeptLease<unknown>, 'note'>): void {
   const dir = stateDir(call.environment);
   locked(call, () => {
     if (findUpkeep(dir, PLUGIN, note)?.id === note.id) removeUpkeep(dir, PLUGIN, note);
   });
 }
 
-function recordOf(note: UpkeepNote): LeaseRecord | undefined {
-  const { success, data } = LeaseState.safeParse(note.state);
+/** The interface of a lease, if this is still the attachment, in the namespace that ADD saw. */
+export function findInterface(call: Call, { note }: Pick<KeptLease<unknown>, 'note'>): Link | undefined {
+  const now = identityOf(call.environment, attachmentOf(call), call.env.netns);
+  return isStillSame(note, now) ? findLink(call.container, call.env.ifname) : undefined;
+}
+
+function ownerOf(call: Call, { part }: Pick<LeaseKind<unknown>, 'part'>): UpkeepOwner {
+  return { ...attachmentOf(call), ...(part === undefined ? {} : { part }) };
+}
+
+function recordOf<S>({ schema }: LeaseKind<S>, note: UpkeepNote): KeptLease<S> | undefined {
+  const { success, data } = schema.safeParse(note.state);
   return success ? { note, state: data } : undefined;
 }
 

@@ -1,22 +1,15 @@
 // What happens to a lease after ADD, when the daemon calls?
 
-import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import type { Link } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
-import { identityOf, isStillSame } from '../../src/upkeep/identity.ts';
 import { limitMtu, moveAddress, withdrawAddress } from './apply.ts';
 import { acquire, confirm, type Manner, rebind, release, renew, type Verdict } from './client/acquire.ts';
 import { type Place, withAddressedClient } from './client/session.ts';
+import { clientIdIn, IPV4_LEASES, type LeaseRecord, type LeaseState } from './kept.ts';
 import type { Lease } from './lease.ts';
 import { dueAt, stageOf } from './plan.ts';
-import {
-  attachmentOf,
-  clientIdIn,
-  findRecord,
-  type LeaseRecord,
-  type LeaseState,
-  updateRecord,
-} from './record.ts';
+import { findInterface, findRecord, updateRecord } from './record.ts';
 
 /** A worker waits for the answer to one question; the next attempt comes later. */
 const ANSWER_MS = 4_000;
@@ -42,7 +35,7 @@ export async function keepLease(
   restarted: boolean,
   wantedFor: (link: Link) => Wanted,
 ): Promise<void> {
-  const record = findRecord(call);
+  const record = findRecord(call, IPV4_LEASES);
   if (record === undefined) return;
   const { state } = record;
   const link = findInterface(call, record);
@@ -134,10 +127,4 @@ async function take(
     `"${place.link.name}" of container "${call.env.containerId}" now has ${lease.address}: ADD reported ${reported}, ` +
       'and host ports, packet filters and the runtime still refer to that; recreate the container',
   );
-}
-
-/** The interface, if this is still the attachment, in the namespace that ADD saw. */
-function findInterface(call: Call, { note }: LeaseRecord): Link | undefined {
-  const now = identityOf(call.environment, attachmentOf(call), call.env.netns);
-  return isStillSame(note, now) ? findLink(call.container, call.env.ifname) : undefined;
 }

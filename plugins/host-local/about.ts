@@ -5,6 +5,7 @@ import { isObject } from '../../src/cni/json.ts';
 import { type AddressRange, aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
+import { renderCidr } from '../../src/net/cidr.ts';
 import { HostLocalConf } from './config.ts';
 import { planSets } from './plan.ts';
 import { parseRange } from './range.ts';
@@ -21,6 +22,10 @@ export const about = aboutPlugin({
     // Without ranges of its own, it gets them from the runtime.
     if (subnet || ranges?.length) planSets(conf, CURRENT_VERSION);
   },
+  ipamFor: addresses =>
+    addresses === 'server'
+      ? undefined
+      : { type: 'host-local', ranges: addresses.map(subnet => [{ subnet: renderCidr(subnet) }]) },
   rangesOf: ({ ipam }) => [
     ...(ipam.subnet ? [rangeOf({ ...ipam, subnet: ipam.subnet }, ['ipam', 'subnet'], 0)] : []),
     ...(ipam.ranges ?? []).flatMap((set, i) =>

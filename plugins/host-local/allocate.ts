@@ -1,8 +1,8 @@
 // Which free address does an attachment get from each range set?
 import { CniError } from '../../src/cni/errors.ts';
+import { inSearchOrder, type Stretch } from '../../src/ipam/stretch.ts';
 import { type Ip, offsetIp, renderIp } from '../../src/net/ip.ts';
-import { findRange, isGateway, type Range, type RangeSet, rangeContains, renderRangeSet } from './range.ts';
-import type { Stretch } from './stretch.ts';
+import { findRange, isGateway, type Range, type RangeSet, renderRangeSet } from './range.ts';
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
 export const HostLocalCode = {
@@ -72,17 +72,12 @@ export function allocate(plan: Wanted, leases: Leases): Allocation[] {
   return allocations;
 }
 
-/**
- * The set in search order: from the address after `last` (or the very first one) through all ranges and around. `last` itself
- * comes last, so released addresses stay unused as long as possible.
- */
-export function stretchesOf(set: RangeSet, last: Ip | undefined): Stretch[] {
-  const whole = set.map(({ start, end }): Stretch => [start, end]);
-  const at = last === undefined ? -1 : set.findIndex(range => rangeContains(range, last));
-  const range = set[at];
-  if (last === undefined || range === undefined) return whole;
-  const rest: Stretch[] = last.value < range.end.value ? [[offsetIp(last, 1n), range.end]] : [];
-  return [...rest, ...whole.slice(at + 1), ...whole.slice(0, at), [range.start, last]];
+/** The set in search order: from the address after `last`, or from the very first one. */
+export function stretchesOf(set: RangeSet, last: Ip | undefined): readonly Stretch[] {
+  return inSearchOrder(
+    set.map(({ start, end }): Stretch => [start, end]),
+    last,
+  );
 }
 
 function claim(set: RangeSet, ip: Ip, leases: Leases): Ip {

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
+import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
 import { listLeases } from '../../src/ipam/lease-files.ts';
 import {
   DEFAULT_DATA_DIR,
@@ -17,7 +18,6 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { type Allocation, allocate, HostLocalCode, SetExhausted } from './allocate.ts';
 import { exhausted, refuseReadOnly, type StorePlace, usageOf, warnIfNearlyFull } from './availability.ts';
 import { HostLocalConf, LeaseConf } from './config.ts';
-import { findGarbage, splitByUse } from './garbage.ts';
 import { findUnleased, type Plan, planAllocation, planLeases, planResult, planSets } from './plan.ts';
 import { findRange, type RangeSet } from './range.ts';
 import { readResolvConf } from './resolv-conf.ts';

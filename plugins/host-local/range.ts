@@ -1,8 +1,8 @@
 // Which addresses may be handed out?
 import type { IpRange } from '../../src/cni/capabilities.ts';
+import { parseStretches, type Stretch, stretchContains, without } from '../../src/ipam/stretch.ts';
 import { type Cidr, cidrContains, findCidr, lastOf, networkOf, renderCidr } from '../../src/net/cidr.ts';
 import { findIp, type Ip, offsetIp, renderIp, sameIp } from '../../src/net/ip.ts';
-import { parseStretches, type Stretch, without } from './stretch.ts';
 
 /** Consecutive addresses within one subnet, both ends included. The gateway is left out wherever it is. */
 export interface Range {
@@ -91,7 +91,7 @@ function piecesOf({ except, ...range }: ConfiguredRange): Range[] {
 
 /** True when the address lies between the ends of the range. */
 export function rangeContains(range: Range, ip: Ip): boolean {
-  return ip.family === range.start.family && ip.value >= range.start.value && ip.value <= range.end.value;
+  return stretchContains([range.start, range.end], ip);
 }
 
 /** The range of the set that contains the address. */

@@ -8,5 +8,19 @@ export const about = aboutPlugin({
   summary: "connects the container to the link of a host interface, with that interface's hardware address",
   capabilities: [],
   config: IpvlanConf,
+  needsGatewayInSubnet: true,
   validate: validateIpvlanConf,
+  networkKinds: [
+    {
+      name: 'ipvlan',
+      text: "containers are machines of the node's LAN, behind the node's hardware address",
+      onLan: true,
+      mayUseDhcp: false,
+      answersOutside: true,
+      configure: ({ ipam, device }) => ({
+        ...(device !== undefined && { master: device }),
+        ...(ipam && { ipam }),
+      }),
+    },
+  ],
 });

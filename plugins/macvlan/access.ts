@@ -48,6 +48,15 @@ export async function closeStaleAccess(call: MacvlanCall, kept: KeptAttachments)
   closeStaleHostAccess(call, kept);
 }
 
+/** @throws Error when the host has access: the reference's DEL would leave it open for the next container of the address */
+export async function refuseHandover(call: MacvlanCall): Promise<void> {
+  const { isOpenTo } = await import('./host-access/close.ts');
+  if (!(await isConcerned(call)) || !isOpenTo(call)) return;
+  throw new Error(
+    `Cannot hand over "${call.env.ifname}": only our DEL ends the host's access to it ("hostAccess"); delete the container first`,
+  );
+}
+
 /** @throws CniError 50 when the kernel cannot restrict what enters by the host's device */
 export async function probeAccess(call: MacvlanCall): Promise<void> {
   if (!call.conf.hostAccess) return;

@@ -13,6 +13,7 @@ import {
   closeStaleAccess,
   openAccess,
   probeAccess,
+  refuseHandover,
   repairAccess,
 } from './access.ts';
 import { checkMacvlan } from './check.ts';
@@ -49,6 +50,11 @@ export const macvlan = definePlugin({
   async repair(call) {
     repairMacvlan(call);
     await repairAccess(call);
+  },
+
+  async handOver(call) {
+    await refuseHandover(call);
+    return [];
   },
 
   async del(call) {

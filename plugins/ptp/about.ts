@@ -10,6 +10,19 @@ export const about = aboutPlugin({
   capabilities: [],
   config: PtpConf,
   validate: conf => void validatePtpConf(conf),
+  networkKinds: [
+    {
+      name: 'ptp',
+      text: 'each container has a cable of its own to the node, and reaches the others through it',
+      onLan: false,
+      mayUseDhcp: false,
+      answersOutside: true,
+      configure({ ipam, subnets }) {
+        const routes = subnets.map(({ ip }) => ({ dst: ip.family === 4 ? '0.0.0.0/0' : '::/0' }));
+        return { ipMasq: true, ...(ipam && { ipam: { ...ipam, routes } }) };
+      },
+    },
+  ],
   devicesOf: ({ mtu }) => [{ mtu: mtuOf(mtu) }],
   effectsOf(request) {
     const { ipMasq } = decode(PtpConf, request, 'request');

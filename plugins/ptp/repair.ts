@@ -1,5 +1,6 @@
 // What does the plugin restore when others have changed the host end, routes or rules?
 import { checkAddresses } from '../../src/attach/check.ts';
+import { repairAddresses, repairInterface } from '../../src/attach/container-repair.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { withSources } from '../../src/attach/masq-source.ts';
@@ -15,7 +16,7 @@ import { addHostAddress, addHostRoute } from './kernel.ts';
 import { type PtpPlan, planFromResult } from './plan.ts';
 
 /**
- * Restores the state of both ends, addresses and routes of the host end, routes of the container, masquerading and forwarding.
+ * Restores the state of both ends, their addresses and routes, masquerading and forwarding.
  * @throws Error when the pair is missing: only a new ADD can make it, and whatever refers to it must not be restored alone
  */
 export async function repairConnection(call: Call<PtpConf>): Promise<void> {
@@ -30,7 +31,9 @@ export async function repairConnection(call: Call<PtpConf>): Promise<void> {
   const plan = planFromResult(prevResult, validatePtpConf(conf));
   const cidrs = plan.ips.map(({ cidr }) => cidr);
   await tryAll([
+    () => void repairInterface(call, inside),
     () => raise(container, inside),
+    () => repairAddresses(call, inside, cidrs),
     () => raise(host, outside),
     () => repairHostEnd(call, outside, plan),
     () => repairRoutes(call, inside, plan),

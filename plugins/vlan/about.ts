@@ -8,5 +8,6 @@ export const about = aboutPlugin({
   summary: 'connects the container to a VLAN of a host interface',
   capabilities: ['mac'],
   config: VlanConf,
+  needsGatewayInSubnet: true,
   validate: validateVlanConf,
 });

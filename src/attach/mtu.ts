@@ -1,5 +1,6 @@
 // Which MTU does `"mtu": "auto"` stand for?
-import { findLink } from '../netlink/rtnl/link.ts';
+import { TUNNEL_ALIAS, TUNNELS } from '../between/names.ts';
+import { findLink, findLinks } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { listDefaultRoutes } from './default-route.ts';
 
@@ -18,11 +19,20 @@ export function findMtuProblem(mtu: ConfiguredMtu): string | undefined {
 
 /**
  * The MTU in bytes, 0 for the kernel's default. `auto` is that of the uplink, or without one of the interface of the default route, IPv4's
- * before IPv6's; a route's own MTU counts if it is smaller. Without a default route it is the kernel's default.
+ * before IPv6's; a route's own MTU counts if it is smaller, and so does that of a tunnel to other nodes. Without any of them it is the
+ * kernel's default.
  * @param uplink the device that leads out, if that is not up to the routes
  */
 export function resolveMtu(socket: NetlinkSocket, mtu: ConfiguredMtu, uplink?: string): number {
   if (typeof mtu === 'number') return mtu;
+  const tunnels = findLinks(socket, Object.values(TUNNELS)).filter(
+    link => link?.attrs.alias === TUNNEL_ALIAS,
+  );
+  const known = [uplinkMtu(socket, uplink), ...tunnels.map(link => link?.mtu ?? 0)].filter(one => one > 0);
+  return known.length ? Math.min(...known) : 0;
+}
+
+function uplinkMtu(socket: NetlinkSocket, uplink: string | undefined): number {
   if (uplink) return findLink(socket, uplink)?.mtu ?? 0;
   const [route] = listDefaultRoutes(socket);
   const link = route && findLink(socket, route.oif);

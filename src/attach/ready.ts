@@ -10,7 +10,7 @@
 import type { Log } from '../log.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { findLinks, getLink, type Link } from '../netlink/rtnl/link.ts';
-import { OPERSTATES } from '../netlink/rtnl/link-header.ts';
+import { IFF_NOARP, OPERSTATES } from '../netlink/rtnl/link-header.ts';
 import { listIpv6Groups } from '../netlink/rtnl/multicast.ts';
 import { findWay } from '../netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
@@ -96,23 +96,20 @@ function lookAtDevice({ socket, link }: Stage, seen = getLink(socket, link.index
   return { isListening: portState !== BR_STATE_FORWARDING };
 }
 
-function lookAtAddresses({ socket, link, ips }: Stage, seen?: Link): Seen {
+function lookAtAddresses({ socket, link, ips }: Stage, known?: Link): Seen {
   const asked = ips.filter(({ family }) => family === 6);
   if (asked.length === 0) return {};
-  const groups = listIpv6Groups(socket, link.index);
+  const seen = known ?? getLink(socket, link.index);
+  // Without neighbours, the kernel joins no group for their solicitations.
+  const groups = seen.flags & IFF_NOARP ? undefined : listIpv6Groups(socket, link.index);
   // Another interface may have the same address and a route for it: a host has one gateway address on many pairs.
-  const unheard = asked.find(ip => !groups.some(group => sameIp(group, solicitedNodeOf(ip))));
-  const strange = unheard ?? findUnled(socket, link, asked, seen);
+  const unheard = groups && asked.find(ip => !groups.some(group => sameIp(group, solicitedNodeOf(ip))));
+  const strange = unheard ?? findUnled(socket, asked, seen);
   return { problem: strange && `it does not answer neighbour solicitations for ${renderIp(strange)}` };
 }
 
 /** An address that the kernel does not yet deliver locally. Routes of a VRF are in a table of their own. */
-function findUnled(
-  socket: NetlinkSocket,
-  { index }: Stage['link'],
-  ips: readonly Ip[],
-  { master } = getLink(socket, index),
-): Ip | undefined {
+function findUnled(socket: NetlinkSocket, ips: readonly Ip[], { master }: Link): Ip | undefined {
   return master === 0 ? ips.find(ip => !findWay(socket, ip)?.local) : undefined;
 }
 

@@ -13,6 +13,8 @@ export interface CommandOption {
   readonly multiple?: boolean;
   /** Placeholder for the value in the usage text (`<dir>`). */
   readonly placeholder?: string;
+  /** The words that the value may be. */
+  readonly choices?: readonly string[];
   readonly help: string;
 }
 
@@ -26,6 +28,21 @@ export interface Command {
   readonly positionals: { readonly min: number; readonly max: number };
   readonly options: Readonly<Record<string, CommandOption>>;
   readonly load: () => Promise<CommandModule>;
+}
+
+/** Everything that may be typed: the table in commands.ts, for those whom that table loads. */
+export interface CommandTable {
+  readonly commands: readonly Command[];
+  /** The options of every command. */
+  readonly globalOptions: Readonly<Record<string, CommandOption>>;
+}
+
+/** Every option of a command: its own, and those of every command, of which it may replace one. */
+export function optionsOf(
+  own: Command['options'],
+  { globalOptions }: Pick<CommandTable, 'globalOptions'>,
+): Command['options'] {
+  return { ...own, ...globalOptions, ...own };
 }
 
 /** What a file in commands/ exports. */
@@ -84,6 +101,8 @@ export interface CommandCall {
   texts(option: string): readonly string[];
   /** Whether a boolean option was given. */
   on(option: string): boolean;
+  /** `--output`, for which `--json` is short: one of the command's formats, or `text`. */
+  readonly format: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The plugins that are part of this executable. */
   readonly plugins: PluginCatalog;
@@ -97,6 +116,8 @@ export interface CommandCall {
   readonly deadlines?: Deadlines | undefined;
   /** Milliseconds that the command was queued in the daemon. */
   readonly queueMs?: number | undefined;
+  /** The tool's commands. */
+  readonly table: CommandTable;
   /** Runs another command line, for a process that serves others. @returns its exit code */
   readonly runCommand: (args: readonly string[], surroundings: CommandContext) => Promise<number>;
   /** Identifies the request, so that a repetition is recognised. */

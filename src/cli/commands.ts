@@ -1,16 +1,27 @@
 // Which commands does the tool have, and which options and arguments do they take?
 import type { Command, CommandOption } from './command.ts';
+import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
 
 /** Options of every command. */
-export const GLOBAL_OPTIONS: Readonly<Record<string, CommandOption>> = {
+export const GLOBAL_OPTIONS = {
   help: { type: 'boolean', help: 'show usage' },
-  json: { type: 'boolean', help: 'print JSON; errors in the format of the CNI specification' },
+  json: { type: 'boolean', help: 'short for --output json' },
+  output: outputOption(
+    DATA_FORMATS,
+    'json or yaml; errors are then JSON in the format of the CNI specification',
+  ),
   color: {
     type: 'string',
     placeholder: '<when>',
+    choices: ['auto', 'always', 'never'],
     help: 'auto, always or never (auto: on a terminal, unless NO_COLOR is set)',
   },
-};
+} as const satisfies Readonly<Record<string, CommandOption>>;
+
+const LIST_OUTPUT = outputOption(
+  LIST_FORMATS,
+  'json or yaml for programs, wide for more columns, name for names alone',
+);
 
 const CONF_DIR: CommandOption = {
   type: 'string',
@@ -61,6 +72,7 @@ const LAB_OPTIONS: Readonly<Record<string, CommandOption>> = {
     placeholder: '<dir>',
     help: 'directory of plugins, repeatable (directory of this executable)',
   },
+  'conf-dir': CONF_DIR,
   ifname: IFNAME,
   args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins' },
   cap: CAP,
@@ -322,7 +334,12 @@ export const COMMANDS: readonly Command[] = [
     summary: 'show the configured networks and the recorded attachments',
     usage: '',
     positionals: { min: 0, max: 0 },
-    options: { 'conf-dir': CONF_DIR, 'cni-cache-dir': CACHE_DIR, 'state-dir': STATE_DIR },
+    options: {
+      'conf-dir': CONF_DIR,
+      'cni-cache-dir': CACHE_DIR,
+      'state-dir': STATE_DIR,
+      output: LIST_OUTPUT,
+    },
     load: () => import('./commands/list.ts'),
   },
   {
@@ -338,10 +355,10 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<key=value>',
         help: 'only those that match, repeatable: name, id, network, address, port, device, state, health or runner',
       },
-      all: { type: 'boolean', help: 'also show loopback interfaces' },
+      all: { type: 'boolean', help: 'also show loopback interfaces, and attachments to delegate runners' },
       check: { type: 'boolean', help: 'run CHECK of every attachment, and fail if one is broken' },
       watch: { type: 'boolean', help: 'look again every two seconds' },
-      output: { type: 'string', placeholder: '<format>', help: 'json, yaml, wide or name' },
+      output: LIST_OUTPUT,
       ...NODE_OPTIONS,
     },
     load: () => import('./commands/ls.ts'),
@@ -352,14 +369,14 @@ export const COMMANDS: readonly Command[] = [
       'show whose an address, MAC, port, device, rule handle or container id is, since when and on what evidence',
     usage: '<address, mac, port, device, handle, name or id>',
     positionals: { min: 1, max: 2 },
-    options: NODE_OPTIONS,
+    options: { ...NODE_OPTIONS, output: LIST_OUTPUT },
     load: () => import('./commands/who.ts'),
   },
   {
     name: 'why-not',
     summary:
       'follow a packet and its reply, and name the first hop that stops it; exits with 0 if both arrive, 1 if stopped, 3 if unknown',
-    usage: '[outside, node, address or container] <:port, container:port or address:port, with /udp>',
+    usage: '[<outside, node, address or container>] <:port, container:port or address:port, with /udp>',
     positionals: { min: 1, max: 2 },
     options: {
       ipv6: { type: 'boolean', help: 'follow IPv6 where a name has addresses of both families' },
@@ -390,6 +407,7 @@ export const COMMANDS: readonly Command[] = [
       },
       'trace-dir': TRACE_DIR,
       ...NODE_OPTIONS,
+      output: LIST_OUTPUT,
     },
     load: () => import('./commands/log.ts'),
   },
@@ -410,6 +428,7 @@ export const COMMANDS: readonly Command[] = [
       why: { type: 'boolean', help: 'explain for each file and runtime why it is used or not' },
       ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'timeout'),
       'files-only': { type: 'boolean', help: 'do not ask the plugins for their versions' },
+      output: LIST_OUTPUT,
       'max-conf-num': {
         type: 'string',
         placeholder: '<number>',
@@ -437,6 +456,7 @@ export const COMMANDS: readonly Command[] = [
       },
       ...only(NETWORK_OPTIONS, 'conf-dir', 'file', 'cni-cache-dir'),
       force: { type: 'boolean', help: 'free an address even if it may be in use' },
+      output: LIST_OUTPUT,
     },
     load: () => import('./commands/ipam.ts'),
   },
@@ -448,6 +468,7 @@ export const COMMANDS: readonly Command[] = [
     options: {
       'trace-dir': TRACE_DIR,
       kernel: { type: 'boolean', help: 'also show what each plugin did in the kernel' },
+      output: LIST_OUTPUT,
     },
     load: () => import('./commands/trace.ts'),
   },
@@ -554,12 +575,36 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/doctor.ts'),
   },
   {
+    name: 'bundle',
+    summary: 'write an archive about this node for a bug report, with secrets masked',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      file: {
+        type: 'string',
+        placeholder: '<file>',
+        help: 'archive to write, which must not exist (catena-bundle-<time>.tar.gz)',
+      },
+      anonymous: {
+        type: 'boolean',
+        help: 'replace addresses and the names of pods, containers and the host, each by the same word everywhere',
+      },
+      config: { type: 'string', placeholder: '<file>', help: "the daemon's settings, to be included" },
+      'trace-dir': TRACE_DIR,
+      ...NODE_OPTIONS,
+    },
+    load: () => import('./commands/bundle.ts'),
+  },
+  {
     name: 'graph',
     summary: 'draw the node: bridges, devices, and the containers behind them',
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
-      output: { type: 'string', placeholder: '<format>', help: 'text, svg, mermaid or dot (text)' },
+      output: outputOption(
+        ['text', 'svg', 'mermaid', 'dot', ...DATA_FORMATS],
+        'text, svg, mermaid, dot, json or yaml (text)',
+      ),
       network: { type: 'string', placeholder: '<name>', help: 'only attachments to this network' },
       check: { type: 'boolean', help: 'run CHECK of every attachment, and mark what is broken' },
       ...NODE_OPTIONS,
@@ -587,7 +632,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'try',
     summary: 'run a list in temporary namespaces and show what each plugin does',
-    usage: '<conflist>',
+    usage: '<conflist or network>',
     positionals: { min: 1, max: 1 },
     options: {
       ...LAB_OPTIONS,
@@ -604,7 +649,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'compare',
     summary: 'run a list with two sets of executables in separate namespaces, and show the differences',
-    usage: '<conflist>',
+    usage: '<conflist or network>',
     positionals: { min: 1, max: 1 },
     options: {
       with: {
@@ -701,6 +746,16 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<name>',
         help: 'create a device of that name on the host for it',
       },
+      'on-bridge': {
+        type: 'string',
+        placeholder: '<name>',
+        help: 'create a bridge of that name, with an interface of each container on it, as for an IPAM plugin',
+      },
+      beside: {
+        type: 'string',
+        placeholder: '<executable>',
+        help: 'run this on the host during the tests, such as a DHCP server; it is ready once it writes to standard error',
+      },
       ifname: IFNAME,
       'bin-dir': {
         type: 'string',
@@ -755,7 +810,8 @@ export const COMMANDS: readonly Command[] = [
       print: {
         type: 'string',
         placeholder: '<what>',
-        help: 'print a systemd unit, a daemonset or a containerfile instead of installing',
+        choices: ['systemd', 'daemonset', 'containerfile', 'crds'],
+        help: 'print a systemd unit, a daemonset, a containerfile or the kinds of cluster-wide addresses instead of installing',
       },
       'with-account': {
         type: 'boolean',
@@ -764,6 +820,11 @@ export const COMMANDS: readonly Command[] = [
       'with-metrics': {
         type: 'boolean',
         help: "have the printed daemonset serve metrics at the node's address, port 9464",
+      },
+      kubernetes: {
+        type: 'string',
+        placeholder: '<version>',
+        help: 'print a daemonset for clusters of this version and later (1.30)',
       },
       account: {
         type: 'string',
@@ -778,11 +839,17 @@ export const COMMANDS: readonly Command[] = [
       daemon: {
         type: 'string',
         placeholder: '<starter>',
+        choices: ['systemd', 'on-demand', 'none'],
         help: 'what starts the daemon: systemd, on-demand (the first call) or none (as before)',
       },
       'keep-daemon': {
         type: 'boolean',
         help: 'let a daemon of the former executables run on; it declines calls of the new ones',
+      },
+      'share-dir': {
+        type: 'string',
+        placeholder: '<dir>',
+        help: 'also install shell completion and the manual below this directory, such as /usr/local/share',
       },
       etc: ETC_DIR,
     },
@@ -822,11 +889,41 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'schema',
-    summary: 'print the JSON Schema of lists, or of the configuration of a plugin',
-    usage: '[<type>]',
+    summary: 'print the JSON Schema of lists, of the configuration of a plugin, or of what commands print',
+    usage: '[<type or kind>]',
     positionals: { min: 0, max: 1 },
     options: {},
     load: () => import('./commands/schema.ts'),
+  },
+  {
+    name: 'init',
+    summary: 'write a list for a new network, by four questions on a terminal or by options',
+    usage: '[<name>]',
+    positionals: { min: 0, max: 1 },
+    options: {
+      kind: {
+        type: 'string',
+        placeholder: '<kind>',
+        help: 'bridge, internal (a bridge without a way out), ptp, macvlan or ipvlan',
+      },
+      subnet: {
+        type: 'string',
+        multiple: true,
+        placeholder: '<subnet>',
+        help: 'such as 10.1.0.0/24, repeatable; auto (free ones, auto4 and auto6 of one family), dhcp or none',
+      },
+      device: {
+        type: 'string',
+        placeholder: '<name>',
+        help: "the node's device below a macvlan or ipvlan (that of the default route)",
+      },
+      ports: { type: 'boolean', help: 'publish the ports that containers ask for' },
+      rates: { type: 'boolean', help: 'limit the rates that containers ask for' },
+      file: { type: 'string', placeholder: '<file>', help: 'file to write (<name>.conflist)' },
+      force: { type: 'boolean', help: 'replace the file, or use a name that another file has' },
+      ...NODE_OPTIONS,
+    },
+    load: () => import('./commands/init.ts'),
   },
   {
     name: 'new',
@@ -837,6 +934,22 @@ export const COMMANDS: readonly Command[] = [
       dir: { type: 'string', placeholder: '<dir>', help: 'directory to create or fill (./<name>)' },
     },
     load: () => import('./commands/new.ts'),
+  },
+  {
+    name: 'man',
+    summary: 'print the page of the manual about the tool or one of its commands, for man',
+    usage: '[<command>]',
+    positionals: { min: 0, max: 1 },
+    options: {},
+    load: () => import('./commands/man.ts'),
+  },
+  {
+    name: 'completion',
+    summary: 'print the completion of command lines for bash, zsh or fish',
+    usage: '<shell>',
+    positionals: { min: 1, max: 1 },
+    options: {},
+    load: () => import('./commands/completion.ts'),
   },
 ];
 

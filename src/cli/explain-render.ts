@@ -1,11 +1,13 @@
 // How is an explanation shown to a person?
+
 import type { CodeExplanation } from '../explain/codes.ts';
 import type { ListExplanation, OptionExplanation, PluginExplanation } from '../explain/list.ts';
+import type { RuntimeName } from '../runtimes/rules.ts';
 import { wrap } from './terminal/wrap.ts';
 
 /** Whether a runtime uses the file of the list, and why. */
 export interface RuntimeVerdict {
-  readonly runtime: string;
+  readonly runtime: RuntimeName;
   readonly used: boolean;
   readonly why: string;
 }

@@ -4,6 +4,7 @@ import { defined } from '../cni/defined.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import { collectGone, type GoneAttachment } from '../watch/collect-gone.ts';
 import { type CommandCall, UsageError } from './command.ts';
+import { printAnswer } from './output/print.ts';
 import { runtimeOf } from './target.ts';
 
 /** Runtimes remove a namespace and call DEL right after it; a busy node may take seconds for that. */
@@ -24,9 +25,7 @@ export async function gcGone(call: CommandCall): Promise<number> {
     },
     runtime,
   );
-  call.out(
-    call.on('json') ? `${JSON.stringify({ attachments: report.map(toJson) }, null, 4)}\n` : render(report),
-  );
+  await printAnswer(call, 'GoneList', { items: report.map(toJson) }, { text: () => render(report) });
   return report.some(({ state }) => state === 'failed') ? 1 : 0;
 }
 
@@ -49,6 +48,6 @@ function render(report: readonly GoneAttachment[]): string {
     .join('');
 }
 
-function toJson({ containerId, error, ...one }: GoneAttachment): object {
-  return { ...one, containerID: containerId, ...(error ? { error: error.toReply() } : {}) };
+function toJson({ error, ...one }: GoneAttachment) {
+  return { ...one, ...(error ? { error: error.toReply() } : {}) };
 }

@@ -1,18 +1,18 @@
 // What does the tool do with its command line, and how does it report failure?
 import { writeSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { didYouMean, findNearest } from '../cni/suggest.ts';
+import { didYouMean } from '../cni/suggest.ts';
 import { fileFailure } from '../files/failure.ts';
-import { type Command, type CommandCall, type CommandContext, UsageError } from './command.ts';
+import { parseArguments, type Values } from './arguments.ts';
+import { type Command, type CommandCall, type CommandContext, optionsOf, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
+import { COMPLETE } from './completion/question.ts';
 import { renderFailure, toFailureJson } from './failure.ts';
+import { asksForData, readFormat } from './output/format.ts';
 import { showable } from './showable.ts';
-import { widthOf } from './terminal/width.ts';
 import { TOOL_VERSION } from './tool-version.ts';
-import { renderCommandUsage, renderUsage } from './usage.ts';
 
 /** Exit codes of the tool. */
 const ExitCode = { success: 0, failure: 1, usage: 2 } as const;
@@ -30,7 +30,7 @@ export async function runMain(args: readonly string[], surroundings: CommandCont
     const write = writerOf(surroundings);
     const error = nameCommand(thrown, args[0]);
     const usage = error instanceof UsageError;
-    if (args.includes('--json')) {
+    if (asksForData(args)) {
       const failure = usage ? new CniError(ErrorCode.invalidEnvironment, error.message) : error;
       write(2, `${JSON.stringify(toFailureJson(failure))}\n`);
     } else if (usage) write(2, `catena: ${error.message}\n`);
@@ -54,58 +54,46 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
     writerOf(surroundings)(1, text);
     return ExitCode.success;
   };
-  const width = widthOf({ env: surroundings.env ?? process.env });
+  const help = async () => {
+    const { renderCommandUsage, renderUsage } = await import('./usage.ts');
+    const { widthOf } = await import('./terminal/width.ts');
+    const width = widthOf({ env: surroundings.env ?? process.env });
+    return { all: () => renderUsage(width), of: (command: Command) => renderCommandUsage(command, width) };
+  };
   if (name === '--version' || name === '-v') return show(`catena ${TOOL_VERSION}\n`);
   if (name === undefined) {
-    throw new UsageError(`Cannot run: no command given\n\n${renderUsage(width).trimEnd()}`);
+    throw new UsageError(`Cannot run: no command given\n\n${(await help()).all().trimEnd()}`);
   }
-  if (name === '--help' || name === '-h') return show(renderUsage(width));
+  if (name === '--help' || name === '-h') return show((await help()).all());
   if (name === 'help') {
-    return show(rest[0] === undefined ? renderUsage(width) : renderCommandUsage(find(rest[0]), width));
+    return show(rest[0] === undefined ? (await help()).all() : (await help()).of(find(rest[0])));
+  }
+  if (name === COMPLETE) {
+    const { answer } = await import('./completion/answer.ts');
+    return show(answer(rest, { env: surroundings.env ?? process.env, types: surroundings.plugins.types }));
   }
   const command = find(name);
   const { values, positionals } = parse(command, rest);
-  if (values.help === true) return show(renderCommandUsage(command, width));
+  if (values.help === true) return show((await help()).of(command));
   const { min, max } = command.positionals;
   if (positionals.length < min || positionals.length > max) {
     throw new UsageError(
       `Cannot run "${name}" with ${positionals.length} argument${positionals.length === 1 ? '' : 's'}: it takes ${command.usage || 'none'}; see catena help ${name}`,
     );
   }
+  const call = toCall(command, values, positionals, surroundings);
   const { run } = await command.load();
-  return run(toCall(command, values, positionals, surroundings));
+  return run(call);
 }
 
-type Values = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>;
+const TABLE = { commands: COMMANDS, globalOptions: GLOBAL_OPTIONS };
 
-function parse(command: Command, args: readonly string[]): { values: Values; positionals: string[] } {
-  const options = Object.fromEntries(
-    Object.entries({ ...command.options, ...GLOBAL_OPTIONS }).map(([name, { type, multiple = false }]) => {
-      return [name, { type, multiple, ...(name === 'help' ? { short: 'h' } : {}) }];
-    }),
-  );
+function parse({ name, options }: Command, args: readonly string[]): ReturnType<typeof parseArguments> {
   try {
-    return parseArgs({ args: [...args], options, allowPositionals: true });
+    return parseArguments(args, optionsOf(options, TABLE) ?? {});
   } catch (cause) {
-    throw new UsageError(
-      `${problemWith(cause as Error, args, Object.keys(options))}; see catena help ${command.name}`,
-      { cause },
-    );
+    throw new UsageError(`${(cause as Error).message}; see catena help ${name}`, { cause });
   }
-}
-
-/** The problem in one line; parseArgs() explains at length how an option could have been meant. */
-function problemWith({ message }: Error, args: readonly string[], known: readonly string[]): string {
-  const [, unknown] = /^Unknown option '--([\w-]+)'/.exec(message) ?? [];
-  if (unknown !== undefined) {
-    const near = findNearest(unknown, known);
-    return `Cannot use --${unknown}: no such option${near === undefined ? '' : `; did you mean --${near}?`}`;
-  }
-  const [first = message] = message.split(/\.?(?: |\n)Did you|\. /);
-  const [, option] = /^Option '(--[\w-]+)[^']*' argument is ambiguous/.exec(first) ?? [];
-  if (option === undefined) return first.split('\n')[0] ?? first;
-  const value = args[args.indexOf(option) + 1] ?? '';
-  return `Cannot use ${option}: its value is missing or begins with a dash: ${option}=${value}`;
 }
 
 function find(name: string): Command {
@@ -125,6 +113,7 @@ function toCall(
   const { env = process.env, plugins, cwd, workers, asPlugin, request } = surroundings;
   const write = writerOf(surroundings);
   const { watcher, queueMs, deadlines } = surroundings;
+  const format = readFormat(values, command.options.output ?? GLOBAL_OPTIONS.output, command);
   let signal = surroundings.signal;
   const place = (option: string, text: string): string => {
     const { placeholder = '' } = command.options[option] ?? {};
@@ -138,13 +127,14 @@ function toCall(
     },
     texts(option) {
       const value = values[option];
-      const texts = Array.isArray(value) ? value.filter(one => typeof one === 'string') : [];
-      return texts.map(text => place(option, text));
+      return (Array.isArray(value) ? value : []).map(text => place(option, text));
     },
     on: option => values[option] === true,
+    format,
     env,
     plugins,
     cwd: cwd ?? workingDirectory(),
+    table: TABLE,
     runCommand: runMain,
     workers,
     watcher,

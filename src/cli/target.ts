@@ -1,4 +1,5 @@
 // Which network, which container and which directories does a command line mean?
+import { inEnvelope } from '../answers/envelope.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { loadFile, loadNetwork } from '../chain/config/load.ts';
@@ -7,15 +8,14 @@ import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
-import { DEFAULT_BIN_DIR, stateDir } from '../cni/directories.ts';
+import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
 import { namespacePath } from '../files/namespace-path.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
-
-const DEFAULT_CONF_DIR = '/etc/cni/net.d';
+import { isData } from './output/format.ts';
 
 /** The directory of network configurations. */
 export function confDirOf(call: CommandCall): string {
@@ -60,9 +60,12 @@ export function deadlinesOf(call: CommandCall): Deadlines | undefined {
   return parseTimeouts(call.texts('timeout')) ?? call.deadlines;
 }
 
-/** Reports a problem that did not stop the command. */
-export function warn(call: CommandCall, { message }: CniError): void {
-  call.err(`catena: warning: ${message}\n`);
+/** Reports a problem that did not stop the command: a line, of JSON if the output is for programs. */
+export function warn(call: CommandCall, { code, message }: CniError): void {
+  const line = isData(call)
+    ? JSON.stringify(inEnvelope('Warning', { code, message }))
+    : `catena: warning: ${message}`;
+  call.err(`${line}\n`);
 }
 
 /** The container's side: the second argument and the options, with environment variables as in cnitool. */

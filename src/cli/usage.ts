@@ -1,5 +1,5 @@
 // How does a user learn what to type?
-import type { Command, CommandOption } from './command.ts';
+import { type Command, type CommandOption, optionsOf } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { EXAMPLES } from './help/examples.ts';
 import { GROUPS } from './help/groups.ts';
@@ -45,7 +45,7 @@ export function renderUsage(width?: number): string {
  */
 export function renderCommandUsage({ name, usage, summary, options }: Command, width?: number): string {
   const columns = fit(width);
-  const rows = Object.entries({ ...options, ...GLOBAL_OPTIONS }).map(
+  const rows = Object.entries(optionsOf(options, { globalOptions: GLOBAL_OPTIONS })).map(
     ([option, spec]) => [renderOption(option, spec), spec.help] as const,
   );
   const examples = EXAMPLES[name] ?? [];

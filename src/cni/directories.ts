@@ -3,6 +3,9 @@
 /** Where runtimes look for plugins by default. */
 export const DEFAULT_BIN_DIR = '/opt/cni/bin';
 
+/** Where runtimes look for network configurations by default. */
+export const DEFAULT_CONF_DIR = '/etc/cni/net.d';
+
 /**
  * The directory that relative paths are resolved against. Undefined when it no longer has a path (it was deleted or
  * unmounted), or when its path is longer than the kernel reports.

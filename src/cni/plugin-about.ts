@@ -4,6 +4,7 @@ import type { Cidr } from '../net/cidr.ts';
 import type { Ip } from '../net/ip.ts';
 import type { PortMapping } from './capabilities.ts';
 import type { JsonObject } from './json.ts';
+import type { NetworkKind } from './network-kind.ts';
 
 /** `main` creates the interface, `meta` works on what earlier plugins created, `ipam` is called by another plugin. */
 export type PluginKind = 'main' | 'ipam' | 'meta';
@@ -64,6 +65,13 @@ export interface PluginEffects {
   readonly policies?: readonly string[];
 }
 
+/** Something that a valid configuration probably does not mean. */
+export interface PluginAdvice {
+  /** Path in the plugin's configuration. */
+  readonly path: readonly (string | number)[];
+  readonly message: string;
+}
+
 /** A plugin's description of itself for tools that examine a conflist; never loaded when the plugin itself starts. */
 export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
   readonly kind: PluginKind;
@@ -87,6 +95,13 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    */
   validate?(conf: z.output<S>, entry: JsonObject): void;
   /**
+   * Says which valid options do nothing, or not what they seem to.
+   * @param entry the configuration as written
+   */
+  advise?(conf: z.output<S>, entry: JsonObject): PluginAdvice[];
+  /** True when its containers cannot use a gateway outside of their subnet. */
+  readonly needsGatewayInSubnet?: boolean;
+  /**
    * The ranges that it hands out.
    * @throws Error when {@link validate} refuses the configuration
    */
@@ -106,6 +121,13 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * @param conf as written, perhaps invalid
    */
   needsOf?(conf: JsonObject): NeededDevice[];
+  /** Networks whose lists begin with it. */
+  readonly networkKinds?: readonly NetworkKind[];
+  /**
+   * Its configuration as IPAM plugin for containers of these subnets, or for machines of a LAN with a server; undefined if it is for
+   * something else.
+   */
+  ipamFor?(addresses: readonly Cidr[] | 'server'): JsonObject | undefined;
   /** Chains of iptables that outlast its attachments. */
   readonly sharedChains?: readonly SharedChain[];
   /**
@@ -141,4 +163,6 @@ export interface PluginCatalog {
   find(type: string): Promise<PluginAbout> | undefined;
   /** Published JSON Schemas by name: one for each type, and `conflist`. */
   schemas(): Promise<Readonly<Record<string, JsonObject>>>;
+  /** Those of what commands print, by kind. */
+  answerSchemas?(): Promise<Readonly<Record<string, JsonObject>>>;
 }

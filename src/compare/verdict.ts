@@ -9,6 +9,8 @@ const OWN_FILE = /\/(\.[^/]+|[^/]*lock)$/;
 const MANNER =
   /^link .*, (alias|txqlen)$|^address .*, flags$|^sysctl net\/ipv6\/conf\/.*\/(keep_addr_on_down|ndisc_notify)$/;
 const RULE = /^(nftables|iptables)\b/;
+/** Members of a result for which an empty object or list says the same as their absence. The reference writes `"dns": {}`. */
+const EMPTY_IN_RESULT = /^(dns|routes)$/;
 
 /** The differences of a plugin that a container or an operator notices, and how many are only another way to do the same. */
 export function sortOut({ differences }: Pick<PluginReport, 'differences'>): {
@@ -25,18 +27,30 @@ export function sortOut({ differences }: Pick<PluginReport, 'differences'>): {
   return { matter, byDesign: ordinary.length - matter.length };
 }
 
+/** How many differences of a comparison a container or an operator notices. */
+export function countMatter({ links }: Pick<CompareReport, 'links'>): number {
+  return links.reduce((sum, one) => sum + sortOut(one).matter.length, 0);
+}
+
 function isByDesign({ where, what, first = '', second = '' }: ReportedDifference): boolean {
+  if (where === 'result' && EMPTY_IN_RESULT.test(what)) return isEmptyEither(first, second);
   if (where === 'files') return OWN_FILE.test(what);
   if (where !== 'answer') return MANNER.test(what);
   const areFailures = [first, second].every(text => text.startsWith('it fails'));
   return areFailures || first === 'not called' || second === 'not called';
 }
 
+/** An object or list without content, as a difference shows it; absence is no text. */
+function isEmptyEither(first: string, second: string): boolean {
+  return [first, second].every(text => ['', 'exists'].includes(text));
+}
+
 /** The answer to "may B replace A?", in one line. */
-export function renderVerdict({ links, crossings, failing }: CompareReport): string {
+export function renderVerdict(report: CompareReport): string {
+  const { crossings, failing } = report;
   const [broken] = failing;
   if (broken) return `MAY B REPLACE A? unknown: ADD of ${broken.link} fails with both sets`;
-  const matter = links.reduce((sum, one) => sum + sortOut(one).matter.length, 0);
+  const matter = countMatter(report);
   const standing = crossings.filter(({ maker }) => maker === 'A');
   const isBad = ({ untried, fails, left }: (typeof crossings)[number]) =>
     untried !== undefined || fails.length > 0 || left.length > 0;

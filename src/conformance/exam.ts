@@ -12,6 +12,8 @@ import {
 import { createHost, type TestHost } from '../testing/host.ts';
 import { nameOfProcess, processesIn } from '../testing/processes.ts';
 import { killGroup, runIn } from '../testing/run-in.ts';
+import { type Beside, startBeside } from './beside.ts';
+import { makeBridge } from './pod.ts';
 import { Scene } from './scene.ts';
 import { confOf, type Subject } from './subject.ts';
 
@@ -53,6 +55,8 @@ export class Exam {
   #versions: readonly SpecVersion[] = [];
   #trial: Promise<Trial> | undefined;
   #replies: Promise<ReadonlyMap<SpecVersion, Reply>> | undefined;
+  /** Processes that are not the plugin's. */
+  readonly #besides = new Set<number>();
   #bare: { host: TestHost; container: { id: string; path: string } } | undefined;
 
   constructor(subject: Subject) {
@@ -96,9 +100,15 @@ export class Exam {
   /** Gives a rule a fresh host. */
   async scene<T>(play: (scene: Scene) => Promise<T>): Promise<T> {
     const host = createHost();
+    let beside: Beside | undefined;
     try {
+      makeBridge(host.namespace, this.subject);
+      if (this.subject.beside !== undefined)
+        beside = await startBeside(this.subject.beside, host.namespace.netns);
+      if (beside) this.#besides.add(beside.pid);
       return await play(new Scene(this, host));
     } finally {
+      beside?.end();
       host.close();
     }
   }
@@ -158,7 +168,7 @@ export class Exam {
 
   async #endLeftovers(host: TestHost): Promise<string[]> {
     const inodes = host.places().map(({ netns }) => netns.ino);
-    const found = processesIn(inodes);
+    const found = processesIn(inodes).filter(pid => !this.#besides.has(pid));
     if (!found.length) return [];
     await Bun.sleep(GRACE_MS);
     // What came since only visits the namespace, as a GC on this machine does.

@@ -25,9 +25,10 @@ let counter = 0;
 
 /** Creates a container, with an interface in it for a chained plugin. */
 export function makePod(host: TestHost, subject: Subject): Pod {
-  const { chained, device } = subject;
+  const { chained, device, bridge } = subject;
   if (device !== undefined) ensureDevice(host.namespace, device);
   const container = host.container();
+  if (bridge !== undefined) joinBridge(host.namespace, container, bridge, subject.ifname);
   if (!chained) return { container, prevResult: undefined };
   const prevResult = connect(host.namespace, container, subject);
   return { container, prevResult };
@@ -39,6 +40,30 @@ function ensureDevice({ route }: Namespace, name: string): void {
   const other = `${name.slice(0, 13)}-x`;
   createLink(route, { name, kind: 'veth', peer: { name: other } });
   for (const end of [name, other]) setLink(route, getLink(route, end).index, { up: true });
+}
+
+/** Makes the bridge of the subject, if it has one. */
+export function makeBridge({ route }: Namespace, { bridge }: Subject): void {
+  if (bridge === undefined) return;
+  createLink(route, { name: bridge, kind: 'bridge' });
+  setLink(route, getLink(route, bridge).index, { up: true });
+}
+
+/** A veth pair between the bridge and the container. */
+function joinBridge({ route }: Namespace, container: Container, bridge: string, ifname: string): void {
+  const port = `port${++counter}`;
+  const master = getLink(route, bridge).index;
+  createLink(route, {
+    name: port,
+    kind: 'veth',
+    master,
+    peer: { name: ifname, netnsFd: container.netns.fd },
+  });
+  for (const [socket, name] of [
+    [route, port],
+    [container.route, ifname],
+  ] as const)
+    setLink(socket, getLink(socket, name).index, { up: true });
 }
 
 /** A veth pair with the addresses of the result, routed as the first plugin of a chain would do it. */

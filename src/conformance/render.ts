@@ -1,4 +1,5 @@
 // How are findings rendered, for people and for programs?
+import type { AnswerOf } from '../answers/kinds.ts';
 import { defined } from '../cni/defined.ts';
 import type { Report } from './examine.ts';
 import type { Finding } from './rule.ts';
@@ -46,7 +47,7 @@ export function renderVerdict({ findings, calls, ok }: Verdict): string {
 }
 
 /** The whole report as one JSON object. */
-export function reportToJson({ executable, versions, findings, ok, calls }: Report): object {
+export function reportToJson({ executable, versions, findings, ok, calls }: Report): AnswerOf<'Conformance'> {
   return {
     executable,
     ok,

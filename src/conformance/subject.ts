@@ -15,6 +15,13 @@ export interface Subject {
   readonly prevResult?: JsonObject | undefined;
   /** A device that must exist on the host, because the plugin moves it or builds on it. */
   readonly device?: string | undefined;
+  /**
+   * Name of a bridge that must exist on the host; the container has an interface on it, without addresses, as an IPAM plugin finds
+   * it that asks a server of the network.
+   */
+  readonly bridge?: string | undefined;
+  /** An executable that runs on the host during the examination, such as that server. Absolute path. */
+  readonly beside?: string | undefined;
   /** `CNI_IFNAME` */
   readonly ifname: string;
   /** `CNI_PATH` */

@@ -32,7 +32,7 @@ const Attachment = z.strictObject({
 const Garbage = z.strictObject({
   ...Network,
   /** Attachments to keep. */
-  valid: z.optional(z.array(z.strictObject({ containerID: z.string(), ifname: z.string() }))),
+  valid: z.optional(z.array(z.strictObject({ containerId: z.string(), ifname: z.string() }))),
   all: z.optional(z.boolean()),
   dryRun: z.optional(z.boolean()),
 });
@@ -98,7 +98,9 @@ export function commandOf(method: string, path: string, body: string): ParsedReq
 /** The result of a verb, or the error object of the specification. */
 export function toResponse({ exitCode, stdout, stderr }: RunReply): Response {
   const status = exitCode === 0 ? 200 : exitCode === USAGE ? 400 : 500;
-  const body = exitCode === 0 ? stdout : stderr || stdout;
+  // Warnings precede the error. A verb that fails with a report has no error.
+  const error = stderr.trimEnd().split('\n').at(-1) ?? '';
+  const body = exitCode === 0 || stdout !== '' ? stdout : `${error}\n`;
   return new Response(body.trim() === '' ? '{}\n' : body, {
     status,
     headers: { 'content-type': 'application/json' },
@@ -152,7 +154,7 @@ function argumentsOf(body: Body): Line {
     return { options: [...common, ...own], positionals: [network, netns] };
   }
   if ('valid' in body || 'all' in body) {
-    const keep = (body.valid ?? []).flatMap(one => option('valid', `${one.containerID}/${one.ifname}`));
+    const keep = (body.valid ?? []).flatMap(one => option('valid', `${one.containerId}/${one.ifname}`));
     const switches = [...(body.all ? ['--all'] : []), ...(body.dryRun ? ['--dry-run'] : [])];
     return { options: [...common, ...keep, ...switches], positionals: [network] };
   }

@@ -1,5 +1,6 @@
 // How does the daemon run clients' requests?
 import { resolve } from 'node:path';
+import { type Enveloped, inEnvelope } from '../answers/envelope.ts';
 import { ASKED_VARIABLE } from '../cni/env.ts';
 import { noteUnserved, type WorkerSource } from '../worker/client.ts';
 import type { WatchedCall } from './plugin-calls.ts';
@@ -24,7 +25,7 @@ export interface Readings {
   /** The metrics page for Prometheus. */
   metrics(): Promise<Response>;
   /** Recent requests, or the one whose id has this prefix; undefined if there is none. */
-  traces(id: string | undefined): object | undefined;
+  traces(id: string | undefined): Enveloped<'Request'> | Enveloped<'RequestList'> | undefined;
 }
 
 /**
@@ -71,7 +72,9 @@ export function makeBackend(
         return new Response(ready ? 'ok\n' : 'no worker responds\n', { status: ready ? 200 : 503 });
       }
       if (pathname === STATE_PATH)
-        return Response.json({ pid: process.pid, ...state, pool: pool.state, ...facts() });
+        return Response.json(
+          inEnvelope('DaemonState', { pid: process.pid, ...state, pool: pool.state, ...facts() }),
+        );
       if (pathname === '/metrics') return readings.metrics();
       const [, isTraces, id] = /^(\/v1\/traces)(?:\/([\da-z]+))?$/.exec(pathname) ?? [];
       const traces = isTraces && readings.traces(id);

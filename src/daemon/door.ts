@@ -1,6 +1,8 @@
 // How are the daemon's two sockets and its calls file made, checked and removed together?
 import { renameSync, rmSync, statSync, symlinkSync, utimesSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CURRENT_VERSION } from '../cni/version.ts';
 import { namesIn } from '../files/names-in.ts';
 import { BegunCalls } from './begun-calls.ts';
 import { type DeclineReason, startSocketOf, wireOf } from './protocol.ts';
@@ -113,5 +115,6 @@ function removeUnnamed(socketPath: string): void {
 
 /** An answer over HTTP to a request that cannot be served. */
 export function problem(status: number, reason: string): Response {
-  return Response.json({ error: reason }, { status });
+  const code = status === 400 ? ErrorCode.decodingFailure : ErrorCode.unknown;
+  return Response.json(new CniError(code, reason).toReply(CURRENT_VERSION), { status });
 }

@@ -2,6 +2,7 @@
 import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { WorkerSource } from '../worker/client.ts';
 import { type Limits, WorkerProcess } from '../worker/process.ts';
+import { rest } from '../worker/rest.ts';
 import { DeviceRemover } from './device-remover.ts';
 import { residentBytes } from './process-memory.ts';
 import { type HealthEvents, WorkerHealth } from './worker-health.ts';
@@ -272,13 +273,13 @@ export class WorkerPool implements WorkerSource {
   }
 
   /**
-   * No request came for a while, so collect garbage here and in the last worker. A worker that has served many calls keeps three
-   * times the memory of a new one (60 instead of 20 MiB), so it is replaced by a new one.
+   * No request came for a while, so free memory here and in the last worker. A worker that has served many calls keeps three
+   * times the memory of a new one (60 instead of 20 MiB), so it is replaced by a new one, which frees its own later.
    */
   #rest(member: Member): void {
-    Bun.gc(true);
+    rest();
     if (member.process.served >= CALLS_THAT_WEIGH) {
-      this.#idle = [{ ...this.#start(), rested: true }];
+      this.#idle = [this.#start()];
       member.process.close();
       return;
     }

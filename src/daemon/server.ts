@@ -1,6 +1,7 @@
 // How does the daemon listen, decline, and stop?
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { inEnvelope } from '../answers/envelope.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import { commandOf, toResponse } from './api.ts';
 import type { BegunCalls } from './begun-calls.ts';
@@ -128,7 +129,7 @@ export async function startServer(
     if (request.method === 'POST' && pathname === STOP_PATH) {
       leave();
       events.stopped();
-      return Response.json({ pid: process.pid });
+      return Response.json(inEnvelope('DaemonProcess', { pid: process.pid }));
     }
     const body = request.method === 'POST' ? await request.text() : '';
     const asked = commandOf(request.method, pathname, body);
@@ -202,7 +203,7 @@ export async function startServer(
   function handOver(): Response {
     leave();
     events.replaced('another daemon is replacing this one');
-    return Response.json({ pid: process.pid });
+    return Response.json(inEnvelope('DaemonProcess', { pid: process.pid }));
   }
 
   /** Gives the socket up for another daemon. */

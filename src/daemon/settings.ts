@@ -1,6 +1,8 @@
 // What can an operator change while the daemon runs?
 import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import * as z from 'zod/mini';
+import { WAYS } from '../between/plan.ts';
+import { type BetweenSettings, BLOCKS, KUBERNETES } from '../between/settings.ts';
 import type { Deadlines } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
@@ -54,6 +56,18 @@ const Settings = z.strictObject({
   watchSeconds: Seconds,
   /** Seconds after which an attachment whose namespace ended without a DEL is deleted under policy `repair`, or reported under `observe`; 0 keeps it. */
   leftoverSeconds: z.optional(z.number().check(z.minimum(0))),
+  /** Where the other nodes of a cluster are read from, to whose pods routes are kept: a file or directory of JSON, `kubernetes` for the ranges of Node objects, or `blocks` for those that nodes claimed by the plugin `cluster`. Without it there are none. */
+  nodes: z.optional(
+    z.string().check(z.regex(/^(kubernetes|blocks|\/.*)$/, `must be "${KUBERNETES}", "${BLOCKS}" or an absolute path`)),
+  ),
+  /** Kubeconfig for `kubernetes` and `blocks`; without it, the account of the pod that the daemon runs in. */
+  nodesKubeconfig: z.optional(z.string().check(z.startsWith('/', 'must be an absolute path'))),
+  /** How other nodes are reached: `direct`, through a tunnel (`vxlan`), or directly where they share a subnet (`auto`). */
+  nodeWays: z.optional(z.enum(WAYS)),
+  /** VXLAN network identifier of the tunnels, the same on all nodes. */
+  vxlanId: z.optional(z.int().check(z.minimum(1), z.maximum(0xffffff))),
+  /** UDP port of the tunnels, the same on all nodes. */
+  vxlanPort: z.optional(z.int().check(z.minimum(1), z.maximum(0xffff))),
 });
 type Settings = z.output<typeof Settings>;
 
@@ -65,6 +79,7 @@ export interface DaemonSettings {
   readonly deadlines: Deadlines;
   readonly observe: ObserveChoices;
   readonly watch: WatchSettings;
+  readonly between: BetweenSettings;
   /** Milliseconds without a request after which the daemon ends; undefined: it stays. */
   readonly idleExitMs?: number | undefined;
 }
@@ -130,7 +145,7 @@ export function watchSettings(
 }
 
 function over(base: DaemonSettings, said: Settings): DaemonSettings {
-  const { pool, server, deadlines, observe, watch } = base;
+  const { pool, server, deadlines, observe, watch, between } = base;
   const { memoryPerWorkerMiB: memory, idleSeconds: idle, timeouts = {}, log } = said;
   const { idleExit } = said;
   return {
@@ -147,6 +162,13 @@ function over(base: DaemonSettings, said: Settings): DaemonSettings {
       policy: said.watch ?? watch.policy,
       everyMs: said.watchSeconds === undefined ? watch.everyMs : said.watchSeconds * 1_000,
       leftoverMs: said.leftoverSeconds === undefined ? watch.leftoverMs : said.leftoverSeconds * 1_000,
+    },
+    between: {
+      nodes: said.nodes ?? between.nodes,
+      kubeconfig: said.nodesKubeconfig ?? between.kubeconfig,
+      ways: said.nodeWays ?? between.ways,
+      vni: said.vxlanId ?? between.vni,
+      port: said.vxlanPort ?? between.port,
     },
     observe: {
       log: log === undefined ? observe.log : [log].flat(),

@@ -56,7 +56,8 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
       return;
     }
     const { network, containerId, ifname } = note;
-    const fields = { link: plugin, network, containerId, ifname, problem: problem.text };
+    const place = { network, container_id: containerId, ifname };
+    const fields = { link: plugin, ...place, problem: problem.text };
     const count = (failures.get(note.id)?.count ?? 0) + 1;
     const pause = problem.isGone ? Infinity : Math.min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S);
     failures.set(note.id, { count, notBefore: bootClock() + pause });

@@ -39,7 +39,7 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
     await settleEarlierAdd(runner, key);
     refuseTaken(runner, networks);
     // If another ADD won the race, wait for it; the pod is then already attached.
-    record = beginPod(runner, key, networks);
+    record = beginPod(runner, key, networks, annotations);
   }
   return attachAll(runner, pod, { networks, claims, defaults }, record);
 }
@@ -142,7 +142,10 @@ async function settleRoutes(
  * addresses that nothing expects.
  * @throws CniError 7
  */
-function refuseUnheeded({ list, label, selection, attachment }: PlannedNetwork, result: JsonObject): void {
+export function refuseUnheeded(
+  { list, label, selection, attachment }: PlannedNetwork,
+  result: JsonObject,
+): void {
   const { ips = [], mac } = selection.capabilityArgs as { ips?: readonly string[]; mac?: string };
   if (ips.length === 0 && mac === undefined) return;
   const given = parseResult(result, list.version);

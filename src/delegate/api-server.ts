@@ -20,12 +20,13 @@ export interface ClusterAccess {
 export interface ApiServer {
   /**
    * The object in the reply; undefined if there is none of that name.
+   * @param body a list is a patch of operations (RFC 6902), an object with PATCH one that is merged (RFC 7396)
    * @param expected statuses for which the result is undefined; 404 unless given
    */
   ask(
-    method: 'GET' | 'PATCH',
+    method: 'GET' | 'PATCH' | 'POST' | 'PUT' | 'DELETE',
     path: string,
-    body?: JsonObject,
+    body?: JsonObject | readonly JsonObject[],
     expected?: readonly number[],
   ): Promise<JsonObject | undefined>;
   /**
@@ -44,6 +45,12 @@ export interface Listener {
   readonly signal: AbortSignal;
   /** Silence after which the server counts as gone. */
   readonly silenceMs: number;
+}
+
+/** Of the body. */
+function contentTypeOf(method: string | undefined, body: JsonObject | readonly JsonObject[]): string {
+  if (method !== 'PATCH') return 'application/json';
+  return Array.isArray(body) ? 'application/json-patch+json' : 'application/merge-patch+json';
 }
 
 /** Limit of a reply, and of a line of one: longer ones are never expected. */
@@ -87,6 +94,17 @@ export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServ
   };
 }
 
+/** The namespace that the current context of a kubeconfig names. @throws CniError 7 when it cannot be used */
+export function namespaceIn(kubeconfig: string): string | undefined {
+  const config = new KubeConfig();
+  try {
+    config.loadFromFile(kubeconfig);
+  } catch (cause) {
+    throw unusable(kubeconfig, (cause as Error).message, cause);
+  }
+  return config.getContextObject(config.getCurrentContext())?.namespace;
+}
+
 /** The kubeconfig may lack the scheme, or hold a YAML number. */
 function isAddress(server: unknown): boolean {
   return typeof server === 'string' && URL.canParse(server) && new URL(server).protocol === 'https:';
@@ -100,16 +118,16 @@ interface Prepared {
 
 async function converse(
   prepared: Prepared,
-  body: JsonObject | undefined,
+  body: JsonObject | readonly JsonObject[] | undefined,
   expected: readonly number[] = [404],
 ): Promise<JsonObject | undefined> {
   const { url, options } = prepared;
   const text = body && JSON.stringify(body);
   const headers = {
     ...options.headers,
-    ...(text === undefined
+    ...(text === undefined || body === undefined
       ? {}
-      : { 'content-type': 'application/merge-patch+json', 'content-length': Buffer.byteLength(text) }),
+      : { 'content-type': contentTypeOf(options.method, body), 'content-length': Buffer.byteLength(text) }),
   };
   const reached = exchange({ ...prepared, options: { ...options, headers } }, text);
   const { status, answer } = await reached.catch(cause => {

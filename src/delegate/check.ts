@@ -27,6 +27,8 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
   const pod = parsePod(record);
   const runtime = runtimeOf(runner, pod);
   for (const network of pod.networks) {
+    // What was cut off is completed by the daemon, and what is in progress by its process.
+    if (network.state !== undefined) continue;
     try {
       const { list, attachment } = recall(record, network, netns);
       if (atLeast(list.version, SINCE.check)) await checkNetwork(list, attachment, runtime);

@@ -42,7 +42,8 @@ export async function publishStatus(
   if (place) await (await cluster()).setStatus(place.namespace, place.name, status);
 }
 
-function placeOf(pod: Pod): { namespace: string; name: string } | undefined {
+/** Namespace and name of a Kubernetes pod; undefined for any other container. */
+export function placeOf(pod: Pick<Pod, 'args'>): { namespace: string; name: string } | undefined {
   const [namespace, name] = [namespaceOf(pod), argOf(pod, 'K8S_POD_NAME')];
   return namespace && name ? { namespace, name } : undefined;
 }

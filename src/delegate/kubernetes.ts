@@ -8,6 +8,8 @@ import type { NetworkStatus } from './network-status.ts';
 /** The parts of a pod that are needed here. */
 export interface KubernetesPod {
   readonly uid: string;
+  /** Its version: a write that names it is refused once the pod has changed. */
+  readonly version: string;
   readonly annotations: Readonly<Record<string, string>>;
 }
 
@@ -35,6 +37,18 @@ export interface Cluster {
   findPod(namespace: string, name: string, uid?: string): Promise<KubernetesPod | undefined>;
   /** Writes or removes the annotation; the rest of the pod stays unchanged. */
   setStatus(namespace: string, name: string, status: readonly NetworkStatus[] | undefined): Promise<void>;
+  /**
+   * Writes the annotation of this very pod in this version.
+   * @returns false if the pod has been changed or replaced since, or is gone
+   */
+  replaceStatus(
+    namespace: string,
+    name: string,
+    pod: Pick<KubernetesPod, 'uid' | 'version'>,
+    status: readonly NetworkStatus[],
+  ): Promise<boolean>;
+  /** Creates an event; one of the same name stays as it is. */
+  addEvent(namespace: string, event: JsonObject): Promise<void>;
   /** Undefined if there is none. */
   findClaim(namespace: string, name: string): Promise<IpamClaim | undefined>;
   /**
@@ -58,8 +72,9 @@ export const DEFINITIONS_API = 'apis/k8s.cni.cncf.io/v1';
 const CLAIMS_API = 'apis/k8s.cni.cncf.io/v1alpha1';
 const CLAIMS = 'ipamclaims';
 
-/** HTTP statuses: the object does not exist; the object is invalid for its kind. */
+/** HTTP statuses: the object does not exist; it is another one or another version; the object is invalid for its kind. */
 const NOT_FOUND = 404;
+const CONFLICT = 409;
 const UNPROCESSABLE = 422;
 
 /**
@@ -84,8 +99,7 @@ export function clusterAt(server: ApiServer): Cluster {
       return pod && podOf(pod);
     },
     async setStatus(namespace, name, status) {
-      const text = status === undefined ? null : JSON.stringify(status, null, 4);
-      const patch = { metadata: { annotations: { [STATUS_ANNOTATION]: text } } };
+      const patch = { metadata: statusPatch(status) };
       const patched = await server.ask('PATCH', `${podPath(namespace, name)}/status`, patch);
       if (patched !== undefined || status === undefined) return;
       throw new CniError(
@@ -93,12 +107,25 @@ export function clusterAt(server: ApiServer): Cluster {
         `Cannot write network status of pod "${namespace}/${name}": there is no such pod`,
       );
     },
+    async replaceStatus(namespace, name, { uid, version }, status) {
+      const patch = { metadata: { uid, resourceVersion: version, ...statusPatch(status) } };
+      const path = `${podPath(namespace, name)}/status`;
+      return (await server.ask('PATCH', path, patch, [NOT_FOUND, CONFLICT])) !== undefined;
+    },
+    async addEvent(namespace, event) {
+      await server.ask('POST', `api/v1/namespaces/${enc(namespace)}/events`, event, [CONFLICT]);
+    },
     async findClaim(namespace, name) {
       const found = await server.ask('GET', claimPath({ namespace, name }));
       return found && claimOf(found, { namespace, name });
     },
     fillClaim: (claim, ips, pod) => fillClaim(server, claim, ips, pod),
   };
+}
+
+function statusPatch(status: readonly NetworkStatus[] | undefined): JsonObject {
+  const text = status === undefined ? null : JSON.stringify(status, null, 4);
+  return { annotations: { [STATUS_ANNOTATION]: text } };
 }
 
 async function fillClaim(
@@ -153,10 +180,11 @@ function textsOf(value: unknown): readonly string[] {
 
 /** The needed parts of a pod. */
 export function podOf({ metadata }: JsonObject): KubernetesPod {
-  const { uid, annotations } = isObject(metadata) ? metadata : {};
+  const { uid, annotations, resourceVersion } = isObject(metadata) ? metadata : {};
   const texts = Object.entries(isObject(annotations) ? annotations : {});
   return {
-    uid: typeof uid === 'string' ? uid : '',
+    uid: textOf(uid),
+    version: textOf(resourceVersion),
     annotations: Object.fromEntries(
       texts.filter((one): one is [string, string] => typeof one[1] === 'string'),
     ),

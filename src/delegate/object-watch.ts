@@ -11,12 +11,20 @@ export interface WatchedKind<T> {
   readonly query?: Readonly<Record<string, string>>;
   /** What to keep of an object; undefined for nothing. */
   keep(object: JsonObject): T | undefined;
+  /** Called with each object that is new or changed, or may be. */
+  onChange?(object: JsonObject): void;
+  /** Called with each object that was deleted. */
+  onDelete?(object: JsonObject): void;
+  /** Called when the watch runs (again): the objects will be those of the server after this time. */
+  onOpen?(afterMs: number): void;
 }
 
 /** Objects that are known while the watch is running. */
 export interface WatchedObjects<T> {
   /** The current object. Undefined if there is none or that is uncertain: a caller that has to know asks the server. */
   find(namespace: string, name: string): T | undefined;
+  /** All objects; undefined while that is uncertain, and if there are more than the limits allow. */
+  all(): T[] | undefined;
   /** Whether the known objects are those of the server. */
   readonly isFresh: boolean;
   close(): void;
@@ -68,6 +76,7 @@ export function watchObjects<T>(
   void follow(server, kind, state, { signal: end.signal, limits, onProblem });
   return {
     find: (namespace, name) => (state.isFresh ? state.find(namespace, name) : undefined),
+    all: () => (state.isFresh && state.isWhole ? state.all() : undefined),
     get isFresh() {
       return state.isFresh;
     },
@@ -85,6 +94,8 @@ class State<T> {
   #objects = new Map<string, { value: T; size: number }>();
   #characters = 0;
   #freshFrom = Number.POSITIVE_INFINITY;
+  /** Whether no object was left out since the last list. */
+  isWhole = true;
   /** Version to resume from; undefined before the first list. */
   version: string | undefined;
 
@@ -100,6 +111,7 @@ class State<T> {
   /** The watch is running; the objects are up to date after this delay. */
   opened(afterMs: number): void {
     this.#freshFrom = performance.now() + afterMs;
+    this.#kind.onOpen?.(afterMs);
   }
 
   /** The watch has ended: the known objects may be outdated. @returns the milliseconds that it ran */
@@ -113,27 +125,37 @@ class State<T> {
     this.closed();
     this.#objects = new Map();
     this.#characters = 0;
+    this.isWhole = true;
   }
 
   find(namespace: string, name: string): T | undefined {
     return this.#objects.get(`${namespace}/${name}`)?.value;
   }
 
+  all(): T[] {
+    return [...this.#objects.values()].map(({ value }) => value);
+  }
+
   /** Objects above the limit are not kept: callers ask the server for them. */
   set(object: JsonObject): void {
     const key = keyOf(object);
     this.#forget(key);
+    this.#kind.onChange?.(object);
     const value = this.#kind.keep(object);
     if (value === undefined) return;
     const size = JSON.stringify(value).length;
     const { objects, characters } = this.#limits;
-    if (this.#objects.size >= objects || this.#characters + size > characters) return;
+    if (this.#objects.size >= objects || this.#characters + size > characters) {
+      this.isWhole = false;
+      return;
+    }
     this.#objects.set(key, { value, size });
     this.#characters += size;
   }
 
   delete(object: JsonObject): void {
     this.#forget(keyOf(object));
+    this.#kind.onDelete?.(object);
   }
 
   #forget(key: string): void {

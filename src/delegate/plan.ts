@@ -19,6 +19,8 @@ export interface PlannedNetwork {
   readonly list: Conflist;
   readonly attachment: Attachment;
   readonly selection: Selection;
+  /** As in {@link Wanted}. */
+  readonly asked?: string;
 }
 
 /** Arguments that apply to one interface only. */
@@ -37,21 +39,35 @@ export async function planNetworks(
   const ifnames = nameInterfaces(options, pod, wanted);
   const planned: PlannedNetwork[] = [];
   for (const [index, one] of wanted.entries()) {
-    const { selection } = one;
-    const { label, list: found } = await resolveNetwork(options, one, index);
-    const list = inject(found, selection);
-    refuseMissingCapability(list, selection);
-    const attachment = {
-      containerId: pod.containerId,
-      netns: pod.netns,
-      ifname: ifnames[index] as string,
-      args: argsFor(pod, selection, index),
-      capabilityArgs: capabilityArgsFor(options, pod, selection, { index, list }),
-      ...defined({ prevResult: one.prevResult }),
-    };
-    planned.push({ label, list, attachment, selection });
+    planned.push(await planNetwork(options, pod, one, { index, ifname: ifnames[index] as string }));
   }
   return planned;
+}
+
+/**
+ * Plans one network under a name.
+ * @param index 0 is the default network
+ * @throws CniError as {@link planNetworks}
+ */
+export async function planNetwork(
+  options: RunnerOptions,
+  pod: Pod,
+  wanted: Wanted,
+  { index, ifname }: { readonly index: number; readonly ifname: string },
+): Promise<PlannedNetwork> {
+  const { selection, prevResult, asked } = wanted;
+  const { label, list: found } = await resolveNetwork(options, wanted, index);
+  const list = inject(found, selection);
+  refuseMissingCapability(list, selection);
+  const attachment = {
+    containerId: pod.containerId,
+    netns: pod.netns,
+    ifname,
+    args: argsFor(pod, selection, index),
+    capabilityArgs: capabilityArgsFor(options, pod, selection, { index, list }),
+    ...defined({ prevResult }),
+  };
+  return { label, list, attachment, selection, ...defined({ asked }) };
 }
 
 /**

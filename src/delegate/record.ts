@@ -7,11 +7,13 @@ import * as z from 'zod/mini';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { type AddRecord, beginRecord } from '../chain/records/add-record.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { listRecords } from '../journal/store.ts';
+import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { PlannedNetwork } from './plan.ts';
 import type { Runner } from './runner.ts';
 
@@ -22,6 +24,10 @@ const RecordedNetwork = z.object({
   source: z.string(),
   args: z.array(z.tuple([z.string(), z.string()])),
   capabilityArgs: z.record(z.string(), z.unknown()),
+  /** The element of the annotation that selected it; absent for any other network. */
+  asked: z.optional(z.string()),
+  /** It is being attached or detached while the pod runs: it may exist, or a part of it. */
+  state: z.optional(z.enum(['coming', 'going'])),
 });
 
 /** One network of a pod, as recorded. */
@@ -36,13 +42,23 @@ const Contents = z.object({
   stateDir: z.string(),
   /** In order of ADD. */
   networks: z.array(RecordedNetwork),
+  /** Set if the pod's networks follow its annotation: its text when they last did, and how the runner is called again. */
+  follow: z.optional(
+    z.object({
+      annotation: z.string(),
+      call: z.object({ env: z.record(z.string(), z.string()), stdin: z.string() }),
+    }),
+  ),
 });
+
+/** The networks of a pod, as its record holds them. */
+export type PodContents = z.output<typeof Contents>;
 
 /** The identity of a record: the attachment as the runtime names it. */
 export type PodKey = Pick<AttachmentRecord, 'network' | 'containerId' | 'ifname'>;
 
 /** What a runner did for one interface of one container. */
-export interface PodRecord extends z.output<typeof Contents> {
+export interface PodRecord extends PodContents {
   readonly record: AttachmentRecord;
 }
 
@@ -52,27 +68,40 @@ export interface PodRecord extends z.output<typeof Contents> {
  * @throws CniError 5
  */
 export function beginPod(
-  { runtime, podsDir }: Runner,
+  { runtime, podsDir, follow }: Runner,
   { network, containerId, ifname, netns }: PodKey & { readonly netns: string },
   networks: readonly PlannedNetwork[],
+  annotations: Readonly<Record<string, string>>,
 ): AddRecord | undefined {
   const { cacheDir, stateDir } = runtime;
-  const contents: z.output<typeof Contents> = {
+  const contents: PodContents = {
     kind: KIND,
     cacheDir,
     stateDir,
-    networks: networks.map(({ label, list, attachment }) => ({
-      label,
-      network: list.name,
-      ifname: attachment.ifname,
-      source: list.source,
-      args: (attachment.args ?? []).map(([name, value]) => [name, value]),
-      capabilityArgs: attachment.capabilityArgs ?? {},
-    })),
+    networks: networks.map(toRecordedNetwork),
+    ...(follow && { follow: { annotation: annotations[NETWORKS_ANNOTATION] ?? '', call: follow } }),
   };
-  const pod = { ...NO_LIST, name: network, source: JSON.stringify(contents) };
+  const pod = { ...NO_LIST, name: network, source: renderPod(contents) };
   const place = { ...runtime, stateDir: podsDir };
   return beginRecord(pod, { containerId, ifname, netns }, place, { executables: [], standing: false });
+}
+
+/** What the record keeps of a network. */
+export function toRecordedNetwork({ label, list, attachment, asked }: PlannedNetwork): RecordedNetwork {
+  return {
+    label,
+    network: list.name,
+    ifname: attachment.ifname,
+    source: list.source,
+    args: (attachment.args ?? []).map(([name, value]) => [name, value]),
+    capabilityArgs: attachment.capabilityArgs ?? {},
+    ...defined({ asked }),
+  };
+}
+
+/** The networks of a pod as text, for its record. */
+export function renderPod({ cacheDir, stateDir, networks, follow }: Omit<PodContents, 'kind'>): string {
+  return JSON.stringify({ kind: KIND, cacheDir, stateDir, networks, ...defined({ follow }) });
 }
 
 const NO_LIST = {

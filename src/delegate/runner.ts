@@ -6,7 +6,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
 import type { ContainerRoutes } from './default-route.ts';
-import type { ClaimStore } from './kubernetes.ts';
+import type { ClaimStore, Cluster } from './kubernetes.ts';
 import type { NetworkStatus } from './network-status.ts';
 import type { Pod, RunnerOptions } from './options.ts';
 
@@ -34,8 +34,18 @@ export interface Runner {
   readonly fetchAnnotations?: (pod: Pod) => Promise<Readonly<Record<string, string>> | undefined>;
   /** IPAMClaims, if a cluster is configured. */
   readonly claims?: () => Promise<ClaimStore>;
+  /** The cluster, if one is configured. */
+  readonly cluster?: () => Promise<Cluster>;
+  /** How a daemon calls the runner again when the annotation of a pod has changed; absent if networks do not follow it. */
+  readonly follow?: FollowCall;
   /** Publishes which networks a pod has, or that it has none; a failure makes ADD fail. */
   readonly publish?: (pod: Pod, status: readonly NetworkStatus[] | undefined) => Promise<void>;
+}
+
+/** A call of the runner: environment and standard input. */
+export interface FollowCall {
+  readonly env: Record<string, string>;
+  readonly stdin: string;
 }
 
 /**

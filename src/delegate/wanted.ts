@@ -13,6 +13,8 @@ export interface Wanted {
   readonly namespace: string;
   /** A pod names it, not the configuration. */
   readonly byPod: boolean;
+  /** Set for a network that the annotation of networks selects: the selection, by which it is found again. */
+  readonly asked?: string;
   /** What its first plugin gets as the previous result. */
   readonly prevResult?: JsonObject;
 }
@@ -70,12 +72,28 @@ export function listWanted(
     ...everyPod.map(name => byConfiguration(selectByName(name))),
     ...options.networks.map(byConfiguration),
     ...parseSelections(argOf(pod, NETWORKS_ARG) ?? '', `"${NETWORKS_ARG}" of CNI_ARGS`).map(byPod(own)),
-    ...parseSelections(annotations[NETWORKS_ANNOTATION] ?? '', annotation(NETWORKS_ANNOTATION)).map(
-      byPod(own),
-    ),
+    ...listAnnotated(options, pod, annotations),
     ...auxiliaryOf(options),
   ];
   return wanted.filter(one => one !== undefined);
+}
+
+/**
+ * The networks that the annotation of networks selects, as {@link listWanted} has them.
+ * @throws CniError 7 for a wrong annotation, or a namespace that may not be used
+ */
+export function listAnnotated(
+  options: RunnerOptions,
+  pod: Pod,
+  annotations: Readonly<Record<string, string>>,
+): Wanted[] {
+  const own = namespaceOf(pod) ?? NO_NAMESPACE;
+  const what = annotation(NETWORKS_ANNOTATION);
+  return parseSelections(annotations[NETWORKS_ANNOTATION] ?? '', what).map(selection => {
+    const namespace = selection.namespace ?? own;
+    refuseForeign(options, own, namespace, selection);
+    return { selection, namespace, byPod: true, asked: JSON.stringify([namespace, selection]) };
+  });
 }
 
 /**

@@ -1,9 +1,16 @@
 // How does a daemon know the objects of a cluster without a request per pod?
 import { statSync } from 'node:fs';
-import type { JsonObject } from '../cni/json.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
 import { type ApiServer, type ClusterAccess, openApiServer } from './api-server.ts';
 import { definitionsOf } from './definition-file.ts';
-import { type Cluster, clusterAt, DEFINITIONS, DEFINITIONS_API, podOf } from './kubernetes.ts';
+import {
+  type Cluster,
+  clusterAt,
+  DEFINITIONS,
+  DEFINITIONS_API,
+  type KubernetesPod,
+  podOf,
+} from './kubernetes.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from './object-watch.ts';
 
 /** How a daemon watches its clusters. */
@@ -12,6 +19,8 @@ export interface WatchOptions {
   readonly nodeName: string | undefined;
   /** Called with why something is not watched; it is then read from the server. */
   readonly onProblem: (problem: Error) => void;
+  /** Called with each pod of this node that is new or changed, or may be. */
+  readonly onPod?: (namespace: string, name: string, pod: KubernetesPod) => void;
   readonly limits?: WatchLimits;
 }
 
@@ -66,11 +75,11 @@ export interface WatchedCluster extends Cluster {
 /** A cluster whose definitions, and pods of this node, are known while their watch runs, and read from the server otherwise. */
 function watchCluster(
   server: ApiServer,
-  { nodeName, onProblem, limits = WATCH_LIMITS }: WatchOptions,
+  { nodeName, onProblem, onPod, limits = WATCH_LIMITS }: WatchOptions,
 ): WatchedCluster {
   const direct = clusterAt(server);
   const definitions = watchObjects(server, DEFINITION_KIND, onProblem, limits);
-  const pods = nodeName ? watchObjects(server, podsOn(nodeName), onProblem, limits) : undefined;
+  const pods = nodeName ? watchObjects(server, podsOn(nodeName, onPod), onProblem, limits) : undefined;
   return {
     // A definition that is not known may have just been created.
     async findDefinition(namespace, name) {
@@ -81,6 +90,8 @@ function watchCluster(
       return known && known.uid === uid ? known : direct.findPod(namespace, name);
     },
     setStatus: direct.setStatus,
+    replaceStatus: direct.replaceStatus,
+    addEvent: direct.addEvent,
     // Few pods have one, and outdated addresses must not be used.
     findClaim: direct.findClaim,
     fillClaim: direct.fillClaim,
@@ -100,8 +111,17 @@ const DEFINITION_KIND = {
   keep: (object: JsonObject) => definitionsOf({ ...object, kind: 'NetworkAttachmentDefinition' })[0],
 };
 
-function podsOn(nodeName: string) {
-  return { path: 'api/v1/pods', query: { fieldSelector: `spec.nodeName=${nodeName}` }, keep: podOf };
+function podsOn(nodeName: string, onPod: WatchOptions['onPod']) {
+  const onChange = (object: JsonObject): void => {
+    const { namespace, name } = isObject(object.metadata) ? object.metadata : {};
+    if (typeof namespace === 'string' && typeof name === 'string') onPod?.(namespace, name, podOf(object));
+  };
+  return {
+    path: 'api/v1/pods',
+    query: { fieldSelector: `spec.nodeName=${nodeName}` },
+    keep: podOf,
+    ...(onPod && { onChange }),
+  };
 }
 
 /** Changes when the file does: certificates are replaced. */

@@ -1,5 +1,6 @@
 // What is wrong with this node?
 import { mtu, needed, subnets } from './checks/addresses.ts';
+import { between } from './checks/between.ts';
 import { broken, executables, shadowed, unlisted } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
 import { foreignRules } from './checks/foreign-rules.ts';
@@ -29,6 +30,7 @@ export const CHECKS: readonly Check[] = [
   needed,
   subnets,
   mtu,
+  between,
   forwarding,
   sysctlFiles,
   bridgeNetfilter,

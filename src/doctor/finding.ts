@@ -1,5 +1,6 @@
 // What does an examination of a node report?
 import type { FindAbout } from '../cni/network-plugins.ts';
+import type { BetweenView } from './between-view.ts';
 import type { DaemonView } from './daemon-view.ts';
 import type { NodeFacts } from './facts.ts';
 import type { Ruleset } from './filter/ruleset.ts';
@@ -63,6 +64,11 @@ export interface NodeView {
    * @throws Error without the right to read it
    */
   readonly openRuleset?: () => Ruleset;
+  /**
+   * Compares the routes to other nodes with those planned; undefined if there are none to keep.
+   * @throws Error without the right to look
+   */
+  readonly between?: () => BetweenView | undefined;
 }
 
 /** The part of a route that checks need. */

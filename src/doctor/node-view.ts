@@ -8,6 +8,7 @@ import { listAddresses, RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { viewBetween } from './between-view.ts';
 import { factsIn } from './facts.ts';
 import { readRuleset } from './filter/ruleset.ts';
 import type { NodeView } from './finding.ts';
@@ -36,6 +37,7 @@ export function viewNode(places: Places): NodeView {
       list: namesIn,
       findStorageProblem,
       openRuleset: readRuleset,
+      between: () => viewBetween(places.runDir),
       devices: devices.map(({ index, name, kind, mtu }) => ({
         name,
         kind,

@@ -21,7 +21,7 @@ export function routedPods(
 }
 
 function podsOf(
-  { network, containerID: containerId, ifname, addresses, ports, hostDevice }: NodeAttachment,
+  { network, containerId, ifname, addresses, ports, hostDevice }: NodeAttachment,
   routes: readonly NodeRoute[],
 ): RoutedPod[] {
   const own = [hostDevice?.name, hostDevice?.master];

@@ -25,7 +25,7 @@ export const DAEMON_CAPABILITIES: Readonly<Record<string, string>> = {
 
 /** The manifest, as YAML. */
 export function daemonSet(options: PrintOptions): string {
-  const { binDir, confDir, version, asDefault, withAccount, withMetrics, list } = options;
+  const { binDir, confDir, version, asDefault, withAccount, withMetrics, kubernetes, list } = options;
   const config = `${list ? configMap(list) : ''}${withAccount ? account(confDir) : ''}`;
   const installArgs = [
     ...['install', ...(list ? ['/etc/catena/network.conflist'] : [])],
@@ -54,7 +54,7 @@ spec:
   template:
     metadata:
       labels: { app.kubernetes.io/name: catena }
-${withMetrics ? METRICS_ANNOTATIONS : ''}    spec:
+${annotations(options)}    spec:
 ${withAccount ? '      serviceAccountName: catena\n' : ''}      automountServiceAccountToken: false
       hostNetwork: true
       hostPID: true
@@ -107,8 +107,7 @@ ${withMetrics ? METRICS_PORTS : ''}          # ping fails if no daemon answers, 
 ${capabilities()}
             # What runtimes confine by default would forbid to enter namespaces and to write sysctls.
             seLinuxOptions: { type: spc_t, level: s0 }
-            appArmorProfile: { type: Unconfined }
-            seccompProfile: { type: Unconfined }
+${kubernetes < APP_ARMOR_FIELD ? '' : '            appArmorProfile: { type: Unconfined }\n'}            seccompProfile: { type: Unconfined }
       volumes:
         - name: cni-bin
           hostPath: { path: ${binDir}, type: DirectoryOrCreate }
@@ -124,7 +123,18 @@ function capabilities(): string {
   return lines.join('\n');
 }
 
-const METRICS_ANNOTATIONS = `      annotations: { prometheus.io/scrape: "true", prometheus.io/port: "${METRICS_PORT}" }\n`;
+/** The minor release since which a container's AppArmor profile is a field: kubectl refuses a manifest with an unknown one. */
+const APP_ARMOR_FIELD = 30;
+
+function annotations({ withMetrics, kubernetes }: PrintOptions): string {
+  const all = [
+    ...(withMetrics ? ['prometheus.io/scrape: "true"', `prometheus.io/port: "${METRICS_PORT}"`] : []),
+    ...(kubernetes < APP_ARMOR_FIELD
+      ? ['container.apparmor.security.beta.kubernetes.io/daemon: unconfined']
+      : []),
+  ];
+  return all.length ? `      annotations: { ${all.join(', ')} }\n` : '';
+}
 
 const METRICS_PORTS = `            - { name: POD_IP, valueFrom: { fieldRef: { fieldPath: status.podIP } } }
           ports:
@@ -156,9 +166,17 @@ metadata: { name: catena }
 rules:
   - { apiGroups: [""], resources: [pods], verbs: [get, list, watch] }
   - { apiGroups: [""], resources: [pods/status], verbs: [patch] }
+  - { apiGroups: [""], resources: [events], verbs: [create] }
+  - { apiGroups: [""], resources: [nodes], verbs: [get, list, watch] }
   - { apiGroups: [k8s.cni.cncf.io], resources: [network-attachment-definitions], verbs: [get, list, watch] }
   - { apiGroups: [k8s.cni.cncf.io], resources: [ipamclaims], verbs: [get] }
   - { apiGroups: [k8s.cni.cncf.io], resources: [ipamclaims/status], verbs: [patch] }
+  # Cluster-wide addresses: nodes claim blocks, give them back, and collect those of nodes that are gone.
+  - { apiGroups: [catena.cni.cncf.io], resources: [pools], verbs: [get, list, watch, create, update] }
+  - { apiGroups: [catena.cni.cncf.io], resources: [blocks, addresses], verbs: [get, list, watch, create, update, delete] }
+  # The objects of whereabouts.
+  - { apiGroups: [whereabouts.cni.cncf.io], resources: [ippools], verbs: [get, list, create, patch] }
+  - { apiGroups: [whereabouts.cni.cncf.io], resources: [overlappingrangeipreservations], verbs: [get, create, delete] }
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

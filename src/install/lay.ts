@@ -8,6 +8,7 @@ import { layKubeconfig } from './kubeconfig.ts';
 import { type Manifest, writeManifest } from './manifest.ts';
 import { REPLACED, UNFINISHED } from './names.ts';
 import { type InstallPlan, planInstall, type Step, sourcesOf, type Wanted } from './plan.ts';
+import type { TextFile } from './units.ts';
 
 const LOCK_DEADLINE_MS = 60_000;
 
@@ -25,7 +26,7 @@ export function install(wanted: Wanted, version: string, files: Files = REAL_FIL
     const plan = planInstall(wanted);
     sweep(binDir, files);
     if (conf) sweep(confDir, files);
-    for (const dir of starterDirs(wanted)) {
+    for (const dir of textDirs(wanted)) {
       files.makeDir(dir);
       sweep(dir, files);
     }
@@ -75,20 +76,24 @@ function layDown(plan: InstallPlan, version: string, files: Files): void {
     layKubeconfig(confDir, wanted.kubeconfig ?? '', files);
   for (const step of written.filter(({ place }) => place === 'conf'))
     put(step, files, target => files.write(target, conf?.text ?? ''));
-  for (const step of written.filter(({ place }) => place === 'starter'))
+  for (const step of written.filter(({ place }) => place === 'starter' || place === 'shared'))
     put(step, files, target => files.write(target, textOf(step, wanted)));
   for (const { path, action } of steps) if (action === 'retire') files.remove(path);
-  for (const dir of starterDirs(wanted)) files.sync(dir);
+  for (const dir of textDirs(wanted)) files.sync(dir);
   if (conf) files.sync(confDir);
   if (before) writeManifest(binDir, after, files);
 }
 
-function starterDirs({ starters = [] }: Wanted): string[] {
-  return [...new Set(starters.map(({ path }) => dirname(path)))];
+function textsOf({ starters = [], shared = [] }: Wanted): readonly TextFile[] {
+  return [...starters, ...shared];
 }
 
-function textOf({ path }: Step, { starters = [] }: Wanted): string {
-  return starters.find(one => one.path === path)?.text ?? '';
+function textDirs(wanted: Wanted): string[] {
+  return [...new Set(textsOf(wanted).map(({ path }) => dirname(path)))];
+}
+
+function textOf({ path }: Step, wanted: Wanted): string {
+  return textsOf(wanted).find(one => one.path === path)?.text ?? '';
 }
 
 function put({ path, name, action }: Step, files: Files, make: (target: string) => void): void {
@@ -132,13 +137,14 @@ function isOurs({ action }: Step): boolean {
 function noteOf({ steps, digests, before }: InstallPlan, version: string): Manifest {
   const executables: Record<string, string[]> = { ...before?.executables };
   const configurations: Record<string, string[]> = { ...before?.configurations };
-  const starters: Record<string, string[]> = { ...before?.starters };
+  const texts = { starter: { ...before?.starters }, shared: { ...before?.shared } };
   for (const step of steps) {
     if (step.place === 'account') continue;
-    if (step.place === 'starter') {
-      const digest = digests.starters[step.path];
-      if (isOurs(step) && digest !== undefined) starters[step.path] = [digest];
-      else if (step.action === 'retire') delete starters[step.path];
+    if (step.place === 'starter' || step.place === 'shared') {
+      const noted: Record<string, string[]> = texts[step.place];
+      const digest = { starter: digests.starters, shared: digests.shared }[step.place][step.path];
+      if (isOurs(step) && digest !== undefined) noted[step.path] = [digest];
+      else if (step.action === 'retire') delete noted[step.path];
       continue;
     }
     const [list, digest] =
@@ -146,7 +152,7 @@ function noteOf({ steps, digests, before }: InstallPlan, version: string): Manif
     if (isOurs(step) && digest !== undefined) list[step.name] = [digest];
     else if (step.action === 'retire') delete list[step.name];
   }
-  return { catena: version, executables, configurations, starters };
+  return { catena: version, executables, configurations, starters: texts.starter, shared: texts.shared };
 }
 
 function union(before: Manifest, after: Manifest): Manifest {
@@ -162,5 +168,6 @@ function union(before: Manifest, after: Manifest): Manifest {
     executables: both(before.executables, after.executables),
     configurations: both(before.configurations, after.configurations),
     starters: both(before.starters ?? {}, after.starters ?? {}),
+    shared: both(before.shared ?? {}, after.shared ?? {}),
   };
 }

@@ -16,6 +16,8 @@ export const Manifest = z.looseObject({
   configurations: Digests,
   /** What starts the daemon, by path. */
   starters: z.optional(Digests),
+  /** What shells read, by path. */
+  shared: z.optional(Digests),
 });
 export type Manifest = z.output<typeof Manifest>;
 

@@ -21,13 +21,15 @@ export interface Wanted {
   readonly kubeconfig?: string;
   /** What is to start the daemon; undefined: as before. */
   readonly starters?: readonly TextFile[];
+  /** What shells and man read; undefined: as before. */
+  readonly shared?: readonly TextFile[];
   /** Replace files of others; each is kept under another name next to ours. */
   readonly force: boolean;
 }
 
 /** What happens to one file. */
 export interface Step {
-  readonly place: 'bin' | 'conf' | 'account' | 'starter';
+  readonly place: 'bin' | 'conf' | 'account' | 'starter' | 'shared';
   readonly name: string;
   readonly path: string;
   /** `keep`: not ours, left alone. `retire`: our earlier file, which now has another name. */
@@ -44,6 +46,7 @@ export interface InstallPlan {
     readonly executables: Readonly<Record<string, string>>;
     readonly conf?: string;
     readonly starters: Readonly<Record<string, string>>;
+    readonly shared: Readonly<Record<string, string>>;
   };
   readonly before: Manifest | undefined;
 }
@@ -75,7 +78,18 @@ export function planInstall(wanted: Wanted): InstallPlan {
     return { ...at, ...(scattered ? { action: 'update' as const } : judged) };
   });
   if (wanted.kubeconfig !== undefined) steps.push(kubeconfigStep(confDir, wanted.kubeconfig));
-  if (wanted.starters) steps.push(...starterSteps(wanted.starters, before, inspector, force));
+  if (wanted.starters) {
+    const at = {
+      place: 'starter',
+      known: before?.starters,
+      why: 'the daemon is started in another way',
+    } as const;
+    steps.push(...textSteps(at, wanted.starters, inspector, force));
+  }
+  if (wanted.shared) {
+    const at = { place: 'shared', known: before?.shared, why: 'another directory has it now' } as const;
+    steps.push(...textSteps(at, wanted.shared, inspector, force));
+  }
   const digest = conf && digestOfText(conf.text);
   if (conf !== undefined) {
     const path = join(confDir, conf.name);
@@ -87,9 +101,8 @@ export function planInstall(wanted: Wanted): InstallPlan {
     wanted,
     steps,
     digests: {
-      starters: Object.fromEntries(
-        (wanted.starters ?? []).map(({ path, text }) => [path, digestOfText(text)]),
-      ),
+      starters: digestsOf(wanted.starters),
+      shared: digestsOf(wanted.shared),
       executables: Object.fromEntries(files.map(({ name, digest: own }) => [name, own])),
       ...(digest === undefined ? {} : { conf: digest }),
     },
@@ -97,15 +110,22 @@ export function planInstall(wanted: Wanted): InstallPlan {
   };
 }
 
-/** Those of another way to start the daemon are removed. */
-function starterSteps(
+function digestsOf(files: readonly TextFile[] = []): Record<string, string> {
+  return Object.fromEntries(files.map(({ path, text }) => [path, digestOfText(text)]));
+}
+
+/** @param at where they are noted, and why those that are no longer wanted are removed */
+function textSteps(
+  {
+    place,
+    known = {},
+    why,
+  }: Pick<Step, 'place'> & { readonly known: Manifest['starters']; readonly why: string },
   wanted: readonly TextFile[],
-  before: Manifest | undefined,
   inspector: Inspector,
   force: boolean,
 ): Step[] {
-  const known = before?.starters ?? {};
-  const at = (path: string) => ({ place: 'starter', name: basename(path), path }) as const;
+  const at = (path: string) => ({ place, name: basename(path), path });
   const others = Object.keys(known).filter(path => wanted.every(one => one.path !== path));
   return [
     ...wanted.map(({ path, text }) => ({
@@ -114,7 +134,7 @@ function starterSteps(
     })),
     ...others
       .filter(path => inspector.find(path) !== undefined)
-      .map(path => ({ ...at(path), action: 'retire' as const, why: 'the daemon is started in another way' })),
+      .map(path => ({ ...at(path), action: 'retire' as const, why })),
   ];
 }
 

@@ -1,16 +1,17 @@
 // Which files run Catena under systemd or Kubernetes, or build it into an image?
 
+import { crds } from './crds.ts';
 import { daemonSet } from './daemon-set.ts';
 import type { PrintOptions } from './print-options.ts';
 import { renderUnits } from './units.ts';
 
 /** What can be printed. */
-export const PRINTABLE = ['systemd', 'daemonset', 'containerfile'] as const;
+export const PRINTABLE = ['systemd', 'daemonset', 'containerfile', 'crds'] as const;
 export type Printable = (typeof PRINTABLE)[number];
 
 /** The text of one of them. */
 export function printFor(what: Printable, options: PrintOptions): string {
-  return { systemd: systemdUnits, daemonset: daemonSet, containerfile: containerfile }[what](options);
+  return { systemd: systemdUnits, daemonset: daemonSet, containerfile: containerfile, crds }[what](options);
 }
 
 function systemdUnits({ binDir }: PrintOptions): string {

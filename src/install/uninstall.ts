@@ -34,6 +34,9 @@ export function planUninstall(installed: Installed): UninstallStep[] {
   return [
     // First of all, so that nothing starts a daemon during the rest.
     ...starters.flatMap(([path, digests]) => judgeFile(path, digests, inspector)),
+    ...Object.entries(manifest.shared ?? {}).flatMap(([path, digests]) =>
+      judgeFile(path, digests, inspector),
+    ),
     ...judge(confDir, manifest.configurations),
     ...account.map(path => ({ path, action: 'remove' as const })),
     ...judge(binDir, others),

@@ -1,8 +1,9 @@
 // How do processes agree on which one takes an attachment down?
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
 import { markOf } from './marks.ts';
-import type { AttachmentRecord, Intent, Line, RecordedError } from './record.ts';
+import type { AttachmentRecord, Intent, Line, RecordedError, Settings } from './record.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
 import {
   dropRecord,
@@ -24,6 +25,8 @@ export interface Claim {
   fail(errors: readonly RecordedError[]): void;
   /** Adds a line. @throws CniError 5: it was not written */
   note(line: Line): void;
+  /** Writes the record again with another list and results; the claim stays. @throws CniError 5: the record is unchanged */
+  restate(source: string, results: readonly JsonObject[]): void;
   /** Nothing was taken down: the record's content stays. */
   leave(): void;
 }
@@ -133,6 +136,14 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
         open.close();
       }
     },
+    restate(source, results) {
+      const links = results.map((result, index): Line => ({ event: 'link', verb: 'ADD', index, result }));
+      const done: Line = { event: 'done', op: record.runner.op };
+      const { capabilityArgs } = record;
+      // Other operations must still find ours.
+      const begin: Line = { event: 'begin', verb: 'CHANGE', runner };
+      replaceRecord(stateDir, intentOf(record, { capabilityArgs, source }), [...links, done, begin]);
+    },
     leave() {
       try {
         const now = readRecord(stateDir, record);
@@ -177,21 +188,10 @@ function tidy(stateDir: string, id: AttachmentId): void {
 
 /** Allowed only with the claim: lines that other processes append at the same time are lost, and they notice that. */
 function rewrite(stateDir: string, record: AttachmentRecord, last?: Line): void {
-  const { network, containerId, ifname, netns, boot, owner, args, capabilityArgs } = record;
-  const { netnsIdentity, netnsCookie } = record;
-  const { source, pluginDirs, executables, cacheDir, request, adopted, runner } = record;
+  const { capabilityArgs, source, runner } = record;
   const { outcomes, segment, added, change, before, changes, result } = record;
-  const id = { network, containerId, ifname };
   const start = before ?? { capabilityArgs, source, result };
-  const { capabilityArgs: argsAtStart, source: sourceAtStart } = start;
-  const settings = { capabilityArgs: argsAtStart, source: sourceAtStart };
-  const inputs = { netns, netnsIdentity, boot, owner, args, ...settings };
-  const more = {
-    ...(netnsCookie === undefined ? {} : { netnsCookie }),
-    ...(request === undefined ? {} : { request }),
-    ...(adopted === undefined ? {} : { adopted }),
-  };
-  const intent: Intent = { ...id, ...inputs, ...more, pluginDirs, executables, cacheDir, runner };
+  const intent = intentOf(record, start);
   const links = outcomes.map(({ index, result, error }): Line => {
     const place = { event: 'link', verb: 'ADD', index } as const;
     return error ? { ...place, error } : { ...place, result: result ?? {} };
@@ -205,4 +205,19 @@ function rewrite(stateDir: string, record: AttachmentRecord, last?: Line): void 
     ...(change ? [{ event: 'change', ...change } as const] : []),
   ];
   replaceRecord(stateDir, intent, [...ahead, ...links, ...done, ...changed, ...(last ? [last] : [])]);
+}
+
+/** The first line of a record with these settings. */
+function intentOf(record: AttachmentRecord, { capabilityArgs, source }: Settings): Intent {
+  const { network, containerId, ifname, netns, boot, owner, args } = record;
+  const { netnsIdentity, netnsCookie } = record;
+  const { pluginDirs, executables, cacheDir, request, adopted, runner } = record;
+  const id = { network, containerId, ifname };
+  const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source };
+  const more = {
+    ...(netnsCookie === undefined ? {} : { netnsCookie }),
+    ...(request === undefined ? {} : { request }),
+    ...(adopted === undefined ? {} : { adopted }),
+  };
+  return { ...id, ...inputs, ...more, pluginDirs, executables, cacheDir, runner };
 }

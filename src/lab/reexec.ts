@@ -12,20 +12,24 @@ export interface Rerun {
   readonly stderr: string;
 }
 
+/** The first descriptor after the standard ones. */
+export const TERMINAL_FD = 3;
+
 /** Environment variable that tells the second run its privileges. */
 export const RIGHTS_VARIABLE = 'CATENA_TRY_RIGHTS';
 
 /**
  * Runs this command line again in network and mount namespaces of its own: with root's privileges, or without root, with
  * those of an unprivileged user namespace. Standard output is shared.
+ * @param terminal descriptor that the second run finds as its descriptor {@link TERMINAL_FD}, to show progress on
  * @throws Error when neither is permitted here
  */
-export function rerunInNamespaces(env: Environment): Rerun {
+export function rerunInNamespaces(env: Environment, terminal?: number): Rerun {
   const refusals: string[] = [];
   for (const rights of rightsToTry()) {
     const { exitCode, stderr, signalCode } = Bun.spawnSync(argvFor(rights, env), {
       env: { ...env, [RIGHTS_VARIABLE]: rights },
-      stdio: ['ignore', 'inherit', 'pipe'],
+      stdio: ['ignore', 'inherit', 'pipe', ...(terminal === undefined ? [] : [terminal])],
     });
     const said = stderr.toString();
     if (signalCode) return { exitCode: 1, stderr: `${said}ended by ${signalCode}\n` };

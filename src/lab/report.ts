@@ -67,7 +67,7 @@ export function isProblem(section: Section): boolean {
 }
 
 /** The complete report as one JSON object. */
-export function toJson(sections: readonly Section[]): object {
+export function toJson(sections: readonly Section[]) {
   const of = <K extends Section['kind']>(kind: K) =>
     sections.filter((section): section is Extract<Section, { kind: K }> => section.kind === kind);
   const bare = <T extends Section>({ kind: _, ...rest }: T) => rest;

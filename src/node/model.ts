@@ -69,7 +69,7 @@ export type NodeHealth = z.output<typeof NodeHealth>;
 /** One interface of one container on one network. */
 export const NodeAttachment = z.strictObject({
   network: z.string(),
-  containerID: z.string(),
+  containerId: z.string(),
   ifname: z.string(),
   podNamespace: z.optional(z.string()),
   podName: z.optional(z.string()),

@@ -61,7 +61,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
         : host.byIndex.get(inside.hostIndex);
     return {
       network,
-      containerID: containerId,
+      containerId,
       ifname,
       ...namesOf(containerId, args, storage),
       state: unsettled !== undefined ? 'unsettled' : isGone(one) ? 'gone' : 'attached',
@@ -146,6 +146,6 @@ function keyOf({ network, containerId, ifname }: AttachmentId): string {
 }
 
 function byName(a: NodeAttachment, b: NodeAttachment): number {
-  const key = (one: NodeAttachment) => [one.network, one.containerID, one.ifname].join('\n');
+  const key = (one: NodeAttachment) => [one.network, one.containerId, one.ifname].join('\n');
   return key(a) < key(b) ? -1 : 1;
 }

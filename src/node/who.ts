@@ -82,7 +82,7 @@ function parseQuery(text: string): Query {
 
 /** What the model says: the result of ADD, the devices, the ports and the names. */
 function recordedIn(one: NodeAttachment, { text, ip, mac, port, protocol }: Query): string[] {
-  const { device, hostDevice, containerID } = one;
+  const { device, hostDevice, containerId } = one;
   const isOwn = (address: string) => ip !== undefined && address.split('/')[0] === ip;
   const ports = one.ports.filter(
     mapped => mapped.hostPort === port && (protocol === undefined || mapped.protocol === protocol),
@@ -100,8 +100,8 @@ function recordedIn(one: NodeAttachment, { text, ip, mac, port, protocol }: Quer
       mapped => `${mapped.protocol} port ${port} of the host leads to its port ${mapped.containerPort}`,
     ),
     ...(isName ? ['its runtime named it so'] : []),
-    ...(text.length >= LEAST_OF_ID && containerID.startsWith(text)
-      ? [`its container id is "${containerID}"`]
+    ...(text.length >= LEAST_OF_ID && containerId.startsWith(text)
+      ? [`its container id is "${containerId}"`]
       : []),
   ];
 }
@@ -120,7 +120,7 @@ function leasesIn(
     const attachment = node.attachments.find(
       one =>
         one.network === network &&
-        one.containerID === containerId &&
+        one.containerId === containerId &&
         (ifname === undefined || one.ifname === ifname),
     );
     const words = `"${join(dir, ip)}" leases it to container "${containerId}"`;
@@ -151,7 +151,7 @@ function interfacesFor({ ip, mac, text, port, handle }: Query): FoundInterface[]
 /** By its own comment or alias; those too long for a container id have a digest of it. */
 function ownerIn(node: NodeModel, comment: string | undefined): NodeAttachment | undefined {
   if (comment === undefined || findOwner(comment) === undefined) return undefined;
-  return node.attachments.find(({ network, containerID: containerId, ifname }) =>
+  return node.attachments.find(({ network, containerId, ifname }) =>
     [undefined, comment.length].some(
       length => renderOwner({ network, containerId, ifname }, length) === comment,
     ),

@@ -3,9 +3,9 @@ import { count, renderRate } from '../lab/words.ts';
 import type { NodeAttachment, NodePort, NodeRates } from './model.ts';
 
 /** What people call an attachment: its pod, its container's name, or the beginning of its id. */
-export function titleOf({ podNamespace, podName, containerName, containerID }: NodeAttachment): string {
+export function titleOf({ podNamespace, podName, containerName, containerId }: NodeAttachment): string {
   if (podName !== undefined) return `${podNamespace}/${podName}`;
-  return containerName ?? shortId(containerID);
+  return containerName ?? shortId(containerId);
 }
 
 /** As podman and docker shorten ids, which have 64 digits; names that people chose are left alone. */

@@ -19,7 +19,7 @@ export interface HistoryEvent {
   /** `ADD`, `DEL`, `GC`; `SET`: a change in place; `REPAIR`: something was put back; `RECOVER`: an interrupted or failed operation was undone. */
   readonly verb: string;
   readonly network: string;
-  readonly containerID: string;
+  readonly containerId: string;
   readonly ifname: string;
   readonly podNamespace?: string;
   readonly podName?: string;
@@ -47,7 +47,7 @@ export function appendHistory(stateDir: string, events: readonly HistoryEvent[])
   if (events.length === 0) return;
   const file = openRotatingFile(historyFileOf(stateDir), LIMITS);
   try {
-    for (const event of events) file.append(Buffer.from(`${JSON.stringify(event)}\n`));
+    for (const event of events) file.append(Buffer.from(`${JSON.stringify(toLine(event))}\n`));
   } catch {
     // The disk is full, or this user may not write there.
   } finally {
@@ -61,11 +61,22 @@ export function readHistory(stateDir: string): HistoryEvent[] {
   return [`${file}.1`, file].flatMap(readLines).flatMap(line => {
     const value = tryParse(line);
     const isWhole = isObject(value) && KEYS.every(key => typeof value[key] === 'string');
-    return isWhole ? [value as unknown as HistoryEvent] : [];
+    return isWhole ? [fromLine(value as unknown as HistoryLine)] : [];
   });
 }
 
 const KEYS = ['time', 'verb', 'network', 'containerID', 'ifname', 'by'] as const;
+
+/** An event in the file, where earlier releases, which may be installed again, look for the key of this name. */
+type HistoryLine = Omit<HistoryEvent, 'containerId'> & { readonly containerID: string };
+
+function toLine({ containerId, ...event }: HistoryEvent): HistoryLine {
+  return { ...event, containerID: containerId };
+}
+
+function fromLine({ containerID, ...event }: HistoryLine): HistoryEvent {
+  return { ...event, containerId: containerID };
+}
 
 /** Operations that change something; CHECK and STATUS do not. */
 const CHANGING: readonly string[] = ['ADD', 'DEL', 'GC', 'SET', 'REPAIR'];
@@ -87,7 +98,7 @@ export function eventOf(
     time: new Date().toISOString(),
     verb,
     network,
-    containerID: containerId,
+    containerId,
     ifname,
     ...defined({ podNamespace, podName, message: message && maskText(message) }),
     code,

@@ -21,6 +21,8 @@ export interface MetricSources {
   declined(): Readonly<Record<string, { readonly count: number }>>;
   /** What the watch over attachments has found; undefined before it begins. */
   watch(): Watched | undefined;
+  /** The routes to other nodes; undefined if there are none to keep. */
+  between(): Between | undefined;
   /** Log lines, spans and traces that could not be delivered. */
   dropped(): { readonly log: number; readonly spans: number; readonly traces: number };
 }
@@ -32,6 +34,15 @@ export interface Watched {
   /** By outcome. */
   readonly checks?: Readonly<Record<string, number>>;
   readonly repairs?: Readonly<Record<string, number>>;
+  readonly deletions?: Readonly<Record<string, number>>;
+}
+
+/** What is counted of the routes to other nodes. */
+export interface Between {
+  readonly nodes: number;
+  readonly routes: number;
+  readonly problems: readonly unknown[];
+  readonly changes: Readonly<Record<string, number>>;
 }
 
 /** All our metrics; the gRPC server adds its own to the same registry. */
@@ -145,6 +156,30 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
   counter('catena_watch_repairs_total', 'Repairs by the watch, by outcome.', 'outcome', () => {
     return sources.watch()?.repairs ?? {};
   });
+  const deletions =
+    'Attachments that outlived their namespace and were to be deleted by the watch, by outcome.';
+  counter('catena_watch_deletions_total', deletions, 'outcome', () => sources.watch()?.deletions ?? {});
+  gauge('catena_nodes', 'Other nodes of the cluster that are known.', [], add => {
+    const { nodes } = sources.between() ?? {};
+    if (nodes !== undefined) add({}, nodes);
+  });
+  gauge(
+    'catena_node_routes',
+    'Routes to blocks of other nodes: wanted, and problems with them.',
+    ['state'],
+    add => {
+      const between = sources.between();
+      if (between === undefined) return;
+      add({ state: 'wanted' }, between.routes);
+      add({ state: 'problem' }, between.problems.length);
+    },
+  );
+  counter(
+    'catena_node_routes_changes_total',
+    'Times that routes to other nodes were changed: as planned, or repaired after others changed them.',
+    'why',
+    () => sources.between()?.changes ?? {},
+  );
   counter(
     'catena_declined_total',
     'Calls that the daemon declined and left to the client, by reason.',

@@ -1,6 +1,8 @@
 // What happens with the facts about a request: log, metrics, traces on disk, spans for a collector?
+import { type Enveloped, inEnvelope } from '../answers/envelope.ts';
 import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/run/trace-context.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
+import { toRequest } from './answer.ts';
 import { type LogLevels, linesOf } from './log-lines.ts';
 import { type LogDestination, type LogOutput, openLogOutput } from './log-output.ts';
 import { type MetricSources, type Metrics, openMetrics } from './metrics.ts';
@@ -24,7 +26,7 @@ export interface ObserverOptions {
 /** Lives as long as the daemon. */
 export interface Observer extends RequestWatcher {
   /** Recent requests, or the one whose id has this prefix; undefined if there is none. */
-  traces(id?: string): object | undefined;
+  traces(id?: string): Enveloped<'Request'> | Enveloped<'RequestList'> | undefined;
   /**
    * Switches to other options, after delivering everything to the old destinations. Throws and changes nothing if a destination
    * cannot be opened.
@@ -107,7 +109,10 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
       const { traceDir } = open;
       writeEnded();
       if (traceDir === undefined) return undefined;
-      return id === undefined ? listTraces(traceDir).records : tryTo(() => findTrace(traceDir, id));
+      if (id === undefined)
+        return inEnvelope('RequestList', { items: listTraces(traceDir).records.map(toRequest) });
+      const record = tryTo(() => findTrace(traceDir, id));
+      return record && inEnvelope('Request', toRequest(record));
     },
     metrics,
     change(next) {

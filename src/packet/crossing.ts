@@ -45,7 +45,7 @@ export function* crossToContainer(
       packet,
       'device',
       'unknown',
-      `the namespace of ${attachment.containerID} cannot be entered`,
+      `the namespace of ${attachment.containerId} cannot be entered`,
     );
     return undefined;
   }

@@ -7,13 +7,13 @@ import { addressesOf } from './world.ts';
 export type From =
   | { readonly kind: 'outside'; readonly address?: string }
   | { readonly kind: 'node' }
-  | { readonly kind: 'container'; readonly containerID: string };
+  | { readonly kind: 'container'; readonly containerId: string };
 
 /** Where it leads to. */
 export interface To {
   /** `outside`: an address that no container has; it may be one of the node. */
   readonly kind: 'outside' | 'node' | 'container';
-  readonly containerID?: string;
+  readonly containerId?: string;
   /** Undefined for any that fits. */
   readonly address?: string;
   readonly port: number;
@@ -28,11 +28,11 @@ export type FindContainer = (given: string) => string;
 /** `outside`, `node`, an address, or a container. */
 export function parseFrom(text: string, model: NodeModel, find: FindContainer): From {
   if (text === 'outside' || text === 'node') return { kind: text };
-  if (!isIp(text)) return { kind: 'container', containerID: find(text) };
+  if (!isIp(text)) return { kind: 'container', containerId: find(text) };
   const owner = ownerOf(model, text);
   return owner === undefined
     ? { kind: 'outside', address: canonical(text) }
-    : { kind: 'container', containerID: owner };
+    : { kind: 'container', containerId: owner };
 }
 
 const TO = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:]*)):(?<port>\d{1,5})(?:\/(?<protocol>tcp|udp))?$/;
@@ -44,18 +44,18 @@ export function parseTo(text: string, family: 4 | 6, model: NodeModel, find: Fin
   if (!(port > 0 && port < 65_536) || (v6 !== undefined && !isIp(v6))) return undefined;
   const rest = { port, protocol: protocol === 'udp' ? 'udp' : 'tcp', family } as const;
   if (host === '' || host === 'node') return { kind: 'node', ...rest };
-  if (!isIp(host)) return { kind: 'container', containerID: find(host), ...rest };
+  if (!isIp(host)) return { kind: 'container', containerId: find(host), ...rest };
   const address = canonical(host);
   const owner = ownerOf(model, address);
   return owner === undefined
     ? { kind: 'outside', address, ...rest }
-    : { kind: 'container', containerID: owner, address, ...rest };
+    : { kind: 'container', containerId: owner, address, ...rest };
 }
 
 function ownerOf({ attachments }: NodeModel, text: string): string | undefined {
   const address = canonical(text);
   const own = attachments.filter(({ state }) => state === 'attached');
-  return own.find(one => addressesOf(one).includes(address))?.containerID;
+  return own.find(one => addressesOf(one).includes(address))?.containerId;
 }
 
 function canonical(text: string): string {

@@ -10,6 +10,7 @@ import { Connections } from './connections.ts';
 import { bridged, crossToContainer, crossToNode, findBehind, shaped, unfollowed } from './crossing.ts';
 import type { Walk } from './hop.ts';
 import { listener } from './listener.ts';
+import { judgePeer } from './peer.ts';
 import { arriveQueue, leaveQueue } from './queue.ts';
 import { hop } from './report.ts';
 import { nextHop, routeIn, routeOut } from './route.ts';
@@ -43,8 +44,8 @@ export class Journey {
   /** A packet that a process of the place sends. */
   *leave(site: Site, sent: Packet): Walk<boolean> {
     this.#count();
-    const repair = this.world.repairOf(site);
     const undone = this.#connections.enter(site, sent);
+    const repair = this.world.repairOf(site) ?? this.world.peerCommand(site, undone.destination ?? '');
     const way = yield* this.#routeOut(site, undone, repair);
     const source = undone.source ?? (way.source && renderIp(way.source));
     const oif = site.link(way.oif);
@@ -83,7 +84,8 @@ export class Journey {
       const words = `"${iif.name}" does not have the address ${packet.destination}`;
       yield hop(site, packet, 'device', 'stops', words, repair);
     }
-    const way = yield* routeIn(site, packet, iif, repair);
+    const advice = repair ?? this.world.peerCommand(site, packet.destination ?? '');
+    const way = yield* routeIn(site, packet, iif, advice);
     if (way.local) return yield* this.#deliver(site, packet, before);
     if (!(yield* this.#judgeWay(site, packet, way))) return false;
     const leaving = { ...packet, oif: site.link(way.oif)?.name };
@@ -182,7 +184,11 @@ export class Journey {
   *#judgeWay(site: Site, packet: Packet, way: RouteLookup): Walk<boolean> {
     const link = site.link(way.oif);
     const owner = this.world.ownerOf(packet.destination ?? '');
-    if (!site.isNode || way.local || link === undefined || owner === undefined) return true;
+    if (!site.isNode || way.local || link === undefined) return true;
+    if (owner === undefined) {
+      yield* judgePeer(this.world, packet, link.name);
+      return true;
+    }
     if (findBehind(this.world, link, nextHop(way, packet))) return true;
     if (owner.hostDevice === undefined || !isPair(owner)) {
       yield unfollowed(this.world, packet, owner);
@@ -201,6 +207,12 @@ export class Journey {
   *#fromOutside(site: Site, packet: Packet, link: Link): Walk<boolean> {
     if (packet.source === undefined) return false;
     const reply = answerTo(packet);
+    const peer = this.world.findPeer(packet.destination ?? '');
+    if (peer) {
+      const words = `a pod of node "${peer.node}" has ${packet.destination}: what is there is not known here`;
+      yield hop(site, packet, 'route', 'unknown', words);
+      return yield* this.arrive(site, reply, link);
+    }
     if (site.has(reply.destination ?? '')) return yield* this.arrive(site, reply, link);
     const owner = this.world.ownerOf(reply.destination ?? '');
     const words = `${reply.destination} is not masqueraded`;

@@ -1,4 +1,5 @@
 // Which way does the kernel send a packet, and why does it refuse to?
+import { EXPORT_TABLE, PROTOCOL } from '../between/names.ts';
 import type { Packet } from '../doctor/filter/packet.ts';
 import { cidrContains, renderCidr } from '../net/cidr.ts';
 import { parseIp, renderIp } from '../net/ip.ts';
@@ -79,14 +80,18 @@ function noRoute(site: Site, packet: Packet, repair: string | undefined) {
   const { destination = '', family } = packet;
   const to = parseIp(destination);
   const refusing = listRefusingRoutes(site.route)
-    .filter(({ dst }) => dst.ip.family === family && cidrContains(dst, to))
+    .filter(({ dst, table }) => dst.ip.family === family && cidrContains(dst, to) && table !== EXPORT_TABLE)
     .toSorted((a, b) => b.dst.prefix - a.dst.prefix);
   const [first] = refusing;
   if (first === undefined) {
     const words = `no route leads to ${destination}`;
     return hop(site, packet, 'route', 'stops', words, repair);
   }
-  const { kind, dst, table } = first;
+  const { kind, dst, table, protocol } = first;
+  if (protocol === PROTOCOL) {
+    const words = `no pod of this node has ${destination}, which is in the node's block ${renderCidr(dst)}`;
+    return hop(site, packet, 'route', 'stops', words, repair);
+  }
   const where = table === RT_TABLE_MAIN ? '' : ` table ${table}`;
   const mend = site.command(`ip ${family === 6 ? '-6 ' : ''}route del ${kind} ${renderCidr(dst)}${where}`);
   return hop(

@@ -1,4 +1,5 @@
 // Which hop stops a packet between two ends?
+import type { FindPeer } from '../between/peers.ts';
 import { type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
 import { cidrContains } from '../net/cidr.ts';
 import { parseIp } from '../net/ip.ts';
@@ -25,8 +26,9 @@ export function whyNot(
   from: From,
   to: To,
   advice: Advice,
+  findPeer: FindPeer,
 ): { readonly outcome: Outcome; readonly hops: Hop[] } {
-  const world = new World(model, advice);
+  const world = new World(model, advice, findPeer);
   try {
     return walkOn(begin(world, from, to));
   } finally {
@@ -72,10 +74,10 @@ function* findStart(world: World, from: From, packet: Packet): Walk<Start | unde
   const { node } = world;
   if (from.kind === 'node') return { site: node, sent: packet };
   if (from.kind === 'container') {
-    const [first] = world.attachments.filter(one => one.containerID === from.containerID);
+    const [first] = world.attachments.filter(one => one.containerId === from.containerId);
     const site = first && world.siteOf(first);
     if (site) return { site, sent: packet };
-    yield hop(node, packet, 'device', 'unknown', `the namespace of ${from.containerID} cannot be entered`);
+    yield hop(node, packet, 'device', 'unknown', `the namespace of ${from.containerId} cannot be entered`);
     return undefined;
   }
   const source = from.address ?? OUTSIDE[packet.family];
@@ -95,10 +97,10 @@ function destinationOf({ node, attachments }: World, from: From, to: To, family:
   if (to.address !== undefined) return to.address;
   const isWanted = (address: string) => address.includes(':') === (family === 6);
   if (to.kind === 'container') {
-    const own = attachments.filter(one => one.containerID === to.containerID);
+    const own = attachments.filter(one => one.containerId === to.containerId);
     const networks =
       from.kind === 'container'
-        ? attachments.filter(one => one.containerID === from.containerID).map(one => one.network)
+        ? attachments.filter(one => one.containerId === from.containerId).map(one => one.network)
         : [];
     const nearest = own.toSorted((a, b) => rank(a) - rank(b));
     return nearest.flatMap(addressesOf).find(isWanted);

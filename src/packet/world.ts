@@ -1,4 +1,5 @@
 // Which namespaces does a packet come to on this node, and whose are the addresses?
+import type { FindPeer } from '../between/peers.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
 import { Site } from './site.ts';
@@ -17,10 +18,13 @@ export class World {
   readonly node: Site = Site.openNode();
   readonly #containers = new Map<string, Site | undefined>();
   readonly advice: Advice;
+  /** Finds the other node whose pod has an address. */
+  readonly findPeer: FindPeer;
 
-  constructor(model: NodeModel, advice: Advice) {
+  constructor(model: NodeModel, advice: Advice, findPeer: FindPeer) {
     this.model = model;
     this.advice = advice;
+    this.findPeer = findPeer;
   }
 
   get attachments(): readonly NodeAttachment[] {
@@ -54,6 +58,13 @@ export class World {
     const own = this.attachments.filter(({ netns }) => netns === path);
     const lines = new Set(own.map(one => this.advice.repair(one)));
     return lines.size ? [...lines].join(' && ') : undefined;
+  }
+
+  /** Command that tells why a route to a pod of another node is missing. */
+  peerCommand(site: Site, address: string): string | undefined {
+    return site.isNode && this.findPeer(address)
+      ? 'catena daemon --status  # a daemon with the setting "nodes" makes the route, or logs why not'
+      : undefined;
   }
 
   /** Brings a device up; the routes of a container's vanished when it went down. */

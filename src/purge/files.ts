@@ -26,6 +26,7 @@ const KNOWN = new RegExp(
     'catena\\.sock.*',
     '.*\\.lock',
     '\\.catena-.*',
+    'between\\.json',
     'attachments|boot|delegates|gc|generations|history|pods|removals|running|traces|unsettled|upkeep',
   ].join('|')})$`,
 );

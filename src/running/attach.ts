@@ -1,6 +1,7 @@
 // How does a running container get one more network?
 
 import type { Conflist } from '../chain/config/conflist.ts';
+import { settleEarlierAdd } from '../chain/records/earlier-add.ts';
 import { withDetails } from '../chain/run/plugin-errors.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
@@ -33,6 +34,24 @@ export interface AttachTo {
   readonly list: Conflist;
   /** The network may add a default route beside that of another interface. */
   readonly mayAddDefault: boolean;
+}
+
+/**
+ * Deletes what an earlier try of the same request, or of an interface of the same name, began and did not end because its process
+ * died: it would be in the way, and if the container is gone, there is no ADD that would do it. Call it within withContainer(), and look the container up again afterwards.
+ * @throws CniError of what cannot be deleted
+ */
+export async function undoEarlierTry(
+  { attachments }: KnownContainer,
+  { network, ifname, request }: Pick<Wanted, 'network' | 'ifname' | 'request'>,
+  runtime: ChainRuntime,
+): Promise<void> {
+  for (const { record, unsettled } of attachments) {
+    if (record === undefined || unsettled === undefined) continue;
+    const isTried = request !== undefined && record.request === request;
+    const isSame = isTried || (ifname !== undefined && record.ifname === ifname);
+    if (isSame && record.network === network) await settleEarlierAdd(record, runtime);
+  }
 }
 
 /**

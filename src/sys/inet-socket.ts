@@ -62,11 +62,19 @@ export function closeSocket(socket: InetSocket): void {
   closeSync(socket.fd);
 }
 
-/** Binds a port on every address of the namespace; TCP starts to listen. With port 0 the kernel chooses one. */
-export function bindSocket(socket: InetSocket, transport: Transport, port: number): Endpoint {
+/**
+ * Binds a port; TCP starts to listen. With port 0 the kernel chooses one.
+ * @param at the address, with its scope; default: every address of the namespace
+ */
+export function bindSocket(
+  socket: InetSocket,
+  transport: Transport,
+  port: number,
+  at: Omit<Endpoint, 'port'> = { address: new Uint8Array(socket.family === 4 ? 4 : 16) },
+): Endpoint {
   const yes = new Int32Array([1]);
   libc().setsockopt(socket.fd, SOL_SOCKET, SO_REUSEADDR, ptr(yes), 4);
-  const address = encodeEndpoint({ address: new Uint8Array(socket.family === 4 ? 4 : 16), port });
+  const address = encodeEndpoint({ ...at, port });
   checked(libc().bind(socket.fd, ptr(address), address.length), () => `bind ${transport} port ${port}`);
   if (transport === 'tcp') checked(functions().listen(socket.fd, 8), () => `listen on port ${port}`);
   return localEndpoint(socket);

@@ -175,3 +175,16 @@ export function udpTo(port: number): readonly Instruction[] {
     [RET, 0, 0, 0],
   ];
 }
+
+/** ICMPv6 messages of a type, without extension headers; offsets are from the IPv6 header. Same as: `icmp6[0] == <type>` of pcap-filter(7) */
+export function icmpv6Of(type: number): readonly Instruction[] {
+  const [LDB, JEQ, RET] = [0x30, 0x15, 0x06];
+  return [
+    [LDB, 0, 0, 6],
+    [JEQ, 0, 3, 58],
+    [LDB, 0, 0, 40],
+    [JEQ, 0, 1, type],
+    [RET, 0, 0, 0xffff],
+    [RET, 0, 0, 0],
+  ];
+}

@@ -1,6 +1,6 @@
 // What does the server send to the page, besides the JSON of the commands?
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { NodeModel } from '../node/model.ts';
-import type { RequestRecord } from '../observe/record.ts';
 
 /** `api/node`: what `catena ls` prints, with the health that the last CHECK reported. */
 export interface ShownNode extends NodeModel {
@@ -10,36 +10,20 @@ export interface ShownNode extends NodeModel {
   readonly checkProblem?: string;
 }
 
+/** `api/traces/<id>`. */
+export type ShownRequest = AnswerOf<'Request'>;
+
+/** One call of a plugin. */
+export type ShownCall = ShownRequest['links'][number];
+
 /** `api/traces`: an array of these. */
 export type RequestSummary = Pick<
-  RequestRecord,
+  ShownRequest,
   'id' | 'verb' | 'network' | 'containerId' | 'ifname' | 'startedAt' | 'durationMs' | 'code'
 >;
 
 /** `api/leases`: an array of these, as `catena ipam ls` prints them. */
-export interface ShownLease {
-  readonly network: string;
-  readonly address: string;
-  readonly containerID?: string;
-  readonly ifname?: string;
-  readonly state: 'live' | 'new' | 'unused' | 'unknown';
-  readonly evidence: readonly string[];
-}
+export type ShownLease = Omit<AnswerOf<'Lease'>, 'writtenAt'>;
 
-/** `api/log`: `entries` of these, oldest first, as `catena log` prints them. */
-export interface ShownEvent {
-  /** ISO time. */
-  readonly time: string;
-  readonly what: string;
-  readonly network?: string;
-  readonly containerID?: string;
-  readonly ifname?: string;
-  readonly podNamespace?: string;
-  readonly podName?: string;
-  readonly by: string;
-  /** 0 for success, else an error code of the protocol. */
-  readonly code: number;
-  readonly message?: string;
-  /** Id of its trace. */
-  readonly trace?: string;
-}
+/** `api/log`: `items` of these, oldest first, as `catena log` prints them. */
+export type ShownEvent = AnswerOf<'LogEntry'>;

@@ -1,8 +1,7 @@
 // Which commands answer the page, and how often do they run?
 import type { NodeHealth, NodeModel } from '../node/model.ts';
-import type { RequestRecord } from '../observe/record.ts';
 import { etagOf, Reading, type Snapshot } from './reading.ts';
-import type { RequestSummary, ShownNode } from './shown.ts';
+import type { RequestSummary, ShownLease, ShownNode, ShownRequest } from './shown.ts';
 
 /**
  * Runs a command of the tool with the directories of this one.
@@ -103,32 +102,39 @@ function withHealth(
 /** The leases of every network that has a directory for them. */
 async function readLeases(ask: Ask, node: Reading): Promise<string> {
   const { networks } = JSON.parse((await node.get()).text) as NodeModel;
-  const leases: unknown[] = [];
+  const leases: ShownLease[] = [];
   for (const { name, leaseDirs } of networks) {
     if (leaseDirs.length === 0) continue;
     // A directory that does not exist yet has no leases.
-    const text = await ask(['ipam', 'ls', '--', name]).catch(() => '[]');
-    leases.push(...(JSON.parse(text) as unknown[]));
+    const text = await ask(['ipam', 'ls', '--', name]).catch(() => '{"items":[]}');
+    leases.push(...itemsIn<ShownLease>(text));
   }
   return JSON.stringify(leases);
 }
 
 /** What a list of requests shows; the newest come first. */
 function summaries(text: string): RequestSummary[] {
-  return (JSON.parse(text) as RequestRecord[]).reverse().map(record => {
-    const { id, verb, network, containerId, ifname, startedAt, durationMs, code } = record;
-    return { id, verb, network, containerId, ifname, startedAt, durationMs, code };
-  });
+  return itemsIn<ShownRequest>(text)
+    .reverse()
+    .map(record => {
+      const { id, verb, network, containerId, ifname, startedAt, durationMs, code } = record;
+      return { id, verb, network, containerId, ifname, startedAt, durationMs, code };
+    });
+}
+
+/** Of an answer that is a list. */
+function itemsIn<T>(text: string): T[] {
+  return (JSON.parse(text) as { items: T[] }).items;
 }
 
 function keyOf({
   network,
-  containerID,
+  containerId,
   ifname,
 }: {
   readonly network: string;
-  readonly containerID: string;
+  readonly containerId: string;
   readonly ifname: string;
 }): string {
-  return [network, containerID, ifname].join('\n');
+  return [network, containerId, ifname].join('\n');
 }

@@ -17,6 +17,8 @@ const Note = z.object({
   network: z.string(),
   containerId: z.string(),
   ifname: z.string(),
+  /** Tells several notes of one plugin about one attachment apart, each with a time of its own. */
+  part: z.optional(z.string()),
   /** Never used again: tells this note from a later one of the same attachment. */
   id: z.string(),
   /** The boot whose clock `dueAt` is of. No namespace outlives it. */
@@ -36,6 +38,9 @@ const Note = z.object({
 /** What a plugin noted about an attachment. */
 export type UpkeepNote = z.output<typeof Note>;
 
+/** What a note is about: an attachment, or a part of what the plugin keeps for it. */
+export type UpkeepOwner = AttachmentId & Partial<Pick<UpkeepNote, 'part'>>;
+
 /** The directory of all notes; the daemon that acts on them locks the file `lock` in it. */
 export function upkeepDir(stateDir: string): string {
   return join(stateDir, 'upkeep');
@@ -46,8 +51,8 @@ export function upkeepLockOf(stateDir: string, plugin: string, network: string):
   return join(upkeepDir(stateDir), plugin, `.${directoryOf(network)}.lock`);
 }
 
-/** The note about an attachment; undefined if there is none, or it cannot be read as one. */
-export function findUpkeep(stateDir: string, plugin: string, owner: AttachmentId): UpkeepNote | undefined {
+/** The note about an attachment or a part; undefined if there is none, or it cannot be read as one. */
+export function findUpkeep(stateDir: string, plugin: string, owner: UpkeepOwner): UpkeepNote | undefined {
   return readNote(fileOf(stateDir, plugin, owner));
 }
 
@@ -62,7 +67,7 @@ export function putUpkeep(stateDir: string, plugin: string, note: UpkeepNote): v
 }
 
 /** Removes the note about an attachment. A missing one is ignored. @throws CniError 5 */
-export function removeUpkeep(stateDir: string, plugin: string, owner: AttachmentId): void {
+export function removeUpkeep(stateDir: string, plugin: string, owner: UpkeepOwner): void {
   removeFile(fileOf(stateDir, plugin, owner), 'note');
 }
 
@@ -104,8 +109,10 @@ function filesIn(dir: string): { plugin: string; path: string }[] {
   );
 }
 
-function fileOf(stateDir: string, plugin: string, owner: AttachmentId): string {
-  return join(upkeepDir(stateDir), plugin, directoryOf(owner.network), fileNameOf(owner));
+/** No interface has a colon in its name. */
+function fileOf(stateDir: string, plugin: string, owner: UpkeepOwner): string {
+  const name = owner.part === undefined ? fileNameOf(owner) : `${fileNameOf(owner)}:${owner.part}`;
+  return join(upkeepDir(stateDir), plugin, directoryOf(owner.network), name);
 }
 
 function readNote(path: string): UpkeepNote | undefined {

@@ -4,6 +4,7 @@ import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { findSyntaxProblem, type Places, readPlaces, type TextPlace } from '../cni/json-place.ts';
 import type { Finding, Rule, Severity } from './finding.ts';
+import { adviseOnSyntax } from './syntax-advice.ts';
 
 /** Keys and indexes from the top of a document to a value. */
 export type Path = readonly (string | number)[];
@@ -34,7 +35,8 @@ export function readDocument(file: string): { document?: Document; findings: Fin
   }
   const syntax = findSyntaxProblem(text);
   if (syntax !== undefined) {
-    return { findings: [place(file, syntax, ['error', 'syntax', `not JSON: ${syntax.problem}`])] };
+    const message = `not JSON: ${syntax.problem}${adviseOnSyntax(text, syntax)}`;
+    return { findings: [place(file, syntax, ['error', 'syntax', message])] };
   }
   const places = readPlaces(text);
   const value: unknown = JSON.parse(text);

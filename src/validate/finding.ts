@@ -43,21 +43,3 @@ export function countFindings({ findings }: Report): Record<Severity, number> {
   const of = (severity: Severity) => findings.filter(one => one.severity === severity).length;
   return { error: of('error'), warning: of('warning') };
 }
-
-/**
- * `file:line:column: error: message [rule]` for each finding, in the format that editors understand, and a line with the totals.
- */
-export function renderReport(report: Report): string {
-  const lines = report.findings.flatMap(({ file, line, column, severity, rule, message, details = [] }) => [
-    `${file}:${line}:${column}: ${severity}: ${message} [${rule}]`,
-    ...details.map(detail => `    ${detail}`),
-  ]);
-  const { error, warning } = countFindings(report);
-  const found =
-    error + warning === 0 ? 'no problems' : `${plural(error, 'error')}, ${plural(warning, 'warning')}`;
-  return [...lines, `${found} in ${plural(report.files, 'file')}`, ''].join('\n');
-}
-
-function plural(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
-}

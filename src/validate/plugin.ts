@@ -4,6 +4,8 @@ import { decode, type JsonObject } from '../cni/json.ts';
 import { rangesIn } from '../cni/network-plugins.ts';
 import type { AddressRange } from '../cni/plugin-about.ts';
 import { ListedPlugin } from '../cni/plugin-config.ts';
+import { cidrContains, renderCidr } from '../net/cidr.ts';
+import { renderIp } from '../net/ip.ts';
 import { atKey, atValue, type Path } from './document.ts';
 import type { Finding, Severity } from './finding.ts';
 import type { NamedPlugin, PlacedPlugin } from './network.ts';
@@ -16,7 +18,13 @@ import { findShapeProblems, findUnknownKeys, type Problem } from './shape.ts';
  */
 export function judgePlugin(plugin: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
   const shape = judgeShape(plugin, isForeign);
-  const options = shape.some(({ severity }) => severity === 'error') ? [] : judgeOptions(plugin, isForeign);
+  const options = shape.some(({ severity }) => severity === 'error')
+    ? judgeRest(plugin, isForeign)
+    : [
+        ...judgeOptions(plugin, isForeign),
+        ...(shape.length ? [] : adviseOn(plugin, isForeign)),
+        ...judgeGateways(plugin),
+      ];
   return [...shape, ...options, ...judgeUnknownKeys(plugin), ...judgeReservedKeys(plugin)];
 }
 
@@ -52,6 +60,48 @@ function judgeOptions(plugin: PlacedPlugin, isForeign: (type: string) => boolean
     }
   };
   return [...judge(plugin.plugin, []), ...judge(plugin.ipam, ['ipam'])];
+}
+
+/**
+ * The options apart from those whose values were already refused, so that one look finds both. The IPAM plugin's are left out: its
+ * addresses depend on each other.
+ */
+function judgeRest(plugin: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+  const { conf } = plugin;
+  const about = plugin.plugin?.about;
+  if (about === undefined) return [];
+  const refused = findShapeProblems(about.config, conf).map(({ path: [key] }) => String(key).toLowerCase());
+  if (refused.includes('ipam')) return [];
+  const rest = Object.fromEntries(
+    Object.entries(conf).filter(([key]) => !refused.includes(key.toLowerCase())),
+  );
+  if (findShapeProblems(about.config, rest).length) return [];
+  const findings = judgeOptions({ ...plugin, conf: rest, ipam: undefined }, isForeign);
+  // What is missing now was refused, not forgotten.
+  return findings.filter(({ message }) => !refused.some(key => message.toLowerCase().includes(`"${key}"`)));
+}
+
+/** What is valid and does nothing, or not what it seems to. */
+function adviseOn(placed: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+  const { document, path, conf, plugin, ipam } = placed;
+  return [plugin, ipam].flatMap(one => {
+    if (one?.about?.advise === undefined || isForeign(one.type)) return [];
+    const advice = one.about.advise(decode(one.about.config, conf, one.type), conf);
+    return advice.map(({ path: inner, message }) =>
+      atValue(document, [...path, ...inner], ['warning', 'option', message]),
+    );
+  });
+}
+
+function judgeGateways(placed: PlacedPlugin): Finding[] {
+  const { document, path, plugin } = placed;
+  if (!plugin?.about?.needsGatewayInSubnet) return [];
+  return rangesOf(placed)
+    .filter(({ subnet, gateway }) => !cidrContains(subnet, gateway))
+    .map(({ path: inner, subnet, gateway }) => {
+      const message = `gateway ${renderIp(gateway)} is outside of the subnet ${renderCidr(subnet)}: containers cannot reach it`;
+      return atValue(document, [...path, ...inner.slice(0, -1), 'gateway'], ['warning', 'option', message]);
+    });
 }
 
 function judgeUnknownKeys(placed: PlacedPlugin): Finding[] {

@@ -56,7 +56,8 @@ async function judgeFile(
   const all = [...findings, ...inside, ...judgeOrder(network), ...judgeMissingVersion(network)];
   // The runtime's own error is reported only if no finding explains it.
   const explained = all.some(({ severity, rule }) => severity === 'error' && rule === 'shape');
-  return [...all, ...(refusal && !explained ? [refusal] : []), ...(await executables.judge(network))];
+  const shown = refusal && (!explained || refusal.rule === 'version');
+  return [...all, ...(shown ? [refusal] : []), ...(await executables.judge(network))];
 }
 
 function judgeMissingVersion({ document }: PlacedNetwork): Finding[] {

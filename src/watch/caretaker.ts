@@ -5,15 +5,17 @@ import type { WatchedAttachment } from './attachments.ts';
 import { commandsFor } from './commands.ts';
 import { examine, type Repaired, repairAttachment } from './examine.ts';
 import type { Policy } from './policy.ts';
-import { afterCheck, afterRepair, giveUp, pauseBefore, type Standing } from './standing.ts';
+import { afterCheck, afterRepair, giveUp, isReported, pauseBefore, type Standing } from './standing.ts';
 import type { Drift, WatchState } from './state.ts';
 
 /** What an operator should know of an attachment. */
-type News = 'drifted' | 'repaired' | 'given up' | 'sound again';
+export type Act = 'drifted' | 'damaged often' | 'repaired' | 'given up' | 'sound again' | 'deleted';
 
 /** Who is told what happens at visits. */
 export interface CaretakerEvents {
   log(level: LogLevel, message: string, fields?: LogFields): void;
+  /** What is logged about an attachment, for others than readers of the log. Damage that is repaired is told once it is. */
+  acted(act: Act, attachment: WatchedAttachment, problem: string): void;
   /** Does a repair as a request of its own, which is traced. */
   traced(
     attachment: WatchedAttachment,
@@ -85,7 +87,7 @@ export class Caretaker {
   reconsider(): void {
     for (const [key, standing] of this.#standings)
       if (standing.state === 'given up')
-        this.#standings.set(key, { ...standing, state: 'drifted', repairs: 0, repairedAt: 0 });
+        this.#standings.set(key, { ...standing, state: 'drifted', repairs: 0, undone: 0, repairedAt: 0 });
   }
 
   async visit(key: string): Promise<void> {
@@ -108,7 +110,9 @@ export class Caretaker {
     const { standing, news } = afterCheck(before, problem, performance.now());
     this.#standings.set(key, standing);
     if (news === 'drifted') this.#tell('drifted', one, problem ?? '', adviceFor(policy, one));
-    if (news === 'sound again') this.#tell('sound again', one, before?.problem ?? '');
+    else if (news) this.#tell(news, one, problem ?? before?.problem ?? '');
+    const isToldLater = news === 'drifted' && policy === 'repair';
+    if (news && !isToldLater) this.#parts.acted(news, one, problem ?? before?.problem ?? '');
     if (problem !== undefined && policy === 'repair') await this.#repair(one, standing, problem);
   }
 
@@ -120,6 +124,7 @@ export class Caretaker {
       this.#standings.set(key, giveUp(standing, performance.now()));
       count(this.#counts.repairs, 'given up');
       this.#tell('given up', one, problem, commandsFor(one));
+      this.#parts.acted('given up', one, problem);
       return;
     }
     if (pause > 0) {
@@ -135,19 +140,26 @@ export class Caretaker {
     const after = afterRepair(standing, remaining, performance.now());
     this.#standings.set(key, after);
     if (remaining !== undefined) this.#context.again(key, Number(pauseBefore(after, performance.now())) || 0);
-    else if (standing.repairs === 0) this.#tell('repaired', one, problem);
+    else if (isReported(standing)) {
+      this.#tell('repaired', one, problem);
+      this.#parts.acted('repaired', one, problem);
+    }
   }
 
-  #tell(what: News, { id }: WatchedAttachment, problem: string, advice?: string): void {
+  #tell(what: Exclude<Act, 'deleted'>, { id }: WatchedAttachment, problem: string, advice?: string): void {
     const { network, containerId, ifname } = id;
-    const level = what === 'given up' ? 'error' : what === 'drifted' ? 'warn' : 'info';
-    const fields = { network, containerId, ifname, problem, ...(advice === undefined ? {} : { advice }) };
+    const level =
+      what === 'given up' ? 'error' : what === 'drifted' || what === 'damaged often' ? 'warn' : 'info';
+    const place = { network, container_id: containerId, ifname };
+    const fields = { ...place, problem, ...(advice === undefined ? {} : { advice }) };
     this.#parts.log(level, MESSAGES[what], fields);
   }
 }
 
-const MESSAGES: Readonly<Record<News, string>> = {
+const MESSAGES: Readonly<Record<Exclude<Act, 'deleted'>, string>> = {
   drifted: 'an attachment is no longer as its ADD made it',
+  'damaged often':
+    'an attachment is damaged again and again; repairs continue with growing pauses, and are not reported one by one',
   repaired: 'an attachment was repaired',
   'given up':
     'an attachment cannot be repaired, or is damaged again each time; it is left until that changes',

@@ -1,7 +1,7 @@
 // What does a notification say about attachments?
 import { type AttachmentId, findOwner } from '../cni/attachment.ts';
 import type { Envelope } from '../netlink/codec/message.ts';
-import { decodeNftDeletion } from '../netlink/nft/notification.ts';
+import { decodeNftAddition, decodeNftDeletion } from '../netlink/nft/notification.ts';
 import { decodeRouteNotification } from '../netlink/rtnl/notification.ts';
 
 /** What may have been damaged. */
@@ -15,13 +15,25 @@ export type Hint =
 
 /** Prefix of the tables that our plugins make. */
 const OWN = 'catena_';
-/** Tables of the reference's plugins, and those of iptables-nft: rules of attachments are among many others there. */
-const SHARED = /^(cni_.*|nat|filter|mangle|raw|security)$/;
+/**
+ * Tables of the reference's plugins, those of iptables-nft, and firewalld's, which has pods as sources of a zone: rules of
+ * attachments are among many others there.
+ */
+const SHARED = /^(cni_.*|nat|filter|mangle|raw|security|firewalld)$/;
+
+/**
+ * A firewalld that starts, or has reloaded, rejects pods that it does not know. While it reloads, nothing of it exists, so what was checked
+ * then is checked again. With iptables its rules are in this chain.
+ */
+const FIREWALLD = { table: 'firewalld', chain: 'FORWARD_ZONES' };
 
 /** Hints from notifications of nf_tables. An element of another owner's table, or a rule added by others, is none. */
 export function hintsOfRules(messages: readonly Envelope[]): Hint[] {
   const hints: Hint[] = [];
   for (const message of messages) {
+    const { table: added, chain } = decodeNftAddition(message) ?? {};
+    if (added === FIREWALLD.table || chain === FIREWALLD.chain)
+      hints.push({ of: 'all', isLikely: false, why: 'firewalld' });
     const deletion = decodeNftDeletion(message, table => table.startsWith(OWN) || SHARED.test(table));
     if (deletion === undefined) continue;
     const { table, comments } = deletion;

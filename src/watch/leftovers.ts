@@ -26,6 +26,8 @@ interface Leftover {
 export interface LeftoverParts {
   readonly runtime: ChainRuntime;
   policyOf(one: WatchedAttachment): Policy;
+  /** Told of each that was deleted. */
+  deleted(one: WatchedAttachment): void;
   log(level: LogLevel, message: string, fields?: LogFields): void;
 }
 
@@ -36,6 +38,7 @@ export interface LeftoverParts {
 export class Leftovers {
   readonly #parts: LeftoverParts;
   readonly #known = new Map<string, Leftover>();
+  readonly #deletions: Record<string, number> = {};
 
   constructor(parts: LeftoverParts) {
     this.#parts = parts;
@@ -44,6 +47,11 @@ export class Leftovers {
   /** Attachments that outlived their namespace, as of the last round. */
   get count(): number {
     return this.#known.size;
+  }
+
+  /** Deletions by outcome, since the daemon began to watch. */
+  get deletions(): Readonly<Record<string, number>> {
+    return this.#deletions;
   }
 
   /**
@@ -84,9 +92,11 @@ export class Leftovers {
 
   async #delete(one: WatchedAttachment, leftover: Leftover): Promise<void> {
     const { state, error, why } = await removeGone(one, this.#parts.runtime);
+    this.#deletions[state] = (this.#deletions[state] ?? 0) + 1;
     if (state === 'deleted') {
       this.#known.delete(one.key);
       this.#parts.log('info', 'deleted an attachment whose namespace had ended without a DEL', fieldsOf(one));
+      this.#parts.deleted(one);
       return;
     }
     leftover.notBefore = performance.now() + RETRY_MS;
@@ -101,5 +111,5 @@ export class Leftovers {
 }
 
 function fieldsOf({ id: { network, containerId, ifname } }: WatchedAttachment): LogFields {
-  return { network, containerId, ifname };
+  return { network, container_id: containerId, ifname };
 }

@@ -1,5 +1,5 @@
 // From where does the daemon learn that something on this host has changed?
-import { type FSWatcher, watch } from 'node:fs';
+import { type FSWatcher, statSync, watch } from 'node:fs';
 import { openMonitor } from '../netlink/monitor.ts';
 import { NFT_GROUPS } from '../netlink/nft/notification.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
@@ -56,11 +56,11 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
   });
   // After the socket: a device that is made in between is listed, and reported once more.
   hints.reset(listDevices());
-  const files = watchDirectory(confDir, events.configured);
+  const closeFiles = watchDirectory(confDir, events.configured);
   return () => {
     devices.close();
     rules.close();
-    files?.close();
+    closeFiles();
   };
 }
 
@@ -78,13 +78,46 @@ function listDevices(): ReturnType<typeof listLinks> {
   }
 }
 
-/** Undefined if the directory does not exist: its networks are then those of the attachments. */
-function watchDirectory(dir: string, changed: () => void): FSWatcher | undefined {
-  try {
-    const watcher = watch(dir, { persistent: false }, changed);
-    watcher.on('error', () => {});
-    return watcher;
-  } catch {
-    return undefined;
-  }
+/** How often a directory is looked for that does not exist, or has been replaced by another one. */
+const LOOK_EVERY_MS = 2_000;
+
+/** Watches the directory of that path, whichever it is at the time. @returns a function that stops this */
+function watchDirectory(dir: string, changed: () => void): () => void {
+  let watcher: FSWatcher | undefined;
+  let [watched, seen] = ['', identityOf(dir)];
+  const watchAnew = (now: string): void => {
+    watcher?.close();
+    watcher = undefined;
+    watched = '';
+    if (now === '') return;
+    try {
+      watcher = watch(dir, { persistent: false }, changed);
+      watcher.on('error', () => {
+        watched = '';
+      });
+      watched = now;
+    } catch {
+      // It has just been removed, or the limit of watches is reached: tried again.
+    }
+  };
+  const look = (): void => {
+    const now = identityOf(dir);
+    if (now !== watched) watchAnew(now);
+    if (now === seen) return;
+    seen = now;
+    changed();
+  };
+  look();
+  const timer = setInterval(look, LOOK_EVERY_MS);
+  timer.unref();
+  return () => {
+    clearInterval(timer);
+    watcher?.close();
+  };
+}
+
+/** Differs for another directory at the same path; empty if there is none. */
+function identityOf(dir: string): string {
+  const { dev, ino, birthtimeMs } = statSync(dir, { throwIfNoEntry: false }) ?? {};
+  return ino === undefined ? '' : `${dev} ${ino} ${birthtimeMs}`;
 }

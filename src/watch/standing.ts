@@ -2,8 +2,15 @@
 
 /** Pause after a repair that did not last or did not succeed; doubled with each further one. */
 const FIRST_PAUSE_MS = 1_000;
-/** So many repairs that did not last are enough: another program removes what they put back. */
-const MAX_REPAIRS = 4;
+/** Damage found so soon after a repair was done by a program that undoes repairs. Operators who reload a firewall take longer. */
+const AT_ONCE_MS = 2_000;
+/** So many repairs that were undone at once, or that failed, are enough. */
+const MAX_UNDONE = 4;
+/** More repairs than this, each forgotten after {@link CALM_MS}, are followed by pauses and no longer reported one by one. */
+const OFTEN = 6;
+const LONGEST_PAUSE_MS = 60_000;
+/** So many repairs are enough even if each lasted a while: another program removes regularly what they put back. */
+const MAX_REPAIRS = 20;
 /** A repair that has lasted this long is forgotten. */
 const CALM_MS = 10 * 60_000;
 /** It stays given up for this long, whatever CHECK reports. */
@@ -20,13 +27,15 @@ export interface Standing {
   readonly since: number;
   /** Repairs since it was last sound for long. */
   readonly repairs: number;
+  /** The last of them, as many as were undone at once or failed. */
+  readonly undone: number;
   readonly repairedAt: number;
   /** What the last repair put right. */
   readonly repaired?: string;
 }
 
 /** What is to be said about a change of the condition. */
-export type News = 'drifted' | 'sound again' | undefined;
+export type News = 'drifted' | 'damaged often' | 'sound again' | undefined;
 
 /** The standing after a CHECK. @param problem undefined: it was sound */
 export function afterCheck(
@@ -36,42 +45,67 @@ export function afterCheck(
 ): { readonly standing: Standing; readonly news: News } {
   // Other damage than that which was repaired is no sign that repairs do not last, unless it follows at once.
   const isOther = problem !== undefined && before?.state === 'sound' && problem !== before.repaired;
-  const isCalm = before === undefined || now - before.repairedAt > (isOther ? OTHER_MS : CALM_MS);
+  const age = now - (before?.repairedAt ?? 0);
+  const isCalm = before === undefined || age > (isOther ? OTHER_MS : CALM_MS);
+  const hasLasted = before?.state === 'sound' && age > AT_ONCE_MS;
   const past = isCalm
-    ? { repairs: 0, repairedAt: 0 }
-    : { repairs: before.repairs, repairedAt: before.repairedAt, ...repairedOf(before) };
+    ? NEVER_REPAIRED
+    : {
+        repairs: before.repairs,
+        undone: hasLasted ? 0 : before.undone,
+        repairedAt: before.repairedAt,
+        ...repairedOf(before),
+      };
   if (problem === undefined) {
     const wasSound = before === undefined || before.state === 'sound';
     if (wasSound)
       return { standing: { ...past, state: 'sound', since: before?.since ?? now }, news: undefined };
     // It was put right by others, so what repairs could not do counts no longer.
-    return { standing: { state: 'sound', since: now, repairs: 0, repairedAt: 0 }, news: 'sound again' };
+    return { standing: { state: 'sound', since: now, ...NEVER_REPAIRED }, news: 'sound again' };
   }
   if (before?.state === 'given up') {
     // What is missing may differ from moment to moment while another program removes it.
     const isSame = before.problem === problem || now - before.since < GIVEN_UP_MS;
     if (isSame) return { standing: before, news: undefined };
     return {
-      standing: { state: 'drifted', problem, since: now, repairs: 0, repairedAt: 0 },
+      standing: { state: 'drifted', problem, since: now, ...NEVER_REPAIRED },
       news: 'drifted',
     };
   }
   if (before?.state === 'drifted') return { standing: { ...before, ...past, problem }, news: undefined };
-  // A drift that comes back after a repair has been reported.
-  const news = past.repairs === 0 ? 'drifted' : undefined;
-  return { standing: { state: 'drifted', problem, since: now, ...past }, news };
+  return { standing: { state: 'drifted', problem, since: now, ...past }, news: newsOf(past) };
+}
+
+const NEVER_REPAIRED = { repairs: 0, undone: 0, repairedAt: 0 };
+
+/** A drift that comes back at once after a repair has been reported. */
+function newsOf({ repairs, undone }: Pick<Standing, 'repairs' | 'undone'>): News {
+  if (undone > 0 || repairs > OFTEN) return undefined;
+  return repairs === OFTEN ? 'damaged often' : 'drifted';
+}
+
+/** Whether a repair is reported: not one that follows another at once, or many others. */
+export function isReported({ repairs, undone }: Pick<Standing, 'repairs' | 'undone'>): boolean {
+  return undone === 0 && repairs <= OFTEN;
 }
 
 /** How long until it may be repaired, in milliseconds; `never` if it is given up now. */
-export function pauseBefore({ state, repairs, repairedAt }: Standing, now: number): number | 'never' {
-  if (state === 'given up' || repairs >= MAX_REPAIRS) return 'never';
-  if (repairs === 0) return 0;
-  return Math.max(0, repairedAt + FIRST_PAUSE_MS * 2 ** (repairs - 1) - now);
+export function pauseBefore(standing: Standing, now: number): number | 'never' {
+  const { state, repairs, undone, repairedAt } = standing;
+  if (state === 'given up' || undone >= MAX_UNDONE || repairs >= MAX_REPAIRS) return 'never';
+  const [again, often] = [pauseAfter(undone), pauseAfter(repairs - OFTEN)];
+  const pause = Math.max(again, Math.min(often, LONGEST_PAUSE_MS));
+  return pause === 0 ? 0 : Math.max(0, repairedAt + pause - now);
+}
+
+/** 0, 1, 2, 4, … seconds */
+function pauseAfter(count: number): number {
+  return count <= 0 ? 0 : FIRST_PAUSE_MS * 2 ** (count - 1);
 }
 
 /** The standing after a repair. @param problem what it could not put back; undefined: CHECK passes */
 export function afterRepair(before: Standing, problem: string | undefined, now: number): Standing {
-  const past = { repairs: before.repairs + 1, repairedAt: now };
+  const past = { repairs: before.repairs + 1, undone: before.undone + 1, repairedAt: now };
   if (problem === undefined)
     return { state: 'sound', since: now, ...past, ...repairedOf({ repaired: before.problem }) };
   return { ...before, problem, ...past };

@@ -21,10 +21,12 @@ export interface WatchState {
   /** Those that repairs could not put right, or that are damaged again each time. */
   readonly givenUp: readonly Drift[];
   /** Attachments that outlived their namespace or an earlier boot. */
-  readonly leftovers: number;
+  readonly outlived: number;
   /** How many times notifications were lost. */
   readonly lost: number;
   /** Checks by outcome, and repairs by outcome, since the daemon began to watch. */
   readonly checks?: Readonly<Record<string, number>>;
   readonly repairs?: Readonly<Record<string, number>>;
+  /** Deletions of those that outlived their namespace, by outcome. */
+  readonly deletions?: Readonly<Record<string, number>>;
 }

@@ -2,19 +2,22 @@
 
 /** Share of the time that sweeps may take which turned out to be needless: 2 %. */
 const NEEDLESS_SHARE = 50;
+/** Time that needless sweeps may take at once after a while without any: a firewall is reloaded now and then. */
+const MOST_CREDIT_MS = 2_000;
 /** Least pause between two sweeps. */
 const LEAST_MS = 1_000;
 
 /**
- * Decides when the next sweep begins. A change that has removed a part of attachments is acted on after a second at most. One that
- * only may have, such as another program's use of iptables, waits if the last sweep found nothing, so that sweeps
+ * Decides when the next sweep begins. A change that has removed a part of attachments is acted on after a second at most. So is one that
+ * only may have, such as another program's use of iptables, unless sweeps because of such changes found nothing again and again: these
  * take a fiftieth of the time at most.
  */
 export class SweepPacer {
   #wanted: 'likely' | 'possible' | undefined;
   #endedAt = -Infinity;
   #tookMs = 0;
-  #wasNeedless = false;
+  #credit = MOST_CREDIT_MS;
+  #creditAt = 0;
 
   want(isLikely: boolean): void {
     if (isLikely || this.#wanted === undefined) this.#wanted = isLikely ? 'likely' : 'possible';
@@ -23,9 +26,9 @@ export class SweepPacer {
   /** Milliseconds until the sweep that is wanted may begin; undefined if none is. */
   due(now: number): number | undefined {
     if (this.#wanted === undefined) return undefined;
-    const isSlow = this.#wanted === 'possible' && this.#wasNeedless;
-    const pause = Math.max(LEAST_MS, isSlow ? this.#tookMs * NEEDLESS_SHARE : this.#tookMs);
-    return Math.max(0, this.#endedAt + pause - now);
+    const rest = this.#endedAt + Math.max(LEAST_MS, this.#tookMs) - now;
+    const debt = this.#wanted === 'possible' ? -this.#creditNow(now) * NEEDLESS_SHARE : 0;
+    return Math.max(0, rest, debt);
   }
 
   begun(): void {
@@ -35,6 +38,11 @@ export class SweepPacer {
   ended(now: number, tookMs: number, wasNeedless: boolean): void {
     this.#endedAt = now;
     this.#tookMs = tookMs;
-    this.#wasNeedless = wasNeedless;
+    this.#credit = this.#creditNow(now) - (wasNeedless ? tookMs : 0);
+    this.#creditAt = now;
+  }
+
+  #creditNow(now: number): number {
+    return Math.min(MOST_CREDIT_MS, this.#credit + (now - this.#creditAt) / NEEDLESS_SHARE);
   }
 }

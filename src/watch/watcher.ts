@@ -93,7 +93,7 @@ export function startWatching(parts: WatchParts, first: WatchSettings): Watching
   };
 }
 
-const NOTHING = { attachments: 0, drifted: [], givenUp: [], leftovers: 0, lost: 0 };
+const NOTHING = { attachments: 0, drifted: [], givenUp: [], outlived: 0, lost: 0 };
 
 function lockOf({ runtime }: WatchParts): string {
   return join(runDir(runtime.env), 'watch.lock');
@@ -124,7 +124,12 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       again: (key, afterMs) => later(() => queue.add([key]), afterMs),
     },
   );
-  const leftovers = new Leftovers({ runtime, policyOf: ownPolicy, log: parts.log });
+  const leftovers = new Leftovers({
+    runtime,
+    policyOf: ownPolicy,
+    deleted: one => parts.acted('deleted', one, ''),
+    log: parts.log,
+  });
   const idle = async (): Promise<void> => {
     for (let left = YIELD_MS; left > 0 && parts.isBusy() && !end.signal.aborted; left -= YIELD_EVERY_MS)
       await Bun.sleep(YIELD_EVERY_MS);
@@ -221,9 +226,13 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     },
     atEnd: () => leftovers.collect(attachments.values(), settings().leftoverMs),
   });
+  // While no daemon listened anything may have changed, and a repair by one that was killed may be incomplete.
+  pacer.want(true);
+  later(sweepWhenDue, DEBOUNCE_MS);
   return {
     get state() {
-      return { attachments: attachments.size, lost, leftovers: leftovers.count, ...caretaker.state };
+      const { count, deletions } = leftovers;
+      return { attachments: attachments.size, lost, outlived: count, deletions, ...caretaker.state };
     },
     reconsider,
     async close() {

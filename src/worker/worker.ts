@@ -22,6 +22,7 @@ import {
   type WorkerReply,
   type WorkerRequest,
 } from './protocol.ts';
+import { rest } from './rest.ts';
 import { noting } from './transactions.ts';
 
 /**
@@ -94,7 +95,7 @@ async function answer(
   request: Exclude<WorkerRequest, { segment: unknown }>,
   { sockets, chains }: WorkerContext,
 ): Promise<WorkerReply> {
-  if ('rest' in request) return reporting(() => Bun.gc(true));
+  if ('rest' in request) return reporting(rest);
   if ('remove' in request) return reporting(() => removeLinks(sockets.route, request.remove));
   const removals = chains.get(request.finish);
   chains.delete(request.finish);

@@ -1,11 +1,12 @@
 // How long does each plugin take when a runtime starts its executable: ours without and with a daemon, and the reference's?
+import { TEST_PATH } from '../helpers/command.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Row as Conf, type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { type Contestant, renewed, type Samples, settle, takeTurns, timed } from './measure.ts';
 import { compare, type Row } from './row.ts';
 import { RUNTIME_SIDES, type RuntimeSide } from './sides.ts';
-import { succeeds } from './unmeasured.ts';
+import { noteUnmeasured, succeeds } from './unmeasured.ts';
 
 /** What every plugin and verb may take of the reference's time. */
 const TARGET = 0.9;
@@ -15,16 +16,43 @@ const SETTLED_ROUNDS = 20;
 
 /** A plugin and its configuration. */
 interface Subject {
-  readonly conf: (lab: Lab) => Conf;
+  /** @param device the device of the host to take: the pod that stays and the one that is measured have one each */
+  readonly conf: (lab: Lab, device: string) => Conf;
+  /** Devices of the host that must exist; they lead to the host itself. */
+  readonly devices?: readonly string[];
   /** It works on a pod that bridge has attached; otherwise on an empty namespace. */
   readonly isChained?: boolean;
   readonly ifname?: string;
+  /** Name of the plugin, unless it is the subject's. */
+  readonly plugin?: string;
+  /** What the reference does not do and its caller would have to, in the container once ADD has succeeded. */
+  readonly besides?: (lab: Lab, container: Container, result: Conf) => Promise<void>;
 }
 
-/** Configurations that are common; bridge and ptp include host-local, as a runtime starts it. */
+/** Of `10.<net>.0.0/16`. */
+const ASKED_NET = 77;
+
+const DEVICES = { standing: 'up0', measured: 'up1' } as const;
+
+/** Configurations that are common; main plugins include host-local, as a runtime starts it. */
 const SUBJECTS: Readonly<Record<string, Subject>> = {
   bridge: { conf: lab => ({ bridge: 'br1', isDefaultGateway: true, ipMasq: true, ...ipamOf(lab, 71) }) },
   ptp: { conf: lab => ({ ipMasq: true, ...ipamOf(lab, 72) }) },
+  // The reference uses an address without asking whether another host has it.
+  macvlan: {
+    conf: lab => ({ master: DEVICES.standing, detectConflicts: false, ...ipamOf(lab, 75) }),
+    devices: [DEVICES.standing],
+  },
+  'macvlan, address asked for': {
+    plugin: 'macvlan',
+    conf: lab => ({ master: DEVICES.standing, ...ipamOf(lab, ASKED_NET) }),
+    devices: [DEVICES.standing],
+    besides: (lab, container, { ips }) => askForAddress(lab, container, ips[0].address.split('/')[0]),
+  },
+  'host-device': {
+    conf: (lab, device) => ({ device, ...ipamOf(lab, 76) }),
+    devices: Object.values(DEVICES),
+  },
   'host-local': { conf: lab => ipamOf(lab, 73) },
   static: { conf: () => ({ ipam: { type: 'static', addresses: [{ address: '10.74.0.2/16' }] } }) },
   loopback: { conf: () => ({}), ifname: 'lo' },
@@ -41,18 +69,31 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   },
 };
 
-/** A line for each plugin and verb, one at a time on a node that is not empty. */
-export async function aloneRows(rounds: number): Promise<Row[]> {
+/**
+ * A line for each plugin and verb, one at a time on a node that is not empty.
+ * @param only names of plugins; undefined for all
+ */
+export async function aloneRows(rounds: number, only?: readonly string[]): Promise<Row[]> {
+  const subjects = Object.entries(SUBJECTS).filter(
+    ([name, { plugin = name, besides }]) => (only?.includes(plugin) ?? true) && canRun(name, besides),
+  );
   return await withSides(async sides => {
     const lines: Row[] = [];
-    for (const [plugin, subject] of Object.entries(SUBJECTS)) {
+    for (const [plugin, subject] of subjects) {
       const contestants: Contestant[] = [];
-      for (const side of sides) contestants.push(await contestant(side, plugin, subject));
+      for (const side of sides) contestants.push(await contestant(side, subject.plugin ?? plugin, subject));
       for (const one of contestants) if (one.name === 'runtime-warm') await settle(one, SETTLED_ROUNDS);
       lines.push(...linesOf(plugin, await takeTurns(contestants, rounds)));
     }
     return lines;
   });
+}
+
+/** Debian's arping is not among the packages that every test needs. */
+function canRun(name: string, besides: Subject['besides']): boolean {
+  if (besides === undefined || Bun.which('arping', { PATH: TEST_PATH }) !== null) return true;
+  noteUnmeasured(name, 'the reference has no such option, and "arping" is not installed (iputils-arping)');
+  return false;
 }
 
 interface Side {
@@ -79,7 +120,7 @@ async function withSides<T>(body: (sides: Side[]) => Promise<T>, sides: readonly
 async function contestant(
   { name, lab, binDir }: Side,
   plugin: string,
-  { conf, isChained = false, ifname = 'eth0' }: Subject,
+  { conf, devices = [], isChained = false, ifname = 'eth0', besides }: Subject,
 ): Promise<Contestant> {
   const call = async (
     type: string,
@@ -95,14 +136,16 @@ async function contestant(
   };
   const base = { bridge: 'br0', isDefaultGateway: true, ...ipamOf(lab, 70) };
   const attach = (one: Container) => (isChained ? call('bridge', 'ADD', base, one) : undefined);
-  const own = conf(lab);
+  for (const device of devices) await makeDevice(lab, device);
+  const own = conf(lab, DEVICES.measured);
+  const others = conf(lab, DEVICES.standing);
   const standing = await lab.container();
-  const added = await call(plugin, 'ADD', own, standing, await attach(standing));
+  const added = await call(plugin, 'ADD', others, standing, await attach(standing));
   const checks = await succeeds(`CHECK of ${plugin}, ${name}`, () =>
-    call(plugin, 'CHECK', own, standing, added),
+    call(plugin, 'CHECK', others, standing, added),
   );
   // The port is one that each round uses.
-  if (plugin === 'portmap') await call(plugin, 'DEL', own, standing, added);
+  if (plugin === 'portmap') await call(plugin, 'DEL', others, standing, added);
   const container = await lab.container();
   return {
     name,
@@ -112,6 +155,7 @@ async function contestant(
       let result: unknown;
       const ADD = await timed(async () => {
         result = await call(plugin, 'ADD', own, one, attached);
+        if (name === 'runtime-reference') await besides?.(lab, one, result as Conf);
       });
       const CHECK = checks ? { CHECK: await timed(() => call(plugin, 'CHECK', own, one, result)) } : {};
       const DEL = await timed(() => call(plugin, 'DEL', own, one, result));
@@ -119,6 +163,21 @@ async function contestant(
       return { ADD, ...CHECK, DEL };
     },
   };
+}
+
+/** Makes a device of the host that is up, unless an earlier subject has made it. */
+async function makeDevice(lab: Lab, device: string): Promise<void> {
+  if ((await lab.ip(lab.host, 'link')).some(({ ifname }) => ifname === device)) return;
+  await lab.ip(lab.host, 'link', 'add', device, 'type', 'veth', 'peer', 'name', `far-${device}`);
+  for (const end of [device, `far-${device}`]) await lab.ip(lab.host, 'link', 'set', end, 'up');
+  // The gateway of the subject that asks for its address, as networks have one.
+  await lab.ip(lab.host, 'address', 'add', `10.${ASKED_NET}.0.1/32`, 'dev', `far-${device}`);
+}
+
+/** What a caller of the reference starts who wants to know that no other host has the address: one probe, and a second for the answer. */
+async function askForAddress(lab: Lab, container: Container, address: string): Promise<void> {
+  const asked = await lab.run(container, ['arping', '-D', '-q', '-c', '1', '-I', 'eth0', address]);
+  if (asked.exitCode !== 0) throw new Error(`Cannot ask for ${address}: ${asked.stderr}`);
 }
 
 function linesOf(plugin: string, samples: Samples): Row[] {

@@ -5,7 +5,9 @@
 //   npm run bench -- --only runtime,alone,start,podman     what a container runtime sees
 //   npm run bench -- --only runtime,alone,start,podman,chain,burst,warm,memory --containers 200
 //                                              every budget, with those met and missed at the end
+//   npm run bench -- --only alone --plugins macvlan,host-device     each of these plugins alone
 //   npm run bench -- --only inside             how the time of a chain is spent, what could be achieved at most, and the kernel's floor
+//   npm run bench -- --only watch --attachments 1000         processor time of a daemon that watches so many
 //   npm run bench -- --json --svg chart.svg    machine-readable; a chart of what a runtime sees
 
 import { writeFileSync } from 'node:fs';
@@ -41,10 +43,12 @@ import type { Peer } from './sides.ts';
 import { sizeRows } from './sizes.ts';
 import { measureStart, OTHER_NAMES, REFERENCE_NAMES } from './start.ts';
 import { noteUnmeasured, renderUnmeasured } from './unmeasured.ts';
+import { measureWatching } from './watching.ts';
 
 const { values } = parseArgs({
   options: {
     only: { type: 'string' },
+    plugins: { type: 'string' },
     rounds: { type: 'string', default: '20' },
     containers: { type: 'string', default: '64' },
     full: { type: 'string', default: '2000' },
@@ -71,7 +75,7 @@ const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
   start: startRows,
   link: linkRows,
   runtime: runtimeRows,
-  alone: () => aloneRows(rounds),
+  alone: () => aloneRows(rounds, values.plugins?.split(',')),
   podman: podmanRows,
   chain: chainRows,
   inside: insideRows,
@@ -84,6 +88,7 @@ const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
   leases: leaseRows,
   shaping: shapingRows,
   memory: memoryRows,
+  watch: watchRows,
   sizes: async () => sizeRows(),
 };
 
@@ -295,6 +300,15 @@ async function memoryRows(): Promise<Row[]> {
     own('daemon and workers, idle, sum of RSS', idle, 'resident'),
     own(`daemon and workers after a burst, PSS: ${busy.length} processes`, busy, 'proportional'),
   ];
+}
+
+/** The reference has nothing that watches: its column is the limit. */
+async function watchRows(): Promise<Row[]> {
+  const many = Number(values.attachments);
+  const [limit, seconds] = [2, 60];
+  return (await measureWatching(many, seconds)).map(({ policy, scene, percent }) =>
+    row(`watch, ${many} attachments, ${policy}, ${scene} (limit ${limit})`, '%', limit, percent, 1),
+  );
 }
 
 /** The basis of the group commit of deletions, and the kernel's floor of a DEL: both columns are ours. */

@@ -2,6 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
+import { expectAnswer } from '../helpers/answer.ts';
 import { addByHand, configure, deleteByHand, idOf, type Network, PORTS } from '../helpers/cnitool.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -18,13 +19,13 @@ async function catena(lab: Lab, ...argv: string[]) {
 
 async function adopt(lab: Lab, ...argv: string[]): Promise<Row> {
   const { exitCode, stdout } = await catena(lab, 'adopt', '--json', ...argv);
-  return { exitCode, ...JSON.parse(stdout) };
+  return { exitCode, ...expectAnswer('AdoptionReport', JSON.parse(stdout)) };
 }
 
 const recordOf = (lab: Lab, container: Container) =>
   `${lab.tmp}/state/attachments/podnet/${idOf(container)}:eth0`;
 const cacheOf = ({ cache }: Network, container: Container) => `${cache}${idOf(container)}-eth0`;
-const named = (container: Container) => ({ network: 'podnet', containerID: idOf(container), ifname: 'eth0' });
+const named = (container: Container) => ({ network: 'podnet', containerId: idOf(container), ifname: 'eth0' });
 
 /** What is left of the pod: interfaces, leases, and files about it. */
 async function leftOf(lab: Lab, network: Network, container: Container): Promise<unknown[]> {
@@ -192,7 +193,7 @@ describeRoot(
           expect.stringContaining('podnet-torn-eth0'),
         ]);
         const whyOf = (container: Container) =>
-          attachments.find((one: Row) => one.containerID === idOf(container))?.why;
+          attachments.find((one: Row) => one.containerId === idOf(container))?.why;
         expect(whyOf(changed)).toContain('has hardware address 0a:00:00:00:00:01, not ');
         expect(whyOf(gone)).toContain(`its namespace "${gone.path}" no longer exists`);
         expect(whyOf(bare)).toContain('its namespace has no interface "eth0"');

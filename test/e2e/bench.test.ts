@@ -3,8 +3,15 @@ import { expect, test } from 'bun:test';
 import { renderChart } from '../bench/chart.ts';
 import { isMet, row } from '../bench/row.ts';
 import { single, withSides } from '../bench/sides.ts';
+import { REFERENCE_NAMES } from '../bench/start.ts';
 import { noteUnmeasured, renderUnmeasured, UNMEASURED } from '../bench/unmeasured.ts';
-import { describeRoot, requiresReference } from '../helpers/skip.ts';
+import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
+
+testNeeding(
+  'every plugin that is compared exists in the package of the reference',
+  () => expect(requiresReference(...REFERENCE_NAMES)).toBeUndefined(),
+  requiresReference('bridge'),
+);
 
 test('a line without a figure of the other side neither meets nor misses its target', () => {
   expect(isMet(row('chain', 'ms', Number.NaN, 7, 0.5))).toBeUndefined();

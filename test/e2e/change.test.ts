@@ -1,6 +1,7 @@
 // Can rates, ports, policy and sysctls of a running container be changed without it noticing anything else?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
+import { CATENA } from '../helpers/catena.ts';
 import { mixedBinDir } from '../helpers/chain.ts';
 import {
   cachedOf,
@@ -13,7 +14,7 @@ import {
   settingsOf,
 } from '../helpers/change.ts';
 import { directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresLinkKind, requiresReference } from '../helpers/skip.ts';
 import { converse, measureRate } from '../helpers/traffic.ts';
 
@@ -22,6 +23,16 @@ const DONE = { exitCode: 0, stderr: '' };
 const CHANGES = Number(process.env.CATENA_CHANGES ?? 20);
 /** Every nth point of a crash is tried; CATENA_CHANGE_STEP=1 tries all. */
 const STEP = Number(process.env.CATENA_CHANGE_STEP ?? 25);
+
+/** A list with a bridge of its own. */
+function bridgedList(lab: Lab, name: string, net: number): Row {
+  const ipam = { type: 'host-local', subnet: `10.${net}.0.0/24`, dataDir: `${lab.tmp}/leases` };
+  return {
+    cniVersion: '1.1.0',
+    name,
+    plugins: [{ type: 'bridge', bridge: `br-${name}`, isGateway: true, ipam }],
+  };
+}
 
 async function sentThrough(lab: Lab, dev: string): Promise<Row> {
   const [qdisc] = await lab.tc(lab.host, '-s', 'qdisc', 'show', 'dev', dev, 'root');
@@ -220,7 +231,7 @@ describeRoot(
     );
 
     test(
-      'a connection survives changes, kills among them, and two at once',
+      'a connection survives changes of rates, ports and networks, kills among them, and two at once',
       async () => {
         await withHost(async lab => {
           const [container, outside] = [await lab.container(), await lab.outside()];
@@ -235,22 +246,46 @@ describeRoot(
           });
           const begun = performance.now();
           let killed = 0;
+          const storage = bridgedList(lab, 'storage', 99);
+          fs.writeFileSync(`${lab.tmp}/storage.conflist`, JSON.stringify(storage));
+          const hasStorage = async () =>
+            (await lab.ip(container, 'link', 'show')).some(({ ifname }) => ifname === 'net1');
+          const kill = async (argv: readonly string[], afterMs: number) => {
+            const env = Object.entries(directories(lab.tmp)).map(pair => pair.join('='));
+            const child = lab.start(lab.host, ['env', ...env, ...argv]);
+            await Bun.sleep(afterMs);
+            child.kill('SIGKILL');
+            await child.exited;
+            killed += 1;
+          };
+          /** Adds the second network, or removes it; a killed call is followed by one that is not. */
+          const swing = async (n: number) => {
+            const target = [container.id, '--bin-dir', BIN_DIR];
+            const attach = [
+              CATENA,
+              'attach',
+              ...target,
+              'storage',
+              '--file',
+              `${lab.tmp}/storage.conflist`,
+              '--ifname',
+              'net1',
+            ];
+            const argv = (await hasStorage()) ? [CATENA, 'detach', ...target, 'net1'] : attach;
+            if (n % 2 === 0) await kill(argv, 20 + ((n * 37) % 200));
+            const next = (await hasStorage()) ? [CATENA, 'detach', ...target, 'net1'] : attach;
+            const done = await lab.run(lab.host, next, { env: directories(lab.tmp), timeoutMs: 60_000 });
+            expect(done).toMatchObject(DONE);
+            expect(await hasStorage()).toBe(next === attach);
+          };
           try {
             for (let n = 1; n <= CHANGES; n++) {
               const wanted = {
                 cap: { portMappings: ports(8080, 9000 + (n % 50)), bandwidth: rates(10 + (n % 40)) },
               };
-              if (n % 5 === 0) {
-                const child = lab.start(lab.host, [
-                  'env',
-                  ...Object.entries(directories(lab.tmp)).map(pair => pair.join('=')),
-                  ...setCommand(container, wanted),
-                ]);
-                await Bun.sleep(20 + ((n * 37) % 200));
-                child.kill('SIGKILL');
-                await child.exited;
-                killed += 1;
-              } else if (n % 7 === 0) {
+              if (n % 5 === 0) await kill(setCommand(container, wanted), 20 + ((n * 37) % 200));
+              else if (n % 3 === 0) await swing(n);
+              else if (n % 7 === 0) {
                 const more = { cap: { bandwidth: rates(33) } };
                 const both = await Promise.all([set(lab, container, wanted), set(lab, container, more)]);
                 for (const one of both) expect(one).toMatchObject(DONE);
@@ -269,6 +304,9 @@ describeRoot(
           } finally {
             await talk.end();
           }
+          if (await hasStorage()) await swing(1);
+          expect(fs.readdirSync(`${lab.tmp}/leases/storage`).filter(name => /^10\./.test(name))).toEqual([]);
+          expect(await lab.ip(lab.host, 'link', 'show', 'master', 'br-storage')).toEqual([]);
           // DEL and a change at once: whichever comes first, DEL succeeds and nothing remains.
           const late = set(lab, container, { cap: { portMappings: ports(8080, 9999), bandwidth: rates(1) } });
           expect(await chain.run('del', container)).toMatchObject(DONE);

@@ -178,8 +178,8 @@ describe('catena gc, status, version', () => {
     const json = await catena([...args, '--json']);
     expect(JSON.parse(json.stdout)).toMatchObject({
       network: 'testnet',
-      delete: [{ containerID: 'c1', ifname: 'eth0' }],
-      keep: [{ containerID: 'c2', ifname: 'eth0' }],
+      delete: [{ containerId: 'c1', ifname: 'eth0' }],
+      keep: [{ containerId: 'c2', ifname: 'eth0' }],
       gc: ['noop', 'noop'],
       damaged: [expect.stringContaining('testnet-c0-eth0')],
     });
@@ -210,7 +210,7 @@ describe('catena gc, status, version', () => {
     expect(stderr).toContain('30-dir.conflist": it is a symbolic link to a directory; it was skipped');
     expect(JSON.parse((await catena(['list', '--json'])).stdout)).toMatchObject({
       networks: [{ name: 'testnet', plugins: ['noop', 'noop'], file }],
-      attachments: [{ network: 'testnet', containerID: CONTAINER_ID, ifname: 'eth0', netns: NETNS }],
+      attachments: [{ network: 'testnet', containerId: CONTAINER_ID, ifname: 'eth0', netns: NETNS }],
     });
   });
 

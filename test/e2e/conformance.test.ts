@@ -10,6 +10,7 @@ import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import {
   describeRoot,
   type Need,
+  requires,
   requiresLinkKind,
   requiresUpperKind,
   requiresVlanDevices,
@@ -53,8 +54,13 @@ const addresses = [{ address: '10.5.0.2/24', gateway: '10.5.0.1' }];
 const SAMPLES: Readonly<Record<string, Sample>> = {
   bandwidth: { conf: rates, args: ['--chained'] },
   bridge: { conf: { bridge: 'br0', isDefaultGateway: true, ipMasq: true, ipam } },
-  // Only a server on the network makes its ADD work (test/netns/dhcp.test.ts).
-  dhcp: {},
+  cluster: { conf: { ipam: { type: 'cluster', subnets: [{ ipv4: '10.88.0.0/24', ipv6: 'fd88::/120' }] } } },
+  // Its ADD needs a server on the network.
+  dhcp: {
+    conf: { ipam: { type: 'dhcp', timeout: 5 } },
+    args: ['--on-bridge', 'lan0', '--beside', join(import.meta.dir, '../fixtures/dhcp-server')],
+    timeoutMs: 170_000,
+  },
   dummy: { conf: { ipam: ipam4 } },
   firewall: { conf: { backend: 'iptables' }, args: ['--chained'] },
   flannel: { conf: { subnetFile } },
@@ -72,18 +78,21 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
     conf: { sysctl: { 'net.core.somaxconn': '321' }, mtu: 1400, promisc: true },
     args: ['--chained'],
   },
+  // Only a cluster makes its ADD work (test/e2e/cluster-ipam.test.ts).
+  whereabouts: {},
   vlan: { conf: { master: 'dev0', vlanId: 5, ipam: ipam4 }, args: onDevice },
   vrf: { conf: { vrfname: 'blue' }, args: ['--chained'] },
 };
 
 /** What the kernel must have for a plugin. */
 const NEEDS: Readonly<Record<string, Need>> = {
-  dhcp: 'needs a DHCP server, which the examination does not start',
+  dhcp: requires('dnsmasq'),
   dummy: requiresLinkKind('dummy'),
   ipvlan: requiresUpperKind('ipvlan'),
   macvlan: requiresUpperKind('macvlan'),
   vlan: requiresVlanDevices(),
   vrf: requiresVrf(),
+  whereabouts: 'needs the API of a cluster, which the examination does not start',
 };
 
 const REFERENCE_NAMES = existsSync(REFERENCE_BIN_DIR) ? readdirSync(REFERENCE_BIN_DIR).sort() : [];

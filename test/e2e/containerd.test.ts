@@ -123,7 +123,7 @@ describeRoot(
           { severity: 'error', mend: 'catena adopt pods; catena repair pods' },
         ]);
         const { attachments } = await catena('adopt', 'pods');
-        expect(attachments).toMatchObject([{ containerID: web.id, state: 'adopted' }]);
+        expect(attachments).toMatchObject([{ containerId: web.id, state: 'adopted' }]);
         expect(await catena('repair', 'pods')).toMatchObject({
           exitCode: 0,
           attachments: [{ state: 'mended' }],
@@ -134,7 +134,7 @@ describeRoot(
         cri.close();
         expect(await catena('adopt')).toMatchObject({
           attachments: [],
-          forgotten: [{ containerID: web.id }],
+          forgotten: [{ containerId: web.id }],
         });
         expect(await machine.settled(before)).toEqual(before);
       });

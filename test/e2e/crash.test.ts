@@ -168,7 +168,7 @@ describeRoot('a delegate runner that is killed', () => {
         const { stdout } = await lab.run(lab.host, argv, { env: directories(lab.tmp), timeoutMs: 50_000 });
         const why = 'its ADD was interrupted';
         expect(JSON.parse(stdout).recovered).toEqual([
-          { network: 'pods', ifname: 'eth0', why, containerID: crashed.id },
+          { network: 'pods', ifname: 'eth0', why, containerId: crashed.id },
         ]);
       } else {
         for (const command of ['ADD', 'DEL'] as const)

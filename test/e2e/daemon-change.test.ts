@@ -1,8 +1,11 @@
 // Are changes of running containers served by the daemon, and seen in traces, metrics and the log?
 import { expect, test } from 'bun:test';
+import fs from 'node:fs';
 import { CATENA } from '../helpers/catena.ts';
+import { fullChain, writeChain } from '../helpers/chain.ts';
 import { changeableChain, onJournal, rates, set, settingsOf } from '../helpers/change.ts';
 import { startDaemon } from '../helpers/daemon.ts';
+import { holdLock } from '../helpers/held-leases.ts';
 import { directories, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind } from '../helpers/skip.ts';
@@ -56,8 +59,8 @@ describeRoot(
         expect(lines).toContain(`${counted('SET', 7)} 1`);
         expect(lines).toContain(`${counted('ADD', 0)} 1`);
         expect(lines).toContain(`${counted('DEL', 0)} 1`);
-        const traces = (await (await daemon.fetch('/v1/traces')).json()) as Row[];
-        const [change] = traces.filter(({ verb }) => verb === 'SET');
+        const { items } = (await (await daemon.fetch('/v1/traces')).json()) as { items: Row[] };
+        const [change] = items.filter(({ verb }) => verb === 'SET');
         expect(change).toMatchObject({
           network: 'podnet',
           containerId: container.id,
@@ -72,7 +75,7 @@ describeRoot(
         const onLog = async (): Promise<Row[]> => {
           const argv = [CATENA, 'log', '--json', '--container', container.id];
           const { stdout } = await lab.run(lab.host, argv, { env: directories(lab.tmp) });
-          return JSON.parse(stdout).entries;
+          return JSON.parse(stdout).items;
         };
         const expected = [
           ...['ADD command', 'SET daemon', 'SET daemon', 'SET daemon'],
@@ -88,3 +91,40 @@ describeRoot(
   },
   requiresLinkKind('ifb'),
 );
+
+describeRoot('an attach', () => {
+  test('leaves nothing if its daemon is killed and its container is gone when the command takes over', async () => {
+    await withHost(async lab => {
+      const [container, later] = [await lab.container(), await lab.container()];
+      const { plugins, ...list } = fullChain(lab);
+      const network = (name: string, bridge: string) => ({
+        ...list,
+        name,
+        plugins: [{ ...plugins[0], bridge }],
+      });
+      await writeChain(lab, network('podnet', 'br0')).add(container);
+      fs.mkdirSync(`${lab.tmp}/conf`);
+      const storage = JSON.stringify(network('storage', 'br1')).replaceAll('10.88.', '10.99.');
+      fs.writeFileSync(`${lab.tmp}/conf/storage.conflist`, storage.replaceAll('fd88:', 'fd99:'));
+      const leases = `${lab.tmp}/leases/storage`;
+      const { waiter, release } = await holdLock(lab, leases);
+      const daemon = await startDaemon(lab);
+      const options = ['--bin-dir', BIN_DIR, '--conf-dir', `${lab.tmp}/conf`];
+      const attaching = lab.run(lab.host, [CATENA, 'attach', container.id, 'storage', ...options], {
+        env: directories(lab.tmp),
+        timeoutMs: 60_000,
+      });
+      await waiter('--worker');
+      await lab.run(lab.host, ['umount', container.path]);
+      await lab.run(lab.host, ['mount', '--bind', later.path, container.path]);
+      process.kill(daemon.pid, 'SIGKILL');
+      release();
+      const { exitCode, stderr } = await attaching;
+      expect([exitCode, stderr]).toEqual([1, expect.stringContaining('is no longer that of its ADD')]);
+      expect(fs.readdirSync(leases).filter(name => /^(10\.|fd99)/.test(name))).toEqual([]);
+      expect(await lab.ip(lab.host, 'link', 'show', 'master', 'br1')).toEqual([]);
+      const records = fs.readdirSync(`${lab.tmp}/state`, { recursive: true, encoding: 'utf8' });
+      expect(records.filter(name => name.includes('storage/'))).toEqual([]);
+    });
+  }, 120_000);
+});

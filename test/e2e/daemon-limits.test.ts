@@ -1,6 +1,6 @@
 // What does a daemon do with more than it can take: clients, bytes, calls of a worker, a disk that is full?
 import { expect, test } from 'bun:test';
-import { existsSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { wireOf } from '../../src/daemon/protocol.ts';
 import { CATENA } from '../helpers/catena.ts';
@@ -117,6 +117,19 @@ describeRoot('a daemon with limits', () => {
     expect((await chain.run('del', container)).exitCode).toBe(0);
   });
 
+  test('unmaps code that it does not use while no request comes, and serves the next one', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const daemon = await startDaemon(lab, '--config', settingsIn(lab, { idleSeconds: 1 }));
+    const container = await lab.container();
+    await chain.add(container);
+    const processes = [daemon.pid, ...childrenOf(daemon.pid)];
+    await until(async () => processes.every(pid => codeMiBOf(pid) < 16));
+    expect((await chain.run('check', container)).exitCode).toBe(0);
+    expect((await chain.run('del', container)).exitCode).toBe(0);
+    expect([daemon.pid, ...childrenOf(daemon.pid)]).toEqual(expect.arrayContaining(processes));
+  });
+
   test('fails on a full disk with a readable error, and recovers when there is space again', async () => {
     const lab = await makeLab();
     const container = await lab.container();
@@ -161,4 +174,11 @@ function settingsIn(lab: Lab, settings: object): string {
 function childrenOf(pid: number): number[] {
   const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
   return stdout.toString().split('\n').filter(Boolean).map(Number);
+}
+
+/** How much code a process maps: 22 MiB after its start, and 36 once it has served calls. */
+function codeMiBOf(pid: number): number {
+  const mappings = readFileSync(`/proc/${pid}/smaps`, 'utf8').split(/\n(?=[0-9a-f]+-[0-9a-f]+ )/);
+  const code = mappings.filter(one => / r-xp .* \//.test(one));
+  return code.reduce((sum, one) => sum + Number(/^Rss: +(\d+)/m.exec(one)?.[1]), 0) / 1024;
 }

@@ -60,7 +60,7 @@ describeRoot('a call where daemons are started on demand', () => {
   test('starts one that serves the next calls and ends when idle; it inherits no marks and no descriptors', async () => {
     const lab = await makeLab();
     await installOnDemand(lab, '--log', 'none', '--idle-exit', '1.5');
-    expect(await statusOf(lab)).toEqual({ state: 'absent' });
+    expect(await statusOf(lab)).toMatchObject({ state: 'absent' });
     expect(await call(lab)).toMatchObject({ exitCode: 0, stdout: '' });
     await until(async () => (await statusOf(lab)).state === 'alive');
     const { pid, startedBy } = await statusOf(lab);

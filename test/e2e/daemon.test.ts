@@ -76,7 +76,7 @@ describeRoot('a daemon', () => {
     expect(added).toMatchObject({ status: 200, body: { cniVersion: '1.1.0' } });
     expect(await post('check', attachment)).toEqual({ status: 200, body: {} });
     const attachments = (await (await daemon.fetch('/v1/attachments')).json()) as Row;
-    expect(attachments.attachments).toMatchObject([{ containerID: container.id, ifname: 'eth0' }]);
+    expect(attachments.attachments).toMatchObject([{ containerId: container.id, ifname: 'eth0' }]);
     expect(await post('add', attachment)).toMatchObject({ status: 500, body: { code: 4 } });
     expect(await post('gc', { ...network, all: true })).toMatchObject({ status: 200 });
     expect(await post('del', { ...attachment, netns: '' })).toEqual({ status: 200, body: {} });

@@ -3,6 +3,7 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
+import { DAMAGES } from '../helpers/damages.ts';
 import { expectGenerated, table } from '../helpers/generated.ts';
 import { type Container, directories, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -32,12 +33,11 @@ interface Way {
   mend?(node: Node): unknown;
 }
 
-const FLUSH = 'nft flush ruleset';
-const forward = (rule: string) =>
-  `nft 'add table inet fw; add chain inet fw forward { type filter hook forward priority 0; policy ${rule}`;
+const NAMES = { bridge: 'br0', gateway: '10.88.0.1/16', subnet: '10.88.0.0/16', port: '', id: '' };
+const lineOf = (damage: keyof typeof DAMAGES): string => DAMAGES[damage].line(NAMES);
 
 const WAYS: readonly Way[] = [
-  { way: '`nft flush ruleset`', ids: ['attachments'], break: ({ paste }) => paste(FLUSH) },
+  { way: '`nft flush ruleset`', ids: ['attachments'], break: ({ paste }) => paste(lineOf('rules flushed')) },
   {
     way: 'the device of a container deleted',
     ids: ['attachments'],
@@ -57,35 +57,35 @@ const WAYS: readonly Way[] = [
     ids: ['attachments'],
     async break({ lab, paste }) {
       fs.rmSync(`${lab.tmp}/state/attachments/podnet`, { recursive: true });
-      await paste(FLUSH);
+      await paste(lineOf('rules flushed'));
     },
   },
   {
     way: 'the address of the bridge removed',
     ids: ['attachments'],
-    break: ({ paste }) => paste('ip addr del 10.88.0.1/16 dev br0'),
+    break: ({ paste }) => paste(lineOf('address removed')),
   },
-  { way: 'the bridge set down', ids: ['attachments'], break: ({ paste }) => paste('ip link set br0 down') },
+  { way: 'the bridge set down', ids: ['attachments'], break: ({ paste }) => paste(lineOf('bridge down')) },
   {
     way: 'the default route in the container deleted',
     ids: ['attachments'],
-    break: ({ lab, web }) => lab.run(web, ['ip', 'route', 'del', 'default']),
+    break: ({ lab, web }) => lab.run(web, ['sh', '-c', lineOf('default route deleted')]),
   },
   {
     way: '`ip_forward` set to 0',
     ids: ['attachments', 'kernel.forwarding'],
-    break: ({ paste }) => paste('sysctl -qw net.ipv4.ip_forward=0'),
+    break: ({ paste }) => paste(lineOf('forwarding off')),
   },
   {
     way: 'a foreign rule that drops forwarded packets',
     ids: ['kernel.foreign-rules'],
-    break: ({ paste }) => paste(`${forward('accept')}; }; add rule inet fw forward iifname "br0" drop'`),
+    break: ({ paste }) => paste(lineOf('foreign drop')),
     mend: ({ paste }) => paste('nft delete table inet fw'),
   },
   {
     way: 'a foreign policy of `drop`',
     ids: ['kernel.foreign-rules'],
-    break: ({ paste }) => paste(`${forward('drop')}; }'`),
+    break: ({ paste }) => paste(lineOf('foreign policy')),
   },
   {
     way: 'a foreign DNAT of the same port',

@@ -31,8 +31,8 @@ describeRoot('catena gc --gone', () => {
         timeoutMs: 60_000,
       });
       if (stdout === '') throw new Error(stderr);
-      const { attachments } = JSON.parse(stdout) as { attachments: Row[] };
-      return { exitCode, found: attachments.map(one => [nameOf(one.containerID), one.state]).sort() };
+      const { items } = JSON.parse(stdout) as { items: Row[] };
+      return { exitCode, found: items.map(one => [nameOf(one.containerId), one.state]).sort() };
     };
     const leased = async () => {
       const owners = (await chain.leases()).map(file => fs.readFileSync(file, 'utf8').split(/\s/)[0] ?? '');

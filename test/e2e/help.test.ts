@@ -34,6 +34,8 @@ const EXIT_CODES: Readonly<Record<string, number>> = {
   'catena why-not web 1.1.1.1:443': 1,
   // The executables differ.
   'catena compare web-net.conflist --with /usr/lib/cni --scene life': 1,
+  // There is no terminal to ask on.
+  'catena init': 2,
   // None runs.
   'catena daemon --status': 3,
   'catena ping': 3,

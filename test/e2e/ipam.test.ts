@@ -44,7 +44,7 @@ function onGround(body: (ground: Ground) => Promise<void>): () => Promise<void> 
         ipam,
         async states() {
           const { stdout } = await ipam('ls', 'podnet', '--json');
-          return Object.fromEntries(JSON.parse(stdout).map((row: Row) => [row.address, row.state]));
+          return Object.fromEntries(JSON.parse(stdout).items.map((row: Row) => [row.address, row.state]));
         },
         lease,
         age(...addresses) {
@@ -130,7 +130,7 @@ describeRoot('catena ipam', () => {
       const json = JSON.parse((await ipam('why', 'podnet', '10.88.0.2', '--json')).stdout);
       expect(json).toMatchObject({
         address: '10.88.0.2',
-        containerID: container.id,
+        containerId: container.id,
         ifname: 'eth0',
         state: 'live',
       });

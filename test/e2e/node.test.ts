@@ -2,7 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { NodeModel } from '../../src/node/model.ts';
+import { expectAnswer } from '../helpers/answer.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
@@ -48,11 +48,11 @@ async function onNode(body: (ground: Ground) => Promise<void>): Promise<void> {
 describeRoot('a node', () => {
   test('ls shows what ip shows, and fits the terminal', () =>
     onNode(async ({ lab, pod, run, json }) => {
-      const node = NodeModel.parse(await json('ls'));
-      const [one, other] = node.attachments.toSorted(a => (a.containerID === pod.id ? -1 : 1));
+      const node = expectAnswer('Node', await json('ls'));
+      const [one, other] = node.attachments.toSorted(a => (a.containerId === pod.id ? -1 : 1));
       expect(one).toMatchObject({
         network: 'podnet',
-        containerID: pod.id,
+        containerId: pod.id,
         podNamespace: 'shop',
         podName: 'web-0',
         state: 'attached',
@@ -107,8 +107,8 @@ describeRoot('a node', () => {
       await lab.ip(pod, 'address', 'add', '192.0.2.7/32', 'dev', 'eth0');
       const evidenceOf = async (...query: string[]): Promise<string> => {
         const { owners } = await json('who', ...query);
-        const own = owners.filter((one: { attachment?: { containerID: string } }) => {
-          return one.attachment?.containerID === pod.id;
+        const own = owners.filter((one: { attachment?: { containerId: string } }) => {
+          return one.attachment?.containerId === pod.id;
         });
         expect([query, own.length]).toEqual([query, 1]);
         return own[0].evidence.join('\n');
@@ -154,20 +154,20 @@ describeRoot('a node', () => {
       // The kernel dates files by a coarser clock than events.
       const later = Date.now() / 1000 + 1;
       fs.utimesSync(`${lab.tmp}/leases/podnet/10.88.0.99`, later, later);
-      const { entries } = await json('log', '--since', '2h');
-      expect(entries).toMatchObject([
+      const { items } = await json('log', '--since', '2h');
+      expect(items).toMatchObject([
         {
           what: 'ADD',
           network: 'podnet',
-          containerID: pod.id,
+          containerId: pod.id,
           ifname: 'eth0',
           podName: 'web-0',
           by: 'command',
           code: 0,
         },
         { what: 'ADD', network: 'podnet', source: 'history' },
-        { what: 'DEL', network: 'podnet', containerID: pod.id, podNamespace: 'shop', source: 'history' },
-        { what: 'LEASE', containerID: 'stranger', message: '10.88.0.99 was leased', source: 'lease' },
+        { what: 'DEL', network: 'podnet', containerId: pod.id, podNamespace: 'shop', source: 'history' },
+        { what: 'LEASE', containerId: 'stranger', message: '10.88.0.99 was leased', source: 'lease' },
       ]);
       const { stdout } = await run('log', '--container', 'web-0');
       expect(stdout.split('\n').map(line => line.slice(19))).toEqual([

@@ -69,7 +69,9 @@ describeRoot('an observed daemon', () => {
     ])
       expect(metrics).toContain(line);
 
-    const traces = (await (await daemon.fetch('/v1/traces')).json()) as { id: string }[];
+    const { items: traces } = (await (await daemon.fetch('/v1/traces')).json()) as {
+      items: { id: string }[];
+    };
     expect(traces).toMatchObject([{ verb: 'ADD', containerId: container.id }, { verb: 'CHECK' }]);
     const id = traces[0]?.id ?? '';
     expect(await (await daemon.fetch(`/v1/traces/${id}`)).json()).toMatchObject({ id, links: { length: 4 } });

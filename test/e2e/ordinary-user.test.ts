@@ -82,6 +82,7 @@ describe('an ordinary user', () => {
               'state.abandoned',
               'state.locks',
               'daemon',
+              'network.nodes',
             ],
             ...[
               'kernel.foreign-rules',

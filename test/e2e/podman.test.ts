@@ -148,7 +148,7 @@ describeRoot(
         };
         expect(await doctor()).toMatchObject([{ severity: 'ok' }]);
         expect(await catena('list')).toMatchObject({
-          attachments: [{ containerID: web.id, netns: web.netns }],
+          attachments: [{ containerId: web.id, netns: web.netns }],
         });
         await machine.ok(['nft', 'flush', 'ruleset']);
         expect(await findReachable(machine.lab, outside)).toEqual([]);

@@ -106,7 +106,8 @@ describeRoot('README.md', () => {
       const args = ['--args', 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1'];
       const daemon = await startDaemon(lab);
       await chain.add(container, { cap, args });
-      const [{ id }] = (await (await daemon.fetch('/v1/traces')).json()) as [{ id: string }];
+      const { items } = (await (await daemon.fetch('/v1/traces')).json()) as { items: [{ id: string }] };
+      const [{ id }] = items;
       const env = directories(lab.tmp);
       const { stdout } = await lab.run(lab.host, [CATENA, 'trace', id.slice(0, 10)], { env });
       expect(shapeOf(stdout)).toEqual(shapeOf(block('src/observe/README.md', 'text')));

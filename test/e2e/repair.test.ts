@@ -225,7 +225,7 @@ describeRoot('catena repair', () => {
       await lab.run(lab.host, ['ip', 'link', 'del', 'br0']);
       const report = await repair(lab);
       expect(report.exitCode).toBe(1);
-      const byId = Object.fromEntries(report.attachments.map((found: Row) => [found.containerID, found]));
+      const byId = Object.fromEntries(report.attachments.map((found: Row) => [found.containerId, found]));
       expect(byId[one.id]).toMatchObject({
         state: 'skipped',
         why: `its namespace "${one.path}" no longer exists; DEL deletes it`,

@@ -99,9 +99,7 @@ describeRoot(
           expect(refused.stdout).toContain('called by     podnet 1, othernet 1\n');
           expect(refused.stdout).toContain('same file     bridge, host-local: they are not changed\n');
           expect(refused.stdout).toContain('conformance: conforms: ');
-          expect(refused.stdout).toEndWith(
-            'use --ignore for intended differences, or --accept-differences\n',
-          );
+          expect(refused.stdout).toEndWith('use --ignore for what is intended, or --accept-differences\n');
           expect(isSame(link('tuning'), ours)).toBe(true);
 
           const swapped = await swap(...quick, '--accept-differences', '--json');
@@ -110,7 +108,7 @@ describeRoot(
             outcome: 'swapped',
             conformance: { ok: true },
             comparison: { same: false },
-            before: [{ network: 'podnet', containerID: 'live-1', ifname: 'eth0', state: 'sound' }],
+            before: [{ network: 'podnet', containerId: 'live-1', ifname: 'eth0', state: 'sound' }],
             worse: [],
           });
           expect(isSame(link('tuning'), to)).toBe(true);
@@ -166,7 +164,7 @@ describeRoot(
           const taken = await swap(...quick, '--to', ours, '--accept-differences', '--json');
           expect(JSON.parse(taken.stdout)).toMatchObject({
             outcome: 'swapped',
-            before: [{ network: 'mapped', containerID: one.id }],
+            before: [{ network: 'mapped', containerId: one.id }],
             worse: [],
           });
           expect(await other.run('check', one, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
@@ -178,7 +176,7 @@ describeRoot(
           const { outcome, worse } = JSON.parse(back.stdout);
           expect(outcome).toBe('put back');
           const problem = expect.stringContaining('could not check ipv4 dnat');
-          expect(worse).toContainEqual(expect.objectContaining({ containerID: two.id, problem }));
+          expect(worse).toContainEqual(expect.objectContaining({ containerId: two.id, problem }));
           expect(isSame(link('portmap'), ours)).toBe(true);
           // Nor would it delete that.
           const refused = await swap('--link', 'portmap', '--undo');

@@ -225,6 +225,17 @@ describeRoot('catena try', () => {
     });
   });
 
+  test('takes the name of a configured network, and says which one may have been meant', async () => {
+    await withHost(async lab => {
+      const conf = ['--conf-dir', path.join(ROOT, 'conflists')];
+      const { report } = await tryJson(lab, 'isolated-l2', ...conf);
+      expect(report).toMatchObject({ ok: true, network: 'isolated-l2', left: [] });
+      const { exitCode, stdout, stderr } = await catena(lab, ['try', ...conf, 'isolated-l3']);
+      expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' });
+      expect(stderr).toContain('did you mean "isolated-l2"');
+    });
+  });
+
   test('prints no colours to a pipe, and everything in one object with --json', async () => {
     await withHost(async lab => {
       const { stdout } = await catena(lab, ['try', ISOLATED]);

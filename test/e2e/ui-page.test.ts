@@ -118,7 +118,7 @@ describeRoot(
           await page.waitForSelector('tr.broken', { timeout: 30_000 });
           expect(await page.locator('tbody tr').first().textContent()).toContain('shop/web-0');
           expect(await page.locator('.picture .cell.broken').count()).toBe(1);
-          await page.waitForFunction("document.querySelector('.status').textContent.includes('1 broken')");
+          await page.getByRole('status').filter({ hasText: '1 broken' }).first().waitFor();
           expect(await page.title()).toStartWith('✕ 1 · ');
           await shoot(page, 'broken');
           await shoot(page, 'broken-dark', 'dark');
@@ -177,6 +177,7 @@ describeRoot(
             expect(await page.locator('[data-row]').count()).toBe(1_000);
             expect(await page.locator('.picture .cell').count()).toBe(1_000);
             await shoot(page, 'thousand');
+            await page.getByRole('status').filter({ hasText: 'none broken, 1000 gone' }).first().waitFor();
             expect(await page.locator('[data-row]').first().textContent()).toBe(`shop/${MARKUP}`);
             expect(await page.locator('#app img').count()).toBe(0);
             await page.locator('search input').fill('pod-777 podnet');

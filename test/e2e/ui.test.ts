@@ -100,8 +100,8 @@ describeRoot('catena ui', () => {
       const [trace] = await read('traces');
       expect(trace).toMatchObject({ verb: 'ADD', containerId: pod.id, code: 0 });
       expect(await read(`traces/${trace.id}`)).toEqual(await printed('trace', trace.id));
-      expect((await read('leases'))[0]).toMatchObject({ network: 'podnet', containerID: pod.id });
-      expect((await read('log')).entries).toEqual((await printed('log')).entries);
+      expect((await read('leases'))[0]).toMatchObject({ network: 'podnet', containerId: pod.id });
+      expect((await read('log')).items).toEqual((await printed('log')).items);
       expect((await read('findings')).findings.length).toBeGreaterThan(5);
 
       const { headers } = await ui.get(`${folder}api/leases`, { cookie });

@@ -5,6 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
+import { expectAnswer } from '../helpers/answer.ts';
 import { type Finished, run } from '../helpers/command.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeNeeding, requiresReference } from '../helpers/skip.ts';
@@ -43,8 +44,14 @@ describe('catena validate', () => {
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: '' });
     expect(stdout.split('\n')).toEqual([
       `${file}:7:14: error: "mtu" must be a number of bytes or "auto", found "1400" [shape]`,
+      '    7 |       "mtu": "1400",',
+      '      |              ^^^^^^',
       `${file}:8:7: warning: key "bridg" is not known; did you mean "bridge"? [unknown-key]`,
+      '    8 |       "bridg": "br0"',
+      '      |       ^^^^^^^',
       `${file}:11:15: error: Cannot find plugin "nosuch": no such file in "${BIN_DIR}" [executable]`,
+      '   11 |       "type": "nosuch"',
+      '      |               ^^^^^^^^',
       '2 errors, 1 warning in 1 file',
       '',
     ]);
@@ -64,7 +71,7 @@ describe('catena validate', () => {
     const { exitCode, stdout } = await catena('validate', dir, '--json');
     expect(exitCode).toBe(1);
     const place = { file, line: 6 };
-    expect(JSON.parse(stdout)).toEqual({
+    expect(expectAnswer('Validation', JSON.parse(stdout))).toEqual({
       valid: false,
       files: 1,
       errors: 1,

@@ -135,6 +135,31 @@ describeRoot('a daemon that watches', () => {
     expect(await lab.ip(lab.host, 'link', 'show', 'master', 'br-pods')).toHaveLength(1);
   });
 
+  test('follows a configuration directory that appears later, and one that takes its place', async () => {
+    const lab = await makeLab();
+    const dir = `${lab.tmp}/net.d`;
+    const list = watchedList(lab, 'pods', '10.66.0.0/24');
+    await attach(lab, list, 8080);
+    const daemon = await startWatcher(lab, {});
+    const write = (at: string, policy: string) => {
+      mkdirSync(at);
+      writeFileSync(`${at}/pods.conflist`, JSON.stringify({ ...list, catena: { watch: policy } }));
+    };
+    await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br-pods']);
+    await untilWatch(daemon, one => one.drifted.length === 1);
+    write(dir, 'repair');
+    await untilWatch(daemon, one => one.drifted.length === 0 && one.repairs.repaired === 1);
+    write(`${dir}.new`, 'observe');
+    renameSync(dir, `${dir}.old`);
+    renameSync(`${dir}.new`, dir);
+    await Bun.sleep(3_000);
+    await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br-pods']);
+    await untilWatch(daemon, one => one.drifted.length === 1);
+    // A change of a file in the directory that took its place counts, too.
+    writeFileSync(`${dir}/pods.conflist`, JSON.stringify({ ...list, catena: { watch: 'repair' } }));
+    await untilWatch(daemon, one => one.drifted.length === 0 && one.repairs.repaired === 2);
+  });
+
   test('collects what outlived its namespace of every runtime where it may repair; elsewhere it only reports', async () => {
     const lab = await makeLab();
     const lists = {
@@ -150,7 +175,7 @@ describeRoot('a daemon that watches', () => {
     rmSync(`${lab.tmp}/state/attachments/others/${made.others?.id}:eth0`);
     const daemon = await startWatcher(lab, { watchSeconds: 0.5, leftoverSeconds: 0.5 });
     for (const name of ['ours', 'others', 'observed']) await lab.remove(made[name] as Container);
-    await untilWatch(daemon, one => one.attachments === 2 && one.leftovers === 1);
+    await untilWatch(daemon, one => one.attachments === 2 && one.outlived === 1);
     const log = () => readFileSync(`${lab.tmp}/daemon.log`, 'utf8').split('\n');
     await until(() => log().some(line => line.includes('outlived its namespace')));
     await Bun.sleep(1_500);
@@ -158,6 +183,8 @@ describeRoot('a daemon that watches', () => {
     expect(reported).toHaveLength(1);
     expect(reported[0]).toContain(String(made.observed?.id));
     expect(reported[0]).toContain('catena gc --gone');
+    const page = await (await daemon.fetch('/metrics')).text();
+    expect(page).toContain('catena_watch_deletions_total{outcome="deleted"} 2');
     const owners = readdirSync(`${lab.tmp}/leases`).flatMap(dir =>
       readdirSync(`${lab.tmp}/leases/${dir}`)
         .filter(name => /^10\./.test(name))

@@ -21,6 +21,7 @@ export interface RunChain {
   readonly cap?: object;
   readonly args?: readonly string[];
   readonly binDir?: string;
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** The five plugins with both families, limits in bits per second, and all files inside the lab. */
@@ -55,11 +56,14 @@ export function fullChain(lab: Lab, more: { cniVersion?: string; rate?: number }
 export function writeChain(lab: Lab, list: Row): Chain {
   const file = `${lab.tmp}/${list.name}.conflist`;
   writeFileSync(file, JSON.stringify(list));
-  const run: Chain['run'] = (verb, container, { cap, args = [], binDir = BIN_DIR } = {}) => {
+  const run: Chain['run'] = (verb, container, { cap, args = [], binDir = BIN_DIR, env } = {}) => {
     const target = ['gc', 'status'].includes(verb) ? [] : [container.path, '--container-id', container.id];
     const argv = [`${BIN_DIR}/catena`, verb, list.name, ...target, '--file', file, '--bin-dir', binDir];
     const given = cap ? ['--cap', JSON.stringify(cap)] : [];
-    return lab.run(lab.host, [...argv, ...given, ...args], { env: directories(lab.tmp), timeoutMs: 60_000 });
+    return lab.run(lab.host, [...argv, ...given, ...args], {
+      env: { ...directories(lab.tmp), ...env },
+      timeoutMs: 60_000,
+    });
   };
   return {
     name: list.name,
@@ -84,12 +88,17 @@ export function writeChain(lab: Lab, list: Row): Chain {
   };
 }
 
+const MIXED = [
+  ...['bridge', 'macvlan', 'host-device', 'host-local'],
+  ...['firewall', 'portmap', 'bandwidth', 'tuning'],
+];
+
 /** A bin directory with our plugins, except for the named ones, which come from another directory. */
 export function mixedBinDir(lab: Lab, from: string, ...foreign: string[]): string {
   const dir = `${lab.tmp}/bin-${foreign.join('-') || 'ours'}`;
   if (existsSync(dir)) return dir;
   mkdirSync(dir);
-  for (const name of ['bridge', 'host-local', 'firewall', 'portmap', 'bandwidth', 'tuning']) {
+  for (const name of MIXED) {
     symlinkSync(`${foreign.includes(name) ? from : BIN_DIR}/${name}`, `${dir}/${name}`);
   }
   return dir;

@@ -14,6 +14,8 @@ const PACKAGES: Readonly<Record<string, string>> = {
   iperf3: 'iperf3',
   openssl: 'openssl',
   strace: 'strace',
+  mandoc: 'mandoc',
+  'groff-base': 'groff',
   'dnsmasq-base': 'dnsmasq',
   'containernetworking-plugins': `${REFERENCE_BIN_DIR}/bridge`,
 };

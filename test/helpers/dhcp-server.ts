@@ -34,6 +34,14 @@ export async function makeServedBridge(lab: Lab): Promise<void> {
   await lab.run(lab.host, ['ip', 'link', 'set', bridge, 'up']);
 }
 
+/** The same for IPv6: the subnet, and the server's addresses; the link-local one follows from the bridge's hardware address. */
+export const SERVED6 = { subnet: 'fd77::/64', server: 'fd77::1', router: 'fe80::ff:fe00:77' } as const;
+
+/** Gives the bridge its IPv6 address, which is usable at once. */
+export async function addServedIpv6(lab: Lab): Promise<void> {
+  await lab.ip(lab.host, 'addr', 'add', `${SERVED6.server}/64`, 'dev', SERVED.bridge, 'nodad');
+}
+
 /** Starts a server on an interface of a namespace, and waits until it listens. */
 export async function startDhcpServer(
   lab: Lab,

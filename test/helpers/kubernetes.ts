@@ -41,6 +41,8 @@ export interface ApiServer {
   readonly claimKind: { hasStatus: boolean; required: readonly string[] };
   /** A pod's current annotations. */
   annotations(namespace: string, name: string): Row;
+  /** Events in a namespace. */
+  events(namespace: string): Row[];
   /** From now on every request is answered like this: with a status or, with `hang`, never. */
   answer(how: number | 'hang' | undefined): void;
   close(): Promise<void>;
@@ -79,6 +81,7 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   function respond(forced: number | undefined, given: string, method: string, url: string, body: string) {
     if (given !== token) return failure(401, 'Unauthorized');
     if (forced !== undefined) return failure(forced, `forced ${forced}`);
+    if (method === 'POST') return create(url, JSON.parse(body));
     const at = url.replace(/\/status$/, '');
     const object = objects.get(at);
     const isClaim = at.includes('/ipamclaims/');
@@ -87,7 +90,8 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
     }
     if (method !== 'PATCH') return { status: 200, object };
     const patch = JSON.parse(body);
-    const { resourceVersion } = patch.metadata ?? {};
+    const { resourceVersion, uid } = patch.metadata ?? {};
+    if (uid !== undefined && uid !== object.metadata.uid) return failure(409, 'Precondition failed: UID');
     if (resourceVersion !== undefined && resourceVersion !== object.metadata.resourceVersion) {
       return failure(409, 'the object has been modified; please apply your changes to the latest version');
     }
@@ -97,6 +101,13 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
     if (missing) return failure(422, `status.${missing}: Required value`);
     collections.put(at, changed);
     return { status: 200, object: changed };
+  }
+
+  function create(url: string, object: Row) {
+    const at = `${url}/${object.metadata.name}`;
+    if (objects.has(at)) return failure(409, `"${at}" already exists`);
+    collections.put(at, object);
+    return { status: 201, object };
   }
 
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
@@ -137,6 +148,10 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
     claimKind,
     annotations: (namespace, name) =>
       objects.get(`/api/v1/namespaces/${namespace}/pods/${name}`)?.metadata.annotations ?? {},
+    events: namespace =>
+      [...objects].flatMap(([at, object]) =>
+        at.startsWith(`/api/v1/namespaces/${namespace}/events/`) ? [object] : [],
+      ),
     answer(next) {
       how = next;
     },

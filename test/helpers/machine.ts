@@ -9,8 +9,8 @@ import { BIN_DIR } from './plugin.ts';
 import { RUNTIME_ENV } from './runtimes.ts';
 
 /**
- * A fake host whose processes have their own network, mount and process id namespaces. In it our executables are in /opt/cni/bin,
- * /etc is a copy, and /run, /var/lib and /dev/shm are empty.
+ * A fake host whose processes have their own network, mount, process id and UTS namespaces. In it our executables are in
+ * /opt/cni/bin, /etc is a copy, and /run, /var/lib, /var/log and /dev/shm are empty.
  */
 export interface Machine {
   readonly lab: Lab;
@@ -30,6 +30,10 @@ export interface Machine {
   netnsOf(pid: number | string): Namespace;
   /** Ids, in the machine, of the processes whose program path ends with one of these. */
   processes(...programs: string[]): string[];
+  /** Id, outside, of its first process: for a shell there. */
+  init(): number;
+  /** Those traces of containers that are in our sets and in files. */
+  holds(): Promise<Pick<Traces, 'elements' | 'files'>>;
   /** The current traces of containers. */
   traces(): Promise<Traces>;
   /** Ends everything and starts again with the contents of /etc and /var/lib and another boot id; devices and rules are gone. */
@@ -59,19 +63,47 @@ const SKELETONS = [
 const KEPT_FILES =
   /\/(lock|boot|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock|catena\.sock(\.(seat|wire|calls\..*))?|gc\/[^/]+|traces\/[^/]+|history\/events)$/;
 
+/** What one machine has differently from another. */
+export interface MachineOptions {
+  /** Default `machine`. */
+  readonly hostname?: string;
+  /** What is bound to /opt/cni/bin, in the lab if it is relative; default our executables. */
+  readonly executables?: string;
+  /** The device that connects it with others, which a reboot leaves; default that of `lab.outside()`. */
+  readonly uplink?: string;
+  /** Files that programs of the machine see in place of these: kernel settings that they would change for all. */
+  readonly files?: Readonly<Record<string, string>>;
+}
+
 /** Runs the body with a machine and removes it afterwards, whatever happens. */
 export async function withMachine<T>(body: (machine: Machine) => Promise<T>): Promise<T> {
-  const lab = await createLab();
-  const machine = describeMachine(lab);
+  const { machine, close } = await openMachine();
   try {
-    await machine.start();
-    // As on every dual-stack node. Set here, since it adds routes.
-    await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
-    return await body(machine.view);
+    return await body(machine);
   } finally {
-    await machine.end();
+    await close();
+  }
+}
+
+/** Starts a machine, which the caller must close. Prefer {@link withMachine}. */
+export async function openMachine(
+  options: MachineOptions = {},
+): Promise<{ machine: Machine; close: () => Promise<void> }> {
+  const lab = await createLab();
+  const running = describeMachine(lab, options);
+  const close = async (): Promise<void> => {
+    await running.end();
     removeCgroups(lab.host.name);
     await lab.close();
+  };
+  try {
+    await running.start();
+    // As on every dual-stack node. Set here, since it adds routes.
+    await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+    return { machine: running.view, close };
+  } catch (error) {
+    await close();
+    throw error;
   }
 }
 
@@ -84,7 +116,7 @@ const STATE_DIRS = [
   '/run/libpod/exits',
 ];
 const PROJECT = path.resolve(BIN_DIR, '../..');
-const UNSHARE = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
+const UNSHARE = ['--mount', '--uts', '--pid', '--fork', '--kill-child', '--mount-proc'];
 
 // The project is mounted at its own path again, in case it is below a directory that was replaced. The shell stays as the first
 // process: it reaps the children of processes that have ended.
@@ -92,7 +124,7 @@ const SETUP = `
 set -e
 cd "$1"
 if ! [ -d "$2/etc" ]; then
-  mkdir "$2/etc" "$2/lib"
+  mkdir "$2/etc" "$2/lib" "$2/log"
   cp -a /etc/. "$2/etc" || echo "some files of /etc changed during the copy" >&2
   rm -rf "$2/etc/cni" "$2/etc/containers" "$2/etc/containerd"
   mkdir -p "$2/etc/cni/net.d"
@@ -100,14 +132,18 @@ fi
 for dir in /run /opt /dev/shm; do mount -t tmpfs tmpfs $dir; done
 mount --bind "$2/etc" /etc
 mount --bind "$2/lib" /var/lib
+mount --bind "$2/log" /var/log
+hostname "$5"
 mkdir -p /run/netns /run/lock /run/sys
 echo "$3" > /run/boot_id && mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
 mount -t sysfs sysfs /run/sys
 mount --rbind /sys/fs/cgroup /run/sys/fs/cgroup
 mount --move /run/sys /sys
 mkdir -p "$1" && mount --rbind . "$1"
-mkdir -p /opt/cni/bin
+mkdir -p /opt/cni/bin "$4"
 mount --bind "$4" /opt/cni/bin
+shift 5
+while [ $# -gt 0 ]; do mount --bind "$1" "$2"; shift 2; done
 echo ready
 sleep infinity & wait
 `;
@@ -126,11 +162,18 @@ interface Running {
   end(): Promise<void>;
 }
 
-function describeMachine(lab: Lab): Running {
+function describeMachine(lab: Lab, options: MachineOptions): Running {
+  const { hostname = 'machine', uplink = 'outside0' } = options;
+  const executables = path.resolve(lab.tmp, options.executables ?? BIN_DIR);
+  // Written once: a reboot finds them again.
+  const replaced = Object.entries(options.files ?? {}).flatMap(([file, content], i) => {
+    fs.writeFileSync(`${lab.tmp}/replaced-${i}`, content);
+    return [`${lab.tmp}/replaced-${i}`, file];
+  });
   let unshare: Bun.Subprocess<'ignore', 'pipe', 'pipe'> | undefined;
   let init = 0;
   const start = async (): Promise<void> => {
-    const words = [PROJECT, lab.tmp, crypto.randomUUID(), BIN_DIR];
+    const words = [PROJECT, lab.tmp, crypto.randomUUID(), executables, hostname, ...replaced];
     unshare = lab.start(lab.host, ['unshare', ...UNSHARE, 'sh', '-c', SETUP, 'sh', ...words]);
     init = await initProcess(unshare);
   };
@@ -140,7 +183,7 @@ function describeMachine(lab: Lab): Running {
   };
   const root = (file: string): string => `/proc/${init}/root${file}`;
   const inside = (argv: readonly string[]): string[] => {
-    return ['nsenter', `--target=${init}`, '--net', '--mount', '--pid', '--wd=/', '--', ...argv];
+    return ['nsenter', `--target=${init}`, '--net', '--mount', '--uts', '--pid', '--wd=/', '--', ...argv];
   };
   const run: Machine['run'] = (argv, options) => {
     return lab.run(lab.host, inside(argv), { ...options, env: { ...RUNTIME_ENV, ...options?.env } });
@@ -150,10 +193,13 @@ function describeMachine(lab: Lab): Running {
     if (exitCode === 0) return stdout.trimEnd();
     throw new Error(`Cannot run "${argv.join(' ')}": exit code ${exitCode}: ${stderr}${stdout}`);
   };
-  const traces = async (): Promise<Traces> => ({
-    kernel: await lab.dump(lab.host, { ignoreTables: SKELETONS }),
+  const holds: Machine['holds'] = async () => ({
     elements: (await ok(['nft', 'list', 'ruleset'])).split('\n').filter(line => line.includes('elements =')),
     files: STATE_DIRS.flatMap(dir => filesBelow(root(''), dir)).filter(file => !KEPT_FILES.test(file)),
+  });
+  const traces = async (): Promise<Traces> => ({
+    kernel: await lab.dump(lab.host, { ignoreTables: SKELETONS }),
+    ...(await holds()),
     processes: commandLines(root('/proc')),
   });
   const view: Machine = {
@@ -161,6 +207,7 @@ function describeMachine(lab: Lab): Running {
     cgroup: lab.host.name,
     run,
     ok,
+    holds,
     traces,
     start: (argv, log) =>
       Bun.spawn(inside(argv), {
@@ -170,6 +217,7 @@ function describeMachine(lab: Lab): Running {
         stderr: Bun.file(log),
       }),
     path: root,
+    init: () => init,
     write(file, content) {
       fs.mkdirSync(path.dirname(root(file)), { recursive: true });
       fs.writeFileSync(root(file), content);
@@ -191,7 +239,7 @@ function describeMachine(lab: Lab): Running {
       await end();
       await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
       for (const { ifname } of await lab.ip(lab.host, 'link')) {
-        if (ifname !== 'lo' && ifname !== 'outside0') await lab.run(lab.host, ['ip', 'link', 'del', ifname]);
+        if (ifname !== 'lo' && ifname !== uplink) await lab.run(lab.host, ['ip', 'link', 'del', ifname]);
       }
       await start();
     },

@@ -39,6 +39,17 @@ export async function deleteNamespace(name: string): Promise<void> {
   await run(['ip', 'netns', 'delete', name]);
 }
 
+/** The same for many: each starts programs that look at every process of the machine, so only a few work at a time. */
+export async function deleteNamespaces(names: readonly string[]): Promise<void> {
+  const queue = [...names];
+  const work = async (): Promise<void> => {
+    for (let name = queue.pop(); name !== undefined; name = queue.pop()) await deleteNamespace(name);
+  };
+  await Promise.all(Array.from({ length: DELETED_AT_ONCE }, work));
+}
+
+const DELETED_AT_ONCE = 16;
+
 /** The processes in a namespace, without a GC of another test that visits it. */
 async function processesIn(name: string): Promise<number[]> {
   const look = async () => (await run(['ip', 'netns', 'pids', name])).stdout.split('\n').filter(Boolean);
@@ -53,7 +64,7 @@ async function processesIn(name: string): Promise<number[]> {
 export async function sweepLeftovers(): Promise<void> {
   const owner = (name: string): number => Number(/^cat-(\d+)-/.exec(name)?.[1] ?? process.pid);
   const dead = (name: string): boolean => !fs.existsSync(`/proc/${owner(name)}`);
-  await Promise.all(allNames().filter(dead).map(deleteNamespace));
+  await deleteNamespaces(allNames().filter(dead));
   for (const name of fs.readdirSync(os.tmpdir()).filter(dead)) {
     fs.rmSync(path.join(os.tmpdir(), name), { recursive: true, force: true });
   }

@@ -9,6 +9,7 @@ import { type Dump, type DumpOptions, dumpKernelState } from './dump.ts';
 import {
   addNamespace,
   deleteNamespace,
+  deleteNamespaces,
   type Namespace,
   ownLeftovers,
   PREFIX,
@@ -16,6 +17,7 @@ import {
 } from './namespace.ts';
 import { type PluginCall, type PluginReply, runPlugin } from './plugin.ts';
 
+export type { Dump } from './dump.ts';
 export type { Namespace } from './namespace.ts';
 
 /** A container's namespace, with an id as a runtime would assign it. */
@@ -155,7 +157,7 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
       open.delete(lab);
       await Promise.all([...started].map(end));
       started.clear();
-      await Promise.all([...namespaces].map(deleteNamespace));
+      await deleteNamespaces([...namespaces]);
       namespaces.clear();
       fs.rmSync(tmp, { recursive: true, force: true });
     },

@@ -68,6 +68,13 @@ export function requiresLinkKind(kind: string, ...extra: string[]): Need {
   return probe(`link ${kind}`, argv) ? undefined : `needs a kernel with device kind "${kind}"`;
 }
 
+/** Needs a kernel that can create VXLAN devices. */
+export function requiresVxlan(): Need {
+  const kind = ['type', 'vxlan', 'id', '7', 'local', '127.0.0.1', 'dstport', '4789'];
+  const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', ...kind];
+  return probe('link vxlan', argv) ? undefined : 'needs a kernel with device kind "vxlan"';
+}
+
 /** Needs a kernel whose bridges can filter VLANs. */
 export function requiresVlanFiltering(): Need {
   const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', 'type', 'bridge', 'vlan_filtering', '1'];

@@ -1,6 +1,8 @@
 // Does traffic really pass, which address does the other side see, and how fast is it?
 
 import path from 'node:path';
+import { deadline } from './deadline.ts';
+import { lineReader, within } from './lines.ts';
 import type { Lab, Namespace } from './netns.ts';
 
 const SERVER = path.resolve(import.meta.dir, '../fixtures/echo-server.ts');
@@ -42,7 +44,7 @@ export async function startServer(
   ];
   const child = lab.start(ns, [process.execPath, SERVER, ...argv.map(String)]);
   const lines = lineReader(child.stdout);
-  const first = await within(10_000, `server on port ${options.port}`, lines());
+  const first = await within(deadline(10_000), `server on port ${options.port}`, lines());
   if (first !== 'ready') {
     throw new Error(`Cannot start a server on port ${options.port}: ${first}${await child.stderr.text()}`);
   }
@@ -62,10 +64,10 @@ export async function echo(
   from: Namespace,
   options: { protocol: 'tcp' | 'udp'; address: string; port: number; text?: string; timeoutMs?: number },
 ): Promise<EchoReply | undefined> {
-  const timeoutMs = options.timeoutMs ?? 2_000;
+  const timeoutMs = options.timeoutMs ?? deadline(2_000);
   const argv = ['echo', options.protocol, options.address, options.port, options.text ?? 'hello', timeoutMs];
   const reply = await lab.run(from, [process.execPath, CLIENT, ...argv.map(String)], {
-    timeoutMs: timeoutMs + 10_000,
+    timeoutMs: timeoutMs + deadline(10_000),
   });
   return reply.exitCode === 0 ? (JSON.parse(reply.stdout) as EchoReply) : undefined;
 }
@@ -83,20 +85,20 @@ export async function converse(
   way: { from: Namespace; to: Namespace; listen: number; address: string; port: number },
 ): Promise<Conversation> {
   const server = lab.start(way.to, [process.execPath, CONVERSATION, 'serve', String(way.listen)]);
-  await within(10_000, 'server of a conversation', lineReader(server.stdout)());
+  await within(deadline(10_000), 'server of a conversation', lineReader(server.stdout)());
   const argv = [process.execPath, CONVERSATION, 'talk', way.address, String(way.port)];
   const client = Bun.spawn(['nsenter', `--net=${way.from.path}`, '--', ...argv], {
     stdin: 'pipe',
     stdout: 'pipe',
   });
   const nextLine = lineReader(client.stdout);
-  const first = await within(10_000, 'connection of a conversation', nextLine());
+  const first = await within(deadline(10_000), 'connection of a conversation', nextLine());
   if (first !== 'connected') throw new Error(`Cannot begin a conversation: ${first}`);
   return {
     async say(line) {
       client.stdin.write(`${line}\n`);
       client.stdin.flush();
-      return await within(10_000, 'answer in a conversation', nextLine());
+      return await within(deadline(10_000), 'answer in a conversation', nextLine());
     },
     async end() {
       client.kill('SIGKILL');
@@ -114,7 +116,7 @@ export async function echoAll(
 ): Promise<(EchoReply | undefined)[]> {
   const all = JSON.stringify(questions.map(question => ({ ...question, timeoutMs })));
   const { stdout, stderr } = await lab.run(from, [process.execPath, CLIENT, 'ask', all], {
-    timeoutMs: timeoutMs + 10_000,
+    timeoutMs: timeoutMs + deadline(10_000),
   });
   if (stdout === '') throw new Error(`Cannot ask ${questions.length} servers: ${stderr}`);
   return (JSON.parse(stdout) as (EchoReply | null)[]).map(reply => reply ?? undefined);
@@ -142,10 +144,9 @@ export async function measureRate(
   try {
     const verb = connect === 'sender' ? 'send' : 'receive';
     const argv = [process.execPath, CLIENT, verb, 'tcp', address, String(port), String(seconds)];
-    const deadline = (seconds + 20) * 1_000;
-    const counted =
-      connect === 'sender' ? within(deadline, 'rate measurement', server.nextLine()) : undefined;
-    const { stdout, stderr, exitCode } = await lab.run(client, argv, { timeoutMs: deadline });
+    const limitMs = seconds * 1_000 + deadline(20_000);
+    const counted = connect === 'sender' ? within(limitMs, 'rate measurement', server.nextLine()) : undefined;
+    const { stdout, stderr, exitCode } = await lab.run(client, argv, { timeoutMs: limitMs });
     if (exitCode !== 0) throw new Error(`Cannot measure the rate to "${address}": ${stderr}`);
     return (JSON.parse((await counted) ?? stdout) as { bytesPerSecond: number }).bytesPerSecond;
   } finally {
@@ -162,39 +163,7 @@ export async function ping(
 ): Promise<boolean> {
   const argv = ['ping', '-n', '-q', '-c', '1', '-W', '1', ...options, address];
   for (let attempt = 0; attempt < 3; attempt++) {
-    if ((await lab.run(from, argv, { timeoutMs: 10_000 })).exitCode === 0) return true;
+    if ((await lab.run(from, argv, { timeoutMs: deadline(10_000) })).exitCode === 0) return true;
   }
   return false;
-}
-
-function lineReader(stream: ReadableStream<Uint8Array>): () => Promise<string> {
-  const reader = stream.getReader();
-  const decoder = new TextDecoder();
-  let buffer = '';
-  return async () => {
-    while (!buffer.includes('\n')) {
-      const { done, value } = await reader.read();
-      if (done) return buffer;
-      buffer += decoder.decode(value, { stream: true });
-    }
-    const end = buffer.indexOf('\n');
-    const line = buffer.slice(0, end);
-    buffer = buffer.slice(end + 1);
-    return line;
-  };
-}
-
-async function within<T>(timeoutMs: number, what: string, promise: Promise<T>): Promise<T> {
-  let timer: Timer | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(new Error(`Cannot wait for ${what}: nothing after ${timeoutMs} ms`)),
-      timeoutMs,
-    );
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -10,6 +10,9 @@ import { until } from './until.ts';
 
 const PROBE = path.join(import.meta.dirname, '../fixtures/probe.ts');
 
+/** Further variables of the environment. */
+type Environment = Readonly<Record<string, string>>;
+
 /** A list with a bridge of its own, masquerading and host ports. */
 export function watchedList(lab: Lab, name: string, subnet: string, more: object = {}): Row {
   return {
@@ -39,19 +42,20 @@ export async function attach(
   lab: Lab,
   list: Row,
   hostPort: number,
+  env: Environment = {},
 ): Promise<{ chain: Chain; container: Container }> {
   const container = await lab.container();
   const chain = writeChain(lab, list);
-  await chain.add(container, withPort(hostPort));
+  await chain.add(container, { ...withPort(hostPort), env });
   return { chain, container };
 }
 
 /** Starts a daemon with these settings; its configuration directory is `net.d` of the lab. */
-export async function startWatcher(lab: Lab, settings: Row): Promise<Daemon> {
+export async function startWatcher(lab: Lab, settings: Row, more: Environment = {}): Promise<Daemon> {
   const file = `${lab.tmp}/daemon.json`;
   writeFileSync(file, JSON.stringify({ log: `file:${lab.tmp}/daemon.log`, ...settings }));
   // Attachments of other runtimes do not say where their plugins are.
-  const env = { CNI_PATH: BIN_DIR };
+  const env = { CNI_PATH: BIN_DIR, ...more };
   const daemon = await startDaemonWith(lab, { env }, '--config', file, '--conf-dir', `${lab.tmp}/net.d`);
   // It listens for calls a moment before it listens to the kernel.
   await untilWatch(daemon, watch => watch?.attachments > 0);
@@ -73,15 +77,18 @@ export async function untilWatch(daemon: Daemon, isSo: (watch: Row) => boolean):
   return watch;
 }
 
-/** A client that connects to an address all the time. */
+/** A client that asks an echo server all the time. */
 export interface Probe {
   /** Resolves with the time of the next change to this state, in milliseconds since the epoch. */
   next(state: 'up' | 'down'): Promise<number>;
+  /** The state now, and since when, in milliseconds since the epoch. */
+  latest(): { readonly isUp: boolean; readonly at: number };
 }
 
 export async function startProbe(lab: Lab, from: Namespace, address: string, port: number): Promise<Probe> {
   const child = lab.start(from, [process.execPath, PROBE, address, String(port)]);
   const seen: string[] = [];
+  let latest = { isUp: false, at: 0 };
   void (async () => {
     const decoder = new TextDecoder();
     let text = '';
@@ -90,6 +97,8 @@ export async function startProbe(lab: Lab, from: Namespace, address: string, por
       const lines = text.split('\n');
       text = lines.pop() ?? '';
       seen.push(...lines);
+      for (const [state, at] of lines.map(line => line.split(' ')))
+        latest = { isUp: state === 'up', at: Number(at) };
     }
   })();
   const next: Probe['next'] = async state => {
@@ -105,5 +114,5 @@ export async function startProbe(lab: Lab, from: Namespace, address: string, por
     return Number(found?.split(' ')[1]);
   };
   await next('up');
-  return { next };
+  return { next, latest: () => latest };
 }

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { startDaemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
-import { add, addressesOf, confOf, recordsIn, serve } from '../helpers/dhcp-lab.ts';
+import { add, addressesOf, confOf, inGroups, recordsIn, serve } from '../helpers/dhcp-lab.ts';
 import { type Container, withHost } from '../helpers/netns.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
@@ -10,19 +10,6 @@ import { until } from '../helpers/until.ts';
 const LEASES = 200;
 /** A round of renewals must fit into it, on a machine that other tests use, too. */
 const T1_S = 10;
-/** Calls at the same time: a runtime starts this many at most, and a busy machine can answer them. */
-const AT_ONCE = 25;
-
-async function inGroups<T>(
-  containers: readonly Container[],
-  work: (one: Container) => Promise<T>,
-): Promise<T[]> {
-  const results: T[] = [];
-  for (let at = 0; at < containers.length; at += AT_ONCE)
-    results.push(...(await Promise.all(containers.slice(at, at + AT_ONCE).map(work))));
-  return results;
-}
-
 describeRoot(
   'dhcp on a full node',
   () => {

@@ -55,6 +55,20 @@ describeRoot(
       DEADLINE_MS,
     );
 
+    test('[1.1.0] without "ipam", ADD and CHECK say what is missing, and DEL succeeds', async () => {
+      await withHost(async lab => {
+        const call = {
+          conf: { cniVersion: '1.1.0', name: 'lan', type: 'dhcp' },
+          container: await lab.container(),
+        };
+        for (const command of ['ADD', 'CHECK']) {
+          const { error } = await lab.plugin('dhcp', { command, ...call });
+          expect(error).toMatchObject({ code: 7, msg: expect.stringContaining('"ipam" must be') });
+        }
+        expect(await lab.plugin('dhcp', { command: 'DEL', ...call })).toMatchObject({ exitCode: 0 });
+      });
+    });
+
     test(
       '[1.1.0] obtains a lease that CHECK confirms and DEL returns',
       async () => {

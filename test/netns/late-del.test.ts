@@ -366,7 +366,7 @@ describeRoot(
           fs.writeFileSync(may, '');
 
           const repaired = await catena('repair', '--json');
-          expect(JSON.parse(repaired.stdout).recovered).toMatchObject([{ containerID: 'first' }]);
+          expect(JSON.parse(repaired.stdout).recovered).toMatchObject([{ containerId: 'first' }]);
           expect(await lab.dump(second)).toEqual(before);
           expect(leasesOf(lab).map(([, text]) => text)).toEqual(['second\r\neth0']);
           expect(await catena('check', 'podnet', second.path, '--container-id', 'first')).toMatchObject({

@@ -130,6 +130,42 @@ describeRoot(
       });
     });
 
+    test('ADD without addresses, in a version whose results must have some, leaves no interface', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const { ipam: _, ...conf } = confOf(lab, { cniVersion: '0.2.0' }) as Row;
+        const refused = await lab.plugin('macvlan', { command: 'ADD', conf, container });
+        expect(refused).toMatchObject({ exitCode: 1, error: { code: 7, cniVersion: '0.2.0' } });
+        expect(await deviceIn(lab, container)).toBeUndefined();
+      });
+    });
+
+    test('ADD asks a silent link three times, and fewer once the gateway has answered', async () => {
+      await withHost(async lab => {
+        const outside = await lab.outside();
+        await lab.nft(outside, 'add table arp watch');
+        await lab.nft(outside, 'add chain arp watch in { type filter hook input priority 0; }');
+        const probesFor = async (address: string, gateway: string): Promise<number> => {
+          await lab.nft(outside, 'flush chain arp watch in');
+          await lab.nft(
+            outside,
+            `add rule arp watch in arp saddr ip 0.0.0.0 arp daddr ip ${address} counter`,
+          );
+          const ranges = [[{ subnet: '10.201.0.0/24', rangeStart: address, gateway }]];
+          const ipam = { type: 'host-local', ranges, dataDir: `${lab.tmp}/${gateway}` };
+          expect((await add(lab, await lab.container(), { ...confOf(lab), ipam })).ips[0].address).toBe(
+            `${address}/24`,
+          );
+          const rows = await lab.nft(outside, 'list chain arp watch in');
+          const parts: Row[] = rows.flatMap(({ rule }) => rule?.expr ?? []);
+          return parts.find(({ counter }) => counter)?.counter.packets;
+        };
+        expect(await probesFor('10.201.0.10', '10.201.0.99')).toBe(3);
+        expect(await probesFor('10.201.0.11', '10.201.0.2')).toBeLessThan(3);
+      });
+    });
+
     test('ADD announces addresses, and detects duplicates of IPv6', async () => {
       await withHost(async lab => {
         const container = await lab.container();

@@ -4,7 +4,7 @@ import { faultIn } from '../../src/testing/fault.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, untilUp, withHost } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';
-import { describeRoot } from '../helpers/skip.ts';
+import { describeRoot, requiresVxlan } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 
 const DEADLINE_MS = deadline(120_000);
@@ -215,6 +215,13 @@ describeRoot('"mtu": "auto"', () => {
       expect(await mtus()).toEqual({ check: 0, reported: 1400, inside: 1400 });
       await lab.ip(lab.host, 'route', 'add', 'default', 'via', '192.0.2.9', 'mtu', '1300');
       expect(await mtus()).toEqual({ check: 0, reported: 1300, inside: 1300 });
+      // A tunnel to other nodes, and then one that another program made.
+      if (requiresVxlan() !== undefined) return;
+      const tunnel = ['type', 'vxlan', 'id', '7', 'local', '192.0.2.1', 'dstport', '4789'];
+      await lab.ip(lab.host, 'link', 'add', 'catena-vxlan', 'mtu', '1250', ...tunnel);
+      expect(await mtus()).toEqual({ check: 0, reported: 1300, inside: 1300 });
+      await lab.ip(lab.host, 'link', 'set', 'catena-vxlan', 'alias', 'catena: way to other nodes');
+      expect(await mtus()).toEqual({ check: 0, reported: 1250, inside: 1250 });
     });
   });
 

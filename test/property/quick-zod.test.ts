@@ -61,6 +61,10 @@ const { schema } = fc.letrec<{ schema: Sample; shape: Shape }>(tie => ({
       make: (z: Zods) => z.optional(make(z)),
       values: [...values, undefined],
     })),
+    tie('schema').map(({ make, values }) => ({
+      make: (z: Zods) => z.nullable(make(z)),
+      values: [...values, null],
+    })),
     fc
       .tuple(tie('schema'), fc.constantFrom<unknown>(false, 'a', 0, [], ['a']))
       .map(([{ make, values }, value]) => ({

@@ -22,7 +22,7 @@ import {
 import { compare } from './invariants.ts';
 import { Looker } from './look.ts';
 import { hostDevicesOf, Model } from './model.ts';
-import { keyOf, SLOTS } from './networks.ts';
+import { keyOf, LAN, SLOTS } from './networks.ts';
 import { holdersOfNamespaces, processes, signal, tool, waitFor } from './node.ts';
 import type { Place } from './place.ts';
 import { count, kindOf, type Tally } from './tally.ts';
@@ -62,6 +62,10 @@ export class Driver {
   async open(): Promise<void> {
     this.#place.make();
     await tool(['ip', 'link', 'set', 'lo', 'up']);
+    const { master, far, gateway } = LAN;
+    await tool(['ip', 'link', 'add', master, 'type', 'veth', 'peer', 'name', far]);
+    await tool(['ip', 'address', 'add', gateway, 'dev', far]);
+    for (const end of [master, far]) await tool(['ip', 'link', 'set', end, 'up']);
     for (let slot = 0; slot < SLOTS; slot++) await this.namespaces.make(slot);
   }
 

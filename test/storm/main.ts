@@ -10,7 +10,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { installTestPackages } from '../helpers/debian.ts';
-import { requiresReference, requiresRoot } from '../helpers/skip.ts';
+import { requiresReference, requiresRoot, requiresUpperKind } from '../helpers/skip.ts';
 import { FEATURES } from './features.ts';
 import type { History, NodeReport } from './history.ts';
 import { type Finding, replay, runStorm } from './storm.ts';
@@ -37,7 +37,8 @@ const { values } = parseArgs({
 const say = (line: string): void => void fs.writeSync(1, `${line}\n`);
 const missing = await installTestPackages();
 if (missing !== undefined) say(missing);
-const obstacle = requiresRoot() ?? requiresReference('bridge', 'host-local', 'portmap');
+const obstacle =
+  requiresRoot() ?? requiresReference('bridge', 'host-local', 'portmap') ?? requiresUpperKind('macvlan');
 if (obstacle !== undefined) {
   say(`Cannot run the storm: it ${obstacle}`);
   process.exit(1);

@@ -10,7 +10,8 @@ export interface Net {
   readonly letter: NetLetter;
   readonly name: string;
   readonly ifname: string;
-  readonly bridge: string;
+  /** The device of the host by which containers are reached: a bridge, or the far end of the master; none where nothing is. */
+  readonly bridge?: string;
   /** The list as text, as in a file. */
   readonly source: string;
   readonly list: { readonly cniVersion: string; readonly plugins: readonly PluginConf[] };
@@ -18,6 +19,8 @@ export interface Net {
   readonly rate?: number;
   /** Value of net.core.somaxconn in containers. */
   readonly somaxconn?: number;
+  /** Ports of the host lead to its containers, and can be changed. */
+  readonly hasPorts: boolean;
 }
 
 export type PluginConf = { readonly type: string } & Readonly<Record<string, unknown>>;
@@ -31,10 +34,15 @@ function bridgeConf(bridge: string, v4: string, v6: string, ipam: string, more: 
   return { type: 'bridge', bridge, isGateway: true, ...more, ipam: { type: ipam, ranges } };
 }
 
-function netOf(net: Omit<Net, 'source' | 'list' | 'name'>, cniVersion: string, plugins: PluginConf[]): Net {
+type Parts = Omit<Net, 'source' | 'list' | 'name' | 'hasPorts'>;
+
+function netOf(net: Parts, cniVersion: string, plugins: PluginConf[]): Net {
   const list = { cniVersion, name: `net-${net.letter}`, plugins };
-  return { ...net, name: list.name, list, source: JSON.stringify(list) };
+  return { ...net, hasPorts: plugins.includes(PORTMAP), name: list.name, list, source: JSON.stringify(list) };
 }
+
+/** The device that macvlans are made on, and the host that is all of the network behind it: the node itself. */
+export const LAN = { master: 'up0', far: 'far0', subnet: '10.91.0.0/29', gateway: '10.91.0.1/29' } as const;
 
 export const NETS: Readonly<Record<NetLetter, Net>> = {
   // Shared with the reference's plugins.
@@ -60,6 +68,14 @@ export const NETS: Readonly<Record<NetLetter, Net>> = {
   f: netOf({ letter: 'f', ifname: 'eth2', bridge: 'br2' }, '1.1.0', [
     bridgeConf('br2', '10.90.0.0/29', 'fd90::/125', 'gate-ipam'),
     PORTMAP,
+  ]),
+  // On the network of a device of the host, where each address is asked for before it is used.
+  m: netOf({ letter: 'm', ifname: 'eth3', bridge: LAN.far }, '1.1.0', [
+    { type: 'macvlan', master: LAN.master, ipam: { type: 'host-local', ranges: [[{ subnet: LAN.subnet }]] } },
+  ]),
+  // Packets of it go to a program of the container, which none has.
+  t: netOf({ letter: 't', ifname: 'eth4' }, '1.0.0', [
+    { type: 'tap', ipam: { type: 'host-local', ranges: [[{ subnet: '10.92.0.0/29' }]] } },
   ]),
 };
 

@@ -3,7 +3,7 @@
 import type { Feature } from './features.ts';
 import type { Action, Caller, Del, NetLetter, Round } from './history.ts';
 import type { Entry, Model } from './model.ts';
-import { HOST_PORTS, keyOf, LETTERS, ownPorts, SLOTS } from './networks.ts';
+import { HOST_PORTS, keyOf, LETTERS, NETS, ownPorts, SLOTS } from './networks.ts';
 import type { Random } from './random.ts';
 import { findSlot } from './slots.ts';
 
@@ -152,7 +152,8 @@ export class Planner {
     const by = this.#callerOf(entry);
     const slot = this.#slotFor(entry, by);
     if (by === undefined || slot === undefined) return [];
-    const port = by !== 'reference' && this.#has('port') && random.chance(0.5);
+    const { hasPorts } = NETS[entry.net];
+    const port = hasPorts && by !== 'reference' && this.#has('port') && random.chance(0.5);
     // Operations on one container wait for each other.
     const siblings = LETTERS.map(net => keyOf({ pod: entry.pod, net }));
     const isAlone = !siblings.some(key => this.#used.has(key));
@@ -173,7 +174,7 @@ export class Planner {
   /** Weight of a change: only what is on record can be changed. */
   #maySet({ by, journalled, damaged, net }: Entry): number {
     const isOurs = by === 'command' && journalled && !damaged && !(net === 'a' && this.#isReferences);
-    return isOurs && this.#has('set') ? 25 : 0;
+    return isOurs && NETS[net].hasPorts && this.#has('set') ? 25 : 0;
   }
 
   #set(entry: Entry): Action {
@@ -325,6 +326,6 @@ export class Planner {
   }
 
   #net(): NetLetter {
-    return this.#random.weighted({ [LETTERS[0] as string]: 50, b: 30, f: 20 }) as NetLetter;
+    return this.#random.weighted({ [LETTERS[0] as string]: 40, b: 25, f: 15, m: 15, t: 5 }) as NetLetter;
   }
 }

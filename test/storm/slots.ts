@@ -34,9 +34,10 @@ export function findSlot(entry: Entry, by: Caller | undefined, choice: Choice): 
   const inPlace = (index: number) => others.filter(one => one.slot === index && model.isInPlace(one));
   const quiet = alive.filter(index => [undefined, entry.pod].includes(podOf.get(index)));
   const empty = quiet.filter(index => inPlace(index).length === 0);
-  // The reference goes by the name of the interface alone: no other actor may be there, and none may come later.
+  // The reference goes by the name of the interface alone: no other actor may be there, and none may come later. An ADD that ran
+  // while the namespace was made again may have found the new one, though its entry names the one before.
   if (by === 'reference') {
-    const safe = empty.filter(index => !others.some(one => one.slot === index && one.net === entry.net));
+    const safe = empty.filter(index => !others.some(one => one.slot === index));
     return safe.length ? random.pick(safe) : undefined;
   }
   if (collides) {

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import { deadline } from '../helpers/deadline.ts';
-import { describeRoot, requiresReference } from '../helpers/skip.ts';
+import { describeRoot, requiresReference, requiresUpperKind } from '../helpers/skip.ts';
 import { runStorm } from './storm.ts';
 import { render } from './table.ts';
 
@@ -34,4 +34,5 @@ describeRoot(
     );
   },
   requiresReference('bridge', 'host-local', 'portmap'),
+  requiresUpperKind('macvlan'),
 );

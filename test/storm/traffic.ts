@@ -22,7 +22,9 @@ export async function findSilent(
   namespaces: Namespaces,
   watchesNeighbours: boolean,
 ): Promise<Violation[]> {
-  const standing = model.list('present').filter(entry => model.isInPlace(entry));
+  const standing = model
+    .list('present')
+    .filter(entry => model.isInPlace(entry) && NETS[entry.net].bridge !== undefined);
   await namespaces.listen([...new Set(standing.map(({ slot }) => slot))]);
   // The listener of a busy machine may be slow once; a neighbour's old entry lasts for eight seconds.
   const slow = await silentAmong(standing, model, namespaces);
@@ -33,7 +35,7 @@ export async function findSilent(
     namespaces,
   );
   if (first.length === 0) return [];
-  for (const { entry } of first) await tool(['ip', 'neigh', 'flush', 'dev', NETS[entry.net].bridge]);
+  for (const { entry } of first) await tool(['ip', 'neigh', 'flush', 'dev', NETS[entry.net].bridge ?? '']);
   let silent = await silentAmong(standing, model, namespaces);
   const rule = 'present: it answers only once the host has forgotten its neighbour';
   const ours = first.filter(({ entry }) => entry.by !== 'reference');

@@ -177,11 +177,11 @@ function takeUpkeep(model: Model, entry: Entry, action: Action, { how, result }:
 /** What another process works on is skipped, and the report says so. */
 function isRepaired({ pod, net }: Entry, report: unknown): boolean {
   const { attachments = [] } = (report ?? {}) as {
-    attachments?: { containerID: string; ifname: string; state: string }[];
+    attachments?: { containerId: string; ifname: string; state: string }[];
   };
   return attachments.some(
     one =>
-      one.containerID === podId(pod) &&
+      one.containerId === podId(pod) &&
       one.ifname === NETS[net].ifname &&
       ['sound', 'mended'].includes(one.state),
   );

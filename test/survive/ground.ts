@@ -50,7 +50,7 @@ export interface Ground {
   close(): Promise<void>;
 }
 
-const CAP = {
+export const CAP = {
   portMappings: [
     { hostPort: 8080, containerPort: 80, protocol: 'tcp' },
     { hostPort: 8053, containerPort: 53, protocol: 'udp' },
@@ -60,7 +60,7 @@ const CAP = {
 /** Without port mappings, since a port is forwarded to one container only. */
 const OTHERS = { cap: { bandwidth: CAP.bandwidth } };
 /** The kernel's default in a new namespace. */
-const SOMAXCONN = 4096;
+export const SOMAXCONN = 4096;
 const VERB_DEADLINE_MS = 90_000;
 
 /** Everything except the states with and without the attachment. */

@@ -3,16 +3,17 @@
 //
 //   npm run survive                    everything: less than 20 minutes on two cores
 //   npm run survive -- --short         a sample of each part
-//   npm run survive -- --only churn    one part: `faults`, `fuzz`, `churn`
+//   npm run survive -- --only churn    one part: `faults`, `repairs`, `fuzz`, `churn`
 
 import { parseArgs } from 'node:util';
 import { requires, requiresRoot } from '../helpers/skip.ts';
 import { churn } from './churn.ts';
 import { faults } from './faults.ts';
 import { fuzz } from './fuzz.ts';
+import { repairs } from './repairs.ts';
 import type { Figures, Section } from './section.ts';
 
-const SECTIONS: readonly Section[] = [faults, fuzz, churn];
+const SECTIONS: readonly Section[] = [faults, repairs, fuzz, churn];
 
 const { values } = parseArgs({
   options: { short: { type: 'boolean', default: false }, only: { type: 'string', multiple: true } },

@@ -19,7 +19,7 @@ const RECOVERIES = ['del', 'next', 'repair', 'again'] as const;
 type Recovery = (typeof RECOVERIES)[number];
 
 /** How long a worker that outlives its runner continues to work while a recovery waits for it. */
-const OUTLIVE_MS = 150;
+export const OUTLIVE_MS = 150;
 /** Time for strace to report what has already happened; only faults that did not happen take that long. */
 export const LATE_NEWS_MS = 1_000;
 /** A worker that does not end with its runner is released after this time, so that it can be reported. */

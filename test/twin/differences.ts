@@ -10,7 +10,16 @@ export interface Finding {
 }
 
 /** The parts of the table. */
-export type TableName = 'links' | 'chains' | 'ports' | 'vlans' | 'macvlans' | 'devices' | 'swaps';
+export type TableName =
+  | 'links'
+  | 'chains'
+  | 'ports'
+  | 'vlans'
+  | 'macvlans'
+  | 'devices'
+  | 'uppers'
+  | 'vrfs'
+  | 'swaps';
 
 /** A difference that may occur; it explains a finding if all its conditions match. */
 export interface Difference {
@@ -125,7 +134,7 @@ export const DIFFERENCES: readonly Difference[] = [
       reference === 999 && [2, 4, 7, 8, 11, 50, 100, 101, 102].includes(Number(ours)),
     reason: 'an error has a code of its own where the reference has 999 for all',
     quirk: 'bridge 36',
-    in: ['links', 'chains', 'ports', 'macvlans', 'devices'],
+    in: ['links', 'chains', 'ports', 'macvlans', 'devices', 'uppers', 'vrfs'],
   },
   // If one side fails and the other does not, everything after that differs.
   ...diverging('links', {
@@ -175,13 +184,29 @@ export const DIFFERENCES: readonly Difference[] = [
       'other-plugins 4',
     ],
   }),
+  ...diverging('uppers', {
+    'vlan, mtu too large': ['DEL does not depend on options of ADD', 'other-plugins 6'],
+    'vlan, no such master': ['DEL needs no master', 'other-plugins 6'],
+    'vlan, no master': ['DEL needs no master', 'other-plugins 6'],
+    'vlan, id out of range': ['DEL does not depend on options of ADD', 'other-plugins 6'],
+    'vlan, DEL without master': ['DEL needs no master', 'other-plugins 6'],
+    'vlan, IPAM fails': [
+      'a failed ADD leaves no interface behind, and release does not depend on ranges',
+      'other-plugins 6',
+    ],
+    'ipvlan, mtu too large': ['the MTU must fit the master', 'other-plugins 5'],
+    'ipvlan, IPAM fails': [
+      'a failed ADD leaves no interface behind, and release does not depend on ranges',
+      'other-plugins 5',
+    ],
+  }),
   {
     path: /\/interface\/(eth0|net1)\/sysctl\/ipv4\/conf\/arp_notify$/,
-    rows: /^(ptp|host-device), /,
+    rows: /^(ptp|host-device|vlan), /,
     when: from('0', '1'),
     reason: 'neighbours hear of IPv4 addresses at once, as with bridge',
     quirk: 'bridge 21',
-    in: ['links', 'devices'],
+    in: ['links', 'devices', 'uppers'],
   },
   {
     path: /^DEL\/host\/interface\/up0\/link\/ifalias$/,
@@ -500,6 +525,22 @@ export const DIFFERENCES: readonly Difference[] = [
       ours === undefined && /could not check ipv6 dnat: /.test(String(reference)),
     reason: 'CHECK finds the mappings; the reference looks for those of IPv4 among those of IPv6, until 1.3',
     quirk: 'portmap 1.3',
+    in: 'swaps',
+  },
+  {
+    path: /^ADD\/twin-1\/interface\/eth0\/sysctl\/ipv4\/conf\/arp_notify$/,
+    rows: /^swap, .* theirs: host-device/,
+    when: from('0', '1'),
+    reason: 'neighbours hear of IPv4 addresses at once, as with bridge',
+    quirk: 'bridge 21',
+    in: 'swaps',
+  },
+  {
+    path: /^DEL of the peer\/host\/interface\/up[12]\/link\/ifalias$/,
+    rows: /^swap, .* theirs: host-device/,
+    when: onlyReference,
+    reason: 'a device that is home has the alias that it had before, as with the reference since 1.2',
+    quirk: 'host-device',
     in: 'swaps',
   },
   ...diverging('ports', {

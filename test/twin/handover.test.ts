@@ -330,7 +330,7 @@ describeRoot(
         const refused = await handOver(lab);
         expect([refused.exitCode, refused.stdout]).toEqual([
           1,
-          expect.stringMatching(/^refused .*DEL leaves .*catena_host_access/m),
+          expect.stringMatching(/^refused .*only our DEL ends the host's access to it/m),
         ]);
         expect(await elementsOf(lab, container)).toEqual(before);
       });

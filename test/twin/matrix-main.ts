@@ -9,7 +9,7 @@ import { playMixes, renderMatrix } from './matrix.ts';
 import { nameOf, PLUGINS, sampleOfMatrix, wholeMatrix } from './mixes.ts';
 import { renderFinding } from './table.ts';
 
-const obstacle = requiresRoot() ?? requiresReference(...PLUGINS.guarded);
+const obstacle = requiresRoot() ?? requiresReference(...new Set(Object.values(PLUGINS).flat()));
 if (obstacle !== undefined) {
   process.stderr.write(`Cannot run the matrix: it ${obstacle}\n`);
   process.exit(1);

@@ -1,7 +1,7 @@
 // Does a chain work the same, whichever set's executable is in each place?
 
 import { expect, test } from 'bun:test';
-import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
+import { describeRoot, requires, requiresReference, requiresUpperKind } from '../helpers/skip.ts';
 import { type MixReport, playMixes, renderMatrix, staleOfSwaps } from './matrix.ts';
 import { nameOf, PLUGINS, sampleOfMatrix } from './mixes.ts';
 import { renderFinding } from './table.ts';
@@ -30,5 +30,6 @@ describeRoot(
     });
   },
   requires('ip', 'tc', 'nft', 'iptables', 'ping'),
-  requiresReference(...PLUGINS.guarded),
+  requiresUpperKind('macvlan'),
+  requiresReference(...new Set(Object.values(PLUGINS).flat())),
 );

@@ -1,12 +1,13 @@
 // How is one cell of the swap matrix run, and what is observed?
 
 import { normalise } from '../../src/compare/normalise.ts';
-import { mixedBinDir, writeChain } from '../helpers/chain.ts';
+import { mixedBinDir, type RunChain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
 import { type Container, createLab, type Lab, type Outside, type Row } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
-import { listOf, type Mix } from './mixes.ts';
+import { connectLan, LAN } from './lan.ts';
+import { isOnLan, listOf, type Mix, mapsPorts } from './mixes.ts';
 import { observeFiles, observeNamespace } from './observe.ts';
 import { holderOf } from './table.ts';
 
@@ -31,9 +32,12 @@ export const PORTS = { portMappings: [{ hostPort: 8080, containerPort: 80, proto
 /** Attaches a pod and its peer, tries the traffic, runs CHECK and deletes both; observations use common names. */
 export async function playMix(mix: Mix): Promise<MixOutcome[]> {
   return await onMixGround(async ground => {
-    const { lab, one, peer } = ground;
-    const list = listOf(mix, lab);
-    const chain = writeChain(lab, list);
+    const { lab, outside } = ground;
+    if (isOnLan(mix)) await connectLan(lab, outside);
+    const lists = { peer: listOf(mix, lab, 'peer'), one: listOf(mix, lab) };
+    const run = (verb: string, pod: 'one' | 'peer', options: RunChain = {}) => {
+      return writeChain(lab, lists[pod]).run(verb, ground[pod], { binDir, ...options });
+    };
     const binDir = mixedBinDir(lab, REFERENCE_BIN_DIR, ...mix.theirs);
     const outcomes: MixOutcome[] = [];
     const take = async (label: string, done: Finished, look: () => Promise<Row> = async () => ({})) => {
@@ -42,17 +46,17 @@ export async function playMix(mix: Mix): Promise<MixOutcome[]> {
       const error = failed ? done.stderr.split('\n')[0] : undefined;
       outcomes.push({ label, failed, seen: { reply: { error, result }, ...(await look()) } });
     };
-    await take('ADD of the peer', await chain.run('add', peer, { binDir }));
-    await take('ADD', await chain.run('add', one, { binDir, cap: PORTS }), async () => {
+    await take('ADD of the peer', await run('add', 'peer'));
+    await take('ADD', await run('add', 'one', mapsPorts(mix) ? { cap: PORTS } : {}), async () => {
       return { ...(await observeMix(ground)), traffic: await trafficOf(ground, mix) };
     });
-    await take('CHECK', await chain.run('check', one, { binDir }));
-    await take('CHECK of the peer', await chain.run('check', peer, { binDir }));
-    await take('DEL', await chain.run('del', one, { binDir }));
-    await take('DEL of the peer', await chain.run('del', peer, { binDir }), async () => {
+    await take('CHECK', await run('check', 'one'));
+    await take('CHECK of the peer', await run('check', 'peer'));
+    await take('DEL', await run('del', 'one'));
+    await take('DEL of the peer', await run('del', 'peer'), async () => {
       return { ...(await observeMix(ground)), left: await leftBy(ground) };
     });
-    return normalise(outcomes, JSON.stringify(list), commonNames(ground), holderOf);
+    return normalise(outcomes, JSON.stringify(lists), commonNames(ground), holderOf);
   });
 }
 
@@ -77,10 +81,10 @@ export async function onMixGround<T>(body: (ground: MixGround) => Promise<T>): P
 /** What replies to what: gateway and peer, and the pod behind the mapped port with the address that it saw. */
 export async function trafficOf(
   { lab, one, outside }: MixGround,
-  { families }: Pick<Mix, 'families'>,
+  mix: Pick<Mix, 'families' | 'chain'>,
   peerHas = 2,
 ): Promise<Row> {
-  const dual = families === 'dual';
+  const dual = mix.families === 'dual';
   const server = await startServer(lab, one, { protocol: 'tcp', port: 80 });
   const mapped = async (address: string) => {
     const reply = await echo(lab, outside, { protocol: 'tcp', address, port: 8080 });
@@ -90,7 +94,8 @@ export async function trafficOf(
   const hosts = [1, peerHas];
   const addresses = hosts.flatMap(n => [`10.88.0.${n}`, ...(dual ? [`fd88::${n}`] : [])]);
   const pings = addresses.map(async address => [`ping ${address}`, await ping(lab, one, address)] as const);
-  const ports = [v4, ...(dual ? [v6] : [])].map(async address => [`tcp ${address}`, await mapped(address)]);
+  const doors = mapsPorts(mix) ? [v4, ...(dual ? [v6] : [])] : [];
+  const ports = doors.map(async address => [`tcp ${address}`, await mapped(address)]);
   const answers = Object.fromEntries(await Promise.all([...pings, ...ports]));
   await server.stop();
   return answers;
@@ -99,7 +104,8 @@ export async function trafficOf(
 /** Names of everything that still belongs to one of the pods after both are gone. */
 export async function leftBy({ lab, one, peer }: MixGround): Promise<string[]> {
   const links = await lab.ip(lab.host, 'link', 'show');
-  const devices = links.filter(({ linkinfo }) => ['veth', 'ifb'].includes(linkinfo?.info_kind));
+  const devices = links.filter(({ linkinfo }) => ['veth', 'ifb', 'macvlan'].includes(linkinfo?.info_kind));
+  const ofHost = ['outside0', LAN.master, ...Object.values(LAN.moved)];
   const rules = (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout.split('\n');
   const ofPods = rules.filter(line => /10\.88\.0\.[23]\b|fd88::[23]\b|twin-[12]|8080/.test(line));
   const inside = await Promise.all([one, peer].map(pod => lab.ip(pod, 'link', 'show')));
@@ -108,7 +114,7 @@ export async function leftBy({ lab, one, peer }: MixGround): Promise<string[]> {
   });
   const ofAttachments = files.filter(name => /\/(10\.88|fd88|twin-|podnet-)/.test(name));
   return [
-    ...devices.filter(({ ifname }) => ifname !== 'outside0').map(({ ifname }) => ifname),
+    ...devices.filter(({ ifname }) => !ofHost.includes(ifname)).map(({ ifname }) => ifname),
     ...inside.flat().flatMap(({ ifname }) => (ifname === 'lo' ? [] : [ifname])),
     ...ofPods.map(line => line.trim()),
     ...ofAttachments,
@@ -124,8 +130,11 @@ async function observeMix({ lab, one }: MixGround): Promise<Row> {
   const files = ['leases', 'run', 'tuning', 'cni', 'state'].flatMap(dir => {
     return Object.entries(observeFiles(`${lab.tmp}/${dir}`)).map(([name, text]) => {
       const isOurOwn = ['run', 'cni', 'state'].includes(dir) || /\/\.catena-/.test(name);
-      // The name of a lock contains the inode of its namespace, an index contains the time.
-      return [`${dir}/${name.replace(/-\d+(?=[-.])/, '')}`, isOurOwn ? 'there' : text] as const;
+      // The name of a lock contains the inode of a namespace, an index contains the time.
+      return [
+        `${dir}/${name.replace(/-\d+(?=[-.])|(?<=\/)\d+-(?=[\da-f]{2}:)/, '')}`,
+        isOurOwn ? 'there' : text,
+      ] as const;
     });
   });
   return { host, 'twin-1': pod, files: Object.fromEntries(files) };

@@ -38,7 +38,7 @@ export async function runRow(row: TwinRow, table: TableName): Promise<RowReport>
 }
 
 /** Parts in which only those differences must occur that name them. */
-const OWN_TABLES: readonly TableName[] = ['vlans', 'macvlans', 'devices'];
+const OWN_TABLES: readonly TableName[] = ['vlans', 'macvlans', 'devices', 'uppers', 'vrfs'];
 
 /** Differences that should have occurred among the reports of a whole table but did not. */
 export function stale(reports: readonly RowReport[], table: TableName): Difference[] {

@@ -1,57 +1,87 @@
-// Does src/cli/JSON.md say what `--json` prints?
+// Does src/cli/JSON.md say what is printed for programs, and is that what the published schemas say?
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { renderAnswerSchemas } from '../../plugins/build/answer-schemas.ts';
+import { KINDS } from '../../src/answers/kinds.ts';
 import { runMain } from '../../src/cli/main.ts';
 import type { PluginCatalog } from '../../src/cni/plugin-about.ts';
+import { expectAnswer } from '../helpers/answer.ts';
 import { expectGenerated } from '../helpers/generated.ts';
 import { ROOT, readSources } from '../helpers/source-tree.ts';
 
-/** Types of the values that `--json` prints, by the folder that declares them. */
-const JSON_TYPES: readonly (readonly [folder: string, names: readonly string[]])[] = [
-  [
-    'src/chain',
-    [
-      'RepairReport',
-      'Recovery',
-      'AttachmentCondition',
-      'PluginCondition',
-      'AttachmentCheck',
-      'KernelTransaction',
-    ],
-  ],
-  ['src/adopt', ['AdoptReport', 'Adoption']],
-  ['src/runtimes', ['Choice', 'Verdict']],
-  ['src/observe', ['RequestRecord', 'PluginRecord', 'FinishRecord']],
-  ['src/doctor', ['DoctorVerdict', 'Finding']],
-  ['src/validate', ['Finding']],
-  ['src/lab', ['PluginReport', 'Failure']],
-  ['src/compare', ['CompareReport', 'PluginReport', 'ReportedDifference', 'Difference', 'Crossing']],
-  ['src/cli', ['Survey', 'SwapReport', 'LogEntry']],
-  ['src/handover', ['Handover', 'PluginParts']],
-  ['src/install', ['Step', 'Pick', 'UninstallStep']],
-  ['src/purge', ['PurgeStep']],
+const PAGE = 'src/cli/JSON.md';
+
+/** Each becomes a section. */
+const SHAPES = [
+  'src/node/model.ts',
+  ...fs
+    .readdirSync(path.join(ROOT, 'src/answers'))
+    .filter(name => !['envelope.ts', 'kinds.ts'].includes(name))
+    .sort()
+    .map(name => `src/answers/${name}`),
 ];
 
-test('src/cli/JSON.md has the types that --json prints', () => {
-  const declarations = JSON_TYPES.flatMap(([folder, names]) => {
-    const sources = readSources(folder);
-    const found = names.map(name => findDeclaration(name, folder, sources));
-    return ['', `### ${folder}`, '', '```ts', ...found.join('\n\n').split('\n'), '```'];
+test(`${PAGE} has the shapes of the answers`, () => {
+  const sections = SHAPES.flatMap(file => {
+    const source = fs.readFileSync(path.join(ROOT, file), 'utf8');
+    const [, , ...found] = source.split(/\n(?=\/\*\*|const [A-Z_]+ = )/);
+    const first = source.split('\n')[0]?.replace('// ', '') ?? '';
+    const constants = [source.split(/\n(?=\/\*\*|const [A-Z_]+ = )/)[1] ?? '', ...found];
+    const shown = constants.map(text =>
+      text
+        .replace(/^export type .*\n?/gm, '')
+        .replace(/^export const /m, 'const ')
+        .trimEnd(),
+    );
+    return ['', `### ${first}`, '', '```ts', ...shown.join('\n\n').split('\n'), '```'];
   });
-  expectGenerated('src/cli/JSON.md', 'types', declarations.slice(1));
+  expectGenerated(PAGE, 'shapes', sections.slice(1));
 });
 
-test('src/cli/JSON.md has the schemas of the node', () => {
-  const source = fs.readFileSync(path.join(ROOT, 'src/node/model.ts'), 'utf8');
-  const found = source.match(/^\/\*\* [^\n]*\nexport const \w+ = z\.strictObject\(\{\n.*?^\}\);/gms) ?? [];
-  expect(found.length).toBeGreaterThan(10);
-  const shown = found.map(text => text.replace(/^export const /m, 'const '));
-  expectGenerated('src/cli/JSON.md', 'node', ['```ts', ...shown.join('\n\n').split('\n'), '```']);
+test(`${PAGE} names every kind, and no other`, () => {
+  const text = fs.readFileSync(path.join(ROOT, PAGE), 'utf8');
+  const table = text.slice(text.indexOf('## Kinds'), text.indexOf('## Shapes'));
+  const named = [...table.matchAll(/^\|.*$/gm)].flatMap(([row]) => row.match(/`[A-Z][a-z]\w+`/g) ?? []);
+  expect([...new Set(named)].sort()).toEqual(
+    Object.keys(KINDS)
+      .map(kind => `\`${kind}\``)
+      .sort(),
+  );
 });
 
-describe('src/cli/JSON.md has every key that is printed by', () => {
+test('a schema has the comments of its own constant, and takes keys that it does not know', () => {
+  const { Replacement, LeaseList } = renderAnswerSchemas();
+  expect(Replacement).toMatchObject({
+    title: 'Replacement',
+    properties: {
+      kind: { const: 'Replacement' },
+      digest: { type: 'string' },
+      target: { description: 'The file found on `CNI_PATH`.' },
+    },
+    $defs: { Comparison: { properties: { same: { type: 'boolean' } } } },
+  });
+  expect(LeaseList).toMatchObject({
+    required: ['apiVersion', 'kind', 'items'],
+    $defs: { Lease: { description: '`catena ipam why`: an address that is leased.' } },
+  });
+  expect(JSON.stringify(renderAnswerSchemas())).not.toContain('additionalProperties":false');
+});
+
+test('no program loads the schemas: only types of them are imported', () => {
+  const loading = readSources('src')
+    .filter(({ path: file }) => !file.startsWith('src/answers/'))
+    .flatMap(
+      ({ path: file, text }) =>
+        text
+          .match(/^import (?!type\b)[^;]*\/answers\/(?!envelope\.ts)[^;]*;$/gm)
+          ?.map(line => `${file}: ${line}`) ?? [],
+    );
+  expect(loading).toEqual([]);
+});
+
+describe('the schema of its kind has everything that is printed by', () => {
   let dir: string;
   beforeAll(() => {
     dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-json-'));
@@ -71,20 +101,12 @@ describe('src/cli/JSON.md has every key that is printed by', () => {
       path.join(dir, 'results/net-c1-eth0'),
       JSON.stringify({ ...cached, config: btoa(JSON.stringify(source)) }),
     );
+    fs.mkdirSync(path.join(dir, 'leases/net'), { recursive: true });
+    fs.writeFileSync(path.join(dir, 'leases/net/10.1.0.2'), 'c1\r\neth0');
   });
   afterAll(() => fs.rmSync(dir, { recursive: true }));
 
-  test.each([
-    ['list', []],
-    ['networks', ['--files-only', '--etc', '/nowhere']],
-    ['validate', ['--files-only', '.']],
-    ['gc --dry-run', ['--all', 'net']],
-    ['repair', []],
-    ['adopt', ['--dry-run']],
-    ['doctor', []],
-    ['ls', ['--all']],
-    ['log', ['--since', '2000-01-01']],
-  ])('catena %s', async (command, more) => {
+  async function run(...args: string[]): Promise<string> {
     let printed = '';
     const env = {
       PATH: process.env.PATH,
@@ -94,34 +116,76 @@ describe('src/cli/JSON.md has every key that is printed by', () => {
       CATENA_STATE_DIR: path.join(dir, 'state'),
       CATENA_RUN_DIR: path.join(dir, 'run'),
     };
-    const args = [...command.split(' '), '--json', ...more.map(one => (one === '.' ? dir : one))];
-    const plugins = { types: [], find: () => undefined } as unknown as PluginCatalog;
+    const plugins = {
+      types: [],
+      find: () => undefined,
+      schemas: async () => ({}),
+    } as unknown as PluginCatalog;
     const write = (fd: 1 | 2, text: string): void => {
       if (fd === 1) printed += text;
     };
-    await runMain(args, { plugins, env, cwd: dir, write });
-    const page = fs.readFileSync(path.join(ROOT, 'src/cli/JSON.md'), 'utf8');
-    const known = new Set(page.match(/\w+/g));
-    const keys = keysIn(JSON.parse(printed));
-    expect(keys.length).toBeGreaterThan(0);
-    expect(keys.filter(key => !known.has(key))).toEqual([]);
+    await runMain(
+      args.map(one => (one === '.' ? dir : one)),
+      { plugins, env, cwd: dir, write },
+    );
+    return printed;
+  }
+
+  test.each([
+    ['Records', 'list'],
+    ['NetworkFiles', 'networks --files-only --etc /nowhere'],
+    ['Validation', 'validate --files-only .'],
+    ['GarbagePlan', 'gc --dry-run --all net'],
+    ['GoneList', 'gc --gone --dry-run'],
+    ['RepairReport', 'repair'],
+    ['AdoptionReport', 'adopt --dry-run'],
+    ['Diagnosis', 'doctor'],
+    ['Node', 'ls --all'],
+    ['Node', 'graph'],
+    ['Owners', 'who eth0'],
+    ['LogEntryList', 'log --since 2000-01-01'],
+    ['LeaseList', 'ipam ls --data-dir leases net'],
+    ['Lease', 'ipam why --data-dir leases net 10.1.0.2'],
+    ['RequestList', 'trace'],
+    ['ToolVersion', 'version'],
+    ['CodeExplanation', 'explain 7'],
+    ['NetworkExplanation', 'explain net'],
+    ['Ping', 'ping'],
+    ['DaemonStatus', 'daemon --status'],
+    ['DaemonEnd', 'daemon --stop'],
+  ] as const)('%s: catena %s', async (kind, line) => {
+    const json = expectAnswer(kind, JSON.parse(await run(...line.split(' '), '--json')));
+    // A time of reading differs.
+    const keys = Object.keys(json);
+    const yaml = Bun.YAML.parse(await run(...line.split(' '), '--output', 'yaml'));
+    expect(Object.keys(expectAnswer(kind, yaml))).toEqual(keys);
+  });
+
+  test.each([
+    ['list', 'net'],
+    ['networks --files-only --etc /nowhere', 'net'],
+    ['ls --all', 'c1'],
+    ['ipam ls --data-dir leases net', '10.1.0.2'],
+    ['log --since 2000-01-01', 'c1'],
+  ])('catena %s --output name', async (line, name) => {
+    expect(await run(...line.split(' '), '--output', 'name')).toBe(`${name}\n`);
+  });
+
+  test.each(['list', 'networks --files-only', 'ls', 'log', 'trace', 'ipam ls'])(
+    'catena %s --output wide shows no less than without it',
+    async line => {
+      const [text, wide] = [await run(...line.split(' ')), await run(...line.split(' '), '--output', 'wide')];
+      expect(wide.length).toBeGreaterThanOrEqual(text.length);
+    },
+  );
+
+  test('a format that a command does not have is a wrong command line, before anything is done', async () => {
+    const call = (...args: string[]) => {
+      const plugins = { types: [], find: () => undefined } as unknown as PluginCatalog;
+      return runMain(args, { plugins, env: {}, cwd: dir, write: () => {} });
+    };
+    expect(await call('del', 'net', '/run/netns/none', '--output', 'wide')).toBe(2);
+    expect(await call('ls', '--output', 'svg')).toBe(2);
+    expect(await call('ls', '--json', '--output', 'yaml')).toBe(2);
   });
 });
-
-function keysIn(value: unknown): string[] {
-  if (Array.isArray(value)) return value.flatMap(keysIn);
-  if (typeof value !== 'object' || value === null) return [];
-  return Object.entries(value).flatMap(([key, inner]) => [key, ...keysIn(inner)]);
-}
-
-/** An exported interface as JSON has it, with its comments. */
-function findDeclaration(name: string, folder: string, sources: ReturnType<typeof readSources>): string {
-  const pattern = new RegExp(`^export interface ${name}\\b[^{]*\\{\\n.*?^\\}`, 'ms');
-  const [found] = sources.flatMap(({ text }) => pattern.exec(text)?.[0] ?? []);
-  if (found === undefined) throw new Error(`Cannot find interface ${name} below ${folder}: mend JSON_TYPES`);
-  return found
-    .replace(/^export /, '')
-    .replace(/\breadonly /g, '')
-    .replace(/\bcontainerId\b/g, 'containerID')
-    .replace(/\bCniError\b/g, 'Error');
-}

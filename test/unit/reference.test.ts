@@ -1,11 +1,15 @@
 // Do the reference pages say what the sources say: folders, library, commands, variables, settings, metrics and error codes?
+
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Registry } from 'prom-client';
+import { BETWEEN_SETTINGS } from '../../src/between/settings.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from '../../src/cli/commands.ts';
+import { COMMON_EXIT_CODES, INCOMPLETE, MORE_EXIT_CODES } from '../../src/cli/exit-codes.ts';
 import { POOL_LIMITS } from '../../src/daemon/pool.ts';
 import { SERVER_LIMITS } from '../../src/daemon/request-limiter.ts';
+import { type DoctorVerdict, exitCodeOf } from '../../src/doctor/verdict.ts';
 import * as library from '../../src/index.ts';
 import { addGrpcMetrics } from '../../src/observe/grpc-metrics.ts';
 import { openMetrics } from '../../src/observe/metrics.ts';
@@ -65,6 +69,30 @@ function headingsOf(page: string): string[] {
       .replaceAll(' ', '-'),
   );
 }
+
+test('src/cli/README.md has every exit code', () => {
+  const more = Object.entries(MORE_EXIT_CODES).flatMap(([name, codes]) =>
+    codes.map(({ code, meaning }) => [`[${name}](#catena-${name})`, `${code}`, meaning]),
+  );
+  expectGenerated('src/cli/README.md', 'exit codes', [
+    ...table(
+      ['command', 'exit code', 'meaning'],
+      [...COMMON_EXIT_CODES.map(({ code, meaning }) => ['all', `${code}`, meaning]), ...more],
+    ),
+  ]);
+  expect(Object.keys(MORE_EXIT_CODES).filter(name => !COMMANDS.some(one => one.name === name))).toEqual([]);
+  // The doctor's verdict is made without knowing of commands.
+  const blind = {
+    state: 'blind',
+    thingsToDo: 0,
+    errors: 0,
+    warnings: 0,
+    unexamined: 1,
+    notes: 0,
+    summary: '',
+  };
+  expect(exitCodeOf(blind as DoctorVerdict)).toBe(INCOMPLETE);
+});
 
 test('src/cli/README.md lists every command with its options', () => {
   const optionRows = (options: (typeof COMMANDS)[number]['options']) =>
@@ -130,6 +158,11 @@ test('src/daemon/README.md lists every setting of the daemon', () => {
     watch: `\`${WATCH_SETTINGS.policy}\``,
     watchSeconds: WATCH_SETTINGS.everyMs / 1_000,
     leftoverSeconds: WATCH_SETTINGS.leftoverMs / 1_000,
+    nodes: 'none',
+    nodesKubeconfig: 'none',
+    nodeWays: `\`${BETWEEN_SETTINGS.ways}\``,
+    vxlanId: BETWEEN_SETTINGS.vni,
+    vxlanPort: BETWEEN_SETTINGS.port,
   };
   const rows = Array.from(body.matchAll(/\/\*\* (.*?) \*\/\n {2}(\w+):/g), ([, meaning = '', name = '']) => {
     const option = name.replace(/[A-Z]/g, letter => `-${letter.toLowerCase()}`).replace(/s$/, '');
@@ -157,6 +190,7 @@ test('src/observe/README.md lists every metric', async () => {
     ranges: () => [],
     declined: () => ({}),
     watch: () => undefined,
+    between: () => undefined,
     dropped: () => ({ log: 0, spans: 0, traces: 0 }),
   });
   addGrpcMetrics(registry, [], []);

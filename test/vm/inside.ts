@@ -6,10 +6,7 @@ import { TEST_PATH } from '../helpers/command.ts';
 import type { FileReport, FileRun, Plan } from './plan.ts';
 
 const REPORTS = '/dev/ttyS1';
-// The processor is emulated, and the machine may have other work.
-const SLOWNESS = 10;
 const FILE_DEADLINE_MS = 60 * 60_000;
-const TEST_DEADLINE_MS = SLOWNESS * 60_000;
 
 const plan: Plan = JSON.parse(fs.readFileSync(process.argv[2] ?? '', 'utf8'));
 const port = fs.openSync(REPORTS, 'w');
@@ -21,7 +18,7 @@ async function runFile({ file, only }: FileRun): Promise<FileReport> {
   fs.rmSync(junit, { force: true });
   const started = performance.now();
   const { exitCode, output } = await follow([
-    ...[process.execPath, 'test', `--timeout=${TEST_DEADLINE_MS}`],
+    ...[process.execPath, 'test', `--timeout=${plan.slowness * 60_000}`],
     ...['--reporter=junit', `--reporter-outfile=${junit}`],
     ...(only === undefined ? [] : ['-t', only]),
     `./${file}`,
@@ -39,7 +36,7 @@ async function runFile({ file, only }: FileRun): Promise<FileReport> {
 async function follow(argv: readonly string[]): Promise<{ exitCode: number; output: string }> {
   const child = Bun.spawn([...argv], {
     cwd: plan.root,
-    env: { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', CATENA_TEST_SLOWNESS: String(SLOWNESS) },
+    env: { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', CATENA_TEST_SLOWNESS: String(plan.slowness) },
     stdin: 'ignore',
     stdout: 'pipe',
     stderr: 'pipe',

@@ -3,6 +3,7 @@
 //   npm run vm                        only what this machine skips because of its kernel
 //   npm run vm -- netns/bridge twin   whole test files whose path contains one of these
 //   npm run vm -- twin --only mtu     of these, tests whose title matches
+//   npm run vm -- --slowness 30       with longer deadlines than for an emulated processor, on a machine that has other work
 //
 // Boots Debian's kernel in a virtual machine whose file system is this machine's, read-only: see machine.ts.
 
@@ -21,7 +22,7 @@ const KERNEL_REASON = 'skipped: needs a kernel';
 
 const { positionals: filters, values } = parseArgs({
   allowPositionals: true,
-  options: { only: { type: 'string' } },
+  options: { only: { type: 'string' }, slowness: { type: 'string', default: '10' } },
 });
 process.exitCode = await main();
 
@@ -41,7 +42,7 @@ async function main(): Promise<number> {
   }
   const started = performance.now();
   const reports: FileReport[] = [];
-  await runInMachine({ root: ROOT, runs }, report => {
+  await runInMachine({ root: ROOT, runs, slowness: Number(values.slowness) }, report => {
     reports.push(report);
     sayReport(report);
   });

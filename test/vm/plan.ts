@@ -5,6 +5,8 @@ export interface Plan {
   /** The repository: the guest sees it under the same path. */
   readonly root: string;
   readonly runs: readonly FileRun[];
+  /** How many times longer the tests' deadlines are. */
+  readonly slowness: number;
 }
 
 /** One test file. */

@@ -69,6 +69,16 @@ export function optional(innerType: Schema): Schema {
   });
 }
 
+export function nullable(innerType: Schema): Schema {
+  return new Schema({
+    make: zod => zod.nullable(innerType.zod),
+    def: { innerType },
+    absence: innerType.absence,
+    isSure: innerType.isSure,
+    accept: value => (value === null ? null : innerType.accept(value)),
+  });
+}
+
 /** @param value a scalar, or a function that makes the value */
 function withDefault(innerType: Schema, value: unknown): Schema {
   const fallback = typeof value === 'function' ? (value as () => unknown) : () => structuredClone(value);

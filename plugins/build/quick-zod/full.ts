@@ -13,6 +13,7 @@ export {
   maxLength,
   minimum,
   minLength,
+  nullable,
   number,
   object,
   optional,

@@ -15,6 +15,7 @@ export {
   array,
   extend,
   looseObject,
+  nullable,
   object,
   optional,
   record,

@@ -16,6 +16,8 @@ const REQUEST_MS = 4_000;
 const REFUSED_PAUSE_MS = 1_000;
 /** How long the lease's own server may contradict another one. */
 const SECOND_OPINION_MS = 500;
+/** A bridge's port forwards tens of milliseconds after its other end came up, on a busy machine; a server ignores what it knows. */
+const REPEAT_PAUSES_MS = [30, 100, 300];
 const NO_ADDRESS = new Uint8Array(4);
 
 /** How this client asks. */
@@ -87,8 +89,21 @@ export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: n
   return extend(client, manner, lease, inUse(client, manner, lease), giveUpAt);
 }
 
-/** Tells the server that the address is free. There is no answer. @throws SystemError when the interface is gone or down */
-export function release(client: Client, lease: Lease): void {
+/**
+ * Tells the server that the address is free. There is no answer.
+ * @param isFresh the interface has just come up, so its other end may drop packets for some time: it is said several times
+ * @throws SystemError when the interface is gone or down
+ */
+export async function release(client: Client, lease: Lease, isFresh = false): Promise<void> {
+  sayReleased(client, lease);
+  if (!isFresh) return;
+  for (const pause of REPEAT_PAUSES_MS) {
+    await Bun.sleep(pause);
+    sayReleased(client, lease);
+  }
+}
+
+function sayReleased(client: Client, lease: Lease): void {
   const to = serverAt(lease);
   const options = new Map<number, Uint8Array>([
     [Code.messageType, Uint8Array.of(MessageType.release)],

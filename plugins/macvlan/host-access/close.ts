@@ -30,6 +30,12 @@ export function closeStaleHostAccess(call: Call, kept: KeptAttachments): void {
   closeAccess(call, note => isStaleNote(note, call.network, kept));
 }
 
+/** Whether the host has access to the call's attachment. */
+export function isOpenTo(call: Call): boolean {
+  const own = noteOf(attachmentOf(call));
+  return listOwned(call.hostNft, OWNED_SETS, note => note === own).length > 0;
+}
+
 function closeAccess(call: Call, isGone: (note: string) => boolean): void {
   const { host, hostNft } = call;
   withHostAccessLock(call, () => {

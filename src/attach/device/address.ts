@@ -32,7 +32,7 @@ export interface AddressOptions {
    * neighbours, such as a dummy.
    */
   readonly shared: boolean;
-  /** Ask the link for the IPv4 addresses before they are used (RFC 5227), which takes half a second. */
+  /** Ask the link for the IPv4 addresses before they are used (RFC 5227), which takes up to 200 ms. */
   readonly probe?: boolean;
 }
 
@@ -54,7 +54,8 @@ export async function addDevice(
   let current = lookAgain(call, link);
   const ips = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
   if (probe && ips.some(({ family }) => family === 4)) {
-    await probeAddresses(call, current, [{ socket: call.container, link: current, ips: [] }], ips);
+    const stages = [{ socket: call.container, link: current, ips: [] }];
+    await probeAddresses(call, current, stages, addressing?.ips ?? []);
     current = lookAgain(call, link);
   }
   if (addressing) configureContainer(call, current, addressing, shared);

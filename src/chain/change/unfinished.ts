@@ -1,5 +1,4 @@
 // Does a record say that a change has begun and not ended?
-import { isDeepStrictEqual } from 'node:util';
 import type { AttachmentRecord } from '../../journal/record.ts';
 
 /** Whether a change has begun that is not completely recorded. */
@@ -13,6 +12,6 @@ export function isChangedSince(
   now: AttachmentRecord | undefined,
 ): boolean {
   if (then === undefined || now === undefined) return false;
-  const settings = ({ capabilityArgs, source }: AttachmentRecord) => [capabilityArgs, source];
-  return isUnfinished(now) || !isDeepStrictEqual(settings(then), settings(now));
+  const settings = ({ capabilityArgs, source }: AttachmentRecord) => JSON.stringify([capabilityArgs, source]);
+  return isUnfinished(now) || settings(then) !== settings(now);
 }

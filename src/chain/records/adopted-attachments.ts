@@ -3,7 +3,7 @@
 // Their runtime does not know our records: its DEL deletes the interface and its cached result, and leaves the record.
 
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { claimRecord, holderOf } from '../../journal/claim.ts';
+import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { listRecords } from '../../journal/store.ts';
@@ -43,11 +43,26 @@ export async function forgetIfDetached(
   return true;
 }
 
+/**
+ * Drops the claimed record of an adopted attachment that its own runtime has deleted while our DEL of it was interrupted: DEL
+ * would delete half of what that runtime may be making.
+ * @returns whether it was dropped
+ */
+export async function yieldToItsRuntime(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
+  if (!hasLostResult(claim.record) || (await hasInterface(claim.record, runtime))) return false;
+  claim.drop();
+  return true;
+}
+
 function isDetached(record: AttachmentRecord): boolean {
-  const { adopted, phase, cacheDir } = record;
-  if (adopted !== true || phase !== 'attached' || holderOf(record)) return false;
+  return record.phase === 'attached' && !holderOf(record) && hasLostResult(record);
+}
+
+/** Our own DEL deletes the cached result when everything else is deleted. */
+function hasLostResult(record: AttachmentRecord): boolean {
+  if (record.adopted !== true) return false;
   try {
-    return readAttachment(cacheDir, record) === undefined;
+    return readAttachment(record.cacheDir, record) === undefined;
   } catch {
     // An unreadable file still exists: the runtime has not deleted it.
     return false;

@@ -15,7 +15,7 @@ import { joinErrors } from '../run/plugin-errors.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { undoPlugins } from '../run/undo.ts';
 import { toRecorded } from './add-record.ts';
-import { forgetIfDetached } from './adopted-attachments.ts';
+import { forgetIfDetached, yieldToItsRuntime } from './adopted-attachments.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
 import { waitLimit } from './holder-wait.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
@@ -126,6 +126,7 @@ async function deleteMarked(claim: Claim, runtime: ChainRuntime, mark: () => voi
     // Not before: one of them may be an ADD that waits while a mark is there.
     mark();
     if (await yieldToSuccessor(claim, reaching)) return false;
+    if (await yieldToItsRuntime(claim, reaching)) return false;
   } catch (error) {
     await underClaim(id, { claim, found: record }, reaching, () => Promise.reject(error));
   }

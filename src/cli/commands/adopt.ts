@@ -1,9 +1,11 @@
 // What does `catena adopt` do?
 import { type Adoption, type AdoptReport, adopt } from '../../adopt/adopt.ts';
+import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import type { CommandCall } from '../command.ts';
 import { checkConfigured } from '../known-network.ts';
+import { printAnswer } from '../output/print.ts';
 import { runtimeOf, warn } from '../target.ts';
 
 /** Prints one line for each attachment that was adopted or skipped; exit code 1 if a cache file is damaged. */
@@ -14,7 +16,7 @@ export async function run(call: CommandCall): Promise<number> {
   const alsoIn = [runnerJournals(runtime.stateDir ?? '').delegates];
   const scope = { ...defined({ network }), dryRun, alsoIn };
   const report = await adopt(scope, runtime);
-  call.out(call.on('json') ? `${JSON.stringify(toJson(report), null, 4)}\n` : renderReport(report, dryRun));
+  await printAnswer(call, 'AdoptionReport', toJson(report), { text: () => renderReport(report, dryRun) });
   for (const problem of report.damaged) warn(call, problem);
   const isEmpty = report.attachments.length + report.damaged.length === 0;
   if (network !== undefined && isEmpty) checkConfigured(call, network);
@@ -38,12 +40,10 @@ function renderReport({ attachments, forgotten }: AdoptReport, dryRun: boolean):
   return `${lines.join('\n')}\n`;
 }
 
-function toJson({ attachments, forgotten, damaged }: AdoptReport): object {
+function toJson({ attachments, forgotten, damaged }: AdoptReport): AnswerOf<'AdoptionReport'> {
   return {
-    attachments: attachments.map(({ containerId, ...one }) => ({ ...one, containerID: containerId })),
-    ...(forgotten.length
-      ? { forgotten: forgotten.map(({ containerId, ...one }) => ({ ...one, containerID: containerId })) }
-      : {}),
+    attachments,
+    ...(forgotten.length ? { forgotten } : {}),
     damaged: damaged.map(({ message }) => message),
   };
 }

@@ -1,10 +1,12 @@
 // What does `catena attach` do?
 import { deadlineOf } from '../../chain/run/runtime.ts';
-import { attach, planAttach } from '../../running/attach.ts';
+import { attach, planAttach, undoEarlierTry } from '../../running/attach.ts';
 import { findKnown, podArgs } from '../../running/container.ts';
 import { findPlace } from '../../running/place.ts';
 import { withContainer } from '../../running/turn.ts';
 import type { CommandCall } from '../command.ts';
+import { isData } from '../output/format.ts';
+import { CNITOOLS_INDENT, printData } from '../output/print.ts';
 import { loadTarget, parseArgs, parseCapabilities, runtimeOf, warn } from '../target.ts';
 import { findUnread } from '../unread-capabilities.ts';
 import { watched } from '../watched.ts';
@@ -14,22 +16,25 @@ export async function run(call: CommandCall): Promise<number> {
   const [given = '', network = ''] = call.positionals;
   const list = loadTarget(call, network);
   const capabilityArgs = parseCapabilities(call.text('cap') ?? '');
-  const unread = call.on('json') ? [] : findUnread(list, capabilityArgs);
+  const unread = isData(call) ? [] : findUnread(list, capabilityArgs);
   for (const warning of unread) warn(call, warning);
   const own = runtimeOf(call);
   const { containerId } = findKnown(given, call.cwd, own);
   const result = await withContainer(containerId, own, deadlineOf(own, 'ADD'), async () => {
+    const { request } = own;
+    const chosen = { network, ifname: call.text('ifname'), request };
+    await undoEarlierTry(findKnown(containerId, call.cwd, own), chosen, own);
     const container = findKnown(containerId, call.cwd, own);
     const place = findPlace(container, own);
     const args = [...podArgs(container), ...parseArgs(call.text('args') ?? '')];
     const attachment = planAttach(container, place, {
-      ...{ network, ifname: call.text('ifname'), request: own.request },
+      ...chosen,
       ...{ args, capabilityArgs },
     });
     const to = { container, place, list, mayAddDefault: call.on('default-route') };
     const work = (runtime: typeof own) => attach(to, attachment, runtime);
     return watched(call, 'ADD', attachment, work, network);
   });
-  call.out(`${JSON.stringify(result, null, 4)}\n`);
+  await printData(call, result, CNITOOLS_INDENT);
   return 0;
 }

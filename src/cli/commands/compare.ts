@@ -1,6 +1,5 @@
 // What does `catena compare` do?
 import { dirname } from 'node:path';
-import { loadFile } from '../../chain/config/load.ts';
 import { parseCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { homesOf, laySwap, readSwap } from '../../compare/executables.ts';
@@ -16,6 +15,9 @@ import { offerCapabilities } from '../../lab/capabilities.ts';
 import { layGround } from '../../lab/ground.ts';
 import { RIGHTS_VARIABLE, runInNamespaces } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { findList } from '../named-list.ts';
+import { printAnswer } from '../output/print.ts';
+import { openProgress } from '../terminal/progress.ts';
 
 /** Environment variable that tells a twin its side and its scene. */
 const TWIN_VARIABLE = 'CATENA_COMPARE_TWIN';
@@ -30,28 +32,42 @@ export async function run(call: CommandCall): Promise<number> {
     call.out(JSON.stringify(await playTwin(twin, given, call)));
     return 0;
   }
-  const played: PlayedScene[] = [];
-  for (const name of given.scenes) {
-    const [first, second] = await Promise.all([
-      playApart('A', name, given, call),
-      playApart('B', name, given, call),
-    ]);
-    played.push({ name, first, second });
-  }
+  const played = await playAll(given, call);
   const report = reportOn(given.list, played, given.ignored);
   const swapped = `${given.swap.target} for ${given.swap.types.join(', ')}`;
-  if (call.on('json')) call.out(`${JSON.stringify(report, null, 2)}\n`);
-  else call.out((call.on('all') ? renderReport : renderSummary)(report, given.pluginDirs.join(':'), swapped));
+  const render = call.on('all') ? renderReport : renderSummary;
+  await printAnswer(call, 'Comparison', report, {
+    text: () => render(report, given.pluginDirs.join(':'), swapped),
+  });
   return report.same ? 0 : 1;
+}
+
+/** One scene after the other, so that the machine is as busy with the first as with the last. */
+async function playAll(given: Given, call: CommandCall): Promise<PlayedScene[]> {
+  const progress = openProgress(call, 'compare');
+  const played: PlayedScene[] = [];
+  try {
+    for (const [i, name] of given.scenes.entries()) {
+      progress.step(`scenario ${i + 1} of ${given.scenes.length}: ${name}`);
+      const [first, second] = await Promise.all([
+        playApart('A', name, given, call),
+        playApart('B', name, given, call),
+      ]);
+      played.push({ name, first, second });
+    }
+  } finally {
+    progress.end();
+  }
+  return played;
 }
 
 type Given = ReturnType<typeof readGiven>;
 
 function readGiven(call: CommandCall) {
-  const [file = ''] = call.positionals;
+  const [name = ''] = call.positionals;
   const [target, dirs, cap] = [call.text('with'), call.texts('bin-dir'), call.text('cap')];
   if (target === undefined) throw new UsageError('Cannot compare: --with <dir or executable> is missing');
-  const list = loadFile(file);
+  const { list } = findList(call, name);
   return {
     list,
     swap: readSwap(list, target, call.text('link')),

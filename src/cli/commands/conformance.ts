@@ -6,13 +6,17 @@ import { notesDirs, runDir } from '../../cni/directories.ts';
 import { parseObject } from '../../cni/json.ts';
 import { examine } from '../../conformance/examine.ts';
 import { renderFinding, renderHeading, renderVerdict, reportToJson } from '../../conformance/render.ts';
+import { RULES } from '../../conformance/rules.ts';
 import { findSample, readObject } from '../../conformance/sample.ts';
 import type { Subject } from '../../conformance/subject.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { FRESH_DIRS, layGround } from '../../lab/ground.ts';
-import { RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
+import { RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { isData } from '../output/format.ts';
+import { printAnswer } from '../output/print.ts';
 import { styleOf } from '../terminal/colour.ts';
+import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
 
 /** Variables that would tell the plugin about another environment. */
 const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR)$/;
@@ -22,13 +26,14 @@ const DEADLINE_S = 10;
 export async function run(call: CommandCall): Promise<number> {
   const subject = readSubject(call);
   if (call.env[RIGHTS_VARIABLE] === undefined) {
-    const { exitCode, stderr } = rerunInNamespaces(call.env);
+    const { exitCode, stderr } = rerunWithProgress(call);
     call.err(stderr);
     return exitCode;
   }
   const executables = [
     ...[subject.executable, realpathSync(subject.executable), process.execPath].map(file => dirname(file)),
     ...subject.pluginDirs,
+    ...(subject.beside === undefined ? [] : [dirname(subject.beside)]),
   ];
   // A configuration may refer to a file in its own directory.
   const given = [call.text('conf') ?? call.text('from') ?? []]
@@ -40,12 +45,17 @@ export async function run(call: CommandCall): Promise<number> {
   const notes = Object.values(notesDirs(runDir({})));
   const watch = { dirs: FRESH_DIRS, skip: ['/run/netns', ...notes, ...shown] };
   const style = styleOf(call);
-  const json = call.on('json');
-  if (!json) call.out(renderHeading(subject));
+  if (!isData(call)) call.out(renderHeading(subject));
+  const progress = openProgress(call, 'conformance');
+  progress.step(`rule 1 of ${RULES.length}`);
+  let examined = 0;
   const report = await examine({ ...subject, watch }, finding => {
-    if (!json) call.out(renderFinding(finding, style));
-  });
-  call.out(json ? `${JSON.stringify(reportToJson(report), null, 2)}\n` : renderVerdict(report));
+    progress.clear();
+    if (!isData(call)) call.out(renderFinding(finding, style));
+    examined += 1;
+    if (examined < RULES.length) progress.step(`rule ${examined + 1} of ${RULES.length}`);
+  }).finally(progress.end);
+  await printAnswer(call, 'Conformance', reportToJson(report), { text: () => renderVerdict(report) });
   return report.ok ? 0 : 1;
 }
 
@@ -57,6 +67,7 @@ function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
   findPlugin(basename(executable), [dirname(executable)]);
   const dirs = call.texts('bin-dir').map(dir => absolutePath(dir));
   const prevResult = call.text('prev-result');
+  const beside = call.text('beside');
   const sample = readSample(call, executable);
   return {
     executable,
@@ -64,6 +75,8 @@ function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
     chained: sample?.chained || call.on('chained') || prevResult !== undefined,
     prevResult: prevResult === undefined ? undefined : readObject(prevResult),
     device: call.text('device'),
+    bridge: call.text('on-bridge'),
+    beside: beside === undefined ? undefined : absolutePath(beside),
     ifname: call.text('ifname') || 'eth0',
     pluginDirs: dirs.length ? dirs : [dirname(executable)],
     env: Object.fromEntries(

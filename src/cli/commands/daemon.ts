@@ -1,7 +1,8 @@
 // What does `catena daemon` do?
 
-import { cniCacheDir, RUN_DIR_VARIABLE, runDir, stateDir } from '../../cni/directories.ts';
-import { loadAbouts } from '../../cni/network-plugins.ts';
+import type { Keeping } from '../../between/keeper.ts';
+import { BETWEEN_SETTINGS } from '../../between/settings.ts';
+import { RUN_DIR_VARIABLE, runDir, stateDir } from '../../cni/directories.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import { serveEarlyClients } from '../../daemon/early-clients.ts';
@@ -19,12 +20,12 @@ import {
   watchSettings,
 } from '../../daemon/settings.ts';
 import { startUpkeep } from '../../daemon/upkeep.ts';
+import type { FollowedPods } from '../../delegate/followed-pods.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { bootId } from '../../files/boot-id.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
 import { chooseObserver } from '../../observe/choices.ts';
 import { withHistory } from '../../observe/history.ts';
-import type { MetricSources } from '../../observe/metrics.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
 import { takeListeningSockets } from '../../sys/listen-fds.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
@@ -32,21 +33,21 @@ import { WATCH_SETTINGS } from '../../watch/settings.ts';
 import type { Watching } from '../../watch/watcher.ts';
 import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { keepBetween } from '../daemon/between.ts';
 import { DaemonEnd } from '../daemon/daemon-end.ts';
+import { startFollowing } from '../daemon/following.ts';
 import type { GrpcParts } from '../daemon/grpc-socket.ts';
-import { hostFactsIn } from '../daemon/host-facts.ts';
 import { watchIdle } from '../daemon/idle-exit.ts';
 import { metricsAddressOf, serveMetrics } from '../daemon/metrics.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
+import { readingsOf, sourcesOf } from '../daemon/readings.ts';
 import { startRecovering } from '../daemon/recovery.ts';
 import { shareClusters } from '../daemon/shared-clusters.ts';
 import { petWatchdog } from '../daemon/watchdog.ts';
 import { watchAttachments } from '../daemon/watching.ts';
+import { SOCKET_TAKEN } from '../exit-codes.ts';
 import { deadlinesOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
-
-/** Exit code if another daemon has the socket: restarting this one would not help. */
-const TAKEN = 3;
 
 /**
  * Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. Or says what another
@@ -89,16 +90,21 @@ async function serve(call: CommandCall): Promise<number> {
   });
   let server: Server | undefined;
   let watching: Watching | undefined;
+  let following: FollowedPods | undefined;
+  let between: Keeping | undefined;
   observer = await openObserver({
     ...settings.observer,
     sources: {
       ...(await sourcesOf(call, pool, () => server?.state)),
       declined: () => declined.counts,
       watch: () => watching?.state,
+      between: () => between?.state,
     },
   });
   const watcher = observer;
-  const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, watcher);
+  const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, watcher, (...pod) =>
+    following?.changed(...pod),
+  );
   const history = call.text('state-dir') || stateDir(env);
   const noting = withHistory(watcher, history, 'runtime');
   const callPlugin = watchedCalls(noting, (plugin, abort, watch) =>
@@ -139,13 +145,14 @@ async function serve(call: CommandCall): Promise<number> {
       problem: pool.problem,
       declined: declined.counts,
       watch: watching?.state,
+      between: between?.state,
     }),
   );
   const events: ServerEvents = {
     declined: (reason, detail) => declined.add(reason, detail),
     restored: why => log('warn', why),
     stopped: () => end.come(0, 'asked to stop: the daemon exits'),
-    replaced: why => end.come(TAKEN, `${why}: the daemon exits`),
+    replaced: why => end.come(SOCKET_TAKEN, `${why}: the daemon exits`),
   };
   try {
     server = await startServer(socket, backend, events, {
@@ -160,7 +167,7 @@ async function serve(call: CommandCall): Promise<number> {
     await watcher.close();
     if (!(error instanceof SeatTaken)) throw error;
     call.err(`catena: ${error.message}\n`);
-    return TAKEN;
+    return SOCKET_TAKEN;
   }
   const stopEarly = serveEarlyClients(listening, socket);
   const unwatch = follow(call, config, base, async next => {
@@ -169,6 +176,7 @@ async function serve(call: CommandCall): Promise<number> {
     settings = next;
     pool.limits = next.pool;
     watching?.change(next.watch);
+    between?.change(next.between);
     server?.setLimits(next.server);
   });
   const isHealthy = () => pool.ready();
@@ -190,9 +198,16 @@ async function serve(call: CommandCall): Promise<number> {
     log,
   });
   watching = watchAttachments(call, pool, watcher, withHistory(watcher, history, 'daemon'), settings.watch);
+  between = keepBetween(call, watcher, settings.between);
+  following = startFollowing({
+    stateDir: history,
+    callRunner: callPlugin,
+    observer: watcher,
+    env: { ...env, ...directoriesOf(call) },
+  });
   const { activity } = server;
   const unwatchIdle = watchIdle(
-    () => ({ ...activity(), kept: upkeeping.kept() }),
+    () => ({ ...activity(), kept: upkeeping.kept() + (between?.state ? 1 : 0) }),
     () => settings.idleExitMs,
     idleMs => end.come(0, `no request for ${Math.round(idleMs / 1000)} s: the daemon exits`),
   );
@@ -204,7 +219,15 @@ async function serve(call: CommandCall): Promise<number> {
   unwatchIdle();
   // A successor waits for the address.
   closeMetrics?.();
-  await Promise.all([server.stop(), grpc?.close(), recovering.stop(), upkeeping.stop(), watching.stop()]);
+  between.stop();
+  await Promise.all([
+    server.stop(),
+    grpc?.close(),
+    recovering.stop(),
+    upkeeping.stop(),
+    watching.stop(),
+    following.stop(),
+  ]);
   petting();
   pool.close();
   clusters.close();
@@ -231,6 +254,7 @@ function settingsOf(call: CommandCall): DaemonSettings {
     deadlines: deadlinesOf(call) ?? {},
     observe: observeChoicesOf(call),
     watch: WATCH_SETTINGS,
+    between: BETWEEN_SETTINGS,
     idleExitMs: secondsOf(call, 'idle-exit'),
   };
 }
@@ -266,33 +290,4 @@ async function openGrpc(
   if (socketPath === undefined) return undefined;
   const { openGrpcSocket } = await import('../daemon/grpc-socket.ts');
   return openGrpcSocket({ ...parts, socketPath });
-}
-
-/** Where the metrics get their numbers from. */
-async function sourcesOf(
-  { env, plugins }: CommandCall,
-  pool: WorkerPool,
-  state: () => Server['state'] | undefined,
-): Promise<Omit<MetricSources, 'dropped' | 'declined' | 'watch'>> {
-  const cacheDir = cniCacheDir(env);
-  // The delegate runner keeps its own attachments next to those of the host's runtimes.
-  const facts = hostFactsIn([cacheDir, `${cacheDir}/catena`], await loadAbouts(plugins.find, plugins.types));
-  return {
-    version: TOOL_VERSION,
-    workers: () => ({ idle: pool.state.workers - pool.state.busy, busy: pool.state.busy }),
-    waitingCalls: () => pool.state.waiting,
-    requests: () => ({ running: state()?.running ?? 0, queued: state()?.queued ?? 0 }),
-    attachments: () => facts().attachments,
-    leaked: () => facts().leaked,
-    ranges: () => facts().ranges,
-  };
-}
-
-function readingsOf({ metrics, traces }: Observer): Parameters<typeof makeBackend>[3] {
-  return {
-    traces,
-    async metrics() {
-      return new Response(await metrics.render(), { headers: { 'content-type': metrics.contentType } });
-    },
-  };
 }

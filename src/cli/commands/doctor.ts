@@ -15,6 +15,7 @@ import { ownWorker, workerSegments } from '../../worker/client.ts';
 import type { CommandCall } from '../command.ts';
 import { renderDiagnosis } from '../doctor-render.ts';
 import { readNodeFor } from '../node/read.ts';
+import { printAnswer } from '../output/print.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { styleOf } from '../terminal/colour.ts';
 
@@ -33,8 +34,12 @@ export async function run(call: CommandCall): Promise<number> {
   });
   const findings = worstFirst([...examine(node), ...(await checkAll(call, node, runtime))]);
   const verdict = judge(findings, node.user?.id !== 0);
-  if (call.on('json')) call.out(`${JSON.stringify({ verdict, findings }, null, 4)}\n`);
-  else call.out(renderDiagnosis(findings, verdict, { ...styleOf(call), all: call.on('all') }));
+  await printAnswer(
+    call,
+    'Diagnosis',
+    { verdict, findings },
+    { text: () => renderDiagnosis(findings, verdict, { ...styleOf(call), all: call.on('all') }) },
+  );
   return exitCodeOf(verdict);
 }
 

@@ -1,17 +1,14 @@
 // What does `catena explain` do?
-import { existsSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
 import type { Conflist } from '../../chain/config/conflist.ts';
-import { loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { explainCode } from '../../explain/codes.ts';
 import { explainList } from '../../explain/list.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { readConfigured } from '../../runtimes/configured.ts';
 import { choose, RUNTIMES } from '../../runtimes/rules.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { type RuntimeVerdict, renderCode, renderList } from '../explain-render.ts';
-import { confDirOf } from '../target.ts';
+import { findList } from '../named-list.ts';
+import { printAnswer } from '../output/print.ts';
 import { widthOf } from '../terminal/width.ts';
 
 /** Where the output is no terminal. */
@@ -28,26 +25,19 @@ export async function run(call: CommandCall): Promise<number> {
         `Cannot explain code ${what}: the specification reserves the codes below 100 and does not define this one`,
       );
     }
-    call.out(call.on('json') ? `${JSON.stringify(explanation, null, 4)}\n` : renderCode(explanation, width));
+    await printAnswer(call, 'CodeExplanation', explanation, { text: () => renderCode(explanation, width) });
     return 0;
   }
-  const { list, file, dir } = find(call, what);
+  const { list, file, dir } = findList(call, what);
   const explanation = await explainList(list, call.plugins);
   const runtimes = await verdictsOn(list, dir, file);
-  if (call.on('json')) call.out(`${JSON.stringify({ ...explanation, runtimes }, null, 4)}\n`);
-  else call.out(renderList(explanation, runtimes, width));
+  await printAnswer(
+    call,
+    'NetworkExplanation',
+    { ...explanation, runtimes },
+    { text: () => renderList(explanation, runtimes, width) },
+  );
   return 0;
-}
-
-/** A file if there is one of that name, else a network of the configuration directory. */
-function find(
-  call: CommandCall,
-  what: string,
-): { readonly list: Conflist; readonly dir: string; readonly file?: string } {
-  const path = absolutePath(what, call.cwd);
-  if (existsSync(path)) return { list: loadFile(path), dir: dirname(path), file: basename(path) };
-  const dir = confDirOf(call);
-  return { list: loadNetwork(dir, what), dir };
 }
 
 /** Which runtimes would use the list if its directory is the one they read. */

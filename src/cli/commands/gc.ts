@@ -1,5 +1,6 @@
 // What does `catena gc` do?
 
+import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { collectGarbage } from '../../chain/records/collect-garbage.ts';
 import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
@@ -13,6 +14,7 @@ import { type Look, lookOrTell } from '../../garbage/find-traced.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { gcGone } from '../gc-gone.ts';
+import { printAnswer } from '../output/print.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { watched } from '../watched.ts';
 
@@ -30,7 +32,7 @@ export async function run(call: CommandCall): Promise<number> {
     return 0;
   }
   const plan = planGarbage(list, scope, runtimeOf(call));
-  call.out(call.on('json') ? `${JSON.stringify(toJson(plan), null, 4)}\n` : renderPlan(plan, call.on('all')));
+  await printAnswer(call, 'GarbagePlan', toJson(plan), { text: () => renderPlan(plan, call.on('all')) });
   for (const problem of plan.damaged) warn(call, problem);
   return 0;
 }
@@ -126,14 +128,14 @@ function toJson({
   links: collectors,
   valid,
   damaged,
-}: GarbagePlan): object {
+}: GarbagePlan): AnswerOf<'GarbagePlan'> {
   const key = ({
     containerId,
     ifname,
     why,
     traces,
   }: Pick<GarbagePlan['stale'][number], 'containerId' | 'ifname' | 'why' | 'traces'>) => ({
-    containerID: containerId,
+    containerId,
     ifname,
     ...defined({ why, objects: traces }),
   });
@@ -144,7 +146,7 @@ function toJson({
     delete: stale.map(key),
     keep: kept.map(key),
     ...(unnamed.length ? { unnamed: unnamed.map(key) } : {}),
-    valid,
+    valid: valid.map(({ containerID, ...one }) => ({ containerId: containerID, ...one })),
     gc: collectors,
     damaged: problems,
   };

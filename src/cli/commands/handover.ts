@@ -6,8 +6,9 @@ import type { Handover } from '../../handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { handOverAll } from '../handover/hand-over-all.ts';
 import { findHeirs } from '../handover/heirs.ts';
-import { handoversToJson, renderHandovers } from '../handover/render.ts';
+import { renderHandovers } from '../handover/render.ts';
 import { handoverRuntime } from '../handover/runtime.ts';
+import { printAnswer } from '../output/print.ts';
 
 /**
  * Makes existing attachments deletable by the executables of other directories, and prints the outcome for each. If only our
@@ -29,9 +30,12 @@ export async function run(call: CommandCall): Promise<number> {
     force: call.on('force'),
   };
   const handovers = await handOverAll(attached, plan, call, runtime);
-  if (call.on('json')) {
-    call.out(`${JSON.stringify({ attachments: handoversToJson(handovers) }, null, 4)}\n`);
-  } else call.out(`${renderHandovers(handovers)}${renderRefusal(handovers)}`);
+  await printAnswer(
+    call,
+    'HandoverList',
+    { items: handovers },
+    { text: () => `${renderHandovers(handovers)}${renderRefusal(handovers)}` },
+  );
   return handovers.some(({ state }) => state === 'refused') ? 1 : 0;
 }
 

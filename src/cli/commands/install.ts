@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import { COMMAND_NAME, CORE_NAME } from '../../chain/config/core-name.ts';
 import { loadFile } from '../../chain/config/load.ts';
 import { isFront } from '../../chain/config/own-executable.ts';
+import { defined } from '../../cni/defined.ts';
 import { DEFAULT_BIN_DIR } from '../../cni/directories.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { checkPick, type Pick } from '../../install/check.ts';
@@ -11,11 +12,16 @@ import { findManifest } from '../../install/manifest.ts';
 import { nameFirst, nameUsually } from '../../install/names.ts';
 import { type InstallPlan, planInstall, type Step, type Wanted } from '../../install/plan.ts';
 import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
+import type { TextFile } from '../../install/units.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { SCRIPT_PATHS, SCRIPTS, SHELLS } from '../completion/scripts.ts';
 import { findOlderProblem } from '../install/older-release.ts';
+import { renderShared } from '../install/shared-files.ts';
 import { finishStarting, layDown, starterOf } from '../install/starting.ts';
+import { manPages } from '../man/page.ts';
+import { printAnswer } from '../output/print.ts';
 import { confDirOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
@@ -39,10 +45,13 @@ export async function run(call: CommandCall): Promise<number> {
   const after = dryRun ? { ok: true, notes: [] } : await finishStarting(call, plan, starter);
   const ok = isGood(plan, picks, call.on('as-default')) && after.ok;
   const notes = [...findMismatches(configured, confDir, wanted.binDir), ...after.notes];
-  if (call.on('json'))
-    call.out(`${JSON.stringify({ ok, steps: plan.steps, reason, picks, notes }, null, 4)}\n`);
-  else call.out(render(plan, picks, reason, call.on('as-default')));
-  if (!call.on('json')) for (const note of notes) call.out(`note: ${note}\n`);
+  const noted = notes.map(note => `note: ${note}\n`).join('');
+  await printAnswer(
+    call,
+    'Installation',
+    { ok, steps: plan.steps, ...defined({ reason }), picks, notes },
+    { text: () => `${render(plan, picks, reason, call.on('as-default'))}${noted}` },
+  );
   return ok ? 0 : 1;
 }
 
@@ -75,9 +84,23 @@ async function readWanted(call: CommandCall) {
     names: chosen.length ? chosen : names,
     force: call.on('force'),
     ...kubeconfigOf(call),
+    ...sharedOf(call),
     ...(list && named ? { conf: { name: named.name, text: ending(list.source) } } : {}),
   };
   return { wanted, pluginDirs, reason: named?.reason };
+}
+
+/** What shells and man read, if a directory for it is given. */
+function sharedOf(call: CommandCall): { readonly shared?: readonly TextFile[] } {
+  const given = call.text('share-dir');
+  if (given === undefined) return {};
+  const dir = absolutePath(given);
+  return {
+    shared: [
+      ...SHELLS.map(shell => ({ path: join(dir, SCRIPT_PATHS[shell]), text: SCRIPTS[shell] })),
+      ...manPages(call.table).map(({ name, text }) => ({ path: join(dir, 'man/man1', name), text })),
+    ],
+  };
 }
 
 /** A kubeconfig with the service account of the current pod, for programs on the host. */
@@ -124,6 +147,7 @@ function render(
     steps
       .filter(step => step.place === place)
       .map(({ name, action, why }) => `  ${action.padEnd(7)}  ${name}${why ? `: ${why}` : ''}`);
+  const shared = steps.filter(({ place }) => place === 'shared');
   const shown = picks.map(({ runtime, taken, why }) => {
     return `${runtime.padEnd(10)}  ${taken ? 'uses it' : 'does not use it'}: ${why}`;
   });
@@ -135,6 +159,7 @@ function render(
       ? [`daemon: ${wanted.starters.map(({ path }) => path).join(', ') || 'started by nothing here'}`]
       : []),
     ...rows('starter'),
+    ...renderShared(shared),
     ...(conf || wanted.kubeconfig ? [confDir, ...rows('account'), ...rows('conf')] : []),
     ...(reason ? [reason] : []),
     ...shown,
@@ -143,6 +168,15 @@ function render(
       : []),
     '',
   ].join('\n');
+}
+
+/** The minor release in a version as `kubectl version` prints it. */
+function minorOf(version: string): number {
+  const [, minor] = /^v?1\.(\d+)/.exec(version) ?? [];
+  if (minor === undefined) {
+    throw new UsageError(`Cannot print for Kubernetes "${version}": a version is like 1.30 or v1.30.2`);
+  }
+  return Number(minor);
 }
 
 function print(call: CommandCall, what: string): number {
@@ -159,6 +193,7 @@ function print(call: CommandCall, what: string): number {
       asDefault: call.on('as-default'),
       withAccount: call.on('with-account'),
       withMetrics: call.on('with-metrics'),
+      kubernetes: minorOf(call.text('kubernetes') || '1.30'),
       ...(list ? { list: { name: list.name, text: ending(list.source) } } : {}),
       home: dirname(process.execPath),
     }),

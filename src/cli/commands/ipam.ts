@@ -7,6 +7,7 @@ import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findWitnesses, type LeasePlace, listPlaces, placeOf } from '../ipam/place.ts';
 import { renderLeases, renderReason, toJson } from '../ipam/render.ts';
+import { printAnswer } from '../output/print.ts';
 
 type Operands = readonly string[];
 
@@ -33,14 +34,26 @@ export async function run(call: CommandCall): Promise<number> {
 async function ls(call: CommandCall, [network]: Operands): Promise<number> {
   const places = network === undefined ? listPlaces(call) : [await placeOf(call, network)];
   const leases = places.flatMap(place => inspectAll(call, place));
-  call.out(call.on('json') ? `${JSON.stringify(leases.map(toJson), null, 2)}\n` : renderLeases(leases));
+  await printAnswer(
+    call,
+    'LeaseList',
+    { items: leases.map(toJson) },
+    {
+      text: () => renderLeases(leases),
+      wide: () => renderLeases(leases, true),
+      names: () => leases.map(({ address }) => address),
+    },
+  );
   return 0;
 }
 
 async function why(call: CommandCall, operands: Operands): Promise<number> {
   const { place, lease } = await find(call, operands);
   const found = { ...place, ...lease };
-  call.out(call.on('json') ? `${JSON.stringify(toJson(found), null, 2)}\n` : renderReason(found));
+  await printAnswer(call, 'Lease', toJson(found), {
+    text: () => renderReason(found),
+    names: () => [found.address],
+  });
   return 0;
 }
 

@@ -2,11 +2,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { readHistory } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
-import { renderLog } from '../log/render.ts';
+import { nameIn, renderLog } from '../log/render.ts';
 import { fromHistory, type LogEntry, readTimeline } from '../log/timeline.ts';
-import { printJson } from '../node/output.ts';
 import { readNodeFor } from '../node/read.ts';
 import { parseMoment } from '../node/times.ts';
+import { isData } from '../output/format.ts';
+import { printAnswer, printOne } from '../output/print.ts';
 import { runtimeOf } from '../target.ts';
 import { traceDirFor } from '../watched.ts';
 
@@ -22,15 +23,24 @@ export async function run(call: CommandCall): Promise<number> {
   const entries = readTimeline({ node, stateDir, traceDir: traceDirFor(call), pluginDirs });
   const shown = entries.filter(one => Date.parse(one.time) >= since && isWanted(call, one));
   if (call.on('follow')) {
-    print(call, shown);
+    await print(call, shown);
     return follow(call, stateDir, before);
   }
-  if (call.on('json')) printJson(call, { entries: shown });
-  else call.out(renderLog(shown) || `nothing is on record since ${new Date(since).toISOString()}\n`);
+  const nothing = `nothing is on record since ${new Date(since).toISOString()}\n`;
+  await printAnswer(
+    call,
+    'LogEntryList',
+    { items: shown },
+    {
+      text: () => renderLog(shown) || nothing,
+      wide: () => renderLog(shown, true) || nothing,
+      names: () => namesIn(shown),
+    },
+  );
   return 0;
 }
 
-/** Prints what the history gets; `--json` prints one object per line here. */
+/** Prints what the history gets; each event is an answer of its own. */
 async function follow(call: CommandCall, stateDir: string, before: number): Promise<number> {
   let seen = before;
   while (!call.signal.aborted) {
@@ -40,7 +50,7 @@ async function follow(call: CommandCall, stateDir: string, before: number): Prom
     const fresh = events.slice(events.length < seen ? -1 : seen);
     seen = events.length;
     const entries = fresh.map(fromHistory);
-    print(
+    await print(
       call,
       entries.filter(one => isWanted(call, one)),
     );
@@ -48,13 +58,24 @@ async function follow(call: CommandCall, stateDir: string, before: number): Prom
   return 0;
 }
 
-function print(call: CommandCall, entries: readonly LogEntry[]): void {
-  const text = call.on('json') ? entries.map(one => `${JSON.stringify(one)}\n`).join('') : renderLog(entries);
-  call.out(text);
+async function print(call: CommandCall, entries: readonly LogEntry[]): Promise<void> {
+  if (isData(call)) for (const one of entries) await printOne(call, 'LogEntry', one);
+  else if (call.format === 'name')
+    call.out(
+      namesIn(entries)
+        .map(name => `${name}\n`)
+        .join(''),
+    );
+  else call.out(renderLog(entries, call.format === 'wide'));
 }
 
-function isWanted(call: CommandCall, { network, containerID, podName }: LogEntry): boolean {
+/** The containers concerned, each once. */
+function namesIn(entries: readonly LogEntry[]): string[] {
+  return [...new Set(entries.map(nameIn))].filter(Boolean);
+}
+
+function isWanted(call: CommandCall, { network, containerId, podName }: LogEntry): boolean {
   const [wanted, container] = [call.text('network'), call.text('container')];
   if (wanted !== undefined && network !== wanted) return false;
-  return container === undefined || containerID?.startsWith(container) === true || podName === container;
+  return container === undefined || containerId?.startsWith(container) === true || podName === container;
 }

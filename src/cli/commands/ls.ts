@@ -4,12 +4,13 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { isatty } from 'node:tty';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
+import { withoutStandIns } from '../../node/shown.ts';
 import { titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { selectAttachments } from '../node/filter.ts';
-import { outputOf, printJson, printYaml } from '../node/output.ts';
 import { readNodeFor } from '../node/read.ts';
 import { renderLs } from '../node/render-ls.ts';
+import { printAnswer } from '../output/print.ts';
 import { warn } from '../target.ts';
 import { widthOf } from '../terminal/width.ts';
 
@@ -30,17 +31,17 @@ async function look(call: CommandCall): Promise<{ node: NodeModel; shown: NodeAt
   const network = call.text('network');
   const filters = [...call.texts('filter'), ...(network === undefined ? [] : [`network=${network}`])];
   const selected = selectAttachments(node.attachments, filters);
-  // A runtime's loopback attachment has nothing to show.
-  return { node, shown: selected.filter(({ ifname }) => ifname !== 'lo' || call.on('all')) };
+  return { node, shown: call.on('all') ? selected : withoutStandIns(selected) };
 }
 
 async function print(call: CommandCall, node: NodeModel, shown: readonly NodeAttachment[]): Promise<void> {
-  const output = outputOf(call, ['json', 'yaml', 'wide', 'name']);
-  const value = { ...node, attachments: shown };
-  if (call.on('json') || output === 'json') return printJson(call, value);
-  if (output === 'yaml') return printYaml(call, value);
-  if (output === 'name') return call.out(shown.map(one => `${titleOf(one)}\n`).join(''));
-  call.out(renderLs(node, shown, { wide: output === 'wide', width: widthOf(call) }));
+  const render = (wide: boolean) => renderLs(node, shown, { wide, width: widthOf(call) });
+  await printAnswer(
+    call,
+    'Node',
+    { ...node, attachments: shown },
+    { text: () => render(false), wide: () => render(true), names: () => shown.map(titleOf) },
+  );
 }
 
 /** A terminal shows the present; elsewhere, what has changed is printed again. */

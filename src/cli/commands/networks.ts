@@ -1,9 +1,11 @@
 // What does `catena networks` do?
+import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
 import { type Candidate, readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type Choice, choose, RUNTIMES, type Settings } from '../../runtimes/rules.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { printAnswer } from '../output/print.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 
 /** Shows every file of the configuration directory, which of them each runtime uses, and with `--why` the reasons. */
@@ -17,10 +19,13 @@ export async function run(call: CommandCall): Promise<number> {
     const own = configured.find(one => one.runtime === runtime);
     return choose(runtime, candidates, { ...own, ...given });
   });
-  if (call.on('json'))
-    call.out(`${JSON.stringify({ ...toJson(dir, candidates, choices), notes }, null, 4)}\n`);
-  else call.out(render(dir, candidates, choices, call.on('why')));
-  if (!call.on('json')) for (const note of notes) call.out(`note: ${note}\n`);
+  const noted = notes.map(note => `note: ${note}\n`).join('');
+  const text = (why: boolean) => `${render(dir, candidates, choices, why)}${noted}`;
+  await printAnswer(call, 'NetworkFiles', toJson(dir, candidates, choices, notes), {
+    text: () => text(call.on('why')),
+    wide: () => text(true),
+    names: () => candidates.flatMap(({ list }) => list?.name ?? []),
+  });
   return 0;
 }
 
@@ -72,7 +77,12 @@ function describe({ ignored, list, broken, unusable, nameless }: Candidate): str
   return [what, unusable && `not usable: ${unusable}`].filter(Boolean).join('; ');
 }
 
-function toJson(dir: string, candidates: readonly Candidate[], choices: readonly Choice[]): object {
+function toJson(
+  dir: string,
+  candidates: readonly Candidate[],
+  choices: readonly Choice[],
+  notes: readonly string[],
+): AnswerOf<'NetworkFiles'> {
   return {
     confDir: dir,
     files: candidates.map(({ list, extension: _, ...file }) => ({
@@ -86,5 +96,6 @@ function toJson(dir: string, candidates: readonly Candidate[], choices: readonly
         : {}),
     })),
     runtimes: choices,
+    notes,
   };
 }

@@ -1,10 +1,13 @@
 // What does `catena ping` do?
+import { inEnvelope } from '../../answers/envelope.ts';
 import { runDir } from '../../cni/directories.ts';
 import { type Ping, ping } from '../../daemon/ping.ts';
 import type { PingReply } from '../../daemon/protocol.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { DAEMON_EXIT_CODES } from '../daemon/exit-codes.ts';
+import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
+import { isData } from '../output/format.ts';
+import { printData } from '../output/print.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 const DEADLINE_S = 2;
@@ -16,7 +19,7 @@ export async function run(call: CommandCall): Promise<number> {
     throw new UsageError('Cannot ping: --deadline must be a number of seconds above 0, at most 3600');
   const dir = absolutePath(call.text('run-dir') ?? runDir(call.env), call.cwd);
   const found = await ping(dir, seconds * 1_000);
-  if (call.on('json')) call.out(`${JSON.stringify(found)}\n`);
+  if (isData(call)) await printData(call, inEnvelope('Ping', found));
   else if (found.state === 'alive') call.out(`${describe(found.reply)}\n`);
   else call.err(`catena: ${problemOf(found, dir, seconds)}\n`);
   return DAEMON_EXIT_CODES[found.state];

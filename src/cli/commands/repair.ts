@@ -1,4 +1,5 @@
 // What does `catena repair` do?
+import type { AnswerOf } from '../../answers/kinds.ts';
 import {
   type AttachmentCondition,
   findRecovery,
@@ -9,12 +10,14 @@ import {
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
+import type { CniError } from '../../cni/errors.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { listRecords } from '../../journal/store.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
 import { checkConfigured } from '../known-network.ts';
 import { eventsOfRepair } from '../log/events.ts';
+import { printAnswer } from '../output/print.ts';
 import { runtimeOf, warn } from '../target.ts';
 
 /** Prints a line for each attachment that is not sound and each of its plugins; exit code 1 if a problem remains. */
@@ -26,7 +29,7 @@ export async function run(call: CommandCall): Promise<number> {
   const { onWarning: _, ...runtime } = runtimeOf(call);
   const report = await repairAll(scope, runtime);
   if (!dryRun && runtime.stateDir !== undefined) appendHistory(runtime.stateDir, eventsOfRepair(report));
-  call.out(call.on('json') ? `${JSON.stringify(toJson(report), null, 4)}\n` : renderReport(report, dryRun));
+  await printAnswer(call, 'RepairReport', toJson(report), { text: () => renderReport(report, dryRun) });
   for (const problem of report.damaged) warn(call, problem);
   const isEmpty = Object.values(report).every(list => list.length === 0);
   if (network !== undefined && isEmpty) checkConfigured(call, network);
@@ -85,21 +88,15 @@ function nameOf({
   return `${network} ${containerId} ${ifname}`;
 }
 
-function toJson({ recovered, attachments, damaged }: RepairReport): object {
+function toJson({ recovered, attachments, damaged }: RepairReport): AnswerOf<'RepairReport'> {
   return {
-    recovered: recovered.map(({ containerId, error, ...one }) => ({
-      ...one,
-      containerID: containerId,
-      ...(error ? { error: error.toReply() } : {}),
-    })),
-    attachments: attachments.map(({ containerId, links: plugins, ...one }) => ({
-      ...one,
-      containerID: containerId,
-      links: plugins.map(({ error, ...plugin }) => ({
-        ...plugin,
-        ...(error ? { error: error.toReply() } : {}),
-      })),
-    })),
+    recovered: recovered.map(withReply),
+    attachments: attachments.map(({ links: plugins, ...one }) => ({ ...one, links: plugins.map(withReply) })),
     damaged: damaged.map(({ message }) => message),
   };
+}
+
+/** An error is the object of the specification. */
+function withReply<T extends { readonly error?: CniError }>({ error, ...one }: T) {
+  return { ...one, ...(error ? { error: error.toReply() } : {}) };
 }

@@ -4,6 +4,7 @@ import type { Change } from '../../chain/change/settings.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findContainer, pickAttachment } from '../container.ts';
+import { CNITOOLS_INDENT, printData } from '../output/print.ts';
 import { runtimeOf } from '../target.ts';
 import { watched } from '../watched.ts';
 
@@ -17,7 +18,7 @@ export async function run(call: CommandCall): Promise<number> {
   const result = await watched(call, 'SET', record, runtime =>
     changeNetwork({ network, containerId, ifname }, change, { ...runtime, stateDir }),
   );
-  call.out(`${JSON.stringify(result, null, 4)}\n`);
+  await printData(call, result, CNITOOLS_INDENT);
   return 0;
 }
 

@@ -8,18 +8,28 @@ import { listUses } from '../../chain/config/plugin-uses.ts';
 import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { findType, readSwap } from '../../compare/executables.ts';
+import { countMatter } from '../../compare/verdict.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../../install/swap.ts';
 import { count } from '../../lab/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { printAnswer } from '../output/print.ts';
 import { withCopy } from '../swap/candidate-copy.ts';
 import { confirm } from '../swap/confirm.ts';
 import { findUndeletable, findUndoProblem } from '../swap/deletable.ts';
 import { compareBoth, type Examined, examineRules, renderComparison, renderRules } from '../swap/examine.ts';
 import { conclude, type Outcome, type SwapReport, tell } from '../swap/report.ts';
-import { findListFile, renderSurvey, type Survey, shortDigest, survey } from '../swap/survey.ts';
+import {
+  findListFile,
+  renderSurvey,
+  type Survey,
+  shortDigest,
+  survey,
+  surveyToJson,
+} from '../swap/survey.ts';
 import { checkAll, findWorse, renderBroken, renderStanding } from '../swap/verify.ts';
 import { loadTarget, runtimeOf } from '../target.ts';
+import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Shows which executables a network calls, replaces one of them, or restores the previous one. */
@@ -28,7 +38,7 @@ export async function run(call: CommandCall): Promise<number> {
   if (to !== undefined && undo) throw new UsageError('Cannot use both --to and --undo');
   const list = loadTarget(call);
   const runtime = runtimeOf(call);
-  if (to === undefined && !undo) return show(call, list, plugin, runtime);
+  if (to === undefined && !undo) return await show(call, list, plugin, runtime);
   if (plugin === undefined) throw new UsageError('Cannot swap: --link <type or index> is missing');
   const known = survey(call, list, findType(list, plugin), runtime.pluginDirs);
   const facts = { network: list.name, ...known };
@@ -37,12 +47,17 @@ export async function run(call: CommandCall): Promise<number> {
 
 type Facts = Survey & Pick<SwapReport, 'network'>;
 
-function show(call: CommandCall, list: Conflist, plugin: string | undefined, runtime: Runtime): number {
+async function show(
+  call: CommandCall,
+  list: Conflist,
+  plugin: string | undefined,
+  runtime: Runtime,
+): Promise<number> {
   const all = [...new Set(listUses(list).map(({ type }) => type))];
   const types = plugin === undefined ? all : [findType(list, plugin)];
   const known = types.map(type => survey(call, list, type, runtime.pluginDirs));
-  if (call.on('json')) call.out(`${JSON.stringify(known, null, 4)}\n`);
-  else call.out(known.map(renderSurvey).join(''));
+  const items = known.map(surveyToJson);
+  await printAnswer(call, 'SurveyList', { items }, { text: () => known.map(renderSurvey).join('') });
   return 0;
 }
 
@@ -152,7 +167,10 @@ function refuseReadOnly(target: string): void {
 
 async function examine(examined: Examined, call: CommandCall): Promise<Seen> {
   // In parallel, but waiting for both: neither may continue after the other one's failure was reported.
+  const progress = openProgress(call, 'swap');
+  progress.step('conformance and comparison of the candidate');
   const [rules, both] = await Promise.allSettled([examineRules(examined, call), compareBoth(examined, call)]);
+  progress.end();
   if (rules.status === 'rejected') throw rules.reason;
   if (both.status === 'rejected') throw both.reason;
   const [conformance, comparison] = [rules.value, both.value];
@@ -182,8 +200,12 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
       obstacle:
         'the network does not work in temporary namespaces, see catena try; --force swaps without this test',
     };
-  if (comparison.same || call.on('accept-differences')) return {};
-  return { doubt: 'it behaves differently: use --ignore for intended differences, or --accept-differences' };
+  const matter = countMatter(comparison);
+  if (matter === 0 || call.on('accept-differences')) return {};
+  const found = count(matter, 'difference');
+  return {
+    doubt: `it behaves differently (${found}): use --ignore for what is intended, or --accept-differences`,
+  };
 }
 
 /** Attachments whose CHECK is worse than before; `why` is a summary in one line. */

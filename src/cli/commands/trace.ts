@@ -1,8 +1,10 @@
 // What does `catena trace` do?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { toRequest } from '../../observe/answer.ts';
 import { findTrace, listTraces } from '../../observe/trace-ring.ts';
 import { renderList, renderWaterfall } from '../../observe/waterfall.ts';
 import type { CommandCall } from '../command.ts';
+import { printAnswer } from '../output/print.ts';
 import { warn } from '../target.ts';
 import { traceDirFor } from '../watched.ts';
 
@@ -12,13 +14,20 @@ export async function run(call: CommandCall): Promise<number> {
   const dir = traceDirFor(call);
   if (id !== undefined) {
     const record = find(dir, id);
-    call.out(
-      call.on('json') ? `${JSON.stringify(record, null, 2)}\n` : renderWaterfall(record, call.on('kernel')),
-    );
+    await printAnswer(call, 'Request', toRequest(record), {
+      text: () => renderWaterfall(record, call.on('kernel')),
+      wide: () => renderWaterfall(record, true),
+      names: () => [record.id],
+    });
     return 0;
   }
   const { records, damaged } = listTraces(dir);
-  call.out(call.on('json') ? `${JSON.stringify(records, null, 2)}\n` : renderList(records));
+  await printAnswer(
+    call,
+    'RequestList',
+    { items: records.map(toRequest) },
+    { text: () => renderList(records), names: () => records.map(({ id: one }) => one) },
+  );
   for (const file of damaged)
     warn(call, new CniError(ErrorCode.decodingFailure, `Cannot read trace "${file}"`));
   return 0;

@@ -1,17 +1,21 @@
 // What does `catena try` do?
 import { dirname } from 'node:path';
-import { loadFile } from '../../chain/config/load.ts';
+import { inEnvelope } from '../../answers/envelope.ts';
 import { parseCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { layGround } from '../../lab/ground.ts';
-import { RIGHTS_VARIABLE, type Rights, rerunInNamespaces } from '../../lab/reexec.ts';
+import { RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
 import { renderSection } from '../../lab/render.ts';
 import { type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import type { CommandCall } from '../command.ts';
+import { findList } from '../named-list.ts';
+import { isData } from '../output/format.ts';
+import { printData } from '../output/print.ts';
 import { styleOf } from '../terminal/colour.ts';
+import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
 
 /** Directories that could lead plugins out of the lab. */
 const OWN_VARIABLES = ['CATENA_RUN_DIR', 'CATENA_STATE_DIR', 'CATENA_CNI_CACHE_DIR', RIGHTS_VARIABLE];
@@ -22,7 +26,7 @@ export async function run(call: CommandCall): Promise<number> {
   if (rights !== undefined) return (await tryInside(call, rights)) ? 0 : 1;
   // Reports an invalid file or argument before anything is created.
   readTrial(call);
-  const { exitCode, stderr } = rerunInNamespaces(call.env);
+  const { exitCode, stderr } = rerunWithProgress(call);
   call.err(stderr);
   return exitCode;
 }
@@ -34,6 +38,8 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
   layGround(shown);
   const sections: Section[] = [];
   const style = styleOf(call);
+  const progress = openProgress(call, 'try');
+  progress.step('a fake host');
   const ok = await tryChain({
     ...trial,
     shown,
@@ -41,12 +47,24 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
     keepGoing: call.on('keep-going'),
     env: Object.fromEntries(Object.entries(call.env).filter(([name]) => !OWN_VARIABLES.includes(name))),
     tell(section) {
-      if (call.on('json')) sections.push(section);
-      else call.out(renderSection(section, style));
+      if (isData(call)) sections.push(section);
+      else {
+        progress.clear();
+        call.out(renderSection(section, style));
+      }
+      progress.step(stepAfter(section));
     },
-  });
-  if (call.on('json')) call.out(`${JSON.stringify(toJson(sections), null, 2)}\n`);
+  }).finally(progress.end);
+  if (isData(call)) await printData(call, inEnvelope('Trial', toJson(sections)));
   return ok;
+}
+
+/** What the lab does once it has told of a section. */
+function stepAfter(section: Section): string {
+  if (section.kind === 'lab') return 'ADD';
+  if (section.kind === 'verb')
+    return { ADD: 'CHECK', CHECK: 'probes', DEL: 'what is left behind' }[section.verb] ?? '';
+  return section.kind === 'probing' || section.kind === 'probe' ? 'probes, DEL' : '';
 }
 
 function readDevices(call: CommandCall): string[] {
@@ -59,11 +77,11 @@ function readDevices(call: CommandCall): string[] {
 }
 
 function readTrial(call: CommandCall) {
-  const [file = ''] = call.positionals;
+  const [given = ''] = call.positionals;
   const dirs = call.texts('bin-dir');
   const cap = call.text('cap');
   return {
-    list: loadFile(file),
+    list: findList(call, given).list,
     pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => absolutePath(dir)),
     ifname: call.text('ifname') || 'eth0',
     devices: readDevices(call),

@@ -5,6 +5,8 @@ import { serveUi, type UiServer } from '../../ui/server.ts';
 import { type Ask, openSources } from '../../ui/sources.ts';
 import type { CommandCall } from '../command.ts';
 import { countOf } from '../daemon/observer-options.ts';
+import { isData } from '../output/format.ts';
+import { printOne } from '../output/print.ts';
 
 const IDLE_S = 1_800;
 const MAX_PORT = 65_535;
@@ -25,7 +27,7 @@ export async function run(call: CommandCall): Promise<number> {
   const server = listen(call, port, idleMs);
   call.signal.addEventListener('abort', () => server.stop());
   if (call.signal.aborted) server.stop();
-  if (call.on('json')) call.out(`${JSON.stringify({ url: server.url })}\n`);
+  if (isData(call)) await printOne(call, 'UiAddress', { url: server.url });
   else call.out(`${server.url}\nThis address works once, in one browser on this host. Ctrl-C ends it.\n`);
   if ((await server.ended) === 'idle')
     call.err(`catena: no request for ${idleMs / 1_000} s: the page ends\n`);

@@ -1,4 +1,5 @@
 // What does `catena uninstall` do?
+import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
 import { installedStarter } from '../../install/starters.ts';
 import { disableUnits, forgetUnits, isBooted } from '../../install/systemctl.ts';
@@ -6,7 +7,8 @@ import { planUninstall, type UninstallStep, uninstall } from '../../install/unin
 import type { PurgeStep } from '../../purge/step.ts';
 import type { CommandCall } from '../command.ts';
 import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';
-import { handoversToJson, renderHandovers } from '../handover/render.ts';
+import { renderHandovers } from '../handover/render.ts';
+import { printAnswer } from '../output/print.ts';
 import { deleteGone, findPurgeObstacle, purge, purgePlacesOf } from '../uninstall/purge.ts';
 import { placesOf } from './install.ts';
 
@@ -35,7 +37,7 @@ export async function run(call: CommandCall): Promise<number> {
     refusal === undefined && purgePlaces ? await purge(purgePlaces, call.on('dry-run')) : undefined;
   const done = { ...settled, refusal, steps, ...defined({ purged }) };
   const nothing = `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`;
-  call.out(call.on('json') ? `${JSON.stringify(toJson(done), null, 4)}\n` : render(done, nothing));
+  await printAnswer(call, 'Uninstallation', toJson(done), { text: () => render(done, nothing) });
   return refusal === undefined ? 0 : 1;
 }
 
@@ -53,11 +55,11 @@ function render({ handovers, refusal, steps, purged = [] }: Done, nothing: strin
   return `${shown}${lines.join('') || nothing}`;
 }
 
-function toJson({ handovers, refusal, steps, purged }: Done): object {
+function toJson({ handovers, refusal, steps, purged }: Done): AnswerOf<'Uninstallation'> {
   return {
     steps,
     ...defined({ purged }),
-    ...(handovers.length ? { attachments: handoversToJson(handovers) } : {}),
+    ...(handovers.length ? { attachments: handovers } : {}),
     ...defined({ refusal }),
   };
 }

@@ -1,9 +1,13 @@
 // What does `catena validate` do?
 import { NO_EXECUTABLES, openExecutables } from '../../validate/executables.ts';
-import { countFindings, renderReport } from '../../validate/finding.ts';
+import { countFindings } from '../../validate/finding.ts';
 import { validatePath } from '../../validate/validate.ts';
 import type { CommandCall } from '../command.ts';
+import { printAnswer } from '../output/print.ts';
 import { runtimeOf } from '../target.ts';
+import { styleOf } from '../terminal/colour.ts';
+import { widthOf } from '../terminal/width.ts';
+import { renderValidation } from '../validate-render.ts';
 
 /** Prints the findings; fails on errors, with `--strict` on warnings too. */
 export async function run(call: CommandCall): Promise<number> {
@@ -14,9 +18,12 @@ export async function run(call: CommandCall): Promise<number> {
   const report = await validatePath(path, call.plugins, executables);
   const { error, warning } = countFindings(report);
   const valid = error + (call.on('strict') ? warning : 0) === 0;
-  if (call.on('json')) {
-    const { files, findings } = report;
-    call.out(`${JSON.stringify({ valid, files, errors: error, warnings: warning, findings }, null, 2)}\n`);
-  } else call.out(renderReport(report));
+  const { files, findings } = report;
+  await printAnswer(
+    call,
+    'Validation',
+    { valid, files, errors: error, warnings: warning, findings },
+    { text: () => renderValidation(report, styleOf(call), widthOf(call)) },
+  );
   return valid ? 0 : 1;
 }

@@ -3,33 +3,38 @@ import type { NodeAttachment } from '../../node/model.ts';
 import { findWho, type Owned } from '../../node/who.ts';
 import { renderAge, titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
-import { printJson } from '../node/output.ts';
 import { readNodeFor } from '../node/read.ts';
+import { printAnswer } from '../output/print.ts';
 
 /** Says whose something is, and on what evidence; fails if nothing on this node has it. */
 export async function run(call: CommandCall): Promise<number> {
   const query = call.positionals.join(' ');
   const node = await readNodeFor(call);
   const owners = findWho(node, query);
-  if (call.on('json')) {
-    const found = owners.map(({ attachment, evidence }) => ({
-      ...(attachment ? { attachment } : {}),
-      evidence,
-    }));
-    printJson(call, { query, owners: found });
-  } else {
-    const texts = owners.map(one => render(one, Date.parse(node.time)));
-    call.out(texts.join('\n') || `nothing on this node has, or is, "${query}"\n`);
-  }
+  const found = owners.map(({ attachment, evidence }) => ({
+    ...(attachment ? { attachment } : {}),
+    evidence,
+  }));
+  await printAnswer(
+    call,
+    'Owners',
+    { query, owners: found },
+    {
+      text: () =>
+        owners.map(one => render(one, Date.parse(node.time))).join('\n') ||
+        `nothing on this node has, or is, "${query}"\n`,
+      names: () => owners.flatMap(({ attachment }) => (attachment ? titleOf(attachment) : [])),
+    },
+  );
   return owners.length ? 0 : 1;
 }
 
 function render({ attachment, evidence }: Owned, now: number): string {
   if (attachment === undefined) return `not of an attachment on record\n${renderEvidence(evidence)}`;
-  const { network, ifname, containerID, since, origin, state, addresses, netns } = attachment;
+  const { network, ifname, containerId, since, origin, state, addresses, netns } = attachment;
   const rows = [
     ['network', `${network}, interface ${ifname}`],
-    ['container', containerID],
+    ['container', containerId],
     ['addresses', addresses.join(', ')],
     ['namespace', netns],
     ['state', state === 'attached' ? '' : stateWords(attachment)],

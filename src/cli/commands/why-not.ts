@@ -1,7 +1,8 @@
 // What does `catena why-not` do?
 
+import { peersIn } from '../../between/peers.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
-import { runnerJournals } from '../../cni/directories.ts';
+import { runDir, runnerJournals } from '../../cni/directories.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { parseFrom, parseTo } from '../../packet/ends.ts';
 import type { Hop } from '../../packet/hop.ts';
@@ -11,18 +12,19 @@ import { findKnown } from '../../running/container.ts';
 import { attachmentLister, keyOf } from '../../watch/attachments.ts';
 import { commandsFor } from '../../watch/commands.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { printJson } from '../node/output.ts';
+import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';
 import { readNodeFor } from '../node/read.ts';
+import { printAnswer } from '../output/print.ts';
 import { runtimeOf } from '../target.ts';
 
 const MARKS = { passes: '✓', stops: '✗', unknown: '?' } as const;
-const EXIT_CODES = { arrives: 0, stopped: 1, unknown: 3 } as const;
+const EXIT_CODES = { arrives: SUCCESS, stopped: FAILURE, unknown: INCOMPLETE } as const;
 
 function adviceFor(call: CommandCall): Advice {
   const runtime = runtimeOf(call);
   const { stateDir = '' } = runtime;
   const list = attachmentLister([stateDir, runnerJournals(stateDir).delegates], cacheDirOf(runtime));
-  const find = ({ network, containerID: containerId, ifname }: NodeAttachment) =>
+  const find = ({ network, containerId, ifname }: NodeAttachment) =>
     list().find(({ key }) => key === keyOf({ network, containerId, ifname }));
   return {
     repair(attachment) {
@@ -32,7 +34,7 @@ function adviceFor(call: CommandCall): Advice {
     },
     remake(attachment) {
       const one = find(attachment);
-      return one ? commandsFor(one) : `recreate container "${attachment.containerID}"`;
+      return one ? commandsFor(one) : `recreate container "${attachment.containerId}"`;
     },
   };
 }
@@ -49,10 +51,14 @@ export async function run(call: CommandCall): Promise<number> {
     );
   // A port of the node is for others, one of a container may be asked for from the node itself.
   const from = parseFrom(fromText ?? (to.kind === 'node' ? 'outside' : 'node'), node, find);
-  const { outcome, hops } = whyNot(node, from, to, adviceFor(call));
+  const { outcome, hops } = whyNot(node, from, to, adviceFor(call), peersIn(runDir(call.env)));
   const start = fromText ?? from.kind;
-  if (call.on('json')) printJson(call, { from: start, to: toText, outcome, simulated: true, hops });
-  else call.out(`${hops.map(render).join('')}${ENDINGS[outcome]}\n`);
+  await printAnswer(
+    call,
+    'PacketWalk',
+    { from: start, to: toText, outcome, simulated: true, hops },
+    { text: () => `${hops.map(render).join('')}${ENDINGS[outcome]}\n` },
+  );
   return EXIT_CODES[outcome];
 }
 

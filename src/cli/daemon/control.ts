@@ -1,11 +1,15 @@
 // What do `catena daemon --stop` and `catena daemon --status` do?
+import { inEnvelope, outOfEnvelope } from '../../answers/envelope.ts';
+import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { DaemonState } from '../../daemon/protocol.ts';
 import { findRunning, stopRunning } from '../../daemon/running.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import type { Drift, WatchState } from '../../watch/state.ts';
 import type { CommandCall } from '../command.ts';
-import { DAEMON_EXIT_CODES } from './exit-codes.ts';
+import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
+import { isData } from '../output/format.ts';
+import { printData } from '../output/print.ts';
 
 /** The daemon gives its requests a minute. */
 const STOP_DEADLINE_MS = 70_000;
@@ -16,13 +20,13 @@ export async function stopDaemon(call: CommandCall): Promise<number> {
   const daemon = await findRunning(dir);
   const problem = daemon && (await stopRunning(daemon, STOP_DEADLINE_MS));
   const pid = daemon?.state?.pid;
-  if (call.on('json')) {
+  if (isData(call)) {
     const stopped = daemon !== undefined && problem === undefined;
-    call.out(`${JSON.stringify({ stopped, ...(pid ? { pid } : {}), ...(problem ? { problem } : {}) })}\n`);
+    await printData(call, inEnvelope('DaemonEnd', { stopped, ...defined({ pid, problem }) }));
   } else if (daemon === undefined) call.out(`no daemon runs in "${dir}"\n`);
   else if (problem === undefined) call.out(`process ${pid} has ended\n`);
   if (problem === undefined) return 0;
-  if (!call.on('json')) call.err(`catena: Cannot stop the daemon in "${dir}": ${problem}\n`);
+  if (!isData(call)) call.err(`catena: Cannot stop the daemon in "${dir}": ${problem}\n`);
   return 1;
 }
 
@@ -33,8 +37,9 @@ export async function showStatus(call: CommandCall): Promise<number> {
   const { state } = daemon ?? {};
   // As `catena ping --json` says it.
   const found = daemon === undefined ? 'absent' : state === undefined ? 'silent' : 'alive';
-  if (call.on('json')) {
-    call.out(`${JSON.stringify({ state: found, ...state }, null, 4)}\n`);
+  if (isData(call)) {
+    const known = state === undefined ? {} : outOfEnvelope(state);
+    await printData(call, inEnvelope('DaemonStatus', { state: found, ...known }));
   } else if (daemon === undefined) call.out(`no daemon runs in "${dir}"\n`);
   else if (state === undefined) call.err(`catena: the daemon on "${daemon.socket}" does not answer\n`);
   else call.out(describe(state, daemon.socket));

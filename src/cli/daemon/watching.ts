@@ -9,6 +9,7 @@ import type { WatchSettings } from '../../watch/settings.ts';
 import { startWatching, type Watching } from '../../watch/watcher.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
+import { podEvents } from './pod-events.ts';
 
 /**
  * Starts the watch with the directories of the command line and the workers of the pool.
@@ -25,14 +26,16 @@ export function watchAttachments(
   // A worker must not wait for a call that itself needs a worker.
   const env = { ...call.env, [SERVED_VARIABLE]: '1' };
   const runtime = { ...runtimeOf({ ...call, env, workers: pool }), stateDir: own };
+  const confDir = confDirOf(call);
   return startWatching(
     {
       runtime,
       journals: [runnerJournals(own).delegates],
       cacheDir: cacheDirOf(runtime),
-      confDir: confDirOf(call),
+      confDir,
       isBusy: () => pool.state.waiting > 0,
       log: observer.log,
+      acted: podEvents({ confDir, env, observer }),
       async traced({ id, known }, how, repair) {
         const facts = { verb: 'REPAIR', ...id, netns: known.netns, args: known.args, warm: true };
         const request = repairs.begin(facts, env);

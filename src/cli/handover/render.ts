@@ -12,8 +12,3 @@ export function renderHandovers(handovers: readonly Handover[]): string {
   const counts = STATES.map(state => `${handovers.filter(one => one.state === state).length} ${state}`);
   return `${[...lines, `attachments: ${counts.join(', ')}`].join('\n')}\n`;
 }
-
-/** The report as JSON. */
-export function handoversToJson(handovers: readonly Handover[]): object[] {
-  return handovers.map(({ containerId, ...one }) => ({ ...one, containerID: containerId }));
-}

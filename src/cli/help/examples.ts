@@ -8,6 +8,7 @@ export interface Example {
 
 /** Examples of each command. A test runs every line on a node that has the network `web-net` and the namespace `web`. */
 export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
+  man: [{ text: 'the page of a command', line: 'catena man attach' }],
   add: [
     { text: 'attach a namespace made by "ip netns add web"', line: 'catena add web-net web' },
     {
@@ -44,9 +45,13 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { text: 'why can this container not reach that host?', line: 'catena why-not web 1.1.1.1:443' },
   ],
   log: [{ text: 'what changed within the last hour', line: 'catena log --since 1h' }],
-  list: [{ text: 'networks and attachments', line: 'catena list' }],
+  list: [
+    { text: 'networks and attachments', line: 'catena list' },
+    { text: 'names of networks, for a script', line: 'catena list --output name' },
+  ],
   ipam: [
     { text: 'which addresses are leased', line: 'catena ipam ls web-net' },
+    { text: 'the same for another program', line: 'catena ipam ls web-net --output yaml' },
     { text: 'why an address is not free', line: 'catena ipam why web-net 10.99.0.2' },
   ],
   networks: [{ text: 'which file do runtimes use, and why?', line: 'catena networks --why' }],
@@ -61,11 +66,22 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ],
   ui: [{ text: 'open the printed address in a browser on this machine', line: 'catena ui' }],
   version: [{ text: 'which CNI versions the plugins of a network support', line: 'catena version web-net' }],
+  bundle: [
+    { text: 'an archive for a bug report', line: 'catena bundle --file report.tar.gz' },
+    { text: 'one that names neither pods nor addresses', line: 'catena bundle --anonymous' },
+  ],
   doctor: [{ text: 'examine the node', line: 'catena doctor' }],
   repair: [{ text: 'what would be repaired', line: 'catena repair --dry-run' }],
   adopt: [{ text: 'what other runtimes attached and could be recorded', line: 'catena adopt --dry-run' }],
   gc: [{ text: 'what would be deleted if nothing were valid', line: 'catena gc web-net --all --dry-run' }],
   status: [{ text: 'could a container be attached now?', line: 'catena status web-net' }],
+  init: [
+    { text: 'answer four questions, with free subnets suggested', line: 'catena init' },
+    {
+      text: 'without a question: a bridge with free subnets, ports and rates',
+      line: 'catena init front-net --kind bridge --subnet auto --ports --rates',
+    },
+  ],
   validate: [
     { text: 'check all lists of the node', line: 'catena validate /etc/cni/net.d' },
     {
@@ -73,8 +89,14 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
       line: 'catena validate --files-only web-net.conflist',
     },
   ],
-  schema: [{ text: 'the schema of the bridge plugin, for an editor', line: 'catena schema bridge' }],
-  try: [{ text: 'run a list where it can do no harm', line: 'catena try web-net.conflist' }],
+  schema: [
+    { text: 'the schema of the bridge plugin, for an editor', line: 'catena schema bridge' },
+    { text: 'the schema of what doctor --json prints', line: 'catena schema Diagnosis' },
+  ],
+  try: [
+    { text: 'run a list where it can do no harm', line: 'catena try web-net.conflist' },
+    { text: 'the same with a network of this node', line: 'catena try web-net' },
+  ],
   conformance: [
     {
       text: 'examine one plugin of a list',
@@ -84,9 +106,19 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   new: [{ text: 'begin a plugin of your own', line: 'catena new motd --dir ./motd' }],
   install: [
     { text: 'what would be installed where', line: 'catena install --dry-run' },
+    {
+      text: 'the executables, and completion for bash, zsh and fish',
+      line: 'catena install --share-dir /usr/local/share --dry-run',
+    },
     { text: 'a systemd unit to look at', line: 'catena install --print systemd' },
   ],
   uninstall: [{ text: 'what would be removed', line: 'catena uninstall --dry-run' }],
+  completion: [
+    {
+      text: 'a file that bash reads when it starts, or: source <(catena completion bash)',
+      line: 'catena completion bash',
+    },
+  ],
   compare: [
     {
       text: 'may these executables replace ours?',

@@ -20,11 +20,11 @@ export const GROUPS: readonly { readonly title: string; readonly commands: reado
       'version',
     ],
   },
-  { title: 'Keep a node right', commands: ['doctor', 'repair', 'adopt', 'gc', 'status'] },
-  { title: 'Write lists and plugins', commands: ['validate', 'schema', 'try', 'conformance', 'new'] },
+  { title: 'Keep a node right', commands: ['doctor', 'repair', 'adopt', 'gc', 'status', 'bundle'] },
+  { title: 'Write lists and plugins', commands: ['init', 'validate', 'schema', 'try', 'conformance', 'new'] },
   {
     title: 'Install and exchange executables',
-    commands: ['install', 'uninstall', 'compare', 'swap', 'handover'],
+    commands: ['install', 'uninstall', 'completion', 'man', 'compare', 'swap', 'handover'],
   },
   { title: 'Run the daemon', commands: ['daemon', 'ping'] },
 ];

@@ -1,5 +1,5 @@
 // How are leases shown to a person and to a program?
-import type { JsonObject } from '../../cni/json.ts';
+import type { AnswerOf } from '../../answers/kinds.ts';
 import type { InspectedLease } from '../../ipam/inspect.ts';
 import type { LeasePlace } from './place.ts';
 
@@ -13,17 +13,19 @@ const STATES: Readonly<Record<InspectedLease['state'], string>> = {
   unknown: 'unknown: nothing shows whether it is in use',
 };
 
-/** A table of leases, with the number of leases in each state. */
-export function renderLeases(leases: readonly FoundLease[]): string {
-  const rows = leases.map(({ network, address, owner, state }) => [
+/** A table of leases, with the number of leases in each state. @param wide with the time and the evidence */
+export function renderLeases(leases: readonly FoundLease[], wide = false): string {
+  const rows = leases.map(({ network, address, owner, state, writtenAt, evidence }) => [
     network,
     address,
     owner?.containerId ?? '-',
     owner?.ifname ?? '-',
     state,
+    ...(wide ? [writtenAt.toISOString(), evidence.join('; ')] : []),
   ]);
-  const table = [['NETWORK', 'ADDRESS', 'CONTAINER', 'INTERFACE', 'STATE'], ...rows];
-  const widths = [0, 1, 2, 3].map(column => Math.max(...table.map(row => row[column]?.length ?? 0)));
+  const head = ['NETWORK', 'ADDRESS', 'CONTAINER', 'INTERFACE', 'STATE'];
+  const table = [[...head, ...(wide ? ['WRITTEN', 'EVIDENCE'] : [])], ...rows];
+  const widths = head.map((_, column) => Math.max(...table.map(row => row[column]?.length ?? 0)));
   const lines = table.map(row =>
     row
       .map((cell, i) => cell.padEnd(widths[i] ?? 0))
@@ -51,11 +53,18 @@ export function renderReason({ network, address, owner, state, evidence }: Found
 }
 
 /** A lease as JSON. */
-export function toJson({ network, address, owner, state, evidence, writtenAt }: FoundLease): JsonObject {
+export function toJson({
+  network,
+  address,
+  owner,
+  state,
+  evidence,
+  writtenAt,
+}: FoundLease): AnswerOf<'Lease'> {
   return {
     network,
     address,
-    ...(owner ? { containerID: owner.containerId } : {}),
+    ...(owner ? { containerId: owner.containerId } : {}),
     ...(owner?.ifname ? { ifname: owner.ifname } : {}),
     state,
     evidence,

@@ -2,19 +2,25 @@
 import { shortId } from '../../node/words.ts';
 import type { LogEntry } from './timeline.ts';
 
-/** One line for each entry, in local time. */
-export function renderLog(entries: readonly LogEntry[]): string {
-  return entries.map(renderEntry).join('');
+/** One line for each entry, in local time. @param wide with whole ids, of the container and of the trace */
+export function renderLog(entries: readonly LogEntry[], wide = false): string {
+  return entries.map(one => renderEntry(one, wide)).join('');
 }
 
-function renderEntry(entry: LogEntry): string {
-  const { time, what, network, containerID = '', ifname, podNamespace, podName, by, code, message } = entry;
-  const pod = podName === undefined ? undefined : [podNamespace, podName].filter(Boolean).join('/');
-  const who = pod ?? shortId(containerID);
+/** What people call the container: its pod, or the beginning of its id. */
+export function nameIn({ containerId = '', podNamespace, podName }: LogEntry): string {
+  return podName === undefined ? shortId(containerId) : [podNamespace, podName].filter(Boolean).join('/');
+}
+
+function renderEntry(entry: LogEntry, wide: boolean): string {
+  const { time, what, network, containerId, ifname, by, code, message, source, trace } = entry;
+  const id = wide && containerId !== undefined ? [containerId] : [];
+  const who = [...new Set([nameIn(entry), ...id])].join(' ');
   const place = [who, ifname, network && `on ${network}`].filter(Boolean).join(' ');
   const failure = code === 0 ? '' : ` failed (${code})`;
   const words = message === undefined ? '' : `: ${message}`;
-  return `${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${by}; ${entry.source}]\n`;
+  const origin = [by, source, ...(wide && trace !== undefined ? [`trace ${trace}`] : [])].join('; ');
+  return `${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${origin}]\n`;
 }
 
 /** `2026-01-31 08:00:00`. */

@@ -17,7 +17,7 @@ export interface LogEntry {
   /** `ADD`, `DEL`, `GC`, `SET`, `REPAIR`, `RECOVER`, `SWAP`; `LEASE`: an address was leased, and nothing else is known. */
   readonly what: string;
   readonly network?: string;
-  readonly containerID?: string;
+  readonly containerId?: string;
   readonly ifname?: string;
   readonly podNamespace?: string;
   readonly podName?: string;
@@ -74,7 +74,7 @@ function fromTrace(record: RequestRecord): LogEntry {
     time: new Date(startedAt).toISOString(),
     what: verb,
     network,
-    containerID: containerId,
+    containerId,
     ifname,
     ...(podNamespace === undefined ? {} : { podNamespace }),
     ...(podName === undefined ? {} : { podName }),
@@ -89,13 +89,13 @@ function fromTrace(record: RequestRecord): LogEntry {
 /** An attachment that exists was added, by one runtime or another. */
 function fromRecords({ attachments }: NodeModel): LogEntry[] {
   return attachments.flatMap((one): LogEntry[] => {
-    const { network, containerID, ifname, podNamespace, podName, since, origin } = one;
+    const { network, containerId, ifname, podNamespace, podName, since, origin } = one;
     if (since === undefined) return [];
     const source = origin.evidence.startsWith('record') ? 'record' : 'cached result';
     const pod =
       podName === undefined ? {} : { podName, ...(podNamespace === undefined ? {} : { podNamespace }) };
     return [
-      { time: since, what: 'ADD', network, containerID, ifname, ...pod, by: origin.runner, code: 0, source },
+      { time: since, what: 'ADD', network, containerId, ifname, ...pod, by: origin.runner, code: 0, source },
     ];
   });
 }
@@ -113,7 +113,7 @@ function fromLeases({ networks }: NodeModel): LogEntry[] {
             time: written.mtime.toISOString(),
             what: 'LEASE',
             network: name,
-            containerID: containerId,
+            containerId,
             ...(ifname === undefined ? {} : { ifname }),
             by: 'unknown',
             code: 0,
@@ -146,7 +146,7 @@ function isSame(one: LogEntry, other: LogEntry): boolean {
   return (
     other.what === 'ADD' &&
     one.network === other.network &&
-    one.containerID === other.containerID &&
+    one.containerId === other.containerId &&
     (one.ifname === undefined || one.ifname === other.ifname) &&
     Math.abs(Date.parse(one.time) - Date.parse(other.time)) < SAME_MS
   );

@@ -10,7 +10,7 @@ type Matches = (one: NodeAttachment, value: string) => boolean;
 /** By key of `--filter`. */
 const FILTERS: Readonly<Record<string, Matches>> = {
   name: (one, value) => titleOf(one).includes(value),
-  id: ({ containerID }, value) => containerID.startsWith(value),
+  id: ({ containerId }, value) => containerId.startsWith(value),
   network: ({ network }, value) => network === value,
   address: hasAddress,
   port: ({ ports }, value) =>

@@ -15,7 +15,7 @@ interface Column {
 const COLUMNS: readonly Column[] = [
   { title: 'NAME', cell: titleOf },
   { title: 'NETWORK', cell: ({ network }) => network },
-  { title: 'CONTAINER', cell: ({ containerID }) => shortId(containerID), wide: true },
+  { title: 'CONTAINER', cell: ({ containerId }) => shortId(containerId), wide: true },
   { title: 'IFNAME', cell: ({ ifname }) => ifname, wide: true },
   { title: 'ADDRESS', cell: ({ addresses }) => addresses.map(withoutPrefix).join(',') || '-' },
   { title: 'PORTS', cell: ({ ports }) => ports.map(renderPort).join(',') || '-' },

@@ -1,10 +1,11 @@
 // Does a candidate keep the rules of the protocol, and does it behave like the executable that it replaces?
+import { outOfEnvelope } from '../../answers/envelope.ts';
+import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
 import { renderSummary } from '../../compare/summary.ts';
-import { renderVerdict, type Verdict } from '../../conformance/render.ts';
-import type { Rule } from '../../conformance/rule.ts';
+import { renderVerdict } from '../../conformance/render.ts';
 import { runOwnCommand } from '../../lab/own-command.ts';
 import type { CommandCall } from '../command.ts';
 
@@ -19,15 +20,8 @@ export interface Examined {
   readonly pluginDirs: readonly string[];
 }
 
-/** The report of `catena conformance --json`. */
-export interface ConformanceJson {
-  readonly ok: boolean;
-  readonly calls: number;
-  readonly rules: readonly (Pick<Rule, 'id' | 'title' | 'level' | 'source'> & {
-    readonly outcome: Verdict['findings'][number]['outcome'];
-    readonly details?: string;
-  })[];
-}
+/** The report of `catena conformance`. */
+export type ConformanceJson = AnswerOf<'Conformance'>;
 
 /** Examines the candidate with `catena conformance`, using the conflist's configuration if the plugin is an entry of it. */
 export async function examineRules(examined: Examined, call: CommandCall): Promise<ConformanceJson> {
@@ -78,6 +72,6 @@ function capOf(call: CommandCall): string[] {
 async function ask<Reply>(command: string, args: readonly string[], call: CommandCall): Promise<Reply> {
   const { stdout, stderr, exitCode } = await runOwnCommand([command, '--json', ...args], call);
   // With exit code 1 there is a verdict as well.
-  if (stdout.startsWith('{')) return JSON.parse(stdout) as Reply;
+  if (stdout.startsWith('{')) return outOfEnvelope(JSON.parse(stdout)) as Reply;
   throw new Error(`Cannot examine with "catena ${command}": ${stderr.trim() || `exit code ${exitCode}`}`);
 }

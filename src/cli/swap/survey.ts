@@ -1,6 +1,7 @@
 // What is known about an executable before it is replaced?
 import { lstatSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { listNetworks } from '../../chain/config/load.ts';
@@ -84,6 +85,11 @@ export function renderSurvey({ type, target, digest, ...known }: Survey): string
   ];
   const lines = rows.flatMap(([name, values]) => values.map(value => `  ${name.padEnd(12)}  ${value}`));
   return `link ${type}\n${lines.join('\n')}\n`;
+}
+
+/** The survey for programs. */
+export function surveyToJson({ type, uses, ...known }: Survey): AnswerOf<'SurveyList'>['items'][number] {
+  return { link: type, ...known, calledBy: uses };
 }
 
 /** Enough of a digest to tell two files apart by eye. */

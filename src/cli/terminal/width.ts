@@ -9,5 +9,6 @@ export function widthOf({
 }): number | undefined {
   const set = Number(env.COLUMNS);
   if (Number.isInteger(set) && set > 0) return set;
-  return isatty(1) ? process.stdout.columns : undefined;
+  // A terminal whose size was never set says 0.
+  return isatty(1) ? process.stdout.columns || undefined : undefined;
 }

@@ -1,5 +1,6 @@
 // What does `catena uninstall --purge` remove besides the installed files?
 import { basename, dirname, join } from 'node:path';
+import { listOwnRoutes, removeOwnRoutes } from '../../between/settle.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runDir, runnerJournals, stateDir } from '../../cni/directories.ts';
@@ -104,8 +105,16 @@ export async function purge(places: ToPurge, dryRun: boolean): Promise<PurgeStep
     );
   return [
     ...ended,
+    ...purgeRoutes(dryRun),
     ...purgeKernel(dryRun),
     ...purgeIptables(places.chains, dryRun),
     ...purgeFiles(places, dryRun),
   ];
+}
+
+/** Those to other nodes. Their devices and rules go with all others of ours. */
+function purgeRoutes(dryRun: boolean): PurgeStep[] {
+  const routes = listOwnRoutes();
+  if (!dryRun) removeOwnRoutes();
+  return routes.map(what => ({ action: 'remove', what }));
 }

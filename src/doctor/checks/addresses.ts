@@ -1,4 +1,5 @@
 // Do the networks' addresses and MTUs fit the node's?
+import { TUNNELS } from '../../between/names.ts';
 import { devicesOf, needsOf, rangesOf } from '../../cni/network-plugins.ts';
 import { cidrsOverlap, findCidr, renderCidr } from '../../net/cidr.ts';
 import { type Check, fine } from '../finding.ts';
@@ -51,8 +52,11 @@ export const mtu: Check = {
   id: 'network.mtu',
   run({ facts, findAbout, routes, devices }) {
     const uplinks = routes.filter(({ destination }) => /\/0$/.test(destination)).map(({ device }) => device);
-    const smallest = devices.filter(({ name }) => uplinks.includes(name)).sort((a, b) => a.mtu - b.mtu)[0];
-    if (smallest === undefined) return fine(this.id, 'the node has no default route to compare the MTU with');
+    // Packets to pods of other nodes may have to fit a tunnel.
+    const ways = [...uplinks, ...Object.values(TUNNELS)];
+    const smallest = devices.filter(({ name }) => ways.includes(name)).sort((a, b) => a.mtu - b.mtu)[0];
+    if (smallest === undefined || uplinks.length === 0)
+      return fine(this.id, 'the node has no default route to compare the MTU with');
     const findings = facts.networks().networks.flatMap(({ list }) =>
       devicesOf(list, findAbout).flatMap(({ type, mtu: size }) => {
         if (size <= smallest.mtu) return [];
@@ -60,7 +64,7 @@ export const mtu: Check = {
           {
             id: this.id,
             severity: 'warning' as const,
-            found: `network "${list.name}" sends packets of up to ${size} bytes, but the MTU of its uplink "${smallest.name}" is ${smallest.mtu}`,
+            found: `network "${list.name}" sends packets of up to ${size} bytes, but the MTU of ${uplinks.includes(smallest.name) ? 'its uplink' : 'the tunnel to other nodes'} "${smallest.name}" is ${smallest.mtu}`,
             mend: `set "mtu": ${smallest.mtu} in the "${type}" entry`,
           },
         ];

@@ -1,4 +1,4 @@
-// What does the kernel say when a transaction takes something out of a rule set?
+// What does the kernel say when a transaction takes something out of a rule set, or adds a table or chain?
 import { attrs } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { type Envelope, layout } from '../codec/message.ts';
@@ -37,4 +37,25 @@ export function decodeNftDeletion(
   if (!isElement) return { table };
   const { elements = [] } = elementMessage.decode(body).attrs;
   return { table, comments: elements.flatMap(({ comment }) => comment ?? []) };
+}
+
+/** A table or a chain that was added. */
+export interface NftAddition {
+  readonly table: string;
+  /** Undefined for a table. */
+  readonly chain?: string;
+}
+
+/** linux/netfilter/nf_tables.h: NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME. */
+const chainName = layout(nfgenmsg, attrs('addition', { table: [1, str], chain: [3, str] }));
+
+/** @returns undefined for everything but a table or chain that is new, or whose policy or flags have changed */
+export function decodeNftAddition({ type, body }: Envelope): NftAddition | undefined {
+  const isChain = type === nftType(NftMsg.NEWCHAIN);
+  if (!isChain && type !== nftType(NftMsg.NEWTABLE)) return undefined;
+  const { table, chain } = isChain
+    ? chainName.decode(body).attrs
+    : { ...tableOnly.decode(body).attrs, chain: undefined };
+  if (table === undefined) return undefined;
+  return { table, ...(chain === undefined ? {} : { chain }) };
 }

@@ -13,7 +13,7 @@ import { takeComparison, takeSubject } from './match/parse.ts';
 import type { Subject } from './match/subjects.ts';
 import { MatchError } from './match/words.ts';
 import type { NftFamily } from './message.ts';
-import { matchFamily, matchLabel, REG, setLabel } from './statements.ts';
+import { loadAddress, matchFamily, matchLabel, REG, setLabel } from './statements.ts';
 
 const VERDICTS: Readonly<Record<string, number>> = {
   accept: NF_ACCEPT,
@@ -56,7 +56,7 @@ interface Part {
 
 /**
  * Parses a rule as `nft list` prints it: `ip daddr . iifname @home4 drop`. Supports comparisons as `parseMatch` does (without
- * alternatives), lookups in sets and maps, labels, verdicts, `masquerade`, `snat` to an address, and `dnat` by a map. As in nft, `ip` and `ip6` imply a
+ * alternatives), lookups in sets and maps, labels, verdicts, `masquerade`, `snat` to an address or to the packet's own source, and `dnat` by a map. As in nft, `ip` and `ip6` imply a
  * match of the IP version, once per rule. All matches and lookups are evaluated before the first statement. The text must not
  * contain names that others choose: names of interfaces may contain signs.
  * @throws MatchError saying what cannot be parsed
@@ -83,6 +83,11 @@ function takeStatement(rule: Reading): boolean {
     statements.push(masquerade());
   } else if (word === 'snat' && (second === 'ip' || second === 'ip6') && third === 'to') {
     words.splice(0, 4);
+    if (fourth === second && words[0] === 'saddr') {
+      words.shift();
+      statements.push(loadAddress(second === 'ip' ? 4 : 6, 'saddr', REG.first), snat(second, REG.first));
+      return true;
+    }
     const ip = findIp(fourth);
     if (ip === undefined) throw new MatchError(rule.text, `"${fourth}" is not an address`);
     statements.push(loadBytes(REG.first, ipToBytes(ip)), snat(second, REG.first));

@@ -4,7 +4,7 @@ import type { Ip } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { ip, s32, str, u8, u32 } from '../codec/fields.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
+import { layout, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
@@ -17,8 +17,11 @@ const RTM_DELADDR = 21;
 const RTM_GETADDR = 22;
 
 /** linux/if_addr.h, IFA_F_* */
+export const IFA_F_TEMPORARY = 0x01;
 export const IFA_F_NODAD = 0x02;
+export const IFA_F_OPTIMISTIC = 0x04;
 export const IFA_F_DADFAILED = 0x08;
+export const IFA_F_DEPRECATED = 0x20;
 export const IFA_F_TENTATIVE = 0x40;
 export const IFA_F_PERMANENT = 0x80;
 
@@ -39,12 +42,21 @@ export const ifaddrmsg = struct('ifaddrmsg', [
   ['index', u32],
 ]);
 
+/** linux/if_addr.h: struct ifa_cacheinfo { __u32 ifa_prefered; __u32 ifa_valid; __u32 cstamp; __u32 tstamp; } */
+const ifaCacheinfo = struct('ifa_cacheinfo', [
+  ['preferred', u32],
+  ['valid', u32],
+  ['created', u32],
+  ['updated', u32],
+]);
+
 /** linux/if_addr.h, IFA_* */
 const addrAttrs = attrs('address', {
   address: [1, ip],
   local: [2, ip],
   label: [3, str],
   broadcast: [4, ip],
+  lifetimes: [6, ifaCacheinfo],
   flags: [8, u32],
   targetNetnsId: [10, s32],
 });
@@ -119,6 +131,22 @@ export function addAddressRequest(
   return additionOf(plainAddress(index, cidr, nodad && cidr.ip.family === 6 ? IFA_F_NODAD : 0));
 }
 
+/** How long an address lasts, in seconds from now; 0xffffffff for ever. */
+export interface Lifetimes {
+  readonly preferred: number;
+  readonly valid: number;
+}
+
+/**
+ * Gives an address of an interface lifetimes, after which the kernel removes it; adds the address if it is missing.
+ * Same as: `ip addr replace <cidr> dev <link> preferred_lft <s> valid_lft <s>`
+ */
+export function limitAddress(socket: NetlinkSocket, index: number, cidr: Cidr, lifetimes: Lifetimes): void {
+  const op = `limit address ${renderCidr(cidr)} of link with index ${index}`;
+  const body = encodeAddress(plainAddress(index, cidr, 0), lifetimes);
+  socket.request({ op, type: RTM_NEWADDR, flags: NLM_F_CREATE | NLM_F_REPLACE, body });
+}
+
 /** Restores a listed address on its interface; EEXIST when it exists already. */
 export function restoreAddress(socket: NetlinkSocket, address: Address): void {
   socket.request(additionOf({ ...address, flags: address.flags & IFA_F_NODAD }));
@@ -126,10 +154,13 @@ export function restoreAddress(socket: NetlinkSocket, address: Address): void {
 
 /** Removes an address from an interface; a missing one is ignored. Same as: `ip addr del <cidr> dev <link>` */
 export function removeAddress(socket: NetlinkSocket, index: number, cidr: Cidr): void {
+  tolerating([Errno.EADDRNOTAVAIL, Errno.ENODEV], () => socket.request(removeAddressRequest(index, cidr)));
+}
+
+/** The request of {@link removeAddress}, for a batch; EADDRNOTAVAIL for a missing one. */
+export function removeAddressRequest(index: number, cidr: Cidr): Request {
   const op = `delete address ${renderCidr(cidr)} from link with index ${index}`;
-  tolerating([Errno.EADDRNOTAVAIL, Errno.ENODEV], () =>
-    socket.request({ op, type: RTM_DELADDR, body: encodeAddress(plainAddress(index, cidr, 0)) }),
-  );
+  return { op, type: RTM_DELADDR, body: encodeAddress(plainAddress(index, cidr, 0)) };
 }
 
 /** Sets the subnet's broadcast address, if the subnet has one. */
@@ -144,11 +175,19 @@ function additionOf(address: Address): Request {
   return { op, type: RTM_NEWADDR, flags: NLM_F_CREATE | NLM_F_EXCL, body };
 }
 
-function encodeAddress({ index, cidr, flags, scope, broadcast, label }: Address): Uint8Array {
+function encodeAddress(
+  { index, cidr, flags, scope, broadcast, label }: Address,
+  lifetimes?: Lifetimes,
+): Uint8Array {
   const { ip: address, prefix } = cidr;
   return addrMessage.encode(
     { family: addressFamily(address), prefix, flags, scope, index },
-    { local: address, address, ...(broadcast ? { broadcast } : {}), ...(label ? { label } : {}) },
+    {
+      ...{ local: address, address },
+      ...(broadcast ? { broadcast } : {}),
+      ...(label ? { label } : {}),
+      ...(lifetimes ? { lifetimes: { ...ifaCacheinfo.zero, ...lifetimes } } : {}),
+    },
   );
 }
 

@@ -12,12 +12,16 @@ import { tun } from './kinds/tun.ts';
 import { veth } from './kinds/veth.ts';
 import { vlan } from './kinds/vlan.ts';
 import { vrf } from './kinds/vrf.ts';
+import { vxlan } from './kinds/vxlan.ts';
 import { ifinfomsg } from './link-header.ts';
 
 /** linux/if_link.h, IFLA_INFO_* */
 const linkInfo = attrs('linkinfo', {
   kind: [1, str],
-  data: [2, byKind('kind', { veth, bridge, ifb, dummy, macvlan, macvtap: macvlan, ipvlan, tun, vlan, vrf })],
+  data: [
+    2,
+    byKind('kind', { veth, bridge, ifb, dummy, macvlan, macvtap: macvlan, ipvlan, tun, vlan, vrf, vxlan }),
+  ],
   portKind: [4, str], // IFLA_INFO_SLAVE_KIND
   portData: [5, byKind('portKind', { bridge: bridgePort })], // IFLA_INFO_SLAVE_DATA
 });

@@ -17,6 +17,9 @@ export const ifinfomsg = struct('ifinfomsg', [
 
 /** linux/if.h */
 export const IFF_UP = 0x1;
+export const IFF_LOOPBACK = 0x8;
+/** Neither ARP nor neighbour discovery: a dummy, or an ipvlan of mode l3. */
+export const IFF_NOARP = 0x80;
 export const IFF_PROMISC = 0x100;
 export const IFF_ALLMULTI = 0x200;
 /** Carrier: of a bridge, that a port of it is up and has one. */

@@ -7,6 +7,7 @@ import { isNetlinkError, NetlinkError, tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { type linkAttrs, linkMessage } from './link-attrs.ts';
 import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from './link-header.ts';
+import { type Vxlan, vxlanData } from './vxlan.ts';
 
 /** Longest alias of a device. linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
 export const ALIAS_MAX_BYTES = 254;
@@ -44,7 +45,7 @@ export interface Link {
 /** The properties of a new link. */
 export interface NewLink {
   readonly name: string;
-  readonly kind: 'veth' | 'bridge' | 'ifb' | 'dummy' | 'vrf';
+  readonly kind: 'veth' | 'bridge' | 'ifb' | 'dummy' | 'vrf' | 'vxlan';
   readonly mac?: string | undefined;
   readonly mtu?: number | undefined;
   readonly master?: number | undefined;
@@ -54,6 +55,8 @@ export interface NewLink {
   readonly vlanFiltering?: boolean | undefined;
   /** For VRFs: the routing table of the members. */
   readonly vrfTable?: number | undefined;
+  /** For VXLANs: what the packets of the tunnel carry. It learns nothing from the packets that arrive. */
+  readonly vxlan?: Vxlan | undefined;
   /** The other end, for veth; `netnsFd` creates it directly in another namespace. */
   readonly peer?: {
     name: string;
@@ -114,7 +117,8 @@ export function listLinks(socket: NetlinkSocket): Link[] {
 /**
  * Creates a link; fails with EEXIST when the name is taken. The kernel refuses IFF_UP with a peer in another namespace
  * (ENOTCONN), so pairs are brought up afterwards.
- * Same as: `ip link add <name> type <kind> [peer name <peer> netns <ns>]`, `… type bridge vlan_filtering 1` or `… type vrf table <table>`
+ * Same as: `ip link add <name> type <kind> [peer name <peer> netns <ns>]`, `… type bridge vlan_filtering 1` `… type vrf table <table>`, or
+ * `… type vxlan id <id> local <address> dstport <port> nolearning`
  */
 export function createLink(socket: NetlinkSocket, link: NewLink): void {
   socket.request(newLinkRequest(link));
@@ -133,7 +137,7 @@ export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined
 }
 
 function newLinkRequest(link: NewLink): Request {
-  const { name, kind, peer, up = false, vlanFiltering, vrfTable } = link;
+  const { name, kind, peer, up = false, vlanFiltering, vrfTable, vxlan } = link;
   const peerAttrs = peer && {
     ifname: peer.name,
     mtu: peer.mtu,
@@ -150,6 +154,7 @@ function newLinkRequest(link: NewLink): Request {
         ...(peerAttrs ? { data: { peer: defined(peerAttrs) } } : {}),
         ...(vlanFiltering === undefined ? {} : { data: { vlanFiltering: Number(vlanFiltering) } }),
         ...(vrfTable === undefined ? {} : { data: { table: vrfTable } }),
+        ...(vxlan === undefined ? {} : { data: vxlanData(vxlan) }),
       },
     },
   );

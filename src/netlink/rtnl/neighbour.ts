@@ -1,21 +1,26 @@
 // Which neighbour and forwarding entries exist?
-import type { Ip } from '../../net/ip.ts';
+import { type Ip, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { ip, mac, u8, u16, u32 } from '../codec/fields.ts';
-import { layout } from '../codec/message.ts';
+import { layout, NLM_F_CREATE, NLM_F_REPLACE } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import { tolerating } from '../errors.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
+import { AF_INET, AF_INET6, addressFamily } from './family.ts';
 
 /** linux/rtnetlink.h */
+const RTM_NEWNEIGH = 28;
+const RTM_DELNEIGH = 29;
 const RTM_GETNEIGH = 30;
 /** linux/neighbour.h */
+const NUD_NOARP = 0x40;
 const NUD_PERMANENT = 0x80;
+/** linux/neighbour.h: the entry is the device's own, not that of the bridge it is a port of. */
+const NTF_SELF = 0x02;
 /** linux/socket.h */
-const AF_INET = 2;
 const AF_BRIDGE = 7;
-const AF_INET6 = 10;
 const { ENOENT } = Errno;
 
 /**
@@ -36,13 +41,14 @@ export const ndmsg = struct('ndmsg', [
 const neighbourAttrs = attrs('neighbour', {
   destination: [1, ip],
   address: [2, mac],
+  device: [8, u32], // NDA_IFINDEX
   master: [9, u32],
 });
 
-/** RTM_NEWNEIGH and RTM_GETNEIGH. */
+/** RTM_NEWNEIGH, RTM_DELNEIGH and RTM_GETNEIGH. */
 export const neighbourMessage = traced(
   'NETLINK_ROUTE',
-  { 28: 'RTM_NEWNEIGH', 30: 'RTM_GETNEIGH' },
+  { 28: 'RTM_NEWNEIGH', 29: 'RTM_DELNEIGH', 30: 'RTM_GETNEIGH' },
   layout(ndmsg, neighbourAttrs),
 );
 
@@ -64,12 +70,19 @@ export function listPermanentNeighbours(socket: NetlinkSocket): Neighbour[] {
   });
 }
 
+/** Removes an entry, unless it is gone. Same as: `ip neighbour del <ip> dev <device>` */
+export function removeNeighbour(socket: NetlinkSocket, { index, ip }: Pick<Neighbour, 'index' | 'ip'>): void {
+  const body = neighbourMessage.encode({ family: addressFamily(ip), index }, { destination: ip });
+  const op = `delete neighbour ${renderIp(ip)}`;
+  tolerating([ENOENT], () => socket.request({ op, type: RTM_DELNEIGH, body }));
+}
+
 /**
  * Hardware address by which the host reaches an address through a device; undefined when it does not know one.
  * Same as: `ip neighbour get <ip> dev <device>`
  */
 export function findNeighbourMac(socket: NetlinkSocket, index: number, ip: Ip): string | undefined {
-  const family = ip.family === 4 ? AF_INET : AF_INET6;
+  const family = addressFamily(ip);
   const body = neighbourMessage.encode({ family, index }, { destination: ip });
   const found = socket.find({ op: 'find neighbour', type: RTM_GETNEIGH, body }, [ENOENT]);
   return found && neighbourMessage.decode(found).attrs.address;
@@ -83,4 +96,75 @@ export function findForwardingPort(socket: NetlinkSocket, bridge: number, mac: s
   const body = neighbourMessage.encode({ family: AF_BRIDGE }, { address: mac, master: bridge });
   const found = socket.find({ op: 'find forwarding entry', type: RTM_GETNEIGH, body }, [ENOENT]);
   return found && neighbourMessage.decode(found).header.index;
+}
+
+/** Permanent neighbours of a device, both families. Same as: `ip neighbour show dev <device> nud permanent`, and `ip -6 …` */
+export function listPermanentNeighboursOn(socket: NetlinkSocket, index: number): Neighbour[] {
+  return [AF_INET, AF_INET6].flatMap(family => {
+    const body = neighbourMessage.encode({ family }, { device: index });
+    return socket.dump({ op: 'list neighbours', type: RTM_GETNEIGH, body }).flatMap(one => {
+      const { header, attrs: own } = neighbourMessage.decode(one);
+      const isIt = header.index === index && (header.state & NUD_PERMANENT) !== 0;
+      return isIt && own.destination ? { index, ip: own.destination, mac: own.address } : [];
+    });
+  });
+}
+
+/** The request that sets a permanent neighbour, for a batch. Same as: `ip neighbour replace <ip> lladdr <mac> dev <device> nud permanent` */
+export function setNeighbourRequest(index: number, address: Ip, mac: string): Request {
+  return {
+    op: `set neighbour ${renderIp(address)} to ${mac}`,
+    type: RTM_NEWNEIGH,
+    flags: NLM_F_CREATE | NLM_F_REPLACE,
+    body: neighbourMessage.encode(
+      { family: addressFamily(address), index, state: NUD_PERMANENT },
+      { destination: address, address: mac },
+    ),
+  };
+}
+
+/** The request that removes a neighbour, for a batch; ENOENT if there is none. Same as: `ip neighbour del <ip> dev <device>` */
+export function removeNeighbourRequest(index: number, address: Ip): Request {
+  const body = neighbourMessage.encode({ family: addressFamily(address), index }, { destination: address });
+  return { op: `delete neighbour ${renderIp(address)}`, type: RTM_DELNEIGH, body };
+}
+
+/** Where a tunnel sends frames for a hardware address. */
+export interface Forwarding {
+  readonly mac: string;
+  readonly to: Ip;
+}
+
+/** Forwarding entries of a VXLAN device itself. Same as: `bridge fdb show dev <device>` */
+export function listForwarding(socket: NetlinkSocket, index: number): Forwarding[] {
+  const body = neighbourMessage.encode({ family: AF_BRIDGE, index }, {});
+  return socket.dump({ op: 'list forwarding entries', type: RTM_GETNEIGH, body }).flatMap(one => {
+    const { header, attrs: own } = neighbourMessage.decode(one);
+    const isIt = header.index === index && own.address !== undefined && own.destination !== undefined;
+    return isIt ? { mac: own.address ?? '', to: own.destination as Ip } : [];
+  });
+}
+
+/** The request that sets the one destination of a hardware address, for a batch. Same as: `bridge fdb replace <mac> dev <device> dst <ip>` */
+export function setForwardingRequest(index: number, { mac, to }: Forwarding): Request {
+  const op = `set forwarding of ${mac} to ${renderIp(to)}`;
+  return {
+    op,
+    type: RTM_NEWNEIGH,
+    flags: NLM_F_CREATE | NLM_F_REPLACE,
+    body: encodeForwarding(index, { mac, to }),
+  };
+}
+
+/** The request that removes an entry, for a batch; ENOENT if there is none. Same as: `bridge fdb del <mac> dev <device> dst <ip>` */
+export function removeForwardingRequest(index: number, entry: Forwarding): Request {
+  const op = `delete forwarding of ${entry.mac} to ${renderIp(entry.to)}`;
+  return { op, type: RTM_DELNEIGH, body: encodeForwarding(index, entry) };
+}
+
+function encodeForwarding(index: number, { mac, to }: Forwarding): Uint8Array {
+  return neighbourMessage.encode(
+    { family: AF_BRIDGE, index, state: NUD_NOARP | NUD_PERMANENT, flags: NTF_SELF },
+    { address: mac, destination: to },
+  );
 }

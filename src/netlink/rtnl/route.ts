@@ -8,7 +8,7 @@ import { struct } from '../codec/struct.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
-import { AF_INET, addressFamily } from './family.ts';
+import { AF_INET, AF_INET6, addressFamily } from './family.ts';
 import { type Nexthop, nexthops } from './nexthop.ts';
 
 /** linux/rtnetlink.h */
@@ -19,6 +19,9 @@ export const RT_TABLE_MAIN = 254;
 const RTPROT_UNSPEC = 0;
 const RTPROT_BOOT = 3;
 const RTN_UNICAST = 1;
+const RTN_UNREACHABLE = 7;
+/** linux/rtnetlink.h: the gateway is on the link, whatever the addresses say. */
+const RTNH_F_ONLINK = 4;
 const ESRCH = 3;
 
 /**
@@ -85,6 +88,16 @@ export interface Route {
   readonly protocol?: number | undefined;
 }
 
+/** A route of one origin: to a gateway, or one that says that there is none. */
+export interface OriginRoute {
+  readonly dst: Cidr;
+  /** Undefined: the route refuses packets as unreachable. */
+  readonly via: { readonly oif: number; readonly gateway: Ip; readonly onlink: boolean } | undefined;
+  readonly table: number;
+  readonly priority: number;
+  readonly protocol: number;
+}
+
 /**
  * Adds a route; EEXIST when it exists already.
  * Same as: `ip route add <dst> [via <gateway>] dev <oif> [src <source>] [table <table>] [metric <priority>]`
@@ -97,6 +110,72 @@ export function addRoute(socket: NetlinkSocket, route: Route): void {
 export function addRouteRequest(route: Route): Request {
   const flags = NLM_F_CREATE | NLM_F_EXCL;
   return { op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) };
+}
+
+/**
+ * The request that adds a route of one origin, for a batch; EEXIST if there is one with its destination, metric and table.
+ * @param isReplacing replaces that one instead
+ * Same as: `ip route add|replace [unreachable] <dst> [via <gateway> dev <oif> [onlink]] table <table> metric <priority> proto <protocol>`
+ */
+export function originRouteRequest(route: OriginRoute, isReplacing = false): Request {
+  const flags = NLM_F_CREATE | (isReplacing ? NLM_F_REPLACE : NLM_F_EXCL);
+  const op = `${isReplacing ? 'set' : 'add'} ${describeOrigin(route)}`;
+  return { op, type: RTM_NEWROUTE, flags, body: encodeOrigin(route) };
+}
+
+/** The request that deletes such a route, for a batch; ESRCH if there is none of that origin. Same as: `ip route del … proto <protocol>` */
+export function removeOriginRouteRequest(route: OriginRoute): Request {
+  return { op: `delete ${describeOrigin(route)}`, type: RTM_DELROUTE, body: encodeOrigin(route) };
+}
+
+/**
+ * Routes of one origin in every table, of one family; others are not even sent by a kernel that filters.
+ * Same as: `ip route show table all proto <protocol>`
+ */
+export function listOriginRoutes(socket: NetlinkSocket, family: 4 | 6, protocol: number): OriginRoute[] {
+  const body = routeMessage.encode({ family: family === 4 ? AF_INET : AF_INET6, protocol }, {});
+  return socket.dump({ op: 'list routes', type: RTM_GETROUTE, body }).flatMap(one => {
+    const { header, attrs: own } = routeMessage.decode(one);
+    const isWanted = header.type === RTN_UNICAST || header.type === RTN_UNREACHABLE;
+    if (header.protocol !== protocol || !isWanted) return [];
+    const dst = { ip: own.dst ?? ({ family, value: 0n } as const), prefix: header.dstLength };
+    const onlink = (header.flags & RTNH_F_ONLINK) !== 0;
+    const { oif = 0, gateway = { family, value: 0n } as const } = own;
+    return {
+      dst,
+      via: header.type === RTN_UNICAST ? { oif, gateway, onlink } : undefined,
+      table: own.table ?? header.table,
+      priority: own.priority ?? 0,
+      protocol,
+    };
+  });
+}
+
+function encodeOrigin({ dst, via, table, priority, protocol }: OriginRoute): Uint8Array {
+  const isSmall = table < 256;
+  return routeMessage.encode(
+    {
+      family: addressFamily(dst.ip),
+      dstLength: dst.prefix,
+      table: isSmall ? table : 0,
+      protocol,
+      type: via ? RTN_UNICAST : RTN_UNREACHABLE,
+      flags: via?.onlink ? RTNH_F_ONLINK : 0,
+    },
+    {
+      dst: networkOf(dst),
+      ...(via ? { gateway: via.gateway } : {}),
+      ...(priority ? { priority } : {}),
+      ...(via ? { oif: via.oif } : {}),
+      ...(isSmall ? {} : { table }),
+    },
+  );
+}
+
+function describeOrigin({ dst, via }: OriginRoute): string {
+  return via
+    ? describe({ dst, gateway: via.gateway, oif: via.oif })
+    : `unreachable route to ${renderCidr(dst)}`;
 }
 
 /** Adds a route before those with the same destination; IPv6 uses the older ones first. Same as: `ip route prepend …` */
@@ -149,6 +228,7 @@ export interface RefusingRoute {
   readonly kind: (typeof REFUSING)[keyof typeof REFUSING];
   readonly dst: Cidr;
   readonly table: number;
+  readonly protocol: number;
 }
 
 /** Routes of every table that drop packets. Same as: `ip route show table all type blackhole`, and of the other types */
@@ -160,7 +240,7 @@ export function listRefusingRoutes(socket: NetlinkSocket): RefusingRoute[] {
     if (kind === undefined) return [];
     const family = header.family === AF_INET ? 4 : 6;
     const dst = { ip: own.dst ?? { family, value: 0n }, prefix: header.dstLength } as const;
-    return [{ kind, dst, table: own.table ?? header.table }];
+    return [{ kind, dst, table: own.table ?? header.table, protocol: header.protocol }];
   });
 }
 

@@ -122,8 +122,10 @@ function titleOf({ hostname, attachments }: ShownNode): string {
 function summaryOf({ attachments, daemon, checkedAt }: ShownNode): string {
   const conditions = attachments.map(conditionOf);
   const problems = conditions.filter(isProblem).length;
+  const gone = conditions.filter(condition => condition === 'gone').length;
+  const broken = problems === 0 ? 'none broken' : `${problems} broken`;
   const health =
-    checkedAt === undefined ? 'CHECK is running' : problems === 0 ? 'none broken' : `${problems} broken`;
+    checkedAt === undefined ? 'CHECK is running' : gone === 0 ? broken : `${broken}, ${gone} gone`;
   const states = {
     none: 'no daemon',
     gone: 'daemon gone',

@@ -4,15 +4,14 @@ import type { Result } from '../../cni/result.ts';
 import { diffResults } from '../../lab/result-diff.ts';
 import { renderTime } from '../../lab/words.ts';
 import type { NodeAttachment } from '../../node/model.ts';
-import type { PluginRecord, RequestRecord } from '../../observe/record.ts';
-import type { ShownNode } from '../shown.ts';
+import type { ShownCall, ShownNode, ShownRequest } from '../shown.ts';
 import { Outcome } from './badge.tsx';
 
 /** The plugins in order: with their results if a trace of the ADD is stored, else by name. */
 export function Chain(props: {
   readonly one: NodeAttachment | undefined;
   readonly node: ShownNode;
-  readonly record: RequestRecord | undefined;
+  readonly record: ShownRequest | undefined;
 }): JSX.Element {
   const { one, node, record } = props;
   const configured = node.networks.find(({ name }) => name === one?.network)?.plugins ?? [];
@@ -41,7 +40,7 @@ export function Chain(props: {
   );
 }
 
-function Plugin({ plugin, changes }: { readonly plugin: PluginRecord; readonly changes: readonly string[] }) {
+function Plugin({ plugin, changes }: { readonly plugin: ShownCall; readonly changes: readonly string[] }) {
   const { link, executable, verb, code, durationMs, message, details, stderr, result } = plugin;
   return (
     <li>
@@ -78,7 +77,7 @@ function Folded({ title, text }: { readonly title: string; readonly text: string
 }
 
 /** Compared with the plugin before it in the same network; a result of another form has none. */
-function changesOf(plugins: readonly PluginRecord[], at: number): string[] {
+function changesOf(plugins: readonly ShownCall[], at: number): string[] {
   const plugin = plugins[at];
   if (plugin?.result === undefined) return [];
   const before = plugins.slice(0, at).findLast(one => one.network === plugin.network && one.result);

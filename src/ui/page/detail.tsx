@@ -4,8 +4,7 @@ import { useEffect } from 'preact/hooks';
 import { conditionOf, isProblem } from '../../graph/condition.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, titleOf } from '../../node/words.ts';
-import type { RequestRecord } from '../../observe/record.ts';
-import type { RequestSummary, ShownNode } from '../shown.ts';
+import type { RequestSummary, ShownNode, ShownRequest } from '../shown.ts';
 import { Badge } from './badge.tsx';
 import { Chain } from './chain.tsx';
 import { useNodeTime } from './list.tsx';
@@ -28,10 +27,10 @@ export function Detail(props: {
   const { node, id, trace } = props;
   const traces = usePolled<readonly RequestSummary[]>('traces', TRACES_EVERY_MS);
   const own = (traces.value ?? []).filter(
-    one => keyOf({ ...one, containerID: one.containerId }) === keyOf(id),
+    one => keyOf({ ...one, containerId: one.containerId }) === keyOf(id),
   );
   const chosen = trace ?? (own.find(({ verb, code }) => verb === 'ADD' && code === 0) ?? own[0])?.id;
-  const record = usePolled<RequestRecord>(chosen && `traces/${chosen}`, TRACE_EVERY_MS);
+  const record = usePolled<ShownRequest>(chosen && `traces/${chosen}`, TRACE_EVERY_MS);
   useEffect(leaveWithEscape, []);
   const one = node.attachments.find(each => keyOf(each) === keyOf(id));
   return (
@@ -41,7 +40,7 @@ export function Detail(props: {
       </p>
       {one === undefined ? (
         <h2 tabIndex={-1}>
-          {id.containerID} {id.ifname} is not attached to {id.network}
+          {id.containerId} {id.ifname} is not attached to {id.network}
         </h2>
       ) : (
         <Facts one={one} node={node} />
@@ -81,7 +80,7 @@ function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: Sho
       {why !== undefined && <p class={`notice ${isProblem(condition) ? 'broken' : 'unsettled'}`}>{why}</p>}
       <dl class="facts">
         <Fact name="Network">{one.network}</Fact>
-        <Fact name="Container">{one.containerID}</Fact>
+        <Fact name="Container">{one.containerId}</Fact>
         <Fact name="Addresses">{one.addresses.join(', ')}</Fact>
         <Fact name="Ports">{one.ports.map(renderPort).join(', ')}</Fact>
         <Fact name="In the container">{one.device ? describe(one.device) : 'no device'}</Fact>

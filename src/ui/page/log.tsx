@@ -16,9 +16,9 @@ const MOST_ROWS = 500;
 
 /** The newest first. */
 export function Log({ node, query }: ViewProps): JSX.Element {
-  const { value, problem } = usePolled<{ readonly entries: readonly ShownEvent[] }>('log', EVERY_MS);
+  const { value, problem } = usePolled<{ readonly items: readonly ShownEvent[] }>('log', EVERY_MS);
   const matches = matcherOf(query);
-  const found = value?.entries.filter(one => matches(Object.values(one).join(' '))).toReversed() ?? [];
+  const found = value?.items.filter(one => matches(Object.values(one).join(' '))).toReversed() ?? [];
   const rows = found.slice(0, MOST_ROWS);
   const known = new Map(node.attachments.map(one => [keyOf(one), one]));
   return (
@@ -53,9 +53,9 @@ function columnsFor(known: ReadonlyMap<string, NodeAttachment>): Column<ShownEve
     { title: 'What', cell: ({ what }) => what },
     {
       title: 'Attachment',
-      cell: ({ network = '', containerID = '', ifname = '', podNamespace, podName, trace }) => {
-        const name = podName === undefined ? shortId(containerID) : `${podNamespace}/${podName}`;
-        const one = known.get(keyOf({ network, containerID, ifname }));
+      cell: ({ network = '', containerId = '', ifname = '', podNamespace, podName, trace }) => {
+        const name = podName === undefined ? shortId(containerId) : `${podNamespace}/${podName}`;
+        const one = known.get(keyOf({ network, containerId, ifname }));
         const text = `${name} ${ifname}`.trim();
         return one === undefined ? text : <a href={hrefOf(one, trace)}>{text}</a>;
       },

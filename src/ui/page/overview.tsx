@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { conditionOf, isProblem, worstFirst } from '../../graph/condition.ts';
 import { count } from '../../lab/words.ts';
+import { withoutStandIns } from '../../node/shown.ts';
 import { AttachmentList } from './list.tsx';
 import { Picture } from './picture.tsx';
 import { matcherOf, textOf } from './search.ts';
@@ -14,7 +15,7 @@ export function Overview({ node, query }: ViewProps): JSX.Element {
   const shown = useMemo(() => {
     const matches = matcherOf(query);
     // A runtime's loopback attachment has nothing to show.
-    const all = node.attachments.filter(({ ifname }) => ifname !== 'lo');
+    const all = withoutStandIns(node.attachments);
     const wanted = all.filter(one => matches(textOf(one)) && (!onlyProblems || isProblem(conditionOf(one))));
     return { all: all.length, rows: worstFirst(wanted) };
   }, [node.attachments, query, onlyProblems]);

@@ -23,9 +23,9 @@ export function Pools({ node, query }: ViewProps): JSX.Element {
   const { value, problem } = usePolled<readonly ShownLease[]>('leases', EVERY_MS);
   const matches = matcherOf(query);
   const names = new Map(node.attachments.map(one => [keyOf(one), one]));
-  const nameOf = ({ network, containerID = '', ifname = '' }: ShownLease): string => {
-    const one = names.get(keyOf({ network, containerID, ifname }));
-    return one === undefined ? `${containerID} ${ifname}`.trim() : titleOf(one);
+  const nameOf = ({ network, containerId = '', ifname = '' }: ShownLease): string => {
+    const one = names.get(keyOf({ network, containerId, ifname }));
+    return one === undefined ? `${containerId} ${ifname}`.trim() : titleOf(one);
   };
   const leases = value ?? [];
   const shown = leases.filter(one => matches(`${one.network} ${one.address} ${one.state} ${nameOf(one)}`));
@@ -55,7 +55,7 @@ export function Pools({ node, query }: ViewProps): JSX.Element {
               title: 'Leased to',
               cell: one => {
                 const attachment = names.get(
-                  keyOf({ ...one, containerID: one.containerID ?? '', ifname: one.ifname ?? '' }),
+                  keyOf({ ...one, containerId: one.containerId ?? '', ifname: one.ifname ?? '' }),
                 );
                 return attachment ? <a href={hrefOf(attachment)}>{nameOf(one)}</a> : nameOf(one);
               },

@@ -3,7 +3,7 @@
 /** The part that identifies an attachment. */
 export interface AttachmentKey {
   readonly network: string;
-  readonly containerID: string;
+  readonly containerId: string;
   readonly ifname: string;
 }
 
@@ -19,21 +19,21 @@ export type Route =
 /** Reads the fragment of an address, such as `#/pools`; what it does not know is the first view. */
 export function parseRoute(fragment: string): Route {
   const [, name = '', ...rest] = fragment.replace(/^#/, '').split('/').map(decoded);
-  const [network, containerID, ifname, trace] = rest;
-  if (name === 'attachment' && network && containerID && ifname)
-    return { view: 'attachment', key: { network, containerID, ifname }, trace };
+  const [network, containerId, ifname, trace] = rest;
+  if (name === 'attachment' && network && containerId && ifname)
+    return { view: 'attachment', key: { network, containerId, ifname }, trace };
   return { view: VIEWS.find(view => view === name) ?? VIEWS[0] };
 }
 
 /** The address of an attachment's view. */
-export function hrefOf({ network, containerID, ifname }: AttachmentKey, trace?: string): string {
-  const parts = [network, containerID, ifname, ...(trace === undefined ? [] : [trace])];
+export function hrefOf({ network, containerId, ifname }: AttachmentKey, trace?: string): string {
+  const parts = [network, containerId, ifname, ...(trace === undefined ? [] : [trace])];
   return `#/attachment/${parts.map(encodeURIComponent).join('/')}`;
 }
 
 /** Identifies an attachment in maps, and as the key of its row. */
-export function keyOf({ network, containerID, ifname }: AttachmentKey): string {
-  return [network, containerID, ifname].join('\n');
+export function keyOf({ network, containerId, ifname }: AttachmentKey): string {
+  return [network, containerId, ifname].join('\n');
 }
 
 function decoded(part: string): string {

@@ -22,10 +22,10 @@ const texts = new WeakMap<NodeAttachment, string>();
 export function textOf(one: NodeAttachment): string {
   const known = texts.get(one);
   if (known !== undefined) return known;
-  const { network, containerID, ifname, netns, addresses, device, hostDevice, origin, ports } = one;
+  const { network, containerId, ifname, netns, addresses, device, hostDevice, origin, ports } = one;
   const devices = [device, hostDevice].flatMap(each => [each?.name, each?.mac, each?.master]);
   const text = [
-    ...[titleOf(one), network, containerID, ifname, netns, origin.runner, conditionOf(one)],
+    ...[titleOf(one), network, containerId, ifname, netns, origin.runner, conditionOf(one)],
     ...[...addresses, ...ports.map(renderPort), ...devices],
   ].join(' ');
   texts.set(one, text);

@@ -1,5 +1,5 @@
 // Which bars does the waterfall of a request have?
-import type { PluginRecord, RequestRecord } from '../../observe/record.ts';
+import type { ShownCall, ShownRequest } from '../shown.ts';
 
 /** One bar, in the order of time. */
 export interface WaterfallRow {
@@ -9,11 +9,11 @@ export interface WaterfallRow {
   readonly durationMs: number;
   /** 0 for success, else an error code of the protocol; removals have none. */
   readonly code: number | undefined;
-  readonly transactions: NonNullable<PluginRecord['transactions']>;
+  readonly transactions: NonNullable<ShownCall['transactions']>;
 }
 
 /** Plugins, and the deferred removals that followed them. */
-export function rowsOf(record: RequestRecord): WaterfallRow[] {
+export function rowsOf(record: ShownRequest): WaterfallRow[] {
   const name = (what: string, { verb, network }: { readonly verb: string; readonly network: string }) =>
     `${verb === record.verb ? '' : `${verb} `}${what}${network === record.network ? '' : ` of ${network}`}`;
   const plugins = record.links.map((plugin, at) => ({

@@ -1,13 +1,13 @@
 // When did each plugin of a request run?
 import type { JSX } from 'preact';
 import { count, renderTime } from '../../lab/words.ts';
-import type { RequestRecord } from '../../observe/record.ts';
+import type { ShownRequest } from '../shown.ts';
 import { Outcome } from './badge.tsx';
 import { type Column, Table } from './table.tsx';
 import { barOf, rowsOf, type WaterfallRow } from './waterfall-rows.ts';
 
 /** A bar for each plugin, in the time of the request; the numbers beside it say the same. */
-export function Waterfall({ record }: { readonly record: RequestRecord }): JSX.Element {
+export function Waterfall({ record }: { readonly record: ShownRequest }): JSX.Element {
   const rows = rowsOf(record);
   const columns: readonly Column<WaterfallRow>[] = [
     { title: 'Plugin', cell: ({ name }) => name },

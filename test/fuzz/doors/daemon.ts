@@ -23,7 +23,7 @@ const BODIES = [
     capabilityArgs: {},
   },
   { network: 'podnet', confDir: '/etc/cni/net.d', binDirs: ['/opt/cni/bin'] },
-  { network: 'podnet', valid: [{ containerID: 'c1', ifname: 'eth0' }], all: false, dryRun: true },
+  { network: 'podnet', valid: [{ containerId: 'c1', ifname: 'eth0' }], all: false, dryRun: true },
 ];
 
 /** A verb over HTTP, as a command line. */

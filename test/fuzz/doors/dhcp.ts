@@ -5,9 +5,17 @@ import type fc from 'fast-check';
 import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/codec/datagram.ts';
 import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec/message.ts';
 import { Code } from '../../../plugins/dhcp/codec/options.ts';
+import { decodeAdvertisement, ROUTER_ADVERTISEMENT } from '../../../plugins/dhcp/ipv6/codec/advertisement.ts';
+import { encodeAssociation } from '../../../plugins/dhcp/ipv6/codec/association.ts';
+import * as ipv6 from '../../../plugins/dhcp/ipv6/codec/message.ts';
+import { Code as Code6 } from '../../../plugins/dhcp/ipv6/codec/options.ts';
+import { grantIn } from '../../../plugins/dhcp/ipv6/lease.ts';
+import { advertisedResolvers, prefixFor, resultOf as resultOf6 } from '../../../plugins/dhcp/ipv6/plan.ts';
 import { leaseOf } from '../../../plugins/dhcp/lease.ts';
 import { resultOf } from '../../../plugins/dhcp/plan.ts';
 import { parseResult, renderResult } from '../../../src/cni/result.ts';
+import { parseCidr } from '../../../src/net/cidr.ts';
+import { ipToBytes, parseIp } from '../../../src/net/ip.ts';
 import { findUpkeep, upkeepLister } from '../../../src/upkeep/note.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
@@ -48,6 +56,86 @@ export const packets = door({
     const message = payload && decodeMessage(payload);
     const lease = message && leaseOf({ message, mac: MAC }, 0);
     if (typeof lease === 'object') parseResult(renderResult(resultOf(lease, 1), '1.1.0'), '1.1.0');
+  },
+});
+
+const IAID = Uint8Array.of(1, 2, 3, 4);
+
+function sample6(type: number): Uint8Array {
+  const granted = encodeAssociation(IAID, [parseIp('fd77::100')]);
+  granted.fill(1, 32, 40);
+  const options = [
+    [Code6.serverId, Uint8Array.of(0, 2, 1)],
+    [Code6.iaNa, granted],
+    [Code6.nameservers, ipToBytes(parseIp('fd77::53'))],
+    [Code6.domainSearch, Uint8Array.of(1, 97, 0, 1, 98, 0)],
+    [Code6.statusCode, Uint8Array.of(0, 0, 111, 107)],
+  ] as const;
+  return ipv6.encodeMessage({ type, transaction: 7, options });
+}
+
+/** Messages of a server for IPv6. */
+export const messages6 = door({
+  name: 'DHCPv6 messages',
+  weight: 1,
+  arbitrary: damagedBytes([sample6(ipv6.MessageType.advertise), sample6(ipv6.MessageType.reply)]),
+  run(bytes) {
+    const message = ipv6.decodeMessage(bytes);
+    const { lease } = message ? grantIn({ message, server: IAID, from: 'fe80::1' }, IAID, 0) : {};
+    if (lease === undefined) return;
+    const { nameservers, search } = lease;
+    const findings = {
+      addresses: [parseCidr(`${lease.address}/128`)],
+      routers: [],
+      priority: 1,
+      version: '1.1.0' as const,
+    };
+    const result = resultOf6({ ...findings, resolvers: { nameservers, search } });
+    parseResult(renderResult(result, '1.1.0'), '1.1.0');
+  },
+});
+
+function advertisement(): Uint8Array {
+  const prefix = [3, 4, 64, 0xc0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, ...ipToBytes(parseIp('fd77::'))];
+  const resolver = [25, 3, 0, 0, 0, 0, 1, 0, ...ipToBytes(parseIp('fd77::53'))];
+  const search = [31, 2, 0, 0, 0, 0, 1, 0, 1, 97, 0, 1, 98, 0, 0, 0];
+  const body = [
+    ROUTER_ADVERTISEMENT,
+    0,
+    0,
+    0,
+    64,
+    0,
+    1,
+    0,
+    ...new Uint8Array(8),
+    ...prefix,
+    ...resolver,
+    ...search,
+  ];
+  const ends = [...ipToBytes(parseIp('fe80::1')), ...ipToBytes(parseIp('ff02::1'))];
+  return Uint8Array.from([0x60, 0, 0, 0, 0, body.length, 58, 255, ...ends, ...body]);
+}
+
+/** Packets of a router. */
+export const advertisements = door({
+  name: 'router advertisements',
+  weight: 1,
+  arbitrary: damagedBytes([advertisement()]),
+  run(packet) {
+    const heard = decodeAdvertisement(packet);
+    if (heard === undefined) return;
+    const ip = parseIp('fd77::100');
+    const addresses = [{ ip, prefix: prefixFor(ip, [heard]) }];
+    const resolvers = advertisedResolvers([heard]);
+    const result = resultOf6({
+      addresses,
+      routers: [heard],
+      resolvers,
+      priority: undefined,
+      version: '1.1.0',
+    });
+    parseResult(renderResult(result, '1.1.0'), '1.1.0');
   },
 });
 

@@ -30,14 +30,17 @@ import { listIpv6Groups } from '../../../src/netlink/rtnl/multicast.ts';
 import {
   findForwardingPort,
   findNeighbourMac,
+  listForwarding,
   listPermanentNeighbours,
+  listPermanentNeighboursOn,
 } from '../../../src/netlink/rtnl/neighbour.ts';
 import { findQdisc, findQdiscs, listQdiscs } from '../../../src/netlink/rtnl/qdisc.ts';
-import { listRefusingRoutes, listRoutes } from '../../../src/netlink/rtnl/route.ts';
+import { listOriginRoutes, listRefusingRoutes, listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts';
 import { parsePsched } from '../../../src/netlink/rtnl/tc/psched.ts';
 import { listUnreachableDefaults } from '../../../src/netlink/rtnl/unreachable.ts';
+import { vxlanOf } from '../../../src/netlink/rtnl/vxlan.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { renderMessage } from '../../../src/netlink/trace.ts';
 import { answering } from '../../golden/rtnl/captured.ts';
@@ -64,8 +67,11 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   findLinks: socket => findLinks(socket, ['eth0', 3]),
   getLink: socket => getLink(socket, 'eth0'),
   listLinks: socket => listLinks(socket),
+  vxlanOf: socket => listLinks(socket).map(vxlanOf),
   listIpv6Groups: socket => listIpv6Groups(socket, 3),
   listPermanentNeighbours: socket => listPermanentNeighbours(socket),
+  listPermanentNeighboursOn: socket => listPermanentNeighboursOn(socket, 3),
+  listForwarding: socket => listForwarding(socket, 3),
   findNeighbourMac: socket => findNeighbourMac(socket, 3, { family: 4, value: 0x0a000002n }),
   findForwardingPort: socket => findForwardingPort(socket, 3, '0a:00:00:00:00:02'),
   listQdiscs: socket => listQdiscs(socket),
@@ -77,6 +83,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
     ]),
   findWay: socket => findWay(socket, target),
   listRoutes: socket => listRoutes(socket),
+  listOriginRoutes: socket => [listOriginRoutes(socket, 4, 67), listOriginRoutes(socket, 6, 67)],
   listRefusingRoutes: socket => listRefusingRoutes(socket),
   listPolicyRules: socket => listPolicyRules(socket),
   listFlows: socket => listFlows(socket, { family: 4 } as never),

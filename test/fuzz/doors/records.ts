@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { addressOf, routeOf } from '../../../plugins/host-device/capture.ts';
 import { type DeviceRecord, parseRecord as parseDevice } from '../../../plugins/host-device/record.ts';
 import { findBackup, findStaleBackups } from '../../../plugins/tuning/backup.ts';
+import { BETWEEN_SETTINGS } from '../../../src/between/settings.ts';
 import { parseRecord as parseCached } from '../../../src/chain/records/cache-record.ts';
 import { listAttachments } from '../../../src/chain/records/result-cache.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
@@ -102,6 +103,7 @@ const SETTINGS: DaemonSettings = {
   deadlines: {},
   observe: { ...OBSERVE_CHOICES, traceDir: '/run/catena/traces' },
   watch: WATCH_SETTINGS,
+  between: BETWEEN_SETTINGS,
 };
 
 /** The daemon's settings. */

@@ -60,7 +60,11 @@ describe('runMain()', () => {
       ['add', 'a', 'b', '--nope'],
       'Cannot use --nope: no such option; see catena help add',
     ],
-    ['an option without its value', ['add', 'a', 'b', '--file'], "Option '--file <value>' argument missing"],
+    [
+      'an option without its value',
+      ['add', 'a', 'b', '--file'],
+      'Cannot use --file: its value is missing; see',
+    ],
     [
       'a value that is no time',
       ['status', 'n', '--timeout', '-1s', '--file', '/dev/null'],

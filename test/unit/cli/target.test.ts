@@ -11,6 +11,8 @@ function call(
   const said: string[] = [];
   return {
     positionals,
+    table: { commands: [], globalOptions: {} },
+    format: 'text',
     runCommand: async () => 0,
     cwd: '/somewhere',
     text: name => (typeof options[name] === 'string' ? options[name] : undefined),

@@ -1,6 +1,7 @@
 // Does the usage text fit the terminal, and does every command have a group and examples that its own parser takes?
 import { describe, expect, test } from 'bun:test';
-import { parseArgs } from 'node:util';
+import { parseArguments } from '../../../src/cli/arguments.ts';
+import { optionsOf } from '../../../src/cli/command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from '../../../src/cli/commands.ts';
 import { EXAMPLES } from '../../../src/cli/help/examples.ts';
 import { GROUPS } from '../../../src/cli/help/groups.ts';
@@ -17,15 +18,10 @@ test('every command is in one group and has an example', () => {
 test.each(COMMANDS.map(command => [command.name, command] as const))(
   'the examples of %s have its options and arguments',
   (name, { options, positionals }) => {
-    const known = Object.fromEntries(
-      Object.entries({ ...options, ...GLOBAL_OPTIONS }).map(([option, { type, multiple = false }]) => {
-        return [option, { type, multiple }];
-      }),
-    );
     for (const { line } of EXAMPLES[name] ?? []) {
       const [tool, command, ...args] = wordsOf(line);
       expect([tool, command]).toEqual(['catena', name]);
-      const parsed = parseArgs({ args, options: known, allowPositionals: true });
+      const parsed = parseArguments(args, optionsOf(options, { globalOptions: GLOBAL_OPTIONS }) ?? {});
       expect(parsed.positionals.length).toBeWithin(positionals.min, positionals.max + 1);
     }
   },

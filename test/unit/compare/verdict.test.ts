@@ -22,6 +22,7 @@ describe('sortOut()', () => {
       'a verb that one set lacks',
       difference({ where: 'answer', first: 'it succeeds', second: 'not called' }),
     ],
+    ['an empty "dns"', difference({ where: 'result', what: 'dns', second: 'exists' })],
     [
       'what a crossing tells',
       difference({ scene: 'ADD by A, DEL', verb: 'DEL', what: 'link veth#1', second: 'veth' }),
@@ -32,6 +33,7 @@ describe('sortOut()', () => {
 
   test.each([
     ['an MTU', difference({ what: 'link eth0, mtu', first: '1500', second: '1400' })],
+    ['a name server', difference({ where: 'result', what: 'dns', second: 'nameservers ["10.0.0.1"]' })],
     ['a stray file', difference({ where: 'files', what: '/run/stray/file', second: 'x' })],
     ['a failure', difference({ where: 'answer', first: 'it succeeds', second: 'it fails with code 999' })],
     ['a rule that is missing', NFT],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { commandOf } from '../../../src/daemon/api.ts';
+import { commandOf, toResponse } from '../../../src/daemon/api.ts';
 
 const post = (verb: string, body: unknown) => commandOf('POST', `/v1/${verb}`, JSON.stringify(body));
 
@@ -36,7 +36,7 @@ describe('commandOf()', () => {
   });
 
   test('makes command lines for gc, status and the list of attachments', () => {
-    expect(post('gc', { network: 'n', valid: [{ containerID: 'a', ifname: 'eth0' }], dryRun: true })).toEqual(
+    expect(post('gc', { network: 'n', valid: [{ containerId: 'a', ifname: 'eth0' }], dryRun: true })).toEqual(
       {
         args: ['gc', '--valid=a/eth0', '--dry-run', '--json', '--', 'n'],
       },
@@ -80,4 +80,25 @@ describe('commandOf()', () => {
     expect(commandOf('GET', '/v1/add', '')).toBeUndefined();
     expect(commandOf('POST', '/v2/add', '{}')).toBeUndefined();
   });
+});
+
+test.each([
+  ['a result', { exitCode: 0, stdout: '{"a":1}\n', stderr: '' }, 200, { a: 1 }],
+  ['nothing', { exitCode: 0, stdout: '', stderr: '' }, 200, {}],
+  [
+    'warnings before a failure',
+    { exitCode: 1, stdout: '', stderr: '{"kind":"Warning"}\n{"code":7}\n' },
+    500,
+    { code: 7 },
+  ],
+  [
+    'a report of a failure',
+    { exitCode: 1, stdout: '{"items":[]}\n', stderr: '{"kind":"Warning"}\n' },
+    500,
+    { items: [] },
+  ],
+  ['too many requests', { exitCode: 1, stdout: '{"code":11}', stderr: 'catena: busy\n' }, 500, { code: 11 }],
+])('toResponse() answers with JSON: %s', async (_what, reply, status, body) => {
+  const response = toResponse(reply);
+  expect([response.status, await response.json()]).toEqual([status, body]);
 });

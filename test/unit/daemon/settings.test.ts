@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { BETWEEN_SETTINGS } from '../../../src/between/settings.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
 import { SERVER_LIMITS } from '../../../src/daemon/request-limiter.ts';
 import {
@@ -20,6 +21,7 @@ const BASE: DaemonSettings = {
   deadlines: { ADD: 5_000, DEL: 7_000 },
   observe: { ...OBSERVE_CHOICES, traceDir: '/run/catena/traces' },
   watch: WATCH_SETTINGS,
+  between: BETWEEN_SETTINGS,
 };
 
 let file: string;
@@ -41,6 +43,20 @@ describe('readSettings()', () => {
       pool: { ...POOL_LIMITS, workers: 9, bytes: 64 * 1024 * 1024 },
       server: { ...SERVER_LIMITS, queue: 0 },
     });
+  });
+
+  test('says where nodes are read from, and how they are reached', () => {
+    expect(settingsIn('{"nodes": "/etc/nodes", "nodeWays": "vxlan", "vxlanPort": 8473}').between).toEqual({
+      ...BETWEEN_SETTINGS,
+      nodes: '/etc/nodes',
+      ways: 'vxlan',
+      port: 8473,
+    });
+    expect(settingsIn('{"nodes": "kubernetes"}').between.nodes).toBe('kubernetes');
+    expect(() => settingsIn('{"nodes": "etcd"}')).toThrow(
+      '"nodes" must be "kubernetes", "blocks" or an absolute path',
+    );
+    expect(() => settingsIn('{"vxlanId": 16777216}')).toThrow('vxlanId');
   });
 
   test('names unknown keys', () => {

@@ -42,7 +42,7 @@ describeNeeding(
 
     test('finds pods', async () => {
       api.addPod('ns', 'web', { uid: 'u', annotations: { a: 'b' } });
-      expect(await cluster.findPod('ns', 'web')).toEqual({ uid: 'u', annotations: { a: 'b' } });
+      expect(await cluster.findPod('ns', 'web')).toMatchObject({ uid: 'u', annotations: { a: 'b' } });
       expect(await cluster.findPod('ns', 'gone')).toBeUndefined();
     });
 

@@ -233,6 +233,43 @@ describeNeeding(
       expect(found[0]?.found).toContain('vpn0');
     });
 
+    test('reports routes to other nodes that are missing, and what could not be planned', () => {
+      writeList('podnet', { bridge: 'br0' });
+      const view = { own: 'a', nodes: 2, routes: 4, problems: [], differences: [] };
+      expect(problemsOf(node({}, { between: () => view }))).toEqual([]);
+      const differences = [
+        'missing: route to 10.244.2.0/24 via 192.0.2.2',
+        'device "catena-vxlan" is missing',
+      ];
+      const problems = ['no way to 10.244.3.0/24 of node "c": it has no address'];
+      expect(problemsOf(node({}, { between: () => ({ ...view, differences, problems }) }))).toMatchObject([
+        {
+          id: 'network.nodes',
+          severity: 'error',
+          found:
+            'pods of other nodes are not reached as planned: missing: route to 10.244.2.0/24 via 192.0.2.2, and 1 more',
+        },
+        { id: 'network.nodes', severity: 'warning', found: problems[0] },
+      ]);
+    });
+
+    test('reports an MTU that is too large for the tunnel to other nodes', () => {
+      writeList('podnet', { bridge: 'br0' });
+      const routes = [{ destination: '0.0.0.0/0', device: 'eth0' }];
+      const devices = [
+        { name: 'eth0', kind: '', mtu: 1500 },
+        { name: 'catena-vxlan', kind: 'vxlan', mtu: 1450 },
+      ];
+      expect(problemsOf(node({}, { routes, devices }))).toMatchObject([
+        {
+          id: 'network.mtu',
+          found:
+            'network "podnet" sends packets of up to 1500 bytes, but the MTU of the tunnel to other nodes "catena-vxlan" is 1450',
+          mend: 'set "mtu": 1450 in the "bridge" entry',
+        },
+      ]);
+    });
+
     test.each([
       [
         'families of bridged packets that are filtered differently',

@@ -15,7 +15,7 @@ const device = (name: string, kind: string, more: Partial<NodeDevice> = {}): Nod
 });
 
 const attachment = (more: Partial<NodeAttachment>): NodeAttachment => ({
-  ...{ network: 'shop-net', containerID: 'tool', ifname: 'eth0', state: 'attached', netns: '' },
+  ...{ network: 'shop-net', containerId: 'tool', ifname: 'eth0', state: 'attached', netns: '' },
   ...{ addresses: [], ports: [], rates: {}, policies: [], routes: [] },
   origin: { runner: 'catena', executables: [], evidence: '' },
   ...more,

@@ -8,10 +8,10 @@ const device = (name: string, kind: string, master?: string): NodeDevice => ({
   ...(master === undefined ? {} : { master }),
 });
 const bridge = (name: string, ...ports: string[]): NodeBridge => ({ device: device(name, 'bridge'), ports });
-const attachment = (containerID: string, network: string, hostDevice?: NodeDevice): NodeAttachment => ({
+const attachment = (containerId: string, network: string, hostDevice?: NodeDevice): NodeAttachment => ({
   ...{
     network,
-    containerID,
+    containerId,
     ifname: 'eth0',
     state: 'attached',
     netns: '',
@@ -36,7 +36,7 @@ describe('groupsOf()', () => {
     );
     const short = groups.map(({ title, kind, uplinks, members }) => [
       ...[title, kind, uplinks.join()],
-      members.map(({ containerID }) => containerID).join(),
+      members.map(({ containerId }) => containerId).join(),
     ]);
     expect(short).toEqual([
       ['br0', 'bridge', 'eth1', 'a'],
@@ -50,7 +50,7 @@ describe('groupsOf()', () => {
   test('an attachment that has lost its device stays with others of its network', () => {
     const whole = attachment('a', 'one', device('veth1', 'veth', 'br0'));
     const [group] = groupsOf([bridge('br0', 'veth1')], [whole, attachment('b', 'one')]);
-    expect(group?.members.map(({ containerID }) => containerID)).toEqual(['a', 'b']);
+    expect(group?.members.map(({ containerId }) => containerId)).toEqual(['a', 'b']);
   });
 });
 

@@ -12,6 +12,7 @@ const OPTIONS = {
   asDefault: true,
   withAccount: false,
   withMetrics: false,
+  kubernetes: 30,
   home: '/srv/catena',
 };
 const TEXT = '{\n  "cniVersion": "1.0.0",\n  "name": "net",\n  "plugins": [{ "type": "ptp" }]\n}\n';
@@ -79,9 +80,16 @@ test('the DaemonSet has a service account on request, with exactly the rights of
   expect(rules).toEqual([
     'pods: get list watch',
     'pods/status: patch',
+    'events: create',
+    'nodes: get list watch',
     'network-attachment-definitions: get list watch',
     'ipamclaims: get',
     'ipamclaims/status: patch',
+    'pools: get list watch create update',
+    'blocks: get list watch create update delete',
+    'addresses: get list watch create update delete',
+    'ippools: get list create patch',
+    'overlappingrangeipreservations: get create delete',
   ]);
   const { name, namespace } = of('ServiceAccount').metadata;
   expect(of('ClusterRoleBinding').subjects).toEqual([{ kind: 'ServiceAccount', name, namespace }]);
@@ -101,6 +109,16 @@ test('the DaemonSet has a service account on request, with exactly the rights of
     'serviceAccountToken',
     'configMap',
   ]);
+});
+
+test('the DaemonSet for Kubernetes before 1.30 has AppArmor’s annotation in place of the field', () => {
+  const [{ spec }] = yaml({ kubernetes: 20, withMetrics: true });
+  expect(spec.template.spec.containers[0].securityContext).not.toHaveProperty('appArmorProfile');
+  expect(spec.template.metadata.annotations).toEqual({
+    'prometheus.io/scrape': 'true',
+    'prometheus.io/port': '9464',
+    'container.apparmor.security.beta.kubernetes.io/daemon': 'unconfined',
+  });
 });
 
 test('the DaemonSet keeps the daemon in the mount namespace of the host, where runtimes call it', () => {
@@ -209,6 +227,24 @@ test('the DaemonSet without a list installs executables only', () => {
 
 test('the Containerfile contains the command and the Bun program', () => {
   expect(printFor('containerfile', OPTIONS)).toContain('COPY catena catena-core /usr/local/bin/\n');
+});
+
+test('the kinds of cluster-wide addresses have schemas and columns, and the account may use them', () => {
+  const kinds = printFor('crds', OPTIONS)
+    .split(/^---$/m)
+    // biome-ignore lint/suspicious/noExplicitAny: manifests are only ever compared
+    .map((text): any => Bun.YAML.parse(text));
+  expect(kinds.flatMap(kind => findShapeProblems(kind, 'V1CustomResourceDefinition'))).toEqual([]);
+  for (const { spec } of kinds) {
+    const [version] = spec.versions;
+    expect(version.schema.openAPIV3Schema.properties.spec.required.length).toBeGreaterThan(0);
+    expect(version.additionalPrinterColumns.length).toBeGreaterThan(3);
+  }
+  const [, role] = yaml({ withAccount: true });
+  const allowed = role.rules.flatMap((rule: { apiGroups: string[]; resources: string[] }) =>
+    rule.apiGroups.includes(kinds[0].spec.group) ? rule.resources : [],
+  );
+  expect(allowed.sort()).toEqual(kinds.map(({ spec }) => spec.names.plural).sort());
 });
 
 test.each(PRINTABLE)('the %s ends with a newline', what => {

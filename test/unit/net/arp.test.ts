@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { findTaken, refuseHolder } from '../../../src/attach/conflict.ts';
+import { findTaken, readAnswers } from '../../../src/attach/conflict.ts';
 import { decodeArp, encodeArpProbe } from '../../../src/net/arp.ts';
 import { parseIp } from '../../../src/net/ip.ts';
 
@@ -45,6 +45,20 @@ test('reads a bounded number of frames at a time', () => {
     read++;
     return new Uint8Array(28);
   };
-  refuseHolder(flooded, [IP], 'eth0', OWN);
+  readAnswers(flooded, { wanted: [IP], gateways: [], name: 'eth0', own: OWN });
   expect(read).toBe(1_000);
+});
+
+test('hears a gateway, and not our own question for it', () => {
+  const gateway = parseIp('10.1.0.1');
+  const heard = (bytes: Uint8Array) => {
+    const frames = [bytes];
+    const question = { wanted: [IP], gateways: [gateway], name: 'eth0', own: OWN };
+    return readAnswers(() => frames.pop(), question);
+  };
+  const answer = encodeArpProbe(OTHER, NONE);
+  answer.set([10, 1, 0, 1], 14);
+  expect(heard(answer)).toBe(true);
+  expect(heard(encodeArpProbe(OWN, gateway))).toBe(false);
+  expect(heard(encodeArpProbe(OTHER, parseIp('10.1.0.9')))).toBe(false);
 });

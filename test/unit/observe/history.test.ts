@@ -20,7 +20,7 @@ test('appendHistory() keeps events in order, and stays bounded', () => {
   if (event === undefined) throw new Error('an ADD is an event');
   for (let i = 0; i < 40; i += 1) appendHistory(dir, [{ ...event, ifname: `eth${i}` }]);
   const events = readHistory(dir);
-  expect(events.at(-1)).toMatchObject({ verb: 'ADD', containerID: 'c1', ifname: 'eth39', code: 11 });
+  expect(events.at(-1)).toMatchObject({ verb: 'ADD', containerId: 'c1', ifname: 'eth39', code: 11 });
   expect(events.map(({ ifname }) => Number(ifname.slice(3)))).toEqual(
     events.map((_, i) => 40 - events.length + i),
   );
@@ -30,6 +30,23 @@ test('appendHistory() keeps events in order, and stays bounded', () => {
   });
   expect(sizes).toHaveLength(2);
   expect(Math.max(...sizes)).toBeLessThanOrEqual(1024 * 1024);
+});
+
+test('the file has the keys of earlier releases, whose lines are read', () => {
+  const old = {
+    time: '2026-01-01T00:00:00.000Z',
+    verb: 'DEL',
+    network: 'net',
+    containerID: 'c0',
+    ifname: 'eth0',
+  };
+  fs.mkdirSync(path.dirname(historyFileOf(dir)));
+  fs.writeFileSync(historyFileOf(dir), `${JSON.stringify({ ...old, by: 'command', code: 0 })}\n`);
+  const event = eventOf(request, { by: 'command' });
+  appendHistory(dir, event ? [event] : []);
+  expect(readHistory(dir).map(({ containerId }) => containerId)).toEqual(['c0', 'c1']);
+  const lines = fs.readFileSync(historyFileOf(dir), 'utf8').trimEnd().split('\n');
+  expect(lines.map(line => JSON.parse(line).containerID)).toEqual(['c0', 'c1']);
 });
 
 test('appendHistory() fails no operation', () => {

@@ -10,6 +10,7 @@ const SOURCES: MetricSources = {
   waitingCalls: () => 11,
   declined: () => ({ build: { count: 2 } }),
   watch: () => undefined,
+  between: () => undefined,
   requests: () => ({ running: 3, queued: 4 }),
   attachments: () => new Map([['podnet', 5]]),
   leaked: () => 6,

@@ -24,6 +24,7 @@ function options(more: Partial<ObserverOptions> = {}): ObserverOptions {
       waitingCalls: () => 0,
       declined: () => ({}),
       watch: () => undefined,
+      between: () => undefined,
       requests: () => ({ running: 0, queued: 0 }),
       attachments: () => new Map(),
       leaked: () => 0,
@@ -56,7 +57,11 @@ describe('openObserver()', () => {
     ]);
     const [record] = listTraces(path.join(dir, 'traces')).records;
     expect(record).toMatchObject({ id: request.id, traceId: 'a'.repeat(32) });
-    expect(observer.traces(request.id)).toEqual(record);
+    expect(observer.traces(request.id)).toMatchObject({
+      kind: 'Request',
+      id: request.id,
+      traceId: 'a'.repeat(32),
+    });
     expect(observer.traces('nothing')).toBeUndefined();
     expect(request.watch.tracesKernel).toBe(true);
     expect([request.watch.envOf?.('portmap'), request.watch.envOf?.('bridge')]).toEqual([

@@ -3,7 +3,7 @@ import { openSources } from '../../../src/ui/sources.ts';
 import { until } from '../../helpers/until.ts';
 
 const ID = 'mwtixgohqiyq';
-const one = { network: 'n', containerID: 'c', ifname: 'eth0' };
+const one = { network: 'n', containerId: 'c', ifname: 'eth0' };
 
 /** Commands that print these texts. */
 function scene(texts: Readonly<Record<string, unknown>>) {
@@ -51,7 +51,7 @@ test('leases are those of every network with a directory for them', async () => 
     { name: 'b', leaseDirs: [] },
     { name: 'c', leaseDirs: ['/leases/c'] },
   ];
-  const { read } = scene({ ls: { networks }, 'ipam ls -- a': [lease] });
+  const { read } = scene({ ls: { networks }, 'ipam ls -- a': { items: [lease] } });
   expect(await read('leases')).toEqual([lease]);
 });
 
@@ -65,10 +65,12 @@ test('requests are listed without what they printed, the newest first', async ()
     code: 0,
   });
   const { read } = scene({
-    trace: [
-      { ...record('a'), result: {}, links: [] },
-      { ...record('b'), links: [] },
-    ],
+    trace: {
+      items: [
+        { ...record('a'), result: {}, links: [] },
+        { ...record('b'), links: [] },
+      ],
+    },
   });
   expect(await read('traces')).toEqual([record('b'), record('a')]);
 });

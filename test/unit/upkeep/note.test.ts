@@ -44,6 +44,13 @@ test('a note is found by its attachment, replaced and removed', () => {
   expect(listUpkeep(dir, 'keeps', 'lan')).toEqual([]);
 });
 
+test('notes about parts of one attachment are apart', () => {
+  for (const part of [undefined, '6']) putUpkeep(dir, 'keeps', note({ part, id: `id of ${part}` }));
+  expect(findUpkeep(dir, 'keeps', { ...OWNER, part: '6' })?.id).toBe('id of 6');
+  removeUpkeep(dir, 'keeps', { ...OWNER, part: '6' });
+  expect(listUpkeep(dir, 'keeps', 'lan').map(({ id }) => id)).toEqual(['id of undefined']);
+});
+
 test('only its owner can read a note: it has the request, which may hold secrets', () => {
   putUpkeep(dir, 'keeps', note());
   const file = path.join(dir, 'upkeep/keeps/lan/web:eth0');

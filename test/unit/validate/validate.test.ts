@@ -197,7 +197,7 @@ describe('a plugin', () => {
     const conf = {
       type: 'ovs',
       master: 5,
-      ipam: { type: 'whereabouts', range: 5 },
+      ipam: { type: 'calico-ipam', range: 5 },
       dns: { nameserver: [] },
     };
     expect(await validateList(conf)).toEqual([
@@ -277,7 +277,7 @@ describe('capabilities', () => {
     expect(
       await findings({ type: 'x', capabilities: { portMaping: true, deviceID: true, own: true } }),
     ).toEqual(['warning capability no runtime passes "portMaping"; did you mean "portMappings"?']);
-    const bridge = { type: 'bridge', ipam: { type: 'whereabouts' }, capabilities: { ips: true, mac: true } };
+    const bridge = { type: 'bridge', ipam: { type: 'calico-ipam' }, capabilities: { ips: true, mac: true } };
     expect(await validateList(bridge)).toEqual([]);
   });
 });

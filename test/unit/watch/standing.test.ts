@@ -33,6 +33,39 @@ describe('a standing', () => {
     });
   });
 
+  test('damage now and then, as by an operator who reloads a firewall, is repaired at once and reported', () => {
+    let standing: Standing | undefined;
+    const [news, pauses]: unknown[][] = [[], []];
+    for (let i = 0; i < 5; i++) {
+      const now = 1_000 + i * 3_000;
+      const after = afterCheck(standing, 'flushed', now);
+      news?.push(after.news);
+      pauses?.push(pauseBefore(after.standing, now));
+      standing = afterRepair(after.standing, undefined, now + 100);
+    }
+    expect(news).toEqual(Array(5).fill('drifted'));
+    expect(pauses).toEqual(Array(5).fill(0));
+  });
+
+  test('damage every few seconds for ever is repaired with growing pauses, reported less, and given up', () => {
+    let standing: Standing | undefined;
+    let now = 1_000;
+    const [news, pauses]: unknown[][] = [[], []];
+    for (;;) {
+      const after = afterCheck(standing, 'flushed', now);
+      news?.push(after.news);
+      const pause = pauseBefore(after.standing, now);
+      if (pause === 'never') break;
+      pauses?.push(pause);
+      standing = afterRepair(after.standing, undefined, now + pause);
+      now += pause + 3_000;
+    }
+    expect(news?.filter(Boolean)).toEqual([...Array(6).fill('drifted'), 'damaged often']);
+    expect(pauses?.slice(0, 12)).toEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 1_000, 5_000, 13_000]);
+    expect(pauses).toHaveLength(20);
+    expect(Math.max(...(pauses as number[]))).toBe(57_000);
+  });
+
   test('other damage later is repaired at once', () => {
     const first = afterCheck(undefined, 'gone', 1_000).standing;
     const other = afterCheck(afterRepair(first, undefined, 1_000), 'down', 3_000);

@@ -7,6 +7,7 @@ import { listAttachments } from '../../../../src/chain/records/result-cache.ts';
 import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import { bootId } from '../../../../src/files/boot-id.ts';
+import { identifyNetns } from '../../../../src/journal/netns-identity.ts';
 import { endRunner } from '../../../../src/journal/runner.ts';
 import { listRecords, replaceRecord } from '../../../../src/journal/store.ts';
 import { intentOf } from '../../../helpers/journal.ts';
@@ -106,6 +107,26 @@ test('GC does not count the remains of a failed DEL as valid, even if they look 
   expect(named('DEL', 'c1')).toBe(2);
   expect(listed()).toEqual([[], []]);
 });
+
+test.each([
+  [false, 0],
+  [true, 1],
+])(
+  'an adopted attachment without a cached result gets DEL only if its interface exists (%p): its runtime may be making it again',
+  async (exists, deletions) => {
+    const netns = '/proc/self/ns/net';
+    const place = { netns, ...identifyNetns(netns), boot: bootId(runtime.env), cacheDir: runtime.cacheDir };
+    const intent = { ...intentOf({ network: list().name, ...place }), adopted: true as const };
+    replaceRecord(runtime.stateDir, intent, [{ event: 'done', op: intent.runner.op }]);
+    endRunner(intent.runner);
+    const witness = { findLife: () => Promise.resolve(undefined), hasInterface: () => exists };
+    const openWitness = () => Promise.resolve(witness);
+    await collectGarbage(list(), { valid: [] }, { ...runtime, openWitness, exec: stub() });
+    expect(named('DEL', 'c1')).toBe(deletions);
+    expect(listRecords(runtime.stateDir).records).toEqual([]);
+    expect(listed()).toEqual([[], []]);
+  },
+);
 
 test('a stale attachment that another runtime has made again gets DEL, and its record and its cached result go', async () => {
   await add('c1');

@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'bun:test';
-import { DhcpConf, validateDhcpConf, wishesOf } from '../../../../plugins/dhcp/config.ts';
+import {
+  DhcpConf,
+  needsUpkeep,
+  serversOf,
+  validateDhcpConf,
+  wishesOf,
+} from '../../../../plugins/dhcp/config.ts';
 import { decode } from '../../../../src/cni/json.ts';
 
 const conf = (ipam: object) => decode(DhcpConf, { ipam: { type: 'dhcp', ...ipam } }, 'conf');
@@ -27,7 +33,10 @@ describe('options to send', () => {
     [{ request: [{ option: 'x' }] }, '"x" is no option'],
     [{ timeout: 0 }, '"timeout" is 0'],
     [{ priority: -1 }, '"priority" is -1'],
-    [{ servers: ['fd00::1'] }, '"servers" holds "fd00::1"'],
+    [{ servers: ['fd00::1'] }, '"servers" holds "fd00::1", expected IPv4 addresses'],
+    [{ servers: ['10.0.0.1'], ipv4: false, ipv6: 'slaac' }, 'expected IPv6 addresses'],
+    [{ ipv4: false }, 'there is nothing to ask for'],
+    [{ ipv6: 'slaac', rapidCommit: true }, 'it needs "ipv6": "dhcp"'],
   ])('%j is refused', (ipam, words) => {
     expect(() => validateDhcpConf(conf(ipam))).toThrow(words);
   });
@@ -43,5 +52,24 @@ describe('options to ask for', () => {
 
   test('are only those named with skipDefault', () => {
     expect(wishesOf(conf({ request: [{ option: '42', skipDefault: true }] }), []).request).toEqual([42]);
+  });
+});
+
+describe('families', () => {
+  test.each([
+    [{}, true],
+    [{ ipv6: 'slaac' }, true],
+    [{ ipv6: 'dhcp', ipv4: false }, true],
+    [{ ipv6: 'slaac', ipv4: false }, false],
+    [{ ipv6: 'stateless', ipv4: false }, false],
+  ])('%j needs a daemon: %p', (ipam, needed) => {
+    validateDhcpConf(conf(ipam));
+    expect(needsUpkeep(conf(ipam))).toBe(needed);
+  });
+
+  test('servers count for their own family only', () => {
+    const servers = ['10.0.0.1', 'FE80::1'];
+    expect([serversOf(servers, 4), serversOf(servers, 6)]).toEqual([['10.0.0.1'], ['fe80::1']]);
+    expect([serversOf(['10.0.0.1'], 6), serversOf(undefined, 4)]).toEqual([undefined, undefined]);
   });
 });

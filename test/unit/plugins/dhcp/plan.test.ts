@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import type { Lease } from '../../../../plugins/dhcp/lease.ts';
-import { dueAt, resultOf, stageOf } from '../../../../plugins/dhcp/plan.ts';
+import { dueAt, mergeResults, resultOf, stageOf } from '../../../../plugins/dhcp/plan.ts';
 
 const LEASE: Lease = {
   address: '10.77.0.9/24',
@@ -58,4 +58,19 @@ describe('the result', () => {
     });
     expect(resultOf(LEASE, undefined)).not.toHaveProperty('dns');
   });
+});
+
+test('results of two families become one, with the resolvers of both', () => {
+  const four = resultOf({ ...LEASE, nameservers: ['10.77.0.53'], search: ['a.example'] }, undefined);
+  const six = {
+    ips: [{ address: 'fd77::9/64' }],
+    routes: [],
+    dns: { nameservers: ['fd77::53'], search: ['a.example', 'b.example'] },
+  };
+  expect(mergeResults([four, six])).toEqual({
+    ips: [...(four.ips ?? []), ...six.ips],
+    routes: four.routes ?? [],
+    dns: { nameservers: ['10.77.0.53', 'fd77::53'], search: ['a.example', 'b.example'] },
+  });
+  expect(mergeResults([four])).toBe(four);
 });

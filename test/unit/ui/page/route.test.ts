@@ -6,7 +6,7 @@ test.each(['', '#', '#/', '#/nothing', '#/attachment/net', '#/%'])('"%s" is the 
 });
 
 test('an attachment with any name is found by its own address', () => {
-  const key = { network: 'a/b c', containerID: '100%', ifname: 'eth0.5' };
+  const key = { network: 'a/b c', containerId: '100%', ifname: 'eth0.5' };
   expect(parseRoute(hrefOf(key))).toEqual({ view: 'attachment', key, trace: undefined });
   expect(parseRoute(hrefOf(key, 'abc'))).toEqual({ view: 'attachment', key, trace: 'abc' });
 });

@@ -1,18 +1,19 @@
 import { expect, test } from 'bun:test';
-import type { RequestRecord } from '../../../../src/observe/record.ts';
 import { barOf, rowsOf } from '../../../../src/ui/page/waterfall-rows.ts';
+import type { ShownRequest } from '../../../../src/ui/shown.ts';
 
 test('plugins and deferred removals are in the order of time, named where they differ from the request', () => {
   const plugin = { network: 'n', index: 0, executable: '/a', verb: 'DEL', durationMs: 1, code: 0 };
   const record = {
-    ...{ id: 'a', verb: 'DEL', network: 'n', containerId: 'c', ifname: 'eth0', netns: '', startedAt: 0 },
+    ...{ id: 'a', verb: 'DEL', network: 'n', containerId: 'c', ifname: 'eth0', netns: '' },
+    startedAt: '2026-01-01T00:00:00Z',
     ...{ durationMs: 10, code: 0, warm: false },
     links: [
       { ...plugin, link: 'second', startMs: 4 },
       { ...plugin, link: 'first', startMs: 1, verb: 'CHECK', network: 'm', code: 11 },
     ],
     finishes: [{ network: 'n', verb: 'DEL', startMs: 6, durationMs: 2 }],
-  } satisfies RequestRecord;
+  } satisfies ShownRequest;
   expect(rowsOf(record).map(({ name, code }) => [name, code])).toEqual([
     ['CHECK first of m', 11],
     ['second', 0],

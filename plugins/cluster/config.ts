@@ -1,0 +1,54 @@
+// What may be configured, and what does each option mean?
+import * as z from 'zod/mini';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { Route } from '../../src/cni/result-schema.ts';
+
+/** What is needed to find leases. DEL reads nothing else, so addresses can be released even if other options are invalid. */
+export const LeaseConf = z.extend(PluginConfig, {
+  ipam: z.looseObject({
+    type: z.optional(z.string()),
+    dataDir: z.optional(z.string()),
+    reclaimAfterReboot: z.optional(z.boolean()),
+  }),
+});
+export type LeaseConf = z.output<typeof LeaseConf>;
+
+/** The request as ADD sees it. Only types are checked here; src/pools decides whether a pool makes sense. */
+export const ClusterConf = z.extend(PluginConfig, {
+  ipam: z.looseObject({
+    type: z.optional(z.string()),
+    /** Name of the pool. Default `default`. */
+    pool: z.optional(z.string()),
+    /** Path of the kubeconfig for the cluster that all nodes share; default: none, and blocks are files in `dataDir`. */
+    kubeconfig: z.optional(z.string()),
+    /** Subnets of the pool, each with `ipv4`, `ipv6` or both; default: those of the cluster's object `Pool`. */
+    subnets: z.optional(
+      z.array(z.looseObject({ ipv4: z.optional(z.string()), ipv6: z.optional(z.string()) })),
+    ),
+    /** Addresses in a block: a power of two, which never changes while nodes have blocks. Default 64; 1 for single addresses. */
+    blockSize: z.optional(z.int()),
+    /** `routed`: each block is a subnet with a gateway, on one node. `flat`: all nodes are on one link. Default `routed`. */
+    layout: z.optional(z.enum(['routed', 'flat'])),
+    /** With `"layout": "flat"`: the router of each family, never handed out; default: none is reported. */
+    gateways: z.optional(z.array(z.string())),
+    /** What is not handed out: addresses, subnets, or first and last address joined by `-`. */
+    exclude: z.optional(z.array(z.string())),
+    /** Name of this node in the cluster; default: `CATENA_NODE_NAME`, else the host name. The first one used stays. */
+    node: z.optional(z.string()),
+    /** With fewer free addresses, the daemon claims another block before it is needed. Default: an eighth of a block. */
+    lowWater: z.optional(z.int()),
+    /** Seconds after which an empty block goes back to the pool. Default 300. */
+    coolDown: z.optional(z.int()),
+    /** Seconds after which the blocks of a node that the cluster no longer has go back to the pool. Default 3600. */
+    grace: z.optional(z.int()),
+    /** Seconds that ADD waits for the cluster when it needs a block. Default 10. */
+    timeout: z.optional(z.int()),
+    /** Routes for the result, copied unchanged. */
+    routes: z.optional(z.array(Route)),
+    /** Directory with one subdirectory of leases per network; default `/var/lib/cni/networks`. */
+    dataDir: z.optional(z.string()),
+    /** Release leases from before the last boot, which no container survives. Default `true`. */
+    reclaimAfterReboot: z.optional(z.boolean()),
+  }),
+});
+export type ClusterConf = z.output<typeof ClusterConf>;

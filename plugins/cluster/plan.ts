@@ -1,0 +1,76 @@
+// From which pool, and under which limits, does this configuration take addresses?
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { renderRoutes } from '../../src/cni/routes.ts';
+import { renderCidr } from '../../src/net/cidr.ts';
+import type { ChosenAddress } from '../../src/pools/lease.ts';
+import { type PoolSpec, parsePool } from '../../src/pools/pool.ts';
+import type { Limits } from '../../src/pools/tend.ts';
+import type { ClusterConf } from './config.ts';
+
+const DEFAULT_POOL = 'default';
+const DEFAULT_BLOCK_SIZE = 64;
+const DEFAULT_COOL_DOWN_S = 300;
+/** Several times the interval at which a node looks after its blocks, and says that it is there. */
+const DEFAULT_GRACE_S = 3600;
+const LEAST_GRACE_S = 1800;
+/** A block is claimed in milliseconds, so an eighth of a block lasts for any burst of pods until it is there. */
+const LOW_WATER_SHARE = 8;
+
+/** Name of the pool. */
+export function poolOf({ ipam }: ClusterConf): string {
+  return ipam.pool || DEFAULT_POOL;
+}
+
+/** The pool as the configuration defines it; undefined if only the cluster does. */
+export function specOf({ ipam }: ClusterConf): PoolSpec | undefined {
+  const { subnets, blockSize, layout, gateways, exclude } = ipam;
+  return subnets && { subnets, blockSize, layout, gateways, exclude };
+}
+
+/** What the node keeps. Single addresses are claimed when they are needed, and go back at once. */
+export function limitsOf({ ipam }: ClusterConf, blockSize = ipam.blockSize ?? DEFAULT_BLOCK_SIZE): Limits {
+  const isSingle = blockSize === 1;
+  return {
+    lowWater: ipam.lowWater ?? (isSingle ? 0 : Math.ceil(blockSize / LOW_WATER_SHARE)),
+    coolDownS: ipam.coolDown ?? (isSingle ? 0 : DEFAULT_COOL_DOWN_S),
+    graceS: ipam.grace ?? DEFAULT_GRACE_S,
+  };
+}
+
+/**
+ * Refuses a configuration that can never work.
+ * @throws CniError 7
+ */
+export function refuseUnusable(conf: ClusterConf): void {
+  const spec = specOf(conf);
+  const { kubeconfig, lowWater = 0, coolDown = 0, grace = LEAST_GRACE_S, timeout = 1 } = conf.ipam;
+  try {
+    if (spec) parsePool(poolOf(conf), spec);
+    else if (!kubeconfig)
+      throw new Error('Cannot allocate addresses: give "subnets", or "kubeconfig" for a cluster with a pool');
+    if (grace < LEAST_GRACE_S) {
+      throw new Error(
+        `Cannot allocate addresses: "grace" must be ${LEAST_GRACE_S} at least, since a node looks after its blocks every ten minutes`,
+      );
+    }
+    if (lowWater < 0 || coolDown < 0 || timeout < 1) {
+      throw new Error(
+        'Cannot allocate addresses: "lowWater" and "coolDown" must not be negative, "timeout" be 1 at least',
+      );
+    }
+  } catch (cause) {
+    throw new CniError(ErrorCode.invalidConfig, (cause as Error).message, { cause });
+  }
+}
+
+/** The result of an ADD. */
+export function planResult(addresses: readonly ChosenAddress[], { ipam }: ClusterConf): Result {
+  const routes = renderRoutes(ipam.routes ?? []);
+  return {
+    ips: addresses.map(({ ip, prefix, gateway }) => {
+      return { address: renderCidr({ ip, prefix }), ...(gateway === undefined ? {} : { gateway }) };
+    }),
+    ...(routes.length ? { routes } : {}),
+  };
+}

@@ -1,0 +1,217 @@
+// What does the plugin do for each verb?
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { decode } from '../../src/cni/json.ts';
+import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
+import { listLeases } from '../../src/ipam/lease-files.ts';
+import { type LeaseStore, storeExists } from '../../src/ipam/lease-store.ts';
+import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
+import { findCidr } from '../../src/net/cidr.ts';
+import { findIp, renderIp } from '../../src/net/ip.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { readHeld as findHeld, type Held } from '../../src/pools/held.ts';
+import { blockContains, type ChosenAddress, chooseAddresses, useOf } from '../../src/pools/lease.ts';
+import { inLeases, inPlace } from '../../src/pools/place.ts';
+import { claimantOf, DEFAULT_TIMEOUT_S, placeOf } from './claimant.ts';
+import { ClusterConf, LeaseConf } from './config.ts';
+import { limitsOf, planResult, poolOf, refuseUnusable, specOf } from './plan.ts';
+import { askForUpkeep, noteUpkeep } from './upkeep-note.ts';
+
+/** STATUS is polled, so it must answer quickly or fail. */
+const STATUS_DEADLINE_MS = 2_000;
+/** DEL waits no longer for a store that it does not need. */
+const GIVE_BACK_S = 2;
+/** One call of the daemon. */
+const UPKEEP_DEADLINE_MS = 20_000;
+
+/** Code of our own, the same as host-local's: the attachment already holds an address. */
+export const ALREADY_ALLOCATED = 100;
+
+/** Hands out addresses that are unique in a cluster. */
+export const cluster = definePlugin({
+  name: 'cluster',
+  // Not the full schema: DEL must work even if other options are invalid.
+  config: LeaseConf,
+  netns: 'unused',
+
+  async add(call) {
+    const conf = readConf(call);
+    refuseUnusable(conf);
+    const place = placeOf(call);
+    const owner = ownerOf(call);
+    const reserve = (store: LeaseStore, held: Held | undefined) => reserveIn(call, conf, owner, store, held);
+    const chosen = inPlace(place, reserve) ?? (await obtain(call, conf, reserve));
+    call.onFailure('release the addresses', () => releaseOwn(call, owner, chosen));
+    noteUpkeep(call, conf);
+    return planResult(chosen, conf);
+  },
+
+  check(call) {
+    const [place, owner] = [placeOf(call), ownerOf(call)];
+    const { leased, lost } = storeExists(place.dir)
+      ? inPlace(place, (store, held) => inspect(store, held, owner))
+      : { leased: [], lost: [] };
+    if (leased.length === 0) {
+      throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${place.dir}"`);
+    }
+    const reported = call.prevResult?.ips?.flatMap(({ address }) => findCidr(address)?.ip ?? []) ?? [];
+    // Other plugins may add addresses of their own; without any of ours, something is wrong.
+    if (reported.length && !reported.some(ip => leased.includes(renderIp(ip)))) {
+      throw new Error(
+        `Cannot confirm address ${reported.map(renderIp).join(', ')} of ${renderAttachment(owner)}: ` +
+          `it holds ${leased.join(', ')} in "${place.dir}"`,
+      );
+    }
+    if (lost.length) {
+      throw new Error(
+        `Cannot confirm address ${lost.join(', ')} of ${renderAttachment(owner)}: the pool has given its block to another node; ` +
+          'recreate the container',
+      );
+    }
+  },
+
+  async upkeep(call) {
+    await tend(call, readConf(call), UPKEEP_DEADLINE_MS);
+  },
+
+  async del(call) {
+    const [place, owner] = [placeOf(call), ownerOf(call)];
+    if (!storeExists(place.dir)) return;
+    inLeases(place, store => store.release(store.findLeasesOf(owner)));
+    await giveBackSingles(call);
+  },
+
+  async gc(call) {
+    const { kept, log } = call;
+    const place = placeOf(call);
+    if (kept === undefined || !storeExists(place.dir)) return;
+    inLeases(place, store => {
+      store.meetAll();
+      const { used, free } = splitByUse(findGarbage(store, listLeases(place.dir), kept));
+      for (const address of used) {
+        const owner = store.findOwner(address) ?? { containerId: '' };
+        log.warn(
+          `Keeping the lease of ${address} of ${renderAttachment(owner)}: the attachment is not valid, but an interface still has the address`,
+        );
+      }
+      store.release(free);
+    });
+    await tend(call, readConf(call), UPKEEP_DEADLINE_MS);
+  },
+
+  async status(call) {
+    const conf = readConf(call);
+    refuseUnusable(conf);
+    const place = placeOf(call);
+    const hasRoom = () =>
+      storeExists(place.dir) &&
+      inPlace(place, (store, held) => useOf(held, poolOf(conf), store).free > 0, {
+        deadlineMs: STATUS_DEADLINE_MS,
+      });
+    if (hasRoom()) return;
+    try {
+      const { tryToFind } = await import('./slow.ts');
+      await tryToFind(await claimantOf(call, conf), poolOf(conf), specOf(conf));
+    } catch (cause) {
+      throw new CniError(ErrorCode.unavailable, (cause as Error).message, { cause });
+    }
+  },
+});
+
+/** Addresses of the node's own blocks, without a question to the store. */
+function reserveIn(
+  call: Call<LeaseConf>,
+  conf: ClusterConf,
+  owner: Owner,
+  store: LeaseStore,
+  held: Held | undefined,
+): ChosenAddress[] | undefined {
+  refuseSecondLease(store, owner);
+  const chosen = chooseAddresses(held, poolOf(conf), store);
+  if (chosen === undefined) return undefined;
+  store.reserve(chosen, owner);
+  const { free } = useOf(held, poolOf(conf), store);
+  if (held && !held.asked && free < limitsOf(conf).lowWater) askForUpkeep(call, held);
+  return chosen;
+}
+
+async function obtain(
+  call: Call<LeaseConf>,
+  conf: ClusterConf,
+  reserve: (store: LeaseStore, held: Held | undefined) => ChosenAddress[] | undefined,
+): Promise<ChosenAddress[]> {
+  const { obtainFrom } = await import('./slow.ts');
+  const deadlineMs = (conf.ipam.timeout ?? DEFAULT_TIMEOUT_S) * 1000;
+  return obtainFrom(await claimantOf(call, conf), poolOf(conf), specOf(conf), reserve, deadlineMs);
+}
+
+async function tend(call: Call<LeaseConf>, conf: ClusterConf, deadlineMs: number): Promise<void> {
+  const { tendTo } = await import('./slow.ts');
+  const claimant = await claimantOf(call, conf);
+  const done = await tendTo(claimant, poolOf(conf), specOf(conf), size => limitsOf(conf, size), deadlineMs);
+  noteUpkeep(call, conf, true);
+  if (done.lost.length) {
+    call.log.error(
+      `Lost ${done.lost.join(', ')}: the pool has given them to others; their pods must be recreated`,
+    );
+  }
+  if (done.adopted.length) call.log.info(`Took up ${done.adopted.join(', ')}, which this node had claimed`);
+  if (done.claimed) call.log.info(`Claimed ${done.claimed} blocks of pool "${poolOf(conf)}" in advance`);
+  if (done.collected.length)
+    call.log.warn(`Freed ${done.collected.join(', ')}: the cluster no longer has their nodes`);
+  if (done.returned.length) call.log.info(`Gave back ${done.returned.join(', ')}: empty`);
+}
+
+/** Other nodes may be waiting for a single address. Nothing depends on it: the next upkeep gives back what remains. */
+async function giveBackSingles(call: Call<LeaseConf>): Promise<void> {
+  try {
+    const held = findHeld(placeOf(call).dir);
+    if (!held?.blocks.some(({ size }) => size === 1)) return;
+    const conf = readConf(call);
+    const { giveBackAtOnce } = await import('./slow.ts');
+    const claimant = await claimantOf(call, { ...conf, ipam: { ...conf.ipam, timeout: GIVE_BACK_S } });
+    await giveBackAtOnce(claimant, GIVE_BACK_S * 1000);
+  } catch (thrown) {
+    call.log.debug(`Not giving back single addresses yet: ${(thrown as Error).message}`);
+  }
+}
+
+/** With two addresses for one attachment, nothing would release the first. */
+function refuseSecondLease(store: LeaseStore, owner: Owner): void {
+  const held = store.findKnownLeasesOf(owner);
+  if (held.length === 0) return;
+  throw new CniError(
+    ALREADY_ALLOCATED,
+    `Cannot allocate an address for ${renderAttachment(owner)}: it already holds ${held.join(', ')}; DEL releases it`,
+  );
+}
+
+/** What the attachment holds, and what of it is in a block that this node has no longer. */
+function inspect(
+  store: LeaseStore,
+  held: Held | undefined,
+  owner: Owner,
+): { leased: string[]; lost: string[] } {
+  const leased = store.findLeasesOf(owner);
+  const gone = held?.blocks.filter(({ state }) => state === 'lost') ?? [];
+  const isLost = (address: string): boolean => {
+    const ip = findIp(address);
+    return ip !== undefined && gone.some(block => blockContains(block, ip));
+  };
+  return { leased, lost: leased.filter(isLost) };
+}
+
+/** Another attachment may have got the address since then: only a lease that still names this one is deleted. */
+function releaseOwn(call: Call<LeaseConf>, owner: Owner, chosen: readonly ChosenAddress[]): void {
+  const addresses = chosen.map(({ ip }) => renderIp(ip));
+  inLeases(placeOf(call), store =>
+    store.release(addresses.filter(address => store.isOwnedBy(address, owner))),
+  );
+}
+
+function readConf({ request, network }: Call): ClusterConf {
+  return decode(ClusterConf, request, `configuration of "cluster" in network "${network}"`);
+}
+
+function ownerOf(call: Call<LeaseConf>): Owner {
+  return { containerId: call.env.containerId, ifname: call.env.ifname };
+}

@@ -1,0 +1,111 @@
+// How does an attachment get an IPv4 lease, and how is that confirmed and given back?
+import { findCniArgs } from '../../src/cni/cni-args.ts';
+import { stateDir } from '../../src/cni/directories.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { bootClock } from '../../src/upkeep/boot-clock.ts';
+import { identityOf, isStillSame } from '../../src/upkeep/identity.ts';
+import { limitMtu } from './apply.ts';
+import { acquire, release } from './client/acquire.ts';
+import { findHolder } from './client/conflict.ts';
+import { withAddressedClient, withClient } from './client/session.ts';
+import { Code } from './codec/options.ts';
+import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf, wishesOf } from './config.ts';
+import type { OpenPlace } from './give-back.ts';
+import { clientIdOf } from './identity.ts';
+import { clientIdIn, IPV4_LEASES, type LeaseState } from './kept.ts';
+import type { Lease } from './lease.ts';
+import { dueAt, resultOf, stageOf } from './plan.ts';
+import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from './record.ts';
+import type { Wanted } from './upkeep.ts';
+
+/**
+ * Obtains a lease through the interface, which must be up, notes it, and lowers the MTU of the interface if the server says so.
+ * @throws CniError 11 when there is no lease in time
+ */
+export async function obtainIpv4(call: Call, conf: DhcpConf, link: Link): Promise<Result> {
+  const { manner, priority } = wantedFor(call, conf, link);
+  const clientId = manner.provide.get(Code.clientId) ?? clientIdOf(attachmentOf(call));
+  const place = { netns: call.containerNetns, link };
+  const refusals = { reasons: [] };
+  const timeoutS = conf.ipam.timeout ?? DEFAULT_TIMEOUT_S;
+  const former = findRecord(call, IPV4_LEASES)?.state.lease.address.split('/')[0];
+  const lease = await withClient(place, clientId, client =>
+    acquire(client, manner, former, performance.now() + timeoutS * 1000, refusals),
+  );
+  if (lease === undefined) throw noLease(link, timeoutS, refusals.reasons);
+  call.onFailure('release the lease', () => withClient(place, clientId, client => release(client, lease)));
+  const state = { lease, clientId: Buffer.from(clientId).toString('hex') };
+  const record = newRecord(call, IPV4_LEASES, state, dueAt(lease, bootClock()));
+  putRecord(call, record);
+  call.onFailure('remove the record of the lease', () => dropRecord(call, record));
+  const { mtu } = link;
+  if (limitMtu(call.container, link, lease, call.log))
+    call.onFailure('restore the MTU', () => setLink(call.container, link.index, { mtu }));
+  return resultOf(lease, priority);
+}
+
+/** @throws Error when the attachment has no lease, or not the one that ADD reported */
+export function checkIpv4(call: Call): void {
+  const record = findRecord(call, IPV4_LEASES);
+  if (record === undefined)
+    throw new Error(
+      `Cannot find a lease of "${call.env.ifname}" in "${stateDir(call.environment)}"; run DEL and ADD`,
+    );
+  const { lease, withdrawn, reported } = record.state;
+  const now = identityOf(call.environment, attachmentOf(call), call.env.netns);
+  if (!isStillSame(record.note, now))
+    throw new Error(
+      `Cannot confirm the lease of ${lease.address}: it is of an earlier attachment of that name; run DEL and ADD`,
+    );
+  if (withdrawn || stageOf(lease, bootClock()) === 'expired')
+    throw new Error(
+      `Cannot confirm the lease of ${lease.address}: it has ended, and no server has granted another`,
+    );
+  const addresses = (call.prevResult?.ips ?? []).map(({ address }) => address);
+  if (call.prevResult && !addresses.includes(lease.address)) {
+    const former = reported ?? addresses.join(', ');
+    throw new Error(
+      `Cannot confirm the lease of ${former}: the server has replaced it by ${lease.address}; run DEL and ADD`,
+    );
+  }
+}
+
+/** Releases a lease through its interface. */
+export function releaseIpv4(place: OpenPlace, state: LeaseState): Promise<void> {
+  return withAddressedClient(place, clientIdIn(state), client => release(client, state.lease, place.isFresh));
+}
+
+/** How to ask servers, and for what. */
+export function wantedFor(call: Call, conf: DhcpConf, link: Link): Wanted {
+  const { provide, request } = wishesOf(conf, findCniArgs(call.env.args));
+  const { servers, detectConflicts = true, priority } = conf.ipam;
+  // Its parent cannot tell which of the interfaces on it a unicast to an unknown address is for.
+  const isShared = link.kind === 'ipvlan';
+  const place = { netns: call.containerNetns, link };
+  return {
+    manner: {
+      provide,
+      request,
+      broadcast: isShared,
+      servers: serversOf(servers, 4),
+      ...(detectConflicts && !isShared ? { findHolder: (lease: Lease) => findHolder(place, lease) } : {}),
+      clock: bootClock,
+    },
+    priority,
+  };
+}
+
+function noLease({ name }: Link, timeoutS: number, heard: readonly string[]): CniError {
+  const what = heard.length ? heard.join('; ') : 'no DHCP server answered';
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot obtain an address for "${name}" within ${timeoutS} s: ${what}`,
+    {
+      details:
+        'the server must be on the network of the interface, have a free address, and be let through by packet filters',
+    },
+  );
+}

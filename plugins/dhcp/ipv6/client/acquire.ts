@@ -1,0 +1,219 @@
+// By which messages is an IPv6 lease obtained, extended and released?
+import { parseIp } from '../../../../src/net/ip.ts';
+import type { Refusals } from '../../client/acquire.ts';
+import { encodeAssociation } from '../codec/association.ts';
+import { MessageType } from '../codec/message.ts';
+import { Code, findOption, type Options } from '../codec/options.ts';
+import { Status } from '../codec/status.ts';
+import { grantIn, type Lease } from '../lease.ts';
+import { type Answer, ask, type Client, type Question } from './conversation.ts';
+
+/** How long an advertisement is worth repeating the request for. */
+const REQUEST_MS = 4_000;
+/** Pause after a refused request, before it all begins again. */
+const REFUSED_PAUSE_MS = 1_000;
+/** How long the lease's own server may contradict another one. */
+const SECOND_OPINION_MS = 500;
+/** Servers acknowledge what a client gives back; the client does not depend on it. */
+const FAREWELL_MS = 1_000;
+/** What is asked for besides addresses. */
+const WISHES = Uint8Array.of(0, Code.nameservers, 0, Code.domainSearch);
+const NOTHING = new Uint8Array(0);
+
+/** How this client asks. */
+export interface Manner {
+  /** Servers whose answers count, by link-local address in text; undefined for any. */
+  readonly servers: readonly string[] | undefined;
+  readonly rapidCommit: boolean;
+  /** Says in text that another host has the address of a new lease; undefined if none has. */
+  readonly findHolder?: (lease: Lease) => Promise<string | undefined>;
+  /** Reads the clock that leases count by, in seconds. */
+  readonly clock: () => number;
+}
+
+/**
+ * What servers said about a lease: the next one; that its address must not be used any longer; that the server does not know it,
+ * while it stays valid until its end; or nothing.
+ */
+export type Verdict = { readonly lease: Lease } | 'over' | 'unknown' | undefined;
+
+/**
+ * Obtains a lease from the first server that advertises an address (RFC 9915, section 18.2.1).
+ * @param wanted the address that the client had before, to be asked for
+ * @param giveUpAt in milliseconds of `performance.now()`
+ * @returns undefined when time was up; `refusals` then says what was heard
+ */
+export async function acquire(
+  client: Client,
+  manner: Manner,
+  wanted: string | undefined,
+  giveUpAt: number,
+  refusals: Refusals,
+): Promise<Lease | undefined> {
+  for (let hint = wanted; performance.now() < giveUpAt; hint = undefined) {
+    const since = manner.clock();
+    const offer = await ask(
+      client,
+      solicit(client, manner, hint),
+      offerFor(client, manner, since, refusals),
+      {
+        at: giveUpAt,
+      },
+    );
+    if (offer === undefined) return undefined;
+    const deadline = Math.min(giveUpAt, performance.now() + REQUEST_MS);
+    const lease = offer.isBound
+      ? offer.lease
+      : await request(client, manner, offer.lease, deadline, refusals);
+    if (lease) {
+      const holder = await manner.findHolder?.(lease);
+      if (holder === undefined) return lease;
+      note(refusals, holder);
+      await decline(client, lease);
+    }
+    await Bun.sleep(Math.min(REFUSED_PAUSE_MS, Math.max(0, giveUpAt - performance.now())));
+  }
+  return undefined;
+}
+
+/** Asks the server of a lease to extend it (RFC 9915, section 18.2.4). */
+export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+  const question = about(client, MessageType.renew, lease, [serverOption(lease)]);
+  return extend(client, manner, lease, question, giveUpAt);
+}
+
+/** Asks every server to extend a lease (RFC 9915, section 18.2.5). */
+export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+  return extend(client, manner, lease, about(client, MessageType.rebind, lease), giveUpAt);
+}
+
+/**
+ * Tells the server that the address is free (RFC 9915, section 18.2.7).
+ * @returns whether it acknowledged that
+ * @throws SystemError when the interface is gone or down
+ */
+export function release(client: Client, lease: Lease): Promise<boolean> {
+  return giveUp(client, MessageType.release, lease);
+}
+
+/** Tells the server that another host has the address (RFC 9915, section 18.2.8). */
+function decline(client: Client, lease: Lease): Promise<boolean> {
+  return giveUp(client, MessageType.decline, lease);
+}
+
+async function giveUp(client: Client, type: number, lease: Lease): Promise<boolean> {
+  const question = { type, options: [serverOption(lease), association(client, lease.address)] };
+  const isReply = ({ message }: Answer) => message.type === MessageType.reply || undefined;
+  return (await ask(client, question, isReply, { at: performance.now() + FAREWELL_MS })) ?? false;
+}
+
+interface Offer {
+  readonly lease: Lease;
+  /** The server has committed itself already. */
+  readonly isBound: boolean;
+}
+
+function solicit(client: Client, { rapidCommit }: Manner, hint: string | undefined): Question {
+  const options: Options = [
+    association(client, hint),
+    [Code.optionRequest, WISHES],
+    ...(rapidCommit ? [[Code.rapidCommit, NOTHING] as const] : []),
+  ];
+  return { type: MessageType.solicit, options };
+}
+
+function offerFor(
+  { iaid }: Client,
+  manner: Manner,
+  since: number,
+  refusals: Refusals,
+): (answer: Answer) => Offer | undefined {
+  return answer => {
+    const { type, options } = answer.message;
+    const isBound = type === MessageType.reply;
+    const isCommit = manner.rapidCommit && findOption(options, Code.rapidCommit) !== undefined;
+    if (!isTrusted(manner, answer) || (isBound && !isCommit)) return undefined;
+    const { lease, refusal } = grantIn(answer, iaid, since);
+    if (lease) return { lease, isBound };
+    note(refusals, `${answer.from}: ${refusal}`);
+    return undefined;
+  };
+}
+
+async function request(
+  client: Client,
+  manner: Manner,
+  offered: Lease,
+  giveUpAt: number,
+  refusals: Refusals,
+): Promise<Lease | undefined> {
+  const since = manner.clock();
+  const accept = (answer: Answer): { lease?: Lease } | undefined => {
+    if (answer.message.type !== MessageType.reply || serverOf(answer) !== offered.server) return undefined;
+    const { lease, refusal } = grantIn(answer, client.iaid, since);
+    if (lease === undefined) note(refusals, `${answer.from}: ${refusal}`);
+    return lease ? { lease } : {};
+  };
+  const question = about(client, MessageType.request, offered, [serverOption(offered)]);
+  return (await ask(client, question, accept, { at: giveUpAt }))?.lease;
+}
+
+/**
+ * Puts a question about a lease. What its own server says counts at once. Any host can answer, so after another's answer the own
+ * server gets the time to say otherwise; then a grant counts more than a refusal.
+ */
+async function extend(
+  client: Client,
+  manner: Manner,
+  lease: Lease,
+  question: Question,
+  giveUpAt: number,
+): Promise<Verdict> {
+  const since = manner.clock();
+  const deadline = { at: giveUpAt };
+  let other: Verdict;
+  const accept = (answer: Answer): Verdict => {
+    if (answer.message.type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;
+    const verdict = verdictOn(client, lease, answer, since);
+    if (verdict === undefined || serverOf(answer) === lease.server) return verdict;
+    if (other === undefined) deadline.at = Math.min(giveUpAt, performance.now() + SECOND_OPINION_MS);
+    if (typeof other !== 'object') other = verdict;
+    return undefined;
+  };
+  return (await ask(client, question, accept, deadline)) ?? other;
+}
+
+/** An extension keeps the address; another one, which was not asked for, counts only if the server takes the first one back. */
+function verdictOn({ iaid }: Client, lease: Lease, answer: Answer, since: number): Verdict {
+  const { lease: granted, code, ended } = grantIn(answer, iaid, since);
+  const isOver = ended.includes(lease.address) || code === Status.notOnLink;
+  if (granted && (isOver || granted.address === lease.address)) return { lease: granted };
+  if (isOver) return 'over';
+  return code === Status.noBinding ? 'unknown' : undefined;
+}
+
+function about({ iaid }: Client, type: number, { address }: Lease, more: Options = []): Question {
+  return { type, options: [...more, association({ iaid }, address), [Code.optionRequest, WISHES]] };
+}
+
+function association({ iaid }: Pick<Client, 'iaid'>, address: string | undefined): Options[number] {
+  return [Code.iaNa, encodeAssociation(iaid, address ? [parseIp(address)] : [])];
+}
+
+function serverOption({ server }: Lease): Options[number] {
+  return [Code.serverId, Uint8Array.from(Buffer.from(server, 'hex'))];
+}
+
+function serverOf({ server }: Answer): string {
+  return Buffer.from(server).toString('hex');
+}
+
+/** Whether a server's answers count. */
+export function isTrusted({ servers }: Pick<Manner, 'servers'>, { from }: Answer): boolean {
+  return servers === undefined || servers.includes(from);
+}
+
+/** A server that repeats itself is noted once, and a flood of them is not kept. */
+function note({ reasons }: Refusals, reason: string): void {
+  if (reasons.length < 5 && !reasons.includes(reason)) reasons.push(reason);
+}

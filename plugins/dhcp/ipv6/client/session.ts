@@ -1,0 +1,67 @@
+// How does a DHCPv6 client come to an interface of another namespace, and leave it again?
+import { describeError } from '../../../../src/cni/errors.ts';
+import { type Ip, ipToBytes } from '../../../../src/net/ip.ts';
+import { IFA_F_DADFAILED, IFA_F_TENTATIVE, listAddresses } from '../../../../src/netlink/rtnl/addr.ts';
+import { bindSocket, closeSocket, type InetSocket, openSocket } from '../../../../src/sys/inet-socket.ts';
+import { inNetns } from '../../../../src/sys/netns.ts';
+import type { OpenPlace } from '../../give-back.ts';
+import type { Identity } from '../../identity.ts';
+import { isLinkLocal } from '../codec/values.ts';
+import { CLIENT_PORT, type Client } from './conversation.ts';
+
+const POLL_MS = 20;
+
+/**
+ * Runs a function with a client on the interface, once that has a link-local address; the socket is closed when the function is done.
+ * @param giveUpAt in milliseconds of `performance.now()`
+ * @throws Error when there is no such address by then, or a program in the namespace has the port of DHCPv6 clients to itself
+ */
+export async function withClient<T>(
+  place: OpenPlace,
+  identity: Identity,
+  giveUpAt: number,
+  work: (client: Client) => T | Promise<T>,
+): Promise<T> {
+  const { netns, link } = place;
+  const address = await awaitLinkLocal(place, giveUpAt);
+  const socket = inNetns(netns, () => openClientSocket(address, link.index));
+  try {
+    return await work({ ...identity, socket, scope: link.index });
+  } finally {
+    closeSocket(socket);
+  }
+}
+
+/** The kernel forms it when the interface comes up, and probes for it for a second or two. */
+async function awaitLinkLocal({ socket, link }: OpenPlace, giveUpAt: number): Promise<Ip> {
+  for (;;) {
+    const own = listAddresses(socket, link.index).filter(
+      ({ cidr }) => cidr.ip.family === 6 && isLinkLocal(cidr.ip),
+    );
+    const ready = own.find(({ flags }) => !(flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)));
+    if (ready) return ready.cidr.ip;
+    if (performance.now() >= giveUpAt) {
+      const why = own.some(({ flags }) => flags & IFA_F_DADFAILED)
+        ? 'another host on the network has it'
+        : own.length
+          ? 'the kernel is still probing for it'
+          : 'the kernel has formed none; look at the sysctls "disable_ipv6" and "addr_gen_mode"';
+      throw new Error(`Cannot use DHCPv6 on "${link.name}": it has no link-local address, since ${why}`);
+    }
+    await Bun.sleep(POLL_MS);
+  }
+}
+
+function openClientSocket(address: Ip, scope: number): InetSocket {
+  const socket = openSocket('udp', 6);
+  try {
+    bindSocket(socket, 'udp', CLIENT_PORT, { address: ipToBytes(address), scope });
+    return socket;
+  } catch (cause) {
+    closeSocket(socket);
+    throw new Error(
+      `Cannot use DHCPv6: ${describeError(cause)}; a DHCPv6 client in the container may have the port`,
+      { cause },
+    );
+  }
+}

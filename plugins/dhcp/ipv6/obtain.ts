@@ -1,0 +1,109 @@
+// How does an attachment get an IPv6 lease?
+import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import type { Result } from '../../../src/cni/result.ts';
+import { parseCidr } from '../../../src/net/cidr.ts';
+import { parseIp } from '../../../src/net/ip.ts';
+import type { Call } from '../../../src/plugin/define.ts';
+import { bootClock } from '../../../src/upkeep/boot-clock.ts';
+import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
+import type { OpenPlace } from '../give-back.ts';
+import { duidOf, type Identity, iaidOf } from '../identity.ts';
+import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from '../record.ts';
+import { acquire, type Manner, release } from './client/acquire.ts';
+import { withClient } from './client/session.ts';
+import { findHolder } from './duplicate.ts';
+import { IPV6_LEASES } from './kept.ts';
+import type { Lease } from './lease.ts';
+import { advertisedResolvers, prefixFor, resultOf } from './plan.ts';
+import type { RouterWatch } from './routers.ts';
+
+/** RFC 4861, section 6.2.6: a router answers within half a second. */
+const ROUTERS_MS = 1_000;
+const POLL_MS = 25;
+/** The plugin that called addresses the interface soon after ADD; then the address gets its lifetimes. */
+const FIRST_LOOK_S = 3;
+
+/** Where and until when addresses are sought. */
+export interface Search {
+  readonly place: OpenPlace;
+  readonly routers: RouterWatch;
+  /** In milliseconds of `performance.now()`. */
+  readonly giveUpAt: number;
+}
+
+/**
+ * Obtains a lease by DHCPv6, and notes it. Gateway and prefix length are what routers advertise.
+ * @throws CniError 11 when there is no lease in time
+ */
+export async function obtainLease(
+  call: Call,
+  conf: DhcpConf,
+  { place, routers, giveUpAt }: Search,
+): Promise<Result> {
+  const { timeout = DEFAULT_TIMEOUT_S, priority } = conf.ipam;
+  const identity = { duid: duidOf(attachmentOf(call)), iaid: iaidOf(attachmentOf(call)) };
+  const routersBy = performance.now() + ROUTERS_MS;
+  routers.solicit();
+  const former = findRecord(call, IPV6_LEASES)?.state.lease.address;
+  const refusals = { reasons: [] };
+  const manner = mannerFor(conf, place);
+  const lease = await withClient(place, identity, giveUpAt, client =>
+    acquire(client, manner, former, giveUpAt, refusals),
+  );
+  if (lease === undefined) throw noLease(place, timeout, refusals.reasons);
+  call.onFailure('release the IPv6 lease', () => giveUp(place, identity, lease));
+  while (routers.heard().length === 0 && performance.now() < routersBy) await Bun.sleep(POLL_MS);
+  const heard = routers.heard();
+  const prefix = prefixFor(parseIp(lease.address), heard);
+  note(call, identity, lease, prefix);
+  const advertised = advertisedResolvers(heard);
+  const { nameservers, search } = lease;
+  return resultOf({
+    addresses: [parseCidr(`${lease.address}/${prefix}`)],
+    routers: heard,
+    resolvers: {
+      nameservers: nameservers.length ? nameservers : advertised.nameservers,
+      search: search.length ? search : advertised.search,
+    },
+    priority,
+    version: call.version,
+  });
+}
+
+/** How to ask servers. */
+export function mannerFor({ ipam }: DhcpConf, place: OpenPlace): Manner {
+  const { servers, detectConflicts = true, rapidCommit = false } = ipam;
+  return {
+    servers: serversOf(servers, 6),
+    rapidCommit,
+    ...(detectConflicts ? { findHolder: (lease: Lease) => findHolder(place, lease) } : {}),
+    clock: bootClock,
+  };
+}
+
+function note(call: Call, { duid, iaid }: Identity, lease: Lease, prefix: number): void {
+  const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
+  const state = { lease, duid: hex(duid), iaid: hex(iaid), prefix, unseen: true };
+  // It is called again for this lease alone: the one of IPv4 has a note of its own.
+  const ipam = { ...(call.request.ipam as object), ipv4: false };
+  const stdin = JSON.stringify({ ...call.request, ipam });
+  const record = newRecord(call, IPV6_LEASES, state, bootClock() + FIRST_LOOK_S, stdin);
+  putRecord(call, record);
+  call.onFailure('remove the record of the IPv6 lease', () => dropRecord(call, record));
+}
+
+async function giveUp(place: OpenPlace, identity: Identity, lease: Lease): Promise<void> {
+  await withClient(place, identity, performance.now(), client => release(client, lease));
+}
+
+function noLease({ link }: OpenPlace, timeoutS: number, heard: readonly string[]): CniError {
+  const what = heard.length ? heard.join('; ') : 'no DHCPv6 server answered';
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot obtain an IPv6 address for "${link.name}" within ${timeoutS} s: ${what}`,
+    {
+      details:
+        'the server must be on the network of the interface, have a free address, and be let through by packet filters',
+    },
+  );
+}

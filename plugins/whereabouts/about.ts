@@ -1,0 +1,23 @@
+// What can tools know about the plugin without running it?
+import { join } from 'node:path';
+import { isObject } from '../../src/cni/json.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
+import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
+import { WhereaboutsConf } from './config.ts';
+import { planRanges } from './plan.ts';
+
+/** The whereabouts plugin, as `catena validate` and the published schemas see it. */
+export const about = aboutPlugin({
+  kind: 'ipam',
+  summary: "allocates addresses that are unique in a cluster, in whereabouts' objects",
+  capabilities: [],
+  config: WhereaboutsConf,
+  validate({ ipam }) {
+    // The ranges may be in the flat file.
+    if (ipam.range || ipam.ipRanges?.length) planRanges(ipam);
+  },
+  filesOf({ ipam }, network) {
+    const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
+    return { leaseDir: join(dataDir || DEFAULT_DATA_DIR, network) };
+  },
+});

@@ -1,0 +1,239 @@
+// How are addresses written into whereabouts' objects, while other programs write there, too?
+//
+// Every change of a pool is a patch that tests the version that was read, so it is refused if another writer, of whichever program,
+// was faster. That alone keeps entries apart: the lease for which whereabouts waits is not needed.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { isObject, type JsonObject } from '../../src/cni/json.ts';
+import type { ApiServer } from '../../src/delegate/api-server.ts';
+import { cidrContains, findCidr, networkOf } from '../../src/net/cidr.ts';
+import { type Ip, renderIp } from '../../src/net/ip.ts';
+import { addressOf, lowestFree, offsetOf, type Range, reservationName } from './plan.ts';
+
+const API = 'apis/whereabouts.cni.cncf.io/v1alpha1';
+const API_VERSION = 'whereabouts.cni.cncf.io/v1alpha1';
+/** HTTP statuses: none of that name; one exists, or it has been changed; a test of the patch failed. */
+const NOT_FOUND = 404;
+const CONFLICT = 409;
+const UNPROCESSABLE = 422;
+/** Longest pause after another writer was faster. */
+const PAUSE_MS = 50;
+
+/** Whom an address is for. */
+export interface Holder {
+  readonly id: string;
+  /** `namespace/name` of the pod. */
+  readonly podref: string;
+  readonly ifname: string;
+}
+
+/** Where the objects are, and how long to try. */
+export interface Books {
+  readonly server: ApiServer;
+  readonly namespace: string;
+  /** Separate books for equal ranges. */
+  readonly network: string;
+  /** Whether each address is reserved in the whole cluster, too. */
+  readonly overlapping: boolean;
+  readonly giveUpAt: number;
+  random(): number;
+}
+
+interface PoolState {
+  readonly version: string;
+  readonly entries: Readonly<Record<string, Partial<Holder>>>;
+}
+
+/**
+ * Writes one address of the range for a holder. One that its pod already has for that interface is taken over, with the new container:
+ * a late DEL of the former one then frees nothing.
+ * @throws CniError 11 when the range is exhausted, or the API cannot be reached
+ */
+export async function allocate(books: Books, range: Range, holder: Holder): Promise<Ip> {
+  const refused = new Set<string>();
+  for (;;) {
+    const pool = await readPool(books, range);
+    const own = Object.entries(pool.entries).find(([offset, entry]) => {
+      const isSame = entry.podref === holder.podref && entry.ifname === holder.ifname;
+      return isSame && !refused.has(offset) && addressOf(range, offset) !== undefined;
+    });
+    const ip = own
+      ? addressOf(range, own[0])
+      : lowestFree(range, new Set([...Object.keys(pool.entries), ...refused]));
+    if (ip === undefined) throw exhausted(range, Object.keys(pool.entries).length);
+    const offset = offsetOf(range, ip);
+    const { id, podref, ifname } = holder;
+    const isWritten =
+      own?.[1].id === id ||
+      (await patch(books, range, pool, [
+        { op: own ? 'replace' : 'add', path: `/spec/allocations/${offset}`, value: { id, podref, ifname } },
+      ]));
+    if (isWritten && (!books.overlapping || (await reserve(books, ip, holder)))) return ip;
+    if (isWritten) {
+      // Another range has the address. The entry goes before another one is tried, so none is forgotten.
+      refused.add(offset);
+      await release(books, range, holder);
+    }
+    await pauseOr(books, range);
+  }
+}
+
+/**
+ * Removes the entry of a holder from the range, and its reservation. A missing one is ignored.
+ * @throws CniError 11 when the API cannot be reached
+ */
+export async function release(
+  books: Books,
+  range: Range,
+  { id, ifname }: Pick<Holder, 'id' | 'ifname'>,
+): Promise<void> {
+  for (;;) {
+    const pool = await findPool(books, range);
+    const own = Object.entries(pool?.entries ?? {}).find(([, entry]) => {
+      // Entries from before interface names were stored have none.
+      return entry.id === id && (entry.ifname === ifname || !entry.ifname);
+    });
+    if (pool === undefined || own === undefined) return;
+    const [offset, entry] = own;
+    const ip = addressOf(range, offset);
+    // The reservation first: without its entry it would never be found again.
+    if (ip && books.overlapping) await unreserve(books, ip, entry);
+    if (await patch(books, range, pool, [{ op: 'remove', path: `/spec/allocations/${offset}` }])) return;
+    await pauseOr(books, range);
+  }
+}
+
+/** The address that a holder has in the range. */
+export async function findEntry(
+  books: Books,
+  range: Range,
+  { id, ifname }: Pick<Holder, 'id' | 'ifname'>,
+): Promise<Ip | undefined> {
+  const pool = await findPool(books, range);
+  const own = Object.entries(pool?.entries ?? {}).find(
+    ([, entry]) => entry.id === id && entry.ifname === ifname,
+  );
+  return own && addressOf(range, own[0]);
+}
+
+/** @throws CniError 11 when no address is free */
+export async function requireRoom(books: Books, range: Range): Promise<void> {
+  const taken = Object.keys((await findPool(books, range))?.entries ?? {});
+  if (lowestFree(range, new Set(taken)) === undefined) throw exhausted(range, taken.length);
+}
+
+async function readPool(books: Books, range: Range): Promise<PoolState> {
+  for (;;) {
+    const found = await findPool(books, range);
+    if (found) return found;
+    const metadata = { name: range.poolName, namespace: books.namespace };
+    const spec = { range: rangeText(range), allocations: {} };
+    await books.server.ask(
+      'POST',
+      pathOf(books, 'ippools'),
+      { apiVersion: API_VERSION, kind: 'IPPool', metadata, spec },
+      [CONFLICT],
+    );
+  }
+}
+
+async function findPool(books: Books, range: Range): Promise<PoolState | undefined> {
+  const found = await books.server.ask('GET', pathOf(books, 'ippools', range.poolName));
+  if (found === undefined) return undefined;
+  const { resourceVersion } = isObject(found.metadata) ? found.metadata : {};
+  const { allocations } = isObject(found.spec) ? found.spec : {};
+  const entries = Object.entries(isObject(allocations) ? allocations : {});
+  return {
+    version: String(resourceVersion ?? ''),
+    entries: Object.fromEntries(entries.map(([offset, entry]) => [offset, isObject(entry) ? entry : {}])),
+  };
+}
+
+/** @returns false if another writer was faster */
+async function patch(
+  books: Books,
+  range: Range,
+  { version }: PoolState,
+  operations: readonly JsonObject[],
+): Promise<boolean> {
+  const guarded = [{ op: 'test', path: '/metadata/resourceVersion', value: version }, ...operations];
+  const path = pathOf(books, 'ippools', range.poolName);
+  return (await books.server.ask('PATCH', path, guarded, [NOT_FOUND, CONFLICT, UNPROCESSABLE])) !== undefined;
+}
+
+/** @returns false if the address is reserved for another interface */
+async function reserve(books: Books, ip: Ip, { podref, ifname, id }: Holder): Promise<boolean> {
+  const name = reservationName(ip, books.network);
+  const metadata = { name, namespace: books.namespace };
+  const spec = { containerid: id, podref, ifname };
+  const collection = pathOf(books, 'overlappingrangeipreservations');
+  const body = { apiVersion: API_VERSION, kind: 'OverlappingRangeIPReservation', metadata, spec };
+  if (await books.server.ask('POST', collection, body, [CONFLICT])) return true;
+  const found = await books.server.ask('GET', `${collection}/${name}`);
+  if (found === undefined) return false;
+  const holder = isObject(found.spec) ? found.spec : {};
+  if (isOf(holder, { podref, ifname })) return true;
+  if (await hasEntry(books, ip, holder)) return false;
+  // Every writer makes the entry first: this one is of a request that came late, or of a program that died.
+  await deleteRead(books, `${collection}/${name}`, found);
+  return (await books.server.ask('POST', collection, body, [CONFLICT])) !== undefined;
+}
+
+function isOf(spec: JsonObject, { podref, ifname }: Partial<Holder>): boolean {
+  return spec.podref === podref && (spec.ifname ?? ifname) === ifname;
+}
+
+/** Whether any pool has an entry of the address for that holder. */
+async function hasEntry(books: Books, ip: Ip, holder: JsonObject): Promise<boolean> {
+  const listed = await books.server.ask('GET', pathOf(books, 'ippools'), undefined, []);
+  for (const pool of Array.isArray(listed?.items) ? listed.items : []) {
+    const { range, allocations } = (isObject(pool) && isObject(pool.spec) && pool.spec) || {};
+    const subnet = findCidr(String(range));
+    if (subnet === undefined || !cidrContains(subnet, ip) || !isObject(allocations)) continue;
+    const entry = allocations[String(ip.value - networkOf(subnet).value)];
+    if (isObject(entry) && entry.podref === holder.podref) return true;
+  }
+  return false;
+}
+
+/** Deletes the reservation, if it is of this interface. */
+async function unreserve(books: Books, ip: Ip, entry: Partial<Holder>): Promise<void> {
+  const path = pathOf(books, 'overlappingrangeipreservations', reservationName(ip, books.network));
+  const found = await books.server.ask('GET', path);
+  if (found && isObject(found.spec) && isOf(found.spec, entry)) await deleteRead(books, path, found);
+}
+
+/** Deletes the very object that was read. */
+async function deleteRead({ server }: Books, path: string, { metadata }: JsonObject): Promise<void> {
+  const { uid } = isObject(metadata) ? metadata : {};
+  const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } };
+  await server.ask('DELETE', path, body, [NOT_FOUND, CONFLICT]);
+}
+
+async function pauseOr({ giveUpAt, random }: Books, range: Range): Promise<void> {
+  if (performance.now() > giveUpAt) {
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot write to pool "${range.poolName}": other writers were always faster`,
+    );
+  }
+  await sleep(PAUSE_MS * random());
+}
+
+function pathOf({ namespace }: Books, kind: string, name?: string): string {
+  const collection = `${API}/namespaces/${encodeURIComponent(namespace)}/${kind}`;
+  return name === undefined ? collection : `${collection}/${encodeURIComponent(name)}`;
+}
+
+function rangeText({ subnet }: Range): string {
+  return `${renderIp(subnet.ip)}/${subnet.prefix}`;
+}
+
+function exhausted(range: Range, used: number): CniError {
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    // The text after the first colon is whereabouts' own: alerts search for it.
+    `Cannot allocate from range ${rangeText(range)}: Could not allocate IP in range: no address is free (${used} in use)`,
+    { details: `"kubectl get ippools ${range.poolName} -o yaml" shows who holds them` },
+  );
+}

@@ -1,0 +1,115 @@
+// Which addresses does each range have, and what are its objects called?
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { parseStretches, type Stretch, without } from '../../src/ipam/stretch.ts';
+import {
+  type Cidr,
+  cidrContains,
+  cidrsOverlap,
+  findCidr,
+  lastOf,
+  networkOf,
+  renderCidr,
+} from '../../src/net/cidr.ts';
+import { findIp, type Ip, offsetIp, renderIp } from '../../src/net/ip.ts';
+import type { Ipam, RangeConf } from './config.ts';
+
+/** A range as its objects describe it. */
+export interface Range {
+  /** The whole subnet; entries are numbered from its first address on. */
+  readonly subnet: Cidr;
+  readonly free: readonly Stretch[];
+  /** Of its object. */
+  readonly poolName: string;
+}
+
+/**
+ * The ranges in the order of the result.
+ * @throws CniError 7
+ */
+export function planRanges(ipam: Ipam): Range[] {
+  if (ipam.node_slice_size) {
+    throw invalid(
+      '"node_slice_size" is not supported: the plugin "cluster" has blocks, which need no controller',
+    );
+  }
+  const raw = [...(ipam.range ? [ipam as RangeConf] : []), ...(ipam.ipRanges ?? [])];
+  if (raw.length === 0) throw invalid('the configuration has neither "range" nor "ipRanges"');
+  const gateway = ipam.gateway ? findIp(ipam.gateway) : undefined;
+  if (ipam.gateway && gateway === undefined)
+    throw invalid(`"gateway" is no address: ${JSON.stringify(ipam.gateway)}`);
+  const ranges = raw.map(one => parseRange(one, gateway, ipam.network_name ?? ''));
+  for (const [i, one] of ranges.entries()) {
+    const other = ranges.slice(0, i).find(({ subnet }) => cidrsOverlap(subnet, one.subnet));
+    // The reservation of an interface would admit the same address from both.
+    if (other) throw invalid(`ranges ${renderCidr(other.subnet)} and ${renderCidr(one.subnet)} overlap`);
+  }
+  return ranges;
+}
+
+/** Name of the reservation of an address in the whole cluster. */
+export function reservationName(ip: Ip, network = ''): string {
+  return `${network ? `${network}-` : ''}${named(renderIp(ip))}`;
+}
+
+/** The key of an entry: its distance from the first address. */
+export function offsetOf({ subnet }: Range, ip: Ip): string {
+  return String(ip.value - subnet.ip.value);
+}
+
+/** The address of an entry; undefined if the key is not a number of the range. */
+export function addressOf({ subnet }: Range, offset: string): Ip | undefined {
+  if (!/^\d+$/.test(offset)) return undefined;
+  const ip = offsetIp(subnet.ip, BigInt(offset));
+  return cidrContains(subnet, ip) ? ip : undefined;
+}
+
+/** The lowest address that no entry has. */
+export function lowestFree({ subnet, free }: Range, taken: ReadonlySet<string>): Ip | undefined {
+  for (const [from, to] of free) {
+    for (let { value } = from; value <= to.value; value++) {
+      if (!taken.has(String(value - subnet.ip.value))) return { family: from.family, value };
+    }
+  }
+  return undefined;
+}
+
+function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): Range {
+  const [head = '', tail] = (raw.range ?? '').split('-').map(part => part.trim());
+  const whole = findCidr(tail ?? head);
+  if (whole === undefined) throw invalid(`"range" must be a subnet, found ${JSON.stringify(raw.range)}`);
+  const subnet = { ip: networkOf(whole), prefix: whole.prefix };
+  const first = offsetIp(subnet.ip, 1n);
+  const last = offsetIp(lastOf(subnet), -1n);
+  if (last.value < first.value) throw invalid(`"range" ${renderCidr(subnet)} has no address to hand out`);
+  const member = (key: string, text: string | undefined, otherwise: Ip): Ip => {
+    if (!text) return otherwise;
+    const ip = findIp(text);
+    if (ip && cidrContains(subnet, ip)) return ip;
+    // The original ignores it without a word, and hands out what was not meant.
+    throw invalid(`"${key}" ${JSON.stringify(text)} is no address of ${renderCidr(subnet)}`);
+  };
+  const from = member('range_start', tail === undefined ? raw.range_start : head, first);
+  const to = member('range_end', tail === undefined ? raw.range_end : renderIp(whole.ip), last);
+  if (from.value > to.value)
+    throw invalid(`"range_start" ${renderIp(from)} comes after "range_end" ${renderIp(to)}`);
+  const excluded = [
+    ...(raw.exclude ?? []),
+    ...(gateway && cidrContains(subnet, gateway) ? [renderIp(gateway)] : []),
+  ];
+  let free: Stretch[];
+  try {
+    free = without([from, to], parseStretches(excluded, 'exclude', subnet));
+  } catch (cause) {
+    throw invalid((cause as Error).message);
+  }
+  return { subnet, free, poolName: `${network ? `${network}-` : ''}${named(renderCidr(subnet))}` };
+}
+
+/** As whereabouts names objects. */
+function named(text: string): string {
+  return (text.endsWith(':') ? `${text}0` : text).replaceAll(':', '-').replaceAll('/', '-');
+}
+
+function invalid(problem: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot allocate addresses: ${problem}`);
+}

@@ -1,0 +1,124 @@
+// Which nodes does a Kubernetes cluster have, with the ranges of each?
+//
+// Node objects have the addresses. The ranges are those that the cluster assigned (`spec.podCIDRs`), or the blocks that the nodes claimed
+// by the plugin `cluster`: objects of their own, which come and go more often.
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { type ClusterAccess, openApiServer } from '../delegate/api-server.ts';
+import { WATCH_LIMITS, type WatchLimits, watchObjects } from '../delegate/object-watch.ts';
+import { renderCidr } from '../net/cidr.ts';
+import { blockSpecOf, routedCidrsOf } from '../pools/block-object.ts';
+import { API_VERSION } from '../pools/objects.ts';
+import { type DescribedNode, nodeOf } from './described.ts';
+import type { NodeEvents, NodeSource } from './node.ts';
+import type { BLOCKS, KUBERNETES } from './settings.ts';
+
+/** Several changes often come together. */
+const GATHER_MS = 50;
+
+/** Blocks of 64 addresses for a million pods, at 100 characters each. */
+const LIMITS: WatchLimits = { ...WATCH_LIMITS, objects: 50_000, characters: 32 * 1024 * 1024 };
+
+/** What to read. */
+export interface SourceOptions {
+  readonly ranges: typeof KUBERNETES | typeof BLOCKS;
+  readonly limits?: WatchLimits;
+}
+
+/** Subnets that a node claimed. */
+interface ClaimedBlock {
+  readonly node: string;
+  readonly cidrs: readonly string[];
+}
+
+/**
+ * Lists the objects once and follows their changes. While the server cannot be reached nothing is told but the problem, so the nodes that
+ * were known last still count.
+ * @throws CniError 7 when the kubeconfig cannot be used
+ */
+export function openKubernetesSource(
+  access: ClusterAccess,
+  events: NodeEvents,
+  { ranges, limits = LIMITS }: SourceOptions,
+): NodeSource {
+  let told = '';
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let freshFrom = 0;
+  const tell = (): void => {
+    timer = undefined;
+    const all = withBlocks(nodes.all(), blocks && (blocks.all() ?? 'unknown'));
+    if (all === undefined) {
+      // Events of an interruption may still be on the way; while there is no watch, the next one begins with another call.
+      if (performance.now() < freshFrom) changed();
+      else if (nodes.isFresh && (blocks?.isFresh ?? true))
+        events.problem('the cluster has more nodes or blocks than this daemon keeps');
+      return;
+    }
+    // A node's status changes often, but seldom what matters here.
+    const text = JSON.stringify(all);
+    if (text === told) return;
+    told = text;
+    events.nodes(all.map(nodeOf));
+  };
+  const changed = (): void => {
+    timer ??= setTimeout(tell, Math.max(GATHER_MS, freshFrom - performance.now() + 1));
+    timer.unref();
+  };
+  const server = openApiServer(access);
+  const follow = <T>(path: string, keep: (object: JsonObject) => T | undefined) =>
+    watchObjects<T>(
+      server,
+      {
+        path,
+        keep,
+        onChange: changed,
+        onDelete: changed,
+        onOpen(afterMs) {
+          freshFrom = Math.max(freshFrom, performance.now() + afterMs);
+          changed();
+        },
+      },
+      ({ message }) => events.problem(message),
+      limits,
+    );
+  const nodes = follow('api/v1/nodes', describedNode);
+  const blocks = ranges === 'blocks' ? follow(`apis/${API_VERSION}/blocks`, claimedBlock) : undefined;
+  return {
+    close() {
+      clearTimeout(timer);
+      nodes.close();
+      blocks?.close();
+    },
+  };
+}
+
+/** Nodes by name, with the ranges that count; undefined while something is unknown. */
+function withBlocks(
+  nodes: readonly DescribedNode[] | undefined,
+  blocks: readonly ClaimedBlock[] | 'unknown' | undefined,
+): DescribedNode[] | undefined {
+  if (nodes === undefined || blocks === 'unknown') return undefined;
+  const sorted = nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  if (blocks === undefined) return sorted;
+  const claimed = new Map<string, string[]>();
+  for (const { node, cidrs } of blocks) claimed.set(node, [...(claimed.get(node) ?? []), ...cidrs]);
+  return sorted.map(one => ({ ...one, blocks: (claimed.get(one.name) ?? []).sort() }));
+}
+
+/** What matters of a Node: its InternalIPs, and the ranges of its pods. */
+export function describedNode({ metadata, spec, status }: JsonObject): DescribedNode | undefined {
+  const { name } = isObject(metadata) ? metadata : {};
+  if (typeof name !== 'string') return undefined;
+  const { podCIDRs, podCIDR } = isObject(spec) ? spec : {};
+  const { addresses } = isObject(status) ? status : {};
+  const internal = (Array.isArray(addresses) ? addresses : []).flatMap(one =>
+    isObject(one) && one.type === 'InternalIP' && typeof one.address === 'string' ? one.address : [],
+  );
+  const blocks = Array.isArray(podCIDRs) ? podCIDRs : [podCIDR];
+  return { name, addresses: internal, blocks: blocks.filter(one => typeof one === 'string') };
+}
+
+/** What matters of a Block: its node, and the subnets that lead to that node. */
+export function claimedBlock({ spec }: JsonObject): ClaimedBlock | undefined {
+  const block = isObject(spec) ? blockSpecOf({ spec }) : undefined;
+  return block && { node: block.node, cidrs: routedCidrsOf(block).map(renderCidr) };
+}

@@ -1,0 +1,295 @@
+// Which routes, tunnels, neighbours and forwarding entries does this node need to reach the pods of every other?
+import { type Cidr, cidrContains, networkOf, renderCidr, subnetOf } from '../net/cidr.ts';
+import { IP_BITS, type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { TUNNELS } from './names.ts';
+import type { ClusterNode } from './node.ts';
+import { linkLocalOf, macOf } from './tunnel-end.ts';
+
+/** How the other nodes are reached: `auto` is direct where they share a layer 2 with this node, through a tunnel where they do not. */
+export const WAYS = ['auto', 'direct', 'vxlan'] as const;
+/** One of {@link WAYS}. */
+export type Ways = (typeof WAYS)[number];
+
+/** A device of this node that may lead to others. */
+export interface HostLink {
+  readonly index: number;
+  readonly name: string;
+  readonly mtu: number;
+  readonly isUp: boolean;
+  readonly addresses: readonly Cidr[];
+}
+
+/** What is decided by the operator. */
+export interface PlanChoices {
+  /** Name of this node. */
+  readonly own: string;
+  readonly ways: Ways;
+  readonly vni: number;
+  readonly port: number;
+}
+
+/** A tunnel to all nodes that are reached over one IP version. */
+export interface TunnelPlan {
+  readonly name: string;
+  readonly vni: number;
+  readonly port: number;
+  /** This node's address, from which its packets are sent. */
+  readonly local: Ip;
+  readonly mac: string;
+  /** What a packet may have, so that it fits through the device below together with the headers of the tunnel. */
+  readonly mtu: number;
+  /** Sources of what this node itself sends to pods, so that answers come back through the tunnel. */
+  readonly addresses: readonly Cidr[];
+  readonly forwarding: readonly { readonly mac: string; readonly to: Ip }[];
+  readonly neighbours: readonly { readonly ip: Ip; readonly mac: string }[];
+}
+
+/** A route to a block of another node. */
+export interface WayPlan {
+  readonly dst: Cidr;
+  readonly node: string;
+  readonly gateway: Ip;
+  /** The device: a tunnel by its name, or a device of the host by its index. */
+  readonly through: { readonly tunnel: string } | { readonly index: number };
+}
+
+/** Everything that is wanted, and what could not be. */
+export interface WaysPlan {
+  readonly tunnels: readonly TunnelPlan[];
+  readonly ways: readonly WayPlan[];
+  /** Blocks of this node, and of the others. */
+  readonly own: readonly Cidr[];
+  readonly others: readonly Cidr[];
+  /** Human-readable: what is wrong, and what follows. */
+  readonly problems: readonly string[];
+}
+
+/** Outer IP header, UDP (8), VXLAN (8) and the inner Ethernet header (14); RFC 7348, section 5. */
+const OVERHEAD = { 4: 20 + 30, 6: 40 + 30 } as const;
+/** RFC 8200, section 5 */
+const IPV6_MIN_MTU = 1280;
+const FAMILIES = [4, 6] as const;
+
+/**
+ * Plans the ways from one node to all others. Pure: the same nodes and devices always give the same plan.
+ * @returns undefined if this node is not among them: its own address and blocks are not known
+ */
+export function planWays(
+  nodes: readonly ClusterNode[],
+  links: readonly HostLink[],
+  choices: PlanChoices,
+): WaysPlan | undefined {
+  const problems: string[] = [];
+  const sorted = claimAddresses(nodes, choices.own, problems);
+  const own = sorted.find(({ name }) => name === choices.own);
+  if (own === undefined) return undefined;
+  const claims = claimBlocks(sorted, problems);
+  const ownBlocks = blocksOf(own, claims);
+  const ends = endsOf(own, links, choices, problems);
+  const ways: WayPlan[] = [];
+  const peers: Record<4 | 6, TunnelPeer[]> = { 4: [], 6: [] };
+  const others: Cidr[] = [];
+  for (const node of sorted) {
+    if (node === own) continue;
+    const blocks = blocksOf(node, claims);
+    const tunnel = choices.ways === 'direct' ? undefined : tunnelTo(node, ends);
+    for (const family of FAMILIES) {
+      const some = blocks.filter(({ ip }) => ip.family === family);
+      const [first] = some;
+      if (first === undefined) continue;
+      others.push(...some);
+      const direct = choices.ways === 'vxlan' ? undefined : neighbourOf(node, family, links);
+      if (direct) {
+        const through = { index: direct.link.index };
+        ways.push(...some.map(dst => ({ dst, node: node.name, gateway: direct.ip, through })));
+      } else if (tunnel) {
+        const gateway = family === 4 ? networkOf(first) : linkLocalOf(tunnel.mac);
+        const through = { tunnel: TUNNELS[tunnel.to.family] };
+        peers[tunnel.to.family].push({ ...tunnel, gateway });
+        ways.push(...some.map(dst => ({ dst, node: node.name, gateway, through })));
+      } else {
+        const what = some.map(renderCidr).join(', ');
+        problems.push(`no way to ${what} of node "${node.name}": ${whyNot(node, choices, ends)}`);
+      }
+    }
+  }
+  const tunnels = FAMILIES.flatMap(family => {
+    const [end] = ends.filter(({ local }) => local.family === family);
+    if (end === undefined || peers[family].length === 0) return [];
+    return planTunnel(end, peers[family], ownBlocks, choices, problems);
+  });
+  return { tunnels, ways, own: ownBlocks, others, problems };
+}
+
+/** The other end of a tunnel. */
+interface TunnelEnd {
+  readonly mac: string;
+  readonly to: Ip;
+}
+
+interface TunnelPeer extends TunnelEnd {
+  readonly gateway: Ip;
+}
+
+/** This node's end of tunnels over one IP version. */
+interface OwnEnd {
+  readonly local: Ip;
+  readonly link: HostLink;
+}
+
+/** The nodes by name, each with the addresses that no node before it has; this node comes first in that. */
+function claimAddresses(nodes: readonly ClusterNode[], own: string, problems: string[]): ClusterNode[] {
+  const rank = ({ name }: ClusterNode): string => `${name === own ? 0 : 1}${name}`;
+  const claims = new Map<string, string>();
+  const claimed = nodes
+    .toSorted((a, b) => compareText(rank(a), rank(b)))
+    .map(node => {
+      const addresses = node.addresses.filter(ip => {
+        const before = claims.get(renderIp(ip));
+        if (before === undefined) claims.set(renderIp(ip), node.name);
+        else if (before !== node.name)
+          problems.push(
+            `address ${renderIp(ip)} belongs to nodes "${before}" and "${node.name}": the first one has it`,
+          );
+        return before === undefined;
+      });
+      return { ...node, addresses };
+    });
+  return claimed.sort((a, b) => compareText(a.name, b.name));
+}
+
+/** Which node has each block; none of the blocks contains an address of a node, or the way to it would lead through itself. */
+function claimBlocks(nodes: readonly ClusterNode[], problems: string[]): Map<string, string> {
+  const claims = new Map<string, string>();
+  const prefixes = new Set<string>();
+  for (const { name, blocks } of nodes) {
+    for (const block of blocks) {
+      const key = renderCidr(subnetOf(block));
+      const before = claims.get(key);
+      if (before === undefined) claims.set(key, name);
+      else if (before !== name)
+        problems.push(`block ${key} belongs to nodes "${before}" and "${name}": the first one gets it`);
+      prefixes.add(`${block.ip.family} ${block.prefix}`);
+    }
+  }
+  for (const { name, addresses } of nodes) {
+    for (const ip of addresses) {
+      for (const prefix of prefixes) {
+        const [family, length] = prefix.split(' ').map(Number);
+        if (family !== ip.family) continue;
+        const key = renderCidr(subnetOf({ ip, prefix: length ?? 0 }));
+        if (!claims.delete(key)) continue;
+        problems.push(
+          `block ${key} contains ${renderIp(ip)}, the address of node "${name}": it gets no route`,
+        );
+      }
+    }
+  }
+  return claims;
+}
+
+function blocksOf({ name, blocks }: ClusterNode, claims: ReadonlyMap<string, string>): Cidr[] {
+  const own = new Map(blocks.map(block => [renderCidr(subnetOf(block)), subnetOf(block)]));
+  const kept = [...own].filter(([key]) => claims.get(key) === name).map(([, block]) => block);
+  return kept.sort((a, b) => compare(a.ip.value, b.ip.value) || a.prefix - b.prefix);
+}
+
+/** The ends that this node can have: an address of it is on one of its devices. */
+function endsOf(
+  own: ClusterNode,
+  links: readonly HostLink[],
+  { ways }: PlanChoices,
+  problems: string[],
+): OwnEnd[] {
+  if (ways === 'direct') return [];
+  return FAMILIES.flatMap(family => {
+    const local = addressOf(own, family);
+    if (local === undefined) return [];
+    const link = links.find(({ addresses }) => addresses.some(({ ip }) => sameIp(ip, local)));
+    if (link) return { local, link };
+    problems.push(
+      `address ${renderIp(local)} of this node is on none of its devices: no tunnel starts there`,
+    );
+    return [];
+  });
+}
+
+function tunnelTo(node: ClusterNode, ends: readonly OwnEnd[]): TunnelEnd | undefined {
+  for (const { local } of ends) {
+    const to = addressOf(node, local.family);
+    if (to) return { to, mac: macOf(to) };
+  }
+  return undefined;
+}
+
+/** The device whose subnet has the node's address: the smallest subnet, as the kernel would choose. */
+function neighbourOf(
+  node: ClusterNode,
+  family: 4 | 6,
+  links: readonly HostLink[],
+): { readonly ip: Ip; readonly link: HostLink } | undefined {
+  const ip = addressOf(node, family);
+  if (ip === undefined) return undefined;
+  const candidates = links.flatMap(link =>
+    link.addresses
+      .filter(cidr => cidr.prefix < IP_BITS[family] && cidrContains(cidr, ip) && !sameIp(cidr.ip, ip))
+      .map(({ prefix }) => ({ ip, link, prefix })),
+  );
+  const [best] = candidates.sort((a, b) => b.prefix - a.prefix || a.link.index - b.link.index);
+  return best?.link.isUp ? best : undefined;
+}
+
+function whyNot(node: ClusterNode, { ways }: PlanChoices, ends: readonly OwnEnd[]): string {
+  const [first] = node.addresses;
+  if (first === undefined) return 'it has no address';
+  const where = node.addresses.map(renderIp).join(' and ');
+  if (ways === 'direct') return `${where} is on no subnet of this node, and tunnels are not allowed`;
+  if (ends.length === 0) return 'this node has no address for a tunnel';
+  return `${where} is not of the IP version of this node's addresses`;
+}
+
+function planTunnel(
+  { local, link }: OwnEnd,
+  peers: readonly TunnelPeer[],
+  own: readonly Cidr[],
+  { vni, port }: PlanChoices,
+  problems: string[],
+): TunnelPlan {
+  const mtu = link.mtu - OVERHEAD[local.family];
+  const addresses = FAMILIES.flatMap(family => {
+    const first = own.find(({ ip }) => ip.family === family);
+    return first ? { ip: networkOf(first), prefix: IP_BITS[family] } : [];
+  });
+  if (mtu < IPV6_MIN_MTU && peers.some(({ gateway }) => gateway.family === 6))
+    problems.push(
+      `"${link.name}" has MTU ${link.mtu}, which leaves ${mtu} bytes in the tunnel: IPv6 needs ${IPV6_MIN_MTU}`,
+    );
+  const forwarding = new Map<string, { readonly mac: string; readonly to: Ip }>();
+  for (const { mac, to } of peers) {
+    const before = forwarding.get(mac);
+    if (before && !sameIp(before.to, to))
+      problems.push(
+        `nodes ${renderIp(before.to)} and ${renderIp(to)} have the same end of a tunnel, ${mac}: change one address`,
+      );
+    else forwarding.set(mac, { mac, to });
+  }
+  return {
+    name: TUNNELS[local.family],
+    ...{ vni, port, local, mtu, addresses },
+    mac: macOf(local),
+    forwarding: [...forwarding.values()],
+    neighbours: peers.map(({ gateway, mac }) => ({ ip: gateway, mac })),
+  };
+}
+
+function addressOf({ addresses }: ClusterNode, family: 4 | 6): Ip | undefined {
+  return addresses.find(ip => ip.family === family);
+}
+
+function compare(a: bigint, b: bigint): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,28 @@
+// What may an operator decide about the routes between nodes?
+import { DEFAULT_PORT, DEFAULT_VNI } from './names.ts';
+import type { Ways } from './plan.ts';
+
+/** The value of `nodes` that means the Node objects of a cluster, with the ranges that the cluster assigned to them. */
+export const KUBERNETES = 'kubernetes';
+/** The value that means Node objects, with the blocks that their nodes claimed by the plugin `cluster`. */
+export const BLOCKS = 'blocks';
+
+/** What an operator decides. */
+export interface BetweenSettings {
+  /** Where nodes are learned from: a file or directory, {@link KUBERNETES} or {@link BLOCKS}; undefined: there are no routes to other nodes. */
+  readonly nodes: string | undefined;
+  /** For {@link KUBERNETES} and {@link BLOCKS}; undefined: the account of the pod that the daemon runs in. */
+  readonly kubeconfig: string | undefined;
+  readonly ways: Ways;
+  readonly vni: number;
+  readonly port: number;
+}
+
+/** Default settings. */
+export const BETWEEN_SETTINGS: BetweenSettings = {
+  nodes: undefined,
+  kubeconfig: undefined,
+  ways: 'auto',
+  vni: DEFAULT_VNI,
+  port: DEFAULT_PORT,
+};

@@ -1,0 +1,53 @@
+// Which exit codes has the tool, and what do they mean? They do not change: scripts and probes compare them.
+import type { Ping } from '../daemon/ping.ts';
+
+/** Of every command. */
+export const [SUCCESS, FAILURE, WRONG_COMMAND_LINE] = [0, 1, 2];
+
+/** `catena doctor` and `catena why-not` could not look at everything that they had to. */
+export const INCOMPLETE = 3;
+
+/** `catena daemon` could not take its socket, or lost it: restarting it would not help. */
+export const SOCKET_TAKEN = 3;
+
+/** `catena ping` and `catena daemon --status`, for each state of a daemon. */
+export const DAEMON_EXIT_CODES = {
+  alive: SUCCESS,
+  absent: 3,
+  'other build': 4,
+  silent: 5,
+} as const satisfies Record<Ping['state'], number>;
+
+/** A code and when a command ends with it. */
+export interface ExitCode {
+  readonly code: number;
+  readonly meaning: string;
+}
+
+/** Those of every command, for the reader. */
+export const COMMON_EXIT_CODES: readonly ExitCode[] = [
+  { code: SUCCESS, meaning: 'success' },
+  {
+    code: FAILURE,
+    meaning: 'failure, or what was looked for is not so: standard error or the report says what',
+  },
+  { code: WRONG_COMMAND_LINE, meaning: 'wrong command line: nothing was done' },
+];
+
+const { absent, 'other build': otherBuild, silent } = DAEMON_EXIT_CODES;
+const OF_A_DAEMON: readonly ExitCode[] = [
+  { code: absent, meaning: 'no daemon listens' },
+  { code: otherBuild, meaning: 'the daemon is another build' },
+  { code: silent, meaning: 'the daemon did not answer in time' },
+];
+
+/** Those that only some commands have, by the command's name. */
+export const MORE_EXIT_CODES: Readonly<Record<string, readonly ExitCode[]>> = {
+  daemon: [
+    { code: SOCKET_TAKEN, meaning: 'another daemon has the socket' },
+    ...OF_A_DAEMON.map(({ code, meaning }) => ({ code, meaning: `with --status: ${meaning}` })),
+  ],
+  doctor: [{ code: INCOMPLETE, meaning: 'no error was found, but not everything could be examined' }],
+  ping: OF_A_DAEMON,
+  'why-not': [{ code: INCOMPLETE, meaning: 'whether the packet arrives is not known' }],
+};

@@ -1,0 +1,194 @@
+// What kind of network does the user want, by options or by answers?
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { isatty } from 'node:tty';
+import { ConflistSchema } from '../../cni/conflist-schema.ts';
+import { decode } from '../../cni/json.ts';
+import { didYouMean } from '../../cni/suggest.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
+import { renderCidr } from '../../net/cidr.ts';
+import { findIfnameProblem } from '../../net/ifname.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+import { isData } from '../output/format.ts';
+import { widthOf } from '../terminal/width.ts';
+import { renderColumns } from '../terminal/wrap.ts';
+import type { Wish } from './compose.ts';
+import type { InUse } from './in-use.ts';
+import type { Kind } from './kinds.ts';
+import { openPrompt } from './prompt.ts';
+import { type Addressing, readAddressing, suggestSubnet } from './subnets.ts';
+
+/** A network and the file to write. */
+export interface Answers {
+  readonly wish: Wish;
+  readonly file: string;
+}
+
+/**
+ * Options decide; on a terminal, questions are asked about the rest, unless name, kind and subnets are given.
+ * @throws UsageError without a terminal, for options that are missing
+ * @throws Error for a name, subnet or file that cannot be used
+ */
+export async function answersOf(call: CommandCall, kinds: readonly Kind[], inUse: InUse): Promise<Answers> {
+  const missing = [
+    ...(call.positionals[0] === undefined ? ['<name>'] : []),
+    ...(call.text('kind') === undefined ? ['--kind'] : []),
+    ...(call.texts('subnet').length ? [] : ['--subnet']),
+  ];
+  if (missing.length === 0) return fromOptions(call, kinds, inUse);
+  if (isData(call) || !isatty(0) || !isatty(2)) {
+    const reason = isData(call) ? 'beside data no question is asked' : 'there is no terminal to ask on';
+    throw new UsageError(
+      `Cannot write a list: ${missing.join(', ')} ${missing.length === 1 ? 'is' : 'are'} missing, and ${reason}; for example: catena init podnet --kind bridge --subnet auto`,
+    );
+  }
+  return fromTerminal(call, kinds, inUse);
+}
+
+function fromOptions(call: CommandCall, kinds: readonly Kind[], inUse: InUse): Answers {
+  const kind = readKind(call.text('kind') ?? '', kinds);
+  const device = deviceOf(call, kind);
+  const addressing = readAddressing(call.texts('subnet'), ...roomFor(kind, inUse));
+  const { ports, rates } = readExtras(call, kind, addressing);
+  const { name, file } = readPlace(call.positionals[0] ?? '', call, inUse);
+  return { wish: { name, kind, addressing, device, ports, rates }, file };
+}
+
+async function fromTerminal(call: CommandCall, kinds: readonly Kind[], inUse: InUse): Promise<Answers> {
+  const prompt = openPrompt(call);
+  try {
+    const { kind, device } = await askKind(call, kinds, prompt.ask);
+    const addressing = await askAddressing(call, kind, inUse, prompt.ask);
+    const extras = await askExtras(call, kind, addressing, prompt.ask);
+    const place = await askPlace(call, inUse, prompt.ask);
+    return { wish: { ...extras, name: place.name, kind, addressing, device }, file: place.file };
+  } finally {
+    prompt.close();
+  }
+}
+
+type Ask = ReturnType<typeof openPrompt>['ask'];
+
+async function askKind(call: CommandCall, kinds: readonly Kind[], ask: Ask) {
+  const given = call.text('kind');
+  if (given !== undefined) {
+    const kind = readKind(given, kinds);
+    return { kind, device: deviceOf(call, kind) };
+  }
+  const rows = kinds.map(({ name, text }) => [name, text] as const);
+  call.err(`${renderColumns(rows, widthOf(call) ?? 80).join('\n')}\n`);
+  return ask('1/4 Which kind of network?', kinds[0]?.name ?? '', answer => {
+    const [word = '', named] = answer.split(/[\s,]+/);
+    const kind = readKind(word, kinds);
+    return { kind, device: checkDevice(kind, named ?? call.text('device')) };
+  });
+}
+
+async function askAddressing(call: CommandCall, kind: Kind, inUse: InUse, ask: Ask): Promise<Addressing> {
+  const [taken, mayUseDhcp] = roomFor(kind, inUse);
+  if (call.texts('subnet').length) return readAddressing(call.texts('subnet'), taken, mayUseDhcp);
+  const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
+  const free = families.map(family => renderCidr(suggestSubnet(family, taken)));
+  const words = `a subnet of one or both families${mayUseDhcp ? ', dhcp' : ''} or none; the suggested are free on this node`;
+  return ask(`2/4 Which addresses? (${words})`, free.join(' '), answer =>
+    readAddressing(answer.split(/[\s,]+/), taken, mayUseDhcp),
+  );
+}
+
+async function askExtras(call: CommandCall, kind: Kind, addressing: Addressing, ask: Ask) {
+  const given = readExtras(call, kind, addressing);
+  const possible = EXTRAS.filter(extra => findExtraProblem(extra, kind, addressing) === undefined);
+  if (possible.length === 0 || given.ports || given.rates) return given;
+  const answers = possible.length === EXTRAS.length ? [...EXTRAS, 'both', 'no'] : [...possible, 'no'];
+  const what = possible.map(extra => EXTRA_WORDS[extra]).join(' and ');
+  const question = `3/4 ${what} of containers that ask for it? (${answers.join(', ')})`;
+  return ask(question, answers.includes('both') ? 'both' : 'no', answer => {
+    if (!answers.includes(answer)) {
+      throw new Error(`Cannot use ${JSON.stringify(answer)}: expected one of ${answers.join(', ')}`);
+    }
+    const has = (extra: string) => answer === extra || answer === 'both';
+    return { ports: has('ports'), rates: has('rates') };
+  });
+}
+
+async function askPlace(call: CommandCall, inUse: InUse, ask: Ask) {
+  const [given] = call.positionals;
+  if (given !== undefined) return readPlace(given, call, inUse);
+  let free = 'podnet';
+  const isTaken = (name: string) =>
+    inUse.networks.has(name) || existsSync(`${call.cwd ?? ''}/${name}.conflist`);
+  for (let i = 2; isTaken(free); i++) free = `podnet${i}`;
+  return ask('4/4 Which name? (and the file, if it is not <name>.conflist)', free, answer => {
+    const [name = '', file] = answer.split(/\s+/);
+    return readPlace(name, call, inUse, file);
+  });
+}
+
+function readKind(word: string, kinds: readonly Kind[]): Kind {
+  const names = kinds.map(({ name }) => name);
+  const kind = kinds.find(({ name }) => name === word);
+  if (kind) return kind;
+  throw new UsageError(
+    `Cannot use kind ${JSON.stringify(word)}${didYouMean(word, names) || `: there are ${names.join(', ')}`}`,
+  );
+}
+
+/** The addresses to avoid, and whether the LAN's server may be asked. */
+function roomFor(kind: Kind, { addresses, ranges }: InUse) {
+  // Containers may have addresses of the node's own LAN.
+  return [kind.onLan ? ranges : addresses, kind.mayUseDhcp] as const;
+}
+
+function deviceOf(call: CommandCall, kind: Kind): string | undefined {
+  return checkDevice(kind, call.text('device'));
+}
+
+function checkDevice(kind: Kind, name: string | undefined): string | undefined {
+  if (name === undefined || name === '') return undefined;
+  if (!kind.onLan)
+    throw new UsageError(`Cannot use device "${name}": a network of kind ${kind.name} has none`);
+  const problem = findIfnameProblem(name);
+  if (problem !== undefined) throw new UsageError(`Cannot use device "${name}": ${problem}`);
+  return name;
+}
+
+function readExtras(call: CommandCall, kind: Kind, addressing: Addressing) {
+  for (const extra of EXTRAS.filter(one => call.on(one))) {
+    const problem = findExtraProblem(extra, kind, addressing);
+    if (problem !== undefined) throw new UsageError(`Cannot use --${extra}: ${problem}`);
+  }
+  return { ports: call.on('ports'), rates: call.on('rates') };
+}
+
+/** What portmap and bandwidth do. */
+const EXTRAS = ['ports', 'rates'] as const;
+const EXTRA_WORDS = { ports: 'Publish ports', rates: 'Limit rates' } as const;
+
+/** Why the node can do it for no container of the network. */
+function findExtraProblem(
+  extra: (typeof EXTRAS)[number],
+  kind: Kind,
+  addressing: Addressing,
+): string | undefined {
+  if (kind.onLan) return `packets of a network of kind ${kind.name} do not pass through the node's rules`;
+  if (extra === 'rates') return undefined;
+  if (addressing === 'none') return 'its containers have no addresses';
+  return kind.answersOutside ? undefined : 'its containers have no route by which to answer';
+}
+
+function readPlace(name: string, call: CommandCall, inUse: InUse, given = call.text('file')) {
+  decode(ConflistSchema, { name }, 'the name');
+  const file = absolutePath(given ?? `${name}.conflist`, call.cwd);
+  if (!file.endsWith('.conflist'))
+    throw new Error(`Cannot write "${file}": runtimes read lists from files whose names end in ".conflist"`);
+  if (call.on('force')) return { name, file };
+  const configured = inUse.networks.get(name);
+  if (configured !== undefined && resolve(configured) !== file) {
+    throw new Error(
+      `Cannot name the network "${name}": "${configured}" configures one of that name; choose another name, or use --force`,
+    );
+  }
+  if (existsSync(file))
+    throw new Error(`Cannot write "${file}": it exists; choose another file, or use --force to replace it`);
+  return { name, file };
+}

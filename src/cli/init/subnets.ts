@@ -1,0 +1,111 @@
+// Which subnets does a new network get?
+import { type Cidr, cidrsOverlap, findCidr, networkOf, parseCidr, renderCidr } from '../../net/cidr.ts';
+import { IP_BITS, sameIp } from '../../net/ip.ts';
+
+/** Addresses that something on the node uses. */
+export interface Taken {
+  readonly cidr: Cidr;
+  /** What uses them, human-readable: `the route to 10.0.0.0/8 on "eth0"`. */
+  readonly by: string;
+}
+
+/** How the containers of a network get addresses: of subnets, of a server of the LAN, or not at all. */
+export type Addressing = readonly Cidr[] | 'server' | 'none';
+
+/** Words that stand for subnets: a free one of each family, or of one. */
+const FAMILIES: Readonly<Record<string, readonly (4 | 6)[] | undefined>> = {
+  auto: [4, 6],
+  auto4: [4],
+  auto6: [6],
+};
+
+/** What uses addresses of the subnet; undefined if it is free. */
+export function findTaken(subnet: Cidr, taken: readonly Taken[]): Taken | undefined {
+  return taken.find(({ cidr }) => cidrsOverlap(subnet, cidr));
+}
+
+/**
+ * A subnet that nothing on the node uses: in IPv4 a /24 away from those that Kubernetes, podman, docker and home routers use, in
+ * IPv6 a /64 with a random site prefix (RFC 4193).
+ * @throws Error if none of the candidates is free
+ */
+export function suggestSubnet(family: 4 | 6, taken: readonly Taken[], random = randomSite): Cidr {
+  for (const text of family === 4 ? candidates4() : Array.from({ length: 16 }, random)) {
+    const subnet = parseCidr(text);
+    if (findTaken(subnet, taken) === undefined) return subnet;
+  }
+  throw new Error(`Cannot suggest a subnet of IPv${family}: the node uses them all; name one with --subnet`);
+}
+
+/**
+ * What a user answered or gave as options.
+ * @param words subnets, `auto`, `auto4`, `auto6`, `dhcp` or `none`
+ * @param taken by what a given subnet must not overlap
+ * @throws Error that says which word cannot be used, and why
+ */
+export function readAddressing(
+  words: readonly string[],
+  taken: readonly Taken[],
+  mayUseDhcp: boolean,
+): Addressing {
+  const [alone] = words;
+  if (words.length === 1 && alone === 'none') return 'none';
+  if (words.length === 1 && alone === 'dhcp') {
+    if (mayUseDhcp) return 'server';
+    throw new Error(
+      'Cannot use "dhcp": no DHCP server of a LAN can tell the containers of this kind of network apart',
+    );
+  }
+  const subnets: Cidr[] = [];
+  for (const word of words) {
+    const families = FAMILIES[word];
+    const given = families?.map(family => suggestSubnet(family, taken)) ?? [readSubnet(word, taken)];
+    for (const subnet of given) {
+      const other = subnets.find(one => cidrsOverlap(one, subnet));
+      if (other)
+        throw new Error(
+          `Cannot use ${renderCidr(subnet)}: it overlaps with ${renderCidr(other)}, which is also given`,
+        );
+      subnets.push(subnet);
+    }
+  }
+  return subnets;
+}
+
+/** The least bits for hosts: network, gateway, one container, broadcast. */
+const HOST_BITS = 2;
+
+function readSubnet(word: string, taken: readonly Taken[]): Cidr {
+  const subnet = findCidr(word);
+  if (subnet === undefined) {
+    throw new Error(
+      `Cannot use ${JSON.stringify(word)} as a subnet: expected one like 10.1.0.0/24, auto, auto4, auto6, dhcp or none`,
+    );
+  }
+  if (!sameIp(networkOf(subnet), subnet.ip)) {
+    const base = renderCidr({ ip: networkOf(subnet), prefix: subnet.prefix });
+    throw new Error(`Cannot use ${word} as a subnet: it is an address in ${base}`);
+  }
+  if (IP_BITS[subnet.ip.family] - subnet.prefix < HOST_BITS) {
+    throw new Error(`Cannot use ${word} as a subnet: it has no address for a container beside the gateway's`);
+  }
+  const other = findTaken(subnet, taken);
+  if (other) {
+    const free = renderCidr(suggestSubnet(subnet.ip.family, taken));
+    throw new Error(`Cannot use ${word}: it overlaps with ${other.by}; ${free} is free`);
+  }
+  return subnet;
+}
+
+function* candidates4(): Generator<string> {
+  for (let second = 200; second < 250; second++) {
+    for (let third = 0; third < 256; third++) yield `10.${second}.${third}.0/24`;
+  }
+  for (let third = 255; third >= 0; third--) yield `192.168.${third}.0/24`;
+}
+
+function randomSite(): string {
+  const [a = 0, b = 0, c = 0, d = 0, e = 0] = crypto.getRandomValues(new Uint8Array(5));
+  const group = (high: number, low: number) => ((high << 8) | low).toString(16);
+  return `fd${a.toString(16).padStart(2, '0')}:${group(b, c)}:${group(d, e)}::/64`;
+}

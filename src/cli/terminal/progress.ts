@@ -1,0 +1,84 @@
+// How does a command that takes long show on the terminal what it is doing?
+import { writeSync } from 'node:fs';
+import { isatty } from 'node:tty';
+import { rerunInNamespaces, TERMINAL_FD } from '../../lab/reexec.ts';
+import type { CommandCall } from '../command.ts';
+import { isData } from '../output/format.ts';
+import { widthOf } from './width.ts';
+
+/** One line on standard error that is rewritten, and removed before anything else is printed. */
+export interface Progress {
+  /** What begins now: `ADD`, `scenario 2 of 9: life`. */
+  step(what: string): void;
+  /** Removes the line before the command prints something; the next step or second draws it again. */
+  clear(): void;
+  /** Removes the line for good. */
+  end(): void;
+}
+
+/** Tells a command that runs in namespaces of its own on which descriptor it finds the terminal. */
+const PROGRESS_VARIABLE = 'CATENA_PROGRESS_FD';
+
+/** What is over sooner needs no progress. */
+const SILENT_MS = 1_000;
+const REDRAW_MS = 500;
+const USUAL_WIDTH = 80;
+
+/** Back to the first column, and delete to the end of the line (ECMA-48). */
+const ERASE = '\r\u001b[K';
+
+/** Shows nothing unless standard error is a terminal, and nothing beside data for programs. */
+export function openProgress(call: CommandCall, name: string): Progress {
+  const fd = progressFd(call);
+  if (fd === undefined) return { step() {}, clear() {}, end() {} };
+  const started = performance.now();
+  const width = (widthOf(call) ?? USUAL_WIDTH) - 1;
+  let now = '';
+  let shown = false;
+  const write = (text: string) => {
+    try {
+      writeSync(fd, text);
+    } catch {
+      // The terminal is gone; the command goes on.
+    }
+  };
+  const draw = () => {
+    const ms = performance.now() - started;
+    if (now === '' || ms < SILENT_MS) return;
+    write(`${ERASE}${`${name}: ${now} (${Math.floor(ms / 1000)} s)`.slice(0, width)}`);
+    shown = true;
+  };
+  const clear = () => {
+    if (shown) write(ERASE);
+    shown = false;
+  };
+  const timer = setInterval(draw, REDRAW_MS);
+  timer.unref();
+  return {
+    step(what) {
+      now = what;
+      draw();
+    },
+    clear,
+    end() {
+      clearInterval(timer);
+      now = '';
+      clear();
+    },
+  };
+}
+
+/** Runs this command line again in namespaces of its own, where it can show progress on the same terminal. */
+export function rerunWithProgress(call: CommandCall): ReturnType<typeof rerunInNamespaces> {
+  const fd = progressFd(call);
+  if (fd === undefined) return rerunInNamespaces(call.env);
+  return rerunInNamespaces({ ...call.env, [PROGRESS_VARIABLE]: `${TERMINAL_FD}` }, fd);
+}
+
+/** The descriptor of the terminal; undefined if no progress is to be shown. */
+function progressFd(call: CommandCall): number | undefined {
+  const { env } = call;
+  if (isData(call) || env.TERM === 'dumb') return undefined;
+  const fd = Number(env[PROGRESS_VARIABLE] ?? 2);
+  return Number.isInteger(fd) && isatty(fd) ? fd : undefined;
+}

@@ -1,0 +1,167 @@
+// How do the networks of a running pod follow its annotation?
+//
+// Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
+// never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
+import { waitLimit } from '../chain/records/holder-wait.ts';
+import { deadlineOf } from '../chain/run/runtime.ts';
+import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { type Claim, claimRecord } from '../journal/claim.ts';
+import { compareNetns } from '../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
+import { readRecord } from '../journal/store.ts';
+import { NETWORKS_ANNOTATION } from './annotation.ts';
+import { type PodClaims, readClaims } from './claims.ts';
+import { placeOf } from './cluster-pod.ts';
+import { eventOf } from './event.ts';
+import type { Cluster, KubernetesPod } from './kubernetes.ts';
+import { LiveNetworks } from './live-networks.ts';
+import type { NetworkStatus } from './network-status.ts';
+import { argOf, type Pod } from './options.ts';
+import type { PlannedNetwork } from './plan.ts';
+import { planFollowing } from './plan-following.ts';
+import { type PodKey, parsePod } from './record.ts';
+import type { Runner } from './runner.ts';
+import { listAnnotated } from './wanted.ts';
+
+/** A pod in its cluster. */
+interface Place {
+  readonly cluster: Cluster;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/**
+ * Detaches the networks that the annotation of a pod no longer selects, attaches those that it selects now, and publishes the
+ * status. Does nothing for a pod that is gone, or has the networks of its annotation. A failure is told to the cluster.
+ * @throws CniError 11 if the cluster cannot be reached or a process works on the pod; 6 and 7 for a wrong annotation, with nothing
+ *   changed; of the network that fails, with none attached
+ */
+export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<void> {
+  const { namespace, name } = placeOf(pod) ?? {};
+  const cluster = await runner.cluster?.();
+  const record = readRecord(runner.podsDir, key);
+  if (!cluster || !namespace || !name || !record || !isFollowing(record, pod)) return;
+  const place = { cluster, namespace, name };
+  const uid = argOf(pod, 'K8S_POD_UID');
+  const known = await cluster.findPod(namespace, name, uid);
+  const { networks, follow } = parsePod(record);
+  const isSettled = networks.every(({ state }) => state === undefined);
+  if (known && isSettled && annotationOf(known) === follow?.annotation) return;
+  const found = await readPod(place, uid);
+  if (found === undefined) return;
+  const claim = await acquireClaim(runner, key, now => isFollowing(now, pod));
+  if (claim === undefined) return;
+  try {
+    await followClaimed(runner, pod, { claim, place, found });
+  } catch (error) {
+    const { code, message, details } = toCniError(error);
+    const text = details ? `${message} (${details})` : message;
+    const event = eventOf(place, found, {
+      reason: 'NetworksNotChanged',
+      message: text,
+      about: annotationOf(found),
+    });
+    // Without the cluster there is nothing to tell it.
+    if (code !== ErrorCode.tryAgainLater)
+      await cluster.addEvent(namespace, event).catch(problem => {
+        runner.warn('cannot report an event to the cluster', { error: String(problem) });
+      });
+    throw error;
+  } finally {
+    claim.leave();
+  }
+}
+
+interface Followed {
+  readonly claim: Claim;
+  readonly place: Place;
+  readonly found: KubernetesPod;
+}
+
+async function followClaimed(runner: Runner, pod: Pod, { claim, place, found }: Followed): Promise<void> {
+  const live = new LiveNetworks(runner, claim);
+  await live.settle();
+  const wanted = listAnnotated(runner.options, pod, found.annotations);
+  const { going, coming } = planFollowing(live.networks, wanted);
+  const claims = await readClaims(runner, pod, coming);
+  const leaving = new Set(going.map(({ ifname }) => ifname));
+  const planned = await live.plan(pod, claims.wanted, leaving);
+  claims.refuseForeign(planned);
+  let failure: unknown;
+  try {
+    await live.detach(going);
+    await attachAll(live, planned, claims);
+  } catch (error) {
+    failure = error;
+  }
+  try {
+    // After a failure, too, it says what the pod has.
+    await publish(place, found, live.status);
+  } catch (error) {
+    failure ??= error;
+  }
+  if (failure !== undefined) throw failure;
+  live.settled(annotationOf(found));
+}
+
+async function attachAll(live: LiveNetworks, planned: readonly PlannedNetwork[], claims: PodClaims) {
+  const results = await live.attach(planned);
+  try {
+    await claims.fill(planned, results);
+  } catch (error) {
+    await claims.empty();
+    await live.detach(live.networks.slice(-planned.length));
+    throw error;
+  }
+}
+
+/** Waits while another process works on the pod. @throws CniError 11 when it has waited long enough */
+async function acquireClaim(
+  { podsDir, runtime }: Runner,
+  key: PodKey,
+  wanted: (record: AttachmentRecord) => boolean,
+): Promise<Claim | undefined> {
+  const wait = waitLimit(key, runtime);
+  for (;;) {
+    const claim = claimRecord(podsDir, key, wanted, 'CHANGE', deadlineOf(runtime, 'ADD'));
+    if (claim === undefined || !('holder' in claim)) return claim;
+    await wait(claim.holder);
+  }
+}
+
+/** The pod's status changes often, so a write of an old version is repeated with the present one. */
+async function publish(place: Place, found: KubernetesPod, status: readonly NetworkStatus[]): Promise<void> {
+  let now: KubernetesPod | undefined = found;
+  for (let tries = 0; now && tries < PUBLISH_TRIES; tries++) {
+    if (await place.cluster.replaceStatus(place.namespace, place.name, now, status)) return;
+    now = await readPod(place, found.uid);
+  }
+  if (now === undefined) return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot write network status of pod "${place.namespace}/${place.name}": it was changed each time`,
+  );
+}
+
+const PUBLISH_TRIES = 5;
+
+/** As the server has it now; undefined if it is gone or another one has its name. */
+async function readPod(
+  { cluster, namespace, name }: Place,
+  uid: string | undefined,
+): Promise<KubernetesPod | undefined> {
+  const found = await cluster.findPod(namespace, name);
+  return uid === undefined || found?.uid === uid ? found : undefined;
+}
+
+/** Its ADD has succeeded, for networks that follow the annotation, in the namespace that is still there. */
+function isFollowing(record: AttachmentRecord, { netns }: Pod): boolean {
+  const { phase } = record;
+  return (
+    phase === 'attached' && parsePod(record).follow !== undefined && compareNetns(netns, record) === 'same'
+  );
+}
+
+function annotationOf({ annotations }: KubernetesPod): string {
+  return annotations[NETWORKS_ANNOTATION] ?? '';
+}

@@ -1,0 +1,194 @@
+// How do networks come to and leave a pod that runs, so that its record always names what may exist?
+import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import type { Claim } from '../journal/claim.ts';
+import { refuseUnheeded } from './add.ts';
+import { editRoutes, interfacesOf } from './default-route.ts';
+import { type NetworkStatus, statusOf } from './network-status.ts';
+import type { Pod } from './options.ts';
+import { type PlannedNetwork, planNetwork } from './plan.ts';
+import {
+  type PodContents,
+  parsePod,
+  type RecordedNetwork,
+  recall,
+  renderPod,
+  runtimeOf,
+  toRecordedNetwork,
+} from './record.ts';
+import type { Runner } from './runner.ts';
+import type { Wanted } from './wanted.ts';
+
+/** A network of the pod, and the status that was published of it. */
+interface Member {
+  readonly network: RecordedNetwork;
+  readonly status: JsonObject;
+}
+
+/** The networks of a pod whose record is claimed. Each change is in the record before and after it is made. */
+export class LiveNetworks {
+  readonly #runner: Runner;
+  readonly #claim: Claim;
+  readonly #runtime: Runner['runtime'];
+  #contents: PodContents;
+  #members: readonly Member[];
+
+  constructor(runner: Runner, claim: Claim) {
+    const pod = parsePod(claim.record);
+    this.#runner = runner;
+    this.#claim = claim;
+    this.#contents = pod;
+    this.#runtime = runtimeOf(runner, pod);
+    const { outcomes } = claim.record;
+    this.#members = pod.networks.map((network, index) => ({
+      network,
+      status: outcomes.find(one => one.index === index)?.result ?? {},
+    }));
+  }
+
+  get networks(): readonly RecordedNetwork[] {
+    return this.#members.map(({ network }) => network);
+  }
+
+  /** As the pod's annotation should have it. */
+  get status(): readonly NetworkStatus[] {
+    const there = this.#members.filter(({ network }) => network.state === undefined);
+    return there.map(({ status }) => status as unknown as NetworkStatus);
+  }
+
+  /** Deletes what a process was attaching or detaching when it died. @throws CniError of what cannot be deleted */
+  async settle(): Promise<void> {
+    await this.#remove(this.networks.filter(({ state }) => state !== undefined));
+  }
+
+  /** The networks follow this annotation now. @throws CniError 5 */
+  settled(annotation: string): void {
+    const { follow } = this.#contents;
+    if (follow) this.#contents = { ...this.#contents, follow: { ...follow, annotation } };
+    this.#write(this.#members);
+  }
+
+  /**
+   * Plans networks, with interface names that are free once some others have left.
+   * @throws CniError 7 for mistakes in what is wanted, 4 for a name that is taken; then nothing is changed
+   */
+  async plan(pod: Pod, wanted: readonly Wanted[], leaving: ReadonlySet<string>): Promise<PlannedNetwork[]> {
+    const { options } = this.#runner;
+    const used = new Set(this.networks.map(({ ifname }) => ifname).filter(name => !leaving.has(name)));
+    for (const { selection } of wanted)
+      if (selection.ifname) this.#claimName(selection.ifname, used, leaving);
+    const planned: PlannedNetwork[] = [];
+    for (const one of wanted) {
+      refuseDefaultRoute(one);
+      let number = 1;
+      const next = () => `${options.interfacePrefix}${number}`;
+      while (!one.selection.ifname && this.#isTaken(next(), used, leaving)) number++;
+      const ifname = one.selection.ifname ?? next();
+      used.add(ifname);
+      planned.push(await planNetwork(options, pod, one, { index: 1, ifname }));
+    }
+    return planned;
+  }
+
+  /** DEL of networks with the inputs of their ADD. @throws CniError of the first that fails; it stays on record */
+  async detach(going: readonly RecordedNetwork[]): Promise<void> {
+    if (going.length === 0) return;
+    this.#mark(going);
+    await this.#remove(this.networks.filter(({ state }) => state === 'going'));
+  }
+
+  /**
+   * ADD of networks, all or none.
+   * @returns their results
+   * @throws CniError of the network that fails
+   */
+  async attach(planned: readonly PlannedNetwork[]): Promise<JsonObject[]> {
+    if (planned.length === 0) return [];
+    const before = this.#members;
+    const coming = planned.map(toRecordedNetwork);
+    this.#write([
+      ...before,
+      ...coming.map(network => ({ network: { ...network, state: 'coming' as const }, status: {} })),
+    ]);
+    const results: JsonObject[] = [];
+    try {
+      for (const network of planned) {
+        const result = await addNetwork(network.list, network.attachment, this.#runtime);
+        refuseUnheeded(network, result);
+        results.push(await this.#keepDefaultRoute(network, result));
+      }
+      const status = planned.map((network, i) => ({ ...statusOf(network, results[i] as JsonObject, false) }));
+      this.#write([...before, ...coming.map((network, i) => ({ network, status: status[i] as JsonObject }))]);
+      return results;
+    } catch (error) {
+      // What cannot be deleted now stays on record, and is tried again.
+      await this.settle().catch(problem => {
+        this.#runner.warn('a network could not be detached again', { error: String(problem) });
+      });
+      throw error;
+    }
+  }
+
+  /** The pod keeps the default route that it has: the kernel might prefer a second one. */
+  async #keepDefaultRoute({ attachment }: PlannedNetwork, result: JsonObject): Promise<JsonObject> {
+    const routes = await this.#runner.routes();
+    const own = interfacesOf(result, attachment);
+    const others = this.networks.map(({ ifname }) => ifname).filter(name => !own.includes(name));
+    const present = routes.familiesWithDefault(others);
+    const remove = routes.familiesWithDefault(own).filter(family => present.includes(family));
+    if (remove.length === 0) return result;
+    routes.removeDefaults(own, remove);
+    return editRoutes(result, { remove, add: [] });
+  }
+
+  async #remove(networks: readonly RecordedNetwork[]): Promise<void> {
+    const { record } = this.#claim;
+    // The signal that stopped the call must not stop its undo.
+    const runtime = { ...this.#runtime, signal: undefined };
+    for (const network of networks.toReversed()) {
+      const { list, attachment } = recall(record, network, record.netns);
+      await deleteNetwork(list, attachment, runtime);
+      this.#write(this.#members.filter(one => one.network !== network));
+    }
+  }
+
+  #mark(going: readonly RecordedNetwork[]): void {
+    this.#write(
+      this.#members.map(one =>
+        going.includes(one.network) ? { ...one, network: { ...one.network, state: 'going' as const } } : one,
+      ),
+    );
+  }
+
+  #write(members: readonly Member[]): void {
+    const networks = members.map(({ network }) => network);
+    this.#contents = { ...this.#contents, networks };
+    this.#claim.restate(
+      renderPod(this.#contents),
+      members.map(({ status }) => status),
+    );
+    this.#members = members;
+  }
+
+  #isTaken(name: string, used: ReadonlySet<string>, leaving: ReadonlySet<string>): boolean {
+    return used.has(name) || (!leaving.has(name) && this.#runner.findTaken([name]) !== undefined);
+  }
+
+  #claimName(name: string, used: Set<string>, leaving: ReadonlySet<string>): void {
+    if (this.#isTaken(name, used, leaving))
+      throw new CniError(
+        ErrorCode.invalidEnvironment,
+        `Cannot attach a network as "${name}": the pod already has an interface of that name`,
+      );
+    used.add(name);
+  }
+}
+
+function refuseDefaultRoute({ selection: { name, defaultRoute } }: Wanted): void {
+  if (defaultRoute === undefined) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot give the default route of a running pod to network "${name}": its connections would break; delete the pod and create it again`,
+  );
+}

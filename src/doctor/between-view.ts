@@ -1,0 +1,41 @@
+// Is what the daemon keeps between nodes in the kernel as planned?
+import { readHostLinks } from '../between/host.ts';
+import { readNote } from '../between/note.ts';
+import { planWays } from '../between/plan.ts';
+import { findDifferences } from '../between/settle.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+
+/** Routes to other nodes. */
+export interface BetweenView {
+  /** Name of this node, and number of the others. */
+  readonly own: string;
+  readonly nodes: number;
+  readonly routes: number;
+  /** What cannot be planned. */
+  readonly problems: readonly string[];
+  /** What is missing or too much in the kernel. */
+  readonly differences: readonly string[];
+}
+
+/**
+ * Plans as the daemon does, from the nodes that it was told last, and compares. Undefined if no daemon keeps routes to other nodes.
+ * @throws Error without the right to look
+ */
+export function viewBetween(runDir: string): BetweenView | undefined {
+  const note = readNote(runDir);
+  if (note === undefined) return undefined;
+  const { own, nodes } = note;
+  const socket = new NetlinkSocket(NETLINK_ROUTE);
+  try {
+    const plan = planWays(nodes, readHostLinks(socket), note);
+    const others = nodes.filter(({ name }) => name !== own).length;
+    if (plan === undefined) {
+      const problems = [`this node, "${own}", is not among the ${nodes.length} nodes`];
+      return { own, nodes: others, routes: 0, problems, differences: [] };
+    }
+    const { ways, problems } = plan;
+    return { own, nodes: others, routes: ways.length, problems, differences: findDifferences(plan) };
+  } finally {
+    socket.close();
+  }
+}

@@ -1,0 +1,146 @@
+// Which kinds of objects do addresses of a whole cluster need?
+
+/** API group of the kinds; src/pools/objects.ts has the same. */
+const GROUP = 'catena.cni.cncf.io';
+
+/** The custom resource definitions, as YAML. */
+export function crds(): string {
+  return `# The kinds of objects of cluster-wide addresses: kubectl apply -f -
+${[POOL, BLOCK, ADDRESS].map(render).join('---\n')}`;
+}
+
+interface CustomKind {
+  readonly kind: string;
+  readonly plural: string;
+  readonly singular: string;
+  readonly shortName: string;
+  /** What one of them is. */
+  readonly about: string;
+  /** Name, type and JSON path of what `kubectl get` shows. */
+  readonly columns: readonly (readonly [name: string, type: string, path: string])[];
+  /** Schema of `spec`, indented. */
+  readonly spec: string;
+}
+
+function render({ kind, plural, singular, shortName, about, columns, spec }: CustomKind): string {
+  const shown = columns.map(
+    ([name, type, path]) => `        - { name: ${name}, type: ${type}, jsonPath: "${path}" }\n`,
+  );
+  return `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: { name: ${plural}.${GROUP} }
+spec:
+  group: ${GROUP}
+  scope: Cluster
+  names: { kind: ${kind}, listKind: ${kind}List, plural: ${plural}, singular: ${singular}, shortNames: [${shortName}] }
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      additionalPrinterColumns:
+${shown.join('')}        - { name: Age, type: date, jsonPath: .metadata.creationTimestamp }
+      schema:
+        openAPIV3Schema:
+          type: object
+          description: ${about}
+          required: [spec]
+          properties:
+            spec:
+${spec}`;
+}
+
+const POOL: CustomKind = {
+  kind: 'Pool',
+  plural: 'pools',
+  singular: 'pool',
+  shortName: 'catpool',
+  about: 'Addresses from which nodes claim blocks.',
+  columns: [
+    ['Subnets', 'string', '.spec.subnets'],
+    ['Block-Size', 'integer', '.spec.blockSize'],
+    ['Layout', 'string', '.spec.layout'],
+  ],
+  spec: `              type: object
+              required: [subnets]
+              properties:
+                subnets:
+                  type: array
+                  minItems: 1
+                  description: Parts of the pool. With both families in one, the blocks of both are claimed together.
+                  items:
+                    type: object
+                    minProperties: 1
+                    properties:
+                      ipv4: { type: string, pattern: '^[0-9.]+/[0-9]+$' }
+                      ipv6: { type: string, pattern: '^[0-9a-fA-F:.]+/[0-9]+$' }
+                blockSize:
+                  type: integer
+                  minimum: 1
+                  maximum: 65536
+                  description: Addresses in a block, a power of two; 64 unless given. It never changes once a node has claimed a block.
+                layout:
+                  type: string
+                  enum: [routed, flat]
+                  description: Whether each block is a subnet of one node, or all addresses are on one link.
+                gateways:
+                  type: array
+                  description: With layout flat, the router of each family.
+                  items: { type: string }
+                exclude:
+                  type: array
+                  description: What is not handed out, as addresses, subnets, or first and last address joined by a dash.
+                  items: { type: string }
+`,
+};
+
+const HELD_SPEC = `              type: object
+              required: [pool, node, network, size, cidrs, ranges]
+              properties:
+                pool: { type: string }
+                node: { type: string, description: The node that hands out the addresses. }
+                network: { type: string }
+                size: { type: integer }
+                cidrs: { type: array, items: { type: string } }
+                ranges:
+                  type: array
+                  description: Addresses that may be handed out, as results report them.
+                  items:
+                    type: object
+                    required: [from, to, prefix]
+                    properties:
+                      from: { type: string }
+                      to: { type: string }
+                      prefix: { type: integer }
+                      gateway: { type: string }
+                orphaned:
+                  type: boolean
+                  description: The node seems to have vanished. Unless it takes this back, the addresses return to the pool.
+`;
+
+const HELD_COLUMNS: CustomKind['columns'] = [
+  ['Pool', 'string', '.spec.pool'],
+  ['Node', 'string', '.spec.node'],
+  ['Network', 'string', '.spec.network'],
+  ['Addresses', 'string', '.spec.cidrs'],
+  ['Orphaned', 'boolean', '.spec.orphaned'],
+];
+
+const BLOCK: CustomKind = {
+  kind: 'Block',
+  plural: 'blocks',
+  singular: 'block',
+  shortName: 'catblock',
+  about: 'Addresses of a pool that one node holds and hands out.',
+  columns: HELD_COLUMNS,
+  spec: HELD_SPEC,
+};
+
+const ADDRESS: CustomKind = {
+  kind: 'Address',
+  plural: 'addresses',
+  singular: 'address',
+  shortName: 'cataddr',
+  about: 'A single address of a pool, or one of each family, that one node holds.',
+  columns: HELD_COLUMNS,
+  spec: HELD_SPEC,
+};

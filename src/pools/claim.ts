@@ -1,0 +1,169 @@
+// How does a node get a block, and how does it make up for a request whose outcome it never learned?
+//
+// What is about to happen is noted first, so that a process that dies, or is not answered, leaves nothing that is forgotten. The next
+// one sends the request again: the object either is created, exists already and names this node, or belongs to another.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { LeaseStore } from '../ipam/lease-store.ts';
+import { blockObject, heldFrom, isOwn, kindOf } from './block-object.ts';
+import { anyFree, firstChoices } from './choose.ts';
+import { type Held, type HeldBlock, newlyHeld } from './held.ts';
+import { labelOf } from './label.ts';
+import { POOL_LABEL } from './objects.ts';
+import { type Claimant, changeHeld, claiming, inPlace } from './place.ts';
+import { type BlockShape, countBlocks, type Pool } from './pool.ts';
+
+/** Attempts of one ADD while the store does not answer; a runtime tries again later. */
+const MOST_FAILURES = 3;
+/** Longest pause between them. */
+const PAUSE_MS = 200;
+/** Collisions after the list was read: every one means that another node got a block. */
+const MOST_COLLISIONS = 100;
+
+/**
+ * Reserves something from the blocks of this node, after further ones have been claimed if necessary.
+ * @param reserve undefined if the blocks have no room
+ * @throws CniError 11 when the store cannot be reached or the pool has no free block, 7 when it cannot be used
+ */
+export async function obtain<T>(
+  claimant: Claimant,
+  findPool: () => Promise<Pool>,
+  reserve: (store: LeaseStore, held: Held | undefined) => T | undefined,
+  deadlineMs: number,
+): Promise<T> {
+  const giveUpAt = performance.now() + deadlineMs;
+  const tryReserve = (): T | undefined => inPlace(claimant, reserve);
+  const step = async (): Promise<T> => {
+    // A process that ends here leaves notes of what it began; they may be of a block that is ours already.
+    for (let failures = 0; ; ) {
+      const found = tryReserve();
+      if (found !== undefined) return found;
+      if (performance.now() > giveUpAt) throw outOfTime(claimant);
+      try {
+        if (!(await settle(claimant))) await claimBlock(claimant, await findPool());
+      } catch (thrown) {
+        if (!isTransient(thrown) || ++failures >= MOST_FAILURES) throw thrown;
+        await sleep(PAUSE_MS * claimant.random());
+      }
+    }
+  };
+  return claiming(claimant, giveUpAt, step);
+}
+
+/**
+ * Claims one more block; to be called while `claiming`.
+ * @throws CniError 11 when there is none, or the store cannot be reached
+ */
+export async function claimBlock(claimant: Claimant, pool: Pool): Promise<void> {
+  const held = changeHeld(claimant, known => known);
+  if (held.blocks.length === 0) await refuseUnknownNode(claimant, held.node);
+  const own = new Set(held.blocks.map(({ name }) => name));
+  const asker = `${held.node}/${claimant.network}/${pool.name}`;
+  for (const shape of firstChoices(pool, asker, own)) if (await tryClaim(claimant, pool, shape)) return;
+  const listed = await claimant.store.list(kindOf({ size: pool.blockSize }), {
+    [POOL_LABEL]: labelOf(pool.name),
+  });
+  const taken = new Set([...own, ...listed.map(({ name }) => name)]);
+  for (let i = 0; i < MOST_COLLISIONS; i++) {
+    const shape = anyFree(pool, taken, claimant.random);
+    if (shape === undefined) throw exhausted(pool, listed.length);
+    if (await tryClaim(claimant, pool, shape)) return;
+    taken.add(shape.name);
+  }
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot claim a block of pool "${pool.name}": other nodes were faster ${MOST_COLLISIONS} times`,
+  );
+}
+
+/**
+ * Completes what an earlier process began: to be called while `claiming`.
+ * @returns whether the node has more blocks than before
+ */
+export async function settle(claimant: Claimant): Promise<boolean> {
+  const { blocks } = changeHeld(claimant, held => held);
+  let gained = false;
+  for (const block of blocks) {
+    if (block.state === 'returning') await completeReturn(claimant, block);
+    if (block.state === 'claiming') gained = (await completeClaim(claimant, block)) || gained;
+  }
+  return gained;
+}
+
+/** Deletes the object of a block from which nothing is leased. Which one is deleted depends on the uid: it may be another's. */
+export async function completeReturn(claimant: Claimant, { name, uid, size }: HeldBlock): Promise<void> {
+  if (uid !== undefined) await claimant.store.remove(kindOf({ size }), { name, uid });
+  changeHeld(claimant, held => ({ ...held, blocks: held.blocks.filter(block => block.name !== name) }));
+}
+
+/** @returns whether the block is ours */
+async function tryClaim(claimant: Claimant, pool: Pool, shape: BlockShape): Promise<boolean> {
+  const noted = newlyHeld(pool.name, pool.blockSize, shape);
+  const { node } = changeHeld(claimant, held => ({ ...held, blocks: [...held.blocks, noted] }));
+  const { network, store } = claimant;
+  const kind = kindOf(noted);
+  const created = await store.create(kind, blockObject(pool, shape, { node, network }));
+  return take(claimant, noted, created ?? (await store.find(kind, shape.name)), node);
+}
+
+async function completeClaim(claimant: Claimant, noted: HeldBlock): Promise<boolean> {
+  const { store } = claimant;
+  const { node } = changeHeld(claimant, held => held);
+  const found = await store.find(kindOf(noted), noted.name);
+  // A request that is still on its way may create it later: the next comparison with the store finds it then.
+  return take(claimant, noted, found, node);
+}
+
+/** Notes the outcome of a claim. */
+function take(
+  claimant: Claimant,
+  { name }: HeldBlock,
+  object: Parameters<typeof heldFrom>[0] | undefined,
+  node: string,
+): boolean {
+  const own = object && isOwn(object, { node, network: claimant.network }) ? heldFrom(object) : undefined;
+  changeHeld(claimant, held => {
+    const others = held.blocks.filter(block => block.name !== name);
+    return { ...held, blocks: own ? [...others, own] : others };
+  });
+  return own !== undefined;
+}
+
+/** Blocks of a node that the cluster does not know would be collected as those of one that has vanished. */
+async function refuseUnknownNode({ store }: Claimant, node: string): Promise<void> {
+  if ((await store.hasNode(node)) !== false) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot claim addresses for node "${node}": the cluster has no node of that name`,
+    {
+      details: 'the name is "ipam.node", else CATENA_NODE_NAME, else the host name',
+    },
+  );
+}
+
+/** No block of a pool is free. */
+export class PoolExhausted extends CniError {}
+
+function isTransient(thrown: unknown): boolean {
+  const isBusy = thrown instanceof CniError && thrown.code === ErrorCode.tryAgainLater;
+  return isBusy && !(thrown instanceof PoolExhausted);
+}
+
+function exhausted(pool: Pool, claimed: number): CniError {
+  const count = countBlocks(pool);
+  const what = pool.blockSize === 1 ? 'addresses' : `blocks of ${pool.blockSize} addresses`;
+  return new PoolExhausted(
+    ErrorCode.tryAgainLater,
+    // The text after the first colon is host-local's: alerts on nodes search for it.
+    `Cannot allocate from pool "${pool.name}": no IP addresses available: nodes hold ${claimed} of its ${count} ${what}, ` +
+      'and the others are excluded',
+    {
+      details:
+        'give the pool another subnet, or a smaller "blockSize" in a new pool, which leaves less unused on each node',
+    },
+  );
+}
+
+function outOfTime({ network }: Claimant): CniError {
+  return new CniError(ErrorCode.tryAgainLater, `Cannot obtain addresses for network "${network}" in time`);
+}

@@ -1,0 +1,91 @@
+// How are pools and blocks stored in the Kubernetes API?
+import { isObject, type JsonObject } from '../cni/json.ts';
+import type { ApiServer } from '../delegate/api-server.ts';
+import {
+  API_VERSION,
+  KINDS,
+  type Kind,
+  type NewObject,
+  type ObjectStore,
+  type StoredObject,
+} from './objects.ts';
+
+/** HTTP statuses: there is none of that name; there is one, or it is another one or another version. */
+const NOT_FOUND = 404;
+const CONFLICT = 409;
+/** Number of objects per reply to a list request. */
+const PAGE = 500;
+
+/** Objects as custom resources of a cluster. */
+export function clusterStore(server: ApiServer): ObjectStore {
+  return {
+    async find(kind, name) {
+      const found = await server.ask('GET', pathOf(kind, name));
+      return found && storedOf(found);
+    },
+    async list(kind, labels) {
+      const found: StoredObject[] = [];
+      const labelSelector = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
+      let next = '';
+      do {
+        const query = new URLSearchParams({
+          limit: String(PAGE),
+          ...(labelSelector.length ? { labelSelector: labelSelector.join(',') } : {}),
+          ...(next ? { continue: next } : {}),
+        });
+        const page = await server.ask('GET', `${pathOf(kind)}?${query}`, undefined, []);
+        for (const item of Array.isArray(page?.items) ? page.items : []) {
+          if (isObject(item)) found.push(storedOf(item));
+        }
+        const { continue: more } = isObject(page?.metadata) ? page.metadata : {};
+        next = typeof more === 'string' ? more : '';
+      } while (next);
+      return found;
+    },
+    async create(kind, object) {
+      const created = await server.ask('POST', pathOf(kind), wireOf(kind, object), [CONFLICT]);
+      return created && storedOf(created);
+    },
+    async replace(kind, object) {
+      const { name, version, uid } = object;
+      const wire = wireOf(kind, object);
+      const body = { ...wire, metadata: { ...(wire.metadata as JsonObject), uid, resourceVersion: version } };
+      const replaced = await server.ask('PUT', pathOf(kind, name), body, [NOT_FOUND, CONFLICT]);
+      return replaced && storedOf(replaced);
+    },
+    async remove(kind, { name, uid, version }) {
+      const preconditions = { uid, ...(version === undefined ? {} : { resourceVersion: version }) };
+      const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions };
+      return (await server.ask('DELETE', pathOf(kind, name), body, [NOT_FOUND, CONFLICT])) !== undefined;
+    },
+    async hasNode(name) {
+      return (await server.ask('GET', `api/v1/nodes/${encodeURIComponent(name)}`)) !== undefined;
+    },
+  };
+}
+
+function pathOf(kind: Kind, name?: string): string {
+  const collection = `apis/${API_VERSION}/${kind}`;
+  return name === undefined ? collection : `${collection}/${encodeURIComponent(name)}`;
+}
+
+function wireOf(kind: Kind, { name, labels, annotations, spec }: NewObject): JsonObject {
+  return { apiVersion: API_VERSION, kind: KINDS[kind], metadata: { name, labels, annotations }, spec };
+}
+
+function storedOf({ metadata, spec }: JsonObject): StoredObject {
+  const { name, uid, resourceVersion, labels, annotations } = isObject(metadata) ? metadata : {};
+  return {
+    name: String(name ?? ''),
+    uid: String(uid ?? ''),
+    version: String(resourceVersion ?? ''),
+    labels: textsOf(labels),
+    annotations: textsOf(annotations),
+    spec: isObject(spec) ? spec : {},
+  };
+}
+
+function textsOf(value: unknown): Record<string, string> {
+  const entries = Object.entries(isObject(value) ? value : {});
+  return Object.fromEntries(entries.map(([key, text]) => [key, String(text)]));
+}

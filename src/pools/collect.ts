@@ -1,0 +1,86 @@
+// Which blocks belong to nodes that the cluster no longer has?
+//
+// Any node may find such a block, and frees it after a time of grace by its own clock. It marks the block first: the node that holds it
+// takes the mark off when it looks after its blocks, which changes the version, and only the marked version is ever deleted.
+import { blockSpecOf, kindOf } from './block-object.ts';
+import type { Held, Orphan } from './held.ts';
+import { labelOf } from './label.ts';
+import { POOL_LABEL, type StoredObject } from './objects.ts';
+import { type Claimant, changeHeld } from './place.ts';
+
+/** So many of all nodes look at the whole pool in each interval, on average: one alone might be the one that is gone. */
+const LOOKERS = 5;
+/** Until a node has counted the others. */
+const ASSUMED_NODES = 10;
+/** Nodes about which one look asks. */
+const MOST_ASKED = 100;
+
+/**
+ * Marks blocks of nodes that are gone, and deletes those that have borne the mark for the time of grace.
+ * @returns the names of those that were deleted
+ */
+export async function collect(claimant: Claimant, pool: string, graceS: number): Promise<string[]> {
+  const held = changeHeld(claimant, known => known);
+  if (claimant.random() < LOOKERS / Math.max(held.nodes ?? ASSUMED_NODES, 1))
+    await look(claimant, held, pool);
+  return free(claimant, graceS);
+}
+
+async function look(claimant: Claimant, held: Held, pool: string): Promise<void> {
+  const { store } = claimant;
+  const labels = { [POOL_LABEL]: labelOf(pool) };
+  const listed = [...(await store.list('blocks', labels)), ...(await store.list('addresses', labels))];
+  const byNode = new Map<string, StoredObject[]>();
+  for (const object of listed) {
+    const node = blockSpecOf(object)?.node;
+    if (node !== undefined && node !== held.node) byNode.set(node, [...(byNode.get(node) ?? []), object]);
+  }
+  const names = [...byNode.keys()];
+  const found: Orphan[] = [];
+  for (const node of sample(names, claimant.random)) {
+    if ((await store.hasNode(node)) !== false) continue;
+    for (const object of byNode.get(node) ?? []) found.push(...(await mark(claimant, node, object)));
+  }
+  changeHeld(claimant, ({ orphans = [], ...rest }) => {
+    const isKnown = (one: Orphan) =>
+      orphans.some(({ uid, version }) => uid === one.uid && version === one.version);
+    const fresh = found.filter(one => !isKnown(one));
+    const kept = orphans.filter(({ uid }) => !fresh.some(one => one.uid === uid));
+    return { ...rest, nodes: names.length + 1, orphans: [...kept, ...fresh] };
+  });
+}
+
+/** The object with the mark; none if it has been changed since. */
+async function mark({ store, clock }: Claimant, node: string, object: StoredObject): Promise<Orphan[]> {
+  const spec = blockSpecOf(object);
+  if (spec === undefined) return [];
+  const kind = kindOf(spec) === 'addresses' ? 'addresses' : 'blocks';
+  const marked = spec.orphaned
+    ? object
+    : await store.replace(kind, { ...object, spec: { ...object.spec, orphaned: true } });
+  if (marked === undefined) return [];
+  const { name, uid, version } = marked;
+  return [{ kind, name, uid, version, node, since: clock() }];
+}
+
+async function free(claimant: Claimant, graceS: number): Promise<string[]> {
+  const { store, clock } = claimant;
+  const { orphans = [] } = changeHeld(claimant, held => held);
+  const freed: string[] = [];
+  for (const { kind, name, uid, version, node, since } of orphans) {
+    if (clock() - since < graceS) continue;
+    const isGone = (await store.hasNode(node)) === false;
+    if (isGone && (await store.remove(kind, { name, uid, version }))) freed.push(name);
+    changeHeld(claimant, held => ({ ...held, orphans: held.orphans?.filter(one => one.uid !== uid) }));
+  }
+  return freed;
+}
+
+/** Up to so many of them, at random. */
+function sample(names: readonly string[], random: () => number): string[] {
+  const keyed = names.map(name => ({ name, key: random() }));
+  return keyed
+    .sort((a, b) => a.key - b.key)
+    .slice(0, MOST_ASKED)
+    .map(({ name }) => name);
+}

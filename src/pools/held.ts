@@ -1,0 +1,157 @@
+// Which blocks does this node hold, as it knows without asking?
+import { closeSync, fsyncSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import * as z from 'zod/mini';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { tryParse } from '../cni/json.ts';
+import { putFile } from '../files/put-file.ts';
+import { readIfThere } from '../files/read-file.ts';
+import { type Ip, parseIp, renderIp } from '../net/ip.ts';
+import type { BlockShape } from './pool.ts';
+
+/** In the lease directory of the network. Those who read or write it hold the lock of that directory. */
+const FILE = '.catena-blocks';
+/** Its successor, until it is complete. */
+const UNFINISHED = '.catena-blocks.new';
+
+/** Addresses of a block that may be handed out, in text. */
+export const HeldRange = z.object({
+  from: z.string(),
+  to: z.string(),
+  prefix: z.int(),
+  gateway: z.optional(z.string()),
+});
+
+const HeldBlock = z.object({
+  pool: z.string(),
+  name: z.string(),
+  /** Number of addresses: decides the kind of its object. */
+  size: z.int(),
+  /**
+   * `claiming`: its object may exist, or may be created by a request that is still on its way. `held`: addresses are handed out.
+   * `returning`: no address of it is leased, and its object may have been deleted. `lost`: its object is of another node, or gone;
+   * leases remain until they are released, but no further one is made.
+   */
+  state: z.enum(['claiming', 'held', 'returning', 'lost']),
+  /** Of its object; absent while that is not known. */
+  uid: z.optional(z.string()),
+  /** Since when no address of it is leased: seconds of the clock of `Held.boot`. */
+  emptySince: z.optional(z.number()),
+  ranges: z.array(HeldRange),
+});
+
+/** A block of a node that seems to have vanished. */
+const Orphan = z.object({
+  kind: z.enum(['blocks', 'addresses']),
+  name: z.string(),
+  uid: z.string(),
+  /** Of the object with the mark. */
+  version: z.string(),
+  node: z.string(),
+  /** Since when this node knows it in that version: seconds of the clock of `Held.boot`. */
+  since: z.number(),
+});
+export type Orphan = z.output<typeof Orphan>;
+
+const Held = z.object({
+  /** The name under which this node claims blocks. */
+  node: z.string(),
+  /** The boot of all times. */
+  boot: z.string(),
+  /** When the blocks were last compared with the store. */
+  checkedAt: z.optional(z.number()),
+  /** Whether the daemon has been asked for another block. */
+  asked: z.optional(z.boolean()),
+  /** How many nodes the pool had when this one last looked at all. */
+  nodes: z.optional(z.int()),
+  orphans: z.optional(z.array(Orphan)),
+  blocks: z.array(HeldBlock),
+});
+
+/** A block that this node holds, or may hold. */
+export type HeldBlock = z.output<typeof HeldBlock>;
+/** What this node knows of its blocks in one network. */
+export type Held = z.output<typeof Held>;
+
+/** Addresses of a block, as {@link HeldBlock} has them in text. */
+export interface Usable {
+  readonly from: Ip;
+  readonly to: Ip;
+  readonly prefix: number;
+  readonly gateway: string | undefined;
+}
+
+/** What this process read or wrote last, so that a list of hundreds of single addresses is not decoded for every step. */
+const lastRead = new Map<string, { readonly text: string; readonly held: Held }>();
+/** A worker serves few networks. */
+const MOST_REMEMBERED = 64;
+
+function remember(path: string, text: string, held: Held): void {
+  if (lastRead.size >= MOST_REMEMBERED) lastRead.clear();
+  lastRead.set(path, { text, held });
+}
+
+/**
+ * What is known; undefined if nothing is.
+ * @throws CniError 5 or 6 when the file cannot be read: the blocks in it must not be forgotten
+ */
+export function readHeld(dir: string): Held | undefined {
+  const path = join(dir, FILE);
+  const text = readIfThere(path, 'list of blocks');
+  if (text === undefined) return undefined;
+  const before = lastRead.get(path);
+  if (before?.text === text) return before.held;
+  const { success, data } = Held.safeParse(tryParse(text));
+  if (success) {
+    remember(path, text, data);
+    return data;
+  }
+  throw new CniError(
+    ErrorCode.decodingFailure,
+    `Cannot read the blocks of this node from "${path}": it is not what this plugin writes`,
+    { details: 'remove the file: the next ADD reads the blocks of this node from the store' },
+  );
+}
+
+/**
+ * Replaces what is known.
+ * @param durable wait until the disk has it: after a power failure, a block that was given back must not count as held
+ */
+export function writeHeld(dir: string, held: Held, durable = false): void {
+  const options = { what: 'list of blocks', unfinished: join(dir, UNFINISHED), sync: durable };
+  const text = JSON.stringify(held);
+  putFile(join(dir, FILE), text, options);
+  remember(join(dir, FILE), text, held);
+  if (!durable) return;
+  const fd = openSync(dir, 'r');
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** A block about to be claimed. */
+export function newlyHeld(pool: string, size: number, { name, ranges }: BlockShape): HeldBlock {
+  return {
+    pool,
+    name,
+    size,
+    state: 'claiming',
+    ranges: ranges.map(({ stretch: [from, to], prefix, gateway }) => {
+      return {
+        from: renderIp(from),
+        to: renderIp(to),
+        prefix,
+        ...(gateway && { gateway: renderIp(gateway) }),
+      };
+    }),
+  };
+}
+
+/** The addresses of a block. */
+export function usableOf({ ranges }: HeldBlock): Usable[] {
+  return ranges.map(({ from, to, prefix, gateway }) => {
+    return { from: parseIp(from), to: parseIp(to), prefix, gateway };
+  });
+}

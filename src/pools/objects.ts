@@ -1,0 +1,55 @@
+// How are pools, blocks and addresses stored, whatever the store is?
+//
+// Creating an object is the lock: of all nodes that create one of the same name, one succeeds. Nothing else locks, so there is no
+// leader, and a node that is gone holds up no other.
+import type { JsonObject } from '../cni/json.ts';
+
+/** API group and version of all kinds. */
+export const GROUP = 'catena.cni.cncf.io';
+export const API_VERSION = `${GROUP}/v1alpha1`;
+
+/** Kinds of objects by the name of their collection. */
+export const KINDS = { pools: 'Pool', blocks: 'Block', addresses: 'Address' } as const;
+export type Kind = keyof typeof KINDS;
+
+/** Labels of blocks and addresses. */
+export const POOL_LABEL = `${GROUP}/pool`;
+export const NODE_LABEL = `${GROUP}/node`;
+
+/** An object to be created. */
+export interface NewObject {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly spec: JsonObject;
+}
+
+/** An object as it was when it was read. */
+export interface StoredObject extends NewObject {
+  /** Never used again: tells this object from a later one of the same name. */
+  readonly uid: string;
+  /** Changes with the object. */
+  readonly version: string;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** A store of objects. Every call throws CniError 11 if the store cannot be reached: then the request may have been done or not. */
+export interface ObjectStore {
+  find(kind: Kind, name: string): Promise<StoredObject | undefined>;
+  /** Those that have all the labels, as they are at the time of the call or later. */
+  list(kind: Kind, labels: Readonly<Record<string, string>>): Promise<StoredObject[]>;
+  /** @returns undefined if there is one of that name */
+  create(kind: Kind, object: NewObject): Promise<StoredObject | undefined>;
+  /** Replaces an object by a new version. @returns undefined if it has been changed since it was read, or is gone */
+  replace(kind: Kind, object: StoredObject): Promise<StoredObject | undefined>;
+  /**
+   * Deletes this very object, if `version` is given in this very version.
+   * @returns whether this call has deleted it; false if it is gone, is another one or was changed
+   */
+  remove(
+    kind: Kind,
+    object: Pick<StoredObject, 'name' | 'uid'> & { readonly version?: string },
+  ): Promise<boolean>;
+  /** Whether the cluster has a node of that name; undefined in a store without nodes. */
+  hasNode(name: string): Promise<boolean | undefined>;
+}

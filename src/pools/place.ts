@@ -1,0 +1,108 @@
+// Where does a network keep its leases and blocks, and how are both changed together?
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { type LeaseStore, type StoreOptions, withStore } from '../ipam/lease-store.ts';
+import { holdFlock } from '../sys/flock.ts';
+import { type Held, readHeld, writeHeld } from './held.ts';
+import type { ObjectStore } from './objects.ts';
+
+/** A network on a node. */
+export interface Place {
+  readonly network: string;
+  /** The lease directory. */
+  readonly dir: string;
+  /** The node's name in the store; one that was used before wins. */
+  readonly node: string;
+  /** Identity of this boot. */
+  readonly boot: string;
+  /** Whether leases of an earlier boot are released. */
+  readonly reclaim: boolean;
+}
+
+/** A place, and the store that its blocks come from. */
+export interface Claimant extends Place {
+  readonly store: ObjectStore;
+  /** Seconds since the boot. */
+  clock(): number;
+  /** From 0 to 1, as Math.random. */
+  random(): number;
+}
+
+/** Only one process of a node asks the store on behalf of a network at a time. */
+const CLAIM_LOCK = '.catena-claim';
+/** First and longest pause of those who wait for that process. */
+const NAP_MS = { first: 1, longest: 20 };
+
+/** Works on the leases and on the list of blocks, while no other process does. */
+export function inPlace<T>(
+  { dir, reclaim }: Place,
+  work: (store: LeaseStore, held: Held | undefined) => T,
+  options: Omit<StoreOptions, 'reclaim'> = {},
+): T {
+  return withStore(dir, { reclaim, create: true, ...options }, store => work(store, readHeld(dir)));
+}
+
+/** Works on the leases alone: they can be released even if the list of blocks cannot be read. */
+export function inLeases<T>({ dir, reclaim }: Place, work: (store: LeaseStore) => T): T {
+  return withStore(dir, { reclaim }, work);
+}
+
+/** Changes the list of blocks. @param durable see {@link writeHeld} */
+export function changeHeld(
+  place: Place,
+  change: (held: Held, store: LeaseStore) => Held,
+  durable = false,
+): Held {
+  return inPlace(place, (store, before) => {
+    const held = before ?? { node: place.node, boot: place.boot, blocks: [] };
+    const after = change(held, store);
+    if (after !== held) writeHeld(place.dir, after, durable);
+    return after;
+  });
+}
+
+/** Steps of this process, by lock: it takes turns with itself without looking at the file again and again. */
+const turns = new Map<string, Promise<unknown>>();
+
+/**
+ * Runs a step while no other process of this node asks the store on behalf of the network. The lock ends with the process.
+ * @throws CniError 11 when the lock is not available in time
+ */
+export async function claiming<T>(place: Place, giveUpAt: number, step: () => Promise<T>): Promise<T> {
+  const path = join(place.dir, CLAIM_LOCK);
+  const before = turns.get(path);
+  const turn = (before ?? Promise.resolve()).then(() => withClaimLock(place, path, giveUpAt, step));
+  const settled = turn.catch(() => {});
+  turns.set(path, settled);
+  try {
+    return await turn;
+  } finally {
+    if (turns.get(path) === settled) turns.delete(path);
+  }
+}
+
+async function withClaimLock<T>(
+  { network }: Place,
+  path: string,
+  giveUpAt: number,
+  step: () => Promise<T>,
+): Promise<T> {
+  for (let napMs = NAP_MS.first; ; napMs = Math.min(napMs * 2, NAP_MS.longest)) {
+    const release = holdFlock(path, { mode: 0o600, directoryMode: 0o755 });
+    if (release) {
+      try {
+        return await step();
+      } finally {
+        release();
+      }
+    }
+    if (performance.now() > giveUpAt) {
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot obtain addresses for network "${network}": another process of this node still waits for the store of its pool`,
+      );
+    }
+    await sleep(napMs);
+  }
+}

@@ -1,0 +1,181 @@
+// Which addresses does a pool have, and how are they divided into blocks?
+import * as z from 'zod/mini';
+import { parseStretches, type Stretch, without } from '../ipam/stretch.ts';
+import { type Cidr, findCidr, lastOf, networkOf, renderCidr } from '../net/cidr.ts';
+import { findIp, IP_BITS, type Ip, offsetIp, renderIp, sameIp } from '../net/ip.ts';
+
+/** A pool as its object, or a configuration, describes it. */
+export const PoolSpec = z.looseObject({
+  subnets: z.array(z.looseObject({ ipv4: z.optional(z.string()), ipv6: z.optional(z.string()) })),
+  blockSize: z.optional(z.int()),
+  layout: z.optional(z.enum(['routed', 'flat'])),
+  gateways: z.optional(z.array(z.string())),
+  exclude: z.optional(z.array(z.string())),
+});
+export type PoolSpec = z.output<typeof PoolSpec>;
+
+/** A pool: its blocks are numbered from 0, over all of its subnets. */
+export interface Pool {
+  readonly name: string;
+  /** Addresses of each family in a block: a power of two. */
+  readonly blockSize: number;
+  /** `routed`: every block is a subnet of its own. `flat`: all addresses are on one link. */
+  readonly layout: 'routed' | 'flat';
+  readonly gateways: readonly Ip[];
+  readonly subnets: readonly PoolSubnet[];
+}
+
+/** A part of a pool: the block that is `n` further has the addresses that are `n` blocks further in each family. */
+export interface PoolSubnet {
+  /** Number of its first block. */
+  readonly first: number;
+  readonly count: number;
+  readonly families: readonly { readonly cidr: Cidr; readonly exclude: readonly Stretch[] }[];
+}
+
+/** What a block consists of. */
+export interface BlockShape {
+  /** Name of its object: the pool and the first address, so that it does not depend on the order of subnets. */
+  readonly name: string;
+  /** One for each family. */
+  readonly cidrs: readonly Cidr[];
+  readonly ranges: readonly BlockRange[];
+}
+
+/** Consecutive addresses of a block that may be handed out. */
+export interface BlockRange {
+  readonly stretch: Stretch;
+  /** Of the address in a result. */
+  readonly prefix: number;
+  readonly gateway: Ip | undefined;
+}
+
+const DEFAULT_BLOCK_SIZE = 64;
+/** More blocks are never needed, and numbers of them stay exact. */
+const MOST_BLOCKS = 2 ** 31;
+/** Network address, gateway, one container, broadcast address. */
+const SMALLEST_ROUTED = 4;
+const LARGEST = 65_536;
+
+/**
+ * A pool with its defaults.
+ * @throws Error naming what is wrong
+ */
+export function parsePool(name: string, spec: PoolSpec): Pool {
+  if (!/^[a-z\d]([a-z\d.-]{0,61}[a-z\d])?$/.test(name)) {
+    throw new Error(
+      `Cannot use pool ${JSON.stringify(name)}: its name must be lower-case letters, digits, "-" and "."`,
+    );
+  }
+  const { blockSize = DEFAULT_BLOCK_SIZE, layout = 'routed' } = spec;
+  const smallest = layout === 'routed' ? SMALLEST_ROUTED : 1;
+  if (blockSize < smallest || blockSize > LARGEST || !Number.isInteger(Math.log2(blockSize))) {
+    throw new Error(
+      `Cannot use pool "${name}": "blockSize" must be a power of two from ${smallest} to ${LARGEST}, found ${blockSize}`,
+    );
+  }
+  const gateways = (spec.gateways ?? []).map(text => {
+    const ip = findIp(text);
+    if (ip === undefined)
+      throw new Error(`Cannot use pool "${name}": "gateways" holds ${JSON.stringify(text)}`);
+    return ip;
+  });
+  if (layout === 'routed' && gateways.length) {
+    throw new Error(
+      `Cannot use pool "${name}": "gateways" are for "layout": "flat"; a routed block has one of its own`,
+    );
+  }
+  const subnets: PoolSubnet[] = [];
+  let first = 0;
+  for (const [i, { ipv4, ipv6 }] of spec.subnets.entries()) {
+    const cidrs = [ipv4, ipv6].flatMap((text, at) =>
+      text === undefined ? [] : [parseSubnet(name, `subnets[${i}]`, text, at === 0 ? 4 : 6, blockSize)],
+    );
+    if (cidrs.length === 0)
+      throw new Error(`Cannot use pool "${name}": subnets[${i}] has neither "ipv4" nor "ipv6"`);
+    if (i > 0 && cidrs.length !== subnets[0]?.families.length) {
+      throw new Error(`Cannot use pool "${name}": either all subnets have both families, or none has`);
+    }
+    const count = Math.min(MOST_BLOCKS, ...cidrs.map(cidr => countIn(cidr, blockSize)));
+    const families = cidrs.map(cidr => ({ cidr, exclude: excludedFrom(spec.exclude ?? [], cidr) }));
+    subnets.push({ first, count, families });
+    first += count;
+  }
+  if (subnets.length === 0) throw new Error(`Cannot use pool "${name}": it has no subnets`);
+  return { name, blockSize, layout, gateways, subnets };
+}
+
+/** Number of blocks, of those that are excluded as well. */
+export function countBlocks({ subnets }: Pool): number {
+  return subnets.reduce((sum, { count }) => sum + count, 0);
+}
+
+/** A block by its number. @returns undefined if a family of it has no address to hand out */
+export function blockAt(pool: Pool, index: number): BlockShape | undefined {
+  const subnet = pool.subnets.find(({ first, count }) => index >= first && index < first + count);
+  if (subnet === undefined) return undefined;
+  const at = BigInt(index - subnet.first) * BigInt(pool.blockSize);
+  const parts = subnet.families.map(({ cidr, exclude }) => {
+    const { family } = cidr.ip;
+    const block = { ip: offsetIp(cidr.ip, at), prefix: IP_BITS[family] - Math.log2(pool.blockSize) };
+    return { block, ranges: rangesOf(pool, cidr, block, exclude) };
+  });
+  const [head] = parts;
+  if (head === undefined || parts.some(({ ranges }) => ranges.length === 0)) return undefined;
+  return {
+    name: `${pool.name}-${nameOf(head.block.ip)}`,
+    cidrs: parts.map(({ block }) => block),
+    ranges: parts.flatMap(({ ranges }) => ranges),
+  };
+}
+
+/** An address as part of an object's name, which must not contain colons, nor begin or end with a dash. */
+export function nameOf(ip: Ip): string {
+  const text = renderIp(ip).replaceAll(':', '-');
+  return `${text.startsWith('-') ? '0' : ''}${text}${text.endsWith('-') ? '0' : ''}`;
+}
+
+function rangesOf(pool: Pool, subnet: Cidr, block: Cidr, exclude: readonly Stretch[]): BlockRange[] {
+  const { ip } = block;
+  const last = lastOf(block);
+  if (pool.layout === 'routed') {
+    const gateway = offsetIp(ip, 1n);
+    const end = ip.family === 4 ? offsetIp(last, -1n) : last;
+    return without([offsetIp(ip, 2n), end], exclude).map(stretch => {
+      return { stretch, prefix: block.prefix, gateway };
+    });
+  }
+  const gateway = pool.gateways.find(({ family }) => family === ip.family);
+  // The address of the subnet itself is that of all its routers in IPv6, the last one a broadcast in IPv4.
+  const special = [subnet.ip, ...(ip.family === 4 ? [lastOf(subnet)] : []), ...(gateway ? [gateway] : [])];
+  const taken = special.map((one): Stretch => [one, one]);
+  return taken
+    .reduce((left, one) => left.flatMap(part => without(part, [one])), without([ip, last], exclude))
+    .map(stretch => ({ stretch, prefix: subnet.prefix, gateway }));
+}
+
+function parseSubnet(pool: string, key: string, text: string, family: 4 | 6, blockSize: number): Cidr {
+  const cidr = findCidr(text);
+  const wrong = (problem: string) => new Error(`Cannot use pool "${pool}": ${key} "ipv${family}" ${problem}`);
+  if (cidr?.ip.family !== family)
+    throw wrong(`must be a subnet of IPv${family}, found ${JSON.stringify(text)}`);
+  const network = networkOf(cidr);
+  if (!sameIp(network, cidr.ip)) {
+    throw wrong(
+      `${text} has host bits set, its network is ${renderCidr({ ip: network, prefix: cidr.prefix })}`,
+    );
+  }
+  if (countIn(cidr, blockSize) < 1) throw wrong(`${text} is smaller than a block of ${blockSize} addresses`);
+  return cidr;
+}
+
+function countIn({ ip, prefix }: Cidr, blockSize: number): number {
+  return 2 ** (IP_BITS[ip.family] - prefix) / blockSize;
+}
+
+/** The list is of the whole pool: a subnet has the part that lies in it. */
+function excludedFrom(texts: readonly string[], cidr: Cidr): Stretch[] {
+  const space = { ip: { family: cidr.ip.family, value: 0n }, prefix: 0 };
+  const own = texts.filter(text => (text.includes(':') ? 6 : 4) === cidr.ip.family);
+  return parseStretches(own, 'exclude', space);
+}

@@ -1,0 +1,146 @@
+// How much processor time does a daemon need that watches many attachments, at rest and while rules change all the time?
+import { readFileSync } from 'node:fs';
+import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
+import { runOk } from '../helpers/command.ts';
+import { type Daemon, startDaemon } from '../helpers/daemon.ts';
+import { type Lab, withHost } from '../helpers/netns.ts';
+import { stateOf } from '../helpers/plugin-calls.ts';
+import { until } from '../helpers/until.ts';
+import { startWatcher } from '../helpers/watched-host.ts';
+import { childrenOf } from './memory.ts';
+import { portOf } from './sides.ts';
+
+/** Attachments that are made at the same time. */
+const AT_ONCE = 4;
+/** A new daemon compiles its code in the first rounds. */
+const SETTLE_MS = 20_000;
+/** For the checks of a new daemon, on a busy machine. */
+const FIRST_WITHIN_MS = 10 * 60_000;
+/** How often rules change, in milliseconds. */
+const CHANGE_EVERY_MS = 100;
+
+/** What happens on the host while the daemon is measured: commands of nft, one after the other, each followed by its reverse. */
+const SCENES: Readonly<Record<string, { readonly before?: string; readonly turns: readonly string[] }>> = {
+  'at rest': { turns: [] },
+  "changes of another program's table": {
+    before: 'add table inet other; add chain inet other c',
+    turns: ['add rule inet other c counter', 'flush chain inet other c'],
+  },
+  'changes of the table of iptables': {
+    before: 'add table ip filter; add chain ip filter KUBE-SERVICES',
+    turns: ['add rule ip filter KUBE-SERVICES counter', 'flush chain ip filter KUBE-SERVICES'],
+  },
+};
+
+/** One measurement. */
+export interface Watched {
+  readonly policy: string;
+  readonly scene: string;
+  /** Processor time of the daemon and its workers, in percent of one core. */
+  readonly percent: number;
+  /** Checks of attachments during that time, per second. */
+  readonly checksPerSecond: number;
+}
+
+/**
+ * Measures each policy in each scene.
+ * @param count attachments
+ * @param seconds per measurement, at rest twice as many: a round of checks takes place each minute
+ */
+export async function measureWatching(count: number, seconds: number): Promise<Watched[]> {
+  return await withHost(async lab => {
+    const chain = writeChain(lab, fullChain(lab));
+    await attachAll(lab, chain, count);
+    const found: Watched[] = [];
+    for (const policy of ['observe', 'repair']) {
+      const daemon = await startWatcher(lab, { watch: policy });
+      const firstMs = await untilAllChecked(daemon, count);
+      process.stderr.write(
+        `${policy}: first check of all took ${(firstMs / 1_000).toFixed(1)} s of processor time\n`,
+      );
+      await Bun.sleep(SETTLE_MS);
+      for (const [scene, { before, turns }] of Object.entries(SCENES)) {
+        if (before) await runOk(['ip', 'netns', 'exec', lab.host.name, 'nft', before]);
+        const churn = startChurn(lab, turns);
+        const used = await use(daemon, turns.length ? seconds : seconds * 2);
+        await churn.stop();
+        found.push({ policy, scene, ...used });
+        const { percent, checksPerSecond } = used;
+        process.stderr.write(
+          `${policy}, ${scene}: ${percent.toFixed(2)} %, ${checksPerSecond.toFixed(2)} checks per second\n`,
+        );
+        if (before) await runOk(['ip', 'netns', 'exec', lab.host.name, 'nft', 'delete', ...tableOf(before)]);
+      }
+      await daemon.stop();
+    }
+    return found;
+  });
+}
+
+function tableOf(before: string): string[] {
+  return (/table \S+ \S+/.exec(before)?.[0] ?? '').replace(/;$/, '').split(' ');
+}
+
+async function attachAll(lab: Lab, chain: Chain, count: number): Promise<void> {
+  const daemon = await startDaemon(lab);
+  let next = 0;
+  const work = async (): Promise<void> => {
+    for (let i = next++; i < count; i = next++) await chain.add(await lab.container(), { cap: portOf(i) });
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  await daemon.stop();
+}
+
+function startChurn(lab: Lab, turns: readonly string[]): { stop(): Promise<void> } {
+  let isOver = false;
+  const work = async (): Promise<void> => {
+    for (let i = 0; !isOver; i++) {
+      const turn = turns[i % turns.length];
+      if (turn === undefined) return;
+      const next = Bun.sleep(CHANGE_EVERY_MS);
+      await lab.run(lab.host, ['nft', turn]);
+      await next;
+    }
+  };
+  const working = work();
+  return {
+    stop() {
+      isOver = true;
+      return working;
+    },
+  };
+}
+
+/** A new daemon checks every attachment. @returns processor time of that in milliseconds */
+async function untilAllChecked(daemon: Daemon, count: number): Promise<number> {
+  await until(async () => (await checksOf(daemon)) >= count, { withinMs: FIRST_WITHIN_MS, everyMs: 500 });
+  return usedMs(daemon.pid);
+}
+
+async function checksOf(daemon: Daemon): Promise<number> {
+  const { watch } = await stateOf(daemon);
+  return Object.values<number>(watch.checks ?? {}).reduce((sum, one) => sum + one, 0);
+}
+
+/** What a daemon uses during a time in which it is not asked anything. */
+async function use(daemon: Daemon, seconds: number): Promise<Omit<Watched, 'policy' | 'scene'>> {
+  const before = await checksOf(daemon);
+  const [startedAt, used] = [performance.now(), usedMs(daemon.pid)];
+  await Bun.sleep(seconds * 1_000);
+  const [tookMs, usedNow] = [performance.now() - startedAt, usedMs(daemon.pid)];
+  return {
+    percent: ((usedNow - used) / tookMs) * 100,
+    checksPerSecond: ((await checksOf(daemon)) - before) / (tookMs / 1_000),
+  };
+}
+
+/** Fields of /proc/<pid>/stat after the name: utime, stime, and those of children that have ended (proc(5)). */
+const TIMES = [11, 12, 13, 14];
+const TICK_MS = 10;
+
+/** Processor time of a process and all that it started, those that have ended too. */
+function usedMs(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? [];
+  const own = TIMES.reduce((sum, field) => sum + Number(fields[field]) * TICK_MS, 0);
+  return childrenOf(pid).reduce((sum, child) => sum + usedMs(child), own);
+}

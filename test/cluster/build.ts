@@ -1,0 +1,96 @@
+// How are the programs of a cluster made of Debian's packages?
+// Kubernetes: the source package of Debian 12, which has no binary one, built with its Go 1.19. etcd: unpacked.
+
+import fs from 'node:fs';
+import { run, TEST_PATH } from '../helpers/command.ts';
+import { aptGet } from '../helpers/debian.ts';
+import { unpackPackages } from '../helpers/unpack.ts';
+import type { Say } from './cluster.ts';
+import { BUILT, ETCD, KUBERNETES, kubernetesDir, missingIn } from './programs.ts';
+
+const GO = '/usr/lib/go-1.19';
+const PACKAGES = [
+  ...['golang-1.19-go', 'golang-1.19-src', 'golang-github-modern-go-reflect2-dev'],
+  ...['rsync', 'jq', 'make', 'dpkg-dev'],
+];
+/** Debian's reflect2. The vendored one is older than Go 1.18, with which an API server dies at its first custom resource. */
+const REFLECT2 = 'github.com/modern-go/reflect2';
+const SOURCES = `Types: deb-src
+URIs: http://deb.debian.org/debian
+Suites: bookworm
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+`;
+
+/** Builds what an earlier run did not. @throws Error that names the log */
+export async function buildKubernetes(say: Say): Promise<void> {
+  const failure = await unpackPackages(ETCD, ['etcd-server'], { again: true });
+  if (failure !== undefined) say(failure);
+  const missing = missingIn(kubernetesDir());
+  if (missing.length === 0 || process.env.KUBERNETES_BIN !== undefined) return;
+  say(`building ${missing.join(', ')}: once, ten to twenty minutes`);
+  const problem = await aptGet('install', '-y', '--no-install-recommends', ...PACKAGES);
+  if (problem !== undefined) throw new Error(`Cannot install "${PACKAGES.join(' ')}": ${problem}`);
+  const work = `${BUILT}-sources`;
+  const source = `${work}/src`;
+  fs.mkdirSync(BUILT, { recursive: true });
+  if (!fs.existsSync(source)) await unpackSource(work, source);
+  const go = `${work}/go`;
+  fs.mkdirSync(`${go}/src/k8s.io`, { recursive: true });
+  fs.rmSync(`${go}/src/k8s.io/kubernetes`, { force: true });
+  fs.symlinkSync(source, `${go}/src/k8s.io/kubernetes`);
+  fs.rmSync(`${source}/vendor/${REFLECT2}`, { recursive: true });
+  fs.cpSync(`/usr/share/gocode/src/${REFLECT2}`, `${source}/vendor/${REFLECT2}`, { recursive: true });
+  for (const program of KUBERNETES) {
+    if (fs.existsSync(`${BUILT}/${program}`)) continue;
+    const started = performance.now();
+    await make(source, `cmd/${program}`, { GOPATH: go, HOME: work });
+    fs.copyFileSync(`${source}/_output/bin/${program}`, `${BUILT}/${program}.new`);
+    fs.renameSync(`${BUILT}/${program}.new`, `${BUILT}/${program}`);
+    say(`built ${program} in ${((performance.now() - started) / 1000).toFixed(0)} s`);
+  }
+  // Several gigabytes.
+  fs.rmSync(work, { recursive: true, force: true });
+}
+
+/** The sources, with an apt-get that has a list of its own: the machine's own need not name them. */
+async function unpackSource(work: string, source: string): Promise<void> {
+  fs.mkdirSync(`${work}/apt/lists/partial`, { recursive: true });
+  fs.writeFileSync(`${work}/apt/bookworm.sources`, SOURCES);
+  const own = [
+    ...['-o', 'Dir::Etc::SourceList=/dev/null', '-o', `Dir::Etc::SourceParts=${work}/apt`],
+    ...['-o', `Dir::State::Lists=${work}/apt/lists`, '-o', 'APT::Sandbox::User=root'],
+  ];
+  const options = { cwd: work, env: { PATH: TEST_PATH }, timeoutMs: 600_000 };
+  const log = `${BUILT}/build.log`;
+  await must(['apt-get', '-q', ...own, 'update'], options, log);
+  await must(['apt-get', '-q', ...own, 'source', '--download-only', 'kubernetes'], options, log);
+  const [description = 'kubernetes.dsc'] = fs.globSync('*.dsc', { cwd: work });
+  await must(['dpkg-source', '--extract', description, source], options, log);
+}
+
+/** The makefile generates what the programs are compiled with, such as the API server's tables of OpenAPI. */
+function make(source: string, what: string, env: Readonly<Record<string, string>>): Promise<void> {
+  const options = {
+    cwd: source,
+    timeoutMs: 3_600_000,
+    env: {
+      ...env,
+      PATH: `${GO}/bin:${TEST_PATH}`,
+      GO111MODULE: 'off',
+      CGO_ENABLED: '0',
+      KUBE_GIT_VERSION: 'v1.20.2',
+      KUBE_GIT_MAJOR: '1',
+      KUBE_GIT_MINOR: '20',
+      KUBE_GIT_COMMIT: 'debian',
+      KUBE_GIT_TREE_STATE: 'archive',
+    },
+  };
+  return must(['make', `WHAT=${what}`], options, `${BUILT}/build.log`);
+}
+
+async function must(argv: readonly string[], options: Parameters<typeof run>[1], log: string): Promise<void> {
+  const { exitCode, stdout, stderr } = await run(argv, options);
+  fs.appendFileSync(log, `${stdout}${stderr}`);
+  if (exitCode !== 0) throw new Error(`Cannot run "${argv.join(' ')}": exit code ${exitCode}; see ${log}`);
+}

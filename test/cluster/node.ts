@@ -1,0 +1,125 @@
+// How does a node of a cluster start: containerd, kubelet and kube-proxy in namespaces of its own?
+
+import { type Machine, openMachine } from '../helpers/machine.ts';
+import { MACHINES, type NodePlace, subnetFile } from './addresses.ts';
+import { awaiting } from './awaiting.ts';
+import type { Account } from './certificates.ts';
+import type { ControlPlane } from './control-plane.ts';
+import {
+  CONTAINERD_SOCKET,
+  containerdConfig,
+  KERNEL_SETTINGS,
+  kubeletConfig,
+  proxyConfig,
+} from './kubelet-config.ts';
+import type { Programs } from './programs.ts';
+import { UPLINK, type Wire } from './wire.ts';
+
+/** What a node runs. */
+export type Service = 'containerd' | 'kubelet' | 'kube-proxy';
+
+/** A node. */
+export interface Node {
+  readonly place: NodePlace;
+  readonly machine: Machine;
+  /** Starts a service, and waits until it answers. */
+  start(service: Service): Promise<void>;
+  /** Kills a service as a crash would; what it started goes on. */
+  kill(service: Service): Promise<void>;
+  /** Ends every process, and starts the services with another boot id and the same disk. */
+  reboot(): Promise<void>;
+  /** Imports an archive of an image. */
+  import(archive: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** What the nodes of one cluster have in common. */
+export interface Site {
+  readonly wire: Wire;
+  readonly programs: Programs;
+  readonly control: ControlPlane;
+  readonly places: readonly NodePlace[];
+  /** kube-proxy's. */
+  readonly proxy: Account;
+  readonly logs: string;
+}
+
+/** Starts a node, which is not ready before it has a network. */
+export async function startNode(
+  { wire, programs, control, places, proxy, logs }: Site,
+  place: NodePlace,
+  own: Account,
+): Promise<Node> {
+  const { machine, close } = await openMachine({
+    hostname: place.name,
+    executables: 'bin',
+    uplink: UPLINK,
+    files: KERNEL_SETTINGS,
+  });
+  const { lab } = machine;
+  const { authority } = control.secrets;
+  const written = async (): Promise<void> => {
+    // flanneld's part: the node's subnet, and routes to those of the others.
+    machine.write('/run/flannel/subnet.env', subnetFile(place));
+    for (const { name, pods, address } of places) {
+      if (name !== place.name) await lab.run(lab.host, ['ip', 'route', 'replace', pods, 'via', address]);
+    }
+  };
+  const count = { containerd: 0, kubelet: 0, 'kube-proxy': 0 };
+  const argv: Record<Service, string[]> = {
+    containerd: ['containerd'],
+    kubelet: [
+      ...[programs.kubelet, '--config=/etc/kubelet.json', `--hostname-override=${place.name}`],
+      ...[`--kubeconfig=${control.kubeconfigOf(own)}`, `--node-ip=${place.address}`],
+      ...['--container-runtime=remote', `--container-runtime-endpoint=unix://${CONTAINERD_SOCKET}`],
+      ...['--root-dir=/var/lib/kubelet', '--cert-dir=/var/lib/kubelet/pki', '--v=2'],
+    ],
+    'kube-proxy': [
+      ...[programs['kube-proxy'], '--config=/etc/kube-proxy.json', `--hostname-override=${place.name}`],
+    ],
+  };
+  const answers: Record<Service, () => Promise<boolean>> = {
+    containerd: async () => (await machine.run(['ctr', 'version'])).exitCode === 0,
+    kubelet: async () => (await control.kubectl.try('get', 'node', place.name)) !== undefined,
+    'kube-proxy': async () => true,
+  };
+  const node: Node = {
+    place,
+    machine,
+    async start(service) {
+      machine.start(argv[service], `${logs}/${place.name}-${service}-${++count[service]}.log`);
+      await awaiting(`${service} of ${place.name}`, 90, answers[service]);
+    },
+    async kill(service) {
+      const program = argv[service][0]?.split('/').at(-1) ?? service;
+      await machine.ok(['kill', '-KILL', ...machine.processes(program)]);
+    },
+    async reboot() {
+      await machine.reboot();
+      await written();
+      for (const service of ['containerd', 'kubelet', 'kube-proxy'] as const) await node.start(service);
+    },
+    async import(archive) {
+      await machine.ok(['ctr', '--namespace', 'k8s.io', 'image', 'import', archive], { timeoutMs: 120_000 });
+    },
+    close,
+  };
+  try {
+    await wire.plug(lab.host, place.name, place.address);
+    await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+    const serving = await control.secrets.issue(place.name, `/O=system:nodes/CN=system:node:${place.name}`, [
+      ...[`DNS:${place.name}`, `IP:${place.address}`],
+    ]);
+    const config = { address: place.address, cgroup: machine.cgroup, authority, ...serving };
+    machine.write('/etc/kubelet.json', kubeletConfig(config));
+    machine.write('/etc/kube-proxy.json', proxyConfig(control.kubeconfigOf(proxy)));
+    machine.write('/etc/containerd/config.toml', containerdConfig());
+    machine.write('/etc/resolv.conf', `nameserver ${MACHINES.outside}\n`);
+    await written();
+    await node.start('containerd');
+    return node;
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}

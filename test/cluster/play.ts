@@ -1,0 +1,84 @@
+// Which scenarios are played, in which order, and what is reported of each?
+
+import fs from 'node:fs';
+import path from 'node:path';
+import { awaiting } from './awaiting.ts';
+import type { Cluster, Say } from './cluster.ts';
+import { collect } from './collect.ts';
+import { differences, holdingsOf } from './holdings.ts';
+import type { Scenario } from './scenario.ts';
+import { SCENARIOS } from './scenarios.ts';
+
+/** Plays those whose name contains one of the words. @returns the exit code */
+export async function playScenarios(cluster: Cluster, words: readonly string[], say: Say): Promise<number> {
+  const chosen = SCENARIOS.filter(
+    ({ name }) => words.length === 0 || words.some(word => name.includes(word)),
+  );
+  if (chosen.length === 0) {
+    say(`No scenario has such a name: ${SCENARIOS.map(({ name }) => name).join(', ')}`);
+    return 2;
+  }
+  const rows: string[] = ['| scenario | seconds | saw |', '|---|---|---|'];
+  let failed = 0;
+  for (const scenario of chosen) {
+    const started = performance.now();
+    const saw = await play(cluster, scenario).catch(error => {
+      failed++;
+      return [
+        `FAILED: ${error instanceof Error ? error.message : error}`,
+        `see ${placeOf(cluster, scenario)}`,
+      ];
+    });
+    const seconds = ((performance.now() - started) / 1000).toFixed(0);
+    rows.push(`| ${scenario.name} | ${seconds} | ${saw.join('; ')} |`);
+    say(`${scenario.name} (${seconds} s)\n${saw.map(line => `    ${line}`).join('\n')}`);
+  }
+  const table = `${rows.join('\n')}\n`;
+  fs.writeFileSync(path.join(cluster.logs, 'scenarios.md'), table);
+  say(`\n${table}\n${chosen.length - failed} scenarios passed, ${failed} failed`);
+  return failed === 0 ? 0 : 1;
+}
+
+/** Plays one in a namespace of its own, and compares what the nodes hold before and after. */
+async function play(cluster: Cluster, scenario: Scenario): Promise<string[]> {
+  const { kubectl, nodes } = cluster;
+  const namespace = `s-${scenario.name.replaceAll(/[^a-z0-9]+/g, '-')}`;
+  const look = () => Promise.all(nodes.map(({ machine }) => holdingsOf(machine)));
+  // What an earlier scenario that failed has left is on its way out.
+  let held = await look();
+  await awaiting('the nodes to be at rest', 60, async () => {
+    const earlier = held;
+    await Bun.sleep(1000);
+    held = await look();
+    return Bun.deepEquals(earlier, held);
+  });
+  const saw: string[] = [];
+  await kubectl('create', 'namespace', namespace);
+  try {
+    await scenario.play(cluster, namespace, line => void saw.push(line));
+  } catch (error) {
+    // While its pods are there.
+    await collect(cluster, placeOf(cluster, scenario));
+    throw error;
+  } finally {
+    await kubectl('delete', 'namespace', namespace, '--timeout=110s');
+  }
+  if (scenario.leavesOther) return saw;
+  let last: string[] = [];
+  await awaiting('the nodes to hold what they did', 60, async () => {
+    const now = await look();
+    last = now.flatMap((one, i) =>
+      differences(held[i] ?? one, one).map(line => `${nodes[i]?.place.name}: ${line}`),
+    );
+    return last.length === 0;
+  }).catch(async () => {
+    await collect(cluster, placeOf(cluster, scenario));
+    const shown = last.slice(0, 8).map(line => line.slice(0, 200));
+    throw new Error(`${last.length} leaks: ${shown.join(', ')}`);
+  });
+  return [...saw, '0 leaks'];
+}
+
+function placeOf({ logs }: Cluster, { name }: Scenario): string {
+  return path.join(logs, `failed-${name.replaceAll(' ', '-')}`);
+}

@@ -1,0 +1,36 @@
+// Which network connects the machines of a cluster with each other and with a client outside?
+
+import { runOk } from '../helpers/command.ts';
+import { createLab, type Lab, type Namespace, untilUp } from '../helpers/netns.ts';
+import { MACHINES } from './addresses.ts';
+
+/** A switch, in a namespace of its own, whose host is also the client outside. */
+export interface Wire {
+  readonly lab: Lab;
+  /** Gives a machine the device `eth0` with an address. */
+  plug(machine: Namespace, name: string, address: string): Promise<void>;
+}
+
+/** The machine's end. */
+export const UPLINK = 'eth0';
+
+/** Makes the switch; its lab is to be closed last. */
+export async function makeWire(): Promise<Wire> {
+  const lab = await createLab();
+  const ip = (ns: Namespace, ...args: string[]) => runOk(['ip', '-n', ns.name, ...args]);
+  await ip(lab.host, 'link', 'add', 'switch', 'type', 'bridge');
+  await ip(lab.host, 'addr', 'add', `${MACHINES.outside}/${MACHINES.prefix}`, 'dev', 'switch');
+  await ip(lab.host, 'link', 'set', 'switch', 'up');
+  return {
+    lab,
+    async plug(machine, name, address) {
+      const peer = ['peer', 'name', UPLINK, 'netns', machine.name];
+      await ip(lab.host, 'link', 'add', name, 'type', 'veth', ...peer);
+      await ip(lab.host, 'link', 'set', name, 'master', 'switch', 'up');
+      await ip(machine, 'addr', 'add', `${address}/${MACHINES.prefix}`, 'dev', UPLINK);
+      await ip(machine, 'link', 'set', UPLINK, 'up');
+      await ip(machine, 'route', 'add', 'default', 'via', MACHINES.outside);
+      await untilUp(machine, UPLINK);
+    },
+  };
+}

@@ -1,0 +1,238 @@
+// Is what each command and the daemon print for programs what the published schemas say, with the exit code of the text?
+import { describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { KINDS, type Kind } from '../../src/answers/kinds.ts';
+import { COMMANDS } from '../../src/cli/commands.ts';
+import { expectAnswer, expectFailure } from '../helpers/answer.ts';
+import { CATENA } from '../helpers/catena.ts';
+import { writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { directories, type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+
+const seen = new Set<Kind>();
+const called = new Set<string>();
+
+/** Commands whose output is a document of others, or text, or nothing. */
+const WITHOUT_ANSWER = [
+  ...['add', 'attach', 'set', 'check', 'del', 'detach', 'status'],
+  ...['schema', 'completion', 'man', 'new'],
+];
+
+/** Runs a command, and parses what it prints. */
+type Ask = (
+  kind: Kind,
+  line: string,
+  exitCode?: number | 'as text',
+) => Promise<ReturnType<typeof JSON.parse>>;
+
+/** A node with one attachment that was traced, and one whose namespace is gone. */
+async function onNode(body: (ground: { lab: Lab; pod: string; ask: Ask }) => Promise<void>): Promise<void> {
+  await withHost(async lab => {
+    const ipam = { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` };
+    const bridge = { type: 'bridge', bridge: 'br0', isDefaultGateway: true, ipam };
+    const chain = writeChain(lab, {
+      cniVersion: '1.1.0',
+      name: 'podnet',
+      plugins: [
+        bridge,
+        { type: 'portmap', capabilities: { portMappings: true } },
+        { type: 'tuning', mtu: 1400, dataDir: `${lab.tmp}/tuning` },
+      ],
+    });
+    const [pod, gone] = [await lab.container(), await lab.container()];
+    const cap = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
+    await chain.add(pod, { cap, args: ['--trace'] });
+    await chain.add(gone);
+    await lab.remove(gone);
+    const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+    const run = (args: readonly string[]) =>
+      lab.run(lab.host, [CATENA, ...args], { env, cwd: lab.tmp, timeoutMs: 100_000 });
+    const ask: Ask = async (kind, line, exitCode = 0) => {
+      const args = line.split(' ').map(word => word.replace('{pod}', pod.id).replace('{tmp}', lab.tmp));
+      const json = await run([...args, '--output=json']);
+      const wanted = exitCode === 'as text' ? (await run(args)).exitCode : exitCode;
+      expect([line, json.exitCode, json.stderr]).toEqual([line, wanted, expect.any(String)]);
+      seen.add(kind);
+      called.add(args[0] ?? '');
+      const value = JSON.parse(json.stdout);
+      expectAnswer(kind, value);
+      return value;
+    };
+    await body({ lab, pod: pod.id, ask });
+  });
+}
+
+describeRoot('for programs', () => {
+  test('what shows the node', () =>
+    onNode(async ({ ask, pod }) => {
+      expect((await ask('Records', 'list')).attachments[0]).toHaveProperty('containerId');
+      const { attachments } = await ask('Node', 'ls --check');
+      expect(attachments.map(({ containerId }: { containerId: string }) => containerId)).toContain(pod);
+      await ask('Node', 'graph');
+      expect((await ask('Owners', 'who {pod}')).owners).toMatchObject([{ attachment: { containerId: pod } }]);
+      await ask('Owners', 'who 192.0.2.1', 1);
+      const { outcome, hops } = await ask('PacketWalk', 'why-not :8080', 1);
+      expect([outcome, hops.length > 0]).toEqual(['stopped', true]);
+      expect((await ask('LogEntryList', 'log')).items).toMatchObject([{ what: 'ADD' }, { what: 'ADD' }]);
+      const { files, runtimes } = await ask('NetworkFiles', 'networks --why');
+      expect([files.length > 0, runtimes.length]).toEqual([true, 3]);
+      const { items } = await ask('LeaseList', 'ipam ls podnet');
+      expect(items).toHaveLength(2);
+      await ask('Lease', `ipam why podnet ${items[0].address}`);
+      const [{ id, startedAt, links }] = (await ask('RequestList', 'trace')).items;
+      expect([new Date(startedAt).toISOString(), links.length > 2]).toEqual([startedAt, true]);
+      expect(await ask('Request', `trace ${id}`)).toMatchObject({ id, containerId: pod });
+      await ask('ToolVersion', 'version');
+      expect(await ask('NetworkVersions', 'version podnet')).toMatchObject({ usable: true });
+      await ask('Diagnosis', 'doctor', 'as text');
+      await ask('Validation', 'validate {tmp}/podnet.conflist', 'as text');
+      await ask('NetworkExplanation', 'explain podnet');
+      await ask('CodeExplanation', 'explain 11');
+      const made = await ask(
+        'NewNetwork',
+        'init other --kind bridge --subnet auto --file {tmp}/other.conflist',
+      );
+      expect(made.list).toMatchObject({ name: 'other', plugins: [{ type: 'bridge' }] });
+      const { files: packed } = await ask('Bundle', 'bundle --file {tmp}/report.tar.gz');
+      expect(packed.length).toBeGreaterThan(10);
+      await ask('UiAddress', 'ui --idle-exit 1');
+      await ask('DaemonEnd', 'daemon --stop');
+      await ask('DaemonStatus', 'daemon --status', 3);
+      await ask('Ping', 'ping', 3);
+    }));
+
+  test('what repairs, deletes and hands over', () =>
+    onNode(async ({ ask, pod, lab }) => {
+      await ask('AdoptionReport', 'adopt');
+      const { attachments } = await ask('RepairReport', 'repair');
+      expect(attachments).toContainEqual(expect.objectContaining({ containerId: pod, state: 'sound' }));
+      const plan = await ask('GarbagePlan', 'gc podnet --dry-run --valid {pod}/eth0');
+      expect(plan).toMatchObject({
+        valid: [{ containerId: pod, ifname: 'eth0' }],
+        keep: [{ containerId: pod }],
+      });
+      fs.mkdirSync(`${lab.tmp}/others`);
+      const { items } = await ask('HandoverList', `handover --to ${lab.tmp}/others --dry-run`, 1);
+      expect(items.map(({ state }: { state: string }) => state)).toContain('refused');
+      await ask('GoneList', 'gc --gone --grace 0');
+      const places = '--bin-dir {tmp}/bin --conf-dir {tmp}/net.d';
+      const { steps } = await ask('Installation', `install ${places} {tmp}/podnet.conflist`);
+      expect(steps.map(({ action }: { action: string }) => action)).toContain('create');
+      await ask('Uninstallation', `uninstall ${places} --dry-run`);
+    }));
+
+  test(
+    'what examines executables',
+    () =>
+      onNode(async ({ ask }) => {
+        expect(await ask('Trial', `try ${ROOT}/conflists/bridge-full.conflist`)).toMatchObject({
+          ok: true,
+          network: 'bridge-full',
+        });
+        expect(
+          await ask('Comparison', `compare podnet --with ${BIN_DIR} --link tuning --scene life`),
+        ).toMatchObject({
+          same: true,
+        });
+        expect((await ask('Conformance', 'conformance tuning --chained')).rules.length).toBeGreaterThan(5);
+        const { items } = await ask('SurveyList', `swap podnet --bin-dir ${BIN_DIR}`);
+        expect(items.map(({ link }: { link: string }) => link)).toContain('tuning');
+        const same = `swap podnet --link tuning --to ${BIN_DIR}/tuning --bin-dir ${BIN_DIR}`;
+        expect(await ask('Replacement', same)).toMatchObject({ outcome: 'same', link: 'tuning' });
+      }),
+    180_000,
+  );
+
+  test('what the daemon answers', () =>
+    onNode(async ({ ask, lab, pod }) => {
+      const daemon = await startDaemon(lab);
+      const get = async (where: string, init?: RequestInit) => (await daemon.fetch(where, init)).json();
+      const expectKind = (kind: Kind, value: unknown) => {
+        seen.add(kind);
+        return expectAnswer(kind, value);
+      };
+      await ask('Ping', 'ping');
+      await ask('DaemonStatus', 'daemon --status');
+      expectKind('DaemonState', await get('/v1/state'));
+      expectKind('Records', await get('/v1/attachments'));
+      expectKind('RequestList', await get('/v1/traces'));
+      const [{ id }] = (await ask('RequestList', 'trace')).items;
+      expectKind('Request', await get(`/v1/traces/${id}`));
+      const body = JSON.stringify({
+        network: 'podnet',
+        valid: [{ containerId: pod, ifname: 'eth0' }],
+        dryRun: true,
+      });
+      const confDir = { ...JSON.parse(body), confDir: lab.tmp, binDirs: [BIN_DIR] };
+      expectKind('GarbagePlan', await get('/v1/gc', { method: 'POST', body: JSON.stringify(confDir) }));
+      const wrong = await daemon.fetch('/v1/gc', {
+        method: 'POST',
+        body: '{"network":"n","valid":[{"containerID":"c"}]}',
+      });
+      expect([wrong.status, await wrong.json()]).toMatchObject([400, { code: 6, msg: expect.any(String) }]);
+      expectKind('DaemonProcess', await get('/v1/stop', { method: 'POST' }));
+      expect(await daemon.exited).toBe(0);
+      await startDaemon(lab);
+      expect(await ask('DaemonEnd', 'daemon --stop')).toMatchObject({ stopped: true });
+    }));
+
+  test('log --follow: one answer a line, or YAML document', () =>
+    onNode(async ({ lab }) => {
+      const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+      const follow = async (format: string) => {
+        const argv = ['timeout', '-s', 'INT', '2', CATENA, 'log', '--follow', '--output', format];
+        return (await lab.run(lab.host, argv, { env })).stdout;
+      };
+      const lines = (await follow('json')).trimEnd().split('\n');
+      expect(lines).toHaveLength(2);
+      for (const line of lines) expectAnswer('LogEntry', JSON.parse(line));
+      seen.add('LogEntry');
+      const [empty, ...documents] = (await follow('yaml')).split(/^---\n/m);
+      expect([empty, documents.length]).toEqual(['', 2]);
+      for (const text of documents) expectAnswer('LogEntry', Bun.YAML.parse(text));
+    }));
+
+  test('YAML has the same value, results and errors keep the form of the specification', () =>
+    onNode(async ({ lab }) => {
+      const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+      const run = (...args: string[]) => lab.run(lab.host, [CATENA, ...args], { env });
+      const [json, yaml] = [await run('list', '--json'), await run('list', '--output', 'yaml')];
+      expect(Bun.YAML.parse(yaml.stdout)).toEqual(JSON.parse(json.stdout));
+      const other = await lab.container();
+      const added = await run('add', 'podnet', other.path, '--output', 'yaml');
+      expect(Object.keys(Bun.YAML.parse(added.stdout) as object)).toEqual(
+        expect.arrayContaining(['cniVersion', 'interfaces', 'ips']),
+      );
+      expect(added.stdout).not.toContain('apiVersion');
+      for (const format of ['json', 'yaml']) {
+        const { exitCode, stderr } = await run('add', 'nowhere', other.path, '--output', format);
+        expect([exitCode, JSON.parse(stderr)]).toMatchObject([1, { code: 7 }]);
+        expectFailure(JSON.parse(stderr));
+      }
+      expect((await run('ls', '--output', 'table')).exitCode).toBe(2);
+      fs.writeFileSync(`${lab.tmp}/broken.conflist`, '{');
+      const warned = (await run('list', '--json')).stderr.trimEnd().split('\n');
+      for (const line of warned) expectAnswer('Warning', JSON.parse(line));
+      seen.add('Warning');
+    }));
+});
+
+describe('the table of answers', () => {
+  test('has every command and every kind', () => {
+    expect([...seen].sort()).toEqual(Object.keys(KINDS).sort() as Kind[]);
+    expect([...called, ...WITHOUT_ANSWER].sort()).toEqual(COMMANDS.map(({ name }) => name).sort());
+  });
+
+  test.each([...Object.keys(KINDS), 'Failure'])(
+    'the schema of %s is published, and printed by the command',
+    async kind => {
+      const file = path.join(ROOT, `dist/schemas/output/${kind}.json`);
+      const child = Bun.spawn([CATENA, 'schema', kind], { stdout: 'pipe' });
+      expect(await new Response(child.stdout).text()).toBe(fs.readFileSync(file, 'utf8'));
+    },
+  );
+});

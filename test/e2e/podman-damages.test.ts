@@ -1,0 +1,47 @@
+// Does the daemon notice every damage to a container of podman, repair what it can, and leave alone what is sound?
+import { expect, setDefaultTimeout, test } from 'bun:test';
+import { BEYOND_REPAIR, quietList, SCENES, shopList } from '../helpers/damage-scenes.ts';
+import { damageOneByOne, expectOutcomes, prepareNode, startRepairing } from '../helpers/damage-table.ts';
+import { withMachine } from '../helpers/machine.ts';
+import { requiresPodman, startPodman } from '../helpers/podman.ts';
+import { describeRoot, requires } from '../helpers/skip.ts';
+
+setDefaultTimeout(300_000);
+
+describeRoot(
+  'containers of podman under a daemon that repairs',
+  () => {
+    test('are repaired after each damage, or the reason why not is told; a transfer of a neighbour goes on', async () => {
+      await withMachine(async machine => {
+        const podman = await startPodman(machine);
+        const outside = await machine.lab.outside();
+        for (const list of [shopList('shop', 66), quietList('quiet', 77)])
+          machine.write(`/etc/cni/net.d/66-${list.name}.conflist`, JSON.stringify(list));
+        const web = await podman.runContainer(
+          'web',
+          '--network',
+          'shop',
+          '--publish',
+          '8080:80',
+          '--publish',
+          '5353:53/udp',
+        );
+        const peer = await podman.runContainer('peer', '--network', 'quiet');
+        await startRepairing(machine);
+        const node = await prepareNode(machine, outside, {
+          bridge: 'shop0',
+          gateway: '10.66.0.1/24',
+          subnet: '10.66.0.0/24',
+          file: '66-shop.conflist',
+          web,
+          neighbour: { ...peer, address: peer.addresses.quiet?.v4 ?? '' },
+        });
+        await expectOutcomes(node, SCENES);
+        const [told] = await damageOneByOne(node, [BEYOND_REPAIR]);
+        expect(told?.outcome).toBe(BEYOND_REPAIR.outcome);
+      });
+    });
+  },
+  requires('ip', 'nft', 'tc', 'ss'),
+  requiresPodman(),
+);

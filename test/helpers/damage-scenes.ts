@@ -1,0 +1,230 @@
+// Which damages must a daemon under policy `repair` deal with, and what must come of each?
+import type { Scene } from './damage-table.ts';
+import { DAMAGES } from './damages.ts';
+import type { Row } from './netns.ts';
+
+/** A list with everything that can be damaged; `net` is the second number of its addresses. */
+export function shopList(name: string, net: number): Row {
+  const rate = 400_000_000;
+  return {
+    cniVersion: '1.0.0',
+    name,
+    plugins: [
+      {
+        type: 'bridge',
+        bridge: `${name}0`,
+        isDefaultGateway: true,
+        ipMasq: true,
+        hairpinMode: true,
+        macspoofchk: true,
+        ipam: { type: 'host-local', subnet: `10.${net}.0.0/24` },
+      },
+      { type: 'portmap', capabilities: { portMappings: true } },
+      {
+        type: 'bandwidth',
+        ...{ ingressRate: rate, ingressBurst: rate / 8, egressRate: rate, egressBurst: rate / 8 },
+      },
+      { type: 'firewall' },
+      { type: 'tuning', sysctl: { 'net.core.somaxconn': '321' } },
+    ],
+  };
+}
+
+/** A list for a neighbour, without the shared kind of device that one of the damages deletes for all. */
+export function quietList(name: string, net: number): Row {
+  const { plugins, ...list } = shopList(name, net);
+  return { ...list, plugins: plugins.filter(({ type }: Row) => type !== 'bandwidth') };
+}
+
+// Damage that CHECK reports in the same words counts as a repair that did not last, so such scenes are apart.
+export const SCENES: readonly Scene[] = [
+  { way: 'nft flush ruleset', damage: DAMAGES['rules flushed'], outcome: 'repaired' },
+  { way: 'the address of the bridge removed', damage: DAMAGES['address removed'], outcome: 'repaired' },
+  { way: 'the bridge set down', damage: DAMAGES['bridge down'], outcome: 'repaired' },
+  {
+    way: 'the default route in the container deleted',
+    damage: DAMAGES['default route deleted'],
+    outcome: 'repaired',
+  },
+  { way: 'ip_forward set to 0', damage: DAMAGES['forwarding off'], outcome: 'repaired' },
+  {
+    way: 'a foreign rule that drops forwarded packets',
+    damage: DAMAGES['foreign drop'],
+    outcome: 'doctor: kernel.foreign-rules',
+  },
+  {
+    way: 'a foreign policy of drop',
+    damage: DAMAGES['foreign policy'],
+    outcome: 'doctor: kernel.foreign-rules',
+  },
+  {
+    way: 'a foreign DNAT of the same port',
+    damage: DAMAGES['foreign DNAT'],
+    outcome: 'doctor: kernel.foreign-rules',
+  },
+  {
+    way: 'a route of the node inside the subnet',
+    damage: DAMAGES['route inside the subnet'],
+    outcome: 'doctor: network.subnet-overlap',
+  },
+  {
+    way: 'nft delete table inet catena_portmap',
+    damage: { line: () => 'nft delete table inet catena_portmap' },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the rate of the port deleted',
+    damage: { line: ({ port }) => `tc qdisc del dev ${port} root` },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the elements of all host ports deleted',
+    damage: {
+      line: () =>
+        "nft -j list ruleset | grep -q catena_portmap; for m in $(nft list table inet catena_portmap | sed -n 's/^[[:space:]]*\\(map\\) \\([^ ]*\\) .*/\\2/p'); do nft flush map inet catena_portmap $m; done",
+    },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the ifb device deleted',
+    damage: {
+      line: () =>
+        "for d in $(ip -o link show type ifb | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/'); do ip link del $d; done",
+    },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the device of the container set down on the host',
+    damage: { line: ({ port }) => `ip link set ${port} down` },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the device taken from the bridge',
+    damage: { line: ({ port }) => `ip link set ${port} nomaster` },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the hairpin mode turned off',
+    damage: { line: ({ port }) => `ip link set ${port} type bridge_slave hairpin off` },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the address in the container removed',
+    damage: {
+      line: () => 'ip -4 addr flush dev eth0',
+      inside: 'container',
+      undo: () => 'ip addr add 10.66.0.2/24 brd 10.66.0.255 dev eth0; ip route add default via 10.66.0.1',
+    },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the interface in the container set down',
+    damage: { line: () => 'ip link set eth0 down', inside: 'container' },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the hardware address in the container changed',
+    damage: {
+      line: () =>
+        'cat /sys/class/net/eth0/address > /dev/shm/mac; ip link set eth0 address 02:00:00:00:00:07',
+      undo: () => 'ip link set eth0 address $(cat /dev/shm/mac)',
+      inside: 'container',
+    },
+    outcome: 'repaired',
+  },
+  {
+    // The list sets none.
+    way: 'the MTU in the container changed',
+    damage: {
+      line: () => 'ip link set eth0 mtu 1280',
+      undo: () => 'ip link set eth0 mtu 1500',
+      inside: 'container',
+    },
+    outcome: 'unharmed',
+  },
+  {
+    way: 'a sysctl in the container changed',
+    damage: { line: () => 'sysctl -qw net.core.somaxconn=7', inside: 'container' },
+    outcome: 'repaired',
+  },
+  {
+    way: 'a wrong permanent neighbour in the container',
+    damage: {
+      line: () => 'ip neigh replace 10.66.0.1 lladdr 02:00:00:00:00:09 dev eth0 nud permanent',
+      undo: () => 'ip neigh del 10.66.0.1 dev eth0',
+      inside: 'container',
+    },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the route of the subnet deleted',
+    damage: { line: ({ subnet, bridge }) => `ip route del ${subnet} dev ${bridge}` },
+    outcome: 'repaired',
+  },
+  {
+    way: 'the rules against spoofing deleted',
+    damage: { line: () => 'nft delete table bridge catena_macspoof' },
+    outcome: 'repaired',
+  },
+  {
+    way: 'iptables -F FORWARD',
+    damage: { line: () => 'iptables -F FORWARD' },
+    outcome: 'repaired',
+  },
+  {
+    way: 'iptables -P FORWARD DROP',
+    damage: { line: () => 'iptables -P FORWARD DROP', undo: () => 'iptables -P FORWARD ACCEPT' },
+    outcome: 'doctor: kernel.foreign-rules',
+  },
+  {
+    way: 'conntrack -F',
+    damage: { line: () => 'conntrack -F 2>/dev/null' },
+    outcome: 'unharmed',
+  },
+  {
+    way: 'the lease deleted',
+    damage: { line: () => 'rm /var/lib/cni/networks/shop/10.66.0.2' },
+    outcome: 'repaired',
+  },
+  {
+    // What was configured at ADD counts.
+    way: 'the list removed',
+    damage: {
+      line: ({ file }) => `mv /etc/cni/net.d/${file} /run/`,
+      undo: ({ file }) => `mv /run/${file} /etc/cni/net.d/`,
+    },
+    outcome: 'unharmed',
+  },
+  {
+    way: 'a list that is cut off',
+    damage: {
+      line: () => 'echo { > /etc/cni/net.d/zz.conflist',
+      undo: () => 'rm /etc/cni/net.d/zz.conflist',
+    },
+    outcome: 'doctor: configuration.broken',
+  },
+  {
+    way: 'a directory that every user may write to',
+    damage: { line: () => 'chmod 777 /run/catena', undo: () => 'chmod 755 /run/catena' },
+    outcome: 'doctor: permissions',
+  },
+  {
+    way: 'the cached result cut off',
+    damage: {
+      line: ({ id }) => `cp ${cacheOf(id)} /run/kept; truncate -s 20 ${cacheOf(id)}`,
+      undo: ({ id }) => `cp /run/kept ${cacheOf(id)}`,
+    },
+    outcome: 'doctor: state.damaged',
+  },
+];
+
+/** Nothing but a new container helps. */
+export const BEYOND_REPAIR: Scene = {
+  way: 'the device of the container deleted',
+  damage: DAMAGES['device deleted'],
+  outcome: 'given up, without traffic',
+};
+
+function cacheOf(id: string): string {
+  return `/var/lib/cni/results/shop-${id}-eth0`;
+}

@@ -1,0 +1,107 @@
+// What does the cluster plugin do on a host without a cluster, and below a bridge?
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createLab, type Lab } from '../helpers/netns.ts';
+import type { PluginCall, PluginReply } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+
+describeRoot('cluster', () => {
+  let lab: Lab;
+  let networks = 0;
+  beforeAll(async () => {
+    lab = await createLab();
+  });
+  afterAll(() => lab.close());
+
+  function network(ipam: object, cniVersion = '1.1.0') {
+    const name = `net${++networks}`;
+    const conf = {
+      cniVersion,
+      name,
+      type: 'bridge',
+      ipam: { type: 'cluster', dataDir: lab.tmp, pool: name, ...ipam },
+    };
+    const call = (command: string, id = 'one', more: Partial<PluginCall> = {}): Promise<PluginReply> =>
+      lab.plugin('cluster', { command, conf, container: { id, path: '/run/netns/unused' }, ...more });
+    const leases = () =>
+      readdirSync(join(lab.tmp, name))
+        .filter(file => /^[\da-f.:]+$/.test(file))
+        .sort();
+    return { name, conf, call, leases, dir: join(lab.tmp, name) };
+  }
+
+  const dual = {
+    subnets: [{ ipv4: '10.6.0.0/24', ipv6: 'fd06::/120' }],
+    blockSize: 8,
+    exclude: ['10.6.0.0/25'],
+  };
+
+  test.each(SPEC_VERSIONS)(
+    '[%s] ADD leases an address of each family, CHECK finds it, DEL releases it',
+    async version => {
+      const { call, leases } = network(dual, version);
+      const { exitCode, result } = await call('ADD');
+      expect(exitCode).toBe(0);
+      const [four = '', six = ''] = leases();
+      expect(four).toMatch(/^10\.6\.0\.(12[89]|1[3-9]\d|2\d\d)$/);
+      expect(six).toStartWith('fd06::');
+      expect(JSON.stringify(result)).toContain(`${four}/29`);
+      expect(JSON.stringify(result)).toContain(`${six}/125`);
+      if (hasCheck(version))
+        expect(await call('CHECK', 'one', { prevResult: result })).toMatchObject({ exitCode: 0 });
+      expect((await call('ADD')).error).toMatchObject({ code: 100 });
+      expect(await call('DEL')).toMatchObject({ exitCode: 0 });
+      expect(await call('DEL')).toMatchObject({ exitCode: 0 });
+      expect(leases()).toEqual([]);
+      if (hasCheck(version))
+        expect((await call('CHECK', 'one', { prevResult: result })).error).toMatchObject({ code: 999 });
+    },
+  );
+
+  test('[1.1.0] networks of one pool hold blocks of their own; a full pool says so, to STATUS as well', async () => {
+    const ipam = { subnets: [{ ipv4: '10.7.0.0/28' }], blockSize: 8, pool: 'shared' };
+    const [first, second, third] = [network(ipam), network(ipam), network(ipam)];
+    const one = await first.call('ADD');
+    const two = await second.call('ADD');
+    const gateways = [one, two].map(({ result }) => result?.ips?.[0]?.gateway).sort();
+    expect(gateways).toEqual(['10.7.0.1', '10.7.0.9']);
+    expect((await third.call('ADD')).error).toMatchObject({
+      code: 11,
+      msg: expect.stringContaining('no IP addresses available: nodes hold 2 of its 2 blocks'),
+    });
+    expect((await third.call('STATUS')).error).toMatchObject({ code: 50 });
+    expect(await first.call('STATUS')).toMatchObject({ exitCode: 0 });
+    for (let i = 0; i < 4; i++) expect(await first.call('ADD', `c${i}`)).toMatchObject({ exitCode: 0 });
+    expect((await first.call('ADD', 'c9')).error).toMatchObject({ code: 11 });
+  });
+
+  test('[1.1.0] GC releases what is not listed, and gives back blocks that are empty', async () => {
+    const { call, leases, conf, dir } = network({ ...dual, coolDown: 0, lowWater: 1 });
+    for (let i = 0; i < 8; i++) expect(await call('ADD', `c${i}`)).toMatchObject({ exitCode: 0 });
+    const blocks = () => JSON.parse(readFileSync(join(dir, '.catena-blocks'), 'utf8')).blocks.length;
+    expect(blocks()).toBe(2);
+    const gc = { ...conf, 'cni.dev/valid-attachments': [{ containerID: 'c0', ifname: 'eth0' }] };
+    expect(await call('GC', '', { conf: gc })).toMatchObject({ exitCode: 0 });
+    expect(leases()).toHaveLength(2);
+    expect(blocks()).toBe(1);
+  });
+
+  test('[1.1.0] a list of blocks that cannot be read is reported, and not overwritten', async () => {
+    const { call, dir } = network(dual);
+    await call('ADD');
+    writeFileSync(join(dir, '.catena-blocks'), '{"blocks": 5}');
+    const { error } = await call('ADD', 'two');
+    expect(error).toMatchObject({ code: 6, msg: expect.stringContaining('.catena-blocks') });
+    expect(readFileSync(join(dir, '.catena-blocks'), 'utf8')).toBe('{"blocks": 5}');
+    // What is leased is released nevertheless.
+    expect(await call('DEL')).toMatchObject({ exitCode: 0 });
+  });
+
+  test('[1.1.0] an invalid configuration is refused before anything is written', async () => {
+    const { call, dir } = network({ subnets: [{ ipv4: '10.6.0.1/24' }] });
+    expect((await call('ADD')).error).toMatchObject({ code: 7, msg: expect.stringContaining('10.6.0.0/24') });
+    expect(existsSync(dir)).toBe(false);
+  });
+});

@@ -1,0 +1,214 @@
+// Do the networks of a running pod follow its annotation, whatever happens in between?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { type Daemon, startDaemonWith } from '../helpers/daemon.ts';
+import { bringIntoLab } from '../helpers/into-lab.ts';
+import { type ApiServer, startApiServer } from '../helpers/kubernetes.ts';
+import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requires } from '../helpers/skip.ts';
+import { ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
+
+const STATUS = 'k8s.v1.cni.cncf.io/network-status';
+const NETWORKS = 'k8s.v1.cni.cncf.io/networks';
+const ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web;K8S_POD_UID=uid-1';
+/** On a machine with other work. */
+const SLOW = { withinMs: 60_000, everyMs: 100 };
+
+interface Scene {
+  readonly lab: Lab;
+  readonly api: ApiServer;
+  readonly pod: Container;
+  daemon(): Promise<Daemon>;
+  call(command: string): ReturnType<Lab['plugin']>;
+  annotate(networks: string): void;
+  ifnames(): Promise<string[]>;
+  /** Names in the published status. */
+  published(): string[];
+  /** Files of leases. */
+  leases(): string[];
+}
+
+/** A chain with a bridge of its own. */
+function bridged(lab: Lab, name: string, net: number, plugins: Row[] = []): Row {
+  const ipam = { type: 'host-local', subnet: `10.${net}.0.0/24`, dataDir: `${lab.tmp}/leases` };
+  const bridge = { type: 'bridge', bridge: `br-${name}`, isGateway: true, ipam };
+  return { cniVersion: '1.1.0', name, plugins: [bridge, ...plugins] };
+}
+
+function withScene(body: (scene: Scene) => Promise<void>): Promise<void> {
+  return withHost(async lab => {
+    const api = await startApiServer(lab.tmp);
+    const leave = await bringIntoLab(lab, Number(new URL(api.url).port));
+    const pod = await lab.container();
+    fs.mkdirSync(`${lab.tmp}/plugins`);
+    const conf = {
+      cniVersion: '1.1.0',
+      name: 'pods',
+      type: 'catena',
+      kubeconfig: api.kubeconfig,
+      kubernetesTimeout: 20,
+      followAnnotations: true,
+      binDir: [`${lab.tmp}/plugins`, BIN_DIR],
+      delegates: [bridged(lab, 'main', 60)],
+    };
+    const annotate = (networks: string) =>
+      api.addPod('ns', 'web', { annotations: { ...api.annotations('ns', 'web'), [NETWORKS]: networks } });
+    const dir = `${lab.tmp}/leases`;
+    try {
+      for (const [name, net] of [
+        ['blue', 61],
+        ['red', 62],
+      ] as const)
+        api.addDefinition('ns', name, bridged(lab, name, net));
+      await body({
+        lab,
+        api,
+        pod,
+        annotate,
+        daemon: () => startDaemonWith(lab, { env: { CATENA_NODE_NAME: 'node' } }),
+        call: command => lab.plugin('catena', { command, conf, container: pod, args: ARGS }),
+        ifnames: async () => (await lab.ip(pod, 'link')).map(({ ifname }) => ifname).sort(),
+        published: () =>
+          JSON.parse(api.annotations('ns', 'web')[STATUS] ?? '[]').map(
+            (one: Row) => `${one.name} ${one.interface} ${one.ips}`,
+          ),
+        leases: () =>
+          fs
+            .readdirSync(dir)
+            .sort()
+            .flatMap(network => {
+              const names = fs.readdirSync(`${dir}/${network}`);
+              return names.filter(name => name.startsWith('10.')).map(name => `${network} ${name}`);
+            }),
+      });
+    } finally {
+      leave();
+      await api.close();
+    }
+  });
+}
+
+/** Has the plugin "gate" wait in ADD as long as the file "closed" exists; the file "waiting" says that it does. */
+function addGate({ lab, api }: Scene): void {
+  const script = `#!${process.execPath}
+import fs from 'node:fs';
+const { prevResult } = await Bun.stdin.json();
+if (process.env.CNI_COMMAND === 'ADD') {
+  fs.writeFileSync('${lab.tmp}/waiting', '');
+  while (fs.existsSync('${lab.tmp}/closed')) await Bun.sleep(50);
+  console.log(JSON.stringify(prevResult));
+}
+`;
+  fs.writeFileSync(`${lab.tmp}/plugins/gate`, script, { mode: 0o755 });
+  fs.writeFileSync(`${lab.tmp}/closed`, '');
+  api.addDefinition('ns', 'gated', bridged(lab, 'gated', 63, [{ type: 'gate' }]));
+}
+
+describeRoot(
+  'networks by a changed annotation',
+  () => {
+    test('attaches what is new, detaches what is gone, reports what cannot be', async () => {
+      await withScene(async scene => {
+        const { lab, api, pod, annotate, ifnames, published } = scene;
+        const daemon = await scene.daemon();
+        annotate('blue');
+        expect(await scene.call('ADD')).toMatchObject({ exitCode: 0 });
+        expect(await ifnames()).toEqual(['eth0', 'lo', 'net1']);
+        await until(() => api.collections.open === 2, SLOW);
+        const [main] = await lab.ip(pod, 'link', 'show', 'eth0');
+
+        annotate('blue,red');
+        await until(() => published().length === 3, SLOW);
+        expect(published()).toEqual([
+          'main eth0 10.60.0.2',
+          'ns/blue net1 10.61.0.2',
+          'ns/red net2 10.62.0.2',
+        ]);
+        expect(await ping(lab, pod, '10.62.0.1')).toBe(true);
+        expect(await scene.call('CHECK')).toMatchObject({ exitCode: 0 });
+
+        // Two changes at once: the second one counts.
+        annotate('red');
+        annotate('red,blue@blue0');
+        await until(() => published().join().endsWith('ns/blue blue0 10.61.0.3'), SLOW);
+        expect(await ifnames()).toEqual(['blue0', 'eth0', 'lo', 'net2']);
+        expect(await ping(lab, pod, '10.61.0.1')).toBe(true);
+        expect(scene.leases()).toEqual(['blue 10.61.0.3', 'main 10.60.0.2', 'red 10.62.0.2']);
+
+        const before = published();
+        annotate('[{');
+        await until(() => api.events('ns').length === 1, SLOW);
+        annotate('red,blue@blue0,none');
+        await until(() => api.events('ns').length === 2, SLOW);
+        expect(api.events('ns').map(({ reason, involvedObject }) => [reason, involvedObject.name])).toEqual([
+          ['NetworksNotChanged', 'web'],
+          ['NetworksNotChanged', 'web'],
+        ]);
+        expect(api.events('ns')[1]?.message).toContain('none');
+        expect(published()).toEqual(before);
+        expect(await ping(lab, pod, '10.62.0.1')).toBe(true);
+        // It is tried again, and told once.
+        api.addDefinition('ns', 'none', bridged(lab, 'none', 64));
+        await until(() => published().length === 4, SLOW);
+        expect(api.events('ns')).toHaveLength(2);
+
+        // What changes while the server is away counts when it is back.
+        api.answer(503);
+        api.collections.cut();
+        annotate('blue@blue0');
+        await Bun.sleep(300);
+        expect(await ifnames()).toEqual(['blue0', 'eth0', 'lo', 'net1', 'net2']);
+        api.collections.compact();
+        api.answer(undefined);
+        await until(() => published().length === 2, SLOW);
+        expect(await ifnames()).toEqual(['blue0', 'eth0', 'lo']);
+        expect((await lab.ip(pod, 'link', 'show', 'eth0'))[0]?.address).toBe(main?.address);
+
+        expect(await scene.call('DEL')).toMatchObject({ exitCode: 0 });
+        expect(await ifnames()).toEqual(['lo']);
+        expect(scene.leases()).toEqual([]);
+        expect(await daemon.stop()).toBe(0);
+      });
+    });
+
+    test('a daemon that is killed, and a DEL, in the middle of a change leave nothing half attached', async () => {
+      await withScene(async scene => {
+        const { lab, api, annotate, ifnames, published } = scene;
+        addGate(scene);
+        const daemon = await scene.daemon();
+        annotate('blue');
+        expect(await scene.call('ADD')).toMatchObject({ exitCode: 0 });
+        await until(() => api.collections.open === 2, SLOW);
+        annotate('gated@gate0');
+        await until(() => fs.existsSync(`${lab.tmp}/waiting`), SLOW);
+        expect(await ifnames()).toEqual(['eth0', 'gate0', 'lo']);
+        process.kill(daemon.pid, 'SIGKILL');
+        await daemon.exited;
+        fs.rmSync(`${lab.tmp}/closed`);
+
+        const next = await scene.daemon();
+        await until(() => published().join().endsWith('ns/gated gate0 10.63.0.3'), SLOW);
+        expect(published()).toHaveLength(2);
+        expect(scene.leases()).toEqual(['gated 10.63.0.3', 'main 10.60.0.2']);
+
+        // The DEL waits for the change, and deletes what it attached.
+        await until(() => api.collections.open === 2, SLOW);
+        fs.rmSync(`${lab.tmp}/waiting`);
+        fs.writeFileSync(`${lab.tmp}/closed`, '');
+        annotate('gated@gate1');
+        await until(() => fs.existsSync(`${lab.tmp}/waiting`), SLOW);
+        const deleted = scene.call('DEL');
+        api.collections.remove('/api/v1/namespaces/ns/pods/web');
+        await Bun.sleep(500);
+        fs.rmSync(`${lab.tmp}/closed`);
+        expect(await deleted).toMatchObject({ exitCode: 0 });
+        expect(await ifnames()).toEqual(['lo']);
+        expect(scene.leases()).toEqual([]);
+        expect(await next.stop()).toBe(0);
+      });
+    });
+  },
+  requires('openssl', 'ss'),
+);

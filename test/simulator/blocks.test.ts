@@ -1,0 +1,263 @@
+// Do nodes that claim blocks at the same time ever hold an address twice, whatever becomes of their requests?
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Random } from '../storm/random.ts';
+import { apiModel } from './api-model.ts';
+import { findContradictions } from './checker.ts';
+import { clientOf, DIRECT, FATES, type Fate } from './faults.ts';
+import { type NodeOptions, simulatedNode } from './node.ts';
+
+const POOL = { subnets: [{ ipv4: '10.64.0.0/20', ipv6: 'fd64::/116' }], blockSize: 16 };
+const CALM = { lowWater: 4, coolDownS: 0, graceS: 1e6 };
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'cat-sim-'));
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+function cluster(names: readonly string[], seed = 1) {
+  const model = apiModel();
+  const draws = new Random(seed);
+  const random = () => draws.next();
+  const way = { ...DIRECT };
+  for (const name of names) model.put(`api/v1/nodes/${name}`, { metadata: { name } });
+  const node = (name: string, more: Partial<NodeOptions> = {}) =>
+    simulatedNode({
+      name,
+      dir,
+      api: clientOf(model, { fate: () => way.fate(), latencyMs: () => way.latencyMs() }),
+      pool: 'default',
+      spec: POOL,
+      random,
+      ...more,
+    });
+  return { model, random, way, nodes: names.map(name => node(name)), node };
+}
+
+const numbered = (count: number, prefix: string) => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
+
+describe('blocks', () => {
+  test('an ADD claims a block once; those after it ask for nothing, nor does DEL', async () => {
+    const {
+      model,
+      nodes: [node],
+    } = cluster(['a']);
+    expect(await node?.add('c1')).toHaveLength(2);
+    const { requests } = model.counts;
+    for (const id of numbered(12, 'p')) await node?.add(id);
+    for (const id of numbered(12, 'p')) node?.del(id);
+    expect(model.counts.requests).toBe(requests);
+    expect(findContradictions(model, node ? [node] : [])).toEqual([]);
+  });
+
+  test('an empty block goes back after its cool-down, the last one with room stays', async () => {
+    const {
+      model,
+      nodes: [node],
+    } = cluster(['a']);
+    if (node === undefined) throw new Error('no node');
+    for (const id of numbered(30, 'p')) await node.add(id);
+    expect(node.blocks()).toHaveLength(3);
+    for (const id of numbered(30, 'p')) node.del(id);
+    const { returned } = await node.tend({ lowWater: 4, coolDownS: 1000 });
+    expect(returned).toEqual([]);
+    expect((await node.tend(CALM)).returned).toHaveLength(2);
+    expect(node.blocks()).toHaveLength(1);
+    expect(findContradictions(model, [node])).toEqual([]);
+  });
+
+  test('a pool without a free block says who holds it', async () => {
+    const { nodes } = cluster(numbered(2, 'n'));
+    const small = { spec: { subnets: [{ ipv4: '10.9.0.0/27' }], blockSize: 16 }, pool: 'small' };
+    const { node, model } = cluster(['x', 'y', 'z']);
+    const [x, y, z] = ['x', 'y', 'z'].map(name => node(name, small));
+    expect(nodes).toHaveLength(2);
+    await x?.add('c');
+    await y?.add('c');
+    expect(z?.add('c')).rejects.toMatchObject({
+      code: 11,
+      message: expect.stringContaining('nodes hold 2 of its 2 blocks'),
+    });
+    expect(model.counts.requests).toBeGreaterThan(0);
+  });
+
+  test('a pool whose block size has changed is refused: the blocks would overlap', async () => {
+    const { node } = cluster(['x', 'y']);
+    await node('x').add('c');
+    const y = node('y', { spec: { ...POOL, blockSize: 32 } });
+    expect(y.add('c')).rejects.toMatchObject({
+      code: 7,
+      message: expect.stringContaining('16 addresses before'),
+    });
+  });
+
+  test('a node that the cluster does not know gets no block', async () => {
+    const { node } = cluster(['x']);
+    expect(node('stranger').add('c')).rejects.toMatchObject({
+      code: 7,
+      message: expect.stringContaining('no node of that name'),
+    });
+  });
+
+  test('a node that was reinstalled finds its blocks again', async () => {
+    const { model, node } = cluster(['a']);
+    const first = node('a');
+    await first.add('c');
+    const names = first.blocks().map(({ name }) => name);
+    rmSync(join(dir, 'a'), { recursive: true });
+    const second = node('a');
+    expect(await second.tend({ lowWater: 0, coolDownS: 1000 })).toMatchObject({ adopted: names });
+    expect(findContradictions(model, [second])).toEqual([]);
+  });
+
+  test('a block that the store gave to another node is used no longer', async () => {
+    const {
+      model,
+      nodes: [node],
+    } = cluster(['a']);
+    if (node === undefined) throw new Error('no node');
+    const [before = ''] = await node.add('c');
+    const [block] = node.blocks();
+    model.remove(`apis/catena.cni.cncf.io/v1alpha1/blocks/${block?.name}`);
+    expect(await node.tend({ lowWater: 0, coolDownS: 1000 })).toMatchObject({ lost: [block?.name ?? ''] });
+    const [after = ''] = await node.add('d');
+    expect(
+      node
+        .blocks()
+        .map(({ state }) => state)
+        .sort(),
+    ).toEqual(['held', 'lost']);
+    expect(after.split('.').slice(0, 3)).not.toEqual(before.split('.'));
+    node.del('c');
+    await node.tend({ lowWater: 0, coolDownS: 1000 });
+    expect(node.blocks().map(({ state }) => state)).toEqual(['held']);
+  });
+
+  test('blocks of a node that is gone are freed after the time of grace, unless it still looks after them', async () => {
+    const { model, node } = cluster(['a', 'b', 'c']);
+    let now = 0;
+    const always = { clock: () => now, random: () => 0 };
+    const [a, b, c] = ['a', 'b', 'c'].map(name => node(name, always));
+    if (!a || !b || !c) throw new Error('no nodes');
+    for (const one of [a, b, c]) await one.add('pod');
+    const limits = { lowWater: 0, coolDownS: 1e6, graceS: 3600 };
+    model.remove('api/v1/nodes/b');
+    model.remove('api/v1/nodes/c');
+    expect(await a.tend(limits)).toMatchObject({ collected: [] });
+    now = 1800;
+    // The Node object of c is missing, but c is there.
+    expect(await c.tend(limits)).toMatchObject({ lost: [], collected: [] });
+    now = 3599;
+    expect(await a.tend(limits)).toMatchObject({ collected: [] });
+    now = 3600;
+    const [block] = b.blocks();
+    expect(await a.tend(limits)).toMatchObject({ collected: [block?.name ?? ''] });
+    expect(await b.tend(limits)).toMatchObject({ lost: [block?.name ?? ''] });
+    expect(findContradictions(model, [a, c])).toEqual([]);
+  });
+
+  test('single addresses: an object each, at random, without the addresses that no pod may have', async () => {
+    const spec = {
+      subnets: [{ ipv4: '10.3.0.0/28' }],
+      blockSize: 1,
+      layout: 'flat' as const,
+      gateways: ['10.3.0.1'],
+      exclude: ['10.3.0.8/30'],
+    };
+    const { model, node } = cluster(['a', 'b']);
+    const [a, b] = ['a', 'b'].map(name => node(name, { spec, pool: 'lan' }));
+    if (!a || !b) throw new Error('no nodes');
+    const given: string[] = [];
+    for (let i = 0; i < 9; i++) given.push(...(await (i % 2 ? a : b).add(`p${i}`)));
+    const allowed = [2, 3, 4, 5, 6, 7, 12, 13, 14].map(last => `10.3.0.${last}`);
+    expect(given.sort()).toEqual(allowed.sort());
+    expect(a.add('one-more')).rejects.toMatchObject({
+      message: expect.stringContaining('nodes hold 9 of its 16 addresses'),
+    });
+    expect([...model.objects.keys()].filter(path => path.includes('/addresses/lan-10.3.0.'))).toHaveLength(9);
+    expect(findContradictions(model, [a, b])).toEqual([]);
+    a.del('p1');
+    expect(await a.tend({ lowWater: 0, coolDownS: 0 })).toMatchObject({
+      returned: [expect.stringMatching(/^lan-10\.3/)],
+    });
+    expect(await b.add('one-more')).toHaveLength(1);
+    expect(findContradictions(model, [a, b])).toEqual([]);
+  });
+
+  test('1,000 addresses asked for by ten nodes at once', async () => {
+    const { model, nodes, way, random } = cluster(numbered(10, 'n'), 7);
+    way.latencyMs = () => random();
+    await Promise.all(nodes.flatMap(node => numbered(100, 'p').map(id => node.add(id))));
+    expect(nodes.flatMap(node => node.leases())).toHaveLength(2000);
+    expect(findContradictions(model, nodes)).toEqual([]);
+  });
+});
+
+// Every request of a fixed history, one after the other, has each fate.
+describe('each request of ADD, DEL, upkeep and GC', () => {
+  test.each([...FATES])(
+    '%s: no address is held twice, and none is lost',
+    async fate => {
+      let points = 0;
+      for (let at = 1; ; at++) {
+        const { model, way, nodes } = cluster(['a', 'b'], at);
+        let sent = 0;
+        way.fate = (): Fate => (++sent === at ? fate : 'arrives');
+        const doomed = (work: Promise<unknown>) => work.catch(() => undefined);
+        for (const round of numbered(2, 'r')) {
+          for (const node of nodes) for (const id of numbered(9, round)) await doomed(node.add(id));
+          for (const node of nodes) await doomed(node.tend(CALM));
+          for (const node of nodes) for (const id of numbered(9, round)) node.del(id);
+          for (const node of nodes) await doomed(node.tend(CALM));
+        }
+        const reached = sent >= at;
+        way.fate = () => 'arrives';
+        // What an interrupted step has left undone is completed by the next upkeep.
+        for (const node of nodes) await node.tend(CALM);
+        for (const node of nodes) await node.tend(CALM);
+        expect({ at, fate, problems: findContradictions(model, nodes) }).toEqual({ at, fate, problems: [] });
+        rmSync(dir, { recursive: true });
+        if (!reached) break;
+        points++;
+      }
+      expect(points).toBeGreaterThan(20);
+    },
+    120_000,
+  );
+
+  test.each([1, 2, 3, 4, 5, 6])(
+    'at random, eight nodes at once in a pool that is nearly full (seed %d)',
+    async seed => {
+      const spec = { subnets: [{ ipv4: '10.8.0.0/24' }], blockSize: 8 };
+      const { model, way, random, node } = cluster(numbered(8, 'n'), seed);
+      way.fate = () => (random() < 0.2 ? (FATES[Math.floor(random() * FATES.length)] ?? 'fails') : 'arrives');
+      way.latencyMs = () => random() * 2;
+      const nodes = numbered(8, 'n').map(name => node(name, { spec, pool: 'tight' }));
+      const seen: string[] = [];
+      const churn = async (own: (typeof nodes)[number]) => {
+        const live: string[] = [];
+        for (let i = 0; i < 60; i++) {
+          const dice = random();
+          if (dice < 0.5) {
+            const id = `p${i}`;
+            if (await own.add(id).catch(() => undefined)) live.push(id);
+          } else if (dice < 0.85) {
+            const [id] = live.splice(Math.floor(random() * live.length), 1);
+            if (id) own.del(id);
+          } else await own.tend({ lowWater: 2, coolDownS: 0 }).catch(() => undefined);
+          seen.push(
+            ...findContradictions({ objects: new Map() }, nodes).filter(text => text.includes(' and by ')),
+          );
+        }
+      };
+      await Promise.all(nodes.map(churn));
+      expect(seen).toEqual([]);
+      way.fate = () => 'arrives';
+      for (const _ of [1, 2]) for (const own of nodes) await own.tend({ lowWater: 0, coolDownS: 0 });
+      expect(findContradictions(model, nodes)).toEqual([]);
+    },
+    120_000,
+  );
+});

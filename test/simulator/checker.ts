@@ -1,0 +1,48 @@
+// Is any address held twice, and is any lost?
+
+import { parseIp } from '../../src/net/ip.ts';
+import { isOwn } from '../../src/pools/block-object.ts';
+import { blockContains } from '../../src/pools/lease.ts';
+import type { ApiModel } from './api-model.ts';
+import type { SimulatedNode } from './node.ts';
+
+/** Why the nodes and the server contradict each other; empty if they do not. */
+export function findContradictions(
+  model: Pick<ApiModel, 'objects'>,
+  nodes: readonly SimulatedNode[],
+): string[] {
+  const problems: string[] = [];
+  const holders = new Map<string, string>();
+  for (const node of nodes) {
+    for (const address of node.leases()) {
+      const other = holders.get(address);
+      if (other) problems.push(`${address} is leased by ${other} and by ${node.name}`);
+      holders.set(address, node.name);
+      const ip = parseIp(address);
+      const block = node.blocks().find(one => blockContains(one, ip));
+      if (block === undefined)
+        problems.push(`${address} is leased by ${node.name}, which has no block with it`);
+    }
+  }
+  const blocks = new Map<string, string>();
+  for (const [path, object] of model.objects) {
+    if (!/\/(blocks|addresses)\//.test(path)) continue;
+    const { name, uid } = object.metadata;
+    const spec = object.spec as Record<string, unknown>;
+    const stored = { name, uid, version: '', labels: {}, annotations: {}, spec };
+    const owner = nodes.find(node => isOwn(stored, { node: node.name, network: 'podnet' }));
+    const held = owner?.blocks().find(block => block.name === name && block.state === 'held');
+    if (owner === undefined) problems.push(`"${name}" belongs to no node`);
+    else if (held === undefined)
+      problems.push(`"${name}" is lost: ${owner.name} does not know that it holds it`);
+    blocks.set(name, owner?.name ?? '');
+  }
+  for (const node of nodes) {
+    for (const block of node.blocks()) {
+      if (block.state !== 'held') problems.push(`${node.name} has "${block.name}" in state "${block.state}"`);
+      else if (blocks.get(block.name) !== node.name)
+        problems.push(`${node.name} holds "${block.name}", which is not its own`);
+    }
+  }
+  return problems;
+}

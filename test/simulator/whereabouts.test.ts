@@ -1,0 +1,232 @@
+// Do two programs that write whereabouts' objects at once ever double or lose an address, and are its known defects absent?
+import { describe, expect, test } from 'bun:test';
+import { allocate, type Books, type Holder, release } from '../../plugins/whereabouts/books.ts';
+import { planRanges, reservationName } from '../../plugins/whereabouts/plan.ts';
+import type { JsonObject } from '../../src/cni/json.ts';
+import { parseIp, renderIp } from '../../src/net/ip.ts';
+import { Random } from '../storm/random.ts';
+import { type ApiModel, apiModel } from './api-model.ts';
+import { clientOf, DIRECT, FATES, type Fate } from './faults.ts';
+
+const API = 'apis/whereabouts.cni.cncf.io/v1alpha1/namespaces/kube-system';
+
+function cluster(seed = 1) {
+  const model = apiModel();
+  const draws = new Random(seed);
+  const way = { ...DIRECT };
+  const server = () => clientOf(model, { fate: () => way.fate(), latencyMs: () => way.latencyMs() });
+  const books = (more: Partial<Books> = {}): Books => ({
+    ...{ server: server(), namespace: 'kube-system', network: '', overlapping: true },
+    ...{ giveUpAt: performance.now() + 20_000, random: () => draws.next() / 20, ...more },
+  });
+  return { model, draws, way, books, server };
+}
+
+const pod = (n: number | string, ifname = 'net1'): Holder => ({
+  id: `c-${n}`,
+  podref: `ns/pod-${n}`,
+  ifname,
+});
+const rangesOf = (ipam: Parameters<typeof planRanges>[0]) => planRanges(ipam);
+const range = (text: string, more = {}) => {
+  const [one] = rangesOf({ range: text, ...more });
+  if (one === undefined) throw new Error('no range');
+  return one;
+};
+
+/** Entries of a pool: address to pod. */
+function entries(model: ApiModel, poolName: string): Record<string, string> {
+  const spec = model.objects.get(`${API}/ippools/${poolName}`)?.spec as
+    | { range: string; allocations: Record<string, Holder> }
+    | undefined;
+  const first = parseIp(spec?.range.split('/')[0] ?? '0.0.0.0');
+  return Object.fromEntries(
+    Object.entries(spec?.allocations ?? {}).map(([offset, { podref, ifname }]) => {
+      return [renderIp({ ...first, value: first.value + BigInt(offset) }), `${podref}/${ifname}`];
+    }),
+  );
+}
+
+function reservations(model: ApiModel): Record<string, string> {
+  return Object.fromEntries(
+    [...model.objects].flatMap(([path, { spec }]) => {
+      const name = path.startsWith(`${API}/overlapping`) ? path.split('/').at(-1) : undefined;
+      return name
+        ? [[name, `${(spec as unknown as Holder).podref}/${(spec as unknown as Holder).ifname}`]]
+        : [];
+    }),
+  );
+}
+
+/** One ADD as whereabouts does it, without its lease: reads, patches under the version, then reserves. */
+async function originalAdd(
+  server: ReturnType<typeof clientOf>,
+  poolName: string,
+  holder: Holder,
+): Promise<string> {
+  for (;;) {
+    const pool = (await server.ask('GET', `${API}/ippools/${poolName}`)) as JsonObject & {
+      metadata: JsonObject;
+      spec: { allocations: JsonObject };
+    };
+    let offset = 1;
+    while (pool.spec.allocations[offset]) offset++;
+    const operations = [
+      { op: 'test', path: '/metadata/resourceVersion', value: pool.metadata.resourceVersion },
+      { op: 'add', path: `/spec/allocations/${offset}`, value: holder },
+    ];
+    if (!(await server.ask('PATCH', `${API}/ippools/${poolName}`, operations, [409, 422]))) continue;
+    const name = `10.1.0.${offset}`;
+    const body = { metadata: { name }, spec: { podref: holder.podref, ifname: holder.ifname } };
+    await server.ask('POST', `${API}/overlappingrangeipreservations`, body);
+    return name;
+  }
+}
+
+describe('objects of whereabouts', () => {
+  test('are named and numbered as whereabouts does', async () => {
+    const { model, books } = cluster();
+    const [four, six] = rangesOf({
+      ipRanges: [{ range: '10.1.0.16/28' }, { range: 'fd00::/112' }],
+      network_name: 'blue',
+    });
+    if (!four || !six) throw new Error('no ranges');
+    const blue = books({ network: 'blue' });
+    expect(renderIp(await allocate(blue, four, pod(1)))).toBe('10.1.0.17');
+    expect(renderIp(await allocate(blue, six, pod(1)))).toBe('fd00::1');
+    expect(model.objects.get(`${API}/ippools/blue-10.1.0.16-28`)?.spec).toEqual({
+      range: '10.1.0.16/28',
+      allocations: { '1': { id: 'c-1', podref: 'ns/pod-1', ifname: 'net1' } },
+    });
+    expect([...model.objects.keys()]).toContain(`${API}/ippools/blue-fd00---112`);
+    expect(Object.keys(reservations(model)).sort()).toEqual(['blue-10.1.0.17', 'blue-fd00--1']);
+    expect(reservationName(parseIp('fd00::'))).toBe('fd00--0');
+  });
+
+  test('two programs write 200 addresses at once: none twice, every one reserved', async () => {
+    const { model, books, server, way, draws } = cluster(3);
+    const one = range('10.1.0.0/24');
+    await allocate(books(), one, pod('first'));
+    way.latencyMs = () => draws.next() / 4;
+    const ours = books();
+    const given = await Promise.all([
+      ...Array.from({ length: 30 }, (_, i) => allocate(ours, one, pod(i)).then(renderIp)),
+      ...Array.from({ length: 30 }, (_, i) => originalAdd(server(), one.poolName, pod(`theirs-${i}`))),
+    ]);
+    expect(new Set(given).size).toBe(60);
+    expect(Object.keys(entries(model, one.poolName))).toHaveLength(61);
+    expect(reservations(model)).toEqual(entries(model, one.poolName));
+  });
+
+  test.each([...FATES])(
+    'each request %s, at every point: entries and reservations agree after the next ADD and DEL',
+    async fate => {
+      let at = 1;
+      for (let isReached = true; isReached; at++) {
+        const { model, books, way } = cluster(at);
+        const [one, other] = [range('10.1.0.0/29'), range('10.1.0.0/28')];
+        const on = (each: typeof one, n: number) => pod(n, each === one ? 'net1' : 'net2');
+        let sent = 0;
+        way.fate = (): Fate => (++sent === at ? fate : 'arrives');
+        const ours = books();
+        const doomed = (work: Promise<unknown>) => work.catch(() => undefined);
+        for (const n of [1, 2, 3])
+          for (const each of [one, other]) await doomed(allocate(ours, each, on(each, n)));
+        for (const each of [one, other]) await doomed(release(ours, each, on(each, 2)));
+        isReached = sent >= at;
+        way.fate = () => 'arrives';
+        // A runtime calls DEL of what failed, and ADD again.
+        for (const each of [one, other]) await release(ours, each, on(each, 2));
+        for (const n of [1, 3]) for (const each of [one, other]) await allocate(ours, each, on(each, n));
+        const all = { ...entries(model, one.poolName), ...entries(model, other.poolName) };
+        expect({ at, count: Object.keys(all).length }).toEqual({ at, count: 4 });
+        // A reservation that came late names a pod without an entry: the next ADD that wants the address deletes it.
+        for (const n of [5, 6]) await allocate(ours, other, pod(n));
+        const held = { ...entries(model, one.poolName), ...entries(model, other.poolName) };
+        expect(Object.keys(held)).toHaveLength(6);
+        for (const [address, holder] of Object.entries(held))
+          expect({ at, [address]: reservations(model)[address] }).toEqual({ at, [address]: holder });
+      }
+      expect(at).toBeGreaterThan(20);
+    },
+  );
+});
+
+describe('defects of whereabouts', () => {
+  test('DEL releases every range, although the first has no entry', async () => {
+    const { model, books } = cluster();
+    const [one, two] = [range('10.1.0.0/24'), range('10.2.0.0/24')];
+    await allocate(books(), two, pod(1));
+    for (const each of [one, two]) await release(books(), each, pod(1));
+    expect(entries(model, two.poolName)).toEqual({});
+    expect(reservations(model)).toEqual({});
+  });
+
+  test('DEL reports that it could not release', async () => {
+    const { books, way } = cluster();
+    const one = range('10.1.0.0/24');
+    await allocate(books(), one, pod(1));
+    way.fate = () => 'fails';
+    expect(release(books(), one, pod(1))).rejects.toMatchObject({ code: 11 });
+  });
+
+  test('a pool that cannot be written fails the ADD, and no reservation hides it', async () => {
+    const { model, books, way } = cluster();
+    const one = range('10.1.0.0/24');
+    await allocate(books(), one, pod(1));
+    let sent = 0;
+    way.fate = () => (++sent === 2 ? 'fails' : 'arrives');
+    expect(allocate(books(), one, pod(2))).rejects.toMatchObject({ code: 11 });
+    expect(reservations(model)).toEqual({ '10.1.0.1': 'ns/pod-1/net1' });
+  });
+
+  test('a new sandbox of a pod keeps its address, and the late DEL of the former one frees nothing', async () => {
+    const { model, books } = cluster();
+    const one = range('10.1.0.0/24');
+    const again = { ...pod(1), id: 'c-new' };
+    expect(renderIp(await allocate(books(), one, pod(1)))).toBe('10.1.0.1');
+    expect(renderIp(await allocate(books(), one, again))).toBe('10.1.0.1');
+    await release(books(), one, pod(1));
+    expect(entries(model, one.poolName)).toEqual({ '10.1.0.1': 'ns/pod-1/net1' });
+    await release(books(), one, again);
+    expect(entries(model, one.poolName)).toEqual({});
+  });
+
+  test('two interfaces of a pod in overlapping ranges get two addresses, and keep both reservations', async () => {
+    const { model, books } = cluster();
+    const [one, two] = [range('10.1.0.0/24'), range('10.1.0.0/16')];
+    await allocate(books(), one, pod(1, 'net1'));
+    expect(renderIp(await allocate(books(), two, pod(1, 'net2')))).toBe('10.1.0.2');
+    expect(reservations(model)).toEqual({ '10.1.0.1': 'ns/pod-1/net1', '10.1.0.2': 'ns/pod-1/net2' });
+  });
+
+  test('a reservation without an entry is replaced, one with an entry is not', async () => {
+    const { model, books } = cluster();
+    const one = range('10.1.0.0/24');
+    model.put(`${API}/overlappingrangeipreservations/10.1.0.1`, {
+      metadata: { name: '10.1.0.1' },
+      spec: { podref: 'ns/gone', ifname: 'net1' },
+    });
+    expect(renderIp(await allocate(books(), one, pod(1)))).toBe('10.1.0.1');
+    expect(reservations(model)).toEqual({ '10.1.0.1': 'ns/pod-1/net1' });
+  });
+
+  test('ranges of one interface that overlap are refused: it would get one address twice', () => {
+    expect(() => rangesOf({ ipRanges: [{ range: '10.1.0.0/24' }, { range: '10.1.0.0/16' }] })).toThrow(
+      'overlap',
+    );
+  });
+
+  test('an end of the range outside of it is refused; a full range says so', async () => {
+    expect(() => range('10.1.0.0/24', { range_end: '10.9.0.9' })).toThrow(
+      '"range_end" "10.9.0.9" is no address of 10.1.0.0/24',
+    );
+    const { books } = cluster();
+    const one = range('10.1.0.5-10.1.0.6/24', { exclude: ['10.1.0.6'] });
+    await allocate(books(), one, pod(1));
+    expect(allocate(books(), one, pod(2))).rejects.toMatchObject({
+      code: 11,
+      message: expect.stringContaining('(1 in use)'),
+    });
+  });
+});

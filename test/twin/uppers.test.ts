@@ -1,0 +1,5 @@
+// Do VLANs and ipvlans end up like the reference's, except for intentional differences?
+
+import { describeTwins } from './describe.ts';
+
+describeTwins('uppers');

@@ -1,0 +1,65 @@
+// Are nodes learned from files, live, and kept while these cannot be read?
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { openFilesSource } from '../../../src/between/files-source.ts';
+import type { NodeEvents, NodeSource } from '../../../src/between/node.ts';
+import { until } from '../../helpers/until.ts';
+
+let dir: string;
+let told: string[];
+let problems: string[];
+const open: NodeSource[] = [];
+const events: NodeEvents = {
+  nodes: nodes => void told.push(nodes.map(({ name, blocks }) => `${name}:${blocks.length}`).join(' ')),
+  problem: text => void problems.push(text),
+};
+
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cat-nodes-'));
+  [told, problems] = [[], []];
+});
+afterEach(() => {
+  for (const source of open.splice(0)) source.close();
+  fs.rmSync(dir, { recursive: true, force: true });
+});
+
+const A = { name: 'a', addresses: ['192.0.2.1', '2001:db8::1'], blocks: ['10.244.1.0/24'] };
+const B = { name: 'b', addresses: ['192.0.2.2'], blocks: ['10.244.2.0/24', 'fd00:2::/64'] };
+
+const last = (texts: readonly string[]) => texts.at(-1);
+
+describe('openFilesSource()', () => {
+  test('follows the files of a directory', async () => {
+    fs.writeFileSync(`${dir}/a.json`, JSON.stringify(A));
+    open.push(openFilesSource(dir, events));
+    await until(() => last(told) === 'a:1');
+    fs.writeFileSync(`${dir}/b.json`, JSON.stringify(B));
+    await until(() => last(told) === 'a:1 b:2');
+    fs.writeFileSync(`${dir}/b.json`, '{"name":');
+    await until(() => problems.length === 1);
+    expect(problems[0]).toContain('b.json');
+    fs.rmSync(`${dir}/b.json`);
+    await until(() => last(told) === 'a:1');
+    fs.writeFileSync(`${dir}/readme.txt`, 'not a node');
+    await Bun.sleep(200);
+    expect(told).toEqual(['a:1', 'a:1 b:2', 'a:1']);
+  });
+
+  test('follows one file that is replaced by rename, and waits for one that does not exist', async () => {
+    const file = `${dir}/sub/nodes.json`;
+    open.push(openFilesSource(file, events));
+    await until(() => problems.length === 1);
+    expect(problems[0]).toContain('no such file');
+    fs.mkdirSync(`${dir}/sub`);
+    fs.writeFileSync(file, JSON.stringify([A]));
+    await until(() => last(told) === 'a:1');
+    fs.writeFileSync(`${file}.new`, JSON.stringify([A, B]));
+    fs.renameSync(`${file}.new`, file);
+    await until(() => last(told) === 'a:1 b:2');
+    fs.rmSync(`${dir}/sub`, { recursive: true });
+    await until(() => problems.length === 2);
+    expect(last(told)).toBe('a:1 b:2');
+  });
+});

@@ -1,0 +1,75 @@
+// Are command lines understood as parseArgs() of node:util understands them?
+import { expect, test } from 'bun:test';
+import { parseArgs } from 'node:util';
+import { parseArguments } from '../../../src/cli/arguments.ts';
+
+const OPTIONS = {
+  file: { type: 'string' },
+  arg: { type: 'string', multiple: true },
+  json: { type: 'boolean' },
+  help: { type: 'boolean' },
+} as const;
+
+const WORDS = [
+  'net',
+  '',
+  '-',
+  '--',
+  '--file',
+  '--file=x',
+  '--file=',
+  '--file=a=b',
+  '--file=-1',
+  '--arg',
+  '--arg=\n1',
+];
+const MORE = [
+  '--json',
+  '--json=1',
+  '--help',
+  '-h',
+  '-x',
+  '--nope',
+  '--no-json',
+  '--__proto__',
+  '--toString=1',
+  '-1',
+  '---',
+];
+
+test('every command line of up to three words', () => {
+  const words = [...WORDS, ...MORE];
+  const one = words.map(word => [word]);
+  const two = one.flatMap(line => words.map(word => [...line, word]));
+  const three = two.flatMap(line => words.map(word => [...line, word]));
+  for (const args of [[], ...one, ...two, ...three])
+    expect([args, outcomeOf(args)]).toEqual([args, nodeOutcomeOf(args)]);
+});
+
+test.each([
+  ['--fil', [], 'Cannot use --fil: no such option; did you mean --file?'],
+  ['-x', [], 'Cannot use -x: no such option'],
+  ['--json=1', [], 'Cannot use --json=1: --json takes no value'],
+  ['--file', [], 'Cannot use --file: its value is missing'],
+  ['--file', ['-1'], 'Cannot use --file: its value is missing or begins with a dash: --file=-1'],
+])('%s %p: %s', (first, others, message) => {
+  expect(() => parseArguments([first, ...others], OPTIONS)).toThrow(new Error(message));
+});
+
+function outcomeOf(args: string[]): unknown {
+  try {
+    return parseArguments(args, OPTIONS);
+  } catch {
+    return 'refused';
+  }
+}
+
+function nodeOutcomeOf(args: string[]): unknown {
+  const options = { ...OPTIONS, help: { type: 'boolean', short: 'h' } } as const;
+  try {
+    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+    return { values: { ...values }, positionals };
+  } catch {
+    return 'refused';
+  }
+}
