@@ -4,7 +4,7 @@ import type { JsonObject } from '../../cni/json.ts';
 import { bootId } from '../../files/boot-id.ts';
 import { createRecord } from '../../journal/create-record.ts';
 import { settle } from '../../journal/marks.ts';
-import { identifyNetns } from '../../journal/netns-identity.ts';
+import { identifyNetns, type NetnsIdentity } from '../../journal/netns-identity.ts';
 import type { Intent, Line, RecordedError } from '../../journal/record.ts';
 import { endRunner, startRunner } from '../../journal/runner.ts';
 import { dropRecord, type OpenRecord, replaceRecord } from '../../journal/store.ts';
@@ -14,6 +14,8 @@ import { idOf } from './config-of-add.ts';
 
 /** The record of a running ADD. Without a journal its methods do nothing. */
 export interface AddRecord {
+  /** The namespace that the record names; undefined without a journal. */
+  readonly namespace: NetnsIdentity | undefined;
   /** The plugins up to this one are about to be called, and may run before the runner has read all replies. @throws CniError 5 */
   segment(last: number): void;
   /** A plugin succeeded. @throws CniError 5 */
@@ -63,6 +65,7 @@ export function toRecorded(thrown: unknown): RecordedError {
 }
 
 const NONE: AddRecord = {
+  namespace: undefined,
   segment() {},
   succeeded() {},
   failed() {},
@@ -103,6 +106,7 @@ function recordNow(stateDir: string, intent: Intent): AddRecord | undefined {
   const lines = linesOf(line => open.append(line));
   return {
     ...lines,
+    namespace: intent,
     segment: last => open.append({ event: 'segment', verb: 'ADD', last }),
     done() {
       open.append({ event: 'done', op: intent.runner.op });
@@ -130,6 +134,7 @@ function recordAtEnd(stateDir: string, intent: Intent): AddRecord {
   const leave = () => endRunner(intent.runner);
   return {
     ...linesOf(line => written.push(line)),
+    namespace: intent,
     // Nothing of this ADD is undone: the attachment is the earlier ADD's.
     segment() {},
     done() {

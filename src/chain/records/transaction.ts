@@ -5,8 +5,10 @@
 // finds the intent and undoes what it names.
 
 import type { AttachmentId } from '../../cni/attachment.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
+import { compareNetns } from '../../journal/netns-identity.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { explainConflict } from '../config/plugin-version.ts';
 import { withDetails } from '../run/plugin-errors.ts';
@@ -65,13 +67,29 @@ export async function prepare(
   }
 }
 
-/** Writes libcni's cached result and marks the record as complete. @throws CniError 5: the ADD is rolled back then */
+/**
+ * Writes libcni's cached result and marks the record as complete. If it throws, the ADD is rolled back.
+ * @throws CniError 5 when a record cannot be written, 11 when the path of the namespace leads to another one by now
+ */
 export function commit(
   { list, attachment, runtime, record }: PreparedAdd,
   result: JsonObject | undefined,
 ): void {
+  refuseReplacedNetns(attachment, record);
   writeAttachment(cacheDirOf(runtime), { ...toCached(list, attachment), result });
   record.done();
+}
+
+/**
+ * A container may have ended and its name been given to a new namespace while plugins ran. They opened the path after the record
+ * was written, so the record would name a namespace that the interface is not in, and DEL would not look for it where it is.
+ */
+function refuseReplacedNetns({ netns, containerId }: Attachment, { namespace }: AddRecord): void {
+  if (namespace === undefined || compareNetns(netns, namespace) !== 'other') return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot add container "${containerId}": "${netns}" was replaced by another namespace while plugins ran; call ADD again`,
+  );
 }
 
 /**

@@ -80,6 +80,31 @@ describe('addNetwork() with a journal', () => {
     expect(filesBelow(path.join(runtime.stateDir, 'unsettled'))).toEqual([]);
   });
 
+  test('undoes itself when the path leads to another namespace at its end', async () => {
+    const netns = path.join(chain.dir, 'netns');
+    fs.writeFileSync(netns, 'one');
+    const exec: Exec = ({ env, request }) => {
+      seen.push(`${env.CNI_COMMAND} ${JSON.parse(request).label} ${env.CNI_NETNS}`);
+      if (env.CNI_COMMAND === 'ADD' && seen.length === 2) {
+        fs.writeFileSync(`${netns}.new`, 'other');
+        fs.renameSync(`${netns}.new`, netns);
+      }
+      return { stdout: JSON.stringify(ips('10.1.0.2/24')) };
+    };
+    const seen: string[] = [];
+    await expect(
+      addNetwork(threePlugins(), { ...ATTACHMENT, netns }, { ...runtime, exec }),
+    ).rejects.toMatchObject({
+      code: 11,
+      message: `Cannot add container "c1": "${netns}" was replaced by another namespace while plugins ran; call ADD again`,
+    });
+    expect(seen).toEqual([
+      ...LABELS.map(label => `ADD ${label} ${netns}`),
+      ...LABELS.toReversed().map(label => `DEL ${label} ${netns}`),
+    ]);
+    expect(leftovers()).toEqual([]);
+  });
+
   test('writes no result twice', async () => {
     const list = listOf('1.1.0', [
       chain.noop('one', { ReportResult: ips('10.1.0.2/24') }),
