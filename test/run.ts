@@ -16,6 +16,7 @@ import { needsChromium, unpackChromium } from './helpers/chromium.ts';
 import { type Finished, run, TEST_PATH } from './helpers/command.ts';
 import { installTestPackages } from './helpers/debian.ts';
 import { needsDhcpServers, unpackDhcpServers } from './helpers/dhcp-packages.ts';
+import { needsFirewalld, unpackFirewalld } from './helpers/firewalld-packages.ts';
 import { parseJunit, type TestOutcome } from './helpers/junit.ts';
 import { sweepLeftovers } from './helpers/namespace.ts';
 import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
@@ -27,6 +28,15 @@ const FILE_DEADLINE_MS = 15 * 60_000;
 const TEST_DEADLINE_MS = 60_000;
 const BUN = [process.execPath];
 const BOTH = '--both';
+
+/** Packages that are unpacked instead of installed, and the test files that need them. */
+const UNPACKED = [
+  { needs: needsRuntimes, unpack: unpackRuntimes },
+  { needs: needsChromium, unpack: unpackChromium },
+  { needs: needsShells, unpack: unpackShells },
+  { needs: needsDhcpServers, unpack: unpackDhcpServers },
+  { needs: needsFirewalld, unpack: unpackFirewalld },
+];
 
 interface Total {
   passed: number;
@@ -56,14 +66,10 @@ finish();
 async function main(): Promise<void> {
   const packages = await installTestPackages();
   if (packages !== undefined) say(packages);
-  const runtimes = testFiles().some(needsRuntimes) ? await unpackRuntimes() : undefined;
-  if (runtimes !== undefined) say(`${runtimes}; tests that need them are skipped`);
-  const browser = testFiles().some(needsChromium) ? await unpackChromium() : undefined;
-  if (browser !== undefined) say(`${browser}; tests that need it are skipped`);
-  const shells = testFiles().some(needsShells) ? await unpackShells() : undefined;
-  if (shells !== undefined) say(`${shells}; tests that need them are skipped`);
-  const servers = testFiles().some(needsDhcpServers) ? await unpackDhcpServers() : undefined;
-  if (servers !== undefined) say(`${servers}; tests that need them are skipped`);
+  for (const { needs, unpack } of UNPACKED) {
+    const failure = testFiles().some(needs) ? await unpack() : undefined;
+    if (failure !== undefined) say(`${failure}; tests that need them are skipped`);
+  }
   const inNamespaces = await namespacePrefix();
   const built = await check('build', [...BUN, 'plugins/build/build.ts']);
   const files = testFiles().filter(file => built || !needsExecutables(file));

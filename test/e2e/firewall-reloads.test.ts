@@ -6,6 +6,7 @@ import { DOCKER_RULES, UFW_RULES } from '../fixtures/foreign-firewalls.ts';
 import type { Daemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { startFirewalld } from '../helpers/firewalld.ts';
+import { requiresFirewalld } from '../helpers/firewalld-packages.ts';
 import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
@@ -64,7 +65,7 @@ describeRoot(
       },
     );
   },
-  requires('firewalld', 'firewall-cmd', 'dbus-daemon', 'nft', 'ip'),
+  requires('nft', 'ip') ?? requiresFirewalld(),
 );
 
 describeRoot(

@@ -1,5 +1,6 @@
 // How does a test get its own firewalld with its own bus inside a fake host?
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { busCommand, clientCommand, firewalldCommand, firewalldEnv } from './firewalld-packages.ts';
 import type { Lab } from './netns.ts';
 import { until } from './until.ts';
 
@@ -26,12 +27,13 @@ export async function startFirewalld(
   writeFileSync(`${dir}/firewalld.conf`, `FirewallBackend=${backend}\n`);
   writeFileSync(`${dir}/bus.conf`, busConfig(`${dir}/bus`));
   const env = { DBUS_SYSTEM_BUS_ADDRESS: `unix:path=${dir}/bus` };
-  const withBus = ['env', `DBUS_SYSTEM_BUS_ADDRESS=${env.DBUS_SYSTEM_BUS_ADDRESS}`];
-  const cmd = (...args: string[]) => lab.run(lab.host, [...withBus, 'firewall-cmd', ...args]);
-  lab.start(lab.host, ['dbus-daemon', `--config-file=${dir}/bus.conf`, '--nofork']);
+  const variables = Object.entries({ ...firewalldEnv(), ...env }).map(([name, value]) => `${name}=${value}`);
+  const inEnv = ['env', ...variables];
+  const cmd = (...args: string[]) => lab.run(lab.host, [...inEnv, ...clientCommand(...args)]);
+  lab.start(lab.host, [...inEnv, ...busCommand(`--config-file=${dir}/bus.conf`, '--nofork')]);
   await until(() => existsSync(`${dir}/bus`), START);
   const options = ['--nofork', '--nopid', '--system-config', dir, '--log-file', `${dir}/log`];
-  const daemon = lab.start(lab.host, [...withBus, 'firewalld', ...options]);
+  const daemon = lab.start(lab.host, [...inEnv, ...firewalldCommand(...options)]);
   await until(async () => (await cmd('--state')).exitCode === 0, START);
   return {
     env,
