@@ -58,7 +58,11 @@ const Settings = z.strictObject({
   leftoverSeconds: z.optional(z.number().check(z.minimum(0))),
   /** Where the other nodes of a cluster are read from, to whose pods routes are kept: a file or directory of JSON, `kubernetes` for the ranges of Node objects, or `blocks` for those that nodes claimed by the plugin `cluster`. Without it there are none. */
   nodes: z.optional(
-    z.string().check(z.regex(/^(kubernetes|blocks|\/.*)$/, `must be "${KUBERNETES}", "${BLOCKS}" or an absolute path`)),
+    z
+      .string()
+      .check(
+        z.regex(/^(kubernetes|blocks|\/.*)$/, `must be "${KUBERNETES}", "${BLOCKS}" or an absolute path`),
+      ),
   ),
   /** Kubeconfig for `kubernetes` and `blocks`; without it, the account of the pod that the daemon runs in. */
   nodesKubeconfig: z.optional(z.string().check(z.startsWith('/', 'must be an absolute path'))),

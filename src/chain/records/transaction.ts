@@ -69,7 +69,7 @@ export async function prepare(
 
 /**
  * Writes libcni's cached result and marks the record as complete. If it throws, the ADD is rolled back.
- * @throws CniError 5 when a record cannot be written, 11 when the path of the namespace leads to another one by now
+ * @throws CniError 5 when a record cannot be written, 11 when the path of the namespace leads to another one
  */
 export function commit(
   { list, attachment, runtime, record }: PreparedAdd,
