@@ -138,7 +138,14 @@ describeRoot(
           expect(chain).toEqual(['bridge', 'portmap', 'bandwidth', 'tuning']);
           expect(await page.locator('.chain').textContent()).toMatch(/\+ 10\.88\.0\.\d\/16/);
           expect(await page.locator('svg.when').count()).toBe(4);
+          await page.locator('.chain summary', { hasText: 'options' }).first().click();
+          expect(await page.locator('.chain .options').first().textContent()).toContain('hairpinMode = true');
+          expect(await page.locator('.chain .options').nth(1).textContent()).toContain('ranges = [[');
           expect(await page.locator('.notice.broken').textContent()).not.toBe('');
+          await page.locator('.mend code').waitFor();
+          expect(await page.locator('.mend code').textContent()).toMatch(
+            /^catena del podnet .* && catena add /,
+          );
           await shoot(page, 'detail');
           for (const scheme of ['light', 'dark'] as const) expect(await violations(page, scheme)).toEqual([]);
           await page.setViewportSize(PHONE);
