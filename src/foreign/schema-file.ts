@@ -1,6 +1,7 @@
 // What does the schema beside the executable of another author's plugin say?
 import { resolve } from 'node:path';
 import * as z from 'zod/mini';
+import { CniError, ErrorCode } from '../cni/errors.ts';
 import { decode, type JsonObject, parseObject } from '../cni/json.ts';
 import type { PluginAbout } from '../cni/plugin-about.ts';
 import { PLUGIN_KEYWORD, schemaFileName } from '../cni/schema-file.ts';
@@ -54,9 +55,20 @@ function parseSchema(type: string, text: string, what: string): ForeignPlugin {
   const { description, [PLUGIN_KEYWORD]: words } = decode(Words, schema, what);
   const { kind, capabilities } = words;
   const summary = description ?? 'does not say what it does';
+  const config = configOf(schema, what);
   return {
     type,
     schema,
-    about: { kind, summary, capabilities, config: entrySchema(schema), fromSchema: true },
+    about: { kind, summary, capabilities, config, fromSchema: true },
   };
+}
+
+/** One that is nested without an end exhausts the stack. */
+function configOf(schema: JsonObject, what: string): PluginAbout['config'] {
+  try {
+    return entrySchema(schema);
+  } catch (cause) {
+    const text = `Cannot use ${what}: ${(cause as Error).message}`;
+    throw new CniError(ErrorCode.invalidConfig, text, { cause });
+  }
 }

@@ -49,6 +49,12 @@ beforeAll(() => {
   write('bridge', { ...MOTD, description: 'not ours' });
   write('broken', '{');
   write('kindless', { properties: {} });
+  const depth = 20_000;
+  const nested = `${'{"items":'.repeat(depth)}1${'}'.repeat(depth)}`;
+  write(
+    'deep',
+    `{"x-catena":{"kind":"meta"},"properties":{"a":${nested.replaceAll('{', '{"type":"array",')}}}`,
+  );
   fs.writeFileSync(path.join(dir, 'bare'), '');
   write('bare', MOTD, far);
   fs.writeFileSync(path.join(far, 'planned.schema.json'), JSON.stringify(MOTD));
@@ -81,10 +87,11 @@ test('the schema beside the executable that would run counts, and ours is ours',
 
 test('one that cannot be used is told once, with its file', () => {
   const { catalog, problems } = open();
-  for (const type of ['broken', 'kindless', 'broken']) expect(catalog.find(type)).toBeUndefined();
+  for (const type of ['broken', 'kindless', 'deep', 'broken']) expect(catalog.find(type)).toBeUndefined();
   expect(problems).toEqual([
     expect.stringContaining(`Cannot decode schema "${dir}/broken.schema.json": `),
     `Cannot use schema "${dir}/kindless.schema.json": "x-catena" must be of type object, it is missing`,
+    expect.stringMatching(/^Cannot use schema ".*deep\.schema\.json": Maximum call stack/),
   ]);
 });
 
