@@ -147,6 +147,7 @@ describeRoot(
             /^catena del podnet .* && catena add /,
           );
           await shoot(page, 'detail');
+          await shoot(page, 'detail-dark', 'dark');
           for (const scheme of ['light', 'dark'] as const) expect(await violations(page, scheme)).toEqual([]);
           await page.setViewportSize(PHONE);
           expect(await overflow(page)).toBe(0);
@@ -184,6 +185,7 @@ describeRoot(
             expect(await page.locator('[data-row]').count()).toBe(1_000);
             expect(await page.locator('.picture .cell').count()).toBe(1_000);
             await shoot(page, 'thousand');
+            await shoot(page, 'thousand-dark', 'dark');
             await page.getByRole('status').filter({ hasText: 'none broken, 1000 gone' }).first().waitFor();
             expect(await page.locator('[data-row]').first().textContent()).toBe(`shop/${MARKUP}`);
             expect(await page.locator('#app img').count()).toBe(0);
