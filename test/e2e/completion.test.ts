@@ -32,6 +32,8 @@ const LINES = [
   ['catena uninstall --pu', ['--purge']],
   ['catena graph --output m', ['mermaid']],
   ['catena add web-', ['web-net', 'web-storage']],
+  // Also the path of a file.
+  ['catena explain web-', ['web-net', 'web-storage']],
   ['catena completion ', ['bash', 'fish', 'zsh']],
   ['catena help ui', ['ui']],
 ] as const;

@@ -39,7 +39,11 @@ export async function complete(
   line: string,
   env: Readonly<Record<string, string>>,
 ): Promise<string[]> {
-  const script = `${shell === 'fish' ? 'catena completion fish | source' : `source <(catena completion ${shell})`}\n`;
+  // The unpacked program looks for its own functions, such as that for paths, where an installed one has them.
+  const script =
+    shell === 'fish'
+      ? `set -p fish_function_path ${UNPACKED}/usr/share/fish/functions\ncatena completion fish | source\n`
+      : `source <(catena completion ${shell})\n`;
   const all = { ...env, HOME: '/nonexistent', PATH: `${binDir}:${TEST_PATH}`, TERM: 'dumb' };
   const { stdout, stderr } = await ASK[shell](findShell(shell) ?? shell, script, line, all);
   if (stderr !== '') throw new Error(`${shell} complained: ${stderr}`);
