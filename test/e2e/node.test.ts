@@ -9,6 +9,7 @@ import type { Finished } from '../helpers/command.ts';
 import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 const POD = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0';
 const CAP = {
@@ -96,6 +97,30 @@ describeRoot('a node', () => {
         1,
         expect.stringMatching(/ broken\n.* gone\n\nshop\/web-0 on podnet: Cannot confirm routes/),
       ]);
+    }));
+
+  test('ls --watch prints again what has changed, and ends with a signal', () =>
+    onNode(async ({ lab, pod }) => {
+      const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+      const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
+      const watch = lab.start(lab.host, ['env', ...variables, CATENA, 'ls', '--watch']);
+      let shown = '';
+      const reading = (async () => {
+        for await (const piece of watch.stdout) shown += new TextDecoder().decode(piece);
+      })();
+      await until(() => shown.includes('shop/web-0'));
+      expect(shown).not.toContain('shop/web-1');
+      const other = await lab.container();
+      const args = POD.replace('web-0', 'web-1');
+      await writeChain(lab, fullChain(lab)).add(other, { args: ['--args', args] });
+      await until(() => shown.includes('shop/web-1'));
+      await lab.remove(pod);
+      await until(() => /shop\/web-0 .* gone\n/.test(shown));
+      // Three tables: what had not changed was not printed again.
+      expect(shown.match(/^NAME /gm)?.length).toBeLessThan(6);
+      watch.kill('SIGINT');
+      expect(await watch.exited).toBe(0);
+      await reading;
     }));
 
   test('who finds the owner by each of its marks, and what is inside of pods', () =>
