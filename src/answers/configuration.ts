@@ -76,6 +76,8 @@ export const RuntimeVerdict = z.strictObject({
 export const NetworkExplanation = z.strictObject({
   network: z.string(),
   cniVersion: z.string(),
+  /** What the list sets for all its plugins. */
+  options: z.array(OptionExplanation),
   plugins: z.array(PluginExplanation),
   /** Who can reach whom: sentences, as far as the plugins say. */
   reach: z.array(z.string()),

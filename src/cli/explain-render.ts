@@ -26,13 +26,16 @@ export function renderCode({ code, meaning, causes, advice }: CodeExplanation, w
 
 /** @param width of the terminal, in columns */
 export function renderList(
-  { network, cniVersion, plugins, reach }: ListExplanation,
+  { network, cniVersion, options, plugins, reach }: ListExplanation,
   verdicts: readonly RuntimeVerdict[],
   width: number,
 ): string {
   const count = plugins.length === 1 ? '1 plugin' : `${plugins.length} plugins`;
   return [
     `network ${network}, CNI ${cniVersion}: ADD calls ${count} in this order, DEL in the opposite one`,
+    ...options.flatMap(({ meaning = 'no key of the specification', ...option }) =>
+      wrap(`${assignment(option)}: ${meaning}`, width, '   '),
+    ),
     ...plugins.flatMap((plugin, i) => ['', ...pluginLines(plugin, `${i + 1}  `, width)]),
     ...(reach.length ? ['', 'who reaches whom'] : []),
     ...reach.flatMap(sentence => wrap(sentence, width, '   ')),

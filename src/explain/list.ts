@@ -1,7 +1,7 @@
 // What does each line of a list mean, and what has an attachment from each of its plugins?
 import type { Conflist } from '../chain/config/conflist.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
-import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import type { PluginAbout, PluginCatalog, PluginKind } from '../cni/plugin-about.ts';
 import { renderIp } from '../net/ip.ts';
 
@@ -9,6 +9,8 @@ import { renderIp } from '../net/ip.ts';
 export interface ListExplanation {
   readonly network: string;
   readonly cniVersion: string;
+  /** What the list sets for all its plugins. */
+  readonly options: readonly OptionExplanation[];
   readonly plugins: readonly PluginExplanation[];
   /** Who can reach whom: sentences, as far as plugins say. */
   readonly reach: readonly string[];
@@ -61,9 +63,17 @@ export async function explainList(list: Conflist, catalog: PluginCatalog): Promi
   return {
     network: list.name,
     cniVersion: list.version,
+    options: optionsOf(list, propertiesOf(schemas.conflist)),
     plugins: await Promise.all(plugins),
     reach: await reachIn(list, catalog),
   };
+}
+
+/** Its name, version and plugins are told by themselves. */
+function optionsOf({ source }: Conflist, known: JsonObject): OptionExplanation[] {
+  return Object.entries(parseObject(source, 'list'))
+    .filter(([name]) => !['name', 'cniVersion', 'plugins', '$schema'].includes(name))
+    .map(([name, value]) => ({ name, value, ...meaningOf(known[name]) }));
 }
 
 async function reachIn({ plugins, name, version }: Conflist, catalog: PluginCatalog): Promise<string[]> {

@@ -62,3 +62,74 @@ test('a plugin of others, an unknown option and an impossible value are explaine
     ...{ type: 'their-own', options: [], defaults: [], capabilities: [], effects: [] },
   });
 });
+
+test('what the list says to all its plugins is explained as well', async () => {
+  const ptp = { type: 'ptp', ipMasq: true, ipam: { type: 'host-local', subnet: '10.1.0.0/24' } };
+  const list = { cniVersion: '1.1.0', name: 'net', disableCheck: true, own: 1, plugins: [ptp] };
+  const { options } = await explain(list);
+  expect(options).toEqual([
+    {
+      name: 'disableCheck',
+      value: true,
+      meaning: 'True: CHECK does nothing for this network. Since 0.4.0.',
+    },
+    { name: 'own', value: 1 },
+  ]);
+});
+
+const IPAM = { type: 'host-local', subnet: '10.1.0.0/24' };
+const OUT = [{ dst: '0.0.0.0/0' }];
+
+test.each<[string, object, string]>([
+  [
+    'a bridge without a gateway',
+    { type: 'bridge', ipam: IPAM },
+    'host and containers do not reach each other',
+  ],
+  [
+    'isolated ports',
+    { type: 'bridge', portIsolation: true, ipam: IPAM },
+    'on bridge "cni0" do not reach each other',
+  ],
+  ['a gateway', { type: 'bridge', isGateway: true, ipam: IPAM }, 'containers reach no other network'],
+  [
+    'a default gateway with masquerading',
+    { type: 'bridge', isDefaultGateway: true, ipMasq: true, ipam: IPAM },
+    'with an address of its own',
+  ],
+  [
+    'a route alone',
+    { type: 'ptp', ipam: { ...IPAM, routes: OUT } },
+    'replies come only from machines with a route',
+  ],
+  [
+    'a macvlan',
+    { type: 'macvlan', master: 'eth0', ipam: IPAM },
+    'host and containers do not reach each other',
+  ],
+  [
+    'a macvlan with access',
+    { type: 'macvlan', master: 'eth0', hostAccess: true, ipam: IPAM },
+    'the host reaches containers by an interface of its own',
+  ],
+  ['an ipvlan', { type: 'ipvlan', mode: 'l3', ipam: IPAM }, 'without broadcasts and multicasts'],
+])('who reaches whom: %s', async (_, plugin, sentence) => {
+  const { reach } = await explain({ cniVersion: '1.1.0', name: 'net', plugins: [plugin] });
+  expect(reach.join('\n')).toContain(sentence);
+});
+
+test('who reaches whom: meta plugins add to it, and what cannot be read says nothing', async () => {
+  const bridge = { type: 'bridge', isGateway: true, ipam: IPAM };
+  const firewall = { type: 'firewall', ingressPolicy: 'isolated' };
+  const { reach } = await explain({
+    cniVersion: '1.1.0',
+    name: 'net',
+    plugins: [bridge, { type: 'portmap' }, firewall],
+  });
+  expect(reach.slice(-2)).toEqual([
+    "other machines reach published ports of a container at the host's addresses",
+    'no container can connect to another one of this network',
+  ]);
+  const wrong = { type: 'bridge', bridge: 5, ipam: IPAM };
+  expect((await explain({ cniVersion: '1.1.0', name: 'net', plugins: [wrong] })).reach).toEqual([]);
+});
