@@ -69,7 +69,7 @@ export async function explainList(list: Conflist, catalog: PluginCatalog): Promi
   };
 }
 
-/** Its name, version and plugins are told by themselves. */
+/** Without its name, version and plugins, which are told elsewhere. */
 function optionsOf({ source }: Conflist, known: JsonObject): OptionExplanation[] {
   return Object.entries(parseObject(source, 'list'))
     .filter(([name]) => !['name', 'cniVersion', 'plugins', '$schema'].includes(name))

@@ -63,7 +63,7 @@ function parseSchema(type: string, text: string, what: string): ForeignPlugin {
   };
 }
 
-/** One that is nested without an end exhausts the stack. */
+/** @throws CniError 7 for one that is nested too deep */
 function configOf(schema: JsonObject, what: string): PluginAbout['config'] {
   try {
     return entrySchema(schema);
