@@ -1,7 +1,8 @@
 // What can tools know about bridge without running it?
+import { reachBeyondHost } from '../../src/attach/reach.ts';
 import { decode, type JsonObject } from '../../src/cni/json.ts';
 import { aboutPlugin, mtuOf, type PluginAdvice } from '../../src/cni/plugin-about.ts';
-import { BridgeConf, DEFAULT_BRIDGE, validateBridgeConf } from './config.ts';
+import { BridgeConf, DEFAULT_BRIDGE, validateBridgeConf, wantsGateway } from './config.ts';
 
 /** The bridge plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
@@ -53,7 +54,30 @@ export const about = aboutPlugin({
     ];
     return { policies: policies.filter(one => one !== false) };
   },
+  reachOf: request => reachOver(decode(BridgeConf, request, 'request')),
 });
+
+function reachOver(conf: BridgeConf): string[] {
+  const { bridge, vlan, portIsolation, uplinkInterface, ipam, isDefaultGateway, ipMasq } = conf;
+  const where = vlan > 0 ? `in VLAN ${vlan} of bridge "${bridge}"` : `on bridge "${bridge}"`;
+  const others = uplinkInterface
+    ? [`containers and machines on the network of "${uplinkInterface}" reach each other`]
+    : [];
+  const neighbours = portIsolation
+    ? `containers ${where} do not reach each other, since their ports are isolated`
+    : `containers ${where} reach each other`;
+  if (!ipam?.type) return [`${neighbours}, with addresses that this list does not assign`, ...others];
+  if (!wantsGateway(conf)) {
+    const host = 'host and containers do not reach each other, since this list gives the bridge no address';
+    return [neighbours, ...others, host];
+  }
+  return [
+    neighbours,
+    ...others,
+    'host and containers reach each other, through the address of the bridge',
+    ...reachBeyondHost({ ipam, isDefaultGateway, ipMasq }),
+  ];
+}
 
 /** Options about the gateway that contradict each other. */
 function adviseOnBridge(conf: BridgeConf, entry: JsonObject): PluginAdvice[] {

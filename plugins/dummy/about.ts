@@ -9,4 +9,5 @@ export const about = aboutPlugin({
   capabilities: ['mac'],
   config: DummyConf,
   validate: validateDummyConf,
+  reachOf: () => ['nothing outside of the container is reached over its device'],
 });

@@ -21,10 +21,20 @@ export const about = aboutPlugin({
     const { policy } = parseFirewallConf(decode(FirewallConf, request, 'request'));
     return { policies: POLICIES[policy] };
   },
+  reachOf(request) {
+    const { policy } = parseFirewallConf(decode(FirewallConf, request, 'request'));
+    return REACH[policy];
+  },
 });
 
 const POLICIES: Readonly<Record<IngressPolicy, readonly string[]>> = {
-  open: ['forwarded traffic from and to it is accepted'],
-  'same-bridge': ['containers of other closed networks cannot connect to it'],
-  isolated: ['no other container can connect to it'],
+  open: ['has its forwarded traffic accepted'],
+  'same-bridge': ['refuses connections from containers of other closed networks'],
+  isolated: ['refuses connections from all other containers'],
+};
+
+const REACH: Readonly<Record<IngressPolicy, readonly string[]>> = {
+  open: [],
+  'same-bridge': ['containers of other networks with a closed policy cannot connect to those of this one'],
+  isolated: ['no container can connect to another one of this network'],
 };

@@ -11,5 +11,6 @@ export const about = aboutPlugin({
   config: HostDeviceConf,
   // With the capability the runtime names the device.
   validate: conf => void (conf.capabilities?.deviceID || selectorOf(conf)),
+  reachOf: () => ['the container alone reaches what its device is connected to'],
   filesOf: () => ({ backupDir: recordDirOf() }),
 });

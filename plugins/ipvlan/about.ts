@@ -1,6 +1,7 @@
 // What can tools know about ipvlan without running it?
+import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { IpvlanConf, validateIpvlanConf } from './config.ts';
+import { flagsOf, IpvlanConf, modeOf, validateIpvlanConf } from './config.ts';
 
 /** The ipvlan plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
@@ -10,6 +11,15 @@ export const about = aboutPlugin({
   config: IpvlanConf,
   needsGatewayInSubnet: true,
   validate: validateIpvlanConf,
+  reachOf(request) {
+    const conf = decode(IpvlanConf, request, 'request');
+    const casts = modeOf(conf) === 'l2' ? '' : ', without broadcasts and multicasts';
+    return [
+      `containers and machines on the network of the master reach each other${casts}`,
+      NEIGHBOURS[flagsOf(conf)],
+      'host and containers do not reach each other: the kernel keeps a master apart from its interfaces',
+    ];
+  },
   networkKinds: [
     {
       name: 'ipvlan',
@@ -24,3 +34,9 @@ export const about = aboutPlugin({
     },
   ],
 });
+
+const NEIGHBOURS: Readonly<Record<ReturnType<typeof flagsOf>, string>> = {
+  bridge: 'containers on one master reach each other',
+  private: 'containers on one master do not reach each other',
+  vepa: 'containers on one master reach each other only if the switch sends their frames back',
+};

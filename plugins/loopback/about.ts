@@ -8,4 +8,5 @@ export const about = aboutPlugin({
   summary: "brings up the container's loopback interface",
   capabilities: [],
   config: LoopbackConf,
+  reachOf: () => ['processes of the container reach each other over it, and nothing else'],
 });

@@ -1,6 +1,7 @@
 // What can tools know about macvlan without running it?
+import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { MacvlanConf, validateMacvlanConf } from './config.ts';
+import { MacvlanConf, modeOf, validateMacvlanConf } from './config.ts';
 
 /** The macvlan plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
@@ -10,6 +11,16 @@ export const about = aboutPlugin({
   config: MacvlanConf,
   needsGatewayInSubnet: true,
   validate: validateMacvlanConf,
+  reachOf(request) {
+    const conf = decode(MacvlanConf, request, 'request');
+    return [
+      'containers and machines on the network of the master reach each other',
+      NEIGHBOURS[modeOf(conf)],
+      conf.hostAccess
+        ? 'the host reaches containers by an interface of its own on the master, and they reach it'
+        : 'host and containers do not reach each other: the kernel keeps a master apart from its interfaces',
+    ];
+  },
   networkKinds: [
     {
       name: 'macvlan',
@@ -24,3 +35,10 @@ export const about = aboutPlugin({
     },
   ],
 });
+
+const NEIGHBOURS: Readonly<Record<ReturnType<typeof modeOf>, string>> = {
+  bridge: 'containers on one master reach each other',
+  private: 'containers on one master do not reach each other',
+  vepa: 'containers on one master reach each other only if the switch sends their frames back',
+  passthru: 'the container is the only one on its master',
+};

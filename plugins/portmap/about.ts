@@ -18,5 +18,6 @@ export const about = aboutPlugin({
   idleWithout: () => 'portMappings',
   validate: validatePortmapConf,
   sharedChains: Object.values(SHARED).map(name => ({ table: 'nat', name })),
+  reachOf: () => ["other machines reach published ports of a container at the host's addresses"],
   effectsOf: request => ({ ports: parsePortMappings(decode(PortmapConf, request, 'request')) }),
 });

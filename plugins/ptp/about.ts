@@ -1,4 +1,5 @@
 // What can tools know about ptp without running it?
+import { reachBeyondHost } from '../../src/attach/reach.ts';
 import { decode } from '../../src/cni/json.ts';
 import { aboutPlugin, mtuOf } from '../../src/cni/plugin-about.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
@@ -27,5 +28,13 @@ export const about = aboutPlugin({
   effectsOf(request) {
     const { ipMasq } = decode(PtpConf, request, 'request');
     return { policies: ipMasq ? ['masquerades traffic to other subnets'] : [] };
+  },
+  reachOf(request) {
+    const { ipam, ipMasq } = decode(PtpConf, request, 'request');
+    return [
+      'host and container reach each other',
+      'containers reach each other through the host, which forwards their packets',
+      ...reachBeyondHost({ ipam, ipMasq }),
+    ];
   },
 });

@@ -10,4 +10,5 @@ export const about = aboutPlugin({
   config: VlanConf,
   needsGatewayInSubnet: true,
   validate: validateVlanConf,
+  reachOf: () => ['containers and machines in the VLAN reach each other, through the network of the master'],
 });

@@ -77,6 +77,8 @@ export const NetworkExplanation = z.strictObject({
   network: z.string(),
   cniVersion: z.string(),
   plugins: z.array(PluginExplanation),
+  /** Who can reach whom: sentences, as far as the plugins say. */
+  reach: z.array(z.string()),
   runtimes: z.array(RuntimeVerdict),
 });
 

@@ -1,7 +1,7 @@
 // What do the commands print that show a node?
 import * as z from 'zod/mini';
 import { NodeAttachment } from '../node/model.ts';
-import { ATTACHMENT_ID } from './attachment.ts';
+import { ATTACHMENT_ID, AttachmentName } from './attachment.ts';
 
 /** A list in the configuration directory. */
 export const ConfiguredNetwork = z.strictObject({
@@ -197,6 +197,8 @@ export const DoctorFinding = z.strictObject({
   found: z.string(),
   /** The command that fixes it, or what to look at. */
   mend: z.optional(z.string()),
+  /** The attachment that it is about, if it is about one. */
+  attachment: z.optional(AttachmentName),
 });
 
 /** `catena doctor`, worst first. */

@@ -416,7 +416,7 @@ export const COMMANDS: readonly Command[] = [
     summary: 'explain every line of a list, or an error code',
     usage: '<conflist, network or error code>',
     positionals: { min: 1, max: 1 },
-    options: only(NETWORK_OPTIONS, 'conf-dir'),
+    options: { 'conf-dir': CONF_DIR, 'bin-dir': BIN_DIR },
     load: () => import('./commands/explain.ts'),
   },
   {
@@ -892,7 +892,7 @@ export const COMMANDS: readonly Command[] = [
     summary: 'print the JSON Schema of lists, of the configuration of a plugin, or of what commands print',
     usage: '[<type or kind>]',
     positionals: { min: 0, max: 1 },
-    options: {},
+    options: { 'bin-dir': BIN_DIR },
     load: () => import('./commands/schema.ts'),
   },
   {

@@ -26,7 +26,7 @@ export function renderCode({ code, meaning, causes, advice }: CodeExplanation, w
 
 /** @param width of the terminal, in columns */
 export function renderList(
-  { network, cniVersion, plugins }: ListExplanation,
+  { network, cniVersion, plugins, reach }: ListExplanation,
   verdicts: readonly RuntimeVerdict[],
   width: number,
 ): string {
@@ -34,6 +34,8 @@ export function renderList(
   return [
     `network ${network}, CNI ${cniVersion}: ADD calls ${count} in this order, DEL in the opposite one`,
     ...plugins.flatMap((plugin, i) => ['', ...pluginLines(plugin, `${i + 1}  `, width)]),
+    ...(reach.length ? ['', 'who reaches whom'] : []),
+    ...reach.flatMap(sentence => wrap(sentence, width, '   ')),
     ...(verdicts.length ? ['', 'runtimes'] : []),
     ...verdicts.flatMap(({ runtime, used, why }) =>
       wrap(`${runtime}: ${used ? 'used' : 'not used'}: ${why}`, width, '   '),
@@ -47,12 +49,12 @@ function pluginLines(plugin: PluginExplanation, head: string, width: number): st
   const { type, kind, summary, options, defaults, capabilities, idleWithout, effects, ipam } = plugin;
   const title = kind
     ? `${type} (${kind}) ${summary}`
-    : `${type}: not a plugin of ours; its options are its own`;
+    : `${type}: no schema beside its executable says what its options mean`;
   const indent = head.replace(/\S.*/, '   ');
   const passed = capabilities.join(', ');
   return [
     ...wrap(title, width, head, indent),
-    ...options.flatMap(option => optionLines(option, width, indent)),
+    ...options.flatMap(option => optionLines(option, kind !== undefined, width, indent)),
     ...(passed ? wrap(`a runtime may pass: ${passed}`, width, indent) : []),
     ...(idleWithout ? wrap(`does nothing for a container without ${idleWithout}`, width, indent) : []),
     ...effects.flatMap(effect => wrap(`=> ${effect}`, width, indent)),
@@ -63,9 +65,11 @@ function pluginLines(plugin: PluginExplanation, head: string, width: number): st
   ];
 }
 
-function optionLines(option: OptionExplanation, width: number, indent: string): string[] {
-  const { meaning = 'unknown to the plugin, which ignores it' } = option;
-  return wrap(`${assignment(option)}: ${meaning}`, width, indent);
+/** @param isKnown whether the plugin says which options it has */
+function optionLines(option: OptionExplanation, isKnown: boolean, width: number, indent: string): string[] {
+  const unknown = isKnown ? ': unknown to the plugin, which ignores it' : '';
+  const meaning = option.meaning === undefined ? unknown : `: ${option.meaning}`;
+  return wrap(`${assignment(option)}${meaning}`, width, indent);
 }
 
 function assignment({ name, value }: OptionExplanation): string {

@@ -6,6 +6,7 @@ import { collectGone, type GoneAttachment } from '../watch/collect-gone.ts';
 import { type CommandCall, UsageError } from './command.ts';
 import { printAnswer } from './output/print.ts';
 import { runtimeOf } from './target.ts';
+import { during } from './terminal/progress.ts';
 
 /** Runtimes remove a namespace and call DEL right after it; a busy node may take seconds for that. */
 const GRACE_SECONDS = 10;
@@ -15,15 +16,15 @@ export async function gcGone(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
   const runtime = runtimeOf(call);
   const { stateDir = '' } = runtime;
-  const report = await collectGone(
-    {
-      journals: [stateDir, runnerJournals(stateDir).delegates],
-      cacheDir: cacheDirOf(runtime),
-      graceMs: graceOf(call) * 1000,
-      dryRun: call.on('dry-run'),
-      ...defined({ network }),
-    },
-    runtime,
+  const scope = {
+    journals: [stateDir, runnerJournals(stateDir).delegates],
+    cacheDir: cacheDirOf(runtime),
+    graceMs: graceOf(call) * 1000,
+    dryRun: call.on('dry-run'),
+    ...defined({ network }),
+  };
+  const report = await during(call, 'gc', 'attachments that outlived their namespace', () =>
+    collectGone(scope, runtime),
   );
   await printAnswer(call, 'GoneList', { items: report.map(toJson) }, { text: () => render(report) });
   return report.some(({ state }) => state === 'failed') ? 1 : 0;

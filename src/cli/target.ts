@@ -32,13 +32,18 @@ export function loadTarget(call: CommandCall, name = call.positionals[0] ?? ''):
   throw new NetworkNotFound(name, ` in "${file}": its name is "${list.name}"`);
 }
 
+/** The directories of plugins. */
+export function pluginDirsOf(call: CommandCall): readonly string[] {
+  const dirs = call.texts('bin-dir');
+  return dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR);
+}
+
 /** Where plugins are and how they run; the standard error of a plugin that succeeds is passed on. */
 export function runtimeOf(call: CommandCall): ChainRuntime {
-  const dirs = call.texts('bin-dir');
   const cacheDir = call.text('cni-cache-dir');
   const deadlines = deadlinesOf(call);
   return {
-    pluginDirs: dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR),
+    pluginDirs: pluginDirsOf(call),
     env: call.env,
     signal: call.signal,
     ...(call.on('separate')

@@ -84,6 +84,8 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * configuration that has become invalid.
    */
   readonly config: S;
+  /** True when its author's schema beside the executable says all this: what that refuses, the executable refuses. */
+  readonly fromSchema?: boolean;
   /** The capability without which this configuration has no effect. */
   idleWithout?(conf: z.output<S>): string | undefined;
   /** True when it adds to its IPAM plugin's configuration, which is incomplete as written. */
@@ -136,6 +138,12 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * @throws Error when the request cannot be decoded
    */
   effectsOf?(request: JsonObject): PluginEffects;
+  /**
+   * Who can reach whom over the interface: whole sentences, without a full stop.
+   * @param request as its ADD would receive it, perhaps invalid
+   * @throws Error when the request cannot be decoded
+   */
+  reachOf?(request: JsonObject): readonly string[];
 }
 
 /** Declares what is known about a plugin: returns its argument with the types tied together. */

@@ -24,6 +24,12 @@ export interface Finding {
   readonly found: string;
   /** The command that fixes it, or what to look at. */
   readonly mend?: string;
+  /** The attachment that it is about, if it is about one. */
+  readonly attachment?: {
+    readonly network: string;
+    readonly containerId: string;
+    readonly ifname: string;
+  };
 }
 
 /** One check, which returns at least one finding. */

@@ -10,6 +10,8 @@ export interface ListExplanation {
   readonly network: string;
   readonly cniVersion: string;
   readonly plugins: readonly PluginExplanation[];
+  /** Who can reach whom: sentences, as far as plugins say. */
+  readonly reach: readonly string[];
 }
 
 /** One plugin of a list, or the IPAM plugin that it calls. */
@@ -56,7 +58,20 @@ export async function explainList(list: Conflist, catalog: PluginCatalog): Promi
     const schema = memberOf(propertiesOf(schemas[ipamType]), 'ipam');
     return { ...main, ipam: await explainPlugin(called, ipam, request, { catalog, schema }) };
   });
-  return { network: list.name, cniVersion: list.version, plugins: await Promise.all(plugins) };
+  return {
+    network: list.name,
+    cniVersion: list.version,
+    plugins: await Promise.all(plugins),
+    reach: await reachIn(list, catalog),
+  };
+}
+
+async function reachIn({ plugins, name, version }: Conflist, catalog: PluginCatalog): Promise<string[]> {
+  const abouts = await Promise.all(plugins.map(({ type }) => catalog.find(type)));
+  return plugins.flatMap(({ conf }, i) => {
+    const request = { ...conf, cniVersion: version, name };
+    return tryOr([], () => [...(abouts[i]?.reachOf?.(request) ?? [])]);
+  });
 }
 
 async function explainPlugin(

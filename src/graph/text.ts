@@ -1,7 +1,8 @@
 // How is a node drawn with characters?
+import { type Colour, type Paint, painter, type Style } from '../lab/paint.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
 import { renderPort, renderRates, titleOf } from '../node/words.ts';
-import { conditionOf, SIGNS } from './condition.ts';
+import { type Condition, conditionOf, SIGNS } from './condition.ts';
 import { type Group, groupsOf } from './groups.ts';
 
 /**
@@ -13,11 +14,15 @@ import { type Group, groupsOf } from './groups.ts';
  *     │  └─ ✓ shop/web eth0 10.22.0.2/16, veth5a3c, 8080->80, in 10 Mbit
  *     └─ routed by the host
  */
-export function drawText({ hostname, bridges, attachments }: NodeModel): string {
+export function drawText(
+  { hostname, bridges, attachments }: NodeModel,
+  style: Style = { colour: false },
+): string {
+  const paint = painter(style);
   const groups = groupsOf(bridges, attachments);
   const body = groups.flatMap((group, i) => {
     const [corner, indent] = i === groups.length - 1 ? ['└─', '   '] : ['├─', '│  '];
-    return [`${corner} ${headOf(group)}`, ...branchesOf(group).map(line => `${indent}${line}`)];
+    return [`${corner} ${headOf(group)}`, ...branchesOf(group, paint).map(line => `${indent}${line}`)];
   });
   return [hostname, ...body].map(line => `${line.trimEnd()}\n`).join('');
 }
@@ -26,12 +31,20 @@ function headOf({ title, kind, notes }: Group): string {
   return [title, kind === 'bridge' ? '(bridge)' : '', ...notes].filter(Boolean).join(' ');
 }
 
-function branchesOf({ uplinks, members }: Group): string[] {
-  const lines = [...uplinks.map(name => `uplink ${name}`), ...members.map(leafOf)];
+function branchesOf({ uplinks, members }: Group, paint: Paint): string[] {
+  const lines = [...uplinks.map(name => `uplink ${name}`), ...members.map(one => leafOf(one, paint))];
   return lines.map((line, i) => `${i === lines.length - 1 ? '└─' : '├─'} ${line}`);
 }
 
-function leafOf(one: NodeAttachment): string {
+const COLOURS: Readonly<Partial<Record<Condition, Colour>>> = {
+  broken: 'red',
+  unsettled: 'yellow',
+  gone: 'yellow',
+  unknown: 'yellow',
+  sound: 'green',
+};
+
+function leafOf(one: NodeAttachment, paint: Paint): string {
   const facts = [
     one.hostDevice?.name ?? 'no host end',
     ...one.ports.map(renderPort),
@@ -39,5 +52,8 @@ function leafOf(one: NodeAttachment): string {
     ...one.policies,
   ];
   const place = [titleOf(one), one.ifname, ...one.addresses].join(' ');
-  return `${SIGNS[conditionOf(one)].sign} ${place}, ${facts.filter(Boolean).join(', ')}`;
+  const condition = conditionOf(one);
+  const { sign } = SIGNS[condition];
+  const colour = COLOURS[condition];
+  return `${colour ? paint(colour, sign) : sign} ${place}, ${facts.filter(Boolean).join(', ')}`;
 }

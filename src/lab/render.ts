@@ -3,8 +3,11 @@ import { type Paint, painter, type Style } from './paint.ts';
 import type { Failure, PluginReport, Section } from './report.ts';
 import { count, renderTime } from './words.ts';
 
-/** One section as lines, each with a line end. */
-export function renderSection(section: Section, style: Style): string {
+/**
+ * One section as lines, each with a line end.
+ * @param width columns of the terminal, if there is one: a table that is wider has changes below results, not beside them
+ */
+export function renderSection(section: Section, style: Style, width?: number): string {
   const paint = painter(style);
   const lines = {
     lab: renderLab,
@@ -13,8 +16,8 @@ export function renderSection(section: Section, style: Style): string {
     probe: renderProbe,
     left: renderLeft,
     verdict: renderVerdict,
-  }[section.kind] as (section: Section, paint: Paint) => string[];
-  return lines(section, paint)
+  }[section.kind] as (section: Section, paint: Paint, width?: number) => string[];
+  return lines(section, paint, width)
     .map(line => `${line.trimEnd()}\n`)
     .join('');
 }
@@ -29,6 +32,7 @@ function renderLab({ network, version, links, rootless, durationMs }: Of<'lab'>,
 function renderVerb(
   { verb, durationMs, links: plugins, failure, skipped }: Of<'verb'>,
   paint: Paint,
+  width = Infinity,
 ): string[] {
   const heading = paint('bold', verb.padEnd(5));
   if (skipped !== undefined) return ['', `${heading} skipped: ${skipped}`];
@@ -37,7 +41,10 @@ function renderVerb(
   );
   const time = paint('dim', renderTime(durationMs));
   if (quiet && !failure) return ['', `${heading} ${count(plugins.length, 'plugin')} succeeded, ${time}`];
-  const table = renderTable([HEADER, ...plugins.map(plugin => rowOf(plugin, paint))], paint);
+  const rows = plugins.map(plugin => rowOf(plugin, paint));
+  const beside = renderTable([HEADER, ...rows], paint);
+  const isWide = beside.some(line => visibleLength(line.trimEnd()) > width);
+  const table = isWide ? renderTable(stack(rows), paint) : beside;
   return ['', `${heading} ${time}`, ...table, ...(failure ? renderFailure(failure, paint) : [])];
 }
 
@@ -92,6 +99,16 @@ function rowOf(plugin: PluginReport, paint: Paint): readonly Cell[] {
     [renderTime(plugin.durationMs)],
     plugin.result.map(line => sign(line, paint)),
     changesOf(plugin, paint),
+  ];
+}
+
+/** Results, and below them what changed. */
+function stack(rows: readonly (readonly Cell[])[]): (readonly Cell[])[] {
+  const hasResults = rows.some(([, , result = []]) => result.length > 0);
+  const title = hasResults ? 'result, kernel and files' : 'kernel and files';
+  return [
+    [['plugin'], ['time'], [title]],
+    ...rows.map(([name = [], time = [], result = [], changes = []]) => [name, time, [...result, ...changes]]),
   ];
 }
 

@@ -6,8 +6,10 @@ import { diffResults } from '../lab/result-diff.ts';
 import { count, renderTime } from '../lab/words.ts';
 import type { FinishRecord, PluginRecord, RequestRecord } from './record.ts';
 
-/** Length of the longest bar, in characters. */
-const WIDTH = 40;
+/** Length of the longest bar in characters, on a wide and on a narrow terminal. */
+const [WIDEST, NARROWEST] = [40, 8];
+/** Columns that notes need beside it. */
+const NOTES = 34;
 
 /** How many lines of a plugin's standard error are shown. */
 const STDERR_LINES = 8;
@@ -15,33 +17,47 @@ const STDERR_LINES = 8;
 /**
  * One row per plugin: a bar that starts when the plugin did, its time, and its changes to the result.
  * @param kernel whether each kernel transaction gets a row as well, below its plugin
+ * @param width columns of the terminal, if there is one
  */
-export function renderWaterfall(record: RequestRecord, kernel = false): string {
+export function renderWaterfall(record: RequestRecord, kernel = false, width = Infinity): string {
   const rows = [
-    ...record.links.map((plugin, at) => rowsOf(record, plugin, pluginLabel(record, plugin, at), kernel)),
-    ...(record.finishes ?? []).map(finish => rowsOf(record, finish, finishWords(record, finish), kernel)),
+    ...record.links.map((plugin, at) => rowsOf(plugin, pluginLabel(record, plugin, at), kernel)),
+    ...(record.finishes ?? []).map(finish => rowsOf(finish, finishWords(record, finish), kernel)),
   ]
     .toSorted(([a], [b]) => (a?.startMs ?? 0) - (b?.startMs ?? 0))
     .flat();
   const nameWidth = Math.max(6, ...rows.map(({ name }) => name.length));
   const timeWidth = Math.max(4, ...rows.map(({ time }) => time.length));
-  const indent = ' '.repeat(2 + nameWidth + 2 + WIDTH + 2);
-  const scale = `0${renderTime(record.durationMs).padStart(WIDTH - 1)}`;
+  const room = width - (2 + nameWidth + 2 + 2 + timeWidth + 2 + NOTES);
+  const barWidth = Math.max(NARROWEST, Math.min(WIDEST, room));
+  const indent = ' '.repeat(2 + nameWidth + 2 + barWidth + 2);
+  const scale = `0${renderTime(record.durationMs).padStart(barWidth - 1)}`;
   const header = `  ${'plugin'.padEnd(nameWidth)}  ${scale}  ${'time'.padStart(timeWidth)}  result`;
-  const body = rows.flatMap(({ name, bar, time, notes: [first = '', ...more] }) => [
-    `  ${name.padEnd(nameWidth)}  ${bar.padEnd(WIDTH)}  ${time.padStart(timeWidth)}  ${first}`,
+  const body = rows.flatMap(({ name, time, notes: [first = '', ...more], ...bar }) => [
+    `  ${name.padEnd(nameWidth)}  ${drawBar(record, bar, barWidth)}  ${time.padStart(timeWidth)}  ${first}`,
     ...more.map(note => `${indent}${' '.repeat(timeWidth)}  ${note}`),
   ]);
   const table = rows.length ? ['', header, ...body] : ['', '  no plugin was called'];
   return [...heading(record), ...table, ...verdict(record)].map(line => `${line.trimEnd()}\n`).join('');
 }
 
-/** One line per record, oldest first. */
-export function renderList(records: readonly RequestRecord[]): string {
-  const header = ['ID', 'TIME', 'VERB', 'NETWORK', 'CONTAINER', 'IFNAME', 'DURATION', 'CODE'];
+/** One line per record, oldest first. @param width columns of the terminal, if there is one: the interface is left out if it is too narrow */
+export function renderList(records: readonly RequestRecord[], width = Infinity): string {
+  const rows = listRows(records);
+  const narrow = rows.map(row => row.filter((_, column) => column !== IFNAME));
+  const isWide = alignColumns(rows).some(line => line.length > width);
+  return alignColumns(isWide ? narrow : rows)
+    .map(line => `${line}\n`)
+    .join('');
+}
+
+const HEADER = ['ID', 'TIME', 'VERB', 'NETWORK', 'CONTAINER', 'IFNAME', 'DURATION', 'CODE'];
+const IFNAME = HEADER.indexOf('IFNAME');
+
+function listRows(records: readonly RequestRecord[]): string[][] {
   const rows = records.map(({ id, startedAt, verb, network, containerId, ifname, durationMs, code }) => [
     id,
-    new Date(startedAt).toISOString(),
+    `${new Date(startedAt).toISOString().slice(0, 19)}Z`,
     verb,
     network,
     shorten(containerId) || '-',
@@ -49,18 +65,17 @@ export function renderList(records: readonly RequestRecord[]): string {
     renderTime(durationMs),
     String(code),
   ]);
-  const widths = header.map((_, column) =>
-    Math.max(...[header, ...rows].map(row => row[column]?.length ?? 0)),
+  return [HEADER, ...rows];
+}
+
+function alignColumns(rows: readonly (readonly string[])[]): string[] {
+  const widths = rows[0]?.map((_, column) => Math.max(...rows.map(row => row[column]?.length ?? 0))) ?? [];
+  return rows.map(row =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
   );
-  return [header, ...rows]
-    .map(
-      row =>
-        `${row
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join('  ')
-          .trimEnd()}\n`,
-    )
-    .join('');
 }
 
 function heading(record: RequestRecord): string[] {
@@ -84,8 +99,9 @@ function heading(record: RequestRecord): string[] {
 
 interface Row {
   readonly startMs: number;
+  readonly durationMs: number;
   readonly name: string;
-  readonly bar: string;
+  readonly block: '█' | '▒';
   readonly time: string;
   readonly notes: readonly string[];
 }
@@ -95,19 +111,14 @@ type Timed = Pick<KernelTransaction, 'startMs' | 'durationMs'>;
 type Words = Pick<Row, 'name' | 'notes'>;
 
 /** A row, followed by the rows of its kernel transactions if requested; else with a note of their number and time. */
-function rowsOf(
-  record: RequestRecord,
-  part: PluginRecord | FinishRecord,
-  { name, notes }: Words,
-  kernel: boolean,
-): Row[] {
+function rowsOf(part: PluginRecord | FinishRecord, { name, notes }: Words, kernel: boolean): Row[] {
   const { transactions = [] } = part;
-  if (!kernel) return [rowOf(record, part, '█', { name, notes: [...notes, ...folded(transactions)] })];
+  if (!kernel) return [rowOf(part, '█', { name, notes: [...notes, ...folded(transactions)] })];
   return [
-    rowOf(record, part, '█', { name, notes }),
+    rowOf(part, '█', { name, notes }),
     ...transactions.map(({ family, what, error, ...one }) => {
       const words = error === undefined ? what : `${what}: ${error}`;
-      return rowOf(record, { ...one, startMs: part.startMs + one.startMs }, '▒', {
+      return rowOf({ ...one, startMs: part.startMs + one.startMs }, '▒', {
         name: `  ${family}`,
         notes: [words],
       });
@@ -115,16 +126,21 @@ function rowsOf(
   ];
 }
 
-function rowOf(record: RequestRecord, { startMs, durationMs }: Timed, block: string, words: Words): Row {
+function rowOf({ startMs, durationMs }: Timed, block: Row['block'], words: Words): Row {
+  const time = block === '█' ? renderTime(durationMs) : `${durationMs.toFixed(2)} ms`;
+  return { startMs, durationMs, block, time, ...words };
+}
+
+/** As long as the row took, and as far to the right as it began, in the time of the request. */
+function drawBar(
+  record: RequestRecord,
+  { startMs, durationMs, block }: Pick<Row, 'startMs' | 'durationMs' | 'block'>,
+  width: number,
+): string {
   const span = Math.max(record.durationMs, 0.001);
-  const from = Math.min(WIDTH - 1, Math.floor((startMs / span) * WIDTH));
-  const to = Math.min(WIDTH, Math.max(from + 1, Math.round(((startMs + durationMs) / span) * WIDTH)));
-  return {
-    startMs,
-    bar: ' '.repeat(from) + block.repeat(to - from),
-    time: block === '█' ? renderTime(durationMs) : `${durationMs.toFixed(2)} ms`,
-    ...words,
-  };
+  const from = Math.min(width - 1, Math.floor((startMs / span) * width));
+  const to = Math.min(width, Math.max(from + 1, Math.round(((startMs + durationMs) / span) * width)));
+  return `${' '.repeat(from)}${block.repeat(to - from)}`.padEnd(width);
 }
 
 function pluginLabel(record: RequestRecord, plugin: PluginRecord, at: number): Words {

@@ -35,9 +35,9 @@ export function parseFrom(text: string, model: NodeModel, find: FindContainer): 
     : { kind: 'container', containerId: owner };
 }
 
-const TO = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:]*)):(?<port>\d{1,5})(?:\/(?<protocol>tcp|udp))?$/;
+const TO = /^(?:(?:\[(?<v6>[^\]]+)\]|(?<host>[^:]*)):)?(?<port>\d{1,5})(?:\/(?<protocol>tcp|udp))?$/;
 
-/** `:8080`, `db:5432`, `10.22.0.7:80`, `[fd00::7]:53/udp`; undefined if it is none of them. */
+/** `8080`, `:8080`, `db:5432`, `10.22.0.7:80`, `[fd00::7]:53/udp`; undefined if it is none of them. */
 export function parseTo(text: string, family: 4 | 6, model: NodeModel, find: FindContainer): To | undefined {
   const { v6, host = v6 ?? '', port: digits, protocol } = TO.exec(text)?.groups ?? {};
   const port = Number(digits);

@@ -45,7 +45,7 @@ export class Journey {
   *leave(site: Site, sent: Packet): Walk<boolean> {
     this.#count();
     const undone = this.#connections.enter(site, sent);
-    const repair = this.world.repairOf(site) ?? this.world.peerCommand(site, undone.destination ?? '');
+    const repair = this.world.repairOf(site) ?? this.world.routeCommand(site, undone.destination ?? '');
     const way = yield* this.#routeOut(site, undone, repair);
     const source = undone.source ?? (way.source && renderIp(way.source));
     const oif = site.link(way.oif);
@@ -84,7 +84,7 @@ export class Journey {
       const words = `"${iif.name}" does not have the address ${packet.destination}`;
       yield hop(site, packet, 'device', 'stops', words, repair);
     }
-    const advice = repair ?? this.world.peerCommand(site, packet.destination ?? '');
+    const advice = repair ?? this.world.routeCommand(site, packet.destination ?? '');
     const way = yield* routeIn(site, packet, iif, advice);
     if (way.local) return yield* this.#deliver(site, packet, before);
     if (!(yield* this.#judgeWay(site, packet, way))) return false;
@@ -200,7 +200,7 @@ export class Journey {
       yield hop(site, packet, 'device', 'stops', `"${expected.name}" is down`, mend);
     }
     const words = `packets to ${packet.destination} of ${titleOf(owner)} leave through "${link.name}"`;
-    yield hop(site, packet, 'route', 'stops', words, this.world.advice.repair(owner));
+    yield hop(site, packet, 'route', 'stops', words, this.world.routeCommand(site, packet.destination ?? ''));
     return false;
   }
 

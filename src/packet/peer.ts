@@ -20,5 +20,5 @@ export function* judgePeer(world: World, packet: Packet, device: string): Walk {
   const smallest = Math.max(...routes.map(({ dst }) => dst.prefix), 0);
   if (smallest >= peer.block.prefix) return;
   const words = `${destination} is an address of node "${peer.node}", but no route leads to its block ${renderCidr(peer.block)}: the packet leaves through "${device}" with a wider one`;
-  yield hop(node, packet, 'route', 'stops', words, world.peerCommand(node, destination));
+  yield hop(node, packet, 'route', 'stops', words, world.routeCommand(node, destination));
 }

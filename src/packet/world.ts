@@ -10,6 +10,8 @@ export interface Advice {
   repair(attachment: NodeAttachment): string;
   /** DEL and ADD. */
   remake(attachment: NodeAttachment): string;
+  /** `remake` if a device of the host is not present, which `repair` does not make; else `repair`. */
+  restore(attachment: NodeAttachment, present: readonly string[]): string;
 }
 
 /** The node and its containers. Close it to leave their namespaces. */
@@ -60,9 +62,16 @@ export class World {
     return lines.size ? [...lines].join(' && ') : undefined;
   }
 
-  /** Command that tells why a route to a pod of another node is missing. */
-  peerCommand(site: Site, address: string): string | undefined {
-    return site.isNode && this.findPeer(address)
+  /** Command for a missing route of the node: to its own container, or to a pod of another node. */
+  routeCommand(site: Site, address: string): string | undefined {
+    if (!site.isNode) return undefined;
+    const owner = this.ownerOf(address);
+    if (owner !== undefined)
+      return this.advice.restore(
+        owner,
+        site.links.map(({ name }) => name),
+      );
+    return this.findPeer(address)
       ? 'catena daemon --status  # a daemon with the setting "nodes" makes the route, or logs why not'
       : undefined;
   }

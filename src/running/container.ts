@@ -16,7 +16,8 @@ export interface KnownContainer {
 }
 
 /**
- * Finds a container by its id, the beginning of its id, its namespace (a path, or a name of `ip netns`), its name or its pod (`namespace/name`).
+ * Finds a container by its id, the beginning of its id, its namespace (a path, or a name of `ip netns`), its name or its pod
+ * (`namespace/name`, or the name alone).
  * @param cwd against which relative paths are resolved
  * @throws CniError 3 if nothing on record is of such a container, or if there are several; 5 if records cannot be listed
  */
@@ -56,6 +57,8 @@ const FINDERS: readonly Find[] = [
     });
   },
   (all, given, cwd) => (given === '' ? [] : inNamespace(all, namespacePath(given, cwd))),
+  (all, given) =>
+    all.filter(({ known: { containerId, args } }) => namesOf(containerId, args, new Map()).podName === given),
   (all, given) => all.filter(({ known }) => given !== '' && known.containerId.startsWith(given)),
 ];
 

@@ -7,6 +7,7 @@ import packageJson from './files/package.json.txt' with { type: 'text' };
 import pluginTest from './files/plugin.test.ts.txt' with { type: 'text' };
 import pluginSource from './files/plugin.ts.txt' with { type: 'text' };
 import readme from './files/README.md.txt' with { type: 'text' };
+import schemaSource from './files/schema.ts.txt' with { type: 'text' };
 import tsconfig from './files/tsconfig.json.txt' with { type: 'text' };
 import type { LibrarySource } from './library.ts';
 
@@ -39,6 +40,7 @@ export function renderProject(
     'README.md': readme,
     'src/main.ts': mainSource,
     'src/plugin.ts': pluginSource,
+    'src/schema.ts': schemaSource,
     'test/plugin.test.ts': pluginTest,
     [`${name}.conflist`]: conflist,
   };

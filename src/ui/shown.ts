@@ -22,6 +22,12 @@ export type RequestSummary = Pick<
   'id' | 'verb' | 'network' | 'containerId' | 'ifname' | 'startedAt' | 'durationMs' | 'code'
 >;
 
+/** `api/lists/<network>`: what `catena explain` prints, or no plugins. */
+export type ShownList = Pick<AnswerOf<'NetworkExplanation'>, 'plugins'>;
+
+/** One plugin of it. */
+export type ShownPlugin = ShownList['plugins'][number];
+
 /** `api/leases`: an array of these, as `catena ipam ls` prints them. */
 export type ShownLease = Omit<AnswerOf<'Lease'>, 'writtenAt'>;
 

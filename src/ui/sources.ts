@@ -29,6 +29,7 @@ const ANSWER_FIRST_MS = 50;
 
 const LOG_SINCE = '7d';
 const TRACE_PATH = /^traces\/([\da-z]{12})$/;
+const LIST_PATH = /^lists\/([\w.-]+)$/;
 
 /** Nothing is read before the page asks for it. */
 export function openSources(ask: Ask): Sources {
@@ -71,15 +72,27 @@ export function openSources(ask: Ask): Sources {
     return { text: JSON.stringify({ time, ...shown }), etag: etagOf(JSON.stringify(shown)), at };
   }
 
+  /** The file is the one that the node's model names; a network without one has no explanation. */
+  async function answerList(network: string): Promise<Snapshot> {
+    const { networks } = JSON.parse((await node.get()).text) as NodeModel;
+    const file = networks.find(({ name }) => name === network)?.file;
+    return fresh(file === undefined ? '{"plugins":[]}' : await ask(['explain', '--', file]));
+  }
+
   return {
     answer(path) {
       if (path === 'node') return answerNode();
       const [, id] = TRACE_PATH.exec(path) ?? [];
-      if (id !== undefined)
-        return ask(['trace', id]).then(text => ({ text, etag: etagOf(text), at: Date.now() }));
+      if (id !== undefined) return ask(['trace', id]).then(fresh);
+      const [, network] = LIST_PATH.exec(path) ?? [];
+      if (network !== undefined) return answerList(network);
       return Object.hasOwn(readings, path) ? readings[path]?.get() : undefined;
     },
   };
+}
+
+function fresh(text: string): Snapshot {
+  return { text, etag: etagOf(text), at: Date.now() };
 }
 
 function withHealth(

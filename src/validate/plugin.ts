@@ -14,7 +14,7 @@ import { findShapeProblems, findUnknownKeys, type Problem } from './shape.ts';
 /**
  * Finds what a plugin's schema and rules refuse, and keys that are never read.
  * @param isForeign whether a third-party executable of that name exists, which may be less strict: what only ours refuses is a
- *   warning then
+ *   warning then, unless it has a schema of its own
  */
 export function judgePlugin(plugin: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
   const shape = judgeShape(plugin, isForeign);
@@ -38,7 +38,8 @@ function judgeShape(placed: PlacedPlugin, isForeign: (type: string) => boolean):
   const general = findShapeProblems(ListedPlugin, conf);
   const own = [plugin, ipam].flatMap(one => {
     if (one?.about === undefined) return [];
-    const severity: Severity = isForeign(one.type) ? 'warning' : 'error';
+    const isGuess = isForeign(one.type) && !one.about.fromSchema;
+    const severity: Severity = isGuess ? 'warning' : 'error';
     return findShapeProblems(one.about.config, conf).map(problem => ({ ...problem, severity }));
   });
   const all = [...general.map(problem => ({ ...problem, severity: 'error' as const })), ...own];

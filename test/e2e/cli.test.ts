@@ -226,7 +226,7 @@ describe('catena gc, status, version', () => {
 
   test('version asks our own plugins, which are started ahead of their turn', async () => {
     configure(PLUGIN_NAMES.map(type => ({ type })));
-    const { stdout, exitCode } = await catena(['version', 'testnet'], { CNI_PATH: BIN });
+    const { stdout, exitCode } = await catena(['version', 'testnet', '--json'], { CNI_PATH: BIN });
     const shown = JSON.parse(stdout);
     expect(exitCode).toBe(0);
     expect(shown).toMatchObject({ network: 'testnet', cniVersion: '1.1.0', usable: true });
@@ -240,7 +240,12 @@ describe('catena gc, status, version', () => {
       mode: 0o755,
     });
     configure([{ type: 'old' }]);
-    const { stdout, exitCode } = await catena(['version', 'testnet'], { CNI_PATH: chain.dir });
+    const text = await catena(['version', 'testnet'], { CNI_PATH: chain.dir });
+    expect(text.stdout).toBe(
+      'network testnet, CNI 1.1.0, which not every plugin supports; the highest version of all is 0.4.0\n' +
+        'old  -  -  -  -  0.4.0  -  -\n',
+    );
+    const { stdout, exitCode } = await catena(['version', 'testnet', '--json'], { CNI_PATH: chain.dir });
     expect(exitCode).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({
       usable: false,

@@ -91,6 +91,26 @@ describe('a new plugin', () => {
     });
   });
 
+  test('has a schema beside it, by which tools know its options', async () => {
+    const dirs = ['--bin-dir', path.join(project, 'dist'), '--bin-dir', BIN_DIR];
+    const list = JSON.parse(fs.readFileSync(path.join(project, 'motd.conflist'), 'utf8'));
+    list.plugins[1] = { type: 'motd', serch: ['svc.example'], search: 'x' };
+    const wrong = path.join(dir, 'wrong.conflist');
+    fs.writeFileSync(wrong, JSON.stringify(list, null, 2));
+    const { exitCode, stdout } = await catena('validate', wrong, ...dirs);
+    expect(exitCode).toBe(1);
+    expect(stdout).toContain('key "serch" is not known; did you mean "search"? [unknown-key]');
+    expect(stdout).toContain('error: "search" must be of type array, found "x" [shape]');
+    const explained = await catena('explain', path.join(project, 'motd.conflist'), ...dirs);
+    expect(explained.stdout).toContain(
+      '2  motd (meta) adds search domains to what earlier plugins said about resolving\n',
+    );
+    expect(explained.stdout).toContain(`search = ["svc.example"]: Domains in which the container's resolver looks for`);
+    expect((await catena('schema', 'motd', ...dirs)).stdout).toBe(
+      fs.readFileSync(path.join(project, 'dist/motd.schema.json'), 'utf8'),
+    );
+  });
+
   describeRoot('between bridge and tuning', () => {
     test('completes ADD, CHECK and DEL', async () => {
       await withHost(async lab => {

@@ -55,7 +55,7 @@ describe('catena-cni', () => {
     expect(JSON.parse(stdout)).toEqual([
       7,
       [{ version: '4', address: '10.1.0.2/24' }],
-      'Configuration of the main link bridge',
+      'Configuration of the main plugin bridge',
     ]);
   });
 

@@ -35,9 +35,18 @@ async function prepare(machine: Machine): Promise<void> {
 
 /** Each question, the command that answers it, its exit code, and what the answer must contain. */
 const QUESTIONS: readonly (readonly [question: string, line: string, exitCode: number, ...RegExp[]])[] = [
-  ['What will this list do?', 'explain web-net', 0, /bridge/, /10\.22\.0\.0\/24/, /portmap/],
+  [
+    'What will this list do?',
+    'explain web-net',
+    0,
+    /bridge/,
+    /10\.22\.0\.0\/24/,
+    /portmap/,
+    /who reaches whom/,
+  ],
   ['Which container has 10.22.0.2, and since when?', 'who 10.22.0.2', 0, /shop\/frontend/, /web-net/],
-  ['Why does port 8080 not answer?', 'why-not :8080', 1, /listen/, /shop\/frontend|web/],
+  ['Why does port 8080 not answer?', 'why-not 8080', 1, /listen/, /shop\/frontend|web/],
+  ['Why does the pod not answer?', 'why-not frontend:80', 1, /listen/],
   ['What changed since yesterday?', 'log --since yesterday', 0, /ADD/, /web-net/, /frontend/],
   ['What is on this node?', 'ls', 0, /shop\/frontend/, /10\.22\.0\.2/, /8080/],
   ['What does it look like?', 'graph', 0, /web0/, /frontend/],

@@ -138,8 +138,16 @@ describeRoot(
           expect(chain).toEqual(['bridge', 'portmap', 'bandwidth', 'tuning']);
           expect(await page.locator('.chain').textContent()).toMatch(/\+ 10\.88\.0\.\d\/16/);
           expect(await page.locator('svg.when').count()).toBe(4);
+          await page.locator('.chain summary', { hasText: 'options' }).first().click();
+          expect(await page.locator('.chain .options').first().textContent()).toContain('hairpinMode = true');
+          expect(await page.locator('.chain .options').nth(1).textContent()).toContain('ranges = [[');
           expect(await page.locator('.notice.broken').textContent()).not.toBe('');
+          await page.locator('.mend code').waitFor();
+          expect(await page.locator('.mend code').textContent()).toMatch(
+            /^catena del podnet .* && catena add /,
+          );
           await shoot(page, 'detail');
+          await shoot(page, 'detail-dark', 'dark');
           for (const scheme of ['light', 'dark'] as const) expect(await violations(page, scheme)).toEqual([]);
           await page.setViewportSize(PHONE);
           expect(await overflow(page)).toBe(0);
@@ -177,6 +185,7 @@ describeRoot(
             expect(await page.locator('[data-row]').count()).toBe(1_000);
             expect(await page.locator('.picture .cell').count()).toBe(1_000);
             await shoot(page, 'thousand');
+            await shoot(page, 'thousand-dark', 'dark');
             await page.getByRole('status').filter({ hasText: 'none broken, 1000 gone' }).first().waitFor();
             expect(await page.locator('[data-row]').first().textContent()).toBe(`shop/${MARKUP}`);
             expect(await page.locator('#app img').count()).toBe(0);

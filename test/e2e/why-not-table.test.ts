@@ -130,6 +130,10 @@ const CAUSES: readonly Cause[] = [
     make: ({ paste }) => paste('ip route add blackhole 10.88.0.2/32'),
   },
   {
+    ...{ cause: 'the bridge deleted', hop: 'route', at: 'node' },
+    make: ({ paste }) => paste('ip link del br0'),
+  },
+  {
     ...{ cause: 'the device of the container deleted', hop: 'device', at: 'container' },
     make: ({ paste, port }) => paste(`ip link del ${port}`),
   },

@@ -78,6 +78,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
+  // How plugins describe their options; the build of another author's plugin imports it.
+  'src/schema': ['src/cni'],
+  'src/foreign': ['src/schema/conditions', 'src/files', 'src/cni'],
   'src/explain': ['src/chain', 'src/cni', 'src/net'],
   // Only its own executables know how: it asks them.
   'src/handover': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
@@ -171,7 +174,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ],
     ...['src/lab/words', 'src/lab/result-diff', 'src/cni/result', 'src/net'],
   ],
-  'src/graph': ['src/node/model', 'src/node/words', 'src/lab/words'],
+  'src/graph': ['src/node/model', 'src/node/words', 'src/lab/paint', 'src/lab/words'],
   // Networks of running containers.
   'src/running': [
     ...['src/node', 'src/chain', 'src/journal', 'src/files/namespace-path', 'src/cni', 'src/net'],
@@ -219,7 +222,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/observe',
       'src/watch',
     ],
-    ...['src/lab', 'src/conformance', 'src/validate', 'src/template', 'src/explain'],
+    ...['src/lab', 'src/conformance', 'src/validate', 'src/foreign', 'src/template', 'src/explain'],
     ...['src/runtimes', 'src/install', 'src/purge', 'src/compare'],
     ...['src/chain', 'src/journal', 'src/files', 'src/cni', 'src/net'],
   ],
@@ -263,7 +266,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/release': ['plugins/registry'],
   // How executables, packages and releases are made from all of it.
   'plugins/build': [
-    ...['plugins', 'src/answers', 'src/node/model', 'src/cni', 'src/files', 'package-lock.json'],
+    ...[
+      'plugins',
+      'src/answers',
+      'src/schema',
+      'src/node/model',
+      'src/cni',
+      'src/files',
+      'package-lock.json',
+    ],
     // What the front knows of the rest.
     ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/worker/protocol'],
     ...['src/plugin/early-stdio', 'src/plugin/run', 'src/plugin/serve', 'src/sys/fault-variable'],
@@ -298,7 +309,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   execa: ['src/chain/run/exec-plugin'],
   winston: ['src/log'],
   'dbus-native': ['plugins/firewall/firewalld/bus'],
-  yaml: ['src/delegate/definition-file', 'src/cli/output/print'],
+  yaml: ['src/delegate/definition-file', 'src/cli/output/data'],
   // Only the page, which is bundled, needs it.
   preact: ['src/ui/page'],
   // Only the daemon loads these.
@@ -357,7 +368,7 @@ const MAY_LOAD_LAZILY = [
   // semver, for lists that offer several versions.
   'src/chain/config/select-version',
   // YAML, for who asks for it.
-  'src/cli/output/print',
+  'src/cli/output/data',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
   // Nor for a cluster, but whose configuration names one.
@@ -576,7 +587,7 @@ describe('files', () => {
 
   test('are no barrels, besides the entries of the package', () => {
     const index = product.filter(file => /(^|\/)(index|mod)\.ts$/.test(file.path)).map(file => file.path);
-    const entries = ['src/index.ts', 'src/plugin/index.ts', 'src/testing/index.ts'];
+    const entries = ['src/index.ts', ...['plugin', 'schema', 'testing'].map(name => `src/${name}/index.ts`)];
     expect(index.filter(file => !entries.includes(file))).toEqual([]);
   });
 

@@ -1,8 +1,8 @@
 // What does `catena add` do?
 import { addNetwork } from '../../chain/run/run.ts';
 import type { CommandCall } from '../command.ts';
+import { CNITOOLS_INDENT, printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { CNITOOLS_INDENT, printData } from '../output/print.ts';
 import { attachmentOf, loadTarget, warn } from '../target.ts';
 import { findUnread } from '../unread-capabilities.ts';
 import { watched } from '../watched.ts';

@@ -16,7 +16,9 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
 import { styleOf } from '../terminal/colour.ts';
+import { foldText } from '../terminal/fold.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
+import { widthOf } from '../terminal/width.ts';
 
 /** Variables that would tell the plugin about another environment. */
 const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR)$/;
@@ -44,14 +46,14 @@ export async function run(call: CommandCall): Promise<number> {
   // The notes that our own ADD and GC leave for each other are not the plugin's.
   const notes = Object.values(notesDirs(runDir({})));
   const watch = { dirs: FRESH_DIRS, skip: ['/run/netns', ...notes, ...shown] };
-  const style = styleOf(call);
+  const [style, width] = [styleOf(call), widthOf(call)];
   if (!isData(call)) call.out(renderHeading(subject));
   const progress = openProgress(call, 'conformance');
   progress.step(`rule 1 of ${RULES.length}`);
   let examined = 0;
   const report = await examine({ ...subject, watch }, finding => {
     progress.clear();
-    if (!isData(call)) call.out(renderFinding(finding, style));
+    if (!isData(call)) call.out(foldText(renderFinding(finding, style), width));
     examined += 1;
     if (examined < RULES.length) progress.step(`rule ${examined + 1} of ${RULES.length}`);
   }).finally(progress.end);

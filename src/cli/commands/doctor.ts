@@ -18,6 +18,7 @@ import { readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { styleOf } from '../terminal/colour.ts';
+import { during } from '../terminal/progress.ts';
 
 /** Diagnoses this node and suggests fixes. Exit codes: {@link exitCodeOf}. */
 export async function run(call: CommandCall): Promise<number> {
@@ -32,7 +33,10 @@ export async function run(call: CommandCall): Promise<number> {
     findAbout: await loadAbouts(call.plugins.find, call.plugins.types),
     ownNames: call.plugins.types,
   });
-  const findings = worstFirst([...examine(node), ...(await checkAll(call, node, runtime))]);
+  const checked = await during(call, 'doctor', 'CHECK of every attachment', () =>
+    checkAll(call, node, runtime),
+  );
+  const findings = worstFirst([...examine(node), ...checked]);
   const verdict = judge(findings, node.user?.id !== 0);
   await printAnswer(
     call,

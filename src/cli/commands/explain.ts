@@ -1,5 +1,6 @@
 // What does `catena explain` do?
 import type { Conflist } from '../../chain/config/conflist.ts';
+import { NetworkNotFound } from '../../chain/config/network-not-found.ts';
 import { explainCode } from '../../explain/codes.ts';
 import { explainList } from '../../explain/list.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
@@ -7,8 +8,9 @@ import { readConfigured } from '../../runtimes/configured.ts';
 import { choose, RUNTIMES } from '../../runtimes/rules.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { type RuntimeVerdict, renderCode, renderList } from '../explain-render.ts';
-import { findList } from '../named-list.ts';
+import { findList, type NamedList } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
+import { catalogOf } from '../plugin-catalog.ts';
 import { widthOf } from '../terminal/width.ts';
 
 /** Where the output is no terminal. */
@@ -28,8 +30,8 @@ export async function run(call: CommandCall): Promise<number> {
     await printAnswer(call, 'CodeExplanation', explanation, { text: () => renderCode(explanation, width) });
     return 0;
   }
-  const { list, file, dir } = findList(call, what);
-  const explanation = await explainList(list, call.plugins);
+  const { list, file, dir } = find(call, what);
+  const explanation = await explainList(list, catalogOf(call));
   const runtimes = await verdictsOn(list, dir, file);
   await printAnswer(
     call,
@@ -38,6 +40,18 @@ export async function run(call: CommandCall): Promise<number> {
     { text: () => renderList(explanation, runtimes, width) },
   );
   return 0;
+}
+
+/** The name of a plugin is no list, and a reader may not know the difference. */
+function find(call: CommandCall, what: string): NamedList {
+  try {
+    return findList(call, what);
+  } catch (error) {
+    if (!(error instanceof NetworkNotFound) || !call.plugins.types.includes(what)) throw error;
+    throw new UsageError(
+      `Cannot explain "${what}": it is a plugin and no network; catena schema ${what} shows its options`,
+    );
+  }
 }
 
 /** Which runtimes would use the list if its directory is the one they read. */

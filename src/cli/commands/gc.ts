@@ -16,6 +16,7 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { gcGone } from '../gc-gone.ts';
 import { printAnswer } from '../output/print.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
+import { during } from '../terminal/progress.ts';
 import { watched } from '../watched.ts';
 
 /** Deletes attachments that are not named as valid; with `--all`, every recorded attachment of the network. */
@@ -28,7 +29,9 @@ export async function run(call: CommandCall): Promise<number> {
   const scope = { ...named, look: await lookFor(call, list) };
   if (!call.on('dry-run')) {
     warnOfUnknown(call, list, scope);
-    await watched(call, 'GC', undefined, runtime => collectGarbage(list, scope, runtime));
+    await during(call, 'gc', `network ${list.name}`, () =>
+      watched(call, 'GC', undefined, runtime => collectGarbage(list, scope, runtime)),
+    );
     return 0;
   }
   const plan = planGarbage(list, scope, runtimeOf(call));

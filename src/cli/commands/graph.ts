@@ -3,14 +3,16 @@ import { drawDot } from '../../graph/dot.ts';
 import { drawMermaid } from '../../graph/mermaid.ts';
 import { drawSvg } from '../../graph/svg.ts';
 import { drawText } from '../../graph/text.ts';
+import type { Style } from '../../lab/paint.ts';
 import type { NodeModel } from '../../node/model.ts';
 import { withoutStandIns } from '../../node/shown.ts';
 import type { CommandCall } from '../command.ts';
 import { selectAttachments } from '../node/filter.ts';
 import { readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
+import { styleOf } from '../terminal/colour.ts';
 
-const DRAWINGS: Readonly<Record<string, (node: NodeModel) => string>> = {
+const DRAWINGS: Readonly<Record<string, (node: NodeModel, style: Style) => string>> = {
   text: drawText,
   svg: drawSvg,
   mermaid: drawMermaid,
@@ -25,6 +27,6 @@ export async function run(call: CommandCall): Promise<number> {
   // A runtime's loopback attachment has nothing to show.
   const shown = { ...node, attachments: withoutStandIns(selected) };
   const draw = DRAWINGS[call.format] ?? drawText;
-  await printAnswer(call, 'Node', shown, { text: () => draw(shown) });
+  await printAnswer(call, 'Node', shown, { text: () => draw(shown, styleOf(call)) });
   return 0;
 }

@@ -9,6 +9,7 @@ import { findHeirs } from '../handover/heirs.ts';
 import { renderHandovers } from '../handover/render.ts';
 import { handoverRuntime } from '../handover/runtime.ts';
 import { printAnswer } from '../output/print.ts';
+import { during } from '../terminal/progress.ts';
 
 /**
  * Makes existing attachments deletable by the executables of other directories, and prints the outcome for each. If only our
@@ -29,7 +30,12 @@ export async function run(call: CommandCall): Promise<number> {
     mode: call.on('dry-run') ? ('look' as const) : ('do' as const),
     force: call.on('force'),
   };
-  const handovers = await handOverAll(attached, plan, call, runtime);
+  const handovers = await during(
+    call,
+    'handover',
+    `${attached.length} attachments, and a trial of each kind`,
+    () => handOverAll(attached, plan, call, runtime),
+  );
   await printAnswer(
     call,
     'HandoverList',

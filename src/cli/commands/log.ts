@@ -6,9 +6,11 @@ import { nameIn, renderLog } from '../log/render.ts';
 import { fromHistory, type LogEntry, readTimeline } from '../log/timeline.ts';
 import { readNodeFor } from '../node/read.ts';
 import { parseMoment } from '../node/times.ts';
+import { printOne } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { printAnswer, printOne } from '../output/print.ts';
+import { printAnswer } from '../output/print.ts';
 import { runtimeOf } from '../target.ts';
+import { styleOf } from '../terminal/colour.ts';
 import { traceDirFor } from '../watched.ts';
 
 /** Milliseconds between two looks of `--follow`. */
@@ -32,8 +34,8 @@ export async function run(call: CommandCall): Promise<number> {
     'LogEntryList',
     { items: shown },
     {
-      text: () => renderLog(shown) || nothing,
-      wide: () => renderLog(shown, true) || nothing,
+      text: () => renderLog(shown, styleOf(call)) || nothing,
+      wide: () => renderLog(shown, styleOf(call), true) || nothing,
       names: () => namesIn(shown),
     },
   );
@@ -66,7 +68,7 @@ async function print(call: CommandCall, entries: readonly LogEntry[]): Promise<v
         .map(name => `${name}\n`)
         .join(''),
     );
-  else call.out(renderLog(entries, call.format === 'wide'));
+  else call.out(renderLog(entries, styleOf(call), call.format === 'wide'));
 }
 
 /** The containers concerned, each once. */

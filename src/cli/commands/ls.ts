@@ -12,6 +12,8 @@ import { readNodeFor } from '../node/read.ts';
 import { renderLs } from '../node/render-ls.ts';
 import { printAnswer } from '../output/print.ts';
 import { warn } from '../target.ts';
+import { styleOf } from '../terminal/colour.ts';
+import { during } from '../terminal/progress.ts';
 import { widthOf } from '../terminal/width.ts';
 
 /** Milliseconds between two looks of `--watch`. */
@@ -27,7 +29,9 @@ export async function run(call: CommandCall): Promise<number> {
 }
 
 async function look(call: CommandCall): Promise<{ node: NodeModel; shown: NodeAttachment[] }> {
-  const node = await readNodeFor(call, call.on('check'));
+  const node = call.on('check')
+    ? await during(call, 'ls', 'CHECK of every attachment', () => readNodeFor(call, true))
+    : await readNodeFor(call);
   const network = call.text('network');
   const filters = [...call.texts('filter'), ...(network === undefined ? [] : [`network=${network}`])];
   const selected = selectAttachments(node.attachments, filters);
@@ -35,7 +39,7 @@ async function look(call: CommandCall): Promise<{ node: NodeModel; shown: NodeAt
 }
 
 async function print(call: CommandCall, node: NodeModel, shown: readonly NodeAttachment[]): Promise<void> {
-  const render = (wide: boolean) => renderLs(node, shown, { wide, width: widthOf(call) });
+  const render = (wide: boolean) => renderLs(node, shown, { ...styleOf(call), wide, width: widthOf(call) });
   await printAnswer(
     call,
     'Node',

@@ -6,8 +6,8 @@ import type { PingReply } from '../../daemon/protocol.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
+import { printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { printData } from '../output/print.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 const DEADLINE_S = 2;

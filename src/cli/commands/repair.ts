@@ -19,6 +19,7 @@ import { checkConfigured } from '../known-network.ts';
 import { eventsOfRepair } from '../log/events.ts';
 import { printAnswer } from '../output/print.ts';
 import { runtimeOf, warn } from '../target.ts';
+import { during } from '../terminal/progress.ts';
 
 /** Prints a line for each attachment that is not sound and each of its plugins; exit code 1 if a problem remains. */
 export async function run(call: CommandCall): Promise<number> {
@@ -27,7 +28,7 @@ export async function run(call: CommandCall): Promise<number> {
   const scope = { ...defined({ network }), dryRun, foreign: call.on('foreign') };
   // The report already has the warnings.
   const { onWarning: _, ...runtime } = runtimeOf(call);
-  const report = await repairAll(scope, runtime);
+  const report = await during(call, 'repair', 'CHECK of every attachment', () => repairAll(scope, runtime));
   if (!dryRun && runtime.stateDir !== undefined) appendHistory(runtime.stateDir, eventsOfRepair(report));
   await printAnswer(call, 'RepairReport', toJson(report), { text: () => renderReport(report, dryRun) });
   for (const problem of report.damaged) warn(call, problem);

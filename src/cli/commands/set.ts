@@ -4,7 +4,7 @@ import type { Change } from '../../chain/change/settings.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findContainer, pickAttachment } from '../container.ts';
-import { CNITOOLS_INDENT, printData } from '../output/print.ts';
+import { CNITOOLS_INDENT, printData } from '../output/data.ts';
 import { runtimeOf } from '../target.ts';
 import { watched } from '../watched.ts';
 

@@ -6,7 +6,10 @@ import { renderList, renderWaterfall } from '../../observe/waterfall.ts';
 import type { CommandCall } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { warn } from '../target.ts';
+import { widthOf } from '../terminal/width.ts';
 import { traceDirFor } from '../watched.ts';
+
+const NONE = 'no request was traced: the daemon keeps traces, and commands do with --trace\n';
 
 /** Lists the stored traces, or draws one. */
 export async function run(call: CommandCall): Promise<number> {
@@ -15,8 +18,8 @@ export async function run(call: CommandCall): Promise<number> {
   if (id !== undefined) {
     const record = find(dir, id);
     await printAnswer(call, 'Request', toRequest(record), {
-      text: () => renderWaterfall(record, call.on('kernel')),
-      wide: () => renderWaterfall(record, true),
+      text: () => renderWaterfall(record, call.on('kernel'), widthOf(call)),
+      wide: () => renderWaterfall(record, true, widthOf(call)),
       names: () => [record.id],
     });
     return 0;
@@ -26,7 +29,10 @@ export async function run(call: CommandCall): Promise<number> {
     call,
     'RequestList',
     { items: records.map(toRequest) },
-    { text: () => renderList(records), names: () => records.map(({ id: one }) => one) },
+    {
+      text: () => (records.length ? renderList(records, widthOf(call)) : NONE),
+      names: () => records.map(({ id: one }) => one),
+    },
   );
   for (const file of damaged)
     warn(call, new CniError(ErrorCode.decodingFailure, `Cannot read trace "${file}"`));

@@ -12,10 +12,12 @@ import { tryChain } from '../../lab/try.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import type { CommandCall } from '../command.ts';
 import { findList } from '../named-list.ts';
+import { printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { printData } from '../output/print.ts';
 import { styleOf } from '../terminal/colour.ts';
+import { foldText } from '../terminal/fold.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
+import { widthOf } from '../terminal/width.ts';
 
 /** Directories that could lead plugins out of the lab. */
 const OWN_VARIABLES = ['CATENA_RUN_DIR', 'CATENA_STATE_DIR', 'CATENA_CNI_CACHE_DIR', RIGHTS_VARIABLE];
@@ -37,7 +39,7 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
   const shown = [...trial.pluginDirs, dirname(process.execPath)];
   layGround(shown);
   const sections: Section[] = [];
-  const style = styleOf(call);
+  const [style, width] = [styleOf(call), widthOf(call)];
   const progress = openProgress(call, 'try');
   progress.step('a fake host');
   const ok = await tryChain({
@@ -50,7 +52,7 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
       if (isData(call)) sections.push(section);
       else {
         progress.clear();
-        call.out(renderSection(section, style));
+        call.out(foldText(renderSection(section, style, width), width));
       }
       progress.step(stepAfter(section));
     },

@@ -4,6 +4,7 @@ import { countFindings } from '../../validate/finding.ts';
 import { validatePath } from '../../validate/validate.ts';
 import type { CommandCall } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
+import { catalogOf } from '../plugin-catalog.ts';
 import { runtimeOf } from '../target.ts';
 import { styleOf } from '../terminal/colour.ts';
 import { widthOf } from '../terminal/width.ts';
@@ -15,7 +16,7 @@ export async function run(call: CommandCall): Promise<number> {
   // The standard error of plugins that are asked for their versions is not shown.
   const { onPlugin: _, ...runtime } = runtimeOf(call);
   const executables = call.on('files-only') ? NO_EXECUTABLES : openExecutables(runtime);
-  const report = await validatePath(path, call.plugins, executables);
+  const report = await validatePath(path, catalogOf(call), executables);
   const { error, warning } = countFindings(report);
   const valid = error + (call.on('strict') ? warning : 0) === 0;
   const { files, findings } = report;

@@ -5,7 +5,6 @@ import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runDir, runnerJournals } from '../../cni/directories.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { parseFrom, parseTo } from '../../packet/ends.ts';
-import type { Hop } from '../../packet/hop.ts';
 import { whyNot } from '../../packet/why-not.ts';
 import type { Advice } from '../../packet/world.ts';
 import { findKnown } from '../../running/container.ts';
@@ -15,9 +14,11 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';
 import { readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
+import { renderWalk } from '../packet-render.ts';
 import { runtimeOf } from '../target.ts';
+import { styleOf } from '../terminal/colour.ts';
+import { widthOf } from '../terminal/width.ts';
 
-const MARKS = { passes: '✓', stops: '✗', unknown: '?' } as const;
 const EXIT_CODES = { arrives: SUCCESS, stopped: FAILURE, unknown: INCOMPLETE } as const;
 
 function adviceFor(call: CommandCall): Advice {
@@ -26,15 +27,21 @@ function adviceFor(call: CommandCall): Advice {
   const list = attachmentLister([stateDir, runnerJournals(stateDir).delegates], cacheDirOf(runtime));
   const find = ({ network, containerId, ifname }: NodeAttachment) =>
     list().find(({ key }) => key === keyOf({ network, containerId, ifname }));
+  const repair = (attachment: NodeAttachment): string => {
+    const line = `catena repair ${attachment.network}`;
+    // What another runtime made is not on our record yet.
+    return find(attachment)?.recorded ? line : `catena adopt ${attachment.network}; ${line}`;
+  };
+  const remake = (attachment: NodeAttachment): string => {
+    const one = find(attachment);
+    return one ? commandsFor(one) : `recreate container "${attachment.containerId}"`;
+  };
   return {
-    repair(attachment) {
-      const repair = `catena repair ${attachment.network}`;
-      // What another runtime made is not on our record yet.
-      return find(attachment)?.recorded ? repair : `catena adopt ${attachment.network}; ${repair}`;
-    },
-    remake(attachment) {
-      const one = find(attachment);
-      return one ? commandsFor(one) : `recreate container "${attachment.containerId}"`;
+    repair,
+    remake,
+    restore(attachment, present) {
+      const isComplete = find(attachment)?.devices.every(name => present.includes(name)) ?? true;
+      return isComplete ? repair(attachment) : remake(attachment);
     },
   };
 }
@@ -57,18 +64,7 @@ export async function run(call: CommandCall): Promise<number> {
     call,
     'PacketWalk',
     { from: start, to: toText, outcome, simulated: true, hops },
-    { text: () => `${hops.map(render).join('')}${ENDINGS[outcome]}\n` },
+    { text: () => renderWalk(hops, outcome, { ...styleOf(call), width: widthOf(call) }) },
   );
   return EXIT_CODES[outcome];
-}
-
-const ENDINGS = {
-  arrives: "arrives, and so does the reply: rules were simulated, routes and sockets are the kernel's",
-  stopped: 'stopped',
-  unknown: 'unknown: no hop stops it for certain',
-} as const;
-
-function render({ name, at, state, evidence, mend }: Hop): string {
-  const line = `${MARKS[state]} ${name.padEnd(11)}  ${at}: ${evidence}\n`;
-  return mend === undefined ? line : `${line}  mend: ${mend}\n`;
 }

@@ -8,8 +8,8 @@ import { absolutePath } from '../../files/absolute-path.ts';
 import type { Drift, WatchState } from '../../watch/state.ts';
 import type { CommandCall } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
+import { printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { printData } from '../output/print.ts';
 
 /** The daemon gives its requests a minute. */
 const STOP_DEADLINE_MS = 70_000;

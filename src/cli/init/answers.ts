@@ -30,9 +30,12 @@ export interface Answers {
  * @throws Error for a name, subnet or file that cannot be used
  */
 export async function answersOf(call: CommandCall, kinds: readonly Kind[], inUse: InUse): Promise<Answers> {
+  const kind = call.text('kind');
+  // A wrong word is told before what is missing.
+  if (kind !== undefined) readKind(kind, kinds);
   const missing = [
     ...(call.positionals[0] === undefined ? ['<name>'] : []),
-    ...(call.text('kind') === undefined ? ['--kind'] : []),
+    ...(kind === undefined ? ['--kind'] : []),
     ...(call.texts('subnet').length ? [] : ['--subnet']),
   ];
   if (missing.length === 0) return fromOptions(call, kinds, inUse);

@@ -1,6 +1,7 @@
 // How are leases shown to a person and to a program?
 import type { AnswerOf } from '../../answers/kinds.ts';
 import type { InspectedLease } from '../../ipam/inspect.ts';
+import { count } from '../../lab/words.ts';
 import type { LeasePlace } from './place.ts';
 
 /** A lease and its location. */
@@ -33,10 +34,10 @@ export function renderLeases(leases: readonly FoundLease[], wide = false): strin
       .trimEnd(),
   );
   const counts = Object.keys(STATES).flatMap(state => {
-    const count = leases.filter(lease => lease.state === state).length;
-    return count ? `${count} ${state}` : [];
+    const number = leases.filter(lease => lease.state === state).length;
+    return number ? `${number} ${state}` : [];
   });
-  return `${[...lines, '', `${leases.length} leases${counts.length ? `: ${counts.join(', ')}` : ''}`].join('\n')}\n`;
+  return `${[...lines, '', `${count(leases.length, 'lease')}${counts.length ? `: ${counts.join(', ')}` : ''}`].join('\n')}\n`;
 }
 
 /** Everything known about one lease, the conclusion last. */

@@ -1,10 +1,12 @@
 // What does a line of `catena log` show?
+import { type Paint, painter, type Style } from '../../lab/paint.ts';
 import { shortId } from '../../node/words.ts';
 import type { LogEntry } from './timeline.ts';
 
 /** One line for each entry, in local time. @param wide with whole ids, of the container and of the trace */
-export function renderLog(entries: readonly LogEntry[], wide = false): string {
-  return entries.map(one => renderEntry(one, wide)).join('');
+export function renderLog(entries: readonly LogEntry[], style: Style, wide = false): string {
+  const paint = painter(style);
+  return entries.map(one => renderEntry(one, wide, paint)).join('');
 }
 
 /** What people call the container: its pod, or the beginning of its id. */
@@ -12,12 +14,12 @@ export function nameIn({ containerId = '', podNamespace, podName }: LogEntry): s
   return podName === undefined ? shortId(containerId) : [podNamespace, podName].filter(Boolean).join('/');
 }
 
-function renderEntry(entry: LogEntry, wide: boolean): string {
+function renderEntry(entry: LogEntry, wide: boolean, paint: Paint): string {
   const { time, what, network, containerId, ifname, by, code, message, source, trace } = entry;
   const id = wide && containerId !== undefined ? [containerId] : [];
   const who = [...new Set([nameIn(entry), ...id])].join(' ');
   const place = [who, ifname, network && `on ${network}`].filter(Boolean).join(' ');
-  const failure = code === 0 ? '' : ` failed (${code})`;
+  const failure = code === 0 ? '' : ` ${paint('red', `failed (${code})`)}`;
   const words = message === undefined ? '' : `: ${message}`;
   const origin = [by, source, ...(wide && trace !== undefined ? [`trace ${trace}`] : [])].join('; ');
   return `${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${origin}]\n`;

@@ -56,7 +56,21 @@ export function readTimeline({ node, stateDir, traceDir, pluginDirs }: LogSource
   for (const one of [...fromRecords(node), ...fromLeases(node)]) {
     if (!entries.some(other => isSame(one, other))) entries.push(one);
   }
-  return [...entries, ...fromSwaps(pluginDirs)].sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
+  return withPods([...entries, ...fromSwaps(pluginDirs)], node).sort(
+    (a, b) => Date.parse(a.time) - Date.parse(b.time),
+  );
+}
+
+type PodName = Pick<LogEntry, 'podNamespace' | 'podName'>;
+
+/** A repair knows the id of a container only; an attachment, or another entry, its pod. */
+function withPods(entries: readonly LogEntry[], { attachments }: NodeModel): LogEntry[] {
+  const pods = new Map<string, PodName>();
+  for (const { containerId, podNamespace, podName } of [...entries, ...attachments]) {
+    if (containerId !== undefined && podName !== undefined)
+      pods.set(containerId, { podName, ...(podNamespace === undefined ? {} : { podNamespace }) });
+  }
+  return entries.map(one => ({ ...pods.get(one.containerId ?? ''), ...one }));
 }
 
 const CHANGING: ReadonlySet<string> = new Set(['ADD', 'DEL', 'GC', 'SET']);

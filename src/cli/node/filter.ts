@@ -1,4 +1,5 @@
 // Which attachments does the command line select?
+import { didYouMean } from '../../cni/suggest.ts';
 import { cidrContains, findCidr } from '../../net/cidr.ts';
 import { findIp } from '../../net/ip.ts';
 import type { NodeAttachment } from '../../node/model.ts';
@@ -35,8 +36,9 @@ export function selectAttachments(
     const [key, value] = [text.slice(0, at), text.slice(at + 1)];
     const matches = at > 0 && Object.hasOwn(FILTERS, key) ? FILTERS[key] : undefined;
     if (matches) return (one: NodeAttachment) => matches(one, value);
+    const near = at > 0 ? didYouMean(key, Object.keys(FILTERS)) : '';
     throw new UsageError(
-      `Cannot use --filter "${text}": expected <key>=<value> with one of ${Object.keys(FILTERS).join(', ')}`,
+      `Cannot use --filter "${text}": expected <key>=<value> with one of ${Object.keys(FILTERS).join(', ')}${near}`,
     );
   });
   return attachments.filter(one => tests.every(test => test(one)));

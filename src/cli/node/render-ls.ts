@@ -1,4 +1,5 @@
 // What does a line of `catena ls` show?
+import { type Colour, painter, type Style } from '../../lab/paint.ts';
 import { count } from '../../lab/words.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, shortId, titleOf } from '../../node/words.ts';
@@ -9,6 +10,7 @@ interface Column {
   cell(one: NodeAttachment, now: number): string;
   /** Left out unless an attachment has something to show in it. */
   readonly optional?: boolean;
+  colour?(one: NodeAttachment): Colour | undefined;
   readonly wide?: boolean;
 }
 
@@ -23,15 +25,27 @@ const COLUMNS: readonly Column[] = [
   { title: 'RATES', cell: ({ rates }) => renderRates(rates) || '-', wide: true },
   { title: 'MADE BY', cell: ({ origin }) => origin.runner, wide: true },
   { title: 'AGE', cell: ({ since }, now) => (since === undefined ? '-' : renderAge(since, now)) },
-  { title: 'STATE', cell: ({ state }) => (state === 'attached' ? '' : state), optional: true },
-  { title: 'HEALTH', cell: ({ health }) => health?.state ?? '', optional: true },
+  {
+    title: 'STATE',
+    cell: ({ state }) => (state === 'attached' ? '' : state),
+    colour: () => 'yellow',
+    optional: true,
+  },
+  {
+    title: 'HEALTH',
+    cell: ({ health }) => health?.state ?? '',
+    colour: ({ health }) => health && HEALTH[health.state],
+    optional: true,
+  },
 ];
+
+const HEALTH = { sound: 'green', broken: 'red', unknown: 'yellow' } as const;
 
 /** The table, then the reason of each attachment that is broken or unsettled. */
 export function renderLs(
   node: NodeModel,
   shown: readonly NodeAttachment[],
-  options: { readonly wide: boolean; readonly width: number | undefined },
+  options: Style & { readonly wide: boolean; readonly width: number | undefined },
 ): string {
   if (shown.length === 0) {
     const all = node.attachments.length;
@@ -46,7 +60,12 @@ export function renderLs(
       (options.wide || !wide) && (!optional || shown.some(one => cell(one, now) !== '')),
   );
   const rows = shown.map(one => used.map(({ cell }) => cell(one, now)));
-  const table = renderTable([used.map(({ title }) => title), ...rows], options.width);
+  const paint = painter(options);
+  const table = renderTable([used.map(({ title }) => title), ...rows], options.width, (cell, row, column) => {
+    const one = shown[row - 1];
+    const colour = one && used[column]?.colour?.(one);
+    return colour ? paint(colour, cell) : cell;
+  });
   const problems = shown.flatMap(one => {
     const why = one.health?.problem ?? one.why;
     return why === undefined ? [] : [`${titleOf(one)} on ${one.network}: ${why}\n`];

@@ -6,8 +6,13 @@ const LEAST = 5;
 /**
  * Aligned columns, two spaces apart, each line with a line break. If they are wider than the terminal, the widest are cut, which `…` shows.
  * @param rows the header first
+ * @param paint gives a cell its colour, by its row and column
  */
-export function renderTable(rows: readonly (readonly string[])[], width: number | undefined): string {
+export function renderTable(
+  rows: readonly (readonly string[])[],
+  width: number | undefined,
+  paint: (cell: string, row: number, column: number) => string = cell => cell,
+): string {
   const columns = rows[0]?.length ?? 0;
   const widths = Array.from({ length: columns }, (_, i) => {
     return Math.max(...rows.map(row => row[i]?.length ?? 0));
@@ -18,17 +23,16 @@ export function renderTable(rows: readonly (readonly string[])[], width: number 
     if (widest <= LEAST) break;
     widths[widths.lastIndexOf(widest)] = Math.max(LEAST, widest - Math.min(total() - width, 1));
   }
-  return rows
-    .map(
-      row =>
-        `${row
-          .map((cell, i) => fit(cell, widths[i] ?? 0))
-          .join('  ')
-          .trimEnd()}\n`,
-    )
-    .join('');
+  const line = (row: readonly string[], at: number): string => {
+    const cells = row.map((cell, i) => {
+      const shown = cut(cell, widths[i] ?? 0);
+      return `${paint(shown, at, i)}${' '.repeat((widths[i] ?? 0) - shown.length)}`;
+    });
+    return `${cells.join('  ').trimEnd()}\n`;
+  };
+  return rows.map(line).join('');
 }
 
-function fit(cell: string, width: number): string {
-  return cell.length <= width ? cell.padEnd(width) : `${cell.slice(0, width - 1)}…`;
+function cut(cell: string, width: number): string {
+  return cell.length <= width ? cell : `${cell.slice(0, width - 1)}…`;
 }

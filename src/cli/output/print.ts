@@ -2,6 +2,9 @@
 import { inEnvelope } from '../../answers/envelope.ts';
 import type { AnswerOf, Kind } from '../../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
+import { foldText } from '../terminal/fold.ts';
+import { widthOf } from '../terminal/width.ts';
+import { printData } from './data.ts';
 import { isData } from './format.ts';
 
 /** An answer for people. */
@@ -27,30 +30,7 @@ export async function printAnswer<K extends Kind>(
         .map(name => `${name}\n`)
         .join(''),
     );
-  else call.out(call.format === 'wide' ? wide() : text());
-}
-
-/** Results of the specification look like those of cnitool. */
-export const CNITOOLS_INDENT = 4;
-
-/** Prints a value as YAML or else JSON: one in its envelope, or a document that others define. */
-export async function printData(call: CommandCall, value: unknown, indent = 2): Promise<void> {
-  call.out(call.format === 'yaml' ? await toYaml(value) : `${JSON.stringify(value, null, indent)}\n`);
-}
-
-/** Prints one of many answers, which a reader gets one by one: a line of JSON, or a YAML document. */
-export async function printOne<K extends Kind>(
-  call: CommandCall,
-  kind: K,
-  value: AnswerOf<K>,
-): Promise<void> {
-  const answer = inEnvelope(kind, value);
-  call.out(call.format === 'yaml' ? `---\n${await toYaml(answer)}` : `${JSON.stringify(answer)}\n`);
-}
-
-/** The package is loaded only here, by a command that needs it. */
-async function toYaml(value: unknown): Promise<string> {
-  const { stringify } = await import('yaml');
-  // Without anchors: readers of other languages differ in what they make of them.
-  return stringify(JSON.parse(JSON.stringify(value)), { aliasDuplicateObjects: false });
+  else if (call.format === 'wide') call.out(foldText(wide(), widthOf(call)));
+  // Other formats are for programs that draw.
+  else call.out(call.format === 'text' ? foldText(text(), widthOf(call)) : text());
 }

@@ -68,6 +68,18 @@ export function openProgress(call: CommandCall, name: string): Progress {
   };
 }
 
+/** Shows what is being done until it has succeeded or failed. @param what `CHECK of every attachment` */
+export async function during<T>(
+  call: CommandCall,
+  name: string,
+  what: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const progress = openProgress(call, name);
+  progress.step(what);
+  return work().finally(progress.end);
+}
+
 /** Runs this command line again in namespaces of its own, where it can show progress on the same terminal. */
 export function rerunWithProgress(call: CommandCall): ReturnType<typeof rerunInNamespaces> {
   const fd = progressFd(call);

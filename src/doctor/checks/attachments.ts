@@ -54,7 +54,8 @@ export async function examineAttachments(
   function toFinding(one: AttachmentCheck, record: WatchedAttachment | undefined): Finding {
     const { network, containerId, ifname, problem } = one;
     const found = `interface "${ifname}" of container "${containerId}" on network "${network}" is not as its ADD left it: ${problem}`;
-    return { id: ID, severity: 'error', found, mend: mendFor(one, record) };
+    const attachment = { network, containerId, ifname };
+    return { id: ID, severity: 'error', found, mend: mendFor(one, record), attachment };
   }
 
   /** `repair` puts back rules, addresses and routes, but no devices. */

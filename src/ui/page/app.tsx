@@ -105,8 +105,9 @@ function Navigation({ current }: { readonly current: Route['view'] }): JSX.Eleme
 
 function Status({ polled: { value, problem } }: { readonly polled: Polled<ShownNode> }): JSX.Element {
   const text = useMemo(() => (value === undefined ? '' : summaryOf(value)), [value]);
+  const isBad = useMemo(() => value?.attachments.map(conditionOf).some(isProblem) === true, [value]);
   return (
-    <p class="status" role="status">
+    <p class={isBad ? 'status bad' : 'status'} role="status">
       {problem !== undefined && <strong>not live: </strong>}
       {text}
     </p>

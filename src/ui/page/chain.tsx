@@ -1,19 +1,22 @@
-// Which plugins made an attachment, and what did each of them add?
+// Which plugins made an attachment, what is each of them for, and what did it add?
 import type { JSX } from 'preact';
 import type { Result } from '../../cni/result.ts';
 import { diffResults } from '../../lab/result-diff.ts';
 import { renderTime } from '../../lab/words.ts';
 import type { NodeAttachment } from '../../node/model.ts';
-import type { ShownCall, ShownNode, ShownRequest } from '../shown.ts';
+import type { ShownCall, ShownList, ShownNode, ShownRequest } from '../shown.ts';
 import { Outcome } from './badge.tsx';
+import { Explained } from './explained.tsx';
 
 /** The plugins in order: with their results if a trace of the ADD is stored, else by name. */
 export function Chain(props: {
   readonly one: NodeAttachment | undefined;
   readonly node: ShownNode;
   readonly record: ShownRequest | undefined;
+  /** What the list configures. */
+  readonly list: ShownList | undefined;
 }): JSX.Element {
-  const { one, node, record } = props;
+  const { one, node, record, list } = props;
   const configured = node.networks.find(({ name }) => name === one?.network)?.plugins ?? [];
   const executables = one?.origin.executables ?? [];
   const names = executables.length > 0 ? executables : configured;
@@ -26,13 +29,19 @@ export function Chain(props: {
             <li key={i}>
               <strong>{name.split('/').at(-1)}</strong>{' '}
               <span class="quiet">{name.includes('/') && name}</span>
+              <Explained list={list} type={name.split('/').at(-1)} />
             </li>
           ))}
         </ol>
       ) : (
         <ol class="chain">
           {record.links.map((plugin, at) => (
-            <Plugin key={at} plugin={plugin} changes={changesOf(record.links, at)} />
+            <Plugin
+              key={at}
+              plugin={plugin}
+              changes={changesOf(record.links, at)}
+              list={plugin.network === record.network ? list : undefined}
+            />
           ))}
         </ol>
       )}
@@ -40,7 +49,12 @@ export function Chain(props: {
   );
 }
 
-function Plugin({ plugin, changes }: { readonly plugin: ShownCall; readonly changes: readonly string[] }) {
+function Plugin(props: {
+  readonly plugin: ShownCall;
+  readonly changes: readonly string[];
+  readonly list: ShownList | undefined;
+}): JSX.Element {
+  const { plugin, changes, list } = props;
   const { link, executable, verb, code, durationMs, message, details, stderr, result } = plugin;
   return (
     <li>
@@ -51,6 +65,7 @@ function Plugin({ plugin, changes }: { readonly plugin: ShownCall; readonly chan
         </span>
       </div>
       <div class="quiet path">{executable}</div>
+      <Explained list={list} type={link} />
       {message !== undefined && <p class="notice broken">{[message, details].filter(Boolean).join(': ')}</p>}
       {changes.length > 0 && (
         <ul class="changes">

@@ -1,10 +1,11 @@
 // What is known about one attachment: its facts, its chain, its requests?
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
+import type { Finding } from '../../doctor/finding.ts';
 import { conditionOf, isProblem } from '../../graph/condition.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, titleOf } from '../../node/words.ts';
-import type { RequestSummary, ShownNode, ShownRequest } from '../shown.ts';
+import type { RequestSummary, ShownList, ShownNode, ShownRequest } from '../shown.ts';
 import { Badge } from './badge.tsx';
 import { Chain } from './chain.tsx';
 import { useNodeTime } from './list.tsx';
@@ -14,9 +15,11 @@ import { Requests } from './requests.tsx';
 import { type AttachmentKey, keyOf } from './route.ts';
 import { Waterfall } from './waterfall.tsx';
 
+/** The doctor runs CHECK of every attachment. */
+const FINDINGS_EVERY_MS = 15_000;
 const TRACES_EVERY_MS = 5_000;
-/** A trace does not change. */
-const TRACE_EVERY_MS = 3_600_000;
+/** A trace does not change, and a list seldom. */
+const SELDOM_MS = 3_600_000;
 
 /** The view of one attachment; without a choice, of the ADD that made it. */
 export function Detail(props: {
@@ -30,7 +33,8 @@ export function Detail(props: {
     one => keyOf({ ...one, containerId: one.containerId }) === keyOf(id),
   );
   const chosen = trace ?? (own.find(({ verb, code }) => verb === 'ADD' && code === 0) ?? own[0])?.id;
-  const record = usePolled<ShownRequest>(chosen && `traces/${chosen}`, TRACE_EVERY_MS);
+  const record = usePolled<ShownRequest>(chosen && `traces/${chosen}`, SELDOM_MS);
+  const list = usePolled<ShownList>(`lists/${id.network}`, SELDOM_MS);
   useEffect(leaveWithEscape, []);
   const one = node.attachments.find(each => keyOf(each) === keyOf(id));
   return (
@@ -45,7 +49,12 @@ export function Detail(props: {
       ) : (
         <Facts one={one} node={node} />
       )}
-      <Chain one={one} node={node} record={record.value?.verb === 'ADD' ? record.value : undefined} />
+      <Chain
+        one={one}
+        node={node}
+        record={record.value?.verb === 'ADD' ? record.value : undefined}
+        list={list.value}
+      />
       <section aria-labelledby="requests-title">
         <h3 id="requests-title">Requests</h3>
         {own.length === 0 ? (
@@ -78,6 +87,7 @@ function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: Sho
         <Badge condition={condition} />
       </div>
       {why !== undefined && <p class={`notice ${isProblem(condition) ? 'broken' : 'unsettled'}`}>{why}</p>}
+      {condition === 'broken' && <Mend one={one} />}
       <dl class="facts">
         <Fact name="Network">{one.network}</Fact>
         <Fact name="Container">{one.containerId}</Fact>
@@ -103,6 +113,20 @@ function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: Sho
         </Fact>
       </dl>
     </section>
+  );
+}
+
+/** What the doctor advises about it. */
+function Mend({ one }: { readonly one: NodeAttachment }): JSX.Element | null {
+  const { value } = usePolled<{ readonly findings: readonly Finding[] }>('findings', FINDINGS_EVERY_MS);
+  const mend = value?.findings.find(
+    ({ attachment }) => attachment !== undefined && keyOf(attachment) === keyOf(one),
+  )?.mend;
+  if (mend === undefined) return null;
+  return (
+    <p class="mend">
+      Fix: <code>{mend}</code>
+    </p>
   );
 }
 

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import type { Finding, Severity } from '../../doctor/finding.ts';
 import { count } from '../../lab/words.ts';
 import { usePolled } from './polling.ts';
+import { hrefOf } from './route.ts';
 import { matcherOf } from './search.ts';
 import type { ViewProps } from './view.ts';
 
@@ -52,7 +53,7 @@ function List({ findings }: { readonly findings: readonly Finding[] }): JSX.Elem
   if (findings.length === 0) return null;
   return (
     <ul class="findings">
-      {findings.map(({ id, severity, found, mend }) => {
+      {findings.map(({ id, severity, found, mend, attachment }) => {
         const [sign, look] = SIGNS[severity];
         return (
           <li key={`${id} ${found}`} class={look}>
@@ -60,6 +61,12 @@ function List({ findings }: { readonly findings: readonly Finding[] }): JSX.Elem
               <span aria-hidden="true">{sign}</span> {severity}
             </span>{' '}
             <strong>{id}</strong>: {found}
+            {attachment !== undefined && (
+              <>
+                {' '}
+                <a href={hrefOf(attachment)}>Show it</a>
+              </>
+            )}
             {mend !== undefined && (
               <div class="mend">
                 Fix: <code>{mend}</code>

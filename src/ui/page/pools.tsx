@@ -39,9 +39,11 @@ export function Pools({ node, query }: ViewProps): JSX.Element {
       </h2>
       {problem !== undefined && <p class="notice broken">{problem}</p>}
       {pools.length === 0 && <p class="quiet">No network hands out addresses{query && ' that match'}.</p>}
-      {pools.map(pool => (
-        <Pool key={`${pool.network} ${pool.range}`} pool={pool} leases={leases} nameOf={nameOf} />
-      ))}
+      <div class="pools">
+        {pools.map(pool => (
+          <Pool key={`${pool.network} ${pool.range}`} pool={pool} leases={leases} nameOf={nameOf} />
+        ))}
+      </div>
       {shown.length > 0 && <h3>Leases</h3>}
       {shown.length > 0 && (
         <Table<ShownLease>

@@ -82,6 +82,24 @@ describe('renderSection()', () => {
     expect(render(SECTIONS, false)).toBe(PLAIN);
   });
 
+  test('puts changes below results where a terminal is too narrow for both', () => {
+    const lines = renderSection(SECTIONS[1] as Section, { colour: false }, 80).split('\n');
+    expect(lines.slice(2)).toEqual([
+      '  plugin               time     result, kernel and files',
+      '  bridge + host-local  21.3 ms  + cni0',
+      '                                + 10.1.0.2/24 gateway 10.1.0.1',
+      '                                + bridge cni0',
+      '                                + veth eth0 (container)',
+      '                                eth0: up (container)',
+      '                                + file /var/lib/cni/networks/podnet/10.1.0.2',
+      '  portmap              7.0 ms   + 2 elements in table inet t',
+      '',
+    ]);
+    expect(renderSection(SECTIONS[1] as Section, { colour: false }, 120)).toBe(
+      renderSection(SECTIONS[1] as Section, { colour: false }),
+    );
+  });
+
   test('adds nothing but colours', () => {
     const painted = render(SECTIONS, true);
     expect(painted).toContain('\u001b[31mFAILED\u001b[39m');

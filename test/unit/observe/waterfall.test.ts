@@ -56,6 +56,15 @@ describe('renderWaterfall()', () => {
 `);
   });
 
+  test('has shorter bars on a narrow terminal', () => {
+    const lines = renderWaterfall(RECORD, false, 80).split('\n');
+    expect(lines.slice(7, 9)).toEqual([
+      `  bridge     ${'█'.repeat(11)}${' '.repeat(11)}  10.0 ms  + cni0`,
+      `${' '.repeat(46)}+ eth0 (container)`,
+    ]);
+    for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);
+  });
+
   test('folds kernel transactions, and draws them on request', () => {
     const transactions = [
       { family: 'rtnetlink', what: 'find link "br0"', startMs: 1, durationMs: 1, error: 'ENODEV' },
@@ -105,14 +114,21 @@ describe('renderWaterfall()', () => {
 });
 
 describe('renderList()', () => {
+  test('leaves the interface out on a narrow terminal', () => {
+    expect(renderList([RECORD], 80)).toBe(
+      'ID            TIME                  VERB  NETWORK  CONTAINER  DURATION  CODE\n' +
+        'mi7c0a1b2c3d  2026-01-02T03:04:05Z  ADD   podnet   c1         20.0 ms   0\n',
+    );
+  });
+
   test('prints a line per request', () => {
     const failed = { ...RECORD, id: 'mi7c0a1b2c3e', verb: 'GC', containerId: '', ifname: '', code: 11 };
     const long = { ...RECORD, containerId: 'f'.repeat(64) };
     expect(renderList([failed, long])).toBe(
       [
-        'ID            TIME                      VERB  NETWORK  CONTAINER      IFNAME  DURATION  CODE',
-        'mi7c0a1b2c3e  2026-01-02T03:04:05.006Z  GC    podnet   -              -       20.0 ms   11',
-        'mi7c0a1b2c3d  2026-01-02T03:04:05.006Z  ADD   podnet   ffffffffffff…  eth0    20.0 ms   0',
+        'ID            TIME                  VERB  NETWORK  CONTAINER      IFNAME  DURATION  CODE',
+        'mi7c0a1b2c3e  2026-01-02T03:04:05Z  GC    podnet   -              -       20.0 ms   11',
+        'mi7c0a1b2c3d  2026-01-02T03:04:05Z  ADD   podnet   ffffffffffff…  eth0    20.0 ms   0',
         '',
       ].join('\n'),
     );

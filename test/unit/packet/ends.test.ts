@@ -9,6 +9,8 @@ const find = (given: string) => `id of ${given}`;
 describe('parseTo', () => {
   test.each([
     [':8080', { kind: 'node', port: 8080, protocol: 'tcp' }],
+    ['8080', { kind: 'node', port: 8080, protocol: 'tcp' }],
+    ['53/udp', { kind: 'node', port: 53, protocol: 'udp' }],
     ['node:8080', { kind: 'node', port: 8080, protocol: 'tcp' }],
     [':53/udp', { kind: 'node', port: 53, protocol: 'udp' }],
     ['db:5432', { kind: 'container', containerId: 'id of db', port: 5432 }],
@@ -20,12 +22,9 @@ describe('parseTo', () => {
     expect(parseTo(text, 4, node, find)).toMatchObject({ ...expected, family: 4 } as object);
   });
 
-  test.each(['8080', 'db', ':0', ':65536', 'fd00::7:80', '[db]:80', ':80/sctp', ':'])(
-    '"%s" is none',
-    text => {
-      expect(parseTo(text, 4, node, find)).toBeUndefined();
-    },
-  );
+  test.each(['db', '0', ':0', ':65536', 'fd00::7:80', '[db]:80', ':80/sctp', ':'])('"%s" is none', text => {
+    expect(parseTo(text, 4, node, find)).toBeUndefined();
+  });
 });
 
 test.each([

@@ -75,6 +75,17 @@ test('requests are listed without what they printed, the newest first', async ()
   expect(await read('traces')).toEqual([record('b'), record('a')]);
 });
 
+test('a list is that of the file which the node names for its network', async () => {
+  const networks = [{ name: 'a', file: '/etc/cni/net.d/a.conflist' }, { name: '11' }];
+  const { asked, read } = scene({
+    ls: { networks },
+    'explain -- /etc/cni/net.d/a.conflist': { plugins: [{ type: 'x' }] },
+  });
+  expect(await read('lists/a')).toEqual({ plugins: [{ type: 'x' }] });
+  for (const none of ['lists/11', 'lists/b', 'lists/..']) expect(await read(none)).toEqual({ plugins: [] });
+  expect(asked.filter(line => line.startsWith('explain'))).toHaveLength(1);
+});
+
 test('only the id of a trace reaches a command', async () => {
   const { asked, read, sources } = scene({ [`trace ${ID}`]: { id: ID } });
   expect(await read(`traces/${ID}`)).toEqual({ id: ID });
@@ -85,6 +96,9 @@ test('only the id of a trace reaches a command', async () => {
     'traces/--kernel',
     `traces/${ID}/x`,
     `traces/${ID}x`,
+    'lists/',
+    'lists/a/b',
+    'lists/%2e%2e',
     '__proto__',
     'toString',
   ];

@@ -6,6 +6,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { renderSchemas } from '../../../../plugins/build/schemas.ts';
 import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
 import { isObject, type JsonObject } from '../../../../src/cni/json.ts';
+import { PLUGIN_KEYWORD } from '../../../../src/cni/schema-file.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';
 
 const SCHEMAS = await renderSchemas();
@@ -13,6 +14,7 @@ const ABOUTS = await Promise.all(
   KNOWN_TYPES.map(async type => ({ type, kind: (await loadAbout(type)).kind })),
 );
 const ajv = new Ajv2020({ allErrors: true, strict: true, strictRequired: false, strictTypes: false });
+ajv.addKeyword(PLUGIN_KEYWORD);
 const validate = (name: string, value: unknown): string[] => {
   const check = ajv.getSchema(name) ?? ajv.addSchema(SCHEMAS[name] ?? {}, name).getSchema(name);
   check?.(value);

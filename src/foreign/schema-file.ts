@@ -1,0 +1,74 @@
+// What does the schema beside the executable of another author's plugin say?
+import { resolve } from 'node:path';
+import * as z from 'zod/mini';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { decode, type JsonObject, parseObject } from '../cni/json.ts';
+import type { PluginAbout } from '../cni/plugin-about.ts';
+import { PLUGIN_KEYWORD, schemaFileName } from '../cni/schema-file.ts';
+import { fileExists } from '../files/exists.ts';
+import { namesIn } from '../files/names-in.ts';
+import { readIfThere } from '../files/read-file.ts';
+import { entrySchema } from './to-zod.ts';
+
+/** What is known about a plugin by its schema. */
+export interface ForeignPlugin {
+  readonly type: string;
+  /** As written. */
+  readonly schema: JsonObject;
+  readonly about: PluginAbout;
+}
+
+const Words = z.looseObject({
+  description: z.optional(z.string()),
+  [PLUGIN_KEYWORD]: z.looseObject({
+    kind: z.enum(['main', 'ipam', 'meta']),
+    capabilities: z._default(z.array(z.string()), []),
+  }),
+});
+
+/**
+ * Reads the schema beside the executable that the directories have for a type; without an executable, the first schema.
+ * @returns undefined if there is none
+ * @throws CniError 5, 6 or 7 if it cannot be used
+ */
+export function readSchemaFile(type: string, dirs: readonly string[]): ForeignPlugin | undefined {
+  if (type.includes('/') || type.includes('\0')) return undefined;
+  const home = dirs.find(dir => fileExists(resolve(dir, type)));
+  for (const dir of home === undefined ? dirs : [home]) {
+    const file = resolve(dir, schemaFileName(type));
+    const text = readIfThere(file, `the schema of plugin "${type}" from`, ['ENOENT', 'ENOTDIR']);
+    if (text !== undefined) return parseSchema(type, text, `schema "${file}"`);
+  }
+  return undefined;
+}
+
+/** The types that have a schema in one of the directories, sorted. */
+export function typesWithSchema(dirs: readonly string[]): string[] {
+  const ending = schemaFileName('');
+  const names = dirs.flatMap(dir => namesIn(resolve(dir))).filter(name => name.endsWith(ending));
+  return [...new Set(names.map(name => name.slice(0, -ending.length)).filter(Boolean))].sort();
+}
+
+/** @param what names it in errors */
+function parseSchema(type: string, text: string, what: string): ForeignPlugin {
+  const schema = parseObject(text, what);
+  const { description, [PLUGIN_KEYWORD]: words } = decode(Words, schema, what);
+  const { kind, capabilities } = words;
+  const summary = description ?? 'does not say what it does';
+  const config = configOf(schema, what);
+  return {
+    type,
+    schema,
+    about: { kind, summary, capabilities, config, fromSchema: true },
+  };
+}
+
+/** One that is nested without an end exhausts the stack. */
+function configOf(schema: JsonObject, what: string): PluginAbout['config'] {
+  try {
+    return entrySchema(schema);
+  } catch (cause) {
+    const text = `Cannot use ${what}: ${(cause as Error).message}`;
+    throw new CniError(ErrorCode.invalidConfig, text, { cause });
+  }
+}
