@@ -41,8 +41,8 @@ export async function claimantOf(call: Call<LeaseConf>, conf: ClusterConf): Prom
   };
 }
 
-/** Only who needs a block loads the client of a cluster. */
-async function openStore(
+/** Opens the store that a kubeconfig names. Only who needs a block loads the client of a cluster. */
+export async function openStore(
   kubeconfig: string | undefined,
   timeoutMs: number,
   dataDir: string | undefined,

@@ -27,6 +27,8 @@ export interface Claimant extends Place {
   clock(): number;
   /** From 0 to 1, as Math.random. */
   random(): number;
+  /** Waits, as `setTimeout` unless given. */
+  pause?(ms: number): Promise<void>;
 }
 
 /** Only one process of a node asks the store on behalf of a network at a time. */
@@ -48,16 +50,16 @@ export function inLeases<T>({ dir, reclaim }: Place, work: (store: LeaseStore) =
   return withStore(dir, { reclaim }, work);
 }
 
-/** Changes the list of blocks. @param durable see {@link writeHeld} */
+/** Changes the list of blocks. @param isDurable asked after the change: see {@link writeHeld} */
 export function changeHeld(
   place: Place,
   change: (held: Held, store: LeaseStore) => Held,
-  durable = false,
+  isDurable: () => boolean = () => false,
 ): Held {
   return inPlace(place, (store, before) => {
     const held = before ?? { node: place.node, boot: place.boot, blocks: [] };
     const after = change(held, store);
-    if (after !== held) writeHeld(place.dir, after, durable);
+    if (after !== held) writeHeld(place.dir, after, isDurable());
     return after;
   });
 }
