@@ -76,8 +76,9 @@ export async function claimBlock(claimant: Claimant, pool: Pool, wish?: Wish): P
   const held = changeHeld(claimant, known => known);
   if (held.blocks.length === 0) await refuseUnknownNode(claimant, held.node);
   const own = new Set(held.blocks.map(({ name }) => name));
-  const asker = wish?.keptFor ?? `${held.node}/${claimant.network}/${pool.name}`;
-  for (const shape of firstChoices(pool, asker, own)) if (await tryClaim(claimant, pool, shape, wish)) return;
+  const first = own.size === 0 ? `${held.node}/${claimant.network}/${pool.name}` : undefined;
+  for (const shape of firstChoices(pool, wish?.keptFor ?? first, own, claimant.random))
+    if (await tryClaim(claimant, pool, shape, wish)) return;
   const listed = await claimant.store.list(kindOf({ size: pool.blockSize }), {
     [POOL_LABEL]: labelOf(pool.name),
   });

@@ -2,6 +2,7 @@
 
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Lab, withHost } from '../helpers/netns.ts';
+import { processorMs } from './chain.ts';
 import { type Contestant, differences, quantile, type Samples, settle, takeTurns, timed } from './measure.ts';
 
 const CONFIGURATIONS = {
@@ -22,7 +23,10 @@ export function measureAllocators(mode: AllocatorMode, rounds: number): Promise<
     async lab => {
       const daemon = mode === 'with a daemon' ? await startDaemon(lab) : undefined;
       try {
-        const contestants = [await contestant(lab, 'host-local'), await contestant(lab, 'cluster')];
+        const contestants = [
+          await contestant(lab, 'host-local', daemon?.pid),
+          await contestant(lab, 'cluster', daemon?.pid),
+        ];
         if (daemon) for (const one of contestants) await settle(one);
         return await takeTurns(contestants, rounds);
       } finally {
@@ -34,12 +38,16 @@ export function measureAllocators(mode: AllocatorMode, rounds: number): Promise<
 }
 
 /** Milliseconds that the block costs more, by round: the median, and the middle half. */
-export function surplusOf(samples: Samples, verb: string): readonly [number, number, number] {
-  const more = differences(samples.get(`cluster ${verb}`), samples.get(`host-local ${verb}`));
+export function surplusOf(samples: Samples, part: string): readonly [number, number, number] {
+  const more = differences(samples.get(`cluster ${part}`), samples.get(`host-local ${part}`));
   return [quantile(more), quantile(more, 0.25), quantile(more, 0.75)];
 }
 
-async function contestant(lab: Lab, name: keyof typeof CONFIGURATIONS): Promise<Contestant> {
+async function contestant(
+  lab: Lab,
+  name: keyof typeof CONFIGURATIONS,
+  daemon: number | undefined,
+): Promise<Contestant> {
   const ipam = { ...CONFIGURATIONS[name], dataDir: `${lab.tmp}/leases` };
   const conf = { cniVersion: '1.1.0', name: `net-${name}`, type: 'bridge', ipam };
   const call = async (command: string, id: string): Promise<void> => {
@@ -51,8 +59,10 @@ async function contestant(lab: Lab, name: keyof typeof CONFIGURATIONS): Promise<
   return {
     name,
     async round(i) {
+      const before = processorMs(daemon);
       const ADD = await timed(() => call('ADD', `round-${i}`));
-      return { ADD, DEL: await timed(() => call('DEL', `round-${i}`)) };
+      const spent = processorMs(daemon) - before;
+      return { ADD, 'ADD, processor time': spent, DEL: await timed(() => call('DEL', `round-${i}`)) };
     },
   };
 }

@@ -369,11 +369,12 @@ async function allocatorRows(): Promise<Row[]> {
       const what = `${verb} of host-local | cluster, ${mode}`;
       lines.push(compare(samples, what, verb, { ours: 'cluster', reference: 'host-local' }));
     }
-    const [median, low, high] = surplusOf(samples, 'ADD');
-    lines.push({
-      ...row(`  ADD of cluster: surplus in the same round, ${mode} (limit 0.3)`, 'ms', 0.3, median, 1),
-      spread: [low, high],
-    });
+    // On a machine that others use, what the processor spends says more than what a clock does.
+    for (const part of ['ADD', ...(mode === 'with a daemon' ? ['ADD, processor time'] : [])]) {
+      const [median, low, high] = surplusOf(samples, part);
+      const what = `  ${part}: surplus of cluster in the same round, ${mode} (limit 0.3)`;
+      lines.push({ ...row(what, 'ms', 0.3, median, 1), spread: [low, high] });
+    }
   }
   return lines;
 }
