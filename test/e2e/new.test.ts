@@ -105,7 +105,9 @@ describe('a new plugin', () => {
     expect(explained.stdout).toContain(
       '2  motd (meta) adds search domains to what earlier plugins said about resolving\n',
     );
-    expect(explained.stdout).toContain(`search = ["svc.example"]: Domains in which the container's resolver looks for`);
+    expect(explained.stdout).toContain(
+      `search = ["svc.example"]: Domains in which the container's resolver looks for`,
+    );
     expect((await catena('schema', 'motd', ...dirs)).stdout).toBe(
       fs.readFileSync(path.join(project, 'dist/motd.schema.json'), 'utf8'),
     );
