@@ -10,6 +10,7 @@ import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { listRecords } from '../../journal/store.ts';
+import { settleClaimed } from '../change/settle.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { acceptResult } from '../run/accept-result.ts';
@@ -142,9 +143,7 @@ export async function repairOne(
 
 /** The record of a claimed attachment, after a change whose runner died has been undone or finished. */
 async function settled(claim: Claim, stateDir: string, runtime: ChainRuntime): Promise<AttachmentRecord> {
-  if (!isUnfinished(claim.record)) return claim.record;
-  const { settleClaimed } = await import('../change/settle.ts');
-  return settleClaimed(claim, stateDir, runtime);
+  return isUnfinished(claim.record) ? await settleClaimed(claim, stateDir, runtime) : claim.record;
 }
 
 async function examineRecorded(

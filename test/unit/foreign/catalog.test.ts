@@ -91,7 +91,7 @@ test('one that cannot be used is told once, with its file', () => {
   expect(problems).toEqual([
     expect.stringContaining(`Cannot decode schema "${dir}/broken.schema.json": `),
     `Cannot use schema "${dir}/kindless.schema.json": "x-catena" must be of type object, it is missing`,
-    expect.stringMatching(/^Cannot use schema ".*deep\.schema\.json": Maximum call stack/),
+    `Cannot use schema "${dir}/deep.schema.json": it has more than 100 levels`,
   ]);
 });
 
