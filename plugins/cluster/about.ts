@@ -1,20 +1,29 @@
 // What can tools know about the plugin without running it?
 import { join } from 'node:path';
-import { isObject } from '../../src/cni/json.ts';
+import { decode, isObject, type JsonObject } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
-import { ClusterConf } from './config.ts';
+import { heldRanges, seenPools } from '../../src/pools/shown.ts';
+import { ANNOTATIONS, ClusterConf } from './config.ts';
 import { refuseUnusable } from './plan.ts';
 
 /** The cluster plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
   kind: 'ipam',
   summary: 'allocates addresses that are unique in a cluster, from blocks that each node holds',
-  capabilities: [],
+  capabilities: ['ips', ANNOTATIONS],
   config: ClusterConf,
   validate: refuseUnusable,
-  filesOf({ ipam }, network) {
-    const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
-    return { leaseDir: join(dataDir || DEFAULT_DATA_DIR, network) };
+  heldRangesOf: (conf, network) => heldRanges(leaseDirOf(conf, network)),
+  seenPoolsOf: (conf, network) => seenPools(leaseDirOf(conf, network)),
+  async inventoryOf(conf, network) {
+    const { takeInventory } = await import('./inventory.ts');
+    return takeInventory(decode(ClusterConf, conf, `configuration of "cluster" in network "${network}"`));
   },
+  filesOf: (conf, network) => ({ leaseDir: leaseDirOf(conf, network) }),
 });
+
+function leaseDirOf({ ipam }: JsonObject, network: string): string {
+  const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
+  return join(dataDir || DEFAULT_DATA_DIR, network);
+}

@@ -1,5 +1,5 @@
 // How does this node reach the store of its pool?
-import { hostname } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { bootId } from '../../src/files/boot-id.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
@@ -19,7 +19,14 @@ export function placeOf({ conf, network, environment }: Call<LeaseConf>): Place 
   return {
     network,
     dir: join(dataDir, network),
-    node: (typeof node === 'string' && node) || environment.CATENA_NODE_NAME || hostname(),
+    // Seldom asked for: the name that was used first stays. And node:os takes as long to load as a lease to write.
+    get node() {
+      return (
+        (typeof node === 'string' && node) ||
+        environment.CATENA_NODE_NAME ||
+        readFileSync('/proc/sys/kernel/hostname', 'utf8').trim()
+      );
+    },
     boot: bootId(environment),
     reclaim: conf.ipam.reclaimAfterReboot ?? true,
   };
@@ -41,8 +48,8 @@ export async function claimantOf(call: Call<LeaseConf>, conf: ClusterConf): Prom
   };
 }
 
-/** Only who needs a block loads the client of a cluster. */
-async function openStore(
+/** Opens the store that a kubeconfig names. Only who needs a block loads the client of a cluster. */
+export async function openStore(
   kubeconfig: string | undefined,
   timeoutMs: number,
   dataDir: string | undefined,

@@ -1,7 +1,11 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
+import { CLAIM_ARG } from '../../src/cni/claim-arg.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { Route } from '../../src/cni/result-schema.ts';
+
+/** The capability by which the runtime passes a pod's annotations. */
+export const ANNOTATIONS = 'io.kubernetes.cri.pod-annotations';
 
 /** What is needed to find leases. DEL reads nothing else, so addresses can be released even if other options are invalid. */
 export const LeaseConf = z.extend(PluginConfig, {
@@ -13,6 +17,28 @@ export const LeaseConf = z.extend(PluginConfig, {
 });
 export type LeaseConf = z.output<typeof LeaseConf>;
 
+/** What divides a pool; `src/pools` decides whether it makes sense. */
+const poolMembers = {
+  /** Subnets of the pool, each with `ipv4`, `ipv6` or both; default: those of the cluster's object `Pool`. */
+  subnets: z.optional(z.array(z.looseObject({ ipv4: z.optional(z.string()), ipv6: z.optional(z.string()) }))),
+  /** Addresses in a block: a power of two, which never changes while nodes have blocks. Default 64; 1 for single addresses. */
+  blockSize: z.optional(z.int()),
+  /** `routed`: each block is a subnet with a gateway, on one node. `flat`: all nodes are on one link. Default `routed`. */
+  layout: z.optional(z.enum(['routed', 'flat'])),
+  /** With `"layout": "flat"`: the router of each family, never handed out; default: none is reported. */
+  gateways: z.optional(z.array(z.string())),
+  /** What is not handed out: addresses, subnets, or first and last address joined by `-`. */
+  exclude: z.optional(z.array(z.string())),
+};
+
+/** A further pool, and the namespaces that it is for. */
+const FurtherPool = z.looseObject({
+  pool: z.string(),
+  /** In `pools`: namespaces whose pods get addresses of this pool; `team-*` for all that begin so. */
+  namespaces: z.optional(z.array(z.string())),
+  ...poolMembers,
+});
+
 /** The request as ADD sees it. Only types are checked here; src/pools decides whether a pool makes sense. */
 export const ClusterConf = z.extend(PluginConfig, {
   ipam: z.looseObject({
@@ -21,18 +47,11 @@ export const ClusterConf = z.extend(PluginConfig, {
     pool: z.optional(z.string()),
     /** Path of the kubeconfig for the cluster that all nodes share; default: none, and blocks are files in `dataDir`. */
     kubeconfig: z.optional(z.string()),
-    /** Subnets of the pool, each with `ipv4`, `ipv6` or both; default: those of the cluster's object `Pool`. */
-    subnets: z.optional(
-      z.array(z.looseObject({ ipv4: z.optional(z.string()), ipv6: z.optional(z.string()) })),
-    ),
-    /** Addresses in a block: a power of two, which never changes while nodes have blocks. Default 64; 1 for single addresses. */
-    blockSize: z.optional(z.int()),
-    /** `routed`: each block is a subnet with a gateway, on one node. `flat`: all nodes are on one link. Default `routed`. */
-    layout: z.optional(z.enum(['routed', 'flat'])),
-    /** With `"layout": "flat"`: the router of each family, never handed out; default: none is reported. */
-    gateways: z.optional(z.array(z.string())),
-    /** What is not handed out: addresses, subnets, or first and last address joined by `-`. */
-    exclude: z.optional(z.array(z.string())),
+    ...poolMembers,
+    /** Further pools, each with `pool`, the options of a pool, and `namespaces`; pods may name them in an annotation. */
+    pools: z.optional(z.array(FurtherPool)),
+    /** Seconds that the single address of a StatefulSet's pod is kept for the next pod of its name. Default 0. */
+    keep: z.optional(z.int()),
     /** Name of this node in the cluster; default: `CATENA_NODE_NAME`, else the host name. The first one used stays. */
     node: z.optional(z.string()),
     /** With fewer free addresses, the daemon claims another block before it is needed. Default: an eighth of a block. */
@@ -50,5 +69,22 @@ export const ClusterConf = z.extend(PluginConfig, {
     /** Release leases from before the last boot, which no container survives. Default `true`. */
     reclaimAfterReboot: z.optional(z.boolean()),
   }),
+  /** Arguments as the delegate runner passes them. */
+  args: z.optional(
+    z.looseObject({
+      cni: z.optional(
+        z.looseObject({
+          [CLAIM_ARG]: z.optional(z.object({ namespace: z.string(), name: z.string(), uid: z.string() })),
+        }),
+      ),
+    }),
+  ),
+  runtimeConfig: z.optional(
+    z.looseObject({
+      /** Capability `ips`: requested addresses, with or without prefix length; for pools of single addresses. */
+      ips: z.optional(z.array(z.string())),
+      [ANNOTATIONS]: z.optional(z.record(z.string(), z.string())),
+    }),
+  ),
 });
 export type ClusterConf = z.output<typeof ClusterConf>;

@@ -4,11 +4,11 @@ import type { Result } from '../../src/cni/result.ts';
 import { renderRoutes } from '../../src/cni/routes.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
 import type { ChosenAddress } from '../../src/pools/lease.ts';
-import { type PoolSpec, parsePool } from '../../src/pools/pool.ts';
+import { parsePool } from '../../src/pools/pool.ts';
 import type { Limits } from '../../src/pools/tend.ts';
+import { poolsOf } from './choose-pool.ts';
 import type { ClusterConf } from './config.ts';
 
-const DEFAULT_POOL = 'default';
 const DEFAULT_BLOCK_SIZE = 64;
 const DEFAULT_COOL_DOWN_S = 300;
 /** Several times the interval at which a node looks after its blocks, and says that it is there. */
@@ -16,17 +16,6 @@ const DEFAULT_GRACE_S = 3600;
 const LEAST_GRACE_S = 1800;
 /** A block is claimed in milliseconds, so an eighth of a block lasts for any burst of pods until it is there. */
 const LOW_WATER_SHARE = 8;
-
-/** Name of the pool. */
-export function poolOf({ ipam }: ClusterConf): string {
-  return ipam.pool || DEFAULT_POOL;
-}
-
-/** The pool as the configuration defines it; undefined if only the cluster does. */
-export function specOf({ ipam }: ClusterConf): PoolSpec | undefined {
-  const { subnets, blockSize, layout, gateways, exclude } = ipam;
-  return subnets && { subnets, blockSize, layout, gateways, exclude };
-}
 
 /** What the node keeps. Single addresses are claimed when they are needed, and go back at once. */
 export function limitsOf({ ipam }: ClusterConf, blockSize = ipam.blockSize ?? DEFAULT_BLOCK_SIZE): Limits {
@@ -43,20 +32,26 @@ export function limitsOf({ ipam }: ClusterConf, blockSize = ipam.blockSize ?? DE
  * @throws CniError 7
  */
 export function refuseUnusable(conf: ClusterConf): void {
-  const spec = specOf(conf);
-  const { kubeconfig, lowWater = 0, coolDown = 0, grace = LEAST_GRACE_S, timeout = 1 } = conf.ipam;
+  const { kubeconfig, lowWater = 0, coolDown = 0, grace = LEAST_GRACE_S, timeout = 1, keep = 0 } = conf.ipam;
+  const pools = poolsOf(conf);
   try {
-    if (spec) parsePool(poolOf(conf), spec);
-    else if (!kubeconfig)
-      throw new Error('Cannot allocate addresses: give "subnets", or "kubeconfig" for a cluster with a pool');
+    for (const [i, { name, spec }] of pools.entries()) {
+      if (pools.slice(0, i).some(other => other.name === name))
+        throw new Error(`Cannot allocate addresses: "pools" has "${name}" twice`);
+      const pool = spec && parsePool(name, spec);
+      if (pool === undefined && !kubeconfig)
+        throw new Error(
+          `Cannot allocate addresses: give "subnets" of pool "${name}", or "kubeconfig" for a cluster with that pool`,
+        );
+    }
     if (grace < LEAST_GRACE_S) {
       throw new Error(
         `Cannot allocate addresses: "grace" must be ${LEAST_GRACE_S} at least, since a node looks after its blocks every ten minutes`,
       );
     }
-    if (lowWater < 0 || coolDown < 0 || timeout < 1) {
+    if (lowWater < 0 || coolDown < 0 || keep < 0 || timeout < 1) {
       throw new Error(
-        'Cannot allocate addresses: "lowWater" and "coolDown" must not be negative, "timeout" be 1 at least',
+        'Cannot allocate addresses: "lowWater", "coolDown" and "keep" must not be negative, "timeout" be 1 at least',
       );
     }
   } catch (cause) {

@@ -10,11 +10,14 @@ import { findIp, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held } from '../../src/pools/held.ts';
 import { blockContains, type ChosenAddress, chooseAddresses, useOf } from '../../src/pools/lease.ts';
-import { inLeases, inPlace } from '../../src/pools/place.ts';
+import { inLeases, inPlace, type Place } from '../../src/pools/place.ts';
+import type { Wish } from '../../src/pools/wish.ts';
+import { type ConfiguredPool, choosePool, poolsOf } from './choose-pool.ts';
 import { claimantOf, DEFAULT_TIMEOUT_S, placeOf } from './claimant.ts';
 import { ClusterConf, LeaseConf } from './config.ts';
-import { limitsOf, planResult, poolOf, refuseUnusable, specOf } from './plan.ts';
+import { limitsOf, planResult, refuseUnusable } from './plan.ts';
 import { askForUpkeep, noteUpkeep } from './upkeep-note.ts';
+import { wishOf } from './wish-of.ts';
 
 /** STATUS is polled, so it must answer quickly or fail. */
 const STATUS_DEADLINE_MS = 2_000;
@@ -38,9 +41,15 @@ export const cluster = definePlugin({
     refuseUnusable(conf);
     const place = placeOf(call);
     const owner = ownerOf(call);
-    const reserve = (store: LeaseStore, held: Held | undefined) => reserveIn(call, conf, owner, store, held);
-    const chosen = inPlace(place, reserve) ?? (await obtain(call, conf, reserve));
-    call.onFailure('release the addresses', () => releaseOwn(call, owner, chosen));
+    const pool = choosePool(call, conf);
+    const wish = wishOf(call, conf);
+    const reserve = (store: LeaseStore, held: Held | undefined) =>
+      reserveIn(call, conf, { pool, wish, owner }, store, held);
+    const chosen = inPlace(place, reserve) ?? (await obtain(call, conf, { pool, wish }, reserve));
+    call.onFailure('release the addresses', async () => {
+      releaseOwn(call, owner, chosen);
+      await giveBackSingles(call);
+    });
     noteUpkeep(call, conf);
     return planResult(chosen, conf);
   },
@@ -102,52 +111,63 @@ export const cluster = definePlugin({
     const conf = readConf(call);
     refuseUnusable(conf);
     const place = placeOf(call);
-    const hasRoom = () =>
-      storeExists(place.dir) &&
-      inPlace(place, (store, held) => useOf(held, poolOf(conf), store).free > 0, {
-        deadlineMs: STATUS_DEADLINE_MS,
-      });
-    if (hasRoom()) return;
+    // A further pool that is full does not make the node unusable for all other pods.
+    const [pool] = poolsOf(conf);
+    if (hasRoom(place, pool.name)) return;
     try {
       const { tryToFind } = await import('./slow.ts');
-      await tryToFind(await claimantOf(call, conf), poolOf(conf), specOf(conf));
+      await tryToFind(await claimantOf(call, conf), pool);
     } catch (cause) {
       throw new CniError(ErrorCode.unavailable, (cause as Error).message, { cause });
     }
   },
 });
 
+function hasRoom(place: Place, pool: string): boolean {
+  if (!storeExists(place.dir)) return false;
+  return inPlace(place, (store, held) => useOf(held, pool, store).free > 0, {
+    deadlineMs: STATUS_DEADLINE_MS,
+  });
+}
+
+/** What an attachment is to get. */
+interface Asked {
+  readonly pool: ConfiguredPool;
+  readonly wish: Wish | undefined;
+}
+
 /** Addresses of the node's own blocks, without a question to the store. */
 function reserveIn(
   call: Call<LeaseConf>,
   conf: ClusterConf,
-  owner: Owner,
+  { pool, wish, owner }: Asked & { readonly owner: Owner },
   store: LeaseStore,
   held: Held | undefined,
 ): ChosenAddress[] | undefined {
   refuseSecondLease(store, owner);
-  const chosen = chooseAddresses(held, poolOf(conf), store);
+  const chosen = chooseAddresses(held, pool.name, store, wish);
   if (chosen === undefined) return undefined;
   store.reserve(chosen, owner);
-  const { free } = useOf(held, poolOf(conf), store);
-  if (held && !held.asked && free < limitsOf(conf).lowWater) askForUpkeep(call, held);
+  const { free } = useOf(held, pool.name, store);
+  if (held && !held.asked && free < limitsOf(conf, pool.spec?.blockSize).lowWater) askForUpkeep(call, held);
   return chosen;
 }
 
 async function obtain(
   call: Call<LeaseConf>,
   conf: ClusterConf,
+  { pool, wish }: Asked,
   reserve: (store: LeaseStore, held: Held | undefined) => ChosenAddress[] | undefined,
 ): Promise<ChosenAddress[]> {
   const { obtainFrom } = await import('./slow.ts');
   const deadlineMs = (conf.ipam.timeout ?? DEFAULT_TIMEOUT_S) * 1000;
-  return obtainFrom(await claimantOf(call, conf), poolOf(conf), specOf(conf), reserve, deadlineMs);
+  return obtainFrom(await claimantOf(call, conf), pool, reserve, deadlineMs, wish);
 }
 
 async function tend(call: Call<LeaseConf>, conf: ClusterConf, deadlineMs: number): Promise<void> {
   const { tendTo } = await import('./slow.ts');
   const claimant = await claimantOf(call, conf);
-  const done = await tendTo(claimant, poolOf(conf), specOf(conf), size => limitsOf(conf, size), deadlineMs);
+  const done = await tendTo(claimant, poolsOf(conf), size => limitsOf(conf, size), deadlineMs);
   noteUpkeep(call, conf, true);
   if (done.lost.length) {
     call.log.error(
@@ -155,16 +175,17 @@ async function tend(call: Call<LeaseConf>, conf: ClusterConf, deadlineMs: number
     );
   }
   if (done.adopted.length) call.log.info(`Took up ${done.adopted.join(', ')}, which this node had claimed`);
-  if (done.claimed) call.log.info(`Claimed ${done.claimed} blocks of pool "${poolOf(conf)}" in advance`);
+  if (done.claimed) call.log.info(`Claimed ${done.claimed} blocks in advance`);
   if (done.collected.length)
     call.log.warn(`Freed ${done.collected.join(', ')}: the cluster no longer has their nodes`);
   if (done.returned.length) call.log.info(`Gave back ${done.returned.join(', ')}: empty`);
 }
 
-/** Other nodes may be waiting for a single address. Nothing depends on it: the next upkeep gives back what remains. */
+/** Other nodes may be waiting for a single address. Nothing depends on it: upkeep gives back what remains. */
 async function giveBackSingles(call: Call<LeaseConf>): Promise<void> {
+  let held: Held | undefined;
   try {
-    const held = findHeld(placeOf(call).dir);
+    held = findHeld(placeOf(call).dir);
     if (!held?.blocks.some(({ size }) => size === 1)) return;
     const conf = readConf(call);
     const { giveBackAtOnce } = await import('./slow.ts');
@@ -172,6 +193,7 @@ async function giveBackSingles(call: Call<LeaseConf>): Promise<void> {
     await giveBackAtOnce(claimant, GIVE_BACK_S * 1000);
   } catch (thrown) {
     call.log.debug(`Not giving back single addresses yet: ${(thrown as Error).message}`);
+    if (held && !held.asked) inPlace(placeOf(call), (_, now) => now && askForUpkeep(call, now));
   }
 }
 

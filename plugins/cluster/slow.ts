@@ -5,46 +5,62 @@ import { kindOf } from '../../src/pools/block-object.ts';
 import { anyFree } from '../../src/pools/choose.ts';
 import { obtain } from '../../src/pools/claim.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
-import type { Held } from '../../src/pools/held.ts';
+import type { Held, HeldBlock } from '../../src/pools/held.ts';
+import { tellIdle } from '../../src/pools/keep.ts';
 import { labelOf } from '../../src/pools/label.ts';
 import { POOL_LABEL } from '../../src/pools/objects.ts';
 import { type Claimant, claiming } from '../../src/pools/place.ts';
-import type { Pool, PoolSpec } from '../../src/pools/pool.ts';
+import type { Pool } from '../../src/pools/pool.ts';
 import { giveBack, type Limits, type Tended, tend } from '../../src/pools/tend.ts';
+import type { Wish } from '../../src/pools/wish.ts';
+import type { ConfiguredPool } from './choose-pool.ts';
 
 /** Reserves addresses after a block has been claimed. */
 export function obtainFrom<T>(
   claimant: Claimant,
-  pool: string,
-  spec: PoolSpec | undefined,
+  { name, spec }: ConfiguredPool,
   reserve: (store: LeaseStore, held: Held | undefined) => T | undefined,
   deadlineMs: number,
+  wish: Wish | undefined,
 ): Promise<T> {
-  return obtain(claimant, () => findPool(claimant.store, pool, spec), reserve, deadlineMs);
+  return obtain(claimant, () => findPool(claimant.store, name, spec), reserve, deadlineMs, wish);
 }
 
-/** Compares this node's blocks with the store, and keeps their number within limits. */
+/**
+ * Compares this node's blocks with the store, and keeps their number within limits.
+ * @throws what is wrong with one of the pools, after the others have been looked after
+ */
 export async function tendTo(
   claimant: Claimant,
-  name: string,
-  spec: PoolSpec | undefined,
+  configured: readonly ConfiguredPool[],
   limitsOf: (blockSize: number) => Limits,
   deadlineMs: number,
 ): Promise<Tended> {
-  const pool = await findPool(claimant.store, name, spec);
-  return tend(claimant, async () => pool, limitsOf(pool.blockSize), deadlineMs);
+  const found = await Promise.allSettled(
+    configured.map(({ name, spec }) => findPool(claimant.store, name, spec)),
+  );
+  const pools = found.flatMap(one => (one.status === 'fulfilled' ? [one.value] : []));
+  const wrong = found.find(one => one.status === 'rejected');
+  // Without any, the store itself may be away.
+  if (wrong && pools.length === 0) throw wrong.reason;
+  const tended = pools.map(pool => ({ pool, limits: limitsOf(pool.blockSize) }));
+  const done = await tend(claimant, tended, deadlineMs);
+  if (wrong) throw wrong.reason;
+  return done;
 }
 
-/** Gives back the single addresses that no attachment has. */
+/** Gives back the single addresses that no attachment has, and says which of those that are kept others may take over. */
 export function giveBackAtOnce(claimant: Claimant, deadlineMs: number): Promise<unknown> {
   const giveUpAt = performance.now() + deadlineMs;
-  return claiming(claimant, giveUpAt, () =>
-    giveBack(claimant, { lowWater: 0, coolDownS: 0 }, ({ size }) => size === 1),
-  );
+  const isMeant = ({ size, keptFor }: HeldBlock) => size === 1 && keptFor === undefined;
+  return claiming(claimant, giveUpAt, async () => {
+    await giveBack(claimant, () => ({ lowWater: 0, coolDownS: 0 }), { isMeant });
+    await tellIdle(claimant);
+  });
 }
 
 /** @throws CniError when the next ADD would not get a block */
-export async function tryToFind(claimant: Claimant, name: string, spec: PoolSpec | undefined): Promise<Pool> {
+export async function tryToFind(claimant: Claimant, { name, spec }: ConfiguredPool): Promise<Pool> {
   const { store } = claimant;
   const pool = await findPool(store, name, spec);
   const taken = await store.list(kindOf({ size: pool.blockSize }), { [POOL_LABEL]: labelOf(name) });

@@ -27,12 +27,17 @@ export const dhcp = definePlugin({
     const conf = readConf(call);
     validateDhcpConf(conf);
     const link = requireInterface(call);
-    const ipv6 = conf.ipam.ipv6 && (await loadIpv6()).startIpv6(call, conf, link);
+    const listen = conf.ipam.ipv6 && (await loadIpv6()).startIpv6(call, conf, link);
     await bringUp(call, link);
-    const results: Result[] = [];
-    if (asksIpv4(conf)) results.push(await obtainIpv4(call, conf, link));
-    if (ipv6) results.push(await ipv6());
-    return mergeResults(results);
+    const ipv6 = listen ? listen() : undefined;
+    try {
+      const results: Result[] = [];
+      if (asksIpv4(conf)) results.push(await obtainIpv4(call, conf, link));
+      if (ipv6) results.push(await ipv6.obtain());
+      return mergeResults(results);
+    } finally {
+      ipv6?.close();
+    }
   },
 
   async check(call) {

@@ -21,7 +21,7 @@ export const TapConf = z.extend(PluginConfig, {
   multiQueue: z._default(z.boolean(), false),
   /** MTU in bytes; 0 keeps the kernel's default. */
   mtu: z._default(z.int(), 0),
-  /** Hardware address, six bytes; the kernel chooses unless given. */
+  /** Hardware address, six bytes; unless given, that of a macvtap is derived from the attachment, and the kernel chooses that of a tap. */
   mac: z.optional(z.string()),
   /** Id of the user that may attach to the tap. */
   owner: z.optional(z.int()),

@@ -2,6 +2,7 @@
 
 import type { ContainerAddressing } from '../../src/attach/addressing.ts';
 import { addressContainer } from '../../src/attach/container.ts';
+import { derivedMac } from '../../src/attach/mac.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes } from '../../src/attach/routes.ts';
 import { findOwner, renderOwner } from '../../src/cni/attachment.ts';
@@ -29,14 +30,18 @@ const KINDS = ['tun', 'macvtap'];
 /**
  * Makes the tap in the container under its final name, where it is down, with its hardware address, MTU and bridge. Registers its
  * own undo step.
- * @param mac undefined to let the kernel choose
+ * @param requested hardware address; otherwise that of a macvtap, which its neighbours see, follows from the attachment, and the kernel
+ * chooses the one of a tap, which only its program does
  */
-export function makeTap(call: Call<TapConf>, mac: string | undefined): Link {
+export function makeTap(call: Call<TapConf>, requested: string | undefined): Link {
   const { container, containerNetns: netns, conf, env } = call;
   const { multiQueue, owner, group, selinuxContext } = conf;
   const master = conf.bridge ? findBridge(call, conf.bridge).index : undefined;
+  let mac = requested;
   if (isMacvtap(conf)) {
     const parent = findMaster(call);
+    // In mode `passthru`, the kernel gives it the address of the device that it replaces.
+    if (conf.mode !== 'passthru') mac ??= derivedMac(attachmentOf(call), parent.mac ?? '');
     const data = { mode: MACVLAN_MODES[conf.mode as keyof typeof MACVLAN_MODES] };
     const upper = {
       name: env.ifname,

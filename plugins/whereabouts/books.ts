@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
+import { stretchContains } from '../../src/ipam/stretch.ts';
 import { cidrContains, findCidr, networkOf } from '../../src/net/cidr.ts';
 import { type Ip, renderIp } from '../../src/net/ip.ts';
 import { addressOf, lowestFree, offsetOf, type Range, reservationName } from './plan.ts';
@@ -41,15 +42,18 @@ export interface Books {
 
 interface PoolState {
   readonly version: string;
+  /** False for an object that another program made without a place for entries. */
+  readonly hasPlace: boolean;
   readonly entries: Readonly<Record<string, Partial<Holder>>>;
 }
 
 /**
  * Writes one address of the range for a holder. One that its pod already has for that interface is taken over, with the new container:
  * a late DEL of the former one then frees nothing.
- * @throws CniError 11 when the range is exhausted, or the API cannot be reached
+ * @param wanted the only address that will do
+ * @throws CniError 11 when the range is exhausted, the wanted address is taken, or the API cannot be reached
  */
-export async function allocate(books: Books, range: Range, holder: Holder): Promise<Ip> {
+export async function allocate(books: Books, range: Range, holder: Holder, wanted?: Ip): Promise<Ip> {
   const refused = new Set<string>();
   for (;;) {
     const pool = await readPool(books, range);
@@ -59,13 +63,15 @@ export async function allocate(books: Books, range: Range, holder: Holder): Prom
     });
     const ip = own
       ? addressOf(range, own[0])
-      : lowestFree(range, new Set([...Object.keys(pool.entries), ...refused]));
-    if (ip === undefined) throw exhausted(range, Object.keys(pool.entries).length);
+      : lowestFree(onlyIn(range, wanted), new Set([...Object.keys(pool.entries), ...refused]));
+    if (ip === undefined)
+      throw wanted ? takenOrUnfit(range, wanted) : exhausted(range, Object.keys(pool.entries).length);
     const offset = offsetOf(range, ip);
     const { id, podref, ifname } = holder;
     const isWritten =
       own?.[1].id === id ||
       (await patch(books, range, pool, [
+        ...(pool.hasPlace ? [] : [{ op: 'add', path: '/spec/allocations', value: {} }]),
         { op: own ? 'replace' : 'add', path: `/spec/allocations/${offset}`, value: { id, podref, ifname } },
       ]));
     if (isWritten && (!books.overlapping || (await reserve(books, ip, holder)))) return ip;
@@ -116,6 +122,13 @@ export async function findEntry(
   return own && addressOf(range, own[0]);
 }
 
+/** What a NodeSlicePool assigns to nodes; undefined if there is none of that name. */
+export async function findSlices(books: Books, name: string): Promise<readonly unknown[] | undefined> {
+  const found = await books.server.ask('GET', pathOf(books, 'nodeslicepools', name));
+  const { allocations } = isObject(found?.status) ? found.status : {};
+  return found && (Array.isArray(allocations) ? allocations : []);
+}
+
 /** @throws CniError 11 when no address is free */
 export async function requireRoom(books: Books, range: Range): Promise<void> {
   const taken = Object.keys((await findPool(books, range))?.entries ?? {});
@@ -145,6 +158,7 @@ async function findPool(books: Books, range: Range): Promise<PoolState | undefin
   const entries = Object.entries(isObject(allocations) ? allocations : {});
   return {
     version: String(resourceVersion ?? ''),
+    hasPlace: isObject(allocations),
     entries: Object.fromEntries(entries.map(([offset, entry]) => [offset, isObject(entry) ? entry : {}])),
   };
 }
@@ -227,6 +241,20 @@ function pathOf({ namespace }: Books, kind: string, name?: string): string {
 
 function rangeText({ subnet }: Range): string {
   return `${renderIp(subnet.ip)}/${subnet.prefix}`;
+}
+
+function onlyIn(range: Range, wanted: Ip | undefined): Range {
+  if (wanted === undefined) return range;
+  const isHandedOut = range.free.some(stretch => stretchContains(stretch, wanted));
+  return { ...range, free: isHandedOut ? [[wanted, wanted]] : [] };
+}
+
+function takenOrUnfit(range: Range, wanted: Ip): CniError {
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot allocate ${renderIp(wanted)} from range ${rangeText(range)}: another pod has it, or it is excluded`,
+    { details: `"kubectl get ippools ${range.poolName} -o yaml" shows who holds it` },
+  );
 }
 
 function exhausted(range: Range, used: number): CniError {

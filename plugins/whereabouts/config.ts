@@ -45,7 +45,7 @@ export const WhereaboutsConf = z.extend(PluginConfig, {
     enable_overlapping_ranges: z.optional(z.boolean()),
     /** Separate books for equal ranges. */
     network_name: z.optional(z.string()),
-    /** Slices for each node are refused: the plugin `cluster` has blocks. */
+    /** Size of each node's slice; the slices are those that whereabouts' controller assigns. */
     node_slice_size: z.optional(z.string()),
     /** `kubeconfig`: path of the kubeconfig; its context names the namespace of the objects. */
     kubernetes: z.optional(

@@ -15,8 +15,10 @@ import type { Ipam, RangeConf } from './config.ts';
 
 /** A range as its objects describe it. */
 export interface Range {
-  /** The whole subnet; entries are numbered from its first address on. */
+  /** The whole subnet, or this node's slice of it; entries are numbered from its first address on. */
   readonly subnet: Cidr;
+  /** Of the addresses in a result. */
+  readonly prefix: number;
   readonly free: readonly Stretch[];
   /** Of its object. */
   readonly poolName: string;
@@ -27,12 +29,11 @@ export interface Range {
  * @throws CniError 7
  */
 export function planRanges(ipam: Ipam): Range[] {
-  if (ipam.node_slice_size) {
-    throw invalid(
-      '"node_slice_size" is not supported: the plugin "cluster" has blocks, which need no controller',
-    );
-  }
   const raw = [...(ipam.range ? [ipam as RangeConf] : []), ...(ipam.ipRanges ?? [])];
+  if (ipam.node_slice_size && raw.length > 1) {
+    // The controller slices the first range alone; the original hands out its slice for every range.
+    throw invalid('"node_slice_size" is for one range, and the configuration has several');
+  }
   if (raw.length === 0) throw invalid('the configuration has neither "range" nor "ipRanges"');
   const gateway = ipam.gateway ? findIp(ipam.gateway) : undefined;
   if (ipam.gateway && gateway === undefined)
@@ -102,7 +103,39 @@ function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): R
   } catch (cause) {
     throw invalid((cause as Error).message);
   }
-  return { subnet, free, poolName: `${network ? `${network}-` : ''}${named(renderCidr(subnet))}` };
+  return {
+    subnet,
+    prefix: subnet.prefix,
+    free,
+    poolName: `${network ? `${network}-` : ''}${named(renderCidr(subnet))}`,
+  };
+}
+
+/** The objects that may have the slices of a range, likeliest first: releases of whereabouts name them differently. */
+export function sliceNames({ subnet }: Range, networkName: string, network: string): string[] {
+  return networkName ? [networkName] : [named(renderCidr(subnet)), network];
+}
+
+/**
+ * This node's slice of a range, without what the range excludes.
+ * @throws CniError 11 when that is no subnet of the range
+ */
+export function sliceOf(range: Range, slice: string, node: string, networkName: string): Range {
+  const cidr = findCidr(slice);
+  if (cidr === undefined || cidr.prefix < range.subnet.prefix || !cidrContains(range.subnet, cidr.ip)) {
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot allocate from the slice ${JSON.stringify(slice)} of node "${node}": it is no part of ${renderCidr(range.subnet)}`,
+    );
+  }
+  const subnet = { ip: networkOf(cidr), prefix: cidr.prefix };
+  const [first, last] = [offsetIp(subnet.ip, 1n), offsetIp(lastOf(subnet), -1n)];
+  const free = range.free.flatMap(([from, to]): Stretch[] => {
+    const [low, high] = [from.value > first.value ? from : first, to.value < last.value ? to : last];
+    return low.value <= high.value ? [[low, high]] : [];
+  });
+  const poolName = `${networkName ? `${networkName}-` : ''}${node}-${named(renderCidr(subnet))}`;
+  return { subnet, prefix: range.prefix, free, poolName };
 }
 
 /** As whereabouts names objects. */

@@ -10,8 +10,8 @@ import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
 import { listLeases } from '../../src/ipam/lease-files.ts';
 import { DEFAULT_DATA_DIR, storeExists, withStore } from '../../src/ipam/lease-store.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
-import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
+import { type Cidr, cidrContains, findCidr, renderCidr } from '../../src/net/cidr.ts';
+import { findIp, IP_BITS, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { allocate, type Books, findEntry, type Holder, release, requireRoom } from './books.ts';
@@ -31,21 +31,30 @@ export const whereabouts = definePlugin({
 
   async add(call) {
     const ipam = ipamOf(call);
-    const ranges = planRanges(ipam);
+    const fixed = staticAddresses(call, ipam);
     const books = await openBooks(ipam);
+    const ranges = await rangesFor(call, ipam, books);
     const holder = holderOf(call);
     call.onFailure('release the addresses', () => releaseAll(call, books, ranges, holder));
     const ips: Ip[] = [];
-    for (const range of ranges) ips.push(await allocate(books, range, holder));
+    // A requested address of a range is allocated there: otherwise another pod could have it, too.
+    const inRange = ({ subnet }: Range, { cidr }: StaticAddress) => cidrContains(subnet, cidr.ip);
+    for (const range of ranges) {
+      const wanted = fixed.find(one => one.isAsked && inRange(range, one));
+      ips.push(await allocate(books, range, holder, wanted?.cidr.ip));
+    }
+    const extra = fixed
+      .filter(one => !(one.isAsked && ranges.some(range => inRange(range, one))))
+      .map(({ cidr, gateway }) => ({ address: renderCidr(cidr), ...defined({ gateway }) }));
     note(call, ips);
-    return resultOf(ipam, ranges, ips);
+    return resultOf(ipam, ranges, ips, extra);
   },
 
   async check(call) {
     const ipam = ipamOf(call);
     const books = await openBooks(ipam);
     const holder = holderOf(call);
-    for (const range of planRanges(ipam)) {
+    for (const range of await rangesFor(call, ipam, books)) {
       if (await findEntry(books, range, holder)) continue;
       throw new Error(
         `Cannot find an address of ${renderAttachment(ownerOf(call))} in pool "${range.poolName}"`,
@@ -55,8 +64,8 @@ export const whereabouts = definePlugin({
 
   async del(call) {
     const ipam = ipamOf(call);
-    const ranges = planRanges(ipam);
-    await releaseAll(call, await openBooks(ipam), ranges, holderOf(call));
+    const books = await openBooks(ipam);
+    await releaseAll(call, books, await rangesFor(call, ipam, books), holderOf(call));
   },
 
   async gc(call) {
@@ -73,8 +82,8 @@ export const whereabouts = definePlugin({
     });
     if (garbage.length === 0) return;
     const ipam = ipamOf(call);
-    const ranges = planRanges(ipam);
     const books = await openBooks(ipam);
+    const ranges = await rangesFor(call, ipam, books);
     const owners = new Map(garbage.map(owner => [renderAttachment(owner), owner]));
     await tryAll(
       [...owners.values()].map(
@@ -89,7 +98,7 @@ export const whereabouts = definePlugin({
     try {
       const ipam = ipamOf(call);
       const books = await openBooks(ipam);
-      for (const range of planRanges(ipam)) await requireRoom(books, range);
+      for (const range of await rangesFor(call, ipam, books)) await requireRoom(books, range);
     } catch (cause) {
       throw new CniError(ErrorCode.unavailable, (cause as Error).message, { cause });
     }
@@ -147,23 +156,76 @@ async function openBooks(ipam: Ipam): Promise<Books> {
   };
 }
 
-function resultOf(ipam: Ipam, ranges: readonly Range[], ips: readonly Ip[]): Result {
+/** The ranges, or this node's slice of one. */
+async function rangesFor(call: Call, ipam: Ipam, books: Books): Promise<readonly Range[]> {
+  const ranges = planRanges(ipam);
+  const [range] = ranges;
+  if (!ipam.node_slice_size || range === undefined) return ranges;
+  const { findSlice, nodeNameIn } = await import('./slices.ts');
+  return [await findSlice(books, range, nodeNameIn(call.environment), call.network)];
+}
+
+/** An address of the configuration, or one that CNI_ARGS asks for. */
+interface StaticAddress {
+  readonly cidr: Cidr;
+  readonly gateway: string | undefined;
+  readonly isAsked: boolean;
+}
+
+/**
+ * Addresses of the configuration, then those of CNI_ARGS, whose gateways serve both.
+ * @throws CniError 7 or 4 for one that is no address
+ */
+function staticAddresses(call: Call, ipam: Ipam): StaticAddress[] {
+  const { IP = '', GATEWAY = '' } = argsOf(call);
+  const { invalidConfig, invalidEnvironment } = ErrorCode;
+  const wrong = (code: number, where: string, text: string) =>
+    new CniError(code, `Cannot use ${where}: ${JSON.stringify(text)} is no address`);
+  const parse = (text: string, where: string, code: number): Cidr => {
+    const ip = findIp(text.trim());
+    const cidr = ip ? { ip, prefix: IP_BITS[ip.family] } : findCidr(text.trim());
+    if (cidr) return cidr;
+    throw wrong(code, where, text);
+  };
+  const gateways = splitList(GATEWAY).map(text => {
+    const ip = findIp(text.trim());
+    if (ip) return ip;
+    throw wrong(invalidEnvironment, 'CNI_ARGS "GATEWAY"', text);
+  });
+  const configured = (ipam.addresses ?? []).map(({ address, gateway }) => {
+    return { cidr: parse(address, '"ipam.addresses"', invalidConfig), gateway, isAsked: false };
+  });
+  const asked = splitList(IP).map(text => {
+    return { cidr: parse(text, 'CNI_ARGS "IP"', invalidEnvironment), gateway: undefined, isAsked: true };
+  });
+  return [...configured, ...asked].map(one => {
+    const way = gateways.findLast(ip => cidrContains(one.cidr, ip));
+    return { ...one, gateway: way ? renderIp(way) : one.gateway || undefined };
+  });
+}
+
+function splitList(text: string): string[] {
+  return text.split(',').filter(Boolean);
+}
+
+function resultOf(
+  ipam: Ipam,
+  ranges: readonly Range[],
+  ips: readonly Ip[],
+  extra: NonNullable<Result['ips']>,
+): Result {
   const gateway = ipam.gateway ? findIp(ipam.gateway) : undefined;
-  const own = ranges.flatMap(({ subnet }, i) => {
+  const own = ranges.flatMap(({ prefix }, i) => {
     const ip = ips[i];
     if (ip === undefined) return [];
     const isOf = gateway?.family === ip.family;
     return [
       {
-        address: renderCidr({ ip, prefix: subnet.prefix }),
+        address: renderCidr({ ip, prefix }),
         ...(isOf && gateway ? { gateway: renderIp(gateway) } : {}),
       },
     ];
   });
-  const extra = (ipam.addresses ?? []).map(({ address, gateway: way }) => ({
-    address,
-    ...(way ? { gateway: way } : {}),
-  }));
   const routes = renderRoutes(ipam.routes ?? []);
   return { ips: [...own, ...extra], ...(routes.length ? { routes } : {}), ...defined({ dns: ipam.dns }) };
 }
@@ -174,18 +236,20 @@ function ipamOf({ request, network }: Call): Ipam {
   return decode(WhereaboutsConf, merged, `configuration of "whereabouts" in network "${network}"`).ipam;
 }
 
-function holderOf(call: Call): Holder {
-  const { K8S_POD_NAMESPACE = '', K8S_POD_NAME = '' } = pickCniArgs(call.args, [
-    ...[
-      'K8S_POD_NAMESPACE',
-      'K8S_POD_NAME',
-      'K8S_POD_INFRA_CONTAINER_ID',
-      'K8S_POD_UID',
-      'IP',
-      'GATEWAY',
-      'MAC',
-    ],
+function argsOf(call: Call) {
+  return pickCniArgs(call.args, [
+    'K8S_POD_NAMESPACE',
+    'K8S_POD_NAME',
+    'K8S_POD_INFRA_CONTAINER_ID',
+    'K8S_POD_UID',
+    'IP',
+    'GATEWAY',
+    'MAC',
   ]);
+}
+
+function holderOf(call: Call): Holder {
+  const { K8S_POD_NAMESPACE = '', K8S_POD_NAME = '' } = argsOf(call);
   const { containerId, ifname } = call.env;
   // Without a pod, containers must not be taken for each other.
   const podref = K8S_POD_NAME ? `${K8S_POD_NAMESPACE}/${K8S_POD_NAME}` : `/${containerId}`;

@@ -18,6 +18,7 @@ import { Failure, Warning } from './failure.ts';
 import { HandoverList, Installation, Uninstallation } from './installation.ts';
 import {
   Bundle,
+  ClusterPoolList,
   Diagnosis,
   Lease,
   LeaseList,
@@ -35,6 +36,7 @@ import { AdoptionReport, GarbagePlan, GoneList, RepairReport } from './upkeep.ts
 export const KINDS = {
   AdoptionReport,
   Bundle,
+  ClusterPoolList,
   CodeExplanation,
   Comparison,
   Conformance,

@@ -174,6 +174,34 @@ export const LeaseList = z.strictObject({
   items: z.array(Lease),
 });
 
+/** A node that holds blocks of a pool. */
+export const PoolHolder = z.strictObject({
+  node: z.string(),
+  blocks: z.int(),
+  /** Of them, those whose node seems to have vanished. */
+  orphaned: z.int(),
+  /** Of them, addresses that are kept for a claim or for the next pod of a name. */
+  kept: z.int(),
+});
+
+/** A pool of addresses of a whole cluster. */
+export const ClusterPool = z.strictObject({
+  network: z.string(),
+  pool: z.string(),
+  /** Addresses of each family in a block. */
+  blockSize: z.int(),
+  /** Blocks of the pool, without those in which nothing may be handed out. */
+  blocks: z.int(),
+  claimed: z.int(),
+  /** By name. */
+  nodes: z.array(PoolHolder),
+});
+
+/** `catena ipam pools`, by network. */
+export const ClusterPoolList = z.strictObject({
+  items: z.array(ClusterPool),
+});
+
 /** The findings in one line, and what the exit code says. */
 export const DoctorVerdict = z.strictObject({
   /** `to do`: there are errors or warnings. `blind`: there are none, but not everything could be examined. */

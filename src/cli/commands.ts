@@ -445,8 +445,8 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'ipam',
-    summary: 'list the leases of host-local, explain one, or free one',
-    usage: '<ls, why or free> [<network>] [<address>]',
+    summary: 'list the leases of this node, explain one, or free one; or list the pools of the cluster',
+    usage: '<ls, why, free or pools> [<network>] [<address>]',
     positionals: { min: 1, max: 3 },
     options: {
       'data-dir': {

@@ -1,6 +1,14 @@
 // Where do the plugins of a network keep files, and which addresses and devices are theirs?
 import { decode, isObject, type JsonObject } from './json.ts';
-import type { AddressRange, NeededDevice, PluginAbout, PluginCatalog, PluginDevice } from './plugin-about.ts';
+import type {
+  AddressRange,
+  NeededDevice,
+  PluginAbout,
+  PluginCatalog,
+  PluginDevice,
+  PoolInventory,
+  SeenPool,
+} from './plugin-about.ts';
 
 /** A network and its plugins as configured, perhaps invalid. */
 export interface NetworkPlugins {
@@ -42,6 +50,38 @@ export function rangesOf(
     const { leaseDir } = about.filesOf?.(conf, list.name) ?? {};
     return rangesIn(about, conf, type).map(range => ({ range, leaseDir }));
   });
+}
+
+/** Like {@link rangesOf}, with those that this node holds of a cluster's pools. */
+export function leasedRangesOf(list: NetworkPlugins, find: FindAbout): ReturnType<typeof rangesOf> {
+  const held = described(list, find).flatMap(({ about, conf }) => {
+    const { leaseDir } = about.filesOf?.(conf, list.name) ?? {};
+    return tried(() => about.heldRangesOf?.(conf, list.name)).map(range => ({ range, leaseDir }));
+  });
+  return [...rangesOf(list, find), ...held];
+}
+
+/** Pools that nodes share, as this node saw them last. */
+export function seenPoolsOf(list: NetworkPlugins, find: FindAbout): SeenPool[] {
+  return described(list, find).flatMap(({ about, conf }) =>
+    tried(() => about.seenPoolsOf?.(conf, list.name)),
+  );
+}
+
+/** Pools that nodes share, as their stores say. @throws CniError when one cannot be reached */
+export async function inventoriesOf(list: NetworkPlugins, find: FindAbout): Promise<PoolInventory[]> {
+  const all: PoolInventory[] = [];
+  for (const { about, conf } of described(list, find))
+    all.push(...((await about.inventoryOf?.(conf, list.name)) ?? []));
+  return all;
+}
+
+function tried<T>(read: () => T[] | undefined): T[] {
+  try {
+    return read() ?? [];
+  } catch {
+    return [];
+  }
 }
 
 /** The ranges of one plugin; none if its configuration is invalid. */

@@ -109,6 +109,23 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    */
   rangesOf?(conf: z.output<S>): AddressRange[];
   /**
+   * The ranges that it hands out on this node at the moment, if the configuration alone does not say.
+   * @param conf as written, perhaps invalid
+   * @throws Error when its files cannot be read
+   */
+  heldRangesOf?(conf: JsonObject, network: string): AddressRange[];
+  /**
+   * What this node saw last of pools that nodes share; asks for nothing.
+   * @param conf as written, perhaps invalid
+   */
+  seenPoolsOf?(conf: JsonObject, network: string): SeenPool[];
+  /**
+   * What nodes hold of the pools that they share, as their store says.
+   * @param conf as written
+   * @throws CniError when the configuration is invalid or the store cannot be reached
+   */
+  inventoryOf?(conf: JsonObject, network: string): Promise<PoolInventory[]>;
+  /**
    * Where it keeps files.
    * @param conf as written, perhaps invalid: files are there of attachments that were made with an earlier configuration
    */
@@ -144,6 +161,31 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * @throws Error when the request cannot be decoded
    */
   reachOf?(request: JsonObject): readonly string[];
+}
+
+/** A pool of addresses that nodes share. */
+export interface PoolInventory {
+  readonly pool: string;
+  /** Addresses of each family in a block. */
+  readonly blockSize: number;
+  /** Blocks that nodes can claim, and those that they have claimed. */
+  readonly blocks: number;
+  readonly claimed: number;
+  /** By name. Of its blocks, some may be of a node that seems to have vanished, or kept for a claim or a name. */
+  readonly nodes: readonly {
+    readonly node: string;
+    readonly blocks: number;
+    readonly orphaned: number;
+    readonly kept: number;
+  }[];
+}
+
+/** Blocks of a pool, as a node saw them when it last looked at all of them. */
+export interface SeenPool {
+  readonly pool: string;
+  readonly blocks: number;
+  readonly claimed: number;
+  readonly nodes: number;
 }
 
 /** Declares what is known about a plugin: returns its argument with the types tied together. */

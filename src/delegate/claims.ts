@@ -2,6 +2,7 @@
 //
 // An IPAMClaim outlives its pods. Its addresses are requested from the network; if it has none, they are written to it
 // once the pod has them. DEL leaves it unchanged: keeping addresses is its purpose.
+import { CLAIM_ARG } from '../cni/claim-arg.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { LogFields } from '../log.ts';
@@ -121,11 +122,18 @@ function askedBy({ ips, requested }: IpamClaim): readonly string[] {
   return ips.length ? ips : requested;
 }
 
+/** An IPAM plugin may keep the addresses for the claim. Only the runner says whose they are: what the pod says counts for nothing. */
 function askFor(wanted: Wanted, claim: IpamClaim | undefined): Wanted {
-  const ips = claim ? askedBy(claim) : [];
-  if (!ips.length) return wanted;
   const { selection } = wanted;
-  return { ...wanted, selection: { ...selection, capabilityArgs: { ...selection.capabilityArgs, ips } } };
+  const { [CLAIM_ARG]: said, ...others } = selection.cniArgs ?? {};
+  if (claim === undefined) {
+    return said === undefined ? wanted : { ...wanted, selection: { ...selection, cniArgs: others } };
+  }
+  const ips = askedBy(claim);
+  const { namespace, name, uid } = claim;
+  const cniArgs = uid ? { ...others, [CLAIM_ARG]: { namespace, name, uid } } : others;
+  const capabilityArgs = { ...selection.capabilityArgs, ...(ips.length ? { ips } : {}) };
+  return { ...wanted, selection: { ...selection, cniArgs, capabilityArgs } };
 }
 
 function refuseForeign(claim: IpamClaim | undefined, { label, list, selection }: PlannedNetwork): void {

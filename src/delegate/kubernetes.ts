@@ -23,6 +23,8 @@ export interface IpamClaim {
   readonly ips: readonly string[];
   /** Addresses that its creator would like it to have. */
   readonly requested: readonly string[];
+  /** Tells it from a later one of its name. */
+  readonly uid: string;
   readonly version: string;
 }
 
@@ -159,13 +161,14 @@ function claimOf(
 ): IpamClaim {
   const { network, ipRequests } = isObject(spec) ? spec : {};
   const { ips } = isObject(status) ? status : {};
-  const { resourceVersion } = isObject(metadata) ? metadata : {};
+  const { resourceVersion, uid } = isObject(metadata) ? metadata : {};
   return {
     namespace,
     name,
     network: textOf(network),
     ips: textsOf(ips),
     requested: textsOf(ipRequests),
+    uid: textOf(uid),
     version: textOf(resourceVersion),
   };
 }

@@ -18,6 +18,9 @@ export interface ForeignPlugin {
   readonly about: PluginAbout;
 }
 
+/** Far more than any configuration has. */
+const MAX_LEVELS = 100;
+
 const Words = z.looseObject({
   description: z.optional(z.string()),
   [PLUGIN_KEYWORD]: z.looseObject({
@@ -63,12 +66,19 @@ function parseSchema(type: string, text: string, what: string): ForeignPlugin {
   };
 }
 
-/** @throws CniError 7 for one that is nested too deep */
+/** @throws CniError 7 for what cannot be a schema, such as a pattern that is no regular expression */
 function configOf(schema: JsonObject, what: string): PluginAbout['config'] {
   try {
+    if (isDeeperThan(MAX_LEVELS, schema)) throw new Error(`it has more than ${MAX_LEVELS} levels`);
     return entrySchema(schema);
   } catch (cause) {
     const text = `Cannot use ${what}: ${(cause as Error).message}`;
     throw new CniError(ErrorCode.invalidConfig, text, { cause });
   }
+}
+
+/** Whatever reads a schema calls itself for each level, so one without an end would exhaust the stack. */
+function isDeeperThan(levels: number, node: unknown): boolean {
+  if (typeof node !== 'object' || node === null) return false;
+  return levels === 0 || Object.values(node).some(part => isDeeperThan(levels - 1, part));
 }

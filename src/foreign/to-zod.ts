@@ -9,25 +9,18 @@ type Zod = z.ZodMiniType;
 interface Place {
   readonly root: JsonObject;
   readonly followed: readonly string[];
-  /** How many schemas this one is inside of. */
-  readonly depth: number;
 }
-
-const DEEPEST = 100;
 
 /**
  * The schema of a plugin's entry, with the keys that every entry has. Types, members, enumerations, limits, patterns, alternatives
  * and references inside the document are examined; what else JSON Schema can demand is not, so a value may pass that the schema
  * refuses, and none is refused that it accepts. Keys may be added, as the protocol does.
- * @throws Error for one that is nested without measure
  */
 export function entrySchema(schema: JsonObject): z.core.$ZodType {
-  return z.extend(ListedPlugin, shapeOf(schema, { root: schema, followed: [], depth: 0 }));
+  return z.extend(ListedPlugin, shapeOf(schema, { root: schema, followed: [] }));
 }
 
-function convert(node: unknown, outer: Place): Zod {
-  const place = { ...outer, depth: outer.depth + 1 };
-  if (place.depth > DEEPEST) throw new Error(`it is nested more than ${DEEPEST} levels deep`);
+function convert(node: unknown, place: Place): Zod {
   if (node === false) return z.custom(() => false, 'must be absent');
   if (!isObject(node)) return z.unknown();
   if (typeof node.$ref === 'string') return follow(node.$ref, place);
@@ -82,15 +75,14 @@ function shapeOf({ properties, required }: JsonObject, place: Place): Record<str
 }
 
 /** A reference outside of the document, or to what is being read, says nothing. */
-function follow(ref: string, place: Place): Zod {
-  const { root, followed } = place;
+function follow(ref: string, { root, followed }: Place): Zod {
   if (!ref.startsWith('#') || followed.includes(ref)) return z.unknown();
   const keys = ref.slice(1).split('/').slice(1);
   const target = keys.reduce<unknown>((at, key) => {
     const name = key.replaceAll('~1', '/').replaceAll('~0', '~');
     return isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined;
   }, root);
-  return convert(target, { ...place, followed: [...followed, ref] });
+  return convert(target, { root, followed: [...followed, ref] });
 }
 
 function anyValueOf(values: readonly unknown[]): Zod {

@@ -1,5 +1,6 @@
 // How is one attachment handed over without being deleted or repaired at the same time?
 
+import { isDeepStrictEqual } from 'node:util';
 import type { Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { toCniError } from '../cni/errors.ts';
@@ -53,7 +54,7 @@ export async function handOverOne(
 
 /** @returns why the work was not done */
 async function whileClaimed(
-  { network, containerId, ifname, file }: HandedAttachment,
+  { network, containerId, ifname, file, source, capabilityArgs }: HandedAttachment,
   { stateDir }: Runtime,
   work: () => Promise<void>,
 ): Promise<string | undefined> {
@@ -67,6 +68,10 @@ async function whileClaimed(
   if (claim === undefined) return 'it has just been deleted';
   if ('holder' in claim) return `process ${claim.holder.pid} is working on it; run the command again`;
   try {
+    // `catena set` may have changed it since it was listed, and its plugins would hand over ports that it no longer has.
+    const { record } = claim;
+    const isSame = record.source === source && isDeepStrictEqual(record.capabilityArgs, capabilityArgs);
+    if (!isSame) return 'it has just been changed; run the command again';
     await work();
     return undefined;
   } finally {

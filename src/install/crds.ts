@@ -115,6 +115,10 @@ const HELD_SPEC = `              type: object
                 orphaned:
                   type: boolean
                   description: The node seems to have vanished. Unless it takes this back, the addresses return to the pool.
+                keptFor: { type: string, description: For whom the address is kept when its attachment has ended. }
+                keepS: { type: integer, description: Seconds that it is kept; a claim keeps it while it exists. }
+                idle: { type: boolean, description: No attachment has the kept address. Any node may take it over. }
+                turn: { type: integer, description: How often the kept address has changed hands. }
 `;
 
 const HELD_COLUMNS: CustomKind['columns'] = [
@@ -141,6 +145,6 @@ const ADDRESS: CustomKind = {
   singular: 'address',
   shortName: 'cataddr',
   about: 'A single address of a pool, or one of each family, that one node holds.',
-  columns: HELD_COLUMNS,
+  columns: [...HELD_COLUMNS, ['Kept-For', 'string', '.spec.keptFor']],
   spec: HELD_SPEC,
 };

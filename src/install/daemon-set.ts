@@ -177,6 +177,7 @@ rules:
   # The objects of whereabouts.
   - { apiGroups: [whereabouts.cni.cncf.io], resources: [ippools], verbs: [get, list, create, patch] }
   - { apiGroups: [whereabouts.cni.cncf.io], resources: [overlappingrangeipreservations], verbs: [get, create, delete] }
+  - { apiGroups: [whereabouts.cni.cncf.io], resources: [nodeslicepools], verbs: [get] }
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

@@ -1,6 +1,6 @@
 // How full are the address ranges of a conflist?
 
-import { type FindAbout, type NetworkPlugins, rangesOf } from '../cni/network-plugins.ts';
+import { type FindAbout, leasedRangesOf, type NetworkPlugins, rangesOf } from '../cni/network-plugins.ts';
 import type { AddressRange } from '../cni/plugin-about.ts';
 import { type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { tryListLeases } from './lease-files.ts';
@@ -26,7 +26,7 @@ export interface PoolUse extends Omit<RangeUse, 'range'> {
 /** Like {@link rangeUsesOf}, one entry for each set: as long as one range of a set has a free address, the next ADD succeeds. */
 export function poolUsesOf(list: NetworkPlugins, find: FindAbout): PoolUse[] {
   const pools = new Map<string, PoolUse>();
-  for (const { range, leaseDir = '', used, size } of measure(list, find)) {
+  for (const { range, leaseDir = '', used, size } of measure(rangesOf(list, find))) {
     const key = `${leaseDir}\n${range.set}`;
     const before = pools.get(key);
     pools.set(key, {
@@ -41,9 +41,9 @@ export function poolUsesOf(list: NetworkPlugins, find: FindAbout): PoolUse[] {
   return [...pools.values()];
 }
 
-/** The ranges that a network's plugins lease from. A missing directory counts as no leases. */
+/** The ranges that a network's plugins lease from, blocks of a cluster's pools as well. A missing directory counts as no leases. */
 export function rangeUsesOf(list: NetworkPlugins, find: FindAbout): RangeUse[] {
-  return measure(list, find).map(({ range, used, size }) => {
+  return measure(leasedRangesOf(list, find)).map(({ range, used, size }) => {
     return { network: list.name, range: range.text, used: used.length, size };
   });
 }
@@ -55,8 +55,7 @@ interface Measured {
   readonly size: number;
 }
 
-function measure(list: NetworkPlugins, find: FindAbout): Measured[] {
-  const ranges = rangesOf(list, find);
+function measure(ranges: ReturnType<typeof rangesOf>): Measured[] {
   const held = new Map(ranges.map(({ leaseDir = '' }) => [leaseDir, tryListLeases(leaseDir).map(parseIp)]));
   return ranges.map(({ range, leaseDir }) => {
     const siblings = ranges.filter(other => other.leaseDir === leaseDir && other.range.set === range.set);

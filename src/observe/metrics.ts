@@ -2,6 +2,7 @@
 //
 // This file loads all of prom-client, so only the daemon imports it.
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { SeenPool } from '../cni/plugin-about.ts';
 import type { RangeUse } from '../ipam/range-use.ts';
 import type { RequestRecord } from './record.ts';
 
@@ -17,6 +18,8 @@ export interface MetricSources {
   /** Recorded attachments whose container is gone. */
   leaked(): number;
   ranges(): readonly RangeUse[];
+  /** Pools of a whole cluster, as this node saw them last. */
+  pools(): readonly (SeenPool & { readonly network: string })[];
   /** Calls that were declined and left to their clients, by reason. */
   declined(): Readonly<Record<string, { readonly count: number }>>;
   /** What the watch over attachments has found; undefined before it begins. */
@@ -144,6 +147,21 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
   });
   gauge('catena_range_addresses', 'Addresses of a range that can be leased.', ['network', 'range'], add => {
     for (const { network, range, size } of sources.ranges()) add({ network, range }, size);
+  });
+  const poolLabels = ['network', 'pool'];
+  gauge(
+    'catena_pool_blocks',
+    'Blocks of a pool of the cluster, when this node last saw all.',
+    poolLabels,
+    add => {
+      for (const { network, pool, blocks } of sources.pools()) add({ network, pool }, blocks);
+    },
+  );
+  gauge('catena_pool_blocks_claimed', 'Blocks of a pool that nodes had claimed then.', poolLabels, add => {
+    for (const { network, pool, claimed } of sources.pools()) add({ network, pool }, claimed);
+  });
+  gauge('catena_pool_nodes', 'Nodes that held blocks of a pool then.', poolLabels, add => {
+    for (const { network, pool, nodes } of sources.pools()) add({ network, pool }, nodes);
   });
   gauge('catena_watched_drift', 'Attachments that are not as their ADD made them.', ['state'], add => {
     const { drifted = [], givenUp = [] } = sources.watch() ?? {};

@@ -1,11 +1,20 @@
 // What does the object of a block say?
 import * as z from 'zod/mini';
+import { defined } from '../cni/defined.ts';
 import { type Cidr, findCidr, renderCidr } from '../net/cidr.ts';
 import { findIp } from '../net/ip.ts';
 import { type HeldBlock, HeldRange, newlyHeld } from './held.ts';
 import { labelOf } from './label.ts';
-import { type Kind, type NewObject, NODE_LABEL, POOL_LABEL, type StoredObject } from './objects.ts';
+import {
+  KEPT_LABEL,
+  type Kind,
+  type NewObject,
+  NODE_LABEL,
+  POOL_LABEL,
+  type StoredObject,
+} from './objects.ts';
 import type { BlockShape, Pool } from './pool.ts';
+import { type Kept, NOT_KEPT } from './wish.ts';
 
 /** The `spec` of a Block or an Address: everything that a node needs that takes it up again. */
 export const BlockSpec = z.looseObject({
@@ -17,6 +26,13 @@ export const BlockSpec = z.looseObject({
   ranges: z.array(HeldRange),
   /** Its node seems to have vanished. The node itself takes this back. */
   orphaned: z.optional(z.boolean()),
+  /** For whom a single address is kept when its attachment has ended, and for how many seconds; a claim has no such limit. */
+  keptFor: z.optional(z.string()),
+  keepS: z.optional(z.number()),
+  /** No attachment has the kept address: any node may take it over. */
+  idle: z.optional(z.boolean()),
+  /** Changes whenever the address is given or taken: a write without a difference would not change the version. */
+  turn: z.optional(z.int()),
 });
 export type BlockSpec = z.output<typeof BlockSpec>;
 
@@ -32,11 +48,20 @@ export function kindOf({ size }: { readonly size: number }): Kind {
 }
 
 /** The object that claims a block. */
-export function blockObject(pool: Pool, shape: BlockShape, { node, network }: BlockOwner): NewObject {
+export function blockObject(
+  pool: Pool,
+  shape: BlockShape,
+  { node, network }: BlockOwner,
+  { keptFor, keepS }: Kept = NOT_KEPT,
+): NewObject {
   const { ranges } = newlyHeld(pool.name, pool.blockSize, shape);
   return {
     name: shape.name,
-    labels: { [POOL_LABEL]: labelOf(pool.name), [NODE_LABEL]: labelOf(node) },
+    labels: {
+      [POOL_LABEL]: labelOf(pool.name),
+      [NODE_LABEL]: labelOf(node),
+      ...(keptFor === undefined ? {} : { [KEPT_LABEL]: labelOf(keptFor) }),
+    },
     spec: {
       pool: pool.name,
       node,
@@ -44,6 +69,7 @@ export function blockObject(pool: Pool, shape: BlockShape, { node, network }: Bl
       size: pool.blockSize,
       cidrs: shape.cidrs.map(renderCidr),
       ranges,
+      ...defined({ keptFor, keepS }),
     },
   };
 }
@@ -74,6 +100,9 @@ export function isOwn(object: StoredObject, { node, network }: BlockOwner): bool
 export function heldFrom(object: StoredObject): HeldBlock | undefined {
   const spec = blockSpecOf(object);
   if (spec === undefined) return undefined;
-  const { pool, size, ranges } = spec;
-  return { pool, name: object.name, size, state: 'held', uid: object.uid, ranges };
+  const { pool, size, ranges, keptFor, keepS, idle } = spec;
+  return {
+    ...{ pool, name: object.name, size, state: 'held', uid: object.uid, ranges },
+    ...defined({ keptFor, keepS, idle: idle ? 'told' : undefined }),
+  };
 }

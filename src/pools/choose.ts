@@ -1,7 +1,7 @@
 // Which block does a node try to get next?
 //
-// Every node begins at places of its own, which depend on its name: two nodes seldom want the same block, and a node that was
-// reinstalled tries its former ones first. Only when these are taken does it read the list of all blocks.
+// Every node begins at a place of its own, which depends on its name: two nodes seldom want the same block, and a node that was
+// reinstalled tries its former one first. Further blocks are tried at random. Only when these are taken does it read the list of all.
 import { type BlockShape, blockAt, countBlocks, type Pool } from './pool.ts';
 
 /** Blocks tried before the list is read. While less than three quarters of a pool are taken, one of them is free in two of three cases. */
@@ -9,13 +9,23 @@ const BLIND_TRIES = 4;
 /** Numbers looked at from a random place on, before it counts as exhausted: as many as there are, but a bound for pools of IPv6. */
 const MOST_LOOKED_AT = 1 << 20;
 
-/** The first blocks to be tried for one who asks. @param owned names that are known to be taken */
-export function firstChoices(pool: Pool, asker: string, owned: ReadonlySet<string>): BlockShape[] {
+/**
+ * The first blocks to be tried: one that follows from a name, then others at random. Each is new to one who asks again, as a sequence of
+ * its own would not be: what others have taken of it would be tried again and again.
+ * @param asker name with a place of its own; undefined for one who has used that already
+ * @param owned names that are known to be taken
+ */
+export function firstChoices(
+  pool: Pool,
+  asker: string | undefined,
+  owned: ReadonlySet<string>,
+  random: () => number,
+): BlockShape[] {
   const count = countBlocks(pool);
   const choices = new Map<string, BlockShape>();
-  // Each further block has a place of its own, so one who holds many single addresses does not try them again.
   for (let i = 0; choices.size < BLIND_TRIES && i < 4 * BLIND_TRIES; i++) {
-    const block = blockAt(pool, hashOf(`${asker}#${owned.size + i}`) % count);
+    const place = i === 0 && asker !== undefined ? hashOf(asker) % count : Math.floor(random() * count);
+    const block = blockAt(pool, place);
     if (block && !owned.has(block.name)) choices.set(block.name, block);
   }
   return [...choices.values()];

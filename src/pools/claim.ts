@@ -3,15 +3,18 @@
 // What is about to happen is noted first, so that a process that dies, or is not answered, leaves nothing that is forgotten. The next
 // one sends the request again: the object either is created, exists already and names this node, or belongs to another.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { blockObject, heldFrom, isOwn, kindOf } from './block-object.ts';
 import { anyFree, firstChoices } from './choose.ts';
 import { type Held, type HeldBlock, newlyHeld } from './held.ts';
+import { inUse, notInPool, refuseBlocks, removeKept, takeOver } from './keep.ts';
 import { labelOf } from './label.ts';
 import { POOL_LABEL } from './objects.ts';
 import { type Claimant, changeHeld, claiming, inPlace } from './place.ts';
-import { type BlockShape, countBlocks, type Pool } from './pool.ts';
+import { type BlockShape, blockWith, countBlocks, type Pool } from './pool.ts';
+import { type Kept, NOT_KEPT, type Wish } from './wish.ts';
 
 /** Attempts of one ADD while the store does not answer; a runtime tries again later. */
 const MOST_FAILURES = 3;
@@ -23,13 +26,16 @@ const MOST_COLLISIONS = 100;
 /**
  * Reserves something from the blocks of this node, after further ones have been claimed if necessary.
  * @param reserve undefined if the blocks have no room
- * @throws CniError 11 when the store cannot be reached or the pool has no free block, 7 when it cannot be used
+ * @param wish for which `reserve` looks
+ * @throws CniError 11 when the store cannot be reached, the pool has no free block, or what is wished for is in use; 7 when the pool
+ *   cannot be used
  */
 export async function obtain<T>(
   claimant: Claimant,
   findPool: () => Promise<Pool>,
   reserve: (store: LeaseStore, held: Held | undefined) => T | undefined,
   deadlineMs: number,
+  wish?: Wish,
 ): Promise<T> {
   const giveUpAt = performance.now() + deadlineMs;
   const tryReserve = (): T | undefined => inPlace(claimant, reserve);
@@ -40,26 +46,39 @@ export async function obtain<T>(
       if (found !== undefined) return found;
       if (performance.now() > giveUpAt) throw outOfTime(claimant);
       try {
-        if (!(await settle(claimant))) await claimBlock(claimant, await findPool());
+        if (!(await settle(claimant))) await claimFor(claimant, await findPool(), wish);
       } catch (thrown) {
         if (!isTransient(thrown) || ++failures >= MOST_FAILURES) throw thrown;
-        await sleep(PAUSE_MS * claimant.random());
+        await (claimant.pause ?? sleep)(PAUSE_MS * claimant.random());
       }
     }
   };
   return claiming(claimant, giveUpAt, step);
 }
 
+async function claimFor(claimant: Claimant, pool: Pool, wish: Wish | undefined): Promise<void> {
+  if (wish === undefined) return claimBlock(claimant, pool);
+  refuseBlocks(pool);
+  if (await takeOver(claimant, pool, wish)) return;
+  if (wish.addresses.length === 0) return claimBlock(claimant, pool, wish);
+  const shape = blockWith(pool, wish.addresses);
+  if (shape === undefined) throw notInPool(pool, wish);
+  const isHeld = changeHeld(claimant, held => held).blocks.some(({ name }) => name === shape.name);
+  if (isHeld || !(await tryClaim(claimant, pool, shape, wish))) throw await inUse(claimant, shape.name);
+}
+
 /**
  * Claims one more block; to be called while `claiming`.
+ * @param wish for whom it is
  * @throws CniError 11 when there is none, or the store cannot be reached
  */
-export async function claimBlock(claimant: Claimant, pool: Pool): Promise<void> {
+export async function claimBlock(claimant: Claimant, pool: Pool, wish?: Wish): Promise<void> {
   const held = changeHeld(claimant, known => known);
   if (held.blocks.length === 0) await refuseUnknownNode(claimant, held.node);
   const own = new Set(held.blocks.map(({ name }) => name));
-  const asker = `${held.node}/${claimant.network}/${pool.name}`;
-  for (const shape of firstChoices(pool, asker, own)) if (await tryClaim(claimant, pool, shape)) return;
+  const first = own.size === 0 ? `${held.node}/${claimant.network}/${pool.name}` : undefined;
+  for (const shape of firstChoices(pool, wish?.keptFor ?? first, own, claimant.random))
+    if (await tryClaim(claimant, pool, shape, wish)) return;
   const listed = await claimant.store.list(kindOf({ size: pool.blockSize }), {
     [POOL_LABEL]: labelOf(pool.name),
   });
@@ -67,7 +86,7 @@ export async function claimBlock(claimant: Claimant, pool: Pool): Promise<void> 
   for (let i = 0; i < MOST_COLLISIONS; i++) {
     const shape = anyFree(pool, taken, claimant.random);
     if (shape === undefined) throw exhausted(pool, listed.length);
-    if (await tryClaim(claimant, pool, shape)) return;
+    if (await tryClaim(claimant, pool, shape, wish)) return;
     taken.add(shape.name);
   }
   throw new CniError(
@@ -91,18 +110,25 @@ export async function settle(claimant: Claimant): Promise<boolean> {
 }
 
 /** Deletes the object of a block from which nothing is leased. Which one is deleted depends on the uid: it may be another's. */
-export async function completeReturn(claimant: Claimant, { name, uid, size }: HeldBlock): Promise<void> {
-  if (uid !== undefined) await claimant.store.remove(kindOf({ size }), { name, uid });
+export async function completeReturn(claimant: Claimant, block: HeldBlock): Promise<void> {
+  const { name, uid, size, keptFor } = block;
+  if (keptFor !== undefined) await removeKept(claimant, block);
+  else if (uid !== undefined) await claimant.store.remove(kindOf({ size }), { name, uid });
   changeHeld(claimant, held => ({ ...held, blocks: held.blocks.filter(block => block.name !== name) }));
 }
 
 /** @returns whether the block is ours */
-async function tryClaim(claimant: Claimant, pool: Pool, shape: BlockShape): Promise<boolean> {
-  const noted = newlyHeld(pool.name, pool.blockSize, shape);
+async function tryClaim(
+  claimant: Claimant,
+  pool: Pool,
+  shape: BlockShape,
+  { keptFor, keepS }: Kept = NOT_KEPT,
+): Promise<boolean> {
+  const noted = { ...newlyHeld(pool.name, pool.blockSize, shape), ...defined({ keptFor, keepS }) };
   const { node } = changeHeld(claimant, held => ({ ...held, blocks: [...held.blocks, noted] }));
   const { network, store } = claimant;
   const kind = kindOf(noted);
-  const created = await store.create(kind, blockObject(pool, shape, { node, network }));
+  const created = await store.create(kind, blockObject(pool, shape, { node, network }, { keptFor, keepS }));
   return take(claimant, noted, created ?? (await store.find(kind, shape.name)), node);
 }
 
@@ -110,14 +136,15 @@ async function completeClaim(claimant: Claimant, noted: HeldBlock): Promise<bool
   const { store } = claimant;
   const { node } = changeHeld(claimant, held => held);
   const found = await store.find(kindOf(noted), noted.name);
-  // A request that is still on its way may create it later: the next comparison with the store finds it then.
+  // A request that is still on its way may create it later: the next search finds it then.
+  if (found === undefined) changeHeld(claimant, ({ searchedAt: _, ...held }) => held);
   return take(claimant, noted, found, node);
 }
 
 /** Notes the outcome of a claim. */
 function take(
   claimant: Claimant,
-  { name }: HeldBlock,
+  { name, keptFor }: HeldBlock,
   object: Parameters<typeof heldFrom>[0] | undefined,
   node: string,
 ): boolean {
@@ -126,7 +153,7 @@ function take(
     const others = held.blocks.filter(block => block.name !== name);
     return { ...held, blocks: own ? [...others, own] : others };
   });
-  return own !== undefined;
+  return own !== undefined && own.keptFor === keptFor;
 }
 
 /** Blocks of a node that the cluster does not know would be collected as those of one that has vanished. */

@@ -3,6 +3,7 @@ import { isObject, type JsonObject } from '../cni/json.ts';
 import type { ApiServer } from '../delegate/api-server.ts';
 import {
   API_VERSION,
+  type ClaimKey,
   KINDS,
   type Kind,
   type NewObject,
@@ -13,6 +14,8 @@ import {
 /** HTTP statuses: there is none of that name; there is one, or it is another one or another version. */
 const NOT_FOUND = 404;
 const CONFLICT = 409;
+/** Of IPAMClaims. */
+const CLAIMS_API = 'apis/k8s.cni.cncf.io/v1alpha1';
 /** Number of objects per reply to a list request. */
 const PAGE = 500;
 
@@ -60,6 +63,11 @@ export function clusterStore(server: ApiServer): ObjectStore {
     },
     async hasNode(name) {
       return (await server.ask('GET', `api/v1/nodes/${encodeURIComponent(name)}`)) !== undefined;
+    },
+    async hasClaim({ namespace, name, uid }: ClaimKey) {
+      const [space, own] = [namespace, name].map(encodeURIComponent);
+      const found = await server.ask('GET', `${CLAIMS_API}/namespaces/${space}/ipamclaims/${own}`);
+      return found !== undefined && storedOf(found).uid === uid;
     },
   };
 }

@@ -4,9 +4,11 @@
 // takes the mark off when it looks after its blocks, which changes the version, and only the marked version is ever deleted.
 import { blockSpecOf, kindOf } from './block-object.ts';
 import type { Held, Orphan } from './held.ts';
+import { adoptKept } from './keep.ts';
 import { labelOf } from './label.ts';
 import { POOL_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld } from './place.ts';
+import { countUsable, type Pool } from './pool.ts';
 
 /** So many of all nodes look at the whole pool in each interval, on average: one alone might be the one that is gone. */
 const LOOKERS = 5;
@@ -19,16 +21,16 @@ const MOST_ASKED = 100;
  * Marks blocks of nodes that are gone, and deletes those that have borne the mark for the time of grace.
  * @returns the names of those that were deleted
  */
-export async function collect(claimant: Claimant, pool: string, graceS: number): Promise<string[]> {
+export async function collect(claimant: Claimant, pool: Pool, graceS: number): Promise<string[]> {
   const held = changeHeld(claimant, known => known);
   if (claimant.random() < LOOKERS / Math.max(held.nodes ?? ASSUMED_NODES, 1))
     await look(claimant, held, pool);
   return free(claimant, graceS);
 }
 
-async function look(claimant: Claimant, held: Held, pool: string): Promise<void> {
+async function look(claimant: Claimant, held: Held, pool: Pool): Promise<void> {
   const { store } = claimant;
-  const labels = { [POOL_LABEL]: labelOf(pool) };
+  const labels = { [POOL_LABEL]: labelOf(pool.name) };
   const listed = [...(await store.list('blocks', labels)), ...(await store.list('addresses', labels))];
   const byNode = new Map<string, StoredObject[]>();
   for (const object of listed) {
@@ -46,7 +48,13 @@ async function look(claimant: Claimant, held: Held, pool: string): Promise<void>
       orphans.some(({ uid, version }) => uid === one.uid && version === one.version);
     const fresh = found.filter(one => !isKnown(one));
     const kept = orphans.filter(({ uid }) => !fresh.some(one => one.uid === uid));
-    return { ...rest, nodes: names.length + 1, orphans: [...kept, ...fresh] };
+    const seen = { blocks: countUsable(pool), claimed: listed.length, nodes: names.length + 1 };
+    return {
+      ...rest,
+      nodes: seen.nodes,
+      pools: { ...rest.pools, [pool.name]: seen },
+      orphans: [...kept, ...fresh],
+    };
   });
 }
 
@@ -70,7 +78,11 @@ async function free(claimant: Claimant, graceS: number): Promise<string[]> {
   for (const { kind, name, uid, version, node, since } of orphans) {
     if (clock() - since < graceS) continue;
     const isGone = (await store.hasNode(node)) === false;
-    if (isGone && (await store.remove(kind, { name, uid, version }))) freed.push(name);
+    if (isGone) {
+      // What is kept for a claim or a name outlasts its node.
+      const isKept = kind === 'addresses' && (await adoptKept(claimant, { name, version }));
+      if (!isKept && (await store.remove(kind, { name, uid, version }))) freed.push(name);
+    }
     changeHeld(claimant, held => ({ ...held, orphans: held.orphans?.filter(one => one.uid !== uid) }));
   }
   return freed;

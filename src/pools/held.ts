@@ -37,6 +37,15 @@ const HeldBlock = z.object({
   uid: z.optional(z.string()),
   /** Since when no address of it is leased: seconds of the clock of `Held.boot`. */
   emptySince: z.optional(z.number()),
+  /** For whom its address is kept; nothing else gets it. */
+  keptFor: z.optional(z.string()),
+  /** Seconds for which it is kept while no attachment has it; absent for a claim, which says itself when it ends. */
+  keepS: z.optional(z.number()),
+  /**
+   * Other nodes may take a kept address over: `noted` here, or `told` to the store as well. Until this node has taken it over itself, it is
+   * not leased here either.
+   */
+  idle: z.optional(z.enum(['noted', 'told'])),
   ranges: z.array(HeldRange),
 });
 
@@ -60,10 +69,14 @@ const Held = z.object({
   boot: z.string(),
   /** When the blocks were last compared with the store. */
   checkedAt: z.optional(z.number()),
+  /** When the store was last searched for blocks of this node that it does not know; absent if that is due. */
+  searchedAt: z.optional(z.number()),
   /** Whether the daemon has been asked for another block. */
   asked: z.optional(z.boolean()),
   /** How many nodes the pool had when this one last looked at all. */
   nodes: z.optional(z.int()),
+  /** What this node saw of each pool when it last looked at all of it: blocks in all, those that are claimed, and nodes. */
+  pools: z.optional(z.record(z.string(), z.object({ blocks: z.int(), claimed: z.int(), nodes: z.int() }))),
   orphans: z.optional(z.array(Orphan)),
   blocks: z.array(HeldBlock),
 });

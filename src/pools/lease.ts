@@ -3,6 +3,7 @@ import type { LeaseStore } from '../ipam/lease-store.ts';
 import { inSearchOrder, type Stretch, stretchContains } from '../ipam/stretch.ts';
 import type { Ip } from '../net/ip.ts';
 import { type Held, type HeldBlock, type Usable, usableOf } from './held.ts';
+import { isFor, type Wish } from './wish.ts';
 
 /** An address to be leased, as a result reports it. */
 export interface ChosenAddress {
@@ -18,15 +19,16 @@ const FAMILIES = [4, 6] as const;
 
 /**
  * One address of each family that the blocks have, from the first block with room: so later blocks can become empty, and be
- * given back. In a block, the one after the last that was handed out.
+ * given back. In a block, the one after the last that was handed out. What is kept for one is found only by its wish.
  * @returns undefined if a family has none, or there is no block
  */
 export function chooseAddresses(
   held: Held | undefined,
   pool: string,
   store: Pick<LeaseStore, 'findFree' | 'findLastReserved'>,
+  wish?: Wish,
 ): ChosenAddress[] | undefined {
-  const blocks = blocksOf(held, pool);
+  const blocks = blocksOf(held, pool, wish);
   const chosen: ChosenAddress[] = [];
   for (const [setIndex, family] of FAMILIES.entries()) {
     const usable = blocks.map(block => usableOf(block).filter(({ from }) => from.family === family));
@@ -86,6 +88,7 @@ export function blockContains(block: HeldBlock, ip: Ip): boolean {
   return usableOf(block).some(({ from, to }) => stretchContains([from, to], ip));
 }
 
-function blocksOf(held: Held | undefined, pool: string): readonly HeldBlock[] {
-  return held?.blocks.filter(block => block.state === 'held' && block.pool === pool) ?? [];
+function blocksOf(held: Held | undefined, pool: string, wish?: Wish): readonly HeldBlock[] {
+  const isUsable = (block: HeldBlock) => block.state === 'held' && block.pool === pool && isFor(block, wish);
+  return held?.blocks.filter(isUsable) ?? [];
 }

@@ -15,6 +15,15 @@ export type Kind = keyof typeof KINDS;
 /** Labels of blocks and addresses. */
 export const POOL_LABEL = `${GROUP}/pool`;
 export const NODE_LABEL = `${GROUP}/node`;
+/** Of addresses that outlast their attachment: for whom. */
+export const KEPT_LABEL = `${GROUP}/kept`;
+
+/** An IPAMClaim: one that was deleted and made again is another one. */
+export interface ClaimKey {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
 
 /** An object to be created. */
 export interface NewObject {
@@ -52,4 +61,6 @@ export interface ObjectStore {
   ): Promise<boolean>;
   /** Whether the cluster has a node of that name; undefined in a store without nodes. */
   hasNode(name: string): Promise<boolean | undefined>;
+  /** Whether this very IPAMClaim exists; undefined in a store without claims. */
+  hasClaim(claim: ClaimKey): Promise<boolean | undefined>;
 }

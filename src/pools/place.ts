@@ -1,6 +1,5 @@
 // Where does a network keep its leases and blocks, and how are both changed together?
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type LeaseStore, type StoreOptions, withStore } from '../ipam/lease-store.ts';
 import { holdFlock } from '../sys/flock.ts';
@@ -27,6 +26,8 @@ export interface Claimant extends Place {
   clock(): number;
   /** From 0 to 1, as Math.random. */
   random(): number;
+  /** Waits, as `setTimeout` unless given. */
+  pause?(ms: number): Promise<void>;
 }
 
 /** Only one process of a node asks the store on behalf of a network at a time. */
@@ -48,16 +49,16 @@ export function inLeases<T>({ dir, reclaim }: Place, work: (store: LeaseStore) =
   return withStore(dir, { reclaim }, work);
 }
 
-/** Changes the list of blocks. @param durable see {@link writeHeld} */
+/** Changes the list of blocks. @param isDurable asked after the change: see {@link writeHeld} */
 export function changeHeld(
   place: Place,
   change: (held: Held, store: LeaseStore) => Held,
-  durable = false,
+  isDurable: () => boolean = () => false,
 ): Held {
   return inPlace(place, (store, before) => {
     const held = before ?? { node: place.node, boot: place.boot, blocks: [] };
     const after = change(held, store);
-    if (after !== held) writeHeld(place.dir, after, durable);
+    if (after !== held) writeHeld(place.dir, after, isDurable());
     return after;
   });
 }
@@ -103,6 +104,11 @@ async function withClaimLock<T>(
         `Cannot obtain addresses for network "${network}": another process of this node still waits for the store of its pool`,
       );
     }
-    await sleep(napMs);
+    await nap(napMs);
   }
+}
+
+/** As node:timers/promises, which a process that waits for nothing need not load. */
+function nap(ms: number): Promise<void> {
+  return new Promise(resolve => setTimeout(resolve, ms));
 }

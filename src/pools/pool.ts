@@ -1,7 +1,7 @@
 // Which addresses does a pool have, and how are they divided into blocks?
 import * as z from 'zod/mini';
-import { parseStretches, type Stretch, without } from '../ipam/stretch.ts';
-import { type Cidr, findCidr, lastOf, networkOf, renderCidr } from '../net/cidr.ts';
+import { parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
+import { type Cidr, cidrContains, findCidr, lastOf, networkOf, renderCidr } from '../net/cidr.ts';
 import { findIp, IP_BITS, type Ip, offsetIp, renderIp, sameIp } from '../net/ip.ts';
 
 /** A pool as its object, or a configuration, describes it. */
@@ -110,6 +110,18 @@ export function countBlocks({ subnets }: Pool): number {
   return subnets.reduce((sum, { count }) => sum + count, 0);
 }
 
+/** Numbers of which blocks are counted one by one; beyond that, exclusions hardly matter. */
+const MOST_COUNTED = 1 << 17;
+
+/** Number of blocks that have an address to hand out; of very large pools, of all blocks. */
+export function countUsable(pool: Pool): number {
+  const count = countBlocks(pool);
+  if (count > MOST_COUNTED) return count;
+  let usable = 0;
+  for (let i = 0; i < count; i++) if (blockAt(pool, i) !== undefined) usable++;
+  return usable;
+}
+
 /** A block by its number. @returns undefined if a family of it has no address to hand out */
 export function blockAt(pool: Pool, index: number): BlockShape | undefined {
   const subnet = pool.subnets.find(({ first, count }) => index >= first && index < first + count);
@@ -127,6 +139,21 @@ export function blockAt(pool: Pool, index: number): BlockShape | undefined {
     cidrs: parts.map(({ block }) => block),
     ranges: parts.flatMap(({ ranges }) => ranges),
   };
+}
+
+/** The block that may hand out all of these addresses; undefined if there is none. */
+export function blockWith(pool: Pool, ips: readonly Ip[]): BlockShape | undefined {
+  const [ip] = ips;
+  if (ip === undefined) return undefined;
+  for (const { first, count, families } of pool.subnets) {
+    const part = families.find(({ cidr }) => cidr.ip.family === ip.family && cidrContains(cidr, ip));
+    if (part === undefined) continue;
+    const at = Number((ip.value - part.cidr.ip.value) / BigInt(pool.blockSize));
+    const block = at < count ? blockAt(pool, first + at) : undefined;
+    const isIn = (one: Ip) => block?.ranges.some(({ stretch }) => stretchContains(stretch, one)) ?? false;
+    return ips.every(isIn) ? block : undefined;
+  }
+  return undefined;
 }
 
 /** An address as part of an object's name, which must not contain colons, nor begin or end with a dash. */

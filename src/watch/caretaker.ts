@@ -16,12 +16,15 @@ export interface CaretakerEvents {
   log(level: LogLevel, message: string, fields?: LogFields): void;
   /** What is logged about an attachment, for others than readers of the log. Damage that is repaired is told once it is. */
   acted(act: Act, attachment: WatchedAttachment, problem: string): void;
-  /** Does a repair as a request of its own, which is traced. */
-  traced(
+  /** Does a repair, or a deletion, as a request of its own, which is traced. */
+  traced<Done>(
+    verb: 'REPAIR' | 'DEL',
     attachment: WatchedAttachment,
     runtime: ChainRuntime,
-    repair: (runtime: ChainRuntime) => Promise<Repaired>,
-  ): Promise<Repaired>;
+    work: (runtime: ChainRuntime) => Promise<Done>,
+    /** @returns undefined: it succeeded */
+    problemOf: (done: Done) => string | undefined,
+  ): Promise<Done>;
 }
 
 /** What visits need of the watch. */
@@ -131,8 +134,12 @@ export class Caretaker {
       this.#context.again(key, pause);
       return;
     }
-    const { state, problem: left } = await this.#parts.traced(one, this.#runtime, runtime =>
-      repairAttachment(one, runtime),
+    const { state, problem: left } = await this.#parts.traced(
+      'REPAIR',
+      one,
+      this.#runtime,
+      runtime => repairAttachment(one, runtime),
+      problemOf,
     );
     if (state === undefined) return;
     const remaining = state === 'broken' ? (left ?? problem) : undefined;
@@ -166,9 +173,16 @@ const MESSAGES: Readonly<Record<Exclude<Act, 'deleted'>, string>> = {
   'sound again': 'an attachment is sound again',
 };
 
+/** Why a repair did not succeed. */
+function problemOf({ state, problem = 'a process works on it' }: Repaired): string | undefined {
+  return state === 'sound' || state === 'mended' ? undefined : problem;
+}
+
+/** What an operator types for it; only attachments on record can be repaired by a command. */
 function adviceFor(policy: Policy, { id, recorded }: WatchedAttachment): string | undefined {
   if (policy === 'repair') return undefined;
-  return recorded === undefined ? undefined : `catena repair ${id.network}`;
+  const repair = `catena repair ${id.network}`;
+  return recorded === undefined ? `catena adopt ${id.network}; ${repair}` : repair;
 }
 
 function count(counts: Record<string, number>, what: string): void {

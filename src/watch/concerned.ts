@@ -29,6 +29,17 @@ export function chooseConcerned(
   return found.isComplete ? found.keys : select(relist(), [...owners.values()], devices).keys;
 }
 
+/**
+ * The attachments whose device on the host has one of these names.
+ * @returns their keys, and whether each name is that of one
+ */
+export function withDevices(
+  attachments: Attachments,
+  names: ReadonlySet<string>,
+): { readonly keys: ReadonlySet<string>; readonly isComplete: boolean } {
+  return select(attachments, [], names);
+}
+
 function select(
   attachments: Attachments,
   owners: readonly AttachmentId[],

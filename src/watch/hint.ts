@@ -2,7 +2,8 @@
 import { type AttachmentId, findOwner } from '../cni/attachment.ts';
 import type { Envelope } from '../netlink/codec/message.ts';
 import { decodeNftAddition, decodeNftDeletion } from '../netlink/nft/notification.ts';
-import { decodeRouteNotification } from '../netlink/rtnl/notification.ts';
+import type { PeerMessages } from '../netlink/peer-monitor.ts';
+import { decodeRouteNotification, type RouteNotification } from '../netlink/rtnl/notification.ts';
 
 /** What may have been damaged. */
 export type Hint =
@@ -10,6 +11,8 @@ export type Hint =
   | { readonly of: 'owner'; readonly owner: AttachmentId }
   /** Attachments that have a device on the host, or a route or address there. */
   | { readonly of: 'device'; readonly name: string }
+  /** Attachments that have a device on the host whose other end has changed, in a namespace where only containers act. */
+  | { readonly of: 'inside'; readonly name: string }
   /** Every attachment. `isLikely`: what was removed is part of attachments; otherwise it only may be. */
   | { readonly of: 'all'; readonly isLikely: boolean; readonly why: string };
 
@@ -47,22 +50,61 @@ export function hintsOfRules(messages: readonly Envelope[]): Hint[] {
   return hints;
 }
 
+/** A device of the host. */
+export interface HostDevice {
+  readonly index: number;
+  readonly name: string;
+  readonly master: number;
+  /** Index of its other end, in the namespace that has this number here; undefined if that is here, too. */
+  readonly peer: number;
+  readonly nsid: number | undefined;
+}
+
+/** A device of the host, and how its other end was when it was last heard of. */
+type Known = Omit<HostDevice, 'index'> & { inside: string };
+
 /** Hints from notifications about devices. It remembers the names of devices: other messages have only their index. */
 export class DeviceHints {
-  readonly #known = new Map<number, { readonly name: string; readonly master: number }>();
+  readonly #known = new Map<number, Known>();
+  /** By where the other end is. */
+  readonly #ends = new Map<string, Known>();
 
   /** @param devices that exist when the first message is read */
-  constructor(
-    devices: readonly { readonly index: number; readonly name: string; readonly master: number }[],
-  ) {
+  constructor(devices: readonly HostDevice[]) {
     this.reset(devices);
   }
 
-  reset(
-    devices: readonly { readonly index: number; readonly name: string; readonly master: number }[],
-  ): void {
+  reset(devices: readonly HostDevice[]): void {
     this.#known.clear();
-    for (const { index, name, master } of devices) this.#known.set(index, { name, master });
+    this.#ends.clear();
+    for (const { index, ...device } of devices) this.#learn(index, device);
+  }
+
+  /** Hints from what other namespaces notified: one for each device whose other end has changed, or lost something. */
+  hintsInside(notifications: readonly PeerMessages[]): Hint[] {
+    const names = new Set<string>();
+    for (const { nsid, messages } of notifications) {
+      for (const message of messages) {
+        const change = decodeRouteNotification(message);
+        const device = change && this.#ends.get(endOf(nsid, change.index));
+        if (device && hasChanged(device, change)) names.add(device.name);
+      }
+    }
+    return [...names].map(name => ({ of: 'inside', name }));
+  }
+
+  #learn(index: number, device: Omit<HostDevice, 'index'>): void {
+    const { inside = '' } = this.#known.get(index) ?? {};
+    this.#forget(index);
+    const known = { ...device, inside };
+    this.#known.set(index, known);
+    if (device.nsid !== undefined) this.#ends.set(endOf(device.nsid, device.peer), known);
+  }
+
+  #forget(index: number): void {
+    const { nsid, peer } = this.#known.get(index) ?? {};
+    this.#known.delete(index);
+    if (nsid !== undefined) this.#ends.delete(endOf(nsid, peer));
   }
 
   hintsOf(messages: readonly Envelope[]): Hint[] {
@@ -76,12 +118,26 @@ export class DeviceHints {
       return { of: 'all', isLikely: true, why: 'forwarding' };
     const before = this.#known.get(change.index ?? 0);
     if (change.what !== 'device') return before && { of: 'device', name: before.name };
-    const { index, name, isGone, isUp, master } = change;
-    if (isGone) this.#known.delete(index);
-    else this.#known.set(index, { name, master });
+    const { index, name, isGone, isUp, master, peer, nsid } = change;
+    if (isGone) this.#forget(index);
+    else this.#learn(index, { name, master, peer, nsid });
     const wasRenamed = before !== undefined && before.name !== name;
     const hasLeft = before !== undefined && before.master !== 0 && before.master !== master;
     if (!isGone && isUp && !wasRenamed && !hasLeft) return undefined;
     return { of: 'device', name: wasRenamed ? before.name : name };
   }
+}
+
+function endOf(nsid: number, peer: number | undefined): string {
+  return `${nsid} ${peer}`;
+}
+
+/** Whether something was removed from the other end of the device, or its state, hardware address or MTU is not what was known. */
+function hasChanged(device: Known, change: RouteNotification): boolean {
+  if (change.what !== 'device') return change.what === 'address' || change.what === 'route';
+  const { name, isGone, isUp, mac, mtu } = change;
+  const now = [name, isGone, isUp, mac, mtu].join(' ');
+  if (now === device.inside) return false;
+  device.inside = now;
+  return true;
 }

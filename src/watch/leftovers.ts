@@ -2,9 +2,10 @@
 
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { describeError } from '../cni/errors.ts';
-import type { LogFields, LogLevel } from '../log.ts';
+import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
-import { judgeGone, lifeOf, removeGone } from './collect-gone.ts';
+import type { CaretakerEvents } from './caretaker.ts';
+import { type GoneAttachment, judgeGone, lifeOf, removeGone } from './collect-gone.ts';
 import type { Policy } from './policy.ts';
 import { listDeviceNames } from './sources.ts';
 
@@ -23,12 +24,11 @@ interface Leftover {
 }
 
 /** What the collection needs of the watch. */
-export interface LeftoverParts {
+export interface LeftoverParts extends Pick<CaretakerEvents, 'log' | 'traced'> {
   readonly runtime: ChainRuntime;
   policyOf(one: WatchedAttachment): Policy;
   /** Told of each that was deleted. */
   deleted(one: WatchedAttachment): void;
-  log(level: LogLevel, message: string, fields?: LogFields): void;
 }
 
 /**
@@ -91,16 +91,20 @@ export class Leftovers {
   }
 
   async #delete(one: WatchedAttachment, leftover: Leftover): Promise<void> {
-    const { state, error, why } = await removeGone(one, this.#parts.runtime);
+    const { runtime, traced } = this.#parts;
+    const remove = (own: ChainRuntime) => removeGone(one, own);
+    const done = await traced('DEL', one, runtime, remove, problemOf);
+    const { state } = done;
     this.#deletions[state] = (this.#deletions[state] ?? 0) + 1;
-    if (state === 'deleted') {
+    const problem = problemOf(done);
+    if (problem === undefined) {
       this.#known.delete(one.key);
       this.#parts.log('info', 'deleted an attachment whose namespace had ended without a DEL', fieldsOf(one));
       this.#parts.deleted(one);
       return;
     }
     leftover.notBefore = performance.now() + RETRY_MS;
-    this.#report(leftover, one, { problem: error ? describeError(error) : (why ?? '') });
+    this.#report(leftover, one, { problem });
   }
 
   #report(leftover: Leftover, one: WatchedAttachment, more: LogFields): void {
@@ -108,6 +112,16 @@ export class Leftovers {
     leftover.isReported = true;
     this.#parts.log('warn', 'an attachment outlived its namespace', { ...fieldsOf(one), ...more });
   }
+}
+
+/** Why it was not deleted. */
+function problemOf({
+  state,
+  error,
+  why,
+}: Pick<GoneAttachment, 'state'> & Partial<GoneAttachment>): string | undefined {
+  if (state === 'deleted') return undefined;
+  return error ? describeError(error) : (why ?? '');
 }
 
 function fieldsOf({ id: { network, containerId, ifname } }: WatchedAttachment): LogFields {

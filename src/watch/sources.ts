@@ -2,10 +2,11 @@
 import { type FSWatcher, statSync, watch } from 'node:fs';
 import { openMonitor } from '../netlink/monitor.ts';
 import { NFT_GROUPS } from '../netlink/nft/notification.ts';
+import { openPeerMonitor } from '../netlink/peer-monitor.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
-import { ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
+import { PEER_GROUPS, ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { DeviceHints, type Hint, hintsOfRules } from './hint.ts';
+import { DeviceHints, type Hint, type HostDevice, hintsOfRules } from './hint.ts';
 
 /** Who is told. */
 export interface SourceEvents {
@@ -14,13 +15,15 @@ export interface SourceEvents {
   lost(why: string): void;
   /** Notifications cannot be received at present, which is tried again; `lost` follows. */
   interrupted(why: string): void;
+  /** What changed inside namespaces of containers was not heard for a while. */
+  missed(why: string): void;
   /** A file in the directory of network configurations has changed. */
   configured(): void;
 }
 
 /**
- * Listens on two netlink sockets of this host's namespace, and to the configuration directory. A network namespace of a pod has no
- * socket: it would keep the namespace alive, and cost a descriptor and a buffer each.
+ * Listens on netlink sockets of this host's namespace, and to the configuration directory. A network namespace of a pod has no
+ * socket: it would keep the namespace alive, and cost a descriptor and a buffer each. One socket hears of all of them.
  * @returns a function that stops this
  * @throws SystemError if the sockets cannot be opened
  */
@@ -56,8 +59,10 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
   });
   // After the socket: a device that is made in between is listed, and reported once more.
   hints.reset(listDevices());
+  const closePeers = listenInside(hints, events);
   const closeFiles = watchDirectory(confDir, events.configured);
   return () => {
+    closePeers();
     devices.close();
     rules.close();
     closeFiles();
@@ -69,10 +74,34 @@ export function listDeviceNames(): Set<string> {
   return new Set(listDevices().map(({ name }) => name));
 }
 
-function listDevices(): ReturnType<typeof listLinks> {
+/** Listens to the namespaces that devices of this host lead to. @returns a function that stops this */
+function listenInside(hints: DeviceHints, events: SourceEvents): () => void {
+  const all = (why: string): Hint => ({ of: 'all', isLikely: false, why });
+  try {
+    return openPeerMonitor(NETLINK_ROUTE, PEER_GROUPS, {
+      changed(notifications) {
+        let found: readonly Hint[];
+        try {
+          found = hints.hintsInside(notifications);
+        } catch (error) {
+          found = [all((error as Error).message)];
+        }
+        if (found.length > 0) events.hints(found);
+      },
+      lost: events.missed,
+    });
+  } catch {
+    // The kernel is too old for this: the timer finds what changes inside.
+    return () => {};
+  }
+}
+
+function listDevices(): HostDevice[] {
   const socket = new NetlinkSocket(NETLINK_ROUTE);
   try {
-    return listLinks(socket);
+    return listLinks(socket).map(({ index, name, master, peer, attrs }) => {
+      return { index, name, master, peer, nsid: attrs.linkNetnsId };
+    });
   } finally {
     socket.close();
   }

@@ -1,9 +1,9 @@
 // How often may every attachment be looked at because of changes that name none of them?
 
+import { Credit } from './credit.ts';
+
 /** Share of the time that sweeps may take which turned out to be needless: 2 %. */
 const NEEDLESS_SHARE = 50;
-/** Time that needless sweeps may take at once after a while without any: a firewall is reloaded now and then. */
-const MOST_CREDIT_MS = 2_000;
 /** Least pause between two sweeps. */
 const LEAST_MS = 1_000;
 
@@ -16,8 +16,7 @@ export class SweepPacer {
   #wanted: 'likely' | 'possible' | undefined;
   #endedAt = -Infinity;
   #tookMs = 0;
-  #credit = MOST_CREDIT_MS;
-  #creditAt = 0;
+  readonly #credit = new Credit(NEEDLESS_SHARE);
 
   want(isLikely: boolean): void {
     if (isLikely || this.#wanted === undefined) this.#wanted = isLikely ? 'likely' : 'possible';
@@ -27,7 +26,7 @@ export class SweepPacer {
   due(now: number): number | undefined {
     if (this.#wanted === undefined) return undefined;
     const rest = this.#endedAt + Math.max(LEAST_MS, this.#tookMs) - now;
-    const debt = this.#wanted === 'possible' ? -this.#creditNow(now) * NEEDLESS_SHARE : 0;
+    const debt = this.#wanted === 'possible' ? this.#credit.pause(now) : 0;
     return Math.max(0, rest, debt);
   }
 
@@ -38,11 +37,6 @@ export class SweepPacer {
   ended(now: number, tookMs: number, wasNeedless: boolean): void {
     this.#endedAt = now;
     this.#tookMs = tookMs;
-    this.#credit = this.#creditNow(now) - (wasNeedless ? tookMs : 0);
-    this.#creditAt = now;
-  }
-
-  #creditNow(now: number): number {
-    return Math.min(MOST_CREDIT_MS, this.#credit + (now - this.#creditAt) / NEEDLESS_SHARE);
+    if (wasNeedless) this.#credit.spend(now, tookMs);
   }
 }

@@ -8,8 +8,10 @@ import type { LogFields, LogLevel } from '../log.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { attachmentLister, type WatchedAttachment } from './attachments.ts';
 import { Caretaker, type CaretakerEvents } from './caretaker.ts';
-import { chooseConcerned } from './concerned.ts';
+import { chooseConcerned, withDevices } from './concerned.ts';
+import { Credit } from './credit.ts';
 import type { Hint } from './hint.ts';
+import { visitInside } from './inside.ts';
 import { Leftovers } from './leftovers.ts';
 import { policyOf, readPolicies } from './policy.ts';
 import { VisitQueue } from './queue.ts';
@@ -48,6 +50,8 @@ const DEBOUNCE_MS = 50;
 /** Longest time that a visit lets other requests go first, and how often it looks whether they have. */
 const YIELD_MS = 2_000;
 const YIELD_EVERY_MS = 20;
+/** Share of the time that checks may take which follow changes inside namespaces and find nothing: 1 %. */
+const INSIDE_SHARE = 100;
 /** How often the lock of another daemon is tried. */
 const SEAT_EVERY_MS = 3_000;
 
@@ -128,6 +132,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     runtime,
     policyOf: ownPolicy,
     deleted: one => parts.acted('deleted', one, ''),
+    traced: parts.traced,
     log: parts.log,
   });
   const idle = async (): Promise<void> => {
@@ -151,6 +156,21 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
   }
 
   const pacer = new SweepPacer();
+  const credit = new Credit(INSIDE_SHARE);
+  const visit = async (key: string): Promise<void> => {
+    queue.add([key]);
+    await queue.settled();
+  };
+  const inside = visitInside({ credit, visit, found: () => caretaker.found, later });
+  const findInside = (names: ReadonlySet<string>): ReadonlySet<string> => {
+    const known = withDevices(attachments, names);
+    const now = performance.now();
+    // One of them may be new, but containers without an attachment of ours have such devices, too.
+    if (known.isComplete || credit.pause(now) > 0) return known.keys;
+    relist();
+    credit.spend(performance.now(), performance.now() - now);
+    return withDevices(attachments, names).keys;
+  };
   let isSweeping = false;
   const sweepWhenDue = (): void => {
     const pause = isSweeping ? undefined : pacer.due(performance.now());
@@ -181,6 +201,8 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       return attachments;
     });
     queue.add(concerned);
+    const names = hints.flatMap(hint => (hint.of === 'inside' ? hint.name : []));
+    if (names.length > 0) inside(findInside(new Set(names)));
     for (const hint of hints) if (hint.of === 'all') pacer.want(hint.isLikely);
     sweepWhenDue();
   };
@@ -211,6 +233,10 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
         problem: why,
       });
     },
+    missed(why) {
+      parts.log('info', 'changes inside of namespaces were not heard for a while', { problem: why });
+      note([{ of: 'all', isLikely: false, why }]);
+    },
     configured: () => later(reconsider, DEBOUNCE_MS),
   });
   const stopRounds = startRounds({
@@ -220,10 +246,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       return [...attachments.keys()];
     },
     checkedAt: key => caretaker.checkedAt(key),
-    async visit(key) {
-      queue.add([key]);
-      await queue.settled();
-    },
+    visit,
     atEnd: () => leftovers.collect(attachments.values(), settings().leftoverMs),
   });
   // While no daemon listened anything may have changed, and a repair by one that was killed may be incomplete.

@@ -1,8 +1,10 @@
 // How long does each plugin take when a runtime starts its executable: ours without and with a daemon, and the reference's?
 import { TEST_PATH } from '../helpers/command.ts';
 import { startDaemon } from '../helpers/daemon.ts';
+import { startDhcpServer } from '../helpers/dhcp-server.ts';
 import { type Row as Conf, type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { until } from '../helpers/until.ts';
 import { type Contestant, renewed, type Samples, settle, takeTurns, timed } from './measure.ts';
 import { compare, type Row } from './row.ts';
 import { RUNTIME_SIDES, type RuntimeSide } from './sides.ts';
@@ -25,6 +27,10 @@ interface Subject {
   readonly ifname?: string;
   /** Name of the plugin, unless it is the subject's. */
   readonly plugin?: string;
+  /** Starts what it talks to, once bridge has attached a pod. */
+  readonly serve?: (lab: Lab, side: RuntimeSide) => Promise<void>;
+  /** Programs without which it cannot be measured. */
+  readonly programs?: readonly string[];
   /** What the reference does not do and its caller would have to, in the container once ADD has succeeded. */
   readonly besides?: (lab: Lab, container: Container, result: Conf) => Promise<void>;
 }
@@ -48,12 +54,20 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     conf: lab => ({ master: DEVICES.standing, ...ipamOf(lab, ASKED_NET) }),
     devices: [DEVICES.standing],
     besides: (lab, container, { ips }) => askForAddress(lab, container, ips[0].address.split('/')[0]),
+    programs: ['arping'],
   },
   'host-device': {
     conf: (lab, device) => ({ device, ...ipamOf(lab, 76) }),
     devices: Object.values(DEVICES),
   },
   'host-local': { conf: lab => ipamOf(lab, 73) },
+  // The reference uses an address without asking whether another host has it.
+  dhcp: {
+    conf: lab => ({ ipam: { type: 'dhcp', daemonSocketPath: socketOf(lab), detectConflicts: false } }),
+    isChained: true,
+    serve: serveLeases,
+    programs: ['dnsmasq'],
+  },
   static: { conf: () => ({ ipam: { type: 'static', addresses: [{ address: '10.74.0.2/16' }] } }) },
   loopback: { conf: () => ({}), ifname: 'lo' },
   portmap: { conf: () => ({ runtimeConfig: { portMappings: [port(8080)] } }), isChained: true },
@@ -75,7 +89,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
  */
 export async function aloneRows(rounds: number, only?: readonly string[]): Promise<Row[]> {
   const subjects = Object.entries(SUBJECTS).filter(
-    ([name, { plugin = name, besides }]) => (only?.includes(plugin) ?? true) && canRun(name, besides),
+    ([name, { plugin = name, programs = [] }]) => (only?.includes(plugin) ?? true) && canRun(name, programs),
   );
   return await withSides(async sides => {
     const lines: Row[] = [];
@@ -90,9 +104,10 @@ export async function aloneRows(rounds: number, only?: readonly string[]): Promi
 }
 
 /** Debian's arping is not among the packages that every test needs. */
-function canRun(name: string, besides: Subject['besides']): boolean {
-  if (besides === undefined || Bun.which('arping', { PATH: TEST_PATH }) !== null) return true;
-  noteUnmeasured(name, 'the reference has no such option, and "arping" is not installed (iputils-arping)');
+function canRun(name: string, programs: readonly string[]): boolean {
+  const missing = programs.find(program => Bun.which(program, { PATH: TEST_PATH }) === null);
+  if (missing === undefined) return true;
+  noteUnmeasured(name, `"${missing}" is not installed (iputils-arping, dnsmasq-base)`);
   return false;
 }
 
@@ -120,7 +135,7 @@ async function withSides<T>(body: (sides: Side[]) => Promise<T>, sides: readonly
 async function contestant(
   { name, lab, binDir }: Side,
   plugin: string,
-  { conf, devices = [], isChained = false, ifname = 'eth0', besides }: Subject,
+  { conf, devices = [], isChained = false, ifname = 'eth0', serve, besides }: Subject,
 ): Promise<Contestant> {
   const call = async (
     type: string,
@@ -140,7 +155,9 @@ async function contestant(
   const own = conf(lab, DEVICES.measured);
   const others = conf(lab, DEVICES.standing);
   const standing = await lab.container();
-  const added = await call(plugin, 'ADD', others, standing, await attach(standing));
+  const connected = await attach(standing);
+  await serve?.(lab, name);
+  const added = await call(plugin, 'ADD', others, standing, connected);
   const checks = await succeeds(`CHECK of ${plugin}, ${name}`, () =>
     call(plugin, 'CHECK', others, standing, added),
   );
@@ -172,6 +189,19 @@ async function makeDevice(lab: Lab, device: string): Promise<void> {
   for (const end of [device, `far-${device}`]) await lab.ip(lab.host, 'link', 'set', end, 'up');
   // The gateway of the subject that asks for its address, as networks have one.
   await lab.ip(lab.host, 'address', 'add', `10.${ASKED_NET}.0.1/32`, 'dev', `far-${device}`);
+}
+
+/** A server on the bridge of the pods, and the daemon that the reference's plugin asks. */
+async function serveLeases(lab: Lab, side: RuntimeSide): Promise<void> {
+  await lab.ip(lab.host, 'address', 'add', '10.79.0.1/24', 'dev', 'br0');
+  await startDhcpServer(lab, lab.host, 'br0', { range: ['10.79.0.50', '10.79.0.250'] });
+  if (side !== 'runtime-reference') return;
+  lab.start(lab.host, [`${REFERENCE_BIN_DIR}/dhcp`, 'daemon', '-socketpath', socketOf(lab)]);
+  await until(async () => (await lab.run(lab.host, ['test', '-S', socketOf(lab)])).exitCode === 0);
+}
+
+function socketOf(lab: Lab): string {
+  return `${lab.tmp}/dhcp.sock`;
 }
 
 /** What a caller of the reference starts who wants to know that no other host has the address: one probe, and a second for the answer. */

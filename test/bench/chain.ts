@@ -94,7 +94,7 @@ export async function measureWarmGrowth(sizes: readonly [number, number], rounds
 }
 
 /** Processor time of a process and its children, in all their threads (proc(5), schedstat). */
-function processorMs(pid: number | undefined): number {
+export function processorMs(pid: number | undefined): number {
   if (pid === undefined) return 0;
   const own = readdirSync(`/proc/${pid}/task`).reduce((sum, task) => {
     const [ran = '0'] = readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ');

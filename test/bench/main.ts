@@ -7,6 +7,7 @@
 //                                              every budget, with those met and missed at the end
 //   npm run bench -- --only alone --plugins macvlan,host-device     each of these plugins alone
 //   npm run bench -- --only inside             how the time of a chain is spent, what could be achieved at most, and the kernel's floor
+//   npm run bench -- --only allocators --rounds 200      what an address of a cluster's block costs more than one of host-local
 //   npm run bench -- --only watch --attachments 1000         processor time of a daemon that watches so many
 //   npm run bench -- --json --svg chart.svg    machine-readable; a chart of what a runtime sees
 
@@ -14,6 +15,7 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { closeLabs } from '../helpers/netns.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
+import { type AllocatorMode, measureAllocators, surplusOf } from './allocators.ts';
 import { aloneRows } from './alone.ts';
 import { measureBurst } from './burst.ts';
 import {
@@ -86,6 +88,7 @@ const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
   portmap: portmapRows,
   growth: growthRows,
   leases: leaseRows,
+  allocators: allocatorRows,
   shaping: shapingRows,
   memory: memoryRows,
   watch: watchRows,
@@ -355,6 +358,25 @@ async function leaseRows(): Promise<Row[]> {
       quantile(large.get(`${full} ${part}`)),
     ),
   );
+}
+
+/** Both columns are ours: host-local, and an ADD in a block that the node holds. The last line is the limit and the median surplus. */
+async function allocatorRows(): Promise<Row[]> {
+  const lines: Row[] = [];
+  for (const mode of ['without a daemon', 'with a daemon'] as AllocatorMode[]) {
+    const samples = await measureAllocators(mode, rounds);
+    for (const verb of ['ADD', 'DEL']) {
+      const what = `${verb} of host-local | cluster, ${mode}`;
+      lines.push(compare(samples, what, verb, { ours: 'cluster', reference: 'host-local' }));
+    }
+    // On a machine that others use, what the processor spends says more than what a clock does.
+    for (const part of ['ADD', ...(mode === 'with a daemon' ? ['ADD, processor time'] : [])]) {
+      const [median, low, high] = surplusOf(samples, part);
+      const what = `  ${part}: surplus of cluster in the same round, ${mode} (limit 0.3)`;
+      lines.push({ ...row(what, 'ms', 0.3, median, 1), spread: [low, high] });
+    }
+  }
+  return lines;
 }
 
 /** Ours alone: throughput with one bucket for everything, or without a queue, compared with that of a tree of classes. */

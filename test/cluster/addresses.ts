@@ -3,6 +3,9 @@
 /** The network that connects the machines, and its gateway, which is outside of the cluster. */
 export const MACHINES = { prefix: 24, outside: '10.210.0.254', control: '10.210.0.1' } as const;
 
+/** A second network, beyond a router, which is the same gateway. */
+export const BEYOND = { prefix: 24, outside: '10.211.0.254' } as const;
+
 /** Pods of all nodes. */
 export const PODS = '10.244.0.0/16';
 /** Services, and the one of the API server. */
@@ -17,13 +20,18 @@ export interface NodePlace {
   readonly pods: string;
 }
 
-/** Node `number` counts from 1. */
-export function nodePlace(number: number): NodePlace {
+/** Node `number` counts from 1. @param isBeyond whether it is on the network beyond the router */
+export function nodePlace(number: number, isBeyond = false): NodePlace {
   return {
     name: `node${number}`,
-    address: `10.210.0.${10 + number}`,
+    address: `10.${isBeyond ? 211 : 210}.0.${10 + number}`,
     pods: `10.244.${number}.0/24`,
   };
+}
+
+/** The gateway of a machine. */
+export function gatewayOf(address: string): string {
+  return address.startsWith('10.211.') ? BEYOND.outside : MACHINES.outside;
 }
 
 /** The first address of a node's pods: its bridge. */

@@ -23,7 +23,7 @@ export interface Cluster {
   readonly logs: string;
   /** The image of Catena, which all nodes have. */
   readonly image: Image;
-  /** Starts one more node, which the caller closes. */
+  /** Starts one more node, beyond a router, which the caller closes. */
   join(): Promise<Node>;
   close(): Promise<void>;
 }
@@ -59,7 +59,7 @@ export async function startCluster(
     const wire = await makeWire();
     closing.push(() => wire.lab.close());
     // One more, for a node that joins later.
-    const places = Array.from({ length: options.nodes + 1 }, (_, i) => nodePlace(i + 1));
+    const places = Array.from({ length: options.nodes + 1 }, (_, i) => nodePlace(i + 1, i === options.nodes));
     const proxy = account('system:kube-proxy');
     const accounts = places.map(({ name }) => account(`system:node:${name}`, 'system:nodes'));
     say('control plane');

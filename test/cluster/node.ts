@@ -1,7 +1,7 @@
 // How does a node of a cluster start: containerd, kubelet and kube-proxy in namespaces of its own?
 
 import { type Machine, openMachine } from '../helpers/machine.ts';
-import { MACHINES, type NodePlace, subnetFile } from './addresses.ts';
+import { gatewayOf, MACHINES, type NodePlace, subnetFile } from './addresses.ts';
 import { awaiting } from './awaiting.ts';
 import type { Account } from './certificates.ts';
 import type { ControlPlane } from './control-plane.ts';
@@ -61,9 +61,13 @@ export async function startNode(
   const written = async (): Promise<void> => {
     // flanneld's part: the node's subnet, and routes to those of the others.
     machine.write('/run/flannel/subnet.env', subnetFile(place));
+    const gateway = gatewayOf(place.address);
     for (const { name, pods, address } of places) {
-      if (name !== place.name) await lab.run(lab.host, ['ip', 'route', 'replace', pods, 'via', address]);
+      const way = gatewayOf(address) === gateway ? address : gateway;
+      if (name !== place.name) await lab.run(lab.host, ['ip', 'route', 'replace', pods, 'via', way]);
     }
+    // The router's part.
+    await lab.run(wire.lab.host, ['ip', 'route', 'replace', place.pods, 'via', place.address]);
   };
   const count = { containerd: 0, kubelet: 0, 'kube-proxy': 0 };
   const argv: Record<Service, string[]> = {

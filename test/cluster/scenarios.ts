@@ -1,6 +1,7 @@
 // Which scenarios are there, in the order in which they are played?
 
 import type { Scenario } from './scenario.ts';
+import { between } from './scenarios/between.ts';
 import { definitions } from './scenarios/definitions.ts';
 import { deployments } from './scenarios/deployments.ts';
 import { figures } from './scenarios/figures.ts';
@@ -21,6 +22,7 @@ export const SCENARIOS: readonly Scenario[] = [
   hostPorts,
   services,
   definitions,
+  between,
   readiness,
   ...restarts,
   reboot,

@@ -2,12 +2,12 @@
 
 import { runOk } from '../helpers/command.ts';
 import { createLab, type Lab, type Namespace, untilUp } from '../helpers/netns.ts';
-import { MACHINES } from './addresses.ts';
+import { BEYOND, gatewayOf, MACHINES } from './addresses.ts';
 
 /** A switch, in a namespace of its own, whose host is also the client outside. */
 export interface Wire {
   readonly lab: Lab;
-  /** Gives a machine the device `eth0` with an address. */
+  /** Gives a machine the device `eth0` with an address, on the network that it belongs to. */
   plug(machine: Namespace, name: string, address: string): Promise<void>;
 }
 
@@ -21,15 +21,20 @@ export async function makeWire(): Promise<Wire> {
   await ip(lab.host, 'link', 'add', 'switch', 'type', 'bridge');
   await ip(lab.host, 'addr', 'add', `${MACHINES.outside}/${MACHINES.prefix}`, 'dev', 'switch');
   await ip(lab.host, 'link', 'set', 'switch', 'up');
+  await ip(lab.host, 'link', 'add', 'beyond', 'type', 'bridge');
+  await ip(lab.host, 'addr', 'add', `${BEYOND.outside}/${BEYOND.prefix}`, 'dev', 'beyond');
+  await ip(lab.host, 'link', 'set', 'beyond', 'up');
+  await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
   return {
     lab,
     async plug(machine, name, address) {
       const peer = ['peer', 'name', UPLINK, 'netns', machine.name];
       await ip(lab.host, 'link', 'add', name, 'type', 'veth', ...peer);
-      await ip(lab.host, 'link', 'set', name, 'master', 'switch', 'up');
+      const bridge = gatewayOf(address) === BEYOND.outside ? 'beyond' : 'switch';
+      await ip(lab.host, 'link', 'set', name, 'master', bridge, 'up');
       await ip(machine, 'addr', 'add', `${address}/${MACHINES.prefix}`, 'dev', UPLINK);
       await ip(machine, 'link', 'set', UPLINK, 'up');
-      await ip(machine, 'route', 'add', 'default', 'via', MACHINES.outside);
+      await ip(machine, 'route', 'add', 'default', 'via', gatewayOf(address));
       await untilUp(machine, UPLINK);
     },
   };

@@ -181,10 +181,39 @@ describeRoot('catena ipam', () => {
   );
 
   test(
+    'pools lists the pools of a cluster, and the nodes that hold their blocks',
+    onGround(async ({ lab, ipam }) => {
+      expect(await ipam('pools', 'podnet')).toMatchObject({
+        exitCode: 1,
+        stderr: expect.stringContaining("its addresses are this node's own, not a cluster's"),
+      });
+      const subnets = [{ ipv4: '10.89.0.0/24' }];
+      const shared = { type: 'cluster', subnets, blockSize: 16, dataDir: `${lab.tmp}/shared`, node: 'a' };
+      const list = { cniVersion: '1.1.0', name: 'shared', plugins: [{ type: 'ptp', ipam: shared }] };
+      await writeChain(lab, list).add(await lab.container());
+      const { stdout } = await ipam('pools', '--json');
+      expect(JSON.parse(stdout)).toMatchObject({
+        kind: 'ClusterPoolList',
+        items: [
+          {
+            ...{ network: 'shared', pool: 'default', blockSize: 16, blocks: 16, claimed: 1 },
+            nodes: [{ node: 'a', blocks: 1, orphaned: 0, kept: 0 }],
+          },
+        ],
+      });
+      expect((await ipam('pools', 'shared', '--output', 'name')).stdout).toBe('default\n');
+      const wide = (await ipam('pools', 'shared', '--output', 'wide')).stdout.split('\n');
+      expect(wide[0]).toMatch(/^NETWORK +POOL +BLOCKS +BLOCK SIZE +CLAIMED +SHARE +NODES$/);
+      expect(wide[1]).toMatch(/^shared +default +16 +16 +1 +6 % +1$/);
+      expect(wide[2]).toMatch(/ 1 +a$/);
+    }),
+  );
+
+  test(
     'refuses invalid arguments',
     onGround(async ({ ipam }) => {
       const bad: [args: string[], exitCode: number, words: string][] = [
-        [['rm'], 2, 'there are ls, why and free'],
+        [['rm'], 2, 'there are ls, why, free and pools'],
         [['why', 'podnet'], 2, 'it takes <network> <address>'],
         [['ls', 'a', 'b'], 2, 'it takes [<network>]'],
         [['free', 'podnet', '10.88.0'], 2, 'it is not an address'],

@@ -1,7 +1,7 @@
 // Does the daemon notice what others do to attachments, repair it if it may, and leave alone what it cannot win?
 import { expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { type Container, useLabs } from '../helpers/netns.ts';
+import { type Container, type Row, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { converse } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
@@ -69,6 +69,37 @@ describeRoot('a daemon that watches', () => {
     }
   });
 
+  test('hears of what is removed inside a namespace, and not of what else a container does there', async () => {
+    const lab = await makeLab();
+    const { container } = await attach(lab, watchedList(lab, 'pods', '10.66.0.0/24'), 8080);
+    // The timer is not to help.
+    const daemon = await startWatcher(lab, { watch: 'repair', watchSeconds: 3600 });
+    await untilWatch(daemon, ({ checks }) => checks?.sound > 0);
+    const inside = (...argv: string[]) => lab.run(container, argv);
+    const times: string[] = [];
+    for (const [i, line] of [
+      'ip route del default',
+      'ip -4 addr flush dev eth0',
+      'ip link set eth0 down',
+      'ip link set eth0 address 02:00:00:00:00:07',
+    ].entries()) {
+      const startedAt = Date.now();
+      expect((await inside(...line.split(' '))).exitCode).toBe(0);
+      await untilWatch(daemon, watch => (watch.repairs?.repaired ?? 0) > i && watch.drifted.length === 0);
+      times.push(`${line}: repaired after ${Date.now() - startedAt} ms`);
+      // Damage that follows a repair at once counts as a repair that did not last.
+      await Bun.sleep(1_200);
+    }
+    process.stdout.write(`${times.join('\n')}\n`);
+    const { checks } = (await untilWatch(daemon, () => true)) as Row;
+    await inside('ip', 'link', 'add', 'own0', 'type', 'dummy');
+    for (let i = 0; i < 20; i++)
+      for (const state of ['up', 'down']) await inside('ip', 'link', 'set', 'own0', state);
+    await Bun.sleep(1_000);
+    expect((await untilWatch(daemon, () => true)).checks).toEqual(checks);
+    expect(readFileSync(`${lab.tmp}/daemon.log`, 'utf8')).not.toContain('not heard');
+  });
+
   test('gives up what another program removes each time, and what cannot be repaired; reports both once', async () => {
     const lab = await makeLab();
     const { container } = await attach(lab, watchedList(lab, 'pods', '10.66.0.0/24'), 8080);
@@ -94,16 +125,24 @@ describeRoot('a daemon that watches', () => {
     const plain = watchedList(lab, 'plain', '10.66.0.0/24');
     const repaired = watchedList(lab, 'repaired', '10.67.0.0/24', { catena: { watch: 'repair' } });
     const off = watchedList(lab, 'off', '10.68.0.0/24', { catena: { watch: 'off' } });
-    for (const list of [plain, repaired, off])
+    const others = watchedList(lab, 'others', '10.69.0.0/24');
+    const lists = [plain, repaired, off, others];
+    for (const [i, list] of lists.entries()) {
       writeFileSync(`${lab.tmp}/net.d/${list.name}.conflist`, JSON.stringify(list));
-    for (const [i, list] of [plain, repaired, off].entries()) await attach(lab, list, 8080 + i);
+      await attach(lab, list, 8080 + i);
+    }
+    // Only the cached result remains, as another runtime keeps it.
+    rmSync(`${lab.tmp}/state/attachments/others`, { recursive: true });
     const daemon = await startWatcher(lab, {});
-    for (const name of ['plain', 'repaired', 'off'])
-      await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', `br-${name}`]);
-    const watch = await untilWatch(daemon, one => one.drifted.length === 1 && one.repairs.repaired === 1);
-    expect(watch).toMatchObject({ policy: 'observe', drifted: [{ network: 'plain' }], givenUp: [] });
+    for (const { name } of lists) await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', `br-${name}`]);
+    const watch = await untilWatch(daemon, one => one.drifted.length === 2 && one.repairs.repaired === 1);
+    expect(watch).toMatchObject({ policy: 'observe', givenUp: [] });
+    expect(watch.drifted.map(({ network }: Row) => network).sort()).toEqual(['others', 'plain']);
+    const log = readFileSync(`${lab.tmp}/daemon.log`, 'utf8');
+    for (const advice of ['catena repair plain', 'catena adopt others; catena repair others'])
+      expect(log).toContain(advice);
     const page = await (await daemon.fetch('/metrics')).text();
-    expect(page).toContain('catena_watched_drift{state="drifted"} 1');
+    expect(page).toContain('catena_watched_drift{state="drifted"} 2');
     expect(page).toContain('catena_watch_repairs_total{outcome="repaired"} 1');
     const addresses = async (name: string) =>
       (await lab.ip(lab.host, '-4', 'addr', 'show', 'dev', `br-${name}`)).length;
@@ -185,6 +224,15 @@ describeRoot('a daemon that watches', () => {
     expect(reported[0]).toContain('catena gc --gone');
     const page = await (await daemon.fetch('/metrics')).text();
     expect(page).toContain('catena_watch_deletions_total{outcome="deleted"} 2');
+    // Each was a request of the daemon, which traces and history have, too.
+    for (const network of ['ours', 'others'])
+      expect(page).toContain(`catena_requests_total{verb="DEL",network="${network}",code="0"} 1`);
+    const { items } = (await (await daemon.fetch('/v1/traces')).json()) as { items: Row[] };
+    const deleted = items.filter(({ verb }) => verb === 'DEL').map(({ network, code }) => [network, code]);
+    expect(deleted.sort()).toEqual([
+      ['others', 0],
+      ['ours', 0],
+    ]);
     const owners = readdirSync(`${lab.tmp}/leases`).flatMap(dir =>
       readdirSync(`${lab.tmp}/leases/${dir}`)
         .filter(name => /^10\./.test(name))

@@ -10,7 +10,7 @@ const UNPACKED = unpackedAt('catena-dhcp');
 
 /** Whether a test file starts these servers. */
 export function needsDhcpServers(file: string): boolean {
-  return /^test\/netns\/dhcp6?-(kea|lease|release|upkeep|slaac)\.test\.ts$/.test(file);
+  return /^test\/netns\/dhcp6?-(kea|lease|release|routers|upkeep|slaac)\.test\.ts$/.test(file);
 }
 
 /**

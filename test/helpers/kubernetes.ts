@@ -140,7 +140,7 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
     },
     removeDefinition: (namespace, name) => collections.remove(definitionPath(namespace, name)),
     addClaim(namespace, name, claim) {
-      const metadata = { name, namespace };
+      const metadata = { name, namespace, uid: `uid-${name}` };
       const object = { apiVersion: 'k8s.cni.cncf.io/v1alpha1', kind: 'IPAMClaim', metadata, ...claim };
       collections.put(claimPath(namespace, name), object);
     },

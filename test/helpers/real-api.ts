@@ -1,22 +1,26 @@
 // How does a test get a real Kubernetes API server, with etcd, RBAC and TLS?
-import { existsSync, readFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ApiServer, openApiServer } from '../../src/delegate/api-server.ts';
 import { crds } from '../../src/install/crds.ts';
+import { account, kubeconfig as kubeconfigOf, makeSecrets, tokenFile } from '../cluster/certificates.ts';
+import { kubernetesDir, ETCD as UNPACKED_ETCD } from '../cluster/programs.ts';
+import { TEST_PATH } from './command.ts';
 
-const BIN = process.env.KUBERNETES_BIN ?? '';
 /** Two processors that others use as well may need this long. */
 const START_MS = 120_000;
+const ETCD = Bun.which('etcd', { PATH: `${UNPACKED_ETCD}/usr/bin:${TEST_PATH}` });
 
 /** Why tests with a real server are skipped; undefined if there is one. */
-export const NO_REAL_API: string | undefined =
-  BIN === ''
-    ? 'KUBERNETES_BIN does not name a directory with kube-apiserver and api-up'
-    : ['kube-apiserver', 'api-up'].every(name => existsSync(join(BIN, name))) && Bun.which('etcd')
-      ? undefined
-      : `"${BIN}" has no kube-apiserver and api-up, or there is no etcd`;
+export const NO_REAL_API: string | undefined = !existsSync(`${kubernetesDir()}/kube-apiserver`)
+  ? `"${kubernetesDir()}" has no kube-apiserver: "npm run cluster -- build" builds it, KUBERNETES_BIN names another directory`
+  : ETCD === null
+    ? 'needs "etcd" (Debian: etcd-server)'
+    : Bun.which('openssl') === null
+      ? 'needs "openssl"'
+      : undefined;
 
 /** A server that a test started. */
 export interface RealApi {
@@ -29,16 +33,51 @@ export interface RealApi {
 
 /** Starts etcd and kube-apiserver in a directory, on free ports, and creates the kinds of cluster-wide addresses. */
 export async function startRealApi(dir: string): Promise<RealApi> {
-  const [port, etcd] = [await freePort(), await freePort()];
-  const started = Bun.spawn([join(BIN, 'api-up'), dir, String(port), String(etcd)], {
-    stdout: 'ignore',
-    stderr: 'ignore',
-  });
+  mkdirSync(dir, { recursive: true });
+  const [port, etcd, peers] = [await freePort(), await freePort(), await freePort()];
+  const secrets = await makeSecrets(dir);
+  const serving = await secrets.issue('api', '/CN=api', ['IP:127.0.0.1', 'DNS:kubernetes']);
+  const admin = account('admin', 'system:masters');
   const kubeconfig = join(dir, 'admin.kubeconfig');
+  writeFileSync(join(dir, 'tokens'), tokenFile([admin]), { mode: 0o600 });
+  writeFileSync(kubeconfig, kubeconfigOf(`https://127.0.0.1:${port}`, secrets.authority, admin), {
+    mode: 0o600,
+  });
+  const log = openSync(join(dir, 'api.log'), 'a');
+  const options = { stdin: 'ignore', stdout: log, stderr: log } as const;
+  const store = Bun.spawn(
+    [
+      ETCD ?? 'etcd',
+      ...[`--data-dir=${dir}/etcd`, '--unsafe-no-fsync', `--listen-peer-urls=http://127.0.0.1:${peers}`],
+      ...[
+        `--listen-client-urls=http://127.0.0.1:${etcd}`,
+        `--advertise-client-urls=http://127.0.0.1:${etcd}`,
+      ],
+    ],
+    options,
+  );
+  const started = Bun.spawn(
+    [
+      `${kubernetesDir()}/kube-apiserver`,
+      ...[`--etcd-servers=http://127.0.0.1:${etcd}`, `--secure-port=${port}`, '--bind-address=127.0.0.1'],
+      ...[`--tls-cert-file=${serving.certificate}`, `--tls-private-key-file=${serving.key}`],
+      ...['--authorization-mode=RBAC', '--anonymous-auth=false', `--token-auth-file=${dir}/tokens`],
+      ...['--service-cluster-ip-range=10.96.0.0/16', '--advertise-address=127.0.0.1'],
+      ...['--service-account-issuer=https://kubernetes.default.svc', '--api-audiences=catena'],
+      `--service-account-key-file=${secrets.serviceAccounts.publicKey}`,
+      `--service-account-signing-key-file=${secrets.serviceAccounts.key}`,
+      `--cert-dir=${dir}/certificates`,
+    ],
+    options,
+  );
   const close = async (): Promise<void> => {
-    // Its trap ends both servers.
-    started.kill('SIGTERM');
-    await Promise.race([started.exited, sleep(10_000)]);
+    for (const one of [started, store]) {
+      one.kill('SIGTERM');
+      const isOver = await Promise.race([one.exited.then(() => true), sleep(10_000).then(() => false)]);
+      if (!isOver) one.kill('SIGKILL');
+      await one.exited;
+    }
+    closeSync(log);
   };
   try {
     const server = await untilReady(kubeconfig, dir, () => started.exitCode !== null);

@@ -99,6 +99,58 @@ describeRoot('cluster', () => {
     expect(await call('DEL')).toMatchObject({ exitCode: 0 });
   });
 
+  test('[1.1.0] a pod gets an address of the pool of its namespace, or of the one that it names', async () => {
+    const pools = [
+      { pool: 'public', namespaces: ['web-*'], subnets: [{ ipv4: '10.61.0.0/24' }], blockSize: 8 },
+      { pool: 'lab', subnets: [{ ipv4: '10.62.0.0/24' }], blockSize: 8 },
+    ];
+    const { call, conf } = network({ subnets: [{ ipv4: '10.60.0.0/24' }], blockSize: 8, pools });
+    const of = async (id: string, namespace: string, pool?: string) => {
+      const annotations = pool === undefined ? {} : { 'catena.cni.cncf.io/pool': pool };
+      const { result, error } = await call('ADD', id, {
+        args: `IgnoreUnknown=1;K8S_POD_NAMESPACE=${namespace};K8S_POD_NAME=${id}`,
+        conf: { ...conf, runtimeConfig: { 'io.kubernetes.cri.pod-annotations': annotations } },
+      });
+      return error?.msg ?? result?.ips?.[0]?.address.split('.').slice(0, 2).join('.');
+    };
+    expect(await of('a', 'default')).toBe('10.60');
+    expect(await of('b', 'web-shop')).toBe('10.61');
+    expect(await of('c', 'web-shop', 'lab')).toBe('10.62');
+    expect(await of('d', 'default', 'other')).toContain('Cannot use pool "other"');
+    for (const id of ['a', 'b', 'c']) expect(await call('DEL', id)).toMatchObject({ exitCode: 0 });
+  });
+
+  test('[1.1.0] a claim and the pods of a StatefulSet keep their single addresses', async () => {
+    const lan = {
+      subnets: [{ ipv4: '10.63.0.0/28' }],
+      blockSize: 1,
+      layout: 'flat',
+      keep: 600,
+      pool: 'kept',
+    };
+    const [one, two] = [network(lan), network(lan)];
+    const claim = { namespace: 'ns', name: 'vm', uid: 'u1' };
+    const claimed = ({ conf }: typeof one) => ({
+      conf: { ...conf, args: { cni: { 'catena.cni.cncf.io/claim': claim } } },
+    });
+    const ordinal = { args: 'IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0' };
+    const addressOf = ({ result }: PluginReply) => result?.ips?.[0]?.address;
+    const [vm, web] = [await one.call('ADD', 'vm-1', claimed(one)), await one.call('ADD', 'web-1', ordinal)];
+    expect(addressOf(vm)).toMatch(/^10\.63\.0\.\d+\/28$/);
+    expect((await two.call('ADD', 'vm-2', claimed(two))).error).toMatchObject({ code: 11 });
+    for (const id of ['vm-1', 'web-1']) expect(await one.call('DEL', id)).toMatchObject({ exitCode: 0 });
+    // Another network of the pool stands for another node.
+    expect(addressOf(await two.call('ADD', 'vm-2', claimed(two)))).toBe(addressOf(vm) ?? '');
+    expect(addressOf(await one.call('ADD', 'web-2', ordinal))).toBe(addressOf(web) ?? '');
+    const taken = [addressOf(vm), addressOf(web)];
+    const free = Array.from({ length: 13 }, (_, i) => `10.63.0.${i + 2}/28`).filter(
+      ip => !taken.includes(ip),
+    );
+    const wanted = { conf: { ...one.conf, runtimeConfig: { ips: free.slice(0, 1) } } };
+    expect(addressOf(await one.call('ADD', 'asked', wanted))).toBe(free[0] ?? '');
+    expect((await one.call('ADD', 'asked-again', wanted)).error).toMatchObject({ code: 11 });
+  });
+
   test('[1.1.0] an invalid configuration is refused before anything is written', async () => {
     const { call, dir } = network({ subnets: [{ ipv4: '10.6.0.1/24' }] });
     expect((await call('ADD')).error).toMatchObject({ code: 7, msg: expect.stringContaining('10.6.0.0/24') });

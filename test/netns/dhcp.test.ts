@@ -8,15 +8,17 @@ import {
   addressesOf,
   attachHost,
   confOf,
+  type DhcpResult,
   recordsIn,
   SHORT,
   serve,
   startRogue,
 } from '../helpers/dhcp-lab.ts';
 import { makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
-import { withHost } from '../helpers/netns.ts';
+import { type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
 
@@ -110,6 +112,59 @@ describeRoot(
       },
       DEADLINE_MS,
     );
+
+    test.each(SPEC_VERSIONS.filter(version => version !== '1.1.0'))(
+      '[%s] the result has the format of the version; every verb that it has works',
+      async cniVersion => {
+        await withHost(async lab => {
+          const server = await serve(lab);
+          const container = await lab.container();
+          const conf = { ...confOf(), cniVersion };
+          const { cniVersion: told, ips } = (await add(lab, container, conf)) as DhcpResult & Row;
+          expect(told).toBe(cniVersion);
+          expect(ips).toEqual([
+            {
+              ...(cniVersion < '1.0.0' ? { version: '4' } : {}),
+              ...{ address: (await addressesOf(lab, container))[0], gateway: SERVED.server, interface: 2 },
+            },
+          ] as never);
+          const call = { conf, container };
+          const prevResult = { cniVersion, ips };
+          if (hasCheck(cniVersion))
+            expect(await lab.plugin('dhcp', { command: 'CHECK', ...call, prevResult })).toMatchObject({
+              exitCode: 0,
+            });
+          expect(await lab.plugin('bridge', { command: 'DEL', ...call })).toMatchObject({ exitCode: 0 });
+          await until(() => server.leases().length === 0);
+        });
+      },
+      DEADLINE_MS,
+    );
+
+    test('[1.1.0] CHECK of an attachment that has no lease says so at once, and asks no server for one', async () => {
+      await withHost(async lab => {
+        const server = await serve(lab);
+        const container = await attachHost(lab, 'other0');
+        const { error } = await lab.plugin('dhcp', { command: 'CHECK', conf: confOf(), container });
+        expect(error?.msg).toContain('Cannot find a lease of "eth0"');
+        expect(server.log()).not.toContain('DHCPDISCOVER');
+        expect(server.leases()).toEqual([]);
+      });
+    });
+
+    test('[1.1.0] the client identifier has 23 bytes, however long the names are', async () => {
+      await withHost(async lab => {
+        const server = await serve(lab);
+        const container = { ...(await lab.container()), id: 'c'.repeat(150) };
+        const conf = { ...confOf(), name: 'n'.repeat(50) };
+        const { ips } = await add(lab, container, conf);
+        const [, , address, , clientId] = server.leases()[0]?.split(' ') ?? [];
+        expect([`${address}/24`, clientId?.split(':').length]).toEqual([ips[0]?.address, 23]);
+        expect(await lab.plugin('bridge', { command: 'DEL', conf, container })).toMatchObject({
+          exitCode: 0,
+        });
+      });
+    });
 
     test(
       '[1.1.0] installs classless routes and the metric, and sends what is to be provided',

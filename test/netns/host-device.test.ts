@@ -456,6 +456,19 @@ describeRoot('host-device', () => {
     });
   });
 
+  test('[1.1.0] ADD moves the device whatever the configuration says of DPDK: its driver decides', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      const before = await stateOf(lab);
+      const conf = confOf(lab, { dpdkMode: true, DPDKMode: true });
+      await add(lab, container, { conf });
+      expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toContain('eth0');
+      expect(await call(lab, 'DEL', container, { conf })).toMatchObject(OK);
+      expect(await stateOf(lab)).toEqual(before);
+    });
+  });
+
   test('[1.1.0] ADD refuses what it cannot move, and changes nothing', async () => {
     await withHost(async lab => {
       await withDevice(lab);

@@ -1,10 +1,58 @@
 // Is no change missed between the notifications that were lost and those that are received again?
 import { expect, test } from 'bun:test';
 import path from 'node:path';
+import { lineReader, within } from '../helpers/lines.ts';
 import { useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
+const PEERS = path.join(import.meta.dirname, '../fixtures/peer-monitor.ts');
 const FLOOD = path.join(import.meta.dirname, '../fixtures/monitor-flood.ts');
+
+describeRoot('a monitor of other namespaces', () => {
+  const makeLab = useLabs();
+
+  test('hears of other namespaces, and pauses while one of them has too much to say', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    await lab.ip(
+      lab.host,
+      'link',
+      'add',
+      'one',
+      'type',
+      'veth',
+      'peer',
+      'name',
+      'two',
+      'netns',
+      container.name,
+    );
+    const listener = lab.start(lab.host, [process.execPath, PEERS]);
+    const readLine = lineReader(listener.stdout);
+    const nextLine = async (): Promise<string> => {
+      const line = await within(25_000, 'a notification', readLine());
+      if (line === '') throw new Error('The listener has ended');
+      return line;
+    };
+    expect(await nextLine()).toBe('ready');
+    await lab.ip(container, 'link', 'set', 'two', 'up');
+    await lab.ip(container, 'addr', 'add', '10.1.0.2/24', 'dev', 'two');
+    await lab.ip(container, 'addr', 'del', '10.1.0.2/24', 'dev', 'two');
+    const [two] = await lab.ip(container, 'link', 'show', 'two');
+    const heard: string[] = [];
+    while (!heard.includes(`address ${two?.ifindex}`)) heard.push(await nextLine());
+    expect(heard).toContain(`device ${two?.ifindex}`);
+    // More than is read at one look.
+    listener.kill('SIGSTOP');
+    const batch = Array.from({ length: 3_000 }, (_, i) => `address add 10.2.${i >> 8}.${i & 255}/32 dev two`);
+    await lab.run(container, ['ip', '-batch', '-'], { stdin: batch.join('\n') });
+    listener.kill('SIGCONT');
+    while (!heard.at(-1)?.startsWith('lost')) heard.push(await nextLine());
+    // It listens again.
+    await lab.ip(container, 'addr', 'del', '10.2.0.0/32', 'dev', 'two');
+    for (let line = ''; line !== `address ${two?.ifindex}`; ) line = await nextLine();
+  }, 60_000);
+});
 
 describeRoot('a monitor whose buffer is too small', () => {
   const makeLab = useLabs();

@@ -308,4 +308,28 @@ describeRoot('tap', () => {
     },
     requiresUpperKind('macvtap'),
   );
+
+  testNeeding(
+    '[1.1.0] the hardware address of a macvtap is derived from the attachment, but in mode "passthru"',
+    async () => {
+      await withHost(async lab => {
+        const [container, other] = [await lab.container(), await lab.container()];
+        await lab.ip(lab.host, 'link', 'add', 'up0', 'address', MAC, 'type', 'veth', 'peer', 'far0');
+        await lab.ip(lab.host, 'link', 'set', 'up0', 'up');
+        const conf = confOf(lab, { kind: 'macvtap', master: 'up0', mode: 'bridge', mac: undefined });
+        const macs: string[] = [];
+        for (const one of [container, other, container]) {
+          macs.push((await add(lab, one, { conf })).interfaces[0].mac);
+          expect((await linkOf(lab, one))?.address).toBe(macs.at(-1));
+          expect(await call(lab, 'DEL', one, { conf })).toMatchObject(OK);
+        }
+        expect(macs[2]).toBe(macs[0]);
+        expect(macs[1]).not.toBe(macs[0]);
+        const passthru = await add(lab, container, { conf: { ...conf, mode: 'passthru' } });
+        expect(passthru.interfaces[0].mac).toBe(MAC);
+        expect(await call(lab, 'DEL', container, { conf })).toMatchObject(OK);
+      });
+    },
+    requiresUpperKind('macvtap'),
+  );
 });

@@ -180,6 +180,38 @@ describeRoot(
       });
     });
 
+    test('ADD announces addresses, and asks whether another host has them', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        await add(lab, container, confOf(lab));
+        for (const [key, value] of [
+          ['net/ipv4/conf/eth0/arp_notify', '1'],
+          ['net/ipv6/conf/eth0/ndisc_notify', '1'],
+          ['net/ipv6/conf/eth0/accept_dad', '1'],
+        ] as const) {
+          expect([key, await lab.sysctl(container, key)]).toEqual([key, value]);
+        }
+      });
+    });
+
+    test('ADD removes the interface when IPAM gives no address, and calls DEL of IPAM', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        await lab.outside();
+        const body = [
+          ...['#!/bin/sh', 'cat > /dev/null', `echo "$CNI_COMMAND" >> ${lab.tmp}/calls`],
+          `[ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion":"1.1.0"}' || true`,
+        ];
+        fs.writeFileSync(`${lab.tmp}/scripted`, `${body.join('\n')}\n`, { mode: 0o755 });
+        const conf = confOf(lab, { ipam: { type: 'scripted' } });
+        const reply = await lab.plugin('vlan', { command: 'ADD', conf, container, cniPath: lab.tmp });
+        expect(reply.error?.msg).toContain('returned no address');
+        expect(fs.readFileSync(`${lab.tmp}/calls`, 'utf8')).toBe('ADD\nDEL\n');
+        expect(await namesIn(lab, container)).toEqual(['lo']);
+      });
+    });
+
     test('ADD works when the host has a device of the name', async () => {
       await withHost(async lab => {
         const container = await lab.container();

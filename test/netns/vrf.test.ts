@@ -4,8 +4,8 @@ import { faultIn } from '../../src/testing/fault.ts';
 import { connect, type Pod } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import type { PluginReply } from '../helpers/plugin.ts';
-import { describeRoot, requiresVrf } from '../helpers/skip.ts';
+import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresReference, requiresVrf } from '../helpers/skip.ts';
 import { hasCheck, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 
 const DEADLINE_MS = deadline(120_000);
@@ -14,13 +14,14 @@ interface More {
   readonly conf?: Row;
   readonly cniVersion?: string;
   readonly env?: Record<string, string>;
+  readonly binDir?: string;
 }
 
 function call(
   lab: Lab,
   pod: Pick<Pod, 'container' | 'ifname' | 'prevResult'>,
   command: string,
-  { conf, cniVersion = LATEST_SPEC_VERSION, env = {} }: More = {},
+  { conf, cniVersion = LATEST_SPEC_VERSION, env = {}, binDir }: More = {},
 ): Promise<PluginReply> {
   const { container, ifname } = pod;
   // Results of 0.3 and 0.4 differ from later ones in the version of each address only.
@@ -30,6 +31,7 @@ function call(
     container,
     ifname,
     env,
+    ...(binDir ? { binDir } : {}),
     timeoutMs: deadline(30_000),
     conf: { cniVersion, name: 'podnet', type: 'vrf', vrfname: 'blue', ...conf },
     prevResult: { ...pod.prevResult, cniVersion, ips },
@@ -241,6 +243,17 @@ describeRoot(
       });
     });
 
+    test('[1.1.0] DEL succeeds when the interface is gone, and removes the VRF', async () => {
+      await withHost(async lab => {
+        const pod = await connect(lab);
+        await call(lab, pod, 'ADD');
+        await lab.ip(pod.container, 'link', 'del', pod.ifname);
+        for (const _ of [1, 2])
+          expect(await call(lab, pod, 'DEL')).toMatchObject({ exitCode: 0, stdout: '' });
+        expect(await tableOf(lab, pod.container)).toBeUndefined();
+      });
+    });
+
     test('[1.1.0] ADD refuses tables and devices of others', async () => {
       await withHost(async lab => {
         const pod = await connect(lab);
@@ -317,4 +330,43 @@ describeRoot(
     );
   },
   requiresVrf(),
+);
+
+describeRoot(
+  'vrf and the reference',
+  () => {
+    test.each([
+      ['theirs, ours', REFERENCE_BIN_DIR, undefined],
+      ['ours, theirs', undefined, REFERENCE_BIN_DIR],
+    ] as const)('[1.0.0] CHECK and DEL work on an attachment of the other: %s', async (_, adds, others) => {
+      await withHost(async lab => {
+        const pod = await connect(lab);
+        const by = (binDir: string | undefined) => ({ cniVersion: '1.0.0', ...(binDir ? { binDir } : {}) });
+        expect(await call(lab, pod, 'ADD', by(adds))).toMatchObject({ exitCode: 0 });
+        for (const verb of ['CHECK', 'DEL'])
+          expect({ verb, ...(await call(lab, pod, verb, by(others))) }).toMatchObject({ verb, exitCode: 0 });
+        expect(await tableOf(lab, pod.container)).toBeUndefined();
+      });
+    });
+
+    test('[1.0.0] ADD joins a VRF that the reference made, and repair completes one', async () => {
+      await withHost(async lab => {
+        const pod = await connect(lab);
+        const theirs = { cniVersion: '1.0.0', binDir: REFERENCE_BIN_DIR };
+        const refusing = async () => (await routesIn(lab, pod.container, 1)).includes('unreachable default');
+        await call(lab, pod, 'ADD', theirs);
+        expect(await refusing()).toBe(false);
+        const repair = { cniVersion: '1.0.0', env: { CATENA_REPAIR: '1' } };
+        expect(await call(lab, pod, 'CHECK', repair)).toMatchObject({ exitCode: 0 });
+        expect(await refusing()).toBe(true);
+        const second = await connect(lab, 2, pod.container, 'net1');
+        expect(await call(lab, second, 'ADD', { cniVersion: '1.0.0' })).toMatchObject({ exitCode: 0 });
+        for (const one of [second, pod])
+          expect(await call(lab, one, 'DEL', theirs)).toMatchObject({ exitCode: 0 });
+        expect(await tableOf(lab, pod.container)).toBeUndefined();
+      });
+    });
+  },
+  requiresVrf(),
+  requiresReference('vrf'),
 );

@@ -76,7 +76,9 @@ export function apiModel(): ApiModel {
     if (uid !== object.metadata.uid || resourceVersion !== object.metadata.resourceVersion) {
       return failure(409, 'the object has been modified');
     }
-    return store(at, body);
+    // As the real server: what changes nothing does not change the version.
+    const isSame = JSON.stringify(sorted(body)) === JSON.stringify(sorted(object));
+    return isSame ? { status: 200, object } : store(at, body);
   }
 
   function store(at: string, body: Stored): ApiAnswer {
@@ -143,11 +145,21 @@ export function apiModel(): ApiModel {
       const metadata = object.metadata as Stored['metadata'];
       objects.set(path, {
         ...object,
-        metadata: { ...metadata, uid: `uid-${++uids}`, resourceVersion: next() },
+        metadata: { ...metadata, uid: metadata.uid ?? `uid-${++uids}`, resourceVersion: next() },
       });
     },
     remove: path => void objects.delete(path),
   };
+}
+
+/** With the keys of every object in order. */
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).filter(([, member]) => member !== undefined);
+  return Object.fromEntries(
+    entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, member]) => [key, sorted(member)]),
+  );
 }
 
 function isCollection(at: string): boolean {

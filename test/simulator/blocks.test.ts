@@ -1,19 +1,22 @@
 // Do nodes that claim blocks at the same time ever hold an address twice, whatever becomes of their requests?
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { parseIp } from '../../src/net/ip.ts';
+import type { Wish } from '../../src/pools/wish.ts';
 import { Random } from '../storm/random.ts';
 import { apiModel } from './api-model.ts';
 import { findContradictions } from './checker.ts';
-import { clientOf, DIRECT, FATES, type Fate } from './faults.ts';
-import { type NodeOptions, simulatedNode } from './node.ts';
+import { churn } from './churn.ts';
+import { clientOf, DIRECT, FATES } from './faults.ts';
+import { makeSimulatorDir, type NodeOptions, type SimulatedNode, simulatedNode } from './node.ts';
+import { CLAIMED, HISTORIES, type History, ORDINAL, tryEveryPoint } from './points.ts';
 
 const POOL = { subnets: [{ ipv4: '10.64.0.0/20', ipv6: 'fd64::/116' }], blockSize: 16 };
 const CALM = { lowWater: 4, coolDownS: 0, graceS: 1e6 };
 let dir: string;
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), 'cat-sim-'));
+  dir = makeSimulatorDir('cat-sim-');
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
@@ -195,33 +198,130 @@ describe('blocks', () => {
   });
 });
 
+const LAN = { subnets: [{ ipv4: '10.3.0.0/27' }], blockSize: 1, layout: 'flat' as const };
+const CLAIM_PATH = 'apis/k8s.cni.cncf.io/v1alpha1/namespaces/ns/ipamclaims/vm';
+
+describe('kept addresses', () => {
+  function lan(names: readonly string[], clock?: () => number) {
+    const made = cluster(names);
+    const more = { spec: LAN, pool: 'lan', ...(clock && { clock }) };
+    return { ...made, nodes: names.map(name => made.node(name, more)) as [SimulatedNode, SimulatedNode] };
+  }
+  const singles = { lowWater: 0, coolDownS: 0 };
+
+  test('the next pod of a name gets the address of the one before it, on another node and on its own', async () => {
+    const { nodes, model } = lan(['a', 'b']);
+    const [a, b] = nodes;
+    const [first] = await a.add('web-0-first', 'eth0', ORDINAL);
+    await a.delAtOnce('web-0-first');
+    expect(await b.add('web-0-second', 'eth0', ORDINAL)).toEqual([first ?? '']);
+    expect(await a.tend(singles)).toMatchObject({ lost: [] });
+    expect(a.blocks()).toEqual([]);
+    await b.delAtOnce('web-0-second');
+    expect(await b.add('web-0-third', 'eth0', ORDINAL)).toEqual([first ?? '']);
+    expect(findContradictions(model, nodes)).toEqual([]);
+  });
+
+  test('one that is in use goes to none: the next pod gets another', async () => {
+    const { nodes, model } = lan(['a', 'b']);
+    const [a, b] = nodes;
+    const [first] = await a.add('web-0-first', 'eth0', ORDINAL);
+    const [second] = await b.add('web-0-second', 'eth0', ORDINAL);
+    expect(second).not.toBe(first);
+    expect(findContradictions(model, nodes)).toEqual([]);
+  });
+
+  test('other pods never get it, and it goes back after its time', async () => {
+    let now = 0;
+    const { nodes, model } = lan(['a', 'b'], () => now);
+    const [a, b] = nodes;
+    const [first = ''] = await a.add('web-0', 'eth0', ORDINAL);
+    await a.delAtOnce('web-0');
+    const others: string[] = [];
+    for (let i = 0; i < 29; i++) others.push(...(await (i % 2 ? a : b).add(`p${i}`)));
+    expect(others).not.toContain(first);
+    expect(b.add('one-more')).rejects.toMatchObject({ code: 11 });
+    now = 599;
+    expect(await a.tend(singles)).toMatchObject({ returned: [] });
+    now = 600;
+    expect(await a.tend(singles)).toMatchObject({ returned: [`lan-${first}`] });
+    expect(await b.add('one-more')).toEqual([first]);
+    expect(findContradictions(model, nodes)).toEqual([]);
+  });
+
+  test('a claim holds its address while it exists, and refuses another one while it is in use', async () => {
+    let now = 0;
+    const { nodes, model } = lan(['a', 'b'], () => now);
+    const [a, b] = nodes;
+    model.put(CLAIM_PATH, { metadata: { name: 'vm', uid: 'claim-1' } });
+    const [first = ''] = await a.add('vm-first', 'eth0', CLAIMED);
+    expect(b.add('vm-second', 'eth0', CLAIMED)).rejects.toMatchObject({
+      code: 11,
+      message: expect.stringContaining('an attachment on node "a" still has it'),
+    });
+    await a.delAtOnce('vm-first');
+    now = 1e6;
+    expect(await a.tend(singles)).toMatchObject({ returned: [] });
+    expect(await b.add('vm-second', 'eth0', CLAIMED)).toEqual([first]);
+    await b.delAtOnce('vm-second');
+    // Another claim of the same name is another claim.
+    model.remove(CLAIM_PATH);
+    model.put(CLAIM_PATH, { metadata: { name: 'vm', uid: 'claim-2' } });
+    await a.tend(singles);
+    expect(await b.tend(singles)).toMatchObject({ returned: [`lan-${first}`] });
+    expect(findContradictions(model, nodes)).toEqual([]);
+  });
+
+  test('the address of a claim outlasts its node', async () => {
+    let now = 0;
+    const { nodes, model } = lan(['a', 'b'], () => now);
+    const [a, b] = nodes;
+    model.put(CLAIM_PATH, { metadata: { name: 'vm', uid: 'claim-1' } });
+    const [first = ''] = await a.add('vm-first', 'eth0', CLAIMED);
+    model.remove('api/v1/nodes/a');
+    const limits = { ...singles, graceS: 3600 };
+    const look = () => b.tend(limits);
+    for (let i = 0; i < 5; i++) await look();
+    expect(b.add('vm-second', 'eth0', CLAIMED)).rejects.toMatchObject({ code: 11 });
+    now = 3600;
+    expect(await look()).toMatchObject({ collected: [] });
+    expect(await b.add('vm-second', 'eth0', CLAIMED)).toEqual([first]);
+    expect(findContradictions(model, [b])).toEqual([]);
+  });
+
+  test('a requested address is given, or refused; a pool of blocks gives none', async () => {
+    const { nodes, node } = lan(['a', 'b']);
+    const [a, b] = nodes;
+    const wish = (text: string): Wish => ({
+      keptFor: undefined,
+      keepS: undefined,
+      addresses: [parseIp(text)],
+      isPromise: true,
+    });
+    expect(await a.add('one', 'eth0', wish('10.3.0.9'))).toEqual(['10.3.0.9']);
+    for (const other of [a, b])
+      expect(other.add('two', 'eth0', wish('10.3.0.9'))).rejects.toMatchObject({ code: 11 });
+    expect(a.add('three', 'eth0', wish('10.4.0.9'))).rejects.toMatchObject({ code: 7 });
+    expect(node('a').add('four', 'eth0', wish('10.64.0.9'))).rejects.toMatchObject({
+      code: 7,
+      message: expect.stringContaining('its blocks have 16 addresses'),
+    });
+  });
+});
+
 // Every request of a fixed history, one after the other, has each fate.
+test('ten minutes of churn, with everything failing', async () => {
+  const { problems, counts } = await churn({ seconds: 600, nodes: 6, seed: 3 });
+  expect(problems).toEqual([]);
+  expect(counts.ADD).toBeGreaterThan(500);
+}, 120_000);
+
 describe('each request of ADD, DEL, upkeep and GC', () => {
-  test.each([...FATES])(
-    '%s: no address is held twice, and none is lost',
-    async fate => {
-      let points = 0;
-      for (let at = 1; ; at++) {
-        const { model, way, nodes } = cluster(['a', 'b'], at);
-        let sent = 0;
-        way.fate = (): Fate => (++sent === at ? fate : 'arrives');
-        const doomed = (work: Promise<unknown>) => work.catch(() => undefined);
-        for (const round of numbered(2, 'r')) {
-          for (const node of nodes) for (const id of numbered(9, round)) await doomed(node.add(id));
-          for (const node of nodes) await doomed(node.tend(CALM));
-          for (const node of nodes) for (const id of numbered(9, round)) node.del(id);
-          for (const node of nodes) await doomed(node.tend(CALM));
-        }
-        const reached = sent >= at;
-        way.fate = () => 'arrives';
-        // What an interrupted step has left undone is completed by the next upkeep.
-        for (const node of nodes) await node.tend(CALM);
-        for (const node of nodes) await node.tend(CALM);
-        expect({ at, fate, problems: findContradictions(model, nodes) }).toEqual({ at, fate, problems: [] });
-        rmSync(dir, { recursive: true });
-        if (!reached) break;
-        points++;
-      }
+  test.each(Object.keys(HISTORIES).flatMap(name => FATES.map(fate => [name, fate] as const)))(
+    'of %s %s: no address is held twice, and none is lost',
+    async (name, fate) => {
+      const { points, problems } = await tryEveryPoint(HISTORIES[name] as History, fate);
+      expect({ problems }).toEqual({ problems: [] });
       expect(points).toBeGreaterThan(20);
     },
     120_000,
@@ -255,7 +355,7 @@ describe('each request of ADD, DEL, upkeep and GC', () => {
       await Promise.all(nodes.map(churn));
       expect(seen).toEqual([]);
       way.fate = () => 'arrives';
-      for (const _ of [1, 2]) for (const own of nodes) await own.tend({ lowWater: 0, coolDownS: 0 });
+      for (const _ of [1, 2]) for (const own of nodes) await own.tend({ lowWater: 0, coolDownS: 0 }, 0);
       expect(findContradictions(model, nodes)).toEqual([]);
     },
     120_000,

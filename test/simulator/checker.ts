@@ -30,7 +30,7 @@ export function findContradictions(
     const { name, uid } = object.metadata;
     const spec = object.spec as Record<string, unknown>;
     const stored = { name, uid, version: '', labels: {}, annotations: {}, spec };
-    const owner = nodes.find(node => isOwn(stored, { node: node.name, network: 'podnet' }));
+    const owner = nodes.find(node => isOwn(stored, { node: node.name, network: node.claimant.network }));
     const held = owner?.blocks().find(block => block.name === name && block.state === 'held');
     if (owner === undefined) problems.push(`"${name}" belongs to no node`);
     else if (held === undefined)

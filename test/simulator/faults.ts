@@ -4,9 +4,13 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 import type { ApiModel } from './api-model.ts';
 
-/** `fails`: never arrives. `lost`: is done, but the answer never arrives. `twice`: is done again after the next request. */
-export type Fate = 'arrives' | 'fails' | 'lost' | 'twice';
-export const FATES: readonly Fate[] = ['fails', 'lost', 'twice'];
+/**
+ * `fails`: never arrives. `lost`: is done, but the answer never arrives. `twice`: is done again after the next request. `late`: is given
+ * up by the client, and done a few requests later. `dies`: the process that would send it is killed. `dies after`: that process is killed
+ * once it is done.
+ */
+export type Fate = 'arrives' | 'fails' | 'lost' | 'twice' | 'late' | 'dies' | 'dies after';
+export const FATES: readonly Fate[] = ['fails', 'lost', 'twice', 'late', 'dies', 'dies after'];
 
 /** A way to the model of a server. */
 export interface Way {
@@ -14,21 +18,49 @@ export interface Way {
   fate(): Fate;
   /** Milliseconds to the server, and back. */
   latencyMs(): number;
+  /** Waits; with `setTimeout` unless given. */
+  pause?(ms: number): Promise<void>;
 }
 
+/** Ends a simulated process: the next one goes on from its files. */
+export class Killed extends Error {}
+
+/** A client, and what it has on its way. */
+export interface ModelClient extends ApiServer {
+  /** Does what is still on its way. */
+  drain(): void;
+}
+
+/** Requests of others between one that is late and its arrival. */
+const LATENESS = 3;
+
 /** A client of the model, as src/delegate/api-server.ts is one of a real server. */
-export function clientOf(model: ApiModel, { fate, latencyMs }: Way): ApiServer {
-  const late: (() => void)[] = [];
+export function clientOf(model: ApiModel, { fate, latencyMs, pause = wait }: Way): ModelClient {
+  let late: { readonly run: () => void; after: number }[] = [];
+  const arrive = (): void => {
+    for (const one of late) one.after--;
+    const due = late.filter(({ after }) => after <= 0);
+    late = late.filter(({ after }) => after > 0);
+    for (const { run } of due) run();
+  };
   return {
     async ask(method, path, body, expected = [404]) {
       const what = `${method} ${path}`;
       const chosen = fate();
+      if (chosen === 'dies') throw new Killed(what);
       await pause(latencyMs());
       if (chosen === 'fails') throw unreachable(what);
       const copy = structuredClone(body);
+      const again = (after: number) => late.push({ after, run: () => void model.handle(method, path, copy) });
+      if (chosen === 'late') {
+        arrive();
+        if (method !== 'GET') again(LATENESS);
+        throw unreachable(what);
+      }
       const { status, object } = model.handle(method, path, body);
-      for (const again of late.splice(0)) again();
-      if (chosen === 'twice' && method !== 'GET') late.push(() => model.handle(method, path, copy));
+      arrive();
+      if (chosen === 'twice' && method !== 'GET') again(1);
+      if (chosen === 'dies after') throw new Killed(what);
       await pause(latencyMs());
       if (chosen === 'lost') throw unreachable(what);
       if (expected.includes(status)) return undefined;
@@ -41,13 +73,18 @@ export function clientOf(model: ApiModel, { fate, latencyMs }: Way): ApiServer {
       );
     },
     listen: () => Promise.reject(new Error('The model has no watches')),
+    drain() {
+      const due = late;
+      late = [];
+      for (const { run } of due) run();
+    },
   };
 }
 
 /** A way without faults. */
 export const DIRECT: Way = { fate: () => 'arrives', latencyMs: () => 0 };
 
-function pause(ms: number): Promise<void> {
+function wait(ms: number): Promise<void> {
   return ms > 0 ? sleep(ms) : Promise.resolve();
 }
 

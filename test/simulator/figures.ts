@@ -1,11 +1,9 @@
 // How long does an ADD take over a cluster, and what does it ask of the API?
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 import type { PoolSpec } from '../../src/pools/pool.ts';
 import { Random } from '../storm/random.ts';
-import { type SimulatedNode, simulatedNode } from './node.ts';
+import { makeSimulatorDir, type SimulatedNode, simulatedNode } from './node.ts';
 
 /** A load: so many nodes, pods and networks of each, all at once. */
 export interface Load {
@@ -62,7 +60,7 @@ export async function measureLoad(
   seed: number,
   check: (nodes: readonly SimulatedNode[]) => void | Promise<void> = () => {},
 ): Promise<Figures> {
-  const dir = mkdtempSync(join(tmpdir(), 'cat-sim-'));
+  const dir = makeSimulatorDir('cat-sim-');
   const draws = new Random(seed);
   const { pool, spec } = load;
   const nodes = Array.from({ length: load.nodes }, (_, i) =>

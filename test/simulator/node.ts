@@ -1,6 +1,8 @@
 // One node: the allocator itself, on a lease directory of its own.
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { giveBackAtOnce } from '../../plugins/cluster/slow.ts';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 import { listLeases } from '../../src/ipam/lease-files.ts';
 import { renderIp } from '../../src/net/ip.ts';
@@ -12,15 +14,25 @@ import { chooseAddresses } from '../../src/pools/lease.ts';
 import { type Claimant, inPlace } from '../../src/pools/place.ts';
 import type { PoolSpec } from '../../src/pools/pool.ts';
 import { type Limits, type Tended, tend } from '../../src/pools/tend.ts';
+import type { Wish } from '../../src/pools/wish.ts';
+
+/** A directory for files of nodes: in memory if possible, since thousands of synchronised writes are not what is tested. */
+export function makeSimulatorDir(prefix: string): string {
+  return mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), prefix));
+}
 
 /** A node of the simulation. */
 export interface SimulatedNode {
   readonly name: string;
   readonly claimant: Claimant;
   /** @returns the addresses */
-  add(id: string, ifname?: string): Promise<string[]>;
+  add(id: string, ifname?: string, wish?: Wish): Promise<string[]>;
   del(id: string, ifname?: string): void;
-  tend(limits: Limits): Promise<Tended>;
+  /** DEL of an attachment with a single address, which tells the store. */
+  delAtOnce(id: string, ifname?: string): Promise<void>;
+  /** Releases the leases of other containers than these. */
+  collectGarbage(live: ReadonlySet<string>): void;
+  tend(limits: Limits, searchEveryS?: number): Promise<Tended>;
   leases(): string[];
   blocks(): readonly HeldBlock[];
 }
@@ -30,9 +42,13 @@ export interface NodeOptions {
   readonly name: string;
   readonly dir: string;
   readonly api: ApiServer;
+  /** `podnet` unless given. */
+  readonly network?: string;
   readonly pool: string;
   readonly spec?: PoolSpec;
   readonly random: () => number;
+  readonly boot?: string;
+  readonly pause?: (ms: number) => Promise<void>;
   /** Seconds since the boot. */
   readonly clock?: () => number;
   readonly deadlineMs?: number;
@@ -48,36 +64,51 @@ export function simulatedNode(options: NodeOptions): SimulatedNode {
     random,
     clock = () => performance.now() / 1000,
     deadlineMs = 10_000,
+    network = 'podnet',
+    boot = 'boot',
+    pause,
   } = options;
-  const dir = join(options.dir, name);
+  const dir = join(options.dir, network === 'podnet' ? name : `${name}-${network}`);
   mkdirSync(dir, { recursive: true });
   const claimant: Claimant = {
-    network: 'podnet',
+    network,
     dir,
     node: name,
-    boot: 'boot',
+    boot,
     reclaim: false,
     store: clusterStore(api),
     clock,
     random,
+    ...(pause && { pause }),
   };
   const load = () => findPool(claimant.store, pool, spec);
   return {
     name,
     claimant,
-    async add(id, ifname = 'eth0') {
+    async add(id, ifname = 'eth0', wish) {
       const reserve: Parameters<typeof obtain<string[]>>[2] = (store, held) => {
-        const chosen = chooseAddresses(held, pool, store);
+        const chosen = chooseAddresses(held, pool, store, wish);
         if (chosen === undefined) return undefined;
         store.reserve(chosen, { containerId: id, ifname });
         return chosen.map(({ ip }) => renderIp(ip));
       };
-      return inPlace(claimant, reserve) ?? (await obtain(claimant, load, reserve, deadlineMs));
+      return inPlace(claimant, reserve) ?? (await obtain(claimant, load, reserve, deadlineMs, wish));
     },
     del(id, ifname = 'eth0') {
       inPlace(claimant, store => store.release(store.findLeasesOf({ containerId: id, ifname })));
     },
-    tend: limits => tend(claimant, load, limits, deadlineMs),
+    async delAtOnce(id, ifname = 'eth0') {
+      inPlace(claimant, store => store.release(store.findLeasesOf({ containerId: id, ifname })));
+      await giveBackAtOnce(claimant, deadlineMs);
+    },
+    collectGarbage(live) {
+      inPlace(claimant, store => {
+        const isGone = (address: string) => !live.has(store.findOwner(address)?.containerId ?? '');
+        store.release(listLeases(dir).filter(isGone));
+      });
+    },
+    tend: async (limits, searchEveryS) =>
+      tend(claimant, [{ pool: await load(), limits }], deadlineMs, searchEveryS),
     leases: () => listLeases(dir),
     blocks: () => readHeld(dir)?.blocks ?? [],
   };

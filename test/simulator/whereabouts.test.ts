@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { allocate, type Books, type Holder, release } from '../../plugins/whereabouts/books.ts';
 import { planRanges, reservationName } from '../../plugins/whereabouts/plan.ts';
+import { findSlice } from '../../plugins/whereabouts/slices.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { parseIp, renderIp } from '../../src/net/ip.ts';
 import { Random } from '../storm/random.ts';
@@ -149,10 +150,130 @@ describe('objects of whereabouts', () => {
       }
       expect(at).toBeGreaterThan(20);
     },
+    60_000,
   );
 });
 
+describe('a pool of whereabouts', () => {
+  const one = range('10.1.0.0/28');
+  const originalDel = async (server: ReturnType<typeof clientOf>, id: string): Promise<void> => {
+    const path = `${API}/ippools/${one.poolName}`;
+    const pool = (await server.ask('GET', path)) as unknown as {
+      metadata: JsonObject;
+      spec: { allocations: Record<string, Holder> };
+    };
+    const [offset] = Object.entries(pool.spec.allocations).find(([, entry]) => entry.id === id) ?? [];
+    await server.ask('PATCH', path, [
+      { op: 'test', path: '/metadata/resourceVersion', value: pool.metadata.resourceVersion },
+      { op: 'remove', path: `/spec/allocations/${offset}` },
+    ]);
+    await server.ask('DELETE', `${API}/overlappingrangeipreservations/10.1.0.${offset}`);
+  };
+
+  test('is adopted with its pods: they keep their addresses, and our DEL frees them', async () => {
+    const { model, books, server } = cluster();
+    model.put(`${API}/ippools/${one.poolName}`, {
+      metadata: { name: one.poolName },
+      spec: { range: '10.1.0.0/28', allocations: {} },
+    });
+    for (const n of [1, 2, 3]) await originalAdd(server(), one.poolName, pod(n));
+    expect(renderIp(await allocate(books(), one, pod(4)))).toBe('10.1.0.4');
+    // A new sandbox of a pod that whereabouts attached.
+    expect(renderIp(await allocate(books(), one, { ...pod(2), id: 'c-2-again' }))).toBe('10.1.0.2');
+    for (const n of [1, 3]) await release(books(), one, pod(n));
+    expect(entries(model, one.poolName)).toEqual({
+      '10.1.0.2': 'ns/pod-2/net1',
+      '10.1.0.4': 'ns/pod-4/net1',
+    });
+    expect(reservations(model)).toEqual(entries(model, one.poolName));
+  });
+
+  test('is handed back: whereabouts frees what this plugin gave, and goes on', async () => {
+    const { model, books, server } = cluster();
+    for (const n of [1, 2, 3]) await allocate(books(), one, pod(n));
+    await originalDel(server(), 'c-2');
+    expect(await originalAdd(server(), one.poolName, pod('theirs'))).toBe('10.1.0.2');
+    expect(entries(model, one.poolName)).toEqual({
+      '10.1.0.1': 'ns/pod-1/net1',
+      '10.1.0.2': 'ns/pod-theirs/net1',
+      '10.1.0.3': 'ns/pod-3/net1',
+    });
+    expect(reservations(model)).toEqual(entries(model, one.poolName));
+  });
+
+  test('without a place for entries gets one', async () => {
+    const { model, books } = cluster();
+    model.put(`${API}/ippools/${one.poolName}`, {
+      metadata: { name: one.poolName },
+      spec: { range: '10.1.0.0/28' },
+    });
+    await allocate(books(), one, pod(1));
+    expect(entries(model, one.poolName)).toEqual({ '10.1.0.1': 'ns/pod-1/net1' });
+  });
+
+  test('gives a requested address to one pod alone', async () => {
+    const { books } = cluster();
+    const wanted = parseIp('10.1.0.9');
+    expect(renderIp(await allocate(books(), one, pod(1), wanted))).toBe('10.1.0.9');
+    expect(allocate(books(), one, pod(2), wanted)).rejects.toMatchObject({ code: 11 });
+    expect(renderIp(await allocate(books(), one, pod(2)))).toBe('10.1.0.1');
+  });
+
+  test('is divided by its controller: each node uses its slice, without what the range excludes', async () => {
+    const { model, books } = cluster();
+    model.put(`${API}/nodeslicepools/10.1.0.0-24`, {
+      metadata: { name: '10.1.0.0-24' },
+      status: { allocations: [{ nodeName: 'a', sliceRange: '10.1.0.64/28' }] },
+    });
+    const whole = range('10.1.0.0/24', { node_slice_size: '/28', exclude: ['10.1.0.65'] });
+    const slice = await findSlice(books(), whole, 'a', 'podnet');
+    expect(slice).toMatchObject({ prefix: 24, poolName: 'a-10.1.0.64-28' });
+    expect(renderIp(await allocate(books(), slice, pod(1)))).toBe('10.1.0.66');
+    expect(model.objects.get(`${API}/ippools/a-10.1.0.64-28`)?.spec).toMatchObject({
+      range: '10.1.0.64/28',
+      allocations: { '2': { id: 'c-1' } },
+    });
+    // One without a slice gets an answer, where the original crashes.
+    expect(findSlice(books(), whole, 'b', 'podnet')).rejects.toMatchObject({
+      code: 11,
+      message: expect.stringContaining('node "b" has no slice'),
+    });
+    expect(() =>
+      rangesOf({ ipRanges: [{ range: '10.1.0.0/24' }, { range: '10.2.0.0/24' }], node_slice_size: '/28' }),
+    ).toThrow('one range');
+  });
+});
+
 describe('defects of whereabouts', () => {
+  test('ADDs of one pod do not exclude each other by an identity that they share', async () => {
+    const { books, model } = cluster();
+    const one = range('10.1.0.0/24');
+    const ips = await Promise.all(
+      ['net1', 'net2', 'net3'].map(ifname => allocate(books(), one, pod(1, ifname))),
+    );
+    expect(new Set(ips.map(renderIp)).size).toBe(3);
+    expect(Object.keys(entries(model, one.poolName))).toHaveLength(3);
+  });
+
+  test('the reservation of a named network over IPv6 is found by its name: dashes are not turned into colons', async () => {
+    const { books, model } = cluster();
+    const [six] = rangesOf({ range: 'fd00::/112', network_name: 'blue-net' });
+    if (six === undefined) throw new Error('no range');
+    const blue = books({ network: 'blue-net' });
+    await allocate(blue, six, pod(1));
+    expect(Object.keys(reservations(model))).toEqual(['blue-net-fd00--1']);
+    await release(blue, six, pod(1));
+    expect(reservations(model)).toEqual({});
+  });
+
+  test('a reservation of this pod in one range does not spare that in the next', async () => {
+    const { books, model } = cluster();
+    const [one, two] = [range('10.1.0.0/24'), range('10.2.0.0/24')];
+    await allocate(books(), one, pod(1, 'net1'));
+    for (const each of [one, two]) await allocate(books(), each, pod(1, each === one ? 'net1' : 'net2'));
+    expect(reservations(model)).toEqual({ '10.1.0.1': 'ns/pod-1/net1', '10.2.0.1': 'ns/pod-1/net2' });
+  });
+
   test('DEL releases every range, although the first has no entry', async () => {
     const { model, books } = cluster();
     const [one, two] = [range('10.1.0.0/24'), range('10.2.0.0/24')];

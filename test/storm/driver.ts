@@ -1,6 +1,7 @@
 // How is one round run on a node, and what is wrong after it?
 
 import fs from 'node:fs';
+import { deadline } from '../helpers/deadline.ts';
 import { callCommand, change, collect, keepUp, swap } from './actors/command.ts';
 import { Daemons } from './actors/daemons.ts';
 import { openGates, setGates } from './actors/gates.ts';
@@ -32,8 +33,13 @@ import { type Done, findWrongChecks, isSound, settle } from './transitions.ts';
 /** Longest time that work without a caller may take to end. */
 const STRAGGLERS_MS = 15_000;
 
+/**
+ * How long what hangs for the others hangs at most: longer than their deadline, so that a call that waits for another container's
+ * foreign plugin is found.
+ */
+const HOLD_MS = 16_000;
 /** Beside a frozen daemon each plugin takes seconds, and what is held has a deadline, too. */
-const HOLD_MS = 8_000;
+const HOLD_BESIDE_FROZEN_MS = 8_000;
 /** The kernel takes namespaces apart one after the other, for all nodes, and waits for grace periods in between. */
 const NAMESPACES_MS = 60_000;
 
@@ -87,7 +93,8 @@ export class Driver {
       // It may delete another attachment of a container whose ADD hangs, and waits for that.
       (action.kind === 'gc' && action.list === 'old');
     const free = Promise.all(started.filter((_, i) => !isHeld(round[i] as Action)));
-    await Promise.race([free, Bun.sleep(HOLD_MS)]);
+    const isFrozen = round.some(action => action.kind === 'daemon' && action.act === 'freeze');
+    await Promise.race([free, Bun.sleep(deadline(isFrozen ? HOLD_BESIDE_FROZEN_MS : HOLD_MS))]);
     all.resolve();
     await openGates(gates, started);
     const done = await Promise.all(started);

@@ -30,6 +30,8 @@ export interface Entry extends Target {
   slot: number;
   /** Which of the namespaces that have had this path it is in. */
   generation: number;
+  /** Its path was given to another namespace during the ADD: it is in either of the two. */
+  placeUnsure: boolean;
   result: CniResult | undefined;
   hostPort: number | undefined;
   /** A change of its port was killed: it has this one or the one that it was to get. */
@@ -78,6 +80,7 @@ export class Model {
         this.entries.set(keyOf(target), {
           ...target,
           ...{ state: 'absent', by: 'command', slot: 0, generation: 0, result: undefined },
+          placeUnsure: false,
           ...{ hostPort: undefined, portUnsure: false, damaged: false, journalled: false, leaseLost: false },
           ...{ ofEarlierBoot: false, adoptable: false, byReference: false, staleRecord: false },
         });

@@ -1,6 +1,7 @@
 // How does the driver inside a node start programs and end them, and what runs there besides?
 
 import fs from 'node:fs';
+import { deadline } from '../helpers/deadline.ts';
 import { socketNamespacesOf } from './socket-namespaces.ts';
 
 /** How a program ended. */
@@ -32,7 +33,6 @@ const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 /** What tools and daemons get. */
 export const ENVIRONMENT = { PATH, LC_ALL: 'C' } as const;
 const DEADLINE_MS = 30_000;
-const slowness = Number(process.env.CATENA_TEST_SLOWNESS) || 1;
 let gone = 0;
 
 /** Runs a program inside the node to its end, or kills it. */
@@ -52,7 +52,7 @@ export async function run(argv: readonly string[], spec: RunSpec = {}): Promise<
     why = reason;
     child.kill('SIGKILL');
   };
-  const timers = [setTimeout(end('late'), (spec.deadlineMs ?? DEADLINE_MS) * slowness)];
+  const timers = [setTimeout(end('late'), deadline(spec.deadlineMs ?? DEADLINE_MS))];
   if (spec.killMs !== undefined) timers.push(setTimeout(end('killed'), spec.killMs));
   const output = Promise.all([child.stdout.text(), child.stderr.text()]);
   await child.exited;
@@ -113,7 +113,7 @@ export function signal(pid: number, name: NodeJS.Signals): void {
 
 /** Waits until it is so, or until the time is over. @returns whether it is so */
 export async function waitFor(isSo: () => boolean, withinMs: number, everyMs = 5): Promise<boolean> {
-  const giveUpAt = performance.now() + withinMs * slowness;
+  const giveUpAt = performance.now() + deadline(withinMs);
   while (!isSo()) {
     if (performance.now() > giveUpAt) return false;
     await Bun.sleep(everyMs);

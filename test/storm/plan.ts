@@ -229,7 +229,9 @@ export class Planner {
             reference: byReference ? 30 : 0,
           });
     const isGone = !this.#model.isInPlace(entry);
-    const noNetns = isGone && (by === 'reference' || (by === 'plugins' && random.chance(0.2)));
+    // A runtime that says there is no namespace has removed the one that the container was in.
+    const isSure = isGone && !entry.placeUnsure;
+    const noNetns = isSure && (by === 'reference' || (by === 'plugins' && random.chance(0.2)));
     const isKnown = by === 'command' && entry.state === 'present' && entry.by === by;
     const running = isKnown && this.#has('detach') && random.chance(0.4);
     return {

@@ -79,7 +79,7 @@ function takeAnswers(model: Model, entry: Entry, own: readonly Done[]): void {
     return;
   }
   const before = entry.state;
-  for (const add of adds) noteCaller(entry, add.action as Add, add);
+  for (const add of adds) noteCaller(model, entry, add);
   const succeeded = adds.filter(({ outcome }) => outcome.how === 'ok');
   if (adds.length && dels.length) {
     // Any order is right, but not a half of each.
@@ -116,8 +116,10 @@ function takeChange(entry: Entry, { hostPort }: Change, { how }: Outcome): void 
   else if (how === 'killed') entry.portUnsure = true;
 }
 
-function noteCaller(entry: Entry, { by, slot, hostPort }: Add, { generation }: Done): void {
+function noteCaller(model: Model, entry: Entry, { action, generation }: Done): void {
   if (entry.state === 'present') return;
+  const { by, slot, hostPort } = action as Add;
+  entry.placeUnsure = model.slot(slot).generation !== generation;
   Object.assign(entry, { by, slot, hostPort, generation, ofEarlierBoot: false, result: entry.result });
 }
 
@@ -127,7 +129,8 @@ function takeResult(model: Model, entry: Entry, { action, outcome, generation }:
   Object.assign(entry, { by, slot, hostPort, generation, result: outcome.result, journalled });
   Object.assign(entry, { damaged: false, leaseLost: false, ofEarlierBoot: false, portUnsure: false });
   entry.byReference &&= by === 'reference';
-  if (model.slot(slot).generation !== generation) entry.state = 'unknown';
+  entry.placeUnsure = model.slot(slot).generation !== generation;
+  if (entry.placeUnsure) entry.state = 'unknown';
 }
 
 function takeDels(entry: Entry, dels: readonly Done[]): void {

@@ -188,6 +188,7 @@ test('src/observe/README.md lists every metric', async () => {
     attachments: () => new Map(),
     leaked: () => 0,
     ranges: () => [],
+    pools: () => [],
     declined: () => ({}),
     watch: () => undefined,
     between: () => undefined,

@@ -341,7 +341,8 @@ const MAY_LOAD_LAZILY = [
   // The host's access to its containers is asked for by few networks.
   'plugins/macvlan/access',
   // A node has addresses left for most pods, and asks the cluster for none.
-  ...['plugins/cluster/plugin', 'plugins/cluster/claimant'],
+  // Of the tools, one command does.
+  ...['plugins/cluster/plugin', 'plugins/cluster/claimant', 'plugins/cluster/about'],
   // The client of the cluster, for verbs that ask it.
   'plugins/whereabouts/plugin',
   // Few networks ask dhcp for IPv6.

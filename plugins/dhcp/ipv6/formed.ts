@@ -10,9 +10,12 @@ import { askResolvers, type Resolvers } from './client/information.ts';
 import { withClient } from './client/session.ts';
 import type { Search } from './obtain.ts';
 import { advertisedResolvers, resultOf } from './plan.ts';
+import { awaitRouters } from './routers.ts';
 
 /** Resolvers are worth less than the container's start. */
 const INFORMATION_MS = 4_000;
+/** How often the router that the kernel has heard is asked. */
+const ASK_ROUTERS = 2;
 
 /**
  * Waits for addresses that the kernel forms from advertisements. They are taken from the interface again: the plugin that called adds
@@ -23,7 +26,9 @@ export async function obtainFormed(call: Call, conf: DhcpConf, search: Search): 
   const { place, routers, giveUpAt } = search;
   const { priority, timeout = DEFAULT_TIMEOUT_S } = conf.ipam;
   const addresses = await awaitFormed(place, routers, { timeoutS: timeout, giveUpAt });
-  const advertised = advertisedResolvers(routers.heard());
+  // The kernel may have formed them before this listened.
+  const heard = await awaitRouters(routers, ASK_ROUTERS);
+  const advertised = advertisedResolvers(heard);
   const resolvers =
     conf.ipam.ipv6 === 'stateless' ? ((await askServers(call, conf, search)) ?? advertised) : advertised;
   for (const cidr of addresses) removeAddress(place.socket, place.link.index, cidr);

@@ -15,11 +15,10 @@ import { findHolder } from './duplicate.ts';
 import { IPV6_LEASES } from './kept.ts';
 import type { Lease } from './lease.ts';
 import { advertisedResolvers, prefixFor, resultOf } from './plan.ts';
-import type { RouterWatch } from './routers.ts';
+import { awaitRouters, type RouterWatch } from './routers.ts';
 
-/** RFC 4861, section 6.2.6: a router answers within half a second. */
-const ROUTERS_MS = 1_000;
-const POLL_MS = 25;
+/** How often routers are asked once a server has answered. */
+const ASK_ROUTERS = 2;
 /** The plugin that called addresses the interface soon after ADD; then the address gets its lifetimes. */
 const FIRST_LOOK_S = 3;
 
@@ -42,18 +41,16 @@ export async function obtainLease(
 ): Promise<Result> {
   const { timeout = DEFAULT_TIMEOUT_S, priority } = conf.ipam;
   const identity = { duid: duidOf(attachmentOf(call)), iaid: iaidOf(attachmentOf(call)) };
-  const routersBy = performance.now() + ROUTERS_MS;
   routers.solicit();
   const former = findRecord(call, IPV6_LEASES)?.state.lease.address;
   const refusals = { reasons: [] };
-  const manner = mannerFor(conf, place);
+  const manner = askMeanwhile(mannerFor(conf, place), routers);
   const lease = await withClient(place, identity, giveUpAt, client =>
     acquire(client, manner, former, giveUpAt, refusals),
   );
   if (lease === undefined) throw noLease(place, timeout, refusals.reasons);
   call.onFailure('release the IPv6 lease', () => giveUp(place, identity, lease));
-  while (routers.heard().length === 0 && performance.now() < routersBy) await Bun.sleep(POLL_MS);
-  const heard = routers.heard();
+  const heard = await awaitRouters(routers, manner.findHolder ? ASK_ROUTERS - 1 : ASK_ROUTERS);
   const prefix = prefixFor(parseIp(lease.address), heard);
   note(call, identity, lease, prefix);
   const advertised = advertisedResolvers(heard);
@@ -68,6 +65,17 @@ export async function obtainLease(
     priority,
     version: call.version,
   });
+}
+
+/** A server's grant shows that packets pass, so routers are asked again; they answer while the kernel probes for the address. */
+function askMeanwhile(manner: Manner, routers: RouterWatch): Manner {
+  const { findHolder: probe } = manner;
+  if (probe === undefined) return manner;
+  const findHolder = (lease: Lease) => {
+    if (routers.heard().length === 0) routers.solicit();
+    return probe(lease);
+  };
+  return { ...manner, findHolder };
 }
 
 /** How to ask servers. */

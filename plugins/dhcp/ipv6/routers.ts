@@ -14,7 +14,8 @@ import {
   receivePacket,
   sendPacket,
 } from '../../../src/sys/packet-socket.ts';
-import type { Place } from '../client/session.ts';
+import type { OpenPlace } from '../give-back.ts';
+import { findLinkLocal } from './client/session.ts';
 import {
   type Advertisement,
   decodeAdvertisement,
@@ -30,10 +31,17 @@ const ALL_ROUTERS = parseMac('33:33:00:00:00:02');
 const MAX_ROUTERS = 8;
 const MOST_FRAMES = 1_000;
 const ROOM_BYTES = 0x10000;
+/** RFC 4861, section 6.2.6: a router answers within half a second. */
+const ANSWER_MS = 1_000;
+const POLL_MS = 25;
 
 /** Listens to routers until it is closed. */
 export interface RouterWatch {
-  /** Asks for advertisements. @throws SystemError when the interface is gone or down */
+  /**
+   * Asks for advertisements, from the interface's link-local address if it can be used yet: a router then answers to that address,
+   * also when it has just told everyone and may not do so again for three seconds (RFC 4861, section 6.2.6).
+   * @throws SystemError when the interface is gone or down
+   */
   solicit(): void;
   /** The latest advertisement of each router so far, in the order in which they were first heard. */
   heard(): readonly Advertisement[];
@@ -41,13 +49,18 @@ export interface RouterWatch {
 }
 
 /** Begins to listen. */
-export function watchRouters({ netns, link }: Place): RouterWatch {
+export function watchRouters(place: OpenPlace): RouterWatch {
+  const { netns, link } = place;
   const socket = inNetns(netns, () =>
     openPacketSocket(link.index, ETH_P_IPV6, icmpv6Of(ROUTER_ADVERTISEMENT)),
   );
   const known = new Map<string, Advertisement>();
   return {
-    solicit: () => sendPacket(socket, encodeSolicitation(), ALL_ROUTERS),
+    solicit() {
+      const address = findLinkLocal(place);
+      const sender = address && link.mac ? { address, mac: parseMac(link.mac) } : undefined;
+      sendPacket(socket, encodeSolicitation(sender), ALL_ROUTERS);
+    },
     heard() {
       drain(socket, one => {
         const name = renderIp(one.router);
@@ -57,6 +70,25 @@ export function watchRouters({ netns, link }: Place): RouterWatch {
     },
     close: () => closePacketSocket(socket),
   };
+}
+
+/**
+ * Waits until a router has been heard, on an interface through which a host of the link has just been heard. What was asked before that
+ * may be lost: the port at the other end did not forward yet, or the router itself had no address to answer from.
+ * @param times to ask, if need be; a second passes after each
+ * @returns none when there is no router
+ */
+export async function awaitRouters(routers: RouterWatch, times: number): Promise<readonly Advertisement[]> {
+  for (let left = times, askAgainAt = 0; ; ) {
+    const heard = routers.heard();
+    if (heard.length > 0) return heard;
+    if (performance.now() >= askAgainAt) {
+      if (left-- === 0) return heard;
+      routers.solicit();
+      askAgainAt = performance.now() + ANSWER_MS;
+    }
+    await Bun.sleep(POLL_MS);
+  }
 }
 
 /** A link full of advertisements must not keep an ADD from ending. */

@@ -18,23 +18,26 @@ export { keepIpv6 } from './upkeep.ts';
 /** The link-local address of an interface that was down is there after two seconds. */
 const RELEASE_MS = 3_000;
 
+/** What is left to do on an interface that is up. */
+export interface Ipv6Search {
+  obtain(): Promise<Result>;
+  close(): void;
+}
+
 /**
  * Prepares the interface, before it comes up.
- * @returns a function that obtains addresses, once it is up
+ * @returns a function that begins to listen to routers, to be called as soon as it is up: the kernel asks them then, and they need not
+ * answer twice
  */
-export function startIpv6(call: Call, conf: DhcpConf, link: Link): () => Promise<Result> {
+export function startIpv6(call: Call, conf: DhcpConf, link: Link): () => Ipv6Search {
   const { ipv6: way, priority, timeout = DEFAULT_TIMEOUT_S } = conf.ipam;
   const giveUpAt = performance.now() + timeout * 1000;
   acceptAdvertisements(call, link.name, { autoconf: way !== 'dhcp', priority });
-  return async () => {
+  return () => {
     const place = { netns: call.containerNetns, link, socket: call.container };
     const routers = watchRouters(place);
-    try {
-      const obtain = way === 'dhcp' ? obtainLease : obtainFormed;
-      return await obtain(call, conf, { place, routers, giveUpAt });
-    } finally {
-      routers.close();
-    }
+    const obtain = way === 'dhcp' ? obtainLease : obtainFormed;
+    return { obtain: () => obtain(call, conf, { place, routers, giveUpAt }), close: routers.close };
   };
 }
 

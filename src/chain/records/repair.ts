@@ -10,6 +10,8 @@ import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { listRecords } from '../../journal/store.ts';
+import { settleClaimed } from '../change/settle.ts';
+import { isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { acceptResult } from '../run/accept-result.ts';
 import { callAll } from '../run/call-plugins.ts';
@@ -19,7 +21,7 @@ import { type Attachment, type ChainRuntime, deadlineOf } from '../run/runtime.t
 import { findConfigOfAdd } from './config-of-add.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
-import { findCached, type RememberedAdd, toRemembered } from './remembered-add.ts';
+import { findCached, findRecord, type RememberedAdd, toRemembered } from './remembered-add.ts';
 import { writeAttachment } from './result-cache.ts';
 import { isOfLaterAdd } from './successor.ts';
 
@@ -98,40 +100,62 @@ export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntim
   return why === undefined ? [] : [{ network, containerId, ifname, why }];
 }
 
-/** The same for the attachment of one record that is settled and of this boot. Never throws. */
+/**
+ * Repairs the attachment of one record that is settled and of this boot. Never throws.
+ * @param seen its record as the caller read it; `catena set` may have changed the attachment since, and may until it is claimed
+ */
 export async function repairOne(
   stateDir: string,
+  seen: AttachmentRecord,
+  scope: RepairScope,
+  runtime: ChainRuntime,
+): Promise<AttachmentCondition> {
+  const { network, containerId, ifname } = seen;
+  const id = { network, containerId, ifname };
+  const skipped = (why: string): AttachmentCondition => ({ ...id, state: 'skipped', why, links: [] });
+  const broken = (error: unknown): AttachmentCondition => {
+    return { ...id, state: 'broken', why: toCniError(error).message, links: [] };
+  };
+  const now = findRecord(id, { ...runtime, stateDir }) ?? seen;
+  const list = listToRepairBy(now, runtime);
+  if (typeof list === 'string') return skipped(list);
+  if (scope.dryRun) return await examineRecorded(list, now, scope, runtime).catch(broken);
+  let claim: Claim | undefined;
+  try {
+    // The claim keeps a repair and a DEL or change of the same attachment from running at the same time.
+    const won = claimRecord(stateDir, id, isAttached, 'REPAIR', deadlineOf(runtime, 'CHECK'));
+    if (won === undefined) return skipped('it has just been deleted');
+    if ('holder' in won) return skipped(`process ${won.holder.pid} is working on it`);
+    claim = won;
+    const record = await settled(claim, stateDir, runtime);
+    const listNow = listToRepairBy(record, runtime);
+    if (typeof listNow === 'string') return skipped(listNow);
+    const condition = await examineRecorded(listNow, record, scope, runtime);
+    const cacheWritten =
+      condition.state !== 'broken' && ensureCached(record, { ...runtime, cacheDir: record.cacheDir });
+    return { ...condition, ...(cacheWritten ? { cacheWritten } : {}) };
+  } catch (error) {
+    return broken(error);
+  } finally {
+    claim?.leave();
+  }
+}
+
+/** The record of a claimed attachment, after a change whose runner died has been undone or finished. */
+async function settled(claim: Claim, stateDir: string, runtime: ChainRuntime): Promise<AttachmentRecord> {
+  return isUnfinished(claim.record) ? await settleClaimed(claim, stateDir, runtime) : claim.record;
+}
+
+async function examineRecorded(
+  list: Conflist,
   record: AttachmentRecord,
   scope: RepairScope,
   runtime: ChainRuntime,
 ): Promise<AttachmentCondition> {
-  const { network, containerId, ifname } = record;
-  const id = { network, containerId, ifname };
-  const skipped = (why: string): AttachmentCondition => ({ ...id, state: 'skipped', why, links: [] });
-  const list = findConfigOfAdd(toRemembered(record), runtime);
-  const obstacle = findObstacle(record, list, runtime);
-  if (list === undefined || obstacle !== undefined)
-    return skipped(obstacle ?? 'its configuration cannot be used');
-  let claim: Claim | undefined;
-  try {
-    // The claim keeps a repair and a teardown of the same attachment from running at the same time.
-    const won = scope.dryRun
-      ? undefined
-      : claimRecord(stateDir, id, isAttached, 'REPAIR', deadlineOf(runtime, 'CHECK'));
-    if (won && 'holder' in won) return skipped(`process ${won.holder.pid} is working on it`);
-    if (!won && !scope.dryRun) return skipped('it has just been deleted');
-    claim = won;
-    const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
-    const plugins = await repairPlugins(list, record, scope, reaching);
-    const state = worstOf(plugins);
-    // Without the claim (dry run), another process may have taken the attachment down.
-    const cacheWritten = !scope.dryRun && state !== 'broken' && ensureCached(record, reaching);
-    return { ...id, state, links: plugins, ...(cacheWritten ? { cacheWritten } : {}) };
-  } catch (error) {
-    return { ...id, state: 'broken', why: toCniError(error).message, links: [] };
-  } finally {
-    claim?.leave();
-  }
+  const { network, containerId, ifname, cacheDir } = record;
+  const reaching = { ...withRecordedDirs(runtime, record), cacheDir };
+  const links = await repairPlugins(list, record, scope, reaching);
+  return { network, containerId, ifname, state: worstOf(links), links };
 }
 
 /** The condition of an attachment whose plugins are in these conditions. */
@@ -144,22 +168,21 @@ function isAttached({ phase }: AttachmentRecord): boolean {
   return phase === 'attached';
 }
 
-/** Why the plugins of an attachment cannot be called. */
-function findObstacle(
-  record: AttachmentRecord,
-  list: Conflist | undefined,
-  { onWarning: _, ...quiet }: ChainRuntime,
-): string | undefined {
+/** The configuration that the plugins of an attachment are called with, or why they cannot be called. */
+function listToRepairBy(record: AttachmentRecord, runtime: ChainRuntime): Conflist | string {
   const { netns, cacheDir } = record;
+  const { onWarning: _, ...quiet } = runtime;
+  const list = findConfigOfAdd(toRemembered(record), runtime);
   if (isOfLaterAdd(findCached(record, { ...quiet, cacheDir }), record))
     return 'another runtime has since attached it again; run catena adopt to take that over';
   const place = compareNetns(netns, record);
   if (place === 'gone') return `its namespace "${netns}" no longer exists; DEL deletes it`;
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
-  if (list?.disableCheck) return 'its list sets "disableCheck"';
-  if (list && !atLeast(list.version, SINCE.check))
+  if (list === undefined) return 'its configuration cannot be used';
+  if (list.disableCheck) return 'its list sets "disableCheck"';
+  if (!atLeast(list.version, SINCE.check))
     return `its list has version ${list.version}, which has no CHECK; run DEL and ADD to recreate it`;
-  return undefined;
+  return list;
 }
 
 /** What the plugins of an attachment are called with. */

@@ -6,7 +6,8 @@ import { withStore } from '../../ipam/lease-store.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findWitnesses, type LeasePlace, listPlaces, placeOf } from '../ipam/place.ts';
-import { renderLeases, renderReason, toJson } from '../ipam/render.ts';
+import { findPools } from '../ipam/pools.ts';
+import { renderLeases, renderPools, renderReason, toJson } from '../ipam/render.ts';
 import { printAnswer } from '../output/print.ts';
 
 type Operands = readonly string[];
@@ -15,17 +16,20 @@ const ACTIONS: Readonly<Record<string, (call: CommandCall, operands: Operands) =
   ls,
   why,
   free,
+  pools,
 };
 
-/** Lists leases, explains why one is held, or frees one. */
+/** Lists leases, explains why one is held, or frees one; or lists pools. */
 export async function run(call: CommandCall): Promise<number> {
   const [name = '', ...operands] = call.positionals;
   const action = Object.hasOwn(ACTIONS, name) ? ACTIONS[name] : undefined;
-  if (action === undefined) throw new UsageError(`Cannot run "ipam ${name}": there are ls, why and free`);
-  const wanted = action === ls ? [0, 1] : [2];
+  if (action === undefined)
+    throw new UsageError(`Cannot run "ipam ${name}": there are ls, why, free and pools`);
+  const isOfAll = action === ls || action === pools;
+  const wanted = isOfAll ? [0, 1] : [2];
   if (!wanted.includes(operands.length)) {
     throw new UsageError(
-      `Cannot run "ipam ${name}" with ${operands.length} more arguments: it takes ${action === ls ? '[<network>]' : '<network> <address>'}`,
+      `Cannot run "ipam ${name}" with ${operands.length} more arguments: it takes ${isOfAll ? '[<network>]' : '<network> <address>'}`,
     );
   }
   return action(call, operands);
@@ -42,6 +46,22 @@ async function ls(call: CommandCall, [network]: Operands): Promise<number> {
       text: () => renderLeases(leases),
       wide: () => renderLeases(leases, true),
       names: () => leases.map(({ address }) => address),
+    },
+  );
+  return 0;
+}
+
+/** What the store of the cluster says, not this node. */
+async function pools(call: CommandCall, [network]: Operands): Promise<number> {
+  const items = await findPools(call, network);
+  await printAnswer(
+    call,
+    'ClusterPoolList',
+    { items },
+    {
+      text: () => renderPools(items),
+      wide: () => renderPools(items, true),
+      names: () => items.map(({ pool }) => pool),
     },
   );
   return 0;

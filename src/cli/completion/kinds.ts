@@ -41,7 +41,7 @@ const BY_PLACEHOLDER: Readonly<Record<string, Kind | undefined>> = {
   dir: { kind: 'dirs' },
   command: { kind: 'known', words: COMMANDS.map(({ name }) => name) },
   shell: { kind: 'known', words: SHELLS },
-  'ls, why or free': { kind: 'known', words: ['ls', 'why', 'free'] },
+  'ls, why, free or pools': { kind: 'known', words: ['ls', 'why', 'free', 'pools'] },
 };
 
 /** Options whose placeholder only says that it is a name. */

@@ -2,7 +2,8 @@
 import { existsSync } from 'node:fs';
 import { parseNetwork } from '../../chain/config/conflist.ts';
 import { listAttachments } from '../../chain/records/result-cache.ts';
-import type { FindAbout } from '../../cni/network-plugins.ts';
+import { type FindAbout, seenPoolsOf } from '../../cni/network-plugins.ts';
+import type { SeenPool } from '../../cni/plugin-about.ts';
 import { type RangeUse, rangeUsesOf } from '../../ipam/range-use.ts';
 
 /** The facts that are read together, for all metrics of a page. */
@@ -11,6 +12,8 @@ export interface HostFacts {
   /** Attachments whose namespace is gone and whose DEL never ran. */
   readonly leaked: number;
   readonly ranges: readonly RangeUse[];
+  /** Pools of a whole cluster, as this node saw them last. */
+  readonly pools: readonly (SeenPool & { readonly network: string })[];
 }
 
 /** A page consists of several metrics, and frequent requests must not read all files each time. */
@@ -45,7 +48,17 @@ function look(cacheDirs: readonly string[], findAbout: FindAbout): HostFacts {
     attachments,
     leaked: records.filter(({ netns }) => netns !== '' && !existsSync(netns)).length,
     ranges: [...lists.values()].flatMap(source => rangesIn(source, findAbout)),
+    pools: [...lists.values()].flatMap(source => poolsIn(source, findAbout)),
   };
+}
+
+function poolsIn(source: string, findAbout: FindAbout): HostFacts['pools'] {
+  try {
+    const list = parseNetwork(source);
+    return seenPoolsOf(list, findAbout).map(pool => ({ network: list.name, ...pool }));
+  } catch {
+    return [];
+  }
 }
 
 function rangesIn(source: string, findAbout: FindAbout): RangeUse[] {

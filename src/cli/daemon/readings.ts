@@ -27,6 +27,7 @@ export async function sourcesOf(
     attachments: () => facts().attachments,
     leaked: () => facts().leaked,
     ranges: () => facts().ranges,
+    pools: () => facts().pools,
   };
 }
 

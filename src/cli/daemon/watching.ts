@@ -13,13 +13,13 @@ import { podEvents } from './pod-events.ts';
 
 /**
  * Starts the watch with the directories of the command line and the workers of the pool.
- * @param repairs told of each repair, as of a request
+ * @param requests told of each repair and each deletion, as of a request
  */
 export function watchAttachments(
   call: CommandCall,
   pool: WorkerPool,
   observer: Observer,
-  repairs: RequestWatcher,
+  requests: RequestWatcher,
   settings: WatchSettings,
 ): Watching {
   const own = call.text('state-dir') || stateDir(call.env);
@@ -36,13 +36,13 @@ export function watchAttachments(
       isBusy: () => pool.state.waiting > 0,
       log: observer.log,
       acted: podEvents({ confDir, env, observer }),
-      async traced({ id, known }, how, repair) {
-        const facts = { verb: 'REPAIR', ...id, netns: known.netns, args: known.args, warm: true };
-        const request = repairs.begin(facts, env);
-        const repaired = await repair({ ...how, ...request.watch, env: request.env });
-        const { state, problem = 'a process works on it' } = repaired;
-        request.end(state === 'sound' || state === 'mended' ? {} : { error: new Error(problem) });
-        return repaired;
+      async traced(verb, { id, known }, how, work, problemOf) {
+        const facts = { verb, ...id, netns: known.netns, args: known.args, warm: true };
+        const request = requests.begin(facts, env);
+        const done = await work({ ...how, ...request.watch, env: request.env });
+        const problem = problemOf(done);
+        request.end(problem === undefined ? {} : { error: new Error(problem) });
+        return done;
       },
     },
     settings,

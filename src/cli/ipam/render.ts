@@ -26,18 +26,42 @@ export function renderLeases(leases: readonly FoundLease[], wide = false): strin
   ]);
   const head = ['NETWORK', 'ADDRESS', 'CONTAINER', 'INTERFACE', 'STATE'];
   const table = [[...head, ...(wide ? ['WRITTEN', 'EVIDENCE'] : [])], ...rows];
-  const widths = head.map((_, column) => Math.max(...table.map(row => row[column]?.length ?? 0)));
+  const counts = Object.keys(STATES).flatMap(state => {
+    const number = leases.filter(lease => lease.state === state).length;
+    return number ? `${number} ${state}` : [];
+  });
+  return `${renderTable(table)}\n${count(leases.length, 'lease')}${counts.length ? `: ${counts.join(', ')}` : ''}\n`;
+}
+
+/** A table of pools. @param wide with a line for each node that holds blocks */
+export function renderPools(pools: AnswerOf<'ClusterPoolList'>['items'], wide = false): string {
+  const rows = pools.flatMap(({ network, pool, blockSize, blocks, claimed, nodes }) => {
+    const share = blocks > 0 ? `${Math.round((100 * claimed) / blocks)} %` : '-';
+    const own = [network, pool, `${blocks}`, `${blockSize}`, `${claimed}`, share, `${nodes.length}`];
+    if (!wide) return [own];
+    return [
+      own,
+      ...nodes.map(one => {
+        const notes = [
+          ...(one.orphaned ? [`${one.orphaned} orphaned`] : []),
+          ...(one.kept ? [`${one.kept} kept`] : []),
+        ];
+        return ['', '', '', '', `${one.blocks}`, notes.join(', '), one.node];
+      }),
+    ];
+  });
+  return renderTable([['NETWORK', 'POOL', 'BLOCKS', 'BLOCK SIZE', 'CLAIMED', 'SHARE', 'NODES'], ...rows]);
+}
+
+function renderTable(table: readonly (readonly string[])[]): string {
+  const widths = (table[0] ?? []).map((_, column) => Math.max(...table.map(row => row[column]?.length ?? 0)));
   const lines = table.map(row =>
     row
       .map((cell, i) => cell.padEnd(widths[i] ?? 0))
       .join('  ')
       .trimEnd(),
   );
-  const counts = Object.keys(STATES).flatMap(state => {
-    const number = leases.filter(lease => lease.state === state).length;
-    return number ? `${number} ${state}` : [];
-  });
-  return `${[...lines, '', `${count(leases.length, 'lease')}${counts.length ? `: ${counts.join(', ')}` : ''}`].join('\n')}\n`;
+  return `${lines.join('\n')}\n`;
 }
 
 /** Everything known about one lease, the conclusion last. */

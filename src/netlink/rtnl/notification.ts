@@ -12,6 +12,8 @@ import { tcmsg } from './tc/tcmsg.ts';
 
 /** linux/rtnetlink.h, RTNLGRP_LINK, _TC, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE, _IPV4_NETCONF, _IPV6_NETCONF. */
 export const ROUTE_GROUPS: readonly number[] = [1, 4, 5, 7, 9, 11, 24, 25];
+/** Those for other namespaces, in which only devices, addresses and routes are ours. */
+export const PEER_GROUPS: readonly number[] = [1, 5, 7, 9, 11];
 
 /** linux/rtnetlink.h */
 const RTM_NEWLINK = 16;
@@ -36,6 +38,13 @@ export type RouteNotification =
       readonly isUp: boolean;
       /** Index of its bridge or other master; 0 for none. */
       readonly master: number;
+      readonly mac: string | undefined;
+      /** Bytes. */
+      readonly mtu: number;
+      /** Index of its other end or lower device; 0 for none. */
+      readonly peer: number;
+      /** Number of the namespace that `peer` is in; undefined: the same. */
+      readonly nsid: number | undefined;
     }
   /** Something was removed from the device. */
   | { readonly what: 'address' | 'route' | 'traffic control'; readonly index: number }
@@ -88,5 +97,9 @@ function decodeDevice(type: number, body: Uint8Array): RouteNotification | undef
     isGone,
     isUp: (flags & IFF_UP) !== 0,
     master: own.master ?? 0,
+    mac: own.address,
+    mtu: own.mtu ?? 0,
+    peer: own.link ?? 0,
+    nsid: own.linkNetnsId,
   };
 }

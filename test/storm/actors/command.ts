@@ -5,6 +5,7 @@ import type { Model } from '../model.ts';
 import { NETS, podId, slotPath } from '../networks.ts';
 import { type Ended, type RunSpec, run } from '../node.ts';
 import type { Place } from '../place.ts';
+import { HANGING_DEADLINE_MS } from './gates.ts';
 import { judge, type Outcome } from './outcome.ts';
 
 const DEADLINE_MS = 15_000;
@@ -22,7 +23,9 @@ export async function callCommand(place: Place, action: Add | Check | Del): Prom
   const argv = [kind, name, slotPath(slot), '--container-id', podId(pod), '--ifname', ifname];
   const mapping = kind === 'add' && action.hostPort !== undefined ? mappingOf(action.hostPort) : undefined;
   const more = mapping === undefined ? [] : ['--cap', JSON.stringify(mapping)];
-  const ended = await catena(place, [...argv, ...more, ...dirs(place, net)], { killMs, noCwd });
+  const hangs = kind === 'add' && action.foreign !== undefined;
+  const deadlineMs = hangs ? HANGING_DEADLINE_MS : DEADLINE_MS;
+  const ended = await catena(place, [...argv, ...more, ...dirs(place, net)], { killMs, noCwd, deadlineMs });
   return judge(`catena ${kind} ${name} ${podId(pod)}`, ended, 'stderr');
 }
 

@@ -12,6 +12,9 @@ import { GATES } from '../place.ts';
  */
 const CALLED_MS = 3_000;
 
+/** Deadline of an ADD whose foreign plugin hangs: for longer than the deadline of the others. */
+export const HANGING_DEADLINE_MS = 40_000;
+
 /** Has the foreign plugin hang in every ADD of the round that says so. @returns the files that it waits for */
 export function setGates(round: Round): string[] {
   return round.flatMap(action => {

@@ -27,6 +27,9 @@ interface ErrorObject {
   readonly catena?: { readonly failures?: readonly { readonly verb?: string }[] };
 }
 
+/** Nothing ends the worker that serves a living caller: one that another caller's death ends has no work of others. */
+const WORKER_ENDED = /worker ended \(|the worker ended before/;
+
 /** @param where the stream that an error object is printed to */
 export function judge(what: string, ended: Ended, where: 'stdout' | 'stderr'): Outcome {
   const { exitCode, killed, late, ms } = ended;
@@ -47,6 +50,8 @@ export function judge(what: string, ended: Ended, where: 'stdout' | 'stderr'): O
   }
   const error = errorIn(ended[where], where);
   if (error === undefined) return violation('failure: no error object', shown);
+  if (WORKER_ENDED.test(error.msg))
+    return violation('failure: a worker ended that served a living caller', shown);
   const undoFailed = error.catena?.failures?.some(({ verb }) => verb === 'DEL') ?? false;
   return { how: 'failed', said: `code ${error.code}: ${error.msg}`, undoFailed, isBusy: error.code === 11 };
 }

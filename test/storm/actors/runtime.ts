@@ -7,6 +7,7 @@ import { NETS, type Net, type PluginConf, podId, slotPath } from '../networks.ts
 import { run } from '../node.ts';
 import type { Place } from '../place.ts';
 import { mappingOf } from './command.ts';
+import { HANGING_DEADLINE_MS } from './gates.ts';
 import { judge, OK, type Outcome } from './outcome.ts';
 
 const DEADLINE_MS = 15_000;
@@ -88,7 +89,9 @@ async function call(
   };
   const killMs = Number.isFinite(killAt) ? Math.max(0, killAt - Date.now()) : undefined;
   const stdin = JSON.stringify(conf);
-  const ended = await run([`${dir}/${plugin.type}`], { env, stdin, killMs, noCwd, deadlineMs: DEADLINE_MS });
+  const hangs = action.kind === 'add' && action.foreign !== undefined;
+  const deadlineMs = hangs ? HANGING_DEADLINE_MS : DEADLINE_MS;
+  const ended = await run([`${dir}/${plugin.type}`], { env, stdin, killMs, noCwd, deadlineMs });
   return judge(`${plugin.type} ${command} ${podId(pod)} on ${net.name}`, ended, 'stdout');
 }
 

@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:te
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { CLAIM_ARG } from '../../../src/cni/claim-arg.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { type Cluster, openCluster } from '../../../src/delegate/kubernetes.ts';
@@ -75,6 +76,21 @@ describeNeeding(
       await addPod(runnerOf([network('lan', 'eth0', ['10.2.0.5/24'], 'web')]), POD);
       expect(asked()).toEqual([[expect.stringContaining('IP=10.2.0.5/24'), { ips: ['10.2.0.5/24'] }]]);
       expect(api.requests.at(-1)?.method).toBe('GET');
+    });
+
+    test('is named to the plugins of its network, and no pod names one itself', async () => {
+      api.addClaim('ns', 'web', { spec: { network: 'lan' }, status: { ips: ['10.2.0.5/24'] } });
+      const forged = { [CLAIM_ARG]: { namespace: 'ns', name: 'other', uid: 'uid-other' }, mine: 1 };
+      const lan = { ...network('lan', 'net1', ['10.2.0.5/24'], 'web'), 'cni-args': forged };
+      const main = { ...network('main', 'eth0', ['10.1.0.2/24']), 'cni-args': forged };
+      await addPod(runnerOf([main, lan]), POD);
+      const given = chain
+        .calls()
+        .map(({ request }) => (request.args as { cni?: JsonObject } | undefined)?.cni);
+      expect(given).toEqual([
+        { mine: 1 },
+        { mine: 1, [CLAIM_ARG]: { namespace: 'ns', name: 'web', uid: 'uid-web' } },
+      ]);
     });
 
     test('that holds no address, and requests some, gets those', async () => {

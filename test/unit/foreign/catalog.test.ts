@@ -49,7 +49,7 @@ beforeAll(() => {
   write('bridge', { ...MOTD, description: 'not ours' });
   write('broken', '{');
   write('kindless', { properties: {} });
-  const depth = 200;
+  const depth = 20_000;
   const nested = `${'{"items":'.repeat(depth)}1${'}'.repeat(depth)}`;
   write(
     'deep',
@@ -91,9 +91,7 @@ test('one that cannot be used is told once, with its file', () => {
   expect(problems).toEqual([
     expect.stringContaining(`Cannot decode schema "${dir}/broken.schema.json": `),
     `Cannot use schema "${dir}/kindless.schema.json": "x-catena" must be of type object, it is missing`,
-    expect.stringMatching(
-      /^Cannot use schema ".*deep\.schema\.json": it is nested more than 100 levels deep$/,
-    ),
+    `Cannot use schema "${dir}/deep.schema.json": it has more than 100 levels`,
   ]);
 });
 

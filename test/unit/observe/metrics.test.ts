@@ -15,6 +15,7 @@ const SOURCES: MetricSources = {
   attachments: () => new Map([['podnet', 5]]),
   leaked: () => 6,
   ranges: () => [{ network: 'podnet', range: '10.1.0.0/24', used: 7, size: 253 }],
+  pools: () => [{ network: 'podnet', pool: 'default', blocks: 64, claimed: 9, nodes: 4 }],
   dropped: () => ({ log: 8, spans: 9, traces: 10 }),
 };
 

@@ -29,6 +29,7 @@ function options(more: Partial<ObserverOptions> = {}): ObserverOptions {
       attachments: () => new Map(),
       leaked: () => 0,
       ranges: () => [],
+      pools: () => [],
     },
     ...more,
   };

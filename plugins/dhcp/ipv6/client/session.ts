@@ -1,7 +1,12 @@
 // How does a DHCPv6 client come to an interface of another namespace, and leave it again?
 import { describeError } from '../../../../src/cni/errors.ts';
 import { type Ip, ipToBytes } from '../../../../src/net/ip.ts';
-import { IFA_F_DADFAILED, IFA_F_TENTATIVE, listAddresses } from '../../../../src/netlink/rtnl/addr.ts';
+import {
+  type Address,
+  IFA_F_DADFAILED,
+  IFA_F_TENTATIVE,
+  listAddresses,
+} from '../../../../src/netlink/rtnl/addr.ts';
 import { bindSocket, closeSocket, type InetSocket, openSocket } from '../../../../src/sys/inet-socket.ts';
 import { inNetns } from '../../../../src/sys/netns.ts';
 import type { OpenPlace } from '../../give-back.ts';
@@ -35,10 +40,8 @@ export async function withClient<T>(
 /** The kernel forms it when the interface comes up, and probes for it for a second or two. */
 async function awaitLinkLocal({ socket, link }: OpenPlace, giveUpAt: number): Promise<Ip> {
   for (;;) {
-    const own = listAddresses(socket, link.index).filter(
-      ({ cidr }) => cidr.ip.family === 6 && isLinkLocal(cidr.ip),
-    );
-    const ready = own.find(({ flags }) => !(flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)));
+    const own = linkLocalAddresses({ socket, link });
+    const ready = own.find(isUsable);
     if (ready) return ready.cidr.ip;
     if (performance.now() >= giveUpAt) {
       const why = own.some(({ flags }) => flags & IFA_F_DADFAILED)
@@ -50,6 +53,19 @@ async function awaitLinkLocal({ socket, link }: OpenPlace, giveUpAt: number): Pr
     }
     await Bun.sleep(POLL_MS);
   }
+}
+
+/** The link-local address of the interface, if it has one that can be used already. */
+export function findLinkLocal(place: Pick<OpenPlace, 'socket' | 'link'>): Ip | undefined {
+  return linkLocalAddresses(place).find(isUsable)?.cidr.ip;
+}
+
+function linkLocalAddresses({ socket, link }: Pick<OpenPlace, 'socket' | 'link'>): Address[] {
+  return listAddresses(socket, link.index).filter(({ cidr }) => cidr.ip.family === 6 && isLinkLocal(cidr.ip));
+}
+
+function isUsable({ flags }: Address): boolean {
+  return !(flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED));
 }
 
 function openClientSocket(address: Ip, scope: number): InetSocket {

@@ -15,6 +15,7 @@ export const ROUTER_ADVERTISEMENT = 134;
 const ALL_ROUTERS = parseIp('ff02::2');
 /** Bytes of an advertisement before its options. */
 const FIXED_BYTES = 16;
+const SOURCE_LINK_ADDRESS = 1;
 const PREFIX_INFORMATION = 3;
 const RESOLVERS = 25;
 const SEARCH_LIST = 31;
@@ -45,11 +46,23 @@ export interface Advertisement {
   readonly search: readonly string[];
 }
 
-/** Encodes the question for advertisements, from a host that has no address yet. */
-export function encodeSolicitation(): Uint8Array {
-  const bytes = new Uint8Array(IP_BYTES + 8);
-  bytes.set([0x60, 0, 0, 0, 0, 8, ICMPV6, HOP_LIMIT]);
+/** Who asks. */
+export interface Sender {
+  /** Of the link alone. */
+  readonly address: Ip;
+  /** 6 bytes. */
+  readonly mac: Uint8Array;
+}
+
+/** Encodes the question for advertisements. @param sender undefined for a host that has no address yet */
+export function encodeSolicitation(sender?: Sender): Uint8Array {
+  const bytes = new Uint8Array(IP_BYTES + 8 + (sender ? 8 : 0));
+  bytes.set([0x60, 0, 0, 0, 0, bytes.length - IP_BYTES, ICMPV6, HOP_LIMIT]);
   bytes.set(ipToBytes(ALL_ROUTERS), 24);
+  if (sender) {
+    bytes.set(ipToBytes(sender.address), 8);
+    bytes.set([SOURCE_LINK_ADDRESS, 1, ...sender.mac], IP_BYTES + 8);
+  }
   bytes[IP_BYTES] = ROUTER_SOLICITATION;
   new DataView(bytes.buffer).setUint16(IP_BYTES + 2, checksum(bytes));
   return bytes;

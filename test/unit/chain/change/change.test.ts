@@ -3,10 +3,12 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { changeNetwork } from '../../../../src/chain/change/change.ts';
 import { settleChange } from '../../../../src/chain/change/settle.ts';
+import { repairOne } from '../../../../src/chain/records/repair.ts';
 import type { ExecCall } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, checkNetwork } from '../../../../src/chain/run/run.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import { claimRecord } from '../../../../src/journal/claim.ts';
+import type { AttachmentRecord } from '../../../../src/journal/record.ts';
 import { readRecord } from '../../../../src/journal/store.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
@@ -168,3 +170,31 @@ describe('settleChange()', () => {
     expect(readRecord(runtime.stateDir, ID)?.change).toBeDefined();
   });
 });
+
+describe('repairOne(), with a record that was read before a change', () => {
+  test('checks what the change has made of the attachment', async () => {
+    const seen = recorded();
+    await changeNetwork(ID, toRate(5), runtime);
+    plugins.calls.length = 0;
+    expect(await repairOne(runtime.stateDir, seen, {}, runtime)).toMatchObject({ state: 'sound' });
+    expect(plugins.calls).toEqual(['CHECK one 1', 'CHECK two 5', 'CHECK three 5']);
+  });
+
+  test('first undoes a change that did not end', async () => {
+    const seen = recorded();
+    plugins.failing = new Set(['do three 5', 'do two 1']);
+    await expect(changeNetwork(ID, toRate(5), runtime)).rejects.toThrow('do three 5');
+    plugins.failing.clear();
+    plugins.calls.length = 0;
+    expect(await repairOne(runtime.stateDir, seen, {}, runtime)).toMatchObject({ state: 'sound' });
+    expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
+    expect(plugins.calls.slice(-3)).toEqual(['CHECK one 1', 'CHECK two 1', 'CHECK three 1']);
+    expect(recorded()).toMatchObject({ change: undefined, before: undefined, runners: [] });
+  });
+});
+
+function recorded(): AttachmentRecord {
+  const record = readRecord(runtime.stateDir, ID);
+  if (record === undefined) throw new Error('the attachment is not on record');
+  return record;
+}

@@ -109,4 +109,9 @@ test('the question for advertisements has the bytes of RFC 4861, with its checks
   expect(Buffer.from(encodeSolicitation()).toString('hex')).toBe(
     `6000000000083aff${'00'.repeat(16)}ff02${'00'.repeat(13)}0285007bb800000000`,
   );
+  // From a host with an address, the router learns both of its addresses.
+  const sender = { address: parseIp('fe80::1'), mac: Uint8Array.of(2, 0, 0, 0, 0, 1) };
+  expect(Buffer.from(encodeSolicitation(sender)).toString('hex')).toBe(
+    `6000000000103afffe80${'00'.repeat(13)}01ff02${'00'.repeat(13)}0285007a2c000000000101020000000001`,
+  );
 });

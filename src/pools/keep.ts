@@ -1,0 +1,188 @@
+// How does a pod get the address of the pod before it, on another node, too?
+//
+// A kept address is an Address object that says for whom it is. When its attachment ends, its node marks it `idle` instead of deleting
+// it: from then on any node may take it over, by a replacement of the very version that it read. Each change of hands counts `turn` up,
+// so that a request that comes late names a version that is gone. The node notes `idle` durably before the store knows it, and asks the
+// store before it leases the address again.
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { renderIp } from '../net/ip.ts';
+import { blockSpecOf, heldFrom, isOwn } from './block-object.ts';
+import type { Held, HeldBlock } from './held.ts';
+import { labelOf } from './label.ts';
+import { blockContains, isInUse } from './lease.ts';
+import { KEPT_LABEL, NODE_LABEL, POOL_LABEL, type StoredObject } from './objects.ts';
+import { type Claimant, changeHeld } from './place.ts';
+import type { Pool } from './pool.ts';
+import { claimOfKey, type Wish } from './wish.ts';
+
+/** What each node may hold and give on: one object each. */
+const KIND = 'addresses';
+
+/**
+ * Takes over what is kept for the wish, if that is anywhere; to be called while `claiming`.
+ * @returns false if nothing is kept, or what is kept is in use and another address will do
+ * @throws CniError 11 when it is in use and no other will do, or another node was faster
+ */
+export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Promise<boolean> {
+  const { keptFor, isPromise } = wish;
+  if (keptFor === undefined) return false;
+  const labels = { [POOL_LABEL]: labelOf(pool.name), [KEPT_LABEL]: labelOf(keptFor) };
+  for (const object of await claimant.store.list(KIND, labels)) {
+    const spec = blockSpecOf(object);
+    const block = heldFrom(object);
+    if (spec?.keptFor !== keptFor || block === undefined) continue;
+    // It was kept before a claim was given others.
+    if (!wish.addresses.every(ip => blockContains(block, ip))) continue;
+    if (isFree(claimant, object)) {
+      await own(claimant, object);
+      return true;
+    }
+    if (isPromise) throw inUseBy(object.name, spec.node);
+  }
+  return false;
+}
+
+/** On another node the store knows whether it is in use; of this one, its leases. */
+function isFree(claimant: Claimant, object: StoredObject): boolean {
+  const { network } = claimant;
+  let isLeased = false;
+  const { node } = changeHeld(claimant, (held, leases) => {
+    const block = heldFrom(object);
+    isLeased = block !== undefined && isInUse(block, leases);
+    return held;
+  });
+  return isOwn(object, { node, network }) ? !isLeased : blockSpecOf(object)?.idle === true;
+}
+
+/** Makes a kept address this node's, whether it was before or not: a late request of another then has the wrong version. */
+async function own(claimant: Claimant, object: StoredObject): Promise<void> {
+  const { node } = changeHeld(claimant, held => held);
+  const next = changed(object, { node, network: claimant.network });
+  const replaced = await claimant.store.replace(KIND, next);
+  const block = replaced && heldFrom(replaced);
+  if (block === undefined) {
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot take over address "${object.name}": another node was faster`,
+    );
+  }
+  changeHeld(claimant, held => withBlock(held, block));
+}
+
+/** Keeps the address of a node that has vanished, on behalf of those for whom it is. @returns whether that very version was replaced */
+export async function adoptKept(
+  claimant: Claimant,
+  { name, version }: Pick<StoredObject, 'name' | 'version'>,
+): Promise<boolean> {
+  const object = await claimant.store.find(KIND, name);
+  if (object?.version !== version || blockSpecOf(object)?.keptFor === undefined) return false;
+  const { node } = changeHeld(claimant, held => held);
+  const next = changed(object, { node, network: claimant.network, idle: true });
+  const replaced = await claimant.store.replace(KIND, next);
+  const block = replaced && heldFrom(replaced);
+  if (block) changeHeld(claimant, held => withBlock(held, block));
+  return block !== undefined;
+}
+
+/**
+ * Tells the store which kept addresses no attachment has any longer; to be called while `claiming`.
+ * @throws CniError 11 when the store cannot be reached: it is told later
+ */
+export async function tellIdle(claimant: Claimant): Promise<void> {
+  const { store, network } = claimant;
+  // Durably: after a power failure, an address that another node has must not count as this one's.
+  const { blocks, node } = changeHeld(
+    claimant,
+    (held, leases) => {
+      const isNewlyIdle = (block: HeldBlock): boolean =>
+        block.state === 'held' && block.keptFor !== undefined && !block.idle && !isInUse(block, leases);
+      if (!held.blocks.some(isNewlyIdle)) return held;
+      return {
+        ...held,
+        blocks: held.blocks.map(block => (isNewlyIdle(block) ? { ...block, idle: 'noted' as const } : block)),
+      };
+    },
+    () => true,
+  );
+  for (const { name } of blocks.filter(({ idle }) => idle === 'noted')) {
+    const object = await store.find(KIND, name);
+    const isMine = object !== undefined && isOwn(object, { node, network });
+    if (isMine && !(await store.replace(KIND, changed(object, { idle: true })))) continue;
+    changeHeld(claimant, held => ({
+      ...held,
+      blocks: held.blocks.flatMap(block => {
+        if (block.name !== name) return [block];
+        return isMine ? [{ ...block, idle: 'told' as const }] : [];
+      }),
+    }));
+  }
+}
+
+/** Deletes a kept address, unless another node has taken it over. */
+export async function removeKept(claimant: Claimant, { name, uid }: HeldBlock): Promise<void> {
+  const { store, network } = claimant;
+  const { node } = changeHeld(claimant, held => held);
+  const object = await store.find(KIND, name);
+  if (object === undefined || !isOwn(object, { node, network })) return;
+  if (uid === undefined || uid === object.uid) await store.remove(KIND, object);
+}
+
+/** Names of those kept addresses whose claims have been deleted. */
+export async function findEndedClaims({ store }: Claimant, { blocks }: Held): Promise<ReadonlySet<string>> {
+  const ended = new Set<string>();
+  for (const { name, keptFor, idle } of blocks) {
+    const claim = keptFor && idle ? claimOfKey(keptFor) : undefined;
+    if (claim && (await store.hasClaim(claim)) === false) ended.add(name);
+  }
+  return ended;
+}
+
+/** @throws CniError 7 when the pool has blocks: an address of one cannot go to another node */
+export function refuseBlocks({ name, blockSize }: Pool): void {
+  if (blockSize === 1) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot allocate a particular address from pool "${name}": its blocks have ${blockSize} addresses, which stay on their nodes`,
+    {
+      details:
+        'claims, "keep" and requested addresses need a pool of single addresses: "layout": "flat", "blockSize": 1',
+    },
+  );
+}
+
+/** The error for addresses that the pool does not hand out. */
+export function notInPool({ name }: Pool, { addresses }: Wish): CniError {
+  return new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot allocate ${addresses.map(renderIp).join(', ')} from pool "${name}": it does not hand them out together`,
+  );
+}
+
+/** The error for an address that another has. */
+export async function inUse({ store }: Claimant, name: string): Promise<CniError> {
+  const object = await store.find(KIND, name);
+  return inUseBy(name, object && blockSpecOf(object)?.node);
+}
+
+function inUseBy(name: string, node: string | undefined): CniError {
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot allocate address "${name}": an attachment${node ? ` on node "${node}"` : ''} still has it`,
+    { details: `"kubectl get addresses.catena.cni.cncf.io ${name} -o yaml" shows for whom it is` },
+  );
+}
+
+/** The same object with other members, without its marks, and with the next turn. */
+function changed(
+  object: StoredObject,
+  members: { node?: string; network?: string; idle?: true },
+): StoredObject {
+  const { idle: _, orphaned: __, ...spec } = object.spec;
+  const turn = typeof spec.turn === 'number' ? spec.turn + 1 : 1;
+  const labels = members.node ? { ...object.labels, [NODE_LABEL]: labelOf(members.node) } : object.labels;
+  return { ...object, labels, spec: { ...spec, ...members, turn } };
+}
+
+function withBlock(held: Held, block: HeldBlock): Held {
+  return { ...held, blocks: [...held.blocks.filter(({ name }) => name !== block.name), block] };
+}

@@ -1,0 +1,407 @@
+// Does any address get two holders, or none for ever, in an hour in which everything fails?
+//
+// Nodes with two networks, one of blocks and one of single addresses, start and end pods, while the API server and its etcd, daemons and
+// nodes are killed, frozen, cut off and have wrong clocks, and requests fail, come late, twice, or are done without an answer. Time is simulated.
+import { rmSync } from 'node:fs';
+import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
+import { Random } from '../storm/random.ts';
+import { type ApiModel, apiModel } from './api-model.ts';
+import { findContradictions } from './checker.ts';
+import { clientOf, type Fate, Killed, type ModelClient } from './faults.ts';
+import { makeSimulatorDir, type SimulatedNode, simulatedNode } from './node.ts';
+import { type VirtualTime, virtualTime } from './virtual-time.ts';
+
+/** What is played. */
+export interface ChurnOptions {
+  readonly seconds: number;
+  readonly nodes: number;
+  readonly seed: number;
+}
+
+/** What was seen. */
+export interface ChurnReport {
+  readonly counts: Readonly<Record<string, number>>;
+  /** Times that all holders of all addresses were compared. */
+  readonly checks: number;
+  readonly problems: readonly string[];
+}
+
+const BLOCKS = {
+  pool: 'pods',
+  spec: { subnets: [{ ipv4: '10.8.0.0/22', ipv6: 'fd08::/118' }], blockSize: 16 },
+};
+const LAN = {
+  pool: 'lan',
+  spec: { subnets: [{ ipv4: '10.9.0.0/24' }], blockSize: 1, layout: 'flat' as const },
+};
+/** Seconds; the least that the plugin admits, and its interval. */
+const GRACE_S = 1800;
+const INTERVAL_S = 600;
+const LIMITS = {
+  pods: { lowWater: 2, coolDownS: 60, graceS: GRACE_S },
+  lan: { lowWater: 0, coolDownS: 0, graceS: GRACE_S },
+};
+const ORDINALS = 12;
+const CLAIMS = 6;
+const KEEP_S = 900;
+/** Requests that meet a fate of their own. */
+const FAULTY = 0.04;
+/** Seconds of a machine's clock in one second. */
+const RATES = [0.9, 1, 1.1];
+
+/** A pod, as its runtime knows it. */
+interface Pod {
+  readonly id: string;
+  readonly network: 'pods' | 'lan';
+  /** Name of a StatefulSet's pod or of a claim, if it has one. */
+  readonly holder?: string;
+}
+
+/** A machine. Its processes end with it, its disk remains. */
+class Machine {
+  readonly pods = new Map<string, Pod>();
+  /** Counts boots: what an earlier one began does not go on. */
+  boot = 0;
+  bootedAt = 0;
+  state: 'up' | 'down' | 'gone' = 'up';
+  frozenUntil = 0;
+  cutOffUntil = 0;
+  /** Seconds of its clock in one second. */
+  rate = 1;
+  readonly name: string;
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+/** Plays it. */
+export async function churn({ seconds, nodes, seed }: ChurnOptions): Promise<ChurnReport> {
+  const dir = makeSimulatorDir('cat-churn-');
+  try {
+    return await new Churn(dir, nodes, seed).play(seconds);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+class Churn {
+  readonly #time: VirtualTime = virtualTime();
+  readonly #model: ApiModel = apiModel();
+  readonly #draws: Random;
+  readonly #dir: string;
+  readonly #machines: Machine[] = [];
+  readonly #counts: Record<string, number> = {};
+  readonly #problems: string[] = [];
+  readonly #clients: ModelClient[] = [];
+  readonly #allocators = new Map<
+    Machine,
+    { readonly boot: number; readonly nodes: readonly [SimulatedNode, SimulatedNode] }
+  >();
+  /** Where the last pod of a holder runs or ended; absent if its runtime has called DEL. */
+  readonly #holders = new Map<string, Machine>();
+  readonly #lastAddress = new Map<string, string>();
+  #serverDownUntil = 0;
+  #isCalm = false;
+  #checks = 0;
+  #ids = 0;
+
+  constructor(dir: string, count: number, seed: number) {
+    this.#dir = dir;
+    this.#draws = new Random(seed);
+    for (let i = 0; i < count; i++) this.#join(`n${i}`);
+    for (let i = 0; i < CLAIMS; i++) this.#makeClaim(i);
+  }
+
+  async play(seconds: number): Promise<ChurnReport> {
+    const { after, runUntil, now } = this.#time;
+    const repeat = (mean: number, work: () => void): void => {
+      const again = (): void => {
+        if (this.#isCalm) return;
+        work();
+        after(mean * 2 * this.#draws.next(), again);
+      };
+      after(mean * this.#draws.next(), again);
+    };
+    repeat(0.12, () => this.#actOnPods());
+    repeat(60, () => this.#actOnMachines());
+    repeat(300, () => this.#stopServer());
+    repeat(10, () => this.#check());
+    await runUntil(seconds);
+    this.#isCalm = true;
+    for (const machine of this.#machines) {
+      machine.frozenUntil = 0;
+      machine.cutOffUntil = 0;
+      if (machine.state === 'down') this.#start(machine);
+    }
+    this.#serverDownUntil = 0;
+    for (const client of this.#clients) client.drain();
+    // What is kept ends, and what vanished nodes held is collected, by clocks that may be slow.
+    await runUntil(now() + 1.5 * (2 * GRACE_S + KEEP_S + 12 * INTERVAL_S));
+    for (const machine of this.#up()) for (const node of this.#nodesOf(machine)) void this.#tendNow(node, 0);
+    await runUntil(now() + 120);
+    this.#check();
+    const all = this.#up().flatMap(machine => this.#nodesOf(machine));
+    for (const network of ['pods', 'lan'] as const) {
+      const own = all.filter(node => node.claimant.network === network);
+      const objects = new Map(
+        [...this.#model.objects].filter(
+          ([, { spec }]) => (spec as { network?: string })?.network === network,
+        ),
+      );
+      this.#problems.push(...findContradictions({ objects }, own));
+    }
+    this.#counts.requests = this.#model.counts.requests;
+    this.#counts.conflicts = this.#model.counts.conflicts;
+    return { counts: this.#counts, checks: this.#checks, problems: this.#problems };
+  }
+
+  #count(what: string): void {
+    this.#counts[what] = (this.#counts[what] ?? 0) + 1;
+  }
+
+  #up(): Machine[] {
+    return this.#machines.filter(({ state }) => state === 'up');
+  }
+
+  #join(name: string): void {
+    const machine = new Machine(name);
+    this.#machines.push(machine);
+    this.#model.put(`api/v1/nodes/${name}`, { metadata: { name } });
+    this.#start(machine);
+  }
+
+  #makeClaim(i: number): void {
+    const name = `vm-${i}`;
+    this.#model.put(`apis/k8s.cni.cncf.io/v1alpha1/namespaces/ns/ipamclaims/${name}`, {
+      metadata: { name, uid: name },
+    });
+  }
+
+  /** The machine boots: its daemon calls for GC, then looks after the blocks from time to time. */
+  #start(machine: Machine): void {
+    machine.boot++;
+    machine.bootedAt = this.#time.now();
+    machine.state = 'up';
+    machine.rate = this.#draws.pick(RATES);
+    const { boot } = machine;
+    for (const node of this.#nodesOf(machine)) {
+      node.collectGarbage(new Set());
+      const upkeep = (): void => {
+        if (machine.boot !== boot || machine.state !== 'up') return;
+        const wait = machine.frozenUntil - this.#time.now();
+        const next = () =>
+          this.#time.after((INTERVAL_S * (0.75 + this.#draws.next() / 2)) / machine.rate, upkeep);
+        if (wait > 0) this.#time.after(wait + 0.001, upkeep);
+        else void this.#tendNow(node).finally(next);
+      };
+      this.#time.after(this.#draws.next() * 30, upkeep);
+    }
+    for (const [id, pod] of machine.pods) {
+      machine.pods.delete(id);
+      if (pod.holder) this.#holders.delete(pod.holder);
+    }
+  }
+
+  async #tendNow(node: SimulatedNode, searchEveryS?: number): Promise<void> {
+    const limits = LIMITS[node.claimant.network as keyof typeof LIMITS];
+    await node.tend(limits, searchEveryS).then(
+      ({ lost, returned, collected }) => {
+        this.#count('upkeeps');
+        for (const _ of returned) this.#count('blocks and addresses given back');
+        for (const _ of collected) this.#count('of vanished nodes, collected');
+        // A lease that is lost would be one whose address another node may have.
+        for (const name of lost) this.#count(`lost ${name.startsWith('pods') ? 'blocks' : 'addresses'}`);
+      },
+      () => this.#count('upkeeps that failed'),
+    );
+  }
+
+  /** The allocators of this boot of a machine. */
+  #nodesOf(machine: Machine): readonly [SimulatedNode, SimulatedNode] {
+    const { boot } = machine;
+    const known = this.#allocators.get(machine);
+    if (known?.boot === boot) return known.nodes;
+    const nodes = this.#makeNodes(machine);
+    this.#allocators.set(machine, { boot, nodes });
+    return nodes;
+  }
+
+  #makeNodes(machine: Machine): [SimulatedNode, SimulatedNode] {
+    const { boot } = machine;
+    const fate = (): Fate => {
+      if (machine.boot !== boot || machine.state !== 'up') return 'dies';
+      if (this.#isCalm) return 'arrives';
+      const now = this.#time.now();
+      if (machine.cutOffUntil > now) return this.#draws.pick(['fails', 'lost'] as const);
+      if (this.#serverDownUntil > now) return 'fails';
+      if (this.#draws.next() >= FAULTY) return 'arrives';
+      const chosen = this.#draws.pick(['fails', 'lost', 'twice', 'late', 'dies', 'dies after'] as const);
+      this.#count(`requests: ${chosen}`);
+      return chosen;
+    };
+    const pause = async (ms: number): Promise<void> => {
+      await this.#time.sleep(ms / 1000);
+      // A machine that is frozen goes on where it was, long after its requests have been given up.
+      while (machine.frozenUntil > this.#time.now())
+        await this.#time.sleep(machine.frozenUntil - this.#time.now() + 0.001);
+      if (machine.boot !== boot || machine.state !== 'up') throw new Killed(machine.name);
+    };
+    const latencyMs = () => 1 + 20 * this.#draws.next() ** 4;
+    const make = ({ pool, spec }: typeof BLOCKS | typeof LAN, network: string): SimulatedNode => {
+      const api = clientOf(this.#model, { fate, latencyMs, pause });
+      this.#clients.push(api);
+      return simulatedNode({
+        ...{ name: machine.name, dir: this.#dir, api, pool, spec, network, pause, boot: `boot-${boot}` },
+        random: () => this.#draws.next(),
+        clock: () => (this.#time.now() - machine.bootedAt) * machine.rate,
+        deadlineMs: 600_000,
+      });
+    };
+    return [make(BLOCKS, 'pods'), make(LAN, 'lan')];
+  }
+
+  #nodeFor(machine: Machine, network: Pod['network']): SimulatedNode {
+    const [pods, lan] = this.#nodesOf(machine);
+    return network === 'pods' ? pods : lan;
+  }
+
+  #actOnPods(): void {
+    const running = this.#up().filter(({ frozenUntil }) => frozenUntil <= this.#time.now());
+    if (running.length === 0) return;
+    const machine = this.#draws.pick(running);
+    const dice = this.#draws.next();
+    if (dice < 0.5 && machine.pods.size < 50) void this.#startPod(machine);
+    else void this.#endPod(machine);
+  }
+
+  async #startPod(machine: Machine): Promise<void> {
+    const dice = this.#draws.next();
+    const network = dice < 0.6 ? 'pods' : 'lan';
+    const holder =
+      dice < 0.7
+        ? undefined
+        : dice < 0.85
+          ? `web-${this.#draws.int(0, ORDINALS - 1)}`
+          : `vm-${this.#draws.int(0, CLAIMS - 1)}`;
+    // There is one pod of a name at a time; the next one is made when the runtime of the former has ended it.
+    if (holder && this.#holders.has(holder)) return;
+    const id = `c${++this.#ids}`;
+    const pod: Pod = { id, network, ...(holder ? { holder } : {}) };
+    if (holder) this.#holders.set(holder, machine);
+    machine.pods.set(id, pod);
+    const { boot } = machine;
+    const begun = this.#time.now();
+    try {
+      const addresses = await this.#nodeFor(machine, network).add(
+        id,
+        'eth0',
+        holder ? wishOf(holder) : undefined,
+      );
+      if (machine.boot !== boot) return;
+      this.#count('ADD');
+      this.#judge(holder, addresses.join(' '));
+    } catch (thrown) {
+      this.#count(thrown instanceof Killed ? 'ADD, killed' : 'ADD, failed');
+      if (machine.boot !== boot || machine.state !== 'up') return;
+      // The runtime calls DEL after an ADD that failed.
+      await this.#end(machine, pod);
+    } finally {
+      this.#counts['longest ADD, ms'] = Math.max(
+        this.#counts['longest ADD, ms'] ?? 0,
+        Math.round((this.#time.now() - begun) * 1000),
+      );
+    }
+  }
+
+  #judge(holder: string | undefined, address: string): void {
+    if (holder === undefined) return;
+    const before = this.#lastAddress.get(holder);
+    this.#lastAddress.set(holder, address);
+    if (before === undefined) return;
+    this.#count(
+      `${holder.split('-')[0]}: ${before === address ? 'the same address again' : 'another address'}`,
+    );
+    if (holder.startsWith('vm') && before !== address)
+      this.#problems.push(`claim ${holder} had ${before}, and now has ${address}`);
+  }
+
+  async #endPod(machine: Machine): Promise<void> {
+    const pods = [...machine.pods.values()];
+    if (pods.length === 0) return;
+    await this.#end(machine, this.#draws.pick(pods));
+  }
+
+  async #end(machine: Machine, pod: Pod): Promise<void> {
+    if (!machine.pods.delete(pod.id)) return;
+    const { boot } = machine;
+    const node = this.#nodeFor(machine, pod.network);
+    if (pod.network === 'pods') node.del(pod.id);
+    else await node.delAtOnce(pod.id).catch(() => this.#count('DEL that could not tell the store'));
+    this.#count('DEL');
+    if (pod.holder && machine.boot === boot) this.#holders.delete(pod.holder);
+  }
+
+  #actOnMachines(): void {
+    const { now, after } = this.#time;
+    const up = this.#up();
+    const machine = this.#draws.pick(this.#machines.filter(({ state }) => state !== 'gone'));
+    const spell = 20 + 280 * this.#draws.next();
+    const what = this.#draws.weighted({ kill: 3, freeze: 3, 'cut off': 3, hide: 1, remove: 1, clock: 1 });
+    if (machine.state !== 'up' || up.length < 4) return;
+    this.#count(`machines: ${what}`);
+    if (what === 'freeze') machine.frozenUntil = now() + spell;
+    if (what === 'cut off') machine.cutOffUntil = now() + spell;
+    if (what === 'clock') machine.rate = this.#draws.pick(RATES);
+    if (what === 'kill') {
+      machine.state = 'down';
+      after(spell, () => machine.state === 'down' && this.#start(machine));
+    }
+    if (what === 'hide') {
+      // Its Node object is missing, though it is there.
+      this.#model.remove(`api/v1/nodes/${machine.name}`);
+      after(spell, () => {
+        if (machine.state !== 'gone')
+          this.#model.put(`api/v1/nodes/${machine.name}`, { metadata: { name: machine.name } });
+      });
+    }
+    if (what === 'remove') {
+      machine.state = 'gone';
+      this.#model.remove(`api/v1/nodes/${machine.name}`);
+      for (const { holder } of machine.pods.values()) if (holder) this.#holders.delete(holder);
+      machine.pods.clear();
+      this.#join(`n${this.#machines.length}`);
+    }
+  }
+
+  #stopServer(): void {
+    this.#count('API server and etcd killed');
+    this.#serverDownUntil = this.#time.now() + 5 + 40 * this.#draws.next();
+  }
+
+  /** Whether two machines that are there have leased one address. A machine that is down has no pods. */
+  #check(): void {
+    this.#checks++;
+    const holders = new Map<string, string>();
+    for (const machine of this.#up()) {
+      for (const network of ['pods', 'lan'] as const) {
+        for (const address of this.#nodeFor(machine, network).leases()) {
+          const other = holders.get(`${network} ${address}`);
+          if (other)
+            this.#problems.push(
+              `${this.#time.now().toFixed(1)} s: ${address} is leased by ${other} and by ${machine.name}`,
+            );
+          holders.set(`${network} ${address}`, machine.name);
+        }
+      }
+    }
+  }
+}
+
+function wishOf(holder: string): Wish {
+  if (holder.startsWith('vm')) {
+    const keptFor = keyOfClaim({ namespace: 'ns', name: holder, uid: holder });
+    return { keptFor, keepS: undefined, addresses: [], isPromise: true };
+  }
+  const keptFor = keyOfPod('lan', 'ns', holder, 'eth0');
+  return { keptFor, keepS: KEEP_S, addresses: [], isPromise: false };
+}

@@ -1,0 +1,132 @@
+// What comes of a fault at each single request of ADD, DEL, upkeep and GC?
+import { rmSync } from 'node:fs';
+import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
+import { Random } from '../storm/random.ts';
+import { type ApiModel, apiModel } from './api-model.ts';
+import { findContradictions } from './checker.ts';
+import { clientOf, DIRECT, type Fate, type ModelClient } from './faults.ts';
+import { makeSimulatorDir, type SimulatedNode, simulatedNode } from './node.ts';
+
+/** What nodes do, one after the other. Each step may fail. */
+export interface History {
+  readonly pool: string;
+  readonly spec: NonNullable<Parameters<typeof simulatedNode>[0]['spec']>;
+  play(
+    nodes: readonly SimulatedNode[],
+    model: ApiModel,
+    step: (work: Promise<unknown>) => Promise<void>,
+  ): Promise<void>;
+}
+
+/** What was found at all points of a history. */
+export interface Points {
+  /** Requests that had the fate, each in a run of its own. */
+  readonly points: number;
+  readonly problems: readonly string[];
+}
+
+const CALM = { lowWater: 4, coolDownS: 0, graceS: 1e6 };
+const numbered = (count: number, prefix: string) => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
+
+const CLAIM = { namespace: 'ns', name: 'vm', uid: 'claim-1' };
+const CLAIM_PATH = 'apis/k8s.cni.cncf.io/v1alpha1/namespaces/ns/ipamclaims/vm';
+
+/** The wish of a pod of a StatefulSet, and that of a claim. */
+export const ORDINAL: Wish = {
+  keptFor: keyOfPod('podnet', 'ns', 'web-0', 'eth0'),
+  keepS: 600,
+  addresses: [],
+  isPromise: false,
+};
+export const CLAIMED: Wish = { keptFor: keyOfClaim(CLAIM), keepS: undefined, addresses: [], isPromise: true };
+
+/** By name. */
+export const HISTORIES: Readonly<Record<string, History>> = {
+  blocks: {
+    pool: 'default',
+    spec: { subnets: [{ ipv4: '10.64.0.0/20', ipv6: 'fd64::/116' }], blockSize: 16 },
+    async play(nodes, _model, step) {
+      for (const round of numbered(2, 'r')) {
+        for (const node of nodes) for (const id of numbered(9, round)) await step(node.add(id));
+        for (const node of nodes) await step(node.tend(CALM));
+        for (const node of nodes) for (const id of numbered(9, round)) node.del(id);
+        for (const node of nodes) await step(node.tend(CALM));
+      }
+    },
+  },
+  'single addresses': {
+    pool: 'lan',
+    spec: { subnets: [{ ipv4: '10.3.0.0/27' }], blockSize: 1, layout: 'flat' },
+    async play(nodes, _model, step) {
+      for (const round of numbered(2, 'r')) {
+        for (const node of nodes) for (const id of numbered(4, round)) await step(node.add(id));
+        for (const node of nodes) for (const id of numbered(4, round)) await step(node.delAtOnce(id));
+        for (const node of nodes) await step(node.tend({ lowWater: 0, coolDownS: 0 }));
+      }
+    },
+  },
+  'kept addresses that change nodes': {
+    pool: 'lan',
+    spec: { subnets: [{ ipv4: '10.3.0.0/27' }], blockSize: 1, layout: 'flat' },
+    async play(nodes, model, step) {
+      if (!model.objects.has(CLAIM_PATH))
+        model.put(CLAIM_PATH, { metadata: { name: CLAIM.name, uid: CLAIM.uid } });
+      for (let round = 0; round < 3; round++) {
+        for (const [i, node] of nodes.entries()) {
+          await step(node.add(`web-${round}-${i}`, 'eth0', ORDINAL));
+          await step(node.add(`vm-${round}-${i}`, 'eth0', CLAIMED));
+          await step(node.add(`other-${round}-${i}`));
+          await step(node.delAtOnce(`web-${round}-${i}`));
+          await step(node.delAtOnce(`vm-${round}-${i}`));
+          await step(node.tend({ lowWater: 0, coolDownS: 0 }));
+        }
+      }
+    },
+  },
+};
+
+/** Plays a history once for each request that it sends, which then has the fate, and lets the nodes put things right. */
+export async function tryEveryPoint({ pool, spec, play }: History, fate: Fate): Promise<Points> {
+  const problems: string[] = [];
+  for (let at = 1; ; at++) {
+    const dir = makeSimulatorDir('cat-sim-');
+    try {
+      const model = apiModel();
+      const draws = new Random(at);
+      let sent = 0;
+      let isOver = false;
+      const clients: ModelClient[] = [];
+      const nodes = ['a', 'b'].map(name => {
+        model.put(`api/v1/nodes/${name}`, { metadata: { name } });
+        const way = { ...DIRECT, fate: (): Fate => (!isOver && ++sent === at ? fate : 'arrives') };
+        const api = clientOf(model, way);
+        clients.push(api);
+        const random = () => draws.next();
+        return simulatedNode({ name, dir, api, pool, spec, random, pause: async () => {} });
+      });
+      const seen = (): void => {
+        const twice = findContradictions({ objects: new Map() }, nodes).filter(text =>
+          text.includes(' and by '),
+        );
+        problems.push(...twice.map(text => `request ${at}: ${text}`));
+      };
+      await play(nodes, model, async work => {
+        await work.catch(() => undefined);
+        seen();
+      });
+      const isReached = sent >= at;
+      isOver = true;
+      for (const api of clients) api.drain();
+      // What an interrupted step has left undone is completed by the next upkeep.
+      for (let i = 0; i < 2; i++)
+        for (const node of nodes) await node.tend(spec.blockSize === 1 ? SINGLES : CALM, 0);
+      const left = findContradictions(model, nodes);
+      problems.push(...left.map(text => `request ${at}: ${text}`));
+      if (!isReached) return { points: at - 1, problems };
+    } finally {
+      rmSync(dir, { recursive: true, force: true });
+    }
+  }
+}
+
+const SINGLES = { lowWater: 0, coolDownS: 0 };
