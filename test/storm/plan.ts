@@ -19,6 +19,8 @@ const MAX_ACTIONS = 12;
 /** Rounds in which only the reference's plugins work on the network that is shared with them. */
 const REFERENCE_SHARE = 0.15;
 const REFERENCE_LASTS = 0.6;
+/** Share of the calls of such rounds that are on that network: within them an address has to come back and be handed out again. */
+const REFERENCE_CALLS = 0.6;
 
 /** Makes the rounds of one seed. */
 export class Planner {
@@ -106,7 +108,8 @@ export class Planner {
     if (free.length === 0) return [];
     // Each call for `b` takes five plugins.
     const often = free.filter(({ net }) => net !== 'b' || this.#random.chance(0.5));
-    const entry = this.#random.pick(often.length ? often : free);
+    const shared = this.#isReferences && this.#random.chance(REFERENCE_CALLS) ? ofShared(free) : [];
+    const entry = this.#random.pick(shared.length ? shared : often.length ? often : free);
     const actions = this.#isReferences && entry.net === 'a' ? this.#ofReference(entry) : this.#onEntry(entry);
     if (actions.length) this.#used.add(keyOf(entry));
     return actions;
@@ -330,4 +333,9 @@ export class Planner {
   #net(): NetLetter {
     return this.#random.weighted({ [LETTERS[0] as string]: 40, b: 25, f: 15, m: 15, t: 5 }) as NetLetter;
   }
+}
+
+/** Those on the network that the reference works on. */
+function ofShared(entries: readonly Entry[]): Entry[] {
+  return entries.filter(({ net }) => net === 'a');
 }
