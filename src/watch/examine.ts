@@ -4,7 +4,7 @@ import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
 import { isOfEarlierBoot } from '../chain/records/recover.ts';
 import { findCached, findRecord } from '../chain/records/remembered-add.ts';
 import { type PluginCondition, repairOne, worstOf } from '../chain/records/repair.ts';
-import { isThere, repairCached } from '../chain/records/repair-cached.ts';
+import { isThere, repairCached, undoIfDeleted } from '../chain/records/repair-cached.ts';
 import { isOfLaterAdd } from '../chain/records/successor.ts';
 import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
@@ -54,14 +54,22 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Pr
       return { state: 'drifted', problem: message };
     }
   };
+  const foreign = cachedByOthers(one, own);
   const first = await check();
   if (first.state !== 'drifted') return first;
-  if (recorded) {
-    if (!isCurrent(one, own)) return PASSED_OVER;
-    return compareNetns(known.netns, recorded.record) === 'same' ? first : { state: 'gone' };
+  if (foreign) {
+    await new Promise(resolve => setTimeout(resolve, CONFIRM_MS));
+    return isThere(foreign, own) ? check() : { state: 'gone' };
   }
-  await new Promise(resolve => setTimeout(resolve, CONFIRM_MS));
-  return isThere(known, own) ? check() : { state: 'gone' };
+  if (!isCurrent(one, own)) return PASSED_OVER;
+  const isGone = recorded && compareNetns(known.netns, recorded.record) !== 'same';
+  return isGone ? { state: 'gone' } : first;
+}
+
+/** What the runtime that made it keeps of it: one that is in no journal, or was adopted into ours, is deleted without our knowledge. */
+function cachedByOthers({ id, recorded, known }: WatchedAttachment, own: ChainRuntime) {
+  if (recorded === undefined) return known;
+  return recorded.record.adopted ? findCached(id, own) : undefined;
 }
 
 /** What a repair did. */
@@ -85,7 +93,9 @@ export async function repairAttachment(one: WatchedAttachment, runtime: ChainRun
         : { state: undefined, plugins: [] };
     }
     if (!isCurrent(one, own)) return { state: undefined, plugins: [] };
+    const foreign = cachedByOthers(one, own);
     const { state, links, why } = await repairOne(recorded.stateDir, recorded.record, {}, own);
+    if (foreign && (await undoIfDeleted(foreign, own))) return { state: undefined, plugins: [] };
     if (state === 'skipped') return { state: undefined, plugins: [] };
     return { state, plugins: links, ...(why === undefined ? problemIn(links) : { problem: why }) };
   } catch (thrown) {

@@ -309,9 +309,20 @@ async function memoryRows(): Promise<Row[]> {
 async function watchRows(): Promise<Row[]> {
   const many = Number(values.attachments);
   const [limit, seconds] = [2, 60];
-  return (await measureWatching(many, seconds)).map(({ policy, scene, percent }) =>
-    row(`watch, ${many} attachments, ${policy}, ${scene} (limit ${limit})`, '%', limit, percent, 1),
-  );
+  const { used, flushed } = await measureWatching(many, seconds);
+  const flush = `watch, ${many} attachments, repair, nft flush ruleset`;
+  return [
+    ...used.map(({ policy, scene, percent }) =>
+      row(`watch, ${many} attachments, ${policy}, ${scene} (limit ${limit})`, '%', limit, percent, 1),
+    ),
+    ...(flushed === undefined
+      ? []
+      : [
+          row(`${flush}: noticed`, 'ms', Number.NaN, flushed.noticedMs),
+          row(`${flush}: all repaired`, 'ms', Number.NaN, flushed.repairedMs),
+          row(`${flush}: processor time`, 'ms', Number.NaN, flushed.usedMs),
+        ]),
+  ];
 }
 
 /** The basis of the group commit of deletions, and the kernel's floor of a DEL: both columns are ours. */

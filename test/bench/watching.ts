@@ -1,9 +1,10 @@
-// How much processor time does a daemon need that watches many attachments, at rest and while rules change all the time?
+// How much processor time does a daemon need that watches many attachments, at rest and while rules change all the time, and how soon
+// has it repaired all of them?
 import { readFileSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
 import { runOk } from '../helpers/command.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
-import { type Lab, withHost } from '../helpers/netns.ts';
+import { type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { stateOf } from '../helpers/plugin-calls.ts';
 import { until } from '../helpers/until.ts';
 import { startWatcher } from '../helpers/watched-host.ts';
@@ -42,16 +43,28 @@ export interface Watched {
   readonly checksPerSecond: number;
 }
 
+/** What follows when the rules of all attachments are gone, in milliseconds after that. */
+export interface Flushed {
+  readonly noticedMs: number;
+  readonly repairedMs: number;
+  /** Processor time of the daemon and its workers. */
+  readonly usedMs: number;
+}
+
 /**
- * Measures each policy in each scene.
+ * Measures each policy in each scene, and at last a flush of all rules under policy `repair`.
  * @param count attachments
  * @param seconds per measurement, at rest twice as many: a round of checks takes place each minute
  */
-export async function measureWatching(count: number, seconds: number): Promise<Watched[]> {
+export async function measureWatching(
+  count: number,
+  seconds: number,
+): Promise<{ readonly used: readonly Watched[]; readonly flushed: Flushed | undefined }> {
   return await withHost(async lab => {
     const chain = writeChain(lab, fullChain(lab));
     await attachAll(lab, chain, count);
     const found: Watched[] = [];
+    let flushed: Flushed | undefined;
     for (const policy of ['observe', 'repair']) {
       const daemon = await startWatcher(lab, { watch: policy });
       const firstMs = await untilAllChecked(daemon, count);
@@ -71,10 +84,35 @@ export async function measureWatching(count: number, seconds: number): Promise<W
         );
         if (before) await runOk(['ip', 'netns', 'exec', lab.host.name, 'nft', 'delete', ...tableOf(before)]);
       }
+      if (policy === 'repair') flushed = await flush(lab, daemon, count);
       await daemon.stop();
     }
-    return found;
+    return { used: found, flushed };
   });
+}
+
+async function flush(lab: Lab, daemon: Daemon, count: number): Promise<Flushed> {
+  const before = (await stateOf(daemon)).watch;
+  const more = (now: Row, of: 'checks' | 'repairs', what: string): number =>
+    (now[of]?.[what] ?? 0) - (before[of]?.[what] ?? 0);
+  const [startedAt, used] = [performance.now(), usedMs(daemon.pid)];
+  await runOk(['ip', 'netns', 'exec', lab.host.name, 'nft', 'flush', 'ruleset']);
+  let noticedMs = 0;
+  await until(
+    async () => {
+      const { watch } = await stateOf(daemon);
+      if (more(watch, 'checks', 'drifted') > 0) noticedMs ||= performance.now() - startedAt;
+      return more(watch, 'repairs', 'repaired') >= count && watch.drifted.length === 0;
+    },
+    { withinMs: FIRST_WITHIN_MS, everyMs: 100 },
+  );
+  const flushed = {
+    noticedMs,
+    repairedMs: performance.now() - startedAt,
+    usedMs: usedMs(daemon.pid) - used,
+  };
+  process.stderr.write(`repair, nft flush ruleset: ${JSON.stringify(flushed)}\n`);
+  return flushed;
 }
 
 function tableOf(before: string): string[] {

@@ -2,11 +2,13 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import { BEYOND_REPAIR, quietList, SCENES, shopList } from '../helpers/damage-scenes.ts';
 import { damageOneByOne, expectOutcomes, prepareNode, startRepairing } from '../helpers/damage-table.ts';
-import { withMachine } from '../helpers/machine.ts';
-import { requiresPodman, startPodman } from '../helpers/podman.ts';
+import { deadline } from '../helpers/deadline.ts';
+import { type Machine, withMachine } from '../helpers/machine.ts';
+import { expectWays, type Maker, tightList } from '../helpers/node-damage.ts';
+import { type Podman, requiresPodman, startPodman } from '../helpers/podman.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 
-setDefaultTimeout(300_000);
+setDefaultTimeout(deadline(420_000));
 
 describeRoot(
   'containers of podman under a daemon that repairs',
@@ -15,7 +17,7 @@ describeRoot(
       await withMachine(async machine => {
         const podman = await startPodman(machine);
         const outside = await machine.lab.outside();
-        for (const list of [shopList('shop', 66), quietList('quiet', 77)])
+        for (const list of [shopList('shop', 66), quietList('quiet', 77), tightList(1)])
           machine.write(`/etc/cni/net.d/66-${list.name}.conflist`, JSON.stringify(list));
         const web = await podman.runContainer(
           'web',
@@ -37,11 +39,30 @@ describeRoot(
           neighbour: { ...peer, address: peer.addresses.quiet?.v4 ?? '' },
         });
         await expectOutcomes(node, SCENES);
+        await expectWays(node, makerOf(machine, podman));
         const [told] = await damageOneByOne(node, [BEYOND_REPAIR]);
         expect(told?.outcome).toBe(BEYOND_REPAIR.outcome);
+        await podman.run('rm', '--force', '--time', '0', 'web', 'peer');
+        // The record that a scene made by adopting goes with the next command that looks.
+        await machine.ok(['/opt/cni/bin/catena', 'repair']);
+        expect((await machine.holds()).files).toEqual([]);
       });
     });
   },
   requires('ip', 'nft', 'tc', 'ss'),
   requiresPodman(),
 );
+
+function makerOf(machine: Machine, podman: Podman): Maker {
+  return {
+    make: name => podman.runContainer(name, '--network', 'tight'),
+    async crash(name) {
+      const state = await podman.run('inspect', '--format', '{{.State.ConmonPid}} {{.State.Pid}}', name);
+      // In this order: conmon would have podman clean up.
+      for (const pid of state.split(' ')) await machine.ok(['kill', '-KILL', pid]);
+    },
+    async remove(name) {
+      await podman.run('rm', '--force', '--time', '0', name);
+    },
+  };
+}

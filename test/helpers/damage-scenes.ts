@@ -216,6 +216,31 @@ export const SCENES: readonly Scene[] = [
     },
     outcome: 'doctor: state.damaged',
   },
+  {
+    // No runtime keeps records here, so this one is made first.
+    way: 'a record and its cached result cut off',
+    damage: {
+      line: ({ id }) =>
+        [
+          '/opt/cni/bin/catena adopt shop >&2',
+          `cp ${cacheOf(id)} /run/kept; cp ${recordOf(id)} /run/kept-record`,
+          `truncate -s 20 ${cacheOf(id)} ${recordOf(id)}`,
+        ].join('; '),
+      undo: ({ id }) => `cp /run/kept ${cacheOf(id)}; cp /run/kept-record ${recordOf(id)}`,
+    },
+    outcome: 'doctor: state.damaged',
+  },
+];
+
+/** Damage that is none of an attachment, and what must come of each, in the order in which it is played. */
+export const NODE_WAYS: readonly (readonly [way: string, outcome: string])[] = [
+  ['the last address of a pool in use', 'doctor: ipam.pools'],
+  ['a namespace removed without a DEL, in a full pool', 'deleted; the pool has room'],
+  ['the daemon killed', 'doctor: daemon'],
+  ['nft flush ruleset while no daemon runs', 'repaired'],
+  ['the daemon killed in the middle of a repair, 10 times', 'repaired'],
+  ['the daemon stopped by SIGSTOP', 'doctor: daemon; containers come and go'],
+  ['nft flush ruleset while the daemon is stopped', 'repaired'],
 ];
 
 /** Nothing but a new container helps. */
@@ -224,6 +249,10 @@ export const BEYOND_REPAIR: Scene = {
   damage: DAMAGES['device deleted'],
   outcome: 'given up, without traffic',
 };
+
+function recordOf(id: string): string {
+  return `/var/lib/catena/attachments/shop/${id}:eth0`;
+}
 
 function cacheOf(id: string): string {
   return `/var/lib/cni/results/shop-${id}-eth0`;

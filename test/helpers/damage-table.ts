@@ -199,7 +199,7 @@ async function play(node: DamagedNode, { way, damage, outcome }: Scene): Promise
     ...(repaired === undefined ? {} : { repaired }),
     ...(outage === undefined ? {} : { traffic: outage }),
     retransmitted: (await node.transferred()).retransmitted - sent.retransmitted,
-    changed: isGivenUp ? [] : differences(dump, await dumpOf(node)),
+    changed: isGivenUp ? [] : await lastingChange(node, dump),
   };
 }
 
@@ -224,11 +224,31 @@ async function outcomeOf(
 }
 
 /** What the doctor finds wrong; this machine's own files are not the table's business. */
-async function diagnose(machine: Machine): Promise<string[]> {
+export async function diagnose(machine: Machine): Promise<string[]> {
   const { stdout } = await machine.run(['/opt/cni/bin/catena', 'doctor', '--json']);
   const { findings } = JSON.parse(stdout) as { findings: { id: string; severity: string }[] };
   const wrong = findings.filter(({ severity }) => ['error', 'warning', 'unexamined'].includes(severity));
   return [...new Set(wrong.map(({ id }) => id))].filter(id => !/^(udev|executables)/.test(id));
+}
+
+/** What differs in the kernel once every attachment has had its turn: a busy machine repairs the last one later. */
+async function lastingChange(node: DamagedNode, before: Record<string, Dump>): Promise<string[]> {
+  let changed = await changedSince(node, before);
+  if (changed.length === 0) return changed;
+  await until(
+    async () => {
+      changed = await changedSince(node, before);
+      return changed.length === 0;
+    },
+    { withinMs: 10_000, everyMs: 100 },
+  ).catch(() => undefined);
+  await Bun.sleep(CALM_MS);
+  return changed;
+}
+
+/** What differs in the kernel from an earlier time. */
+export async function changedSince(node: DamagedNode, before: Record<string, Dump>): Promise<string[]> {
+  return differences(before, await dumpOf(node));
 }
 
 async function type(node: DamagedNode, text: string, inside?: 'container'): Promise<string> {
@@ -240,16 +260,17 @@ async function type(node: DamagedNode, text: string, inside?: 'container'): Prom
   return stdout.split('\n')[0] ?? '';
 }
 
-async function dumpOf({ machine, container }: DamagedNode): Promise<Record<string, Dump>> {
+export async function dumpOf({ machine, container }: DamagedNode): Promise<Record<string, Dump>> {
   const [host, inside] = await Promise.all([machine.lab.dump(machine.lab.host), machine.lab.dump(container)]);
   return { host, container: inside };
 }
 
-function countOf(counts: Record<string, number> | undefined, what: string): number {
+export function countOf(counts: Record<string, number> | undefined, what: string): number {
   return counts?.[what] ?? 0;
 }
 
-function line({ way, outcome, noticed, repaired, traffic, changed }: Told): string {
+/** A row of the table. */
+export function line({ way, outcome, noticed, repaired, traffic, changed }: Told): string {
   const ms = (at: number | undefined, otherwise: string) =>
     (at === undefined ? otherwise : `${at} ms`).padStart(9);
   const times = `noticed ${ms(noticed, '-')}  repaired ${ms(repaired, '-')}  traffic ${ms(traffic, 'unbroken')}`;

@@ -38,6 +38,8 @@ const STRAGGLERS_MS = 15_000;
  * foreign plugin is found.
  */
 const HOLD_MS = 16_000;
+/** A repair that is under way when a round ends. */
+const REPAIR_MS = 8_000;
 /** Beside a frozen daemon each plugin takes seconds, and what is held has a deadline, too. */
 const HOLD_BESIDE_FROZEN_MS = 8_000;
 /** The kernel takes namespaces apart one after the other, for all nodes, and waits for grace periods in between. */
@@ -117,8 +119,14 @@ export class Driver {
     const worked = new Set(round.flatMap(action => ('slot' in action ? [action.slot] : [])));
     for (const { slot } of this.model.list('present', 'whole', 'unknown')) worked.add(slot);
     const slots = this.model.slots.filter(({ alive, index }) => alive && worked.has(index));
-    const seen = await this.looker.look(slots.map(({ index }) => index));
-    const found = compare(this.model, seen);
+    const look = async () => compare(this.model, await this.looker.look(slots.map(({ index }) => index)));
+    let found = await look();
+    // What a repair puts back while a runtime deletes the attachment, the daemon deletes again.
+    const giveUpAt = performance.now() + REPAIR_MS;
+    while (found.length > 0 && this.daemons.repairs && performance.now() < giveUpAt) {
+      await Bun.sleep(200);
+      found = await look();
+    }
     if (found.length) return found;
     const watchesNeighbours = this.#features.has('neighbour') && !this.model.mayShareAddress;
     return findSilent(this.model, this.namespaces, watchesNeighbours);
@@ -160,7 +168,7 @@ export class Driver {
       case 'daemon':
         if (action.act === 'freeze') return this.daemons.freeze(others);
         if (action.act === 'upgrade' && this.model.swapped) return SKIPPED;
-        return this.daemons.act(action.act);
+        return this.daemons.act(action.act, action.watch);
       case 'namespace':
         return action.act === 'remove'
           ? this.namespaces.remove(action.slot)

@@ -53,10 +53,12 @@ export interface Del extends OnAttachment {
   readonly running?: true;
 }
 
-/** `catena set`: another port of the host leads to the container. */
+/** `catena set`: another port of the host leads to the container, its limits are others, or both at once. */
 export interface Change extends OnAttachment {
   readonly kind: 'set';
-  readonly hostPort: number;
+  readonly hostPort?: number;
+  /** Bytes per second in each direction. */
+  readonly rate?: number;
 }
 
 export interface Gc extends Common {
@@ -85,6 +87,8 @@ export interface Swap extends Common {
 export interface DaemonAct extends Common {
   readonly kind: 'daemon';
   readonly act: 'start' | 'stop' | 'kill' | 'freeze' | 'second' | 'upgrade';
+  /** The one that starts repairs what others damage. */
+  readonly watch?: true;
 }
 
 export interface NamespaceAct extends Common {

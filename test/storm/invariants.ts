@@ -28,8 +28,8 @@ export function compare(model: Model, seen: Look): Violation[] {
 
 /** What of an attachment should be there and is not. */
 export function missing(entry: Entry, model: Model, seen: Look): string[] {
-  const { net, pod, slot, result } = entry;
-  const { ifname, bridge, rate, name } = NETS[net];
+  const { net, pod, slot, result, rates } = entry;
+  const { ifname, bridge, name } = NETS[net];
   const problems: string[] = [];
   if (result === undefined) return ['it has no result'];
   const owner = `${podId(pod)}/${ifname}`;
@@ -49,9 +49,9 @@ export function missing(entry: Entry, model: Model, seen: Look): string[] {
     if (found === undefined) problems.push(`device ${device} of the host`);
     else if (device.startsWith('veth') && found.master !== bridge)
       problems.push(`port ${device} of ${bridge}`);
-    if (rate !== undefined && found !== undefined) {
+    if (rates.length > 0 && found !== undefined) {
       const queue = seen.queues.find(one => one.dev === device && one.kind === 'tbf');
-      if (queue?.options?.rate !== rate)
+      if (!rates.includes(queue?.options?.rate ?? 0))
         problems.push(`rate of ${device} (${queue?.options?.rate ?? 'none'})`);
     }
   }

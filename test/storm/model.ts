@@ -36,6 +36,8 @@ export interface Entry extends Target {
   hostPort: number | undefined;
   /** A change of its port was killed: it has this one or the one that it was to get. */
   portUnsure: boolean;
+  /** Its limit in bytes per second. Several after a change that was killed: it has one of these. Empty without a limit. */
+  rates: readonly number[];
   /** The rule set was flushed since the ADD: ports are not promised until a repair. */
   damaged: boolean;
   /** Our journal has it on record. */
@@ -82,6 +84,7 @@ export class Model {
           ...{ state: 'absent', by: 'command', slot: 0, generation: 0, result: undefined },
           placeUnsure: false,
           ...{ hostPort: undefined, portUnsure: false, damaged: false, journalled: false, leaseLost: false },
+          rates: ratesOf(net),
           ...{ ofEarlierBoot: false, adoptable: false, byReference: false, staleRecord: false },
         });
       }
@@ -134,6 +137,17 @@ export class Model {
   endRound(): void {
     this.known.push(new Set(this.list('present', 'whole', 'unknown').map(keyOf)));
   }
+}
+
+/** The limit that a list gives. */
+export function ratesOf(net: NetLetter): readonly number[] {
+  const { rate } = NETS[net];
+  return rate === undefined ? [] : [rate];
+}
+
+/** Whether a change of it was killed, so that it may be as before. */
+export function isUnsure({ portUnsure, rates }: Pick<Entry, 'portUnsure' | 'rates'>): boolean {
+  return portUnsure || rates.length > 1;
 }
 
 /** Addresses that the result named, without prefix length. */

@@ -26,6 +26,8 @@ export interface Net {
 export type PluginConf = { readonly type: string } & Readonly<Record<string, unknown>>;
 
 const RATE_BITS = 400_000_000;
+/** Limits that a change sets, in bytes per second. */
+export const RATES: readonly number[] = [25_000_000, 50_000_000, 100_000_000];
 const SOMAXCONN = 321;
 const PORTMAP = { type: 'portmap', capabilities: { portMappings: true } };
 

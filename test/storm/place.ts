@@ -31,8 +31,14 @@ export class Place {
     return `${this.bin('a')}/catena`;
   }
 
+  /** Settings of a daemon that repairs. */
+  get repairing(): string {
+    return `${this.dir}/repairing.json`;
+  }
+
   make(): void {
     fs.mkdirSync(this.confDir, { recursive: true });
+    fs.writeFileSync(this.repairing, JSON.stringify({ watch: 'repair', watchSeconds: 1 }));
     for (const net of LETTERS) {
       fs.writeFileSync(`${this.confDir}/${NETS[net].name}.conflist`, NETS[net].source);
       fs.mkdirSync(this.bin(net), { recursive: true });

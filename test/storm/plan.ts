@@ -3,7 +3,7 @@
 import type { Feature } from './features.ts';
 import type { Action, Caller, Del, NetLetter, Round } from './history.ts';
 import type { Entry, Model } from './model.ts';
-import { HOST_PORTS, keyOf, LETTERS, NETS, ownPorts, SLOTS } from './networks.ts';
+import { HOST_PORTS, keyOf, LETTERS, NETS, ownPorts, RATES, SLOTS } from './networks.ts';
 import type { Random } from './random.ts';
 import { findSlot } from './slots.ts';
 
@@ -181,8 +181,15 @@ export class Planner {
   }
 
   #set(entry: Entry): Action {
+    const random = this.#random;
     const ports = ownPorts(entry).filter(port => port !== entry.hostPort);
-    return { ...this.#on(entry, 'set', 'command'), hostPort: this.#random.pick(ports) };
+    const rates = NETS[entry.net].rate === undefined ? [] : RATES;
+    const what = rates.length > 0 ? random.pick(['port', 'rate', 'both'] as const) : 'port';
+    return {
+      ...this.#on(entry, 'set', 'command'),
+      ...(what === 'rate' ? {} : { hostPort: random.pick(ports) }),
+      ...(what === 'port' ? {} : { rate: random.pick(rates) }),
+    };
   }
 
   /** Whether the container runs there, by an attachment that no action of this round works on. */
@@ -303,7 +310,9 @@ export class Planner {
   #daemon(): Action[] {
     if (!this.#has('daemon')) return [];
     const at = this.#at();
-    if (this.#model.daemon === 'none') return [{ kind: 'daemon', act: 'start', at }];
+    const watch = this.#has('watch') && this.#random.chance(0.5);
+    if (this.#model.daemon === 'none')
+      return [{ kind: 'daemon', act: 'start', at, ...(watch ? { watch } : {}) }];
     const act = this.#random.weighted({
       ...{ stop: 9, kill: 18 },
       freeze: this.#has('freeze') ? 12 : 0,

@@ -21,8 +21,11 @@ export function count(tally: Tally, kind: string, { done, failed }: Count): void
 export function kindOf(action: Action): string {
   if ('foreign' in action && action.foreign) return `${action.kind} ${action.by}, foreign ${action.foreign}`;
   if ('running' in action && action.running) return action.kind === 'add' ? 'attach' : 'detach';
+  if (action.kind === 'set')
+    return ['set', action.hostPort && 'port', action.rate && 'rate'].filter(Boolean).join(' ');
   if ('by' in action) return `${action.kind} ${action.by}`;
-  if ('act' in action) return `${action.kind} ${action.act}`;
+  if ('act' in action)
+    return `${action.kind} ${action.act}${'watch' in action && action.watch ? ', repairs' : ''}`;
   if ('what' in action) return `${action.kind} ${action.what}`;
   return 'list' in action ? `${action.kind} ${action.list}` : action.kind;
 }

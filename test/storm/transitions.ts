@@ -2,7 +2,7 @@
 
 import type { Outcome } from './actors/outcome.ts';
 import type { Action, Add, Change, Del, Gc, Upkeep, Violation } from './history.ts';
-import type { Entry, Model } from './model.ts';
+import { type Entry, isUnsure, type Model, ratesOf } from './model.ts';
 import { keyOf, NETS, podId } from './networks.ts';
 
 /** An action of a round with its answer, and what was so at its beginning. */
@@ -98,6 +98,8 @@ function takeAnswers(model: Model, entry: Entry, own: readonly Done[]): void {
     return;
   }
   if (before === 'present') {
+    // How far it came is unknown, and it sets the limits of the list.
+    entry.rates = [...new Set([...entry.rates, ...ratesOf(entry.net)])];
     // Where its namespace is gone, ADD first takes down what was there.
     if (!model.isInPlace(entry)) entry.state = 'unknown';
     return;
@@ -111,9 +113,14 @@ function takeAnswers(model: Model, entry: Entry, own: readonly Done[]): void {
 }
 
 /** All or nothing; only where it was killed, the caller does not know which. */
-function takeChange(entry: Entry, { hostPort }: Change, { how }: Outcome): void {
-  if (how === 'ok') Object.assign(entry, { hostPort, portUnsure: false });
-  else if (how === 'killed') entry.portUnsure = true;
+function takeChange(entry: Entry, { hostPort, rate }: Change, { how }: Outcome): void {
+  if (how === 'ok') {
+    if (hostPort !== undefined) Object.assign(entry, { hostPort, portUnsure: false });
+    if (rate !== undefined) entry.rates = [rate];
+  } else if (how === 'killed') {
+    entry.portUnsure ||= hostPort !== undefined;
+    if (rate !== undefined) entry.rates = [...new Set([...entry.rates, rate])];
+  }
 }
 
 function noteCaller(model: Model, entry: Entry, { action, generation }: Done): void {
@@ -128,6 +135,7 @@ function takeResult(model: Model, entry: Entry, { action, outcome, generation }:
   const journalled = by === 'command' || entry.journalled;
   Object.assign(entry, { by, slot, hostPort, generation, result: outcome.result, journalled });
   Object.assign(entry, { damaged: false, leaseLost: false, ofEarlierBoot: false, portUnsure: false });
+  entry.rates = ratesOf(entry.net);
   entry.byReference &&= by === 'reference';
   entry.placeUnsure = model.slot(slot).generation !== generation;
   if (entry.placeUnsure) entry.state = 'unknown';
@@ -194,7 +202,8 @@ function takeLosses(entry: Entry, losses: ReadonlySet<string>): void {
   if (losses.has('journal'))
     Object.assign(entry, { journalled: false, adoptable: false, staleRecord: false });
   if (entry.state === 'absent') return;
-  if (losses.has('rules')) entry.damaged = true;
+  // With its record goes what would end a change that was killed.
+  if (losses.has('rules') || (losses.has('journal') && isUnsure(entry))) entry.damaged = true;
   if (losses.has('leases')) {
     entry.leaseLost = true;
     entry.state = 'unknown';

@@ -14,6 +14,7 @@ import * as library from '../../src/index.ts';
 import { addGrpcMetrics } from '../../src/observe/grpc-metrics.ts';
 import { openMetrics } from '../../src/observe/metrics.ts';
 import { WATCH_SETTINGS } from '../../src/watch/settings.ts';
+import { BEYOND_REPAIR, NODE_WAYS, SCENES } from '../helpers/damage-scenes.ts';
 import { expectGenerated, table } from '../helpers/generated.ts';
 import { listFiles, ROOT, readSources } from '../helpers/source-tree.ts';
 
@@ -214,6 +215,11 @@ function metricsOf(registry: Registry): string[][] {
     ];
   });
 }
+
+test('src/watch/README.md says what comes of every damage that is tried', () => {
+  const ways = [...SCENES, BEYOND_REPAIR].map(({ way, outcome }) => [way, outcome]);
+  expectGenerated('src/watch/README.md', 'damages', table(['damage', 'outcome'], [...ways, ...NODE_WAYS]));
+});
 
 test('src/cni/README.md lists every error code', () => {
   const source = fs.readFileSync(path.join(ROOT, 'src/cni/errors.ts'), 'utf8');

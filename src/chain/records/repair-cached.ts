@@ -25,11 +25,21 @@ export async function repairCached(
   const list = findConfigOfAdd(cached, runtime);
   if (list === undefined || !isThere(cached, runtime)) return undefined;
   const plugins = await inTurn(cached, runtime, () => repairPlugins(list, cached, {}, runtime));
-  if (isThere(cached, runtime)) return plugins;
+  return (await undoIfDeleted(cached, runtime)) ? undefined : plugins;
+}
+
+/**
+ * Deletes what a repair has put back, if the runtime has deleted the attachment since.
+ * @returns whether it has
+ * @throws CniError if what was put back too late cannot be deleted
+ */
+export async function undoIfDeleted(cached: CachedAttachment, runtime: ChainRuntime): Promise<boolean> {
+  if (isThere(cached, runtime)) return false;
+  const list = findConfigOfAdd(cached, runtime);
   // The first plugin of a later ADD of the same name notes it before it makes anything.
   const isFree = () => !findGeneration(runDir(runtime.env), cached) && !findCached(cached, quiet(runtime));
-  if (isFree()) await deleteNetwork(list, cached, quiet(runtime), isFree);
-  return undefined;
+  if (list !== undefined && isFree()) await deleteNetwork(list, cached, quiet(runtime), isFree);
+  return true;
 }
 
 /** Whether the cached result is still that of the same ADD, and its namespace exists. */

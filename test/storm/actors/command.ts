@@ -46,10 +46,12 @@ async function callRunning(place: Place, action: Add | Del): Promise<Outcome> {
 
 /** `catena set`. */
 export async function change(place: Place, action: Change): Promise<Outcome> {
-  const { net, pod, hostPort, killMs, noCwd } = action;
+  const { net, pod, hostPort, rate, killMs, noCwd } = action;
   const { name, ifname } = NETS[net];
-  const cap = JSON.stringify(mappingOf(hostPort));
-  const argv = ['set', name, podId(pod), '--ifname', ifname, '--cap', cap, ...binOf(place, net)];
+  const cap = hostPort === undefined ? [] : ['--cap', JSON.stringify(mappingOf(hostPort))];
+  const limits = rate && { ingressRate: rate * 8, egressRate: rate * 8 };
+  const conf = limits ? ['--conf', JSON.stringify({ bandwidth: limits })] : [];
+  const argv = ['set', name, podId(pod), '--ifname', ifname, ...cap, ...conf, ...binOf(place, net)];
   return judge(`catena set ${name} ${podId(pod)}`, await catena(place, argv, { killMs, noCwd }), 'stderr');
 }
 

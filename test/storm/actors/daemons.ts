@@ -2,6 +2,7 @@
 
 import fs from 'node:fs';
 import type { DaemonAct } from '../history.ts';
+import { LETTERS } from '../networks.ts';
 import { ENVIRONMENT, processes, signal, waitFor } from '../node.ts';
 import type { Place } from '../place.ts';
 import { OK, type Outcome, SKIPPED } from './outcome.ts';
@@ -15,6 +16,7 @@ export class Daemons {
   readonly #place: Place;
   readonly #running = new Set<Bun.Subprocess>();
   #main: Bun.Subprocess | undefined;
+  #repairs = false;
 
   constructor(place: Place) {
     this.#place = place;
@@ -29,12 +31,17 @@ export class Daemons {
     return this.#main !== undefined;
   }
 
-  async act(act: Exclude<DaemonAct['act'], 'freeze'>): Promise<Outcome> {
+  /** Whether one repairs what others damage. */
+  get repairs(): boolean {
+    return this.isServing && this.#repairs;
+  }
+
+  async act(act: Exclude<DaemonAct['act'], 'freeze'>, watch = false): Promise<Outcome> {
     if (act === 'upgrade') {
       this.#place.upgrade();
       return OK;
     }
-    if (act === 'start') return this.#main ? SKIPPED : this.#start();
+    if (act === 'start') return this.#main ? SKIPPED : this.#start(watch);
     if (this.#main === undefined) return SKIPPED;
     if (act === 'second') return this.#second();
     return act === 'kill' ? this.#kill(this.#main) : this.#stop(this.#main);
@@ -65,11 +72,13 @@ export class Daemons {
     for (const daemon of [...this.#running]) await this.#kill(daemon);
   }
 
-  #spawn(): Bun.Subprocess {
+  #spawn(watch = false): Bun.Subprocess {
     const argv = [this.#place.catena, 'daemon', '--log', 'none'];
+    if (watch) argv.push('--config', this.#place.repairing);
     const child = Bun.spawn(argv, {
       cwd: '/',
-      env: ENVIRONMENT,
+      // What other runtimes made does not say where its plugins are.
+      env: { ...ENVIRONMENT, CNI_PATH: LETTERS.map(net => this.#place.bin(net)).join(':') },
       stdin: 'ignore',
       stdout: 'ignore',
       stderr: 'ignore',
@@ -82,9 +91,10 @@ export class Daemons {
     return child;
   }
 
-  async #start(): Promise<Outcome> {
-    const child = this.#spawn();
+  async #start(watch: boolean): Promise<Outcome> {
+    const child = this.#spawn(watch);
     this.#main = child;
+    this.#repairs = watch;
     const ended = () => child.exitCode !== null || child.signalCode !== null;
     const isUp = await waitFor(() => ended() || answers(child.pid), START_MS);
     if (isUp && !ended()) return OK;
