@@ -186,6 +186,19 @@ describeRoot(
       });
     });
 
+    test('GC deletes interfaces and releases addresses that are not in the list, and keeps the rest', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        await lab.outside();
+        for (const container of [one, two]) await add(lab, container, confOf(lab));
+        const conf = confOf(lab, { 'cni.dev/valid-attachments': [{ containerID: two.id, ifname: 'eth0' }] });
+        expect(await lab.plugin('ipvlan', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
+        expect(await namesIn(lab, one)).toEqual(['lo']);
+        expect(await namesIn(lab, two)).toEqual(['lo', 'eth0']);
+        expect(leasesOf(lab)).toEqual(['10.201.0.11']);
+      });
+    });
+
     test('ADD works when the host has a device of the name', async () => {
       await withHost(async lab => {
         const container = await lab.container();

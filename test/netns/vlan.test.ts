@@ -212,6 +212,20 @@ describeRoot(
       });
     });
 
+    test('GC deletes interfaces and releases addresses that are not in the list, and keeps the rest', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        await lab.outside();
+        await add(lab, one, confOf(lab));
+        await add(lab, two, confOf(lab, { vlanId: 101 }));
+        const conf = confOf(lab, { 'cni.dev/valid-attachments': [{ containerID: two.id, ifname: 'eth0' }] });
+        expect(await lab.plugin('vlan', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
+        expect(await namesIn(lab, one)).toEqual(['lo']);
+        expect(await namesIn(lab, two)).toEqual(['lo', 'eth0']);
+        expect(leasesOf(lab).sort()).toEqual(['10.88.0.3', 'fd88::3']);
+      });
+    });
+
     test('ADD works when the host has a device of the name', async () => {
       await withHost(async lab => {
         const container = await lab.container();

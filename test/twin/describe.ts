@@ -9,7 +9,7 @@ import { executablesOf } from './row.ts';
 import { TABLES } from './rows/tables.ts';
 import { type RowReport, renderFinding, runRow, stale } from './table.ts';
 
-const WRITTEN = readFileSync(join(import.meta.dir, 'DEFECTS.md'), 'utf8');
+const WRITTEN = readFileSync(join(import.meta.dir, 'DEFECTS.md'), 'utf8').split('\n');
 
 /** One test for each row of a part, and one that no listed difference is out of date. */
 export function describeTwins(name: TableName): void {
@@ -29,7 +29,8 @@ export function describeTwins(name: TableName): void {
         if (reports.length < rows.length) return;
         process.stdout.write(summary(name, reports));
         // The outcome of the rows of devices is written down, so that it need not be run to be known.
-        if (WRITTEN.includes(`| ${name} |`)) expect(WRITTEN).toContain(outcomeOf(name, reports));
+        if (WRITTEN.some(line => new RegExp(`^\\| ${name} \\| \\d`).test(line)))
+          expect(WRITTEN).toContain(outcomeOf(name, reports));
         expect(stale(reports, name).map(({ path, reason }) => `${path}: ${reason}`)).toEqual([]);
       });
     },
