@@ -90,6 +90,7 @@ test('the DaemonSet has a service account on request, with exactly the rights of
     'addresses: get list watch create update delete',
     'ippools: get list create patch',
     'overlappingrangeipreservations: get create delete',
+    'nodeslicepools: get',
   ]);
   const { name, namespace } = of('ServiceAccount').metadata;
   expect(of('ClusterRoleBinding').subjects).toEqual([{ kind: 'ServiceAccount', name, namespace }]);
