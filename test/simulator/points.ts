@@ -40,6 +40,12 @@ export const ORDINAL: Wish = {
 };
 export const CLAIMED: Wish = { keptFor: keyOfClaim(CLAIM), keepS: undefined, addresses: [], isPromise: true };
 
+const SINGLES = { lowWater: 0, coolDownS: 0 };
+const KEPT = {
+  pool: 'lan',
+  spec: { subnets: [{ ipv4: '10.3.0.0/28' }], blockSize: 1, layout: 'flat' as const },
+};
+
 /** By name. */
 export const HISTORIES: Readonly<Record<string, History>> = {
   blocks: {
@@ -54,31 +60,64 @@ export const HISTORIES: Readonly<Record<string, History>> = {
       }
     },
   },
+  // Of so few that each soon goes to the other node.
   'single addresses': {
     pool: 'lan',
-    spec: { subnets: [{ ipv4: '10.3.0.0/27' }], blockSize: 1, layout: 'flat' },
+    spec: { subnets: [{ ipv4: '10.3.0.0/29' }], blockSize: 1, layout: 'flat' },
     async play(nodes, _model, step) {
-      for (const round of numbered(2, 'r')) {
-        for (const node of nodes) for (const id of numbered(4, round)) await step(node.add(id));
-        for (const node of nodes) for (const id of numbered(4, round)) await step(node.delAtOnce(id));
-        for (const node of nodes) await step(node.tend({ lowWater: 0, coolDownS: 0 }));
+      for (const round of numbered(3, 'r')) {
+        for (const node of nodes) {
+          for (const id of numbered(3, round)) await step(node.add(id));
+          for (const id of numbered(3, round)) await step(node.delAtOnce(id));
+          for (const id of numbered(2, `${round}-again-`)) await step(node.add(id));
+        }
+        for (const node of nodes) {
+          for (const id of numbered(2, `${round}-again-`)) await step(node.delAtOnce(id));
+          await step(node.tend(SINGLES));
+        }
       }
     },
   },
   'kept addresses that change nodes': {
-    pool: 'lan',
-    spec: { subnets: [{ ipv4: '10.3.0.0/27' }], blockSize: 1, layout: 'flat' },
+    ...KEPT,
     async play(nodes, model, step) {
       if (!model.objects.has(CLAIM_PATH))
         model.put(CLAIM_PATH, { metadata: { name: CLAIM.name, uid: CLAIM.uid } });
       for (let round = 0; round < 3; round++) {
+        const ids = (what: string) => nodes.map((_, i) => `${what}-${round}-${i}`);
         for (const [i, node] of nodes.entries()) {
-          await step(node.add(`web-${round}-${i}`, 'eth0', ORDINAL));
-          await step(node.add(`vm-${round}-${i}`, 'eth0', CLAIMED));
-          await step(node.add(`other-${round}-${i}`));
+          const [vm = '', web = '', again = ''] = ['vm', 'web', 'again'].map(what => ids(what)[i]);
+          await step(node.add(vm, 'eth0', CLAIMED));
+          await step(node.delAtOnce(vm));
+          await step(node.add(web, 'eth0', ORDINAL));
+          await step(node.delAtOnce(web));
+          await step(node.add(again, 'eth0', ORDINAL));
+        }
+        // The first node's pod has it, then the other's, while neither node has looked at the store.
+        for (const [i, node] of nodes.entries()) await step(node.delAtOnce(ids('again')[i] ?? ''));
+        for (const [i, node] of nodes.toReversed().entries())
+          await step(node.add(`late-${round}-${i}`, 'eth0', ORDINAL));
+        for (const [i, node] of nodes.toReversed().entries()) {
+          await step(node.delAtOnce(`late-${round}-${i}`));
+          await step(node.tend(SINGLES));
+        }
+      }
+    },
+  },
+  'kept addresses whose time is over': {
+    ...KEPT,
+    async play(nodes, _model, step) {
+      const wish = { ...ORDINAL, keepS: 0 };
+      for (let round = 0; round < 3; round++) {
+        for (const [i, node] of nodes.entries()) {
+          await step(node.add(`web-${round}-${i}`, 'eth0', wish));
           await step(node.delAtOnce(`web-${round}-${i}`));
-          await step(node.delAtOnce(`vm-${round}-${i}`));
-          await step(node.tend({ lowWater: 0, coolDownS: 0 }));
+          await step(node.tend(SINGLES));
+          const other = nodes[1 - i];
+          await step(other?.add(`other-${round}-${i}`, 'eth0', wish) ?? Promise.resolve());
+          await step(node.add(`more-${round}-${i}`, 'eth0', wish));
+          await step(other?.delAtOnce(`other-${round}-${i}`) ?? Promise.resolve());
+          await step(node.delAtOnce(`more-${round}-${i}`));
         }
       }
     },
@@ -128,5 +167,3 @@ export async function tryEveryPoint({ pool, spec, play }: History, fate: Fate): 
     }
   }
 }
-
-const SINGLES = { lowWater: 0, coolDownS: 0 };
