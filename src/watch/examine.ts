@@ -4,7 +4,7 @@ import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
 import { isOfEarlierBoot } from '../chain/records/recover.ts';
 import { findCached, findRecord } from '../chain/records/remembered-add.ts';
 import { type PluginCondition, repairOne, worstOf } from '../chain/records/repair.ts';
-import { isThere, repairCached, undoIfDeleted } from '../chain/records/repair-cached.ts';
+import { isNoteGone, isThere, noteOf, repairCached, undoIfDeleted } from '../chain/records/repair-cached.ts';
 import { isOfLaterAdd } from '../chain/records/successor.ts';
 import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
@@ -17,7 +17,7 @@ import type { WatchedAttachment } from './attachments.ts';
 /** The condition of an attachment. */
 export type Verdict =
   | { readonly state: 'sound' }
-  | { readonly state: 'drifted'; readonly problem: string }
+  | Drift
   /** Its namespace no longer exists, or its path is another one's. */
   | { readonly state: 'gone' }
   /** Some process works on it, or it is no longer what was listed. */
@@ -25,10 +25,21 @@ export type Verdict =
   /** No CHECK can be run. */
   | { readonly state: 'unknown'; readonly why: string };
 
+/** CHECK reports that something is missing. */
+export interface Drift {
+  readonly state: 'drifted';
+  readonly problem: string;
+  /** Which ADD made what was checked; undefined if no note tells. */
+  readonly note: string | undefined;
+}
+
 const PASSED_OVER: Verdict = { state: 'passed over' };
 
 /** The runtime that made it keeps no record here, so its DEL shows only in that the attachment is gone a moment later. */
 const CONFIRM_MS = 300;
+
+/** The same where no note is removed when its DEL begins: longer than a DEL takes. */
+const CONFIRM_WITHOUT_NOTE_MS = 5_000;
 
 /** Runs CHECK with the configuration of its ADD. Never throws. */
 export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Promise<Verdict> {
@@ -44,6 +55,7 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Pr
   if (list.disableCheck) return { state: 'unknown', why: 'its list sets "disableCheck"' };
   if (!atLeast(list.version, SINCE.check))
     return { state: 'unknown', why: `its list has version ${list.version}, which has no CHECK` };
+  const note = noteOf(one.id, own);
   const check = async (): Promise<Verdict> => {
     try {
       await checkNetwork(list, known, own);
@@ -51,15 +63,17 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Pr
     } catch (thrown) {
       const { code, message } = toCniError(thrown);
       if (code === ErrorCode.tryAgainLater || runtime.signal?.aborted) return PASSED_OVER;
-      return { state: 'drifted', problem: message };
+      return { state: 'drifted', problem: message, note };
     }
   };
   const foreign = cachedByOthers(one, own);
   const first = await check();
   if (first.state !== 'drifted') return first;
   if (foreign) {
-    await new Promise(resolve => setTimeout(resolve, CONFIRM_MS));
-    return isThere(foreign, own) ? check() : { state: 'gone' };
+    const wait = note === undefined ? CONFIRM_WITHOUT_NOTE_MS : CONFIRM_MS;
+    await new Promise(resolve => setTimeout(resolve, wait));
+    if (!isThere(foreign, own)) return { state: 'gone' };
+    return isNoteGone(one.id, note, own) ? PASSED_OVER : check();
   }
   if (!isCurrent(one, own)) return PASSED_OVER;
   const isGone = recorded && compareNetns(known.netns, recorded.record) !== 'same';
@@ -81,13 +95,21 @@ export interface Repaired {
   readonly problem?: string;
 }
 
-/** Puts back what is missing, as `catena repair` does. Never throws. */
-export async function repairAttachment(one: WatchedAttachment, runtime: ChainRuntime): Promise<Repaired> {
+/**
+ * Puts back what is missing, as `catena repair` does. Never throws.
+ * @param note as the verdict has it: nothing is repaired if a DEL has begun since
+ */
+export async function repairAttachment(
+  one: WatchedAttachment,
+  note: string | undefined,
+  runtime: ChainRuntime,
+): Promise<Repaired> {
   const own = runtimeFor(one, runtime);
   const { recorded, known } = one;
+  if (isNoteGone(one.id, note, own)) return { state: undefined, plugins: [] };
   try {
     if (recorded === undefined) {
-      const plugins = await repairCached(known, own);
+      const plugins = await repairCached(known, note, own);
       return plugins
         ? { state: worstOf(plugins), plugins, ...problemIn(plugins) }
         : { state: undefined, plugins: [] };
@@ -95,7 +117,7 @@ export async function repairAttachment(one: WatchedAttachment, runtime: ChainRun
     if (!isCurrent(one, own)) return { state: undefined, plugins: [] };
     const foreign = cachedByOthers(one, own);
     const { state, links, why } = await repairOne(recorded.stateDir, recorded.record, {}, own);
-    if (foreign && (await undoIfDeleted(foreign, own))) return { state: undefined, plugins: [] };
+    if (foreign && (await undoIfDeleted(foreign, note, own))) return { state: undefined, plugins: [] };
     if (state === 'skipped') return { state: undefined, plugins: [] };
     return { state, plugins: links, ...(why === undefined ? problemIn(links) : { problem: why }) };
   } catch (thrown) {
