@@ -3,7 +3,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import { commandsFor } from './commands.ts';
-import { type Drift, examine, type Repaired, repairAttachment } from './examine.ts';
+import { type Damage, examine, type Repaired, repairAttachment } from './examine.ts';
 import type { Policy } from './policy.ts';
 import { afterCheck, afterRepair, giveUp, isReported, pauseBefore, type Standing } from './standing.ts';
 import type { Drift, WatchState } from './state.ts';
@@ -107,8 +107,8 @@ export class Caretaker {
       this.#standings.delete(key);
       return;
     }
-    const drift = verdict.state === 'drifted' ? verdict : undefined;
-    const problem = drift?.problem;
+    const damage = verdict.state === 'drifted' ? verdict : undefined;
+    const problem = damage?.problem;
     if (problem !== undefined) this.#found += 1;
     const before = this.#standings.get(key);
     const { standing, news } = afterCheck(before, problem, performance.now());
@@ -117,10 +117,10 @@ export class Caretaker {
     else if (news) this.#tell(news, one, problem ?? before?.problem ?? '');
     const isToldLater = news === 'drifted' && policy === 'repair';
     if (news && !isToldLater) this.#parts.acted(news, one, problem ?? before?.problem ?? '');
-    if (drift && policy === 'repair') await this.#repair(one, standing, drift);
+    if (damage && policy === 'repair') await this.#repair(one, standing, damage);
   }
 
-  async #repair(one: WatchedAttachment, standing: Standing, { problem, note }: Drift): Promise<void> {
+  async #repair(one: WatchedAttachment, standing: Standing, { problem, note }: Damage): Promise<void> {
     const { key } = one;
     const pause = pauseBefore(standing, performance.now());
     if (pause === 'never') {

@@ -17,7 +17,7 @@ import type { WatchedAttachment } from './attachments.ts';
 /** The condition of an attachment. */
 export type Verdict =
   | { readonly state: 'sound' }
-  | Drift
+  | Damage
   /** Its namespace no longer exists, or its path is another one's. */
   | { readonly state: 'gone' }
   /** Some process works on it, or it is no longer what was listed. */
@@ -26,7 +26,7 @@ export type Verdict =
   | { readonly state: 'unknown'; readonly why: string };
 
 /** CHECK reports that something is missing. */
-export interface Drift {
+export interface Damage {
   readonly state: 'drifted';
   readonly problem: string;
   /** Which ADD made what was checked; undefined if no note tells. */
