@@ -844,7 +844,7 @@ export const COMMANDS: readonly Command[] = [
       },
       'keep-daemon': {
         type: 'boolean',
-        help: 'let a daemon of the former executables run on; it declines calls of the new ones',
+        help: 'let a daemon of the replaced executables run on; it declines calls of the new ones',
       },
       'share-dir': {
         type: 'string',

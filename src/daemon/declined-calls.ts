@@ -1,4 +1,4 @@
-// How does an operator learn that clients ask this daemon in vain?
+// How does an operator learn that clients ask this daemon and are declined?
 import type { DeclineReason } from './protocol.ts';
 
 /** The calls declined for one reason. */

@@ -74,7 +74,7 @@ export const DAEMON_VERBS: readonly string[] = ['ADD', 'CHECK', 'DEL', 'GC', 'ST
 export const SERVED_VARIABLE = 'CATENA_SERVED';
 
 /**
- * Variable by which the front (plugins/front) tells the Bun program that it has asked the daemon in vain: `declined <key>`,
+ * Variable by which the front (plugins/front) tells the Bun program that it has asked the daemon without success: `declined <key>`,
  * `lost <key>` or `broken <key> <calls file>`. Other words are those of another build.
  */
 export const UNANSWERED_VARIABLE = 'CATENA_UNANSWERED';

@@ -84,7 +84,7 @@ export async function succeed(
   if (response === 'absent') return { ok: true, what: `the daemon, process ${pid}, has ended` };
   if (response === 'silent' || !response.ok) {
     const why = response === 'silent' ? 'it does not respond' : `it answered ${response.status}`;
-    return { ok: false, what: `the daemon, process ${pid}, is of the former build (${why}): restart it` };
+    return { ok: false, what: `the daemon, process ${pid}, is of the replaced build (${why}): restart it` };
   }
   const { successor } = (await response.json()) as { successor?: number };
   if (successor === undefined)
@@ -97,7 +97,7 @@ export async function succeed(
   }
   return {
     ok: false,
-    what: `the daemon, process ${pid}, is of the former build: its successor did not listen`,
+    what: `the daemon, process ${pid}, is of the replaced build: its successor did not listen`,
   };
 }
 

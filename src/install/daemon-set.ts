@@ -98,7 +98,7 @@ ${withMetrics ? METRICS_PORTS : ''}          # ping fails if no daemon answers, 
           resources:
             requests: { cpu: 100m, memory: 192Mi }
             limits: { memory: 1Gi }
-          # Not privileged. A plugin of others in the list may need more: add that here.
+          # Not privileged. A third-party plugin in the list may need more: add that here.
           securityContext:
             runAsUser: 0
             capabilities:

@@ -1,4 +1,4 @@
-// Which files were installed into a directory, as opposed to files of others?
+// Which files were installed into a directory, as opposed to files of other programs?
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';

@@ -1,4 +1,4 @@
-// What must be done to install our files without losing any file of others?
+// What must be done to install our files without losing any file of other programs?
 import { basename, join } from 'node:path';
 import { digestOfText, type FoundFile, Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
@@ -23,7 +23,7 @@ export interface Wanted {
   readonly starters?: readonly TextFile[];
   /** What shells and man read; undefined: as before. */
   readonly shared?: readonly TextFile[];
-  /** Replace files of others; each is kept under another name next to ours. */
+  /** Replace files of other programs; each is kept under another name next to ours. */
   readonly force: boolean;
 }
 

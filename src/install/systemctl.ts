@@ -11,7 +11,7 @@ export function isBooted(): boolean {
   return existsSync(BOOTED);
 }
 
-/** Makes systemd listen on the socket, now and after a boot. A daemon of the former executables ends, and a new one may start. */
+/** Makes systemd listen on the socket, now and after a boot. A daemon of the replaced executables ends, and a new one may start. */
 export function enableUnits(): void {
   systemctl('daemon-reload');
   systemctl('enable', '--now', SOCKET_UNIT);

@@ -66,7 +66,7 @@ StateDirectory=catena
 LimitNOFILE=65536
 OOMScoreAdjust=-999
 
-# Hardening. Plugins of others run as children of the daemon and are bound by all of it.
+# Hardening. Third-party plugins run as children of the daemon and are bound by all of it.
 UMask=0022
 KeyringMode=private
 LockPersonality=yes
@@ -83,9 +83,9 @@ CapabilityBoundingSet=~CAP_MAC_ADMIN CAP_MAC_OVERRIDE CAP_LINUX_IMMUTABLE CAP_LE
 # PrivatePIDs=: paths such as /proc/4711/ns/net name processes of the host.
 # PrivateUsers=, User=, DynamicUser=: the kernel lets only root of the host configure devices.
 # RestrictNamespaces=: plugins enter the pods' network namespaces (setns(2)).
-# ProtectHostname=: it gives the service a UTS namespace of its own, which plugins of others may not expect.
-# RestrictAddressFamilies=, IPAddressDeny=: plugins of others may speak to anything, as DHCP clients and API servers show.
-# SystemCallFilter=, SystemCallArchitectures=, RestrictSUIDSGID=, NoNewPrivileges=: plugins of others may call anything, may be
+# ProtectHostname=: it gives the service a UTS namespace of its own, which third-party plugins may not expect.
+# RestrictAddressFamilies=, IPAddressDeny=: third-party plugins may speak to anything, as DHCP clients and API servers show.
+# SystemCallFilter=, SystemCallArchitectures=, RestrictSUIDSGID=, NoNewPrivileges=: third-party plugins may call anything, may be
 #   of another architecture, and may have file capabilities or a SELinux domain of their own.
 # MemoryDenyWriteExecute=: the JavaScript engine compiles at run time.
 # ProtectClock=, DeviceAllow=: they restrict devices, and plugins open /dev/net/tun and /dev/vhost-net.

@@ -96,7 +96,7 @@ describeRoot('catena install of another build', () => {
     expect(await statusOf(lab)).toMatchObject({ pid: daemon.pid });
     const ping = await lab.run(lab.host, [`${binDirOf(lab)}/catena`, 'ping'], { env: directories(lab.tmp) });
     expect(ping).toMatchObject({ exitCode: 4, stdout: '' });
-    // The executable is already the new one, and the daemon still of the former build: the next installation replaces it.
+    // The executable is already the new one, and the daemon still of the replaced build: the next installation replaces it.
     const again = await installInto(lab, [], other);
     expect(again.stdout).toContain('has taken over from the daemon');
     expect(await daemon.exited).toBe(3);
@@ -122,7 +122,7 @@ describeRoot('catena install of another build', () => {
     const installed = await installInto(lab, [], other);
     expect(installed.exitCode).toBe(1);
     expect(installed.stdout).toContain(
-      `process ${daemon.pid}, is of the former build: its successor did not listen`,
+      `process ${daemon.pid}, is of the replaced build: its successor did not listen`,
     );
     expect(await statusOf(lab)).toMatchObject({ pid: daemon.pid });
   }, 120_000);

@@ -9,7 +9,7 @@ import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { echo, startServer } from '../helpers/traffic.ts';
 
-/** Rules of others, as commands or in the language of nft; what is found, by severity; the fix. */
+/** Rules of other programs, as commands or in the language of nft; what is found, by severity; the fix. */
 interface Scene {
   readonly what: string;
   readonly iptables?: readonly string[];

@@ -1,4 +1,4 @@
-// Does `catena why-not` follow packets in every direction, through rules of others, as real packets go?
+// Does `catena why-not` follow packets in every direction, through rules of other programs, as real packets go?
 import { expect, test } from 'bun:test';
 import { AS_ORDINARY_USER, CATENA, requiresOrdinaryUser } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';

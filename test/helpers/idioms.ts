@@ -42,6 +42,8 @@ export const IDIOMS: readonly Idiom[] = (
     ['leftover|leftovers|left over', '"garbage", or "leak" (src/README.md has the glossary)'],
     ['foretell|foretells|foretold', '"announce"'],
     ['clear the way|clears the way', '"settle"'],
+    ['(?:plugins?|rules?|files?) of others', '"third-party plugin", "rules of other programs"'],
+    ['in vain', '"without success"'],
   ] as const
 ).map(([words, instead]) => {
   // A line may be wrapped inside of an idiom.

@@ -122,7 +122,7 @@ describeRoot('a subnet that a container asks for', () => {
   });
 });
 
-/** An IPAM plugin of others, which gives each container what the test has written down for it. */
+/** A third-party IPAM plugin, which gives each container what the test has written down for it. */
 function writePool(lab: Lab): {
   cniPath: string;
   give(container: Container, address: string, gateway?: string): void;

@@ -65,7 +65,7 @@ export function layDown(wanted: Wanted, starting: Starting | undefined): Install
   return plan;
 }
 
-/** Enables the units, and has a daemon of the former executables replaced. */
+/** Enables the units, and has a daemon of the replaced executables replaced. */
 export async function finishStarting(
   call: CommandCall,
   { wanted, steps }: InstallPlan,

@@ -39,7 +39,7 @@ function unseen(why: string): Finding {
   return {
     id: foreignRules.id,
     severity: 'unexamined',
-    found: `whether rules of others stop packets of containers: ${why}`,
+    found: `whether rules of other programs stop packets of containers: ${why}`,
   };
 }
 

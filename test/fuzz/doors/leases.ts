@@ -34,7 +34,7 @@ const contents = damagedText([
   'catena-owners 3 b 1 2 1\n10.9.0.2\tc1\teth0\n',
 ]);
 
-/** Files of others, and damaged files of ours. */
+/** Files of other programs, and damaged files of ours. */
 export const leases = door({
   name: 'lease directory',
   weight: 1.2,

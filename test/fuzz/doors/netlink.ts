@@ -1,4 +1,4 @@
-// Are damaged replies of the kernel handled: messages, attributes of all our tables, elements, rules of others?
+// Are damaged replies of the kernel handled: messages, attributes of all our tables, elements, rules of other programs?
 import fc from 'fast-check';
 import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { listFlows } from '../../../src/netlink/conntrack.ts';

@@ -13,7 +13,7 @@ const broken = Array.from({ length: 12 }, (_, i): Finding => {
 });
 const FINDINGS: readonly Finding[] = [
   ...broken,
-  { id: 'kernel.foreign-rules', severity: 'unexamined', found: 'rules of others' },
+  { id: 'kernel.foreign-rules', severity: 'unexamined', found: 'rules of other programs' },
   { id: 'state.locks', severity: 'ok', found: 'no lock is held' },
 ];
 const render = (all: boolean, colour = false) =>
@@ -25,7 +25,7 @@ test('renderDiagnosis() shows a fix once for all that it fixes, and ends with th
     'error    attachments: container 9 is broken',
     '         and 2 more like these; --all shows them',
     '         fix: catena repair podnet',
-    'unseen   kernel.foreign-rules: rules of others',
+    'unseen   kernel.foreign-rules: rules of other programs',
     '1 check found no problem; --all shows it',
     '1 thing to do (12 errors); 1 thing could not be examined: run as root',
     '',

@@ -1,4 +1,4 @@
-// Is every line of a list explained, also of lists that are wrong or have plugins of others?
+// Is every line of a list explained, also of lists that are wrong or have third-party plugins?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -49,7 +49,7 @@ test('options are those of the list, defaults the rest', async () => {
   expect(second).toMatchObject({ capabilities: ['portMappings'], idleWithout: 'portMappings' });
 });
 
-test('a plugin of others, an unknown option and an impossible value are explained as far as possible', async () => {
+test('a third-party plugin, an unknown option and an impossible value are explained as far as possible', async () => {
   const bridge = { type: 'bridge', brigde: 'x', vlan: 'many', ipam: { type: 'theirs', pool: 7 } };
   const { plugins } = await explain({
     cniVersion: '1.0.0',

@@ -36,7 +36,7 @@ test('the chains of host ports are idle without a jump to a chain of a container
   expect(findUser(parseSaved([...fixed, port].join('\n')), chains)).toContain('CNI-DN-0');
 });
 
-test('rules of others stay, and jumps go before the chains', () => {
+test('rules of other programs stay, and jumps go before the chains', () => {
   expect(removalLines(parseSaved(IDLE.join('\n')), FILTER)).toEqual([
     '-D FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD',
     '-F CNI-FORWARD',

@@ -36,7 +36,7 @@ test('boundLogFile() keeps the same files as multus by default', async () => {
   expect(files()).toEqual([expect.stringMatching(/^catena-2(?!020)/)]);
 });
 
-test('boundLogFile() compresses in a long-lived process, also files of others', async () => {
+test('boundLogFile() compresses in a long-lived process, also files of other programs', async () => {
   fs.writeFileSync(path.join(dir, old), 'a line\n');
   await boundLogFile(conf({ maxAge: 0 }), true);
   await until(() => files().join() === `${old}.gz`);
