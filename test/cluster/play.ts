@@ -5,7 +5,7 @@ import path from 'node:path';
 import { awaiting } from './awaiting.ts';
 import type { Cluster, Say } from './cluster.ts';
 import { collect } from './collect.ts';
-import { differences, holdingsOf } from './holdings.ts';
+import { differences, type Holdings, holdingsOf } from './holdings.ts';
 import type { Scenario } from './scenario.ts';
 import { SCENARIOS } from './scenarios.ts';
 
@@ -45,7 +45,7 @@ async function play(cluster: Cluster, scenario: Scenario): Promise<string[]> {
   const namespace = `s-${scenario.name.replaceAll(/[^a-z0-9]+/g, '-')}`;
   const look = () => Promise.all(nodes.map(({ machine }) => holdingsOf(machine)));
   // What an earlier scenario that failed has left is on its way out.
-  let held = await look();
+  let held: Holdings[] = [];
   await awaiting('the nodes to be at rest', 60, async () => {
     const earlier = held;
     await Bun.sleep(1000);
@@ -54,21 +54,23 @@ async function play(cluster: Cluster, scenario: Scenario): Promise<string[]> {
   });
   const saw: string[] = [];
   await kubectl('create', 'namespace', namespace);
+  const remove = () => kubectl('delete', 'namespace', namespace, '--timeout=110s');
   try {
     await scenario.play(cluster, namespace, line => void saw.push(line));
   } catch (error) {
     // While its pods are there.
     await collect(cluster, placeOf(cluster, scenario));
+    // Why it failed says more than what follows from that.
+    await remove().catch(() => {});
     throw error;
-  } finally {
-    await kubectl('delete', 'namespace', namespace, '--timeout=110s');
   }
-  if (scenario.leavesOther) return saw;
+  await remove();
+  if (scenario.endsCatena) return saw;
   let last: string[] = [];
   await awaiting('the nodes to hold what they did', 60, async () => {
     const now = await look();
     last = now.flatMap((one, i) =>
-      differences(held[i] ?? one, one).map(line => `${nodes[i]?.place.name}: ${line}`),
+      differences(held[i] ?? one, one, scenario.leaves).map(line => `${nodes[i]?.place.name}: ${line}`),
     );
     return last.length === 0;
   }).catch(async () => {
