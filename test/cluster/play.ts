@@ -25,7 +25,7 @@ export async function playScenarios(cluster: Cluster, words: readonly string[], 
     const saw = await play(cluster, scenario).catch(error => {
       failed++;
       return [
-        `FAILED: ${error instanceof Error ? error.message : error}`,
+        `FAILED: ${error instanceof Error ? error.message.trim().replaceAll('\n', ' ') : error}`,
         `see ${placeOf(cluster, scenario)}`,
       ];
     });

@@ -14,7 +14,9 @@ export const bandwidth: Scenario = {
   name: 'bandwidth annotations',
   async play(cluster, namespace, saw) {
     const { kubectl, nodes, wire } = cluster;
-    const nodeName = nodes[0]?.place.name;
+    const [node] = nodes;
+    if (node === undefined) throw new Error('a cluster has a node');
+    const nodeName = node.place.name;
     const annotations = Object.fromEntries(
       Object.entries(LIMITS).map(([way, megabits]) => [`kubernetes.io/${way}-bandwidth`, `${megabits}M`]),
     );
@@ -29,7 +31,8 @@ export const bandwidth: Scenario = {
       const megabits = async (from: Namespace, to: Namespace, address: string) =>
         ((await measureRate(wire.lab, { from, to, address, seconds: 4 })) * 8) / 1e6;
       return {
-        ingress: await megabits(wire.lab.host, inside, one.status.podIP),
+        // Outside there is no route to pods.
+        ingress: await megabits(node.machine.lab.host, inside, one.status.podIP),
         egress: await megabits(inside, wire.lab.host, MACHINES.outside),
       };
     };

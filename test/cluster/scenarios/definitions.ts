@@ -82,7 +82,7 @@ export const definitions: Scenario = {
     await kubectl.apply(annotated('unknown', 'nowhere'));
     const said = await untilRefused(cluster, namespace, 'unknown');
     must(said.includes('nowhere'), `the event of the refused pod says: ${said}`);
-    saw(`a pod that names an unknown network: ${said.slice(0, 240)}`);
+    saw(`a pod that names an unknown network: ${said.replace(/^.* failed \(add\): /, '').slice(0, 240)}`);
     await kubectl('delete', 'pod', '-n', namespace, '--all', '--timeout=60s');
   },
 };

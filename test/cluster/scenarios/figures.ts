@@ -14,8 +14,8 @@ import { type Call, callsIn, readStopwatch, startStopwatch } from '../stopwatch.
 
 /** How many pods start and stop at a time, and how often. */
 const BURSTS = [
-  [1, 12],
-  [30, 2],
+  [1, 8],
+  [30, 1],
   [110, 1],
 ] as const;
 
