@@ -34,7 +34,7 @@ export const claims: Scenario = {
       JSON.stringify(await claim()) === JSON.stringify([`${first}/24`]),
       `the pod has ${first}, the claim ${JSON.stringify(await claim())}`,
     );
-    await kubectl('delete', 'pod', '-n', namespace, 'first', '--timeout=60s');
+    await kubectl('delete', 'pod', '-n', namespace, 'first', '--timeout=110s');
     const other = await start('other');
     const second = await start('second', 'disk');
     must(second === first, `the second pod of the claim has ${second}, not ${first}`);

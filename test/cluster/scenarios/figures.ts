@@ -14,7 +14,7 @@ import { type Call, callsIn, readStopwatch, startStopwatch } from '../stopwatch.
 
 /** How many pods start and stop at a time, and how often. */
 const BURSTS = [
-  [1, 8],
+  [1, 6],
   [30, 1],
   [110, 1],
 ] as const;

@@ -48,7 +48,7 @@ export const handover: Scenario = {
         answerOf(wire.lab, wire.lab.host, `${address}:${port}`),
       );
     const end = async (one: string, port: number): Promise<void> => {
-      await kubectl('delete', 'pod', '-n', namespace, one, '--timeout=60s');
+      await kubectl('delete', 'pod', '-n', namespace, one, '--timeout=110s');
       await awaiting(`${address}:${port} to be closed`, 30, async () => {
         return (await answerOf(wire.lab, wire.lab.host, `${address}:${port}`)) === undefined;
       });
