@@ -32,7 +32,6 @@ export const SCENARIOS: readonly Scenario[] = [
   claims,
   readiness,
   ...restarts,
-  away,
   reboot,
   drain,
   upgrade,
@@ -40,5 +39,6 @@ export const SCENARIOS: readonly Scenario[] = [
   fullNode,
   longNames,
   handover,
+  away,
   figures,
 ];

@@ -3,7 +3,7 @@
 import type { Row } from '../../helpers/netns.ts';
 import { awaiting } from '../awaiting.ts';
 import { type Cluster, isReady } from '../cluster.ts';
-import { answerOf, deployment, must, type Scenario, untilPods } from '../scenario.ts';
+import { answerOf, deployment, type Scenario, untilPods } from '../scenario.ts';
 
 const PODS = 12;
 const AWAY_S = 300;
@@ -24,9 +24,8 @@ export const away: Scenario = {
       const others = before.filter(pod => !victims.includes(pod));
       while (Date.now() - since < AWAY_S * 1000) {
         for (const pod of others) {
-          must(
-            await answers(cluster, pod),
-            `${pod.metadata.name} does not answer while the API server is away`,
+          await awaiting(`an answer of ${pod.metadata.name} without the API server`, 30, () =>
+            answers(cluster, pod),
           );
           asked++;
         }

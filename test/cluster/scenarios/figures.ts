@@ -77,9 +77,9 @@ async function stopDaemons(cluster: Cluster): Promise<void> {
   await untilInstalled(cluster);
 }
 
-/** What the list of Catena comes to, in the reference's plugins, which have no flannel. */
+/** What the list of Catena comes to, in the reference's plugins, which have no flannel and refuse a second default route. */
 function reference(subnet: string): object {
-  const ipam = { type: 'host-local', ranges: [[{ subnet }]], routes: [{ dst: '0.0.0.0/0' }] };
+  const ipam = { type: 'host-local', ranges: [[{ subnet }]] };
   return {
     cniVersion: '1.0.0',
     name: 'reference',

@@ -7,7 +7,10 @@ import { untilInstalled } from '../install-catena.ts';
 import type { Node } from '../node.ts';
 import { answerOf, must, pod, type Scenario, untilAnswers, untilPods } from '../scenario.ts';
 
-/** A list without the runner, whose pods no other program could delete. It comes first by name. */
+/**
+ * A list without the runner, whose pods no other program could delete. It comes first by name. The reference refuses a default
+ * route of `ipam` besides that of `isDefaultGateway`.
+ */
 const FILE = '/etc/cni/net.d/00-plain.conflist';
 const PLAIN = {
   cniVersion: '1.0.0',
@@ -19,7 +22,7 @@ const PLAIN = {
       hairpinMode: true,
       isDefaultGateway: true,
       ipMasq: true,
-      ipam: { type: 'host-local', subnet: '10.66.0.0/24', routes: [{ dst: '0.0.0.0/0' }] },
+      ipam: { type: 'host-local', subnet: '10.66.0.0/24' },
     },
     { type: 'portmap', capabilities: { portMappings: true } },
     { type: 'bandwidth', capabilities: { bandwidth: true } },
