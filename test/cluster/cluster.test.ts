@@ -5,6 +5,7 @@ import { account, kubeconfig, tokenFile } from './certificates.ts';
 import { differences } from './holdings.ts';
 import { quantile, sandboxTimes } from './sandbox-times.ts';
 import { SCENARIOS } from './scenarios.ts';
+import { callsIn } from './stopwatch.ts';
 
 const POD = '&PodSandboxMetadata{Name:web,Uid:u-1,Namespace:ns,Attempt:0,}';
 const OTHER = POD.replace('ns', 'other');
@@ -35,11 +36,29 @@ test('a quantile is one of the values', () => {
   expect(quantile([], 0.5)).toBeUndefined();
 });
 
+test('calls of plugins for one container are one call, and a repeated DEL counts once', () => {
+  const lines = [
+    'ADD c1 loopback 1000000 3000000 500000',
+    'ADD c1 bridge 1500000 9000000 2000000',
+    'ADD c1 portmap 9000000 11000000 1000000',
+    'DEL c1 bridge 20000000 25000000 0',
+    'DEL c1 bridge 90000000 95000000 0',
+    'ADD c2 catena 0 4000000 1000000',
+    'VERSION - catena 0 1 0',
+  ];
+  expect(callsIn(`${lines.join('\n')}\n`)).toEqual([
+    { verb: 'ADD', ms: 10, cpuMs: 3.5 },
+    { verb: 'DEL', ms: 5, cpuMs: 0 },
+    { verb: 'ADD', ms: 4, cpuMs: 1 },
+  ]);
+});
+
 test('what a node has too much or too little is a line each', () => {
   const before = { devices: ['veth1'], elements: [], files: ['/a', '/b'] };
   const after = { devices: ['veth1', 'veth2'], elements: [], files: ['/a'] };
   expect(differences(before, after)).toEqual(['devices: veth2 remains', 'files: /b is gone']);
   expect(differences(before, before)).toEqual([]);
+  expect(differences(before, after, /^veth2$/)).toEqual(['files: /b is gone']);
 });
 
 test('each node has addresses and a subnet of its own', () => {

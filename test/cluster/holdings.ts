@@ -31,10 +31,14 @@ export async function holdingsOf(machine: Machine): Promise<Holdings> {
   };
 }
 
-/** A line for each thing that one of two has. */
-export function differences(before: Holdings, after: Holdings): string[] {
+/** A line for each thing that one of two has. @param stay names of devices that may remain */
+export function differences(before: Holdings, after: Holdings, stay?: RegExp): string[] {
+  const mayStay = (kind: keyof Holdings, one: string): boolean =>
+    kind === 'devices' && stay?.test(one) === true;
   return (['devices', 'elements', 'files'] as const).flatMap(kind => [
-    ...after[kind].filter(one => !before[kind].includes(one)).map(one => `${kind}: ${one} remains`),
+    ...after[kind]
+      .filter(one => !before[kind].includes(one) && !mayStay(kind, one))
+      .map(one => `${kind}: ${one} remains`),
     ...before[kind].filter(one => !after[kind].includes(one)).map(one => `${kind}: ${one} is gone`),
   ]);
 }

@@ -9,12 +9,15 @@ import { type Cluster, isReady } from './cluster.ts';
 
 /** The pods' network: flannel's subnet of the node, ports and rates, and more networks by annotation. */
 export const LIST: Row = {
+  // containerd 1.6 refuses newer results. What knows 1.1.0, as our command, asks by STATUS.
   cniVersion: '1.0.0',
+  cniVersions: ['1.0.0', '1.1.0'],
   name: 'pods',
   plugins: [
     {
       type: 'catena',
       kubeconfig: '/etc/cni/net.d/catena.d/kubeconfig',
+      namespaceIsolation: true,
       capabilities: { portMappings: true, bandwidth: true, 'io.kubernetes.cri.pod-annotations': true },
       delegates: [
         {
@@ -60,6 +63,43 @@ export const DEFINITIONS: Row = {
   },
 };
 
+/** The resource of addresses that outlive pods. */
+export const CLAIMS: Row = {
+  apiVersion: 'apiextensions.k8s.io/v1',
+  kind: 'CustomResourceDefinition',
+  metadata: { name: 'ipamclaims.k8s.cni.cncf.io' },
+  spec: {
+    group: 'k8s.cni.cncf.io',
+    scope: 'Namespaced',
+    names: { plural: 'ipamclaims', singular: 'ipamclaim', kind: 'IPAMClaim', listKind: 'IPAMClaimList' },
+    versions: [
+      {
+        name: 'v1alpha1',
+        served: true,
+        storage: true,
+        subresources: { status: {} },
+        schema: {
+          openAPIV3Schema: {
+            type: 'object',
+            properties: {
+              spec: {
+                type: 'object',
+                required: ['network', 'interface'],
+                properties: { network: { type: 'string' }, interface: { type: 'string' } },
+              },
+              status: {
+                type: 'object',
+                required: ['ips'],
+                properties: { ips: { type: 'array', items: { type: 'string' } } },
+              },
+            },
+          },
+        },
+      },
+    ],
+  },
+};
+
 /** The manifest, as the command prints it. */
 export async function printManifest(work: string): Promise<string> {
   const file = `${work}/pods.conflist`;
@@ -78,7 +118,7 @@ export async function printManifest(work: string): Promise<string> {
 
 /** Applies the manifest, and waits until Catena's pod of every node is ready. */
 export async function installCatena(cluster: Cluster): Promise<void> {
-  await cluster.kubectl.apply(DEFINITIONS);
+  await cluster.kubectl.apply(DEFINITIONS, CLAIMS);
   await cluster.kubectl.apply(await printManifest(cluster.control.machine.lab.tmp));
   await untilInstalled(cluster);
 }

@@ -42,7 +42,7 @@ export function kubeletConfig({ address, cgroup, authority, certificate, key }: 
     authorization: { mode: 'Webhook' },
     tlsCertFile: certificate,
     tlsPrivateKeyFile: key,
-    // Nodes share one hierarchy of cgroups: each has a part of it, without classes of pods.
+    // Nodes share one hierarchy of cgroups, without classes of pods: pod-cgroups.ts.
     cgroupDriver: 'cgroupfs',
     cgroupsPerQOS: false,
     enforceNodeAllocatable: [],

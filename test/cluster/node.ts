@@ -12,6 +12,7 @@ import {
   kubeletConfig,
   proxyConfig,
 } from './kubelet-config.ts';
+import { containersOf, removePodCgroups } from './pod-cgroups.ts';
 import type { Programs } from './programs.ts';
 import { UPLINK, type Wire } from './wire.ts';
 
@@ -50,13 +51,19 @@ export async function startNode(
   place: NodePlace,
   own: Account,
 ): Promise<Node> {
-  const { machine, close } = await openMachine({
+  const { machine, close: closeMachine } = await openMachine({
     hostname: place.name,
     executables: 'bin',
     uplink: UPLINK,
     files: KERNEL_SETTINGS,
   });
   const { lab } = machine;
+  const ended = new Set<string>();
+  const close = async (): Promise<void> => {
+    for (const id of containersOf(machine)) ended.add(id);
+    await closeMachine();
+    removePodCgroups([...ended]);
+  };
   const { authority } = control.secrets;
   const written = async (): Promise<void> => {
     // flanneld's part: the node's subnet, and routes to those of the others.
@@ -99,6 +106,7 @@ export async function startNode(
       await machine.ok(['kill', '-KILL', ...machine.processes(program)]);
     },
     async reboot() {
+      for (const id of containersOf(machine)) ended.add(id);
       await machine.reboot();
       await written();
       for (const service of ['containerd', 'kubelet', 'kube-proxy'] as const) await node.start(service);

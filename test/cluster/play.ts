@@ -5,7 +5,7 @@ import path from 'node:path';
 import { awaiting } from './awaiting.ts';
 import type { Cluster, Say } from './cluster.ts';
 import { collect } from './collect.ts';
-import { differences, holdingsOf } from './holdings.ts';
+import { differences, type Holdings, holdingsOf } from './holdings.ts';
 import type { Scenario } from './scenario.ts';
 import { SCENARIOS } from './scenarios.ts';
 
@@ -22,16 +22,23 @@ export async function playScenarios(cluster: Cluster, words: readonly string[], 
   let failed = 0;
   for (const scenario of chosen) {
     const started = performance.now();
-    const saw = await play(cluster, scenario).catch(error => {
+    const saw: string[] = [];
+    say(scenario.name);
+    const see = (line: string): void => {
+      saw.push(line);
+      say(`    ${line}`);
+    };
+    await play(cluster, scenario, see).catch(error => {
       failed++;
-      return [
-        `FAILED: ${error instanceof Error ? error.message : error}`,
+      for (const line of [
+        `FAILED: ${error instanceof Error ? error.message.trim().replaceAll('\n', ' ') : error}`,
         `see ${placeOf(cluster, scenario)}`,
-      ];
+      ])
+        see(line);
     });
     const seconds = ((performance.now() - started) / 1000).toFixed(0);
     rows.push(`| ${scenario.name} | ${seconds} | ${saw.join('; ')} |`);
-    say(`${scenario.name} (${seconds} s)\n${saw.map(line => `    ${line}`).join('\n')}`);
+    say(`    ${seconds} s`);
   }
   const table = `${rows.join('\n')}\n`;
   fs.writeFileSync(path.join(cluster.logs, 'scenarios.md'), table);
@@ -40,35 +47,36 @@ export async function playScenarios(cluster: Cluster, words: readonly string[], 
 }
 
 /** Plays one in a namespace of its own, and compares what the nodes hold before and after. */
-async function play(cluster: Cluster, scenario: Scenario): Promise<string[]> {
+async function play(cluster: Cluster, scenario: Scenario, see: (line: string) => void): Promise<void> {
   const { kubectl, nodes } = cluster;
   const namespace = `s-${scenario.name.replaceAll(/[^a-z0-9]+/g, '-')}`;
   const look = () => Promise.all(nodes.map(({ machine }) => holdingsOf(machine)));
   // What an earlier scenario that failed has left is on its way out.
-  let held = await look();
+  let held: Holdings[] = [];
   await awaiting('the nodes to be at rest', 60, async () => {
     const earlier = held;
     await Bun.sleep(1000);
     held = await look();
     return Bun.deepEquals(earlier, held);
   });
-  const saw: string[] = [];
   await kubectl('create', 'namespace', namespace);
+  const remove = () => kubectl('delete', 'namespace', namespace, '--timeout=110s');
   try {
-    await scenario.play(cluster, namespace, line => void saw.push(line));
+    await scenario.play(cluster, namespace, see);
   } catch (error) {
     // While its pods are there.
     await collect(cluster, placeOf(cluster, scenario));
+    // Why it failed says more than what follows from that.
+    await remove().catch(() => {});
     throw error;
-  } finally {
-    await kubectl('delete', 'namespace', namespace, '--timeout=110s');
   }
-  if (scenario.leavesOther) return saw;
+  await remove();
+  if (scenario.endsCatena) return;
   let last: string[] = [];
   await awaiting('the nodes to hold what they did', 60, async () => {
     const now = await look();
     last = now.flatMap((one, i) =>
-      differences(held[i] ?? one, one).map(line => `${nodes[i]?.place.name}: ${line}`),
+      differences(held[i] ?? one, one, scenario.leaves).map(line => `${nodes[i]?.place.name}: ${line}`),
     );
     return last.length === 0;
   }).catch(async () => {
@@ -76,7 +84,7 @@ async function play(cluster: Cluster, scenario: Scenario): Promise<string[]> {
     const shown = last.slice(0, 8).map(line => line.slice(0, 200));
     throw new Error(`${last.length} leaks: ${shown.join(', ')}`);
   });
-  return [...saw, '0 leaks'];
+  see('0 leaks');
 }
 
 function placeOf({ logs }: Cluster, { name }: Scenario): string {

@@ -11,8 +11,10 @@ export interface Scenario {
   readonly name: string;
   /** @param saw is told what the report says */
   play(cluster: Cluster, namespace: string, saw: (line: string) => void): Promise<void>;
-  /** Whether nodes rightly hold something else afterwards. */
-  readonly leavesOther?: boolean;
+  /** Devices that rightly remain: bridges of networks, which their last pod leaves. */
+  readonly leaves?: RegExp;
+  /** Whether it takes Catena away, after which nodes hold something else. */
+  readonly endsCatena?: boolean;
 }
 
 /** A pod that answers at port 80 with its name, and at once ends when it is asked to. */
@@ -75,7 +77,7 @@ export async function fetchFrom(cluster: Cluster, pod: Row, at: string): Promise
 }
 
 /** The network namespace of a ready pod. */
-async function netnsOf({ nodes }: Cluster, { metadata, spec, status }: Row): Promise<Namespace> {
+export async function netnsOf({ nodes }: Cluster, { metadata, spec, status }: Row): Promise<Namespace> {
   const machine = nodes.find(({ place }) => place.name === spec.nodeName)?.machine;
   const id = String(status.containerStatuses?.[0]?.containerID).replace('containerd://', '');
   const tasks = (await machine?.ok(['ctr', '--namespace', 'k8s.io', 'task', 'ls']))?.split('\n') ?? [];

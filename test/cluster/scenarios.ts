@@ -1,12 +1,17 @@
 // Which scenarios are there, in the order in which they are played?
 
 import type { Scenario } from './scenario.ts';
+import { away } from './scenarios/away.ts';
+import { bandwidth } from './scenarios/bandwidth.ts';
 import { between } from './scenarios/between.ts';
+import { claims } from './scenarios/claims.ts';
 import { definitions } from './scenarios/definitions.ts';
 import { deployments } from './scenarios/deployments.ts';
+import { drain } from './scenarios/drain.ts';
 import { figures } from './scenarios/figures.ts';
 import { force } from './scenarios/force.ts';
 import { fullNode } from './scenarios/full-node.ts';
+import { handover } from './scenarios/handover.ts';
 import { hostPorts } from './scenarios/host-ports.ts';
 import { longNames } from './scenarios/long-names.ts';
 import { pods } from './scenarios/pods.ts';
@@ -14,6 +19,7 @@ import { readiness } from './scenarios/readiness.ts';
 import { reboot } from './scenarios/reboot.ts';
 import { restarts } from './scenarios/restarts.ts';
 import { services } from './scenarios/services.ts';
+import { tenants } from './scenarios/tenants.ts';
 import { upgrade } from './scenarios/upgrade.ts';
 
 export const SCENARIOS: readonly Scenario[] = [
@@ -21,14 +27,20 @@ export const SCENARIOS: readonly Scenario[] = [
   deployments,
   hostPorts,
   services,
+  bandwidth,
   definitions,
-  between,
+  tenants,
+  claims,
   readiness,
   ...restarts,
   reboot,
+  drain,
   upgrade,
   force,
   fullNode,
   longNames,
+  handover,
+  away,
+  between,
   figures,
 ];

@@ -1,31 +1,46 @@
-// How long do sandboxes take with Catena and its daemon, without the daemon, and with the reference's plugins?
+// How long do ADD and DEL of pods take with Catena and its daemon, without the daemon, and with the reference's plugins?
 // The last scenario: it uninstalls Catena from the first node as the manual says, which has no network of ours afterwards.
 
 import fs from 'node:fs';
 import { REFERENCE_BIN_DIR } from '../../helpers/plugin.ts';
 import { awaiting } from '../awaiting.ts';
 import type { Cluster } from '../cluster.ts';
+import { untilInstalled } from '../install-catena.ts';
+import type { Node } from '../node.ts';
+import { processorTime } from '../processor-time.ts';
 import { quantile, type SandboxTimes, sandboxTimes } from '../sandbox-times.ts';
 import { deployment, must, type Scenario, untilPods } from '../scenario.ts';
+import { type Call, callsIn, readStopwatch, startStopwatch } from '../stopwatch.ts';
 
-const PODS = 30;
-const ROUNDS = 2;
+/** How many pods start and stop at a time, and how often. */
+const BURSTS = [
+  [1, 6],
+  [30, 1],
+  [110, 1],
+] as const;
 
 export const figures: Scenario = {
   name: 'figures and uninstall',
-  leavesOther: true,
+  endsCatena: true,
   async play(cluster, namespace, saw) {
     const { kubectl, nodes } = cluster;
     const [node] = nodes;
     if (node === undefined) throw new Error('a cluster has a node');
     const { machine, place } = node;
-    saw(`Catena with its daemon: ${await measure(cluster, namespace, 'with')}`);
+    await startStopwatch(node);
+    const measureAll = async (label: string): Promise<void> => {
+      for (const [pods, rounds] of BURSTS) {
+        saw(`${label}, ${pods}: ${await measure(cluster, node, namespace, { pods, rounds })}`);
+      }
+    };
+    await measureAll('daemon');
+    await stopDaemons(cluster);
+    await measureAll('no daemon');
     await kubectl('delete', 'daemonset', '-n', 'kube-system', 'catena', '--timeout=120s');
-    await awaiting('the daemon to end', 60, async () => {
+    await awaiting('the installing pods to end', 120, async () => {
       const pods = await kubectl.list('pods', '-n', 'kube-system', '-l', 'app.kubernetes.io/name=catena');
       return pods.length === 0;
     });
-    saw(`without: ${await measure(cluster, namespace, 'without')}`);
     const said = await machine.ok(['/opt/cni/bin/catena', 'uninstall', '--purge']);
     saw(`uninstall --purge on ${place.name}: ${said.split('\n').at(-1)}`);
     const rules = await machine.ok(['nft', 'list', 'tables']);
@@ -38,13 +53,33 @@ export const figures: Scenario = {
       fs.copyFileSync(`${REFERENCE_BIN_DIR}/${name}`, machine.path(`/opt/cni/bin/${name}`));
     }
     machine.write('/etc/cni/net.d/10-reference.conflist', JSON.stringify(reference(place.pods)));
-    saw(`the reference's plugins: ${await measure(cluster, namespace, 'reference')}`);
+    await measureAll('reference');
   },
 };
 
-/** What the list of Catena comes to, in the reference's plugins, which have no flannel. */
+/** Leaves the pods of the DaemonSet, whose account the runner uses, and has them sleep instead. */
+async function stopDaemons(cluster: Cluster): Promise<void> {
+  const at = '/spec/template/spec/containers/0';
+  const sleep = ['nsenter', '--target=1', '--mount', '--', 'sleep', 'infinity'];
+  const patch = [
+    { op: 'replace', path: `${at}/command`, value: sleep },
+    ...['startupProbe', 'readinessProbe', 'livenessProbe'].map(probe => ({
+      op: 'remove',
+      path: `${at}/${probe}`,
+    })),
+  ];
+  const of = ['-n', 'kube-system', 'daemonset/catena'];
+  await cluster.kubectl('patch', ...of, '--type=json', `--patch=${JSON.stringify(patch)}`);
+  await awaiting('the daemons to end', 300, async () => {
+    const said = await cluster.kubectl.try('rollout', 'status', ...of, '--watch=false');
+    return said?.includes('successfully rolled out');
+  });
+  await untilInstalled(cluster);
+}
+
+/** What the list of Catena comes to, in the reference's plugins, which have no flannel and refuse a second default route. */
 function reference(subnet: string): object {
-  const ipam = { type: 'host-local', ranges: [[{ subnet }]], routes: [{ dst: '0.0.0.0/0' }] };
+  const ipam = { type: 'host-local', ranges: [[{ subnet }]] };
   return {
     cniVersion: '1.0.0',
     name: 'reference',
@@ -56,30 +91,50 @@ function reference(subnet: string): object {
   };
 }
 
-/** Starts and stops that many pods on the first node. */
-async function measure(cluster: Cluster, namespace: string, label: string): Promise<string> {
-  const { kubectl, nodes, logs } = cluster;
-  const spec = { nodeName: nodes[0]?.place.name };
-  const all: SandboxTimes[] = [];
-  const began = performance.now();
-  for (let round = 0; round < ROUNDS; round++) {
-    const own = `${namespace}-${label}-${round}`;
-    await kubectl('create', 'namespace', own);
-    await kubectl.apply({ ...deployment('web', PODS, { spec }), metadata: { name: 'web', namespace: own } });
-    await untilPods(cluster, own, PODS, 300);
-    await kubectl('delete', '-n', own, 'deployment', 'web');
-    await untilPods(cluster, own, 0, 300);
-    await kubectl('delete', 'namespace', own, '--timeout=110s');
-    const log = fs
-      .globSync(`${logs}/${nodes[0]?.place.name}-containerd-*.log`)
-      .map(file => fs.readFileSync(file, 'utf8'))
-      .join('\n');
-    all.push(sandboxTimes(log, own));
+/** Starts and stops pods on a node. */
+async function measure(
+  cluster: Cluster,
+  node: Node,
+  namespace: string,
+  { pods, rounds }: { readonly pods: number; readonly rounds: number },
+): Promise<string> {
+  const { kubectl, logs } = cluster;
+  const spec = { nodeName: node.place.name };
+  const metadata = { name: 'web', namespace };
+  const sandboxes: SandboxTimes[] = [];
+  const before = readStopwatch(node).length;
+  const daemon = () => processorTime(node.machine, '/opt/cni/bin/catena');
+  const [began, used] = [performance.now(), daemon()];
+  for (let round = 0; round < rounds; round++) {
+    const since = logOf(logs, node).length;
+    await kubectl.apply({ ...deployment('web', pods, { spec }), metadata });
+    await untilPods(cluster, namespace, pods, 600);
+    await kubectl('delete', '-n', namespace, 'deployment', 'web');
+    await untilPods(cluster, namespace, 0, 600);
+    sandboxes.push(sandboxTimes(logOf(logs, node).slice(since), namespace));
   }
-  const words = (values: readonly number[]): string =>
-    `p50 ${quantile(values, 0.5)?.toFixed(0)} ms, p99 ${quantile(values, 0.99)?.toFixed(0)} ms (${values.length})`;
-  const started = all.flatMap(one => one.started);
-  const stopped = all.flatMap(one => one.stopped);
   const seconds = ((performance.now() - began) / 1000).toFixed(0);
-  return `sandbox started ${words(started)}, stopped ${words(stopped)}, ${seconds} s for ${ROUNDS} times ${PODS} pods`;
+  const calls = callsIn(readStopwatch(node).slice(before));
+  const cpu = (calls.reduce((sum, { cpuMs }) => sum + cpuMs, 0) + daemon() - used) / (pods * rounds);
+  const of = (verb: string): number[] => calls.filter((one: Call) => one.verb === verb).map(({ ms }) => ms);
+  return [
+    `ADD ${words(of('ADD'))}`,
+    `DEL ${words(of('DEL'))}`,
+    `sandbox ${words(sandboxes.flatMap(({ started }) => started))}`,
+    `${cpu.toFixed(0)} ms of processor time a pod`,
+    `${seconds} s`,
+  ].join(', ');
+}
+
+/** containerd's, of all its starts. */
+function logOf(logs: string, { place }: Node): string {
+  return fs
+    .globSync(`${logs}/${place.name}-containerd-*.log`)
+    .sort()
+    .map(file => fs.readFileSync(file, 'utf8'))
+    .join('\n');
+}
+
+function words(values: readonly number[]): string {
+  return `p50 ${quantile(values, 0.5)?.toFixed(0)} p99 ${quantile(values, 0.99)?.toFixed(0)} ms (${values.length})`;
 }

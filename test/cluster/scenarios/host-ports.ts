@@ -37,7 +37,7 @@ export const hostPorts: Scenario = {
       await untilAnswers(`${from} asks ${at}`, wanted, () => answerOf(wire.lab, ns, at));
     }
     saw(`${asked.length} requests from outside, node and another node came to the right pod`);
-    await kubectl('delete', 'pod', '-n', namespace, 'any', '--timeout=60s');
+    await kubectl('delete', 'pod', '-n', namespace, 'any', '--timeout=110s');
     const after = await answerOf(wire.lab, wire.lab.host, `${address}:8080`);
     must(after === undefined, `${address}:8080 still answers ${after}`);
     saw('a port is closed with its pod');

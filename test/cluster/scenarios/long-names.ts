@@ -8,7 +8,7 @@ const LONGEST = 255 - 36 - '__'.length;
 
 export const longNames: Scenario = {
   name: 'long names',
-  leavesOther: true,
+  leaves: /^br-long$/,
   async play(cluster, namespace, saw) {
     const { kubectl, nodes } = cluster;
     const own = `${namespace}-`.padEnd(63, 'n');

@@ -31,7 +31,7 @@ export const readiness: Scenario = {
       await untilPods(cluster, namespace, 1);
       const seconds = ((performance.now() - started) / 1000).toFixed(0);
       saw(`ready, and its pod, ${seconds} s later with ${lists.split('\n').join(', ')} in ${LIST}`);
-      await kubectl('delete', 'pod', '-n', namespace, 'early', '--timeout=60s');
+      await kubectl('delete', 'pod', '-n', namespace, 'early', '--timeout=110s');
       const status = async () => {
         const { exitCode, stdout, stderr } = await node.machine.run([
           '/opt/cni/bin/catena',

@@ -32,6 +32,8 @@ export const upgrade: Scenario = {
     };
     const started = performance.now();
     const streaming = stream();
+    // Its failure is thrown where it is awaited, and not before.
+    streaming.catch(() => {});
     const of = ['-n', 'kube-system', 'daemonset/catena'];
     await kubectl('set', 'image', ...of, `install=${name}`, `daemon=${name}`);
     try {

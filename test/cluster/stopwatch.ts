@@ -1,0 +1,69 @@
+// How long did the calls of a network take on a node, measured where the runtime makes them, whichever plugins it calls?
+// A program takes the plugins' place in containerd's directory, starts them, and writes down how long they took.
+
+import fs from 'node:fs';
+import path from 'node:path';
+import { runOk } from '../helpers/command.ts';
+import type { Node } from './node.ts';
+
+const SOURCE = path.join(import.meta.dir, 'stopwatch.c');
+const PLUGINS = '/opt/cni/bin';
+/** containerd's directory from then on. */
+const TIMED = '/opt/cni/timed';
+const LOG = '/var/log/stopwatch';
+/** What containerd calls itself: the runner, or the plugins of a list, and its own network's. */
+const NAMES = ['catena', 'loopback', 'bridge', 'portmap', 'bandwidth'];
+
+/** One verb for one container: all plugins of all its networks. */
+export interface Call {
+  readonly verb: string;
+  readonly ms: number;
+  /** Processor time of the plugins, without that of a daemon that works for them. */
+  readonly cpuMs: number;
+}
+
+/** Has a node's containerd call plugins through the stopwatch, until the node ends. */
+export async function startStopwatch({ machine, kill, start }: Node): Promise<void> {
+  const program = `${machine.lab.tmp}/stopwatch`;
+  const defines = [`-DPLUGINS="${PLUGINS}"`, `-DLOG="${LOG}"`];
+  await runOk(['cc', '-O2', '-Wall', ...defines, '-o', program, SOURCE]);
+  fs.mkdirSync(machine.path(TIMED), { recursive: true });
+  for (const name of NAMES) fs.copyFileSync(program, machine.path(`${TIMED}/${name}`));
+  const file = machine.path('/etc/containerd/config.toml');
+  const config = fs.readFileSync(file, 'utf8');
+  fs.writeFileSync(file, config.replace(`bin_dir = "${PLUGINS}"`, `bin_dir = "${TIMED}"`));
+  await kill('containerd');
+  await start('containerd');
+}
+
+/** What it has written so far; a later reading can begin behind it. */
+export function readStopwatch({ machine }: Node): string {
+  const file = machine.path(LOG);
+  return fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
+}
+
+/**
+ * The calls in lines of the stopwatch. Of a plugin that is called again for the same container, as DEL is, the first call counts.
+ * What runs at the same time counts once.
+ */
+export function callsIn(text: string): Call[] {
+  const calls = new Map<string, { plugins: Set<string>; start: number; end: number; cpu: number }>();
+  for (const line of text.split('\n')) {
+    const [verb = '', container = '', plugin = '', ...numbers] = line.split(' ');
+    const [start = 0, end = 0, cpu = 0] = numbers.map(Number);
+    if (container === '' || container === '-') continue;
+    const key = `${verb} ${container}`;
+    const call = calls.get(key) ?? { plugins: new Set(), start, end, cpu: 0 };
+    calls.set(key, call);
+    if (call.plugins.has(plugin)) continue;
+    call.plugins.add(plugin);
+    call.start = Math.min(call.start, start);
+    call.end = Math.max(call.end, end);
+    call.cpu += cpu;
+  }
+  return [...calls].map(([key, { start, end, cpu }]) => ({
+    verb: key.split(' ')[0] ?? '',
+    ms: (end - start) / 1e6,
+    cpuMs: cpu / 1e6,
+  }));
+}
