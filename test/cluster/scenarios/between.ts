@@ -35,7 +35,7 @@ function definition(namespace: string): Row {
 export const between: Scenario = {
   name: 'routes between nodes',
   // The bridge, and what the node holds of the pool.
-  leavesOther: true,
+  endsCatena: true,
   async play(cluster, namespace, saw) {
     const { kubectl } = cluster;
     await kubectl.apply((await runOk([CATENA, 'install', '--print', 'crds'])).stdout);
