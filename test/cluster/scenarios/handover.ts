@@ -86,6 +86,11 @@ export const handover: Scenario = {
       await works('between', 8092);
       await end('stays', 8090);
       await end('between', 8092);
+      // kubelet forgets a pod before its sandbox has ended, and containerd deletes from the networks that it has then.
+      await awaiting('the leases to be given back', 60, async () => {
+        const { files } = await node.machine.holds();
+        return !files.some(file => file.includes('/networks/plain/'));
+      });
       saw('installed again: both are deleted by ours');
     } finally {
       fs.rmSync(node.machine.path(FILE), { force: true });
