@@ -3,8 +3,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
+import { runDir } from '../cni/directories.ts';
 import { toCniError } from '../cni/errors.ts';
 import { claimRecord } from '../journal/claim.ts';
+import { forgetGeneration } from '../journal/generation.ts';
 import { handOver, type PluginParts } from './ask.ts';
 import type { HandedAttachment } from './attachments.ts';
 
@@ -38,7 +40,10 @@ export async function handOverOne(
   let parts: readonly PluginParts[] = [];
   try {
     parts = await handOver(list, attached, 'look', runtime);
-    if (!parts.length) return { ...id, state: 'ready', links: parts };
+    if (!parts.length) {
+      if (mode === 'do') forgetNote(id, runtime);
+      return { ...id, state: 'ready', links: parts };
+    }
     if (mode === 'look') return { ...id, state: 'pending', links: parts };
     const obstacle = await whileClaimed(attached, runtime, async () => {
       await handOver(list, attached, 'do', runtime);
@@ -46,10 +51,16 @@ export async function handOverOne(
     if (obstacle !== undefined) return refused(obstacle, parts);
     const left = await handOver(list, attached, 'look', runtime);
     if (left.length) return refused('its plugins are unchanged; run the command again', left);
+    forgetNote(id, runtime);
     return { ...id, state: 'handed over', links: parts };
   } catch (thrown) {
     return refused(toCniError(thrown).message, parts);
   }
+}
+
+/** Only our DEL removes the note of the ADD. Without it, GC goes by its list alone. */
+function forgetNote(id: AttachmentId, { env }: Runtime): void {
+  forgetGeneration(runDir(env), id);
 }
 
 /** @returns why the work was not done */

@@ -3,9 +3,11 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import path from 'node:path';
 import { addNetwork } from '../../../src/chain/run/run.ts';
 import type { ChainRuntime } from '../../../src/chain/run/runtime.ts';
+import { runDir } from '../../../src/cni/directories.ts';
 import { listAttached } from '../../../src/handover/attachments.ts';
 import { handOverOne } from '../../../src/handover/hand-over.ts';
 import { claimRecord } from '../../../src/journal/claim.ts';
+import { findGeneration, noteGeneration } from '../../../src/journal/generation.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
@@ -24,6 +26,7 @@ beforeEach(async () => {
     pluginDirs: [],
     cacheDir: chain.runtime.cacheDir,
     stateDir: path.join(chain.dir, 'state'),
+    env: { ...process.env, CATENA_RUN_DIR: path.join(chain.dir, 'run') },
     find: type => `/somewhere/${type}`,
     isOwn: () => true,
     exec: ({ env }) => {
@@ -42,6 +45,19 @@ test('what is unchanged is handed over', async () => {
   if (attached === undefined) throw new Error('the attachment is not listed');
   expect(await handOverOne(attached, 'do', runtime)).toMatchObject({ state: 'handed over' });
   expect(handed).toBe(1);
+});
+
+test('the note of its ADD, which only our DEL would remove, goes when it is handed over', async () => {
+  const [attached] = listAttached('testnet', runtime);
+  if (attached === undefined) throw new Error('the attachment is not listed');
+  for (const nothingToDo of [false, true]) {
+    noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' });
+    parts = nothingToDo ? [] : ['a rule'];
+    await handOverOne(attached, 'look', runtime);
+    expect(findGeneration(runDir(runtime.env), ID)).toBeDefined();
+    await handOverOne(attached, 'do', runtime);
+    expect(findGeneration(runDir(runtime.env), ID)).toBeUndefined();
+  }
 });
 
 test('what was changed after it was listed is refused, and no plugin changes anything', async () => {
