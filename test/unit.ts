@@ -25,6 +25,8 @@ const QUICK_ZOD = '--quick-zod';
 /** They render schemas, for which the build needs zod itself. */
 const NEED_ZOD = [
   'test/unit/explain/list.test.ts',
+  'test/unit/foreign/catalog.test.ts',
+  'test/unit/foreign/to-zod.test.ts',
   'test/unit/plugins/build/schemas.test.ts',
   'test/unit/reference-json.test.ts',
 ];
