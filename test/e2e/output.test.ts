@@ -83,6 +83,7 @@ describeRoot('for programs', () => {
       const { items } = await ask('LeaseList', 'ipam ls podnet');
       expect(items).toHaveLength(2);
       await ask('Lease', `ipam why podnet ${items[0].address}`);
+      expect((await ask('ClusterPoolList', 'ipam pools')).items).toEqual([]);
       const [{ id, startedAt, links }] = (await ask('RequestList', 'trace')).items;
       expect([new Date(startedAt).toISOString(), links.length > 2]).toEqual([startedAt, true]);
       expect(await ask('Request', `trace ${id}`)).toMatchObject({ id, containerId: pod });

@@ -84,7 +84,7 @@ describe('a message', () => {
         const { lease, refusal } = answer ? grantIn(answer, IAID, 0) : {};
         if (lease === undefined) return expect(refusal).toMatch(/^[\x20-\x7e]+$/);
         const { duration, preferred, renewAfter, rebindAfter, nameservers, search } = lease;
-        expect(lease.address).not.toMatch(/^(fe[89ab].|ff..):|^::1?$/);
+        expect(lease.address).not.toMatch(/^(fe[89ab][0-9a-f]|ff[0-9a-f]{2}):|^::1?$/);
         if (duration !== undefined) {
           expect(duration).toBeGreaterThanOrEqual(10);
           expect(preferred).toBeLessThanOrEqual(duration);
