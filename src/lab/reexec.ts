@@ -3,6 +3,8 @@
 // unshare(2) refuses to create a user namespace for a process with more than one thread. So the program is started a second
 // time by unshare(1) of util-linux, which creates the namespaces first.
 
+import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
+
 /** The privileges behind the namespaces: root's, or those of a user namespace. */
 export type Rights = 'root' | 'user';
 
@@ -28,7 +30,7 @@ export function rerunInNamespaces(env: Environment, terminal?: number): Rerun {
   const refusals: string[] = [];
   for (const rights of rightsToTry()) {
     const { exitCode, stderr, signalCode } = Bun.spawnSync(argvFor(rights, env), {
-      env: { ...env, [RIGHTS_VARIABLE]: rights },
+      env: { ...env, ...WITHOUT_HELPER_THREADS, [RIGHTS_VARIABLE]: rights },
       stdio: ['ignore', 'inherit', 'pipe', ...(terminal === undefined ? [] : [terminal])],
     });
     const said = stderr.toString();
@@ -47,7 +49,7 @@ export async function runInNamespaces(env: Environment): Promise<Rerun & { reado
   const refusals: string[] = [];
   for (const rights of rightsToTry()) {
     const child = Bun.spawn(argvFor(rights, env), {
-      env: { ...env, [RIGHTS_VARIABLE]: rights },
+      env: { ...env, ...WITHOUT_HELPER_THREADS, [RIGHTS_VARIABLE]: rights },
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: DEADLINE_MS,
       killSignal: 'SIGKILL',

@@ -1,13 +1,17 @@
 // Do plugins behave the same when one process serves them all, and what does a worker that ends early cost?
 
 import { expect, test } from 'bun:test';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import { childrenOf } from '../bench/memory.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
 import { holdLeases } from '../helpers/held-leases.ts';
 import { directories, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
+const SERVED = 8;
+const CHECKS = 8;
 const CAP = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
 
 describeRoot('worker', () => {
@@ -49,6 +53,34 @@ describeRoot('worker', () => {
     expect((await chain.run('del', container)).exitCode).toBe(0);
     expect(await lab.dump(lab.host)).toEqual(before);
     await chain.add(container);
+  });
+
+  // One that the engine starts while a plugin works in a container would keep the container's namespace alive.
+  test('has no thread in the namespace of a container, however much it has served', async () => {
+    const lab = await makeLab();
+    const daemon = await startDaemon(lab);
+    try {
+      const chain = writeChain(lab, fullChain(lab, { rate: 80_000_000 }));
+      for (let i = 0; i < SERVED; i++) {
+        const container = await lab.container();
+        await chain.add(container, { cap: CAP });
+        for (let n = 0; n < CHECKS; n++) await chain.run('check', container);
+        await chain.run('del', container);
+      }
+      const processes = [daemon.pid, ...childrenOf(daemon.pid)];
+      const threads = processes.flatMap(pid =>
+        readdirSync(`/proc/${pid}/task`).map(id => `/proc/${pid}/task/${id}`),
+      );
+      const where = threads.map(thread => [
+        readFileSync(`${thread}/comm`, 'utf8'),
+        readlinkSync(`${thread}/ns/net`),
+      ]);
+      const host = readlinkSync(`/proc/${daemon.pid}/ns/net`);
+      expect(where.filter(([, netns]) => netns !== host)).toEqual([]);
+      expect(processes.length).toBeGreaterThan(1);
+    } finally {
+      await daemon.stop();
+    }
   });
 
   test('that is killed costs the call that it serves', async () => {

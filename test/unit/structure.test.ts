@@ -40,6 +40,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/journal/runner',
     'src/netlink',
     'src/cni',
+    'src/sys/helper-threads',
     'src/sys/parent',
     'src/sys/program-code',
   ],
