@@ -4,8 +4,8 @@
 // starts threads on demand, for garbage collection and for compiling, also in the middle of a visit. Such a thread kept the
 // namespace of a deleted container, and the far ends of its devices, for as long as the process had enough work for it.
 
-/** Environment with which a process that visits namespaces again and again is started: its engine then does that work itself. */
-export const WITHOUT_HELPER_THREADS = {
-  BUN_JSC_numberOfGCMarkers: '1',
-  BUN_JSC_useConcurrentJIT: '0',
-} as const;
+/** Environment of a process in which the main thread alone collects garbage, which is what begins during visits most often. */
+export const ONE_COLLECTOR = { BUN_JSC_numberOfGCMarkers: '1' } as const;
+
+/** The same for a process in which no call waits while the main thread compiles, too. */
+export const WITHOUT_HELPER_THREADS = { ...ONE_COLLECTOR, BUN_JSC_useConcurrentJIT: '0' } as const;

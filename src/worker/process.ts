@@ -3,7 +3,7 @@ import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
 import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
 import { MAX_STDERR_BYTES } from '../chain/run/process-output.ts';
 import { processOf, WORKER_VARIABLE } from '../journal/runner.ts';
-import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
+import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
 import {
   LineSplitter,
   type SegmentRequest,
@@ -78,7 +78,7 @@ export class WorkerProcess {
     }
     try {
       this.#child = Bun.spawn([path, WORKER_FLAG, ...(stays ? [STAY_FLAG] : [])], {
-        env: { ...env, ...WITHOUT_HELPER_THREADS, [WORKER_VARIABLE]: processOf() },
+        env: { ...env, ...ONE_COLLECTOR, [WORKER_VARIABLE]: processOf() },
         ...(stays ? { cwd: '/' } : {}),
         stdin: 'pipe',
         stdout: 'pipe',
