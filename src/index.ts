@@ -27,11 +27,11 @@ export type { HeldAttachment, NodeWitness } from './chain/records/held-attachmen
 export { type Recovery, type RecoveryScope, recover } from './chain/records/recover.ts';
 export {
   type AttachmentCondition,
-  type PluginCondition,
   type RepairReport,
   type RepairScope,
   repair,
 } from './chain/records/repair.ts';
+export type { PluginCondition } from './chain/records/repair-plugins.ts';
 export {
   type AttachmentFilter,
   type AttachmentList,

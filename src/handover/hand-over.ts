@@ -1,6 +1,10 @@
 // How is one attachment handed over without being deleted or repaired at the same time?
 
 import { isDeepStrictEqual } from 'node:util';
+import type { CachedAttachment } from '../chain/records/cache-record.ts';
+import { findItsCache, noteOf } from '../chain/records/others-del.ts';
+import { findCached, findRecord } from '../chain/records/remembered-add.ts';
+import { undoIfDeleted } from '../chain/records/undo-if-deleted.ts';
 import type { Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
@@ -45,10 +49,14 @@ export async function handOverOne(
       return { ...id, state: 'ready', links: parts };
     }
     if (mode === 'look') return { ...id, state: 'pending', links: parts };
+    const note = noteOf(id, runtime);
+    const theirs = findTheirs(attached, runtime);
     const obstacle = await whileClaimed(attached, runtime, async () => {
       await handOver(list, attached, 'do', runtime);
     });
     if (obstacle !== undefined) return refused(obstacle, parts);
+    if (theirs && (await undoIfDeleted(theirs, note, runtime)))
+      return refused('its runtime has just deleted it', parts);
     const left = await handOver(list, attached, 'look', runtime);
     if (left.length) return refused('its plugins are unchanged; run the command again', left);
     forgetNote(id, runtime);
@@ -61,6 +69,13 @@ export async function handOverOne(
 /** Only our DEL removes the note of the ADD. Without it, GC goes by its list alone. */
 function forgetNote(id: AttachmentId, { env }: Runtime): void {
   forgetGeneration(runDir(env), id);
+}
+
+/** What the runtime that made it keeps of it, if that is another one, whose DEL may run at the same time. */
+function findTheirs(attached: HandedAttachment, runtime: Runtime): CachedAttachment | undefined {
+  if (attached.isGone) return undefined;
+  const record = findRecord(attached, runtime);
+  return record ? findItsCache(record, runtime) : findCached(attached, runtime);
 }
 
 /** @returns why the work was not done */

@@ -1,10 +1,18 @@
 // Is an attachment sound, and if not, what of it can be put back?
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
 import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
+import {
+  DEL_WITHOUT_NOTE_MS,
+  findItsCache,
+  isNoteGone,
+  isThere,
+  noteOf,
+} from '../chain/records/others-del.ts';
 import { isOfEarlierBoot } from '../chain/records/recover.ts';
 import { findCached, findRecord } from '../chain/records/remembered-add.ts';
-import { type PluginCondition, repairOne, worstOf } from '../chain/records/repair.ts';
-import { isNoteGone, isThere, noteOf, repairCached, undoIfDeleted } from '../chain/records/repair-cached.ts';
+import { repairOne } from '../chain/records/repair.ts';
+import { repairCached } from '../chain/records/repair-cached.ts';
+import { type PluginCondition, worstOf } from '../chain/records/repair-plugins.ts';
 import { isOfLaterAdd } from '../chain/records/successor.ts';
 import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
@@ -38,9 +46,6 @@ const PASSED_OVER: Verdict = { state: 'passed over' };
 /** The runtime that made it keeps no record here, so its DEL shows only in that the attachment is gone a moment later. */
 const CONFIRM_MS = 300;
 
-/** The same where no note is removed when its DEL begins: longer than a DEL takes. */
-const CONFIRM_WITHOUT_NOTE_MS = 5_000;
-
 /** Runs CHECK with the configuration of its ADD. Never throws. */
 export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Promise<Verdict> {
   const { recorded, known } = one;
@@ -70,7 +75,7 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Pr
   const first = await check();
   if (first.state !== 'drifted') return first;
   if (foreign) {
-    const wait = note === undefined ? CONFIRM_WITHOUT_NOTE_MS : CONFIRM_MS;
+    const wait = note === undefined ? DEL_WITHOUT_NOTE_MS : CONFIRM_MS;
     await new Promise(resolve => setTimeout(resolve, wait));
     if (!isThere(foreign, own)) return { state: 'gone' };
     return isNoteGone(one.id, note, own) ? PASSED_OVER : check();
@@ -81,9 +86,8 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Pr
 }
 
 /** What the runtime that made it keeps of it: one that is in no journal, or was adopted into ours, is deleted without our knowledge. */
-function cachedByOthers({ id, recorded, known }: WatchedAttachment, own: ChainRuntime) {
-  if (recorded === undefined) return known;
-  return recorded.record.adopted ? findCached(id, own) : undefined;
+function cachedByOthers({ recorded, known }: WatchedAttachment, own: ChainRuntime) {
+  return recorded === undefined ? known : findItsCache(recorded.record, own);
 }
 
 /** What a repair did. */
@@ -115,9 +119,7 @@ export async function repairAttachment(
         : { state: undefined, plugins: [] };
     }
     if (!isCurrent(one, own)) return { state: undefined, plugins: [] };
-    const foreign = cachedByOthers(one, own);
-    const { state, links, why } = await repairOne(recorded.stateDir, recorded.record, {}, own);
-    if (foreign && (await undoIfDeleted(foreign, note, own))) return { state: undefined, plugins: [] };
+    const { state, links, why } = await repairOne(recorded.stateDir, recorded.record, {}, own, note);
     if (state === 'skipped') return { state: undefined, plugins: [] };
     return { state, plugins: links, ...(why === undefined ? problemIn(links) : { problem: why }) };
   } catch (thrown) {

@@ -12,10 +12,13 @@ import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { readRecord } from '../../journal/store.ts';
+import type { CachedAttachment } from '../records/cache-record.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { waitLimit } from '../records/holder-wait.ts';
+import { findItsCache, noteOf } from '../records/others-del.ts';
 import { findCached } from '../records/remembered-add.ts';
 import { isOfLaterAdd } from '../records/successor.ts';
+import { undoIfDeleted } from '../records/undo-if-deleted.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import { type ChainRuntime, deadlineOf } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
@@ -36,24 +39,46 @@ export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRu
   return inTurn(id, runtime, async () => {
     const { stateDir } = runtime;
     if (stateDir === undefined) throw unknown(id, 'there is no journal');
+    const note = noteOf(id, runtime);
     const claim = await acquireClaim(stateDir, id, runtime);
+    let changing: Promise<ResultOf>;
+    let work: Work;
     try {
       const record = await settleClaimed(claim, stateDir, runtime);
       const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
       refuseUnreachable(record, reaching);
-      return await changeClaimed(claim, record, change, reaching);
+      work = { record, reaching, theirs: findItsCache(record, reaching), note, hasBegun: false };
+      changing = changeClaimed(claim, change, work);
+      await changing.catch(() => {});
     } finally {
       claim.leave();
     }
+    if (await wasDeleted(work)) throw unknown(id, 'its runtime has just deleted it');
+    return changing;
   });
 }
 
-async function changeClaimed(
-  claim: Claim,
-  record: AttachmentRecord,
-  change: Change,
-  runtime: ChainRuntime,
-): Promise<ResultOf> {
+/** A change of a claimed attachment. */
+interface Work {
+  readonly record: AttachmentRecord;
+  readonly reaching: ChainRuntime;
+  /** What its own runtime keeps of an adopted one, which knows no claims. */
+  readonly theirs: CachedAttachment | undefined;
+  /** Of its ADD, read before. */
+  readonly note: string | undefined;
+  /** Whether a plugin has been told to change. */
+  hasBegun: boolean;
+}
+
+/** Deletes what the change has put back if the runtime of an adopted attachment has deleted it since. */
+async function wasDeleted({ record, reaching, theirs, note, hasBegun }: Work): Promise<boolean> {
+  if (theirs === undefined || !hasBegun) return false;
+  // The change has written it again, with the new settings.
+  return undoIfDeleted(findItsCache(record, reaching) ?? theirs, note, reaching);
+}
+
+async function changeClaimed(claim: Claim, change: Change, work: Work): Promise<ResultOf> {
+  const { record, reaching: runtime, note } = work;
   const from = goalOf(record, record);
   const settings = applyChange(record, change);
   const to = goalOf(record, settings);
@@ -61,6 +86,7 @@ async function changeClaimed(
   const plugins = await planChange(from, to, before, runtime);
   if (plugins.length === 0) return convertResult(before, from.list.version, 'recorded result') as ResultOf;
   claim.note({ event: 'change', to: settings, plugins });
+  work.hasBegun = true;
   const begun: number[] = [];
   let result: JsonObject;
   try {
@@ -71,7 +97,7 @@ async function changeClaimed(
   }
   try {
     const changed = { ...record, ...settings, result, before: record };
-    writeCache(claim, changed, runtime);
+    writeCache(claim, changed, runtime, note);
   } catch (error) {
     // The journal has the change, and the next verb of the network writes the cached result.
     runtime.onWarning?.(toCniError(error));
@@ -122,7 +148,9 @@ async function acquireClaim(stateDir: string, id: AttachmentId, runtime: ChainRu
 function refuseUnreachable(record: AttachmentRecord, runtime: ChainRuntime): void {
   const { onWarning: _, ...quiet } = runtime;
   const { netns } = record;
-  if (isOfLaterAdd(findCached(record, quiet), record))
+  const cached = findCached(record, quiet);
+  if (record.adopted && cached === undefined) throw unknown(record, 'its runtime has deleted it');
+  if (isOfLaterAdd(cached, record))
     throw unknown(record, 'another runtime has since attached it again; run catena adopt to take that over');
   const place = isOfEarlierBoot(record, runtime.env) ? 'gone' : compareNetns(netns, record);
   if (place === 'same') return;

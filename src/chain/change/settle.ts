@@ -14,6 +14,7 @@ import { readRecord } from '../../journal/store.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { waitLimit } from '../records/holder-wait.ts';
 import { waitForOrphanProcesses } from '../records/orphan-wait.ts';
+import { isNoteGone, noteOf } from '../records/others-del.ts';
 import { findCached, findRecord, isOwnCache, toRemembered } from '../records/remembered-add.ts';
 import { writeAttachment } from '../records/result-cache.ts';
 import { withDetails } from '../run/plugin-errors.ts';
@@ -64,10 +65,20 @@ export async function settleClaimed(
   return readRecord(stateDir, record) ?? record;
 }
 
-/** Writes the cached result of a changed attachment, unless another runtime has made the attachment again since. */
-export function writeCache(claim: Claim, record: AttachmentRecord, runtime: ChainRuntime): void {
+/**
+ * Writes the cached result of a changed attachment, unless another runtime has made the attachment again since, or has deleted
+ * one that was adopted.
+ * @param note of the ADD, read before the change
+ */
+export function writeCache(
+  claim: Claim,
+  record: AttachmentRecord,
+  runtime: ChainRuntime,
+  note = noteOf(record, runtime),
+): void {
   const cached = findCached(record, runtime);
-  if (cached === undefined || isOwnCache(cached, record))
+  const isDeleted = record.adopted === true && (cached === undefined || isNoteGone(record, note, runtime));
+  if (!isDeleted && (cached === undefined || isOwnCache(cached, record)))
     writeAttachment(record.cacheDir, toRemembered(record));
   claim.note({ event: 'cached' });
 }

@@ -1,10 +1,7 @@
 // What have attachments lost behind their plugins' backs, and what of it can be put back?
 
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
-import type { JsonObject } from '../../cni/json.ts';
-import { convertResult } from '../../cni/result.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
@@ -13,41 +10,22 @@ import { listRecords } from '../../journal/store.ts';
 import { settleClaimed } from '../change/settle.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { acceptResult } from '../run/accept-result.ts';
-import { callAll } from '../run/call-plugins.ts';
-import { IGNORED, type ReadReply } from '../run/plugin-outcome.ts';
-import { buildRequest } from '../run/request.ts';
-import { type Attachment, type ChainRuntime, deadlineOf } from '../run/runtime.ts';
+import { type ChainRuntime, deadlineOf } from '../run/runtime.ts';
+import { forgetIfDetached } from './adopted-attachments.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
+import { findItsCache, noteOf } from './others-del.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
-import { findCached, findRecord, type RememberedAdd, toRemembered } from './remembered-add.ts';
+import { findCached, findRecord, toRemembered } from './remembered-add.ts';
+import { type PluginCondition, type RepairMeans, repairPlugins, worstOf } from './repair-plugins.ts';
 import { writeAttachment } from './result-cache.ts';
 import { isOfLaterAdd } from './successor.ts';
+import { undoIfDeleted } from './undo-if-deleted.ts';
 
 /** What to repair, and by which means. */
-export interface RepairScope {
+export interface RepairScope extends RepairMeans {
   /** Every network unless given. */
   readonly network?: string;
-  /** Change nothing: plugins get CHECK only. */
-  readonly dryRun?: boolean;
-  /**
-   * Run ADD again for chained plugins that do not support repair. Most of them only add rules, but only the person who chose
-   * a plugin knows what it does.
-   */
-  readonly foreign?: boolean;
-}
-
-/** The condition of one plugin's part of an attachment. */
-export interface PluginCondition {
-  readonly link: string;
-  readonly index: number;
-  /** `sound`: CHECK passes. `mended`: CHECK passes after something was put back. `broken`: CHECK fails. */
-  readonly state: 'sound' | 'mended' | 'broken';
-  /** What CHECK reported first. */
-  readonly problem?: string;
-  /** What CHECK still reports. */
-  readonly error?: CniError;
 }
 
 /** The condition of an attachment. */
@@ -84,12 +62,14 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
     ? listRecords(stateDir, network).records.flatMap(record => findRecovery(record, runtime))
     : await recover({ ...(network === undefined ? {} : { network }), all: true }, runtime);
   const { records, damaged } = listRecords(stateDir, network);
-  const attachments: AttachmentCondition[] = [];
+  const conditions: (() => Promise<AttachmentCondition>)[] = [];
   for (const record of records.filter(({ phase }) => phase === 'attached')) {
     if (runtime.signal?.aborted) break;
     if (findReason(record, runtime.env) === undefined)
-      attachments.push(await repairOne(stateDir, record, scope, runtime));
+      conditions.push(await repairUnconfirmed(stateDir, record, scope, runtime));
   }
+  // Together, since one may have to wait for seconds.
+  const attachments = await Promise.all(conditions.map(confirm => confirm()));
   return { recovered, attachments, damaged };
 }
 
@@ -103,8 +83,53 @@ export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntim
 /**
  * Repairs the attachment of one record that is settled and of this boot. Never throws.
  * @param seen its record as the caller read it; `catena set` may have changed the attachment since, and may until it is claimed
+ * @param note of its ADD, for an adopted one, if it was read earlier: a DEL by its runtime removes it
  */
 export async function repairOne(
+  stateDir: string,
+  seen: AttachmentRecord,
+  scope: RepairScope,
+  runtime: ChainRuntime,
+  note = noteOf(seen, runtime),
+): Promise<AttachmentCondition> {
+  const confirm = await repairUnconfirmed(stateDir, seen, scope, runtime, note);
+  return confirm();
+}
+
+/** @returns what confirms that its own runtime has not deleted it during the repair, after which the condition holds. Never throws. */
+async function repairUnconfirmed(
+  stateDir: string,
+  seen: AttachmentRecord,
+  scope: RepairScope,
+  runtime: ChainRuntime,
+  note = noteOf(seen, runtime),
+): Promise<() => Promise<AttachmentCondition>> {
+  const theirs = scope.dryRun ? undefined : findItsCache(seen, runtime);
+  const condition = await repairClaimed(stateDir, seen, scope, runtime);
+  const hasPutBack = condition.links.some(({ state }) => state !== 'sound');
+  return async () => {
+    if (theirs === undefined || !hasPutBack) return condition;
+    const reaching = { ...withRecordedDirs(runtime, seen), stateDir, cacheDir: seen.cacheDir };
+    try {
+      const isDeleted = await undoIfDeleted(theirs, note, reaching);
+      return isDeleted ? skipped(seen, DELETED) : condition;
+    } catch (error) {
+      return broken(seen, error);
+    }
+  };
+}
+
+const DELETED = 'its runtime has just deleted it';
+
+function skipped({ network, containerId, ifname }: AttachmentId, why: string): AttachmentCondition {
+  return { network, containerId, ifname, state: 'skipped', why, links: [] };
+}
+
+function broken({ network, containerId, ifname }: AttachmentId, error: unknown): AttachmentCondition {
+  return { network, containerId, ifname, state: 'broken', why: toCniError(error).message, links: [] };
+}
+
+async function repairClaimed(
   stateDir: string,
   seen: AttachmentRecord,
   scope: RepairScope,
@@ -112,30 +137,31 @@ export async function repairOne(
 ): Promise<AttachmentCondition> {
   const { network, containerId, ifname } = seen;
   const id = { network, containerId, ifname };
-  const skipped = (why: string): AttachmentCondition => ({ ...id, state: 'skipped', why, links: [] });
-  const broken = (error: unknown): AttachmentCondition => {
-    return { ...id, state: 'broken', why: toCniError(error).message, links: [] };
-  };
   const now = findRecord(id, { ...runtime, stateDir }) ?? seen;
   const list = listToRepairBy(now, runtime);
-  if (typeof list === 'string') return skipped(list);
-  if (scope.dryRun) return await examineRecorded(list, now, scope, runtime).catch(broken);
+  if (typeof list === 'string') return skipped(id, list);
+  if (scope.dryRun) return await examineRecorded(list, now, scope, runtime).catch(error => broken(id, error));
   let claim: Claim | undefined;
   try {
+    if (await forgetIfDetached(stateDir, now, runtime)) return skipped(id, DELETED);
     // The claim keeps a repair and a DEL or change of the same attachment from running at the same time.
     const won = claimRecord(stateDir, id, isAttached, 'REPAIR', deadlineOf(runtime, 'CHECK'));
-    if (won === undefined) return skipped('it has just been deleted');
-    if ('holder' in won) return skipped(`process ${won.holder.pid} is working on it`);
+    if (won === undefined) return skipped(id, 'it has just been deleted');
+    if ('holder' in won) return skipped(id, `process ${won.holder.pid} is working on it`);
     claim = won;
     const record = await settled(claim, stateDir, runtime);
     const listNow = listToRepairBy(record, runtime);
-    if (typeof listNow === 'string') return skipped(listNow);
+    if (typeof listNow === 'string') return skipped(id, listNow);
     const condition = await examineRecorded(listNow, record, scope, runtime);
+    // What its own runtime keeps of an adopted one tells whether that runtime has deleted it.
+    const isOurs = record.adopted !== true;
     const cacheWritten =
-      condition.state !== 'broken' && ensureCached(record, { ...runtime, cacheDir: record.cacheDir });
+      isOurs &&
+      condition.state !== 'broken' &&
+      ensureCached(record, { ...runtime, cacheDir: record.cacheDir });
     return { ...condition, ...(cacheWritten ? { cacheWritten } : {}) };
   } catch (error) {
-    return broken(error);
+    return broken(id, error);
   } finally {
     claim?.leave();
   }
@@ -158,12 +184,6 @@ async function examineRecorded(
   return { network, containerId, ifname, state: worstOf(links), links };
 }
 
-/** The condition of an attachment whose plugins are in these conditions. */
-export function worstOf(plugins: readonly PluginCondition[]): PluginCondition['state'] {
-  const states = ['broken', 'mended'] as const;
-  return states.find(one => plugins.some(({ state }) => state === one)) ?? 'sound';
-}
-
 function isAttached({ phase }: AttachmentRecord): boolean {
   return phase === 'attached';
 }
@@ -183,76 +203,6 @@ function listToRepairBy(record: AttachmentRecord, runtime: ChainRuntime): Confli
   if (!atLeast(list.version, SINCE.check))
     return `its list has version ${list.version}, which has no CHECK; run DEL and ADD to recreate it`;
   return list;
-}
-
-/** What the plugins of an attachment are called with. */
-type RepairedAdd = Pick<
-  RememberedAdd,
-  'result' | 'containerId' | 'netns' | 'ifname' | 'args' | 'capabilityArgs'
-> &
-  Partial<Pick<AttachmentRecord, 'outcomes'>>;
-
-/** Has every plugin check its part and, if that fails, put back what is missing. */
-export async function repairPlugins(
-  list: Conflist,
-  add: RepairedAdd,
-  scope: RepairScope,
-  runtime: ChainRuntime,
-): Promise<PluginCondition[]> {
-  const { result, containerId, netns, ifname, args, capabilityArgs, outcomes = [] } = add;
-  const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
-  const prevResult = result && convertResult(result, list.version, 'recorded result');
-  const repairing = { ...runtime, env: { ...(runtime.env ?? process.env), [REPAIR_VARIABLE]: '1' } };
-  const plugins: PluginCondition[] = [];
-  for (const [index, entry] of list.plugins.entries()) {
-    const call = (how: ChainRuntime) => () =>
-      callOne(list, 'CHECK', index, prevResult, attachment, how, IGNORED);
-    const addAgain = async () => {
-      const before = outcomes.find(one => one.index === index - 1)?.result;
-      const read: ReadReply<JsonObject> = (stdout, plugin) => acceptResult(stdout, list.version, plugin);
-      await callOne(list, 'ADD', index, before, attachment, runtime, read);
-      await call(runtime)();
-    };
-    const link = { link: entry.type, index };
-    const problem = await failureOf(call(runtime));
-    if (problem === undefined) {
-      plugins.push({ ...link, state: 'sound' });
-      continue;
-    }
-    let error: CniError | undefined = problem;
-    // The other plugins would put back rules for an interface that does not exist.
-    const isLost = scope.dryRun || plugins[0]?.state === 'broken';
-    if (!isLost) error = await failureOf(call(repairing));
-    // The ADD of a first plugin would create a second interface.
-    if (error && scope.foreign && !isLost && index > 0) error = await failureOf(addAgain);
-    const found = { problem: problem.message, ...(error ? { error } : {}) };
-    plugins.push({ ...link, state: error ? 'broken' : 'mended', ...found });
-  }
-  return plugins;
-}
-
-async function callOne(
-  list: Conflist,
-  verb: 'CHECK' | 'ADD',
-  index: number,
-  prevResult: JsonObject | undefined,
-  attachment: Attachment,
-  runtime: ChainRuntime,
-  read: ReadReply<unknown>,
-): Promise<void> {
-  const entry = list.plugins[index];
-  if (entry === undefined) return;
-  const request = buildRequest(list, entry, { prevResult, capabilityArgs: attachment.capabilityArgs });
-  await callAll({ list, verb, order: [index], read, attachment, requestFor: () => request }, runtime);
-}
-
-async function failureOf(work: () => Promise<void>): Promise<CniError | undefined> {
-  try {
-    await work();
-    return undefined;
-  } catch (error) {
-    return toCniError(error);
-  }
 }
 
 /** cnitool and others read the cached result. */

@@ -1,0 +1,40 @@
+// What becomes of what was put back for an attachment that its runtime deleted at that moment?
+//
+// It would belong to nothing, so it is deleted again, after the runtime has finished: others-del.ts says how that shows.
+import { deleteNetwork } from '../run/run.ts';
+import type { ChainRuntime } from '../run/runtime.ts';
+import type { CachedAttachment } from './cache-record.ts';
+import { findConfigOfAdd } from './config-of-add.ts';
+import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from './others-del.ts';
+import { findCached } from './remembered-add.ts';
+
+/** A runtime whose DEL takes longer has most likely failed, and calls it again. */
+const DEL_MS = 15_000;
+const LOOK_AGAIN_MS = 100;
+
+/**
+ * Deletes what was put back, if the runtime has begun to delete the attachment since. Waits until it has finished: what belongs to
+ * plugins that it has not called yet, it deletes itself. Without a note waits for as long as a DEL may take.
+ * @param cached as it is now, if it was not deleted
+ * @param note as it was before the work
+ * @returns whether the runtime deletes it
+ * @throws CniError if what was put back too late cannot be deleted
+ */
+export async function undoIfDeleted(
+  cached: CachedAttachment,
+  note: string | undefined,
+  runtime: ChainRuntime,
+): Promise<boolean> {
+  const isKnownToEnd = isNoteGone(cached, note, runtime);
+  if (note !== undefined && !isKnownToEnd && isThere(cached, runtime)) return false;
+  const until = performance.now() + (isKnownToEnd ? DEL_MS : DEL_WITHOUT_NOTE_MS);
+  while (isThere(cached, runtime) && performance.now() < until)
+    await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
+  if (!isKnownToEnd && isThere(cached, runtime)) return false;
+  const { onWarning: _, ...quiet } = runtime;
+  const list = findConfigOfAdd(cached, runtime);
+  // The first plugin of a later ADD of the same name notes it before it makes anything.
+  const isFree = () => noteOf(cached, runtime) === undefined && !findCached(cached, quiet);
+  if (list !== undefined && isFree()) await deleteNetwork(list, cached, quiet, isFree);
+  return true;
+}
