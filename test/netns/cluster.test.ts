@@ -1,6 +1,6 @@
 // What does the cluster plugin do on a host without a cluster, and below a bridge?
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createLab, type Lab } from '../helpers/netns.ts';
 import type { PluginCall, PluginReply } from '../helpers/plugin.ts';
@@ -86,6 +86,20 @@ describeRoot('cluster', () => {
     expect(await call('GC', '', { conf: gc })).toMatchObject({ exitCode: 0 });
     expect(leases()).toHaveLength(2);
     expect(blocks()).toBe(1);
+  });
+
+  test('[1.1.0] after a boot, STATUS and ADD count on the blocks that are still those of this node', async () => {
+    const ipam = { subnets: [{ ipv4: '10.68.0.0/29' }], blockSize: 8, pool: 'small' };
+    const [one, two] = [network(ipam), network(ipam)];
+    expect(await one.call('ADD')).toMatchObject({ exitCode: 0 });
+    const second = { env: { CATENA_BOOT_ID: 'second' } };
+    expect(await one.call('STATUS', '', second)).toMatchObject({ exitCode: 0 });
+    expect(await one.call('ADD', 'two', second)).toMatchObject({ exitCode: 0 });
+    rmSync(join(lab.tmp, '.catena-pools', 'blocks', 'small-10.68.0.0'));
+    expect(await two.call('ADD')).toMatchObject({ exitCode: 0 });
+    const third = { env: { CATENA_BOOT_ID: 'third' } };
+    expect((await one.call('STATUS', '', third)).error).toMatchObject({ code: 50 });
+    expect((await one.call('ADD', 'three', third)).error).toMatchObject({ code: 11 });
   });
 
   test('[1.1.0] a list of blocks that cannot be read is reported, and not overwritten', async () => {
