@@ -6,7 +6,7 @@ import { REFERENCE_BIN_DIR } from '../../helpers/plugin.ts';
 import { awaiting } from '../awaiting.ts';
 import type { Cluster } from '../cluster.ts';
 import { histogramIn, quantileBetween } from '../histograms.ts';
-import { untilInstalled } from '../install-catena.ts';
+import { uninstallCatena, untilInstalled } from '../install-catena.ts';
 import type { Node } from '../node.ts';
 import { processorTime } from '../processor-time.ts';
 import { quantile, type SandboxTimes, sandboxTimes } from '../sandbox-times.ts';
@@ -24,8 +24,7 @@ export const figures: Scenario = {
   name: 'figures and uninstall',
   endsCatena: true,
   async play(cluster, namespace, saw) {
-    const { kubectl, nodes } = cluster;
-    const [node] = nodes;
+    const [node] = cluster.nodes;
     if (node === undefined) throw new Error('a cluster has a node');
     const { machine, place } = node;
     await startStopwatch(node);
@@ -37,12 +36,7 @@ export const figures: Scenario = {
     await measureAll('daemon');
     await stopDaemons(cluster);
     await measureAll('no daemon');
-    await kubectl('delete', 'daemonset', '-n', 'kube-system', 'catena', '--timeout=120s');
-    await awaiting('the installing pods to end', 120, async () => {
-      const pods = await kubectl.list('pods', '-n', 'kube-system', '-l', 'app.kubernetes.io/name=catena');
-      return pods.length === 0;
-    });
-    const said = await machine.ok(['/opt/cni/bin/catena', 'uninstall', '--purge']);
+    const said = await uninstallCatena(cluster, node);
     saw(`uninstall --purge on ${place.name}: ${said.split('\n').at(-1)}`);
     const rules = await machine.ok(['nft', 'list', 'tables']);
     must(!rules.includes('catena'), `tables remain: ${rules}`);
