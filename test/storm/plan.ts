@@ -230,7 +230,7 @@ export class Planner {
     const random = this.#random;
     const own: Caller = entry.by === 'command' ? 'command' : 'plugins';
     const isGone = !this.#model.isInPlace(entry);
-    // It goes by the name of the interface alone, and by now that may be another pod's.
+    // It goes by the name of the interface alone, and that may be another pod's since.
     const mayHarm = isGone && entry.placeUnsure;
     const byReference = entry.by === 'reference' && this.#has('reference') && !mayHarm;
     const by =
