@@ -10,7 +10,7 @@ import { findIp, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held } from '../../src/pools/held.ts';
 import { blockContains, type ChosenAddress, chooseAddresses, useOf } from '../../src/pools/lease.ts';
-import { inLeases, inPlace, type Place } from '../../src/pools/place.ts';
+import { inLeases, inPlace, leasing, type Place } from '../../src/pools/place.ts';
 import type { Wish } from '../../src/pools/wish.ts';
 import { type ConfiguredPool, choosePool, poolsOf } from './choose-pool.ts';
 import { claimantOf, DEFAULT_TIMEOUT_S, placeOf } from './claimant.ts';
@@ -45,7 +45,7 @@ export const cluster = definePlugin({
     const wish = wishOf(call, conf);
     const reserve = (store: LeaseStore, held: Held | undefined) =>
       reserveIn(call, conf, { pool, wish, owner }, store, held);
-    const chosen = inPlace(place, reserve) ?? (await obtain(call, conf, { pool, wish }, reserve));
+    const chosen = leasing(place, reserve) ?? (await obtain(call, conf, { pool, wish }, reserve));
     call.onFailure('release the addresses', async () => {
       releaseOwn(call, owner, chosen);
       await giveBackSingles(call);
@@ -125,7 +125,7 @@ export const cluster = definePlugin({
 
 function hasRoom(place: Place, pool: string): boolean {
   if (!storeExists(place.dir)) return false;
-  return inPlace(place, (store, held) => useOf(held, pool, store).free > 0, {
+  return leasing(place, (store, held) => useOf(held, pool, store).free > 0, {
     deadlineMs: STATUS_DEADLINE_MS,
   });
 }

@@ -1,15 +1,15 @@
 // What needs the store of the pool? Loaded only by calls that do.
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { LeaseStore } from '../../src/ipam/lease-store.ts';
-import { kindOf } from '../../src/pools/block-object.ts';
+import { isOwn, kindOf } from '../../src/pools/block-object.ts';
 import { anyFree } from '../../src/pools/choose.ts';
 import { obtain } from '../../src/pools/claim.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
-import type { Held, HeldBlock } from '../../src/pools/held.ts';
+import { type Held, type HeldBlock, readHeld } from '../../src/pools/held.ts';
 import { tellIdle } from '../../src/pools/keep.ts';
 import { labelOf } from '../../src/pools/label.ts';
 import { POOL_LABEL } from '../../src/pools/objects.ts';
-import { type Claimant, claiming } from '../../src/pools/place.ts';
+import { type Claimant, claiming, isCompared } from '../../src/pools/place.ts';
 import type { Pool } from '../../src/pools/pool.ts';
 import { giveBack, type Limits, type Tended, tend } from '../../src/pools/tend.ts';
 import type { Wish } from '../../src/pools/wish.ts';
@@ -65,6 +65,10 @@ export async function tryToFind(claimant: Claimant, { name, spec }: ConfiguredPo
   const pool = await findPool(store, name, spec);
   const taken = await store.list(kindOf({ size: pool.blockSize }), { [POOL_LABEL]: labelOf(name) });
   if (anyFree(pool, new Set(taken.map(block => block.name)), claimant.random)) return pool;
+  // Nothing is leased from its own since the boot.
+  const held = readHeld(claimant.dir);
+  const owner = held && !isCompared(claimant, held) && { node: held.node, network: claimant.network };
+  if (owner && taken.some(block => isOwn(block, owner))) return pool;
   throw new CniError(
     ErrorCode.unavailable,
     `Cannot allocate from pool "${name}": this node has no free address, and all blocks are taken`,

@@ -46,6 +46,8 @@ function put(call: Call<LeaseConf>, { dueAt, id }: { dueAt: number; id: string |
     network,
     ...OWNER,
     boot: bootId(environment),
+    // Blocks stay this node's: it takes off the mark of a node that has vanished, and gives back what is empty.
+    outlivesBoot: true,
     id: id ?? crypto.randomUUID(),
     dueAt,
     call: {

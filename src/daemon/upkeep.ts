@@ -30,7 +30,7 @@ export interface UpkeepParts {
 
 /** Upkeep that runs in the background. */
 export interface Upkeeping {
-  /** Attachments of this boot for which a plugin will be called; as of the last look. */
+  /** Notes for which a plugin will be called; as of the last look. */
   kept(): number;
   /** Stops it; calls in progress are finished first. */
   stop(): Promise<void>;
@@ -70,12 +70,14 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
     const now = bootClock();
     const notBefore = ({ id }: UpkeepNote) => failures.get(id)?.notBefore ?? 0;
     const own = listNotes().filter(({ note }) => {
-      return note.boot === parts.boot && note.dueAt !== undefined && notBefore(note) !== Infinity;
+      const isMeant = note.boot === parts.boot || note.outlivesBoot === true;
+      return isMeant && note.dueAt !== undefined && notBefore(note) !== Infinity;
     });
     kept = own.length;
     const due = own.filter(({ note }) => {
-      const isDue = (note.dueAt ?? 0) <= now || !met.has(note.id);
-      return isDue && notBefore(note) <= now;
+      // A time of an earlier boot says nothing: such a note is due until a call for it has succeeded.
+      const isPast = note.boot === parts.boot ? (note.dueAt ?? 0) <= now : failures.has(note.id);
+      return (isPast || !met.has(note.id)) && notBefore(note) <= now;
     });
     const next = due.values();
     const work = async (): Promise<void> => {

@@ -8,11 +8,12 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { blockObject, heldFrom, isOwn, kindOf } from './block-object.ts';
 import { anyFree, firstChoices } from './choose.ts';
+import { compare } from './compare.ts';
 import { type Held, type HeldBlock, newlyHeld } from './held.ts';
 import { inUse, notInPool, refuseBlocks, removeKept, takeOver } from './keep.ts';
 import { labelOf } from './label.ts';
 import { POOL_LABEL } from './objects.ts';
-import { type Claimant, changeHeld, claiming, inPlace } from './place.ts';
+import { type Claimant, changeHeld, claiming, isCompared, leasing } from './place.ts';
 import { type BlockShape, blockWith, countBlocks, type Pool } from './pool.ts';
 import { type Kept, NOT_KEPT, type Wish } from './wish.ts';
 
@@ -38,7 +39,7 @@ export async function obtain<T>(
   wish?: Wish,
 ): Promise<T> {
   const giveUpAt = performance.now() + deadlineMs;
-  const tryReserve = (): T | undefined => inPlace(claimant, reserve);
+  const tryReserve = (): T | undefined => leasing(claimant, reserve);
   const step = async (): Promise<T> => {
     // A process that ends here leaves notes of what it began; they may be of a block that is ours already.
     for (let failures = 0; ; ) {
@@ -46,7 +47,10 @@ export async function obtain<T>(
       if (found !== undefined) return found;
       if (performance.now() > giveUpAt) throw outOfTime(claimant);
       try {
-        if (!(await settle(claimant))) await claimFor(claimant, await findPool(), wish);
+        const hasGained = await settle(claimant);
+        const held = changeHeld(claimant, known => known);
+        if (!isCompared(claimant, held)) await compare(claimant);
+        else if (!hasGained) await claimFor(claimant, await findPool(), wish);
       } catch (thrown) {
         if (!isTransient(thrown) || ++failures >= MOST_FAILURES) throw thrown;
         await (claimant.pause ?? sleep)(PAUSE_MS * claimant.random());

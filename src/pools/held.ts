@@ -67,6 +67,8 @@ const Held = z.object({
   node: z.string(),
   /** The boot of all times. */
   boot: z.string(),
+  /** The boot in which the blocks were compared with the store; that of all times unless given. */
+  comparedIn: z.optional(z.string()),
   /** When the blocks were last compared with the store. */
   checkedAt: z.optional(z.number()),
   /** When the store was last searched for blocks of this node that it does not know; absent if that is due. */

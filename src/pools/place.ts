@@ -44,6 +44,25 @@ export function inPlace<T>(
   return withStore(dir, { reclaim, create: true, ...options }, store => work(store, readHeld(dir)));
 }
 
+/**
+ * Leases from the blocks that are known to be this node's: none after a boot, until they were compared with the store. While the node was
+ * off, they may have been freed and given to others.
+ */
+export function leasing<T>(
+  place: Place,
+  reserve: (store: LeaseStore, held: Held | undefined) => T,
+  options: Omit<StoreOptions, 'reclaim'> = {},
+): T {
+  const lease = (store: LeaseStore, held: Held | undefined): T =>
+    reserve(store, held && isCompared(place, held) ? held : undefined);
+  return inPlace(place, lease, options);
+}
+
+/** Whether the blocks were compared with the store since the node booted. */
+export function isCompared({ boot }: Pick<Place, 'boot'>, held: Held): boolean {
+  return (held.comparedIn ?? held.boot) === boot;
+}
+
 /** Works on the leases alone: they can be released even if the list of blocks cannot be read. */
 export function inLeases<T>({ dir, reclaim }: Place, work: (store: LeaseStore) => T): T {
   return withStore(dir, { reclaim }, work);
@@ -56,7 +75,7 @@ export function changeHeld(
   isDurable: () => boolean = () => false,
 ): Held {
   return inPlace(place, (store, before) => {
-    const held = before ?? { node: place.node, boot: place.boot, blocks: [] };
+    const held = before ?? { node: place.node, boot: place.boot, comparedIn: place.boot, blocks: [] };
     const after = change(held, store);
     if (after !== held) writeHeld(place.dir, after, isDurable());
     return after;

@@ -2,14 +2,12 @@
 //
 // The daemon asks this from time to time, and once addresses become few. Without a daemon, GC does.
 import type { LeaseStore } from '../ipam/lease-store.ts';
-import { blockSpecOf, heldFrom, isOwn, kindOf } from './block-object.ts';
 import { claimBlock, completeReturn, PoolExhausted, settle } from './claim.ts';
 import { collect } from './collect.ts';
+import { type Compared, compare } from './compare.ts';
 import type { Held, HeldBlock } from './held.ts';
 import { findEndedClaims, tellIdle } from './keep.ts';
-import { labelOf } from './label.ts';
 import { isInUse, useOf } from './lease.ts';
-import { type Kind, NODE_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, claiming } from './place.ts';
 import type { Pool } from './pool.ts';
 
@@ -30,28 +28,12 @@ export interface TendedPool {
 }
 
 /** What was found and done. */
-export interface Tended {
-  /** Blocks of this node that it did not know: a request was done after it had been given up. */
-  readonly adopted: readonly string[];
-  /** Blocks that the store gave to others, or forgot. */
-  readonly lost: readonly string[];
+export interface Tended extends Compared {
   readonly claimed: number;
   readonly returned: readonly string[];
   /** Blocks of nodes that have vanished, which are now free. */
   readonly collected: readonly string[];
 }
-
-const KINDS: readonly Kind[] = ['blocks', 'addresses'];
-
-/**
- * Seconds between two looks for blocks that this node holds without knowing it. A server searches the blocks of all nodes for that, so it
- * is asked seldom, and at once when a request was not answered.
- */
-const SEARCH_EVERY_S = 6 * 3600;
-/** More blocks than these are listed, not read one by one: a list has those of all nodes. */
-const MOST_READ_SINGLY = 1024;
-/** Requests at a time. */
-const AT_ONCE = 16;
 
 /**
  * Compares this node's blocks with the store, claims one if addresses become few, and gives empty ones back.
@@ -61,7 +43,7 @@ export function tend(
   claimant: Claimant,
   pools: readonly TendedPool[],
   deadlineMs: number,
-  searchEveryS = SEARCH_EVERY_S,
+  searchEveryS?: number,
 ): Promise<Tended> {
   return claiming(claimant, performance.now() + deadlineMs, async () => {
     await settle(claimant);
@@ -86,74 +68,6 @@ export function tend(
 }
 
 const NONE_KEPT: Limits = { lowWater: 0, coolDownS: 0 };
-
-async function compare(claimant: Claimant, searchEveryS: number): Promise<Pick<Tended, 'adopted' | 'lost'>> {
-  const { network, boot, clock } = claimant;
-  const before = changeHeld(claimant, held => held);
-  const { node, searchedAt = Number.NEGATIVE_INFINITY } = before;
-  const isDue = before.boot !== boot || clock() - searchedAt >= searchEveryS;
-  const searches = isDue || before.blocks.length > MOST_READ_SINGLY;
-  const listed: StoredObject[] = [];
-  for (const [kind, object] of await (searches ? search(claimant, node) : readEach(claimant, before))) {
-    if (!isOwn(object, { node, network })) continue;
-    listed.push((await reclaimed(claimant, kind, object)) ?? object);
-  }
-  const byName = new Map(listed.map(object => [object.name, object]));
-  const adopted: string[] = [];
-  const lost: string[] = [];
-  changeHeld(claimant, (held, leases) => {
-    const known = held.blocks.flatMap((block): HeldBlock[] => {
-      const object = byName.get(block.name);
-      byName.delete(block.name);
-      // Even if it is another claim of ours: nothing of it was given to others since.
-      if (object) return [{ ...block, state: 'held', uid: object.uid, ...idleOf(block, object) }];
-      // One that is idle was there to be taken over.
-      if (block.state !== 'lost' && !block.idle) lost.push(block.name);
-      return isInUse(block, leases) ? [{ ...block, state: 'lost' }] : [];
-    });
-    const others = [...byName.values()].flatMap(object => heldFrom(object) ?? []);
-    adopted.push(...others.map(({ name }) => name));
-    const blocks = [...known, ...others];
-    return searches ? { ...held, searchedAt: clock(), blocks } : { ...held, blocks };
-  });
-  return { adopted, lost };
-}
-
-async function search({ store }: Claimant, node: string): Promise<[Kind, StoredObject][]> {
-  const found: [Kind, StoredObject][] = [];
-  for (const kind of KINDS)
-    for (const object of await store.list(kind, { [NODE_LABEL]: labelOf(node) })) found.push([kind, object]);
-  return found;
-}
-
-async function readEach({ store }: Claimant, { blocks }: Held): Promise<[Kind, StoredObject][]> {
-  const found: [Kind, StoredObject][] = [];
-  for (let i = 0; i < blocks.length; i += AT_ONCE) {
-    const read = blocks.slice(i, i + AT_ONCE).map(async block => {
-      const kind = kindOf(block);
-      return [kind, await store.find(kind, block.name)] as const;
-    });
-    for (const [kind, object] of await Promise.all(read)) if (object) found.push([kind, object]);
-  }
-  return found;
-}
-
-/** What is noted here counts, and what the store does not know yet will be told. */
-function idleOf({ idle }: HeldBlock, object: StoredObject): Pick<HeldBlock, 'idle'> {
-  const isTold = blockSpecOf(object)?.idle === true;
-  return isTold ? { idle: 'told' } : idle ? { idle: 'noted' } : {};
-}
-
-/** Another node took this one for vanished: it has not, and says so, which changes the version that the other would delete. */
-async function reclaimed(
-  { store }: Claimant,
-  kind: Kind,
-  object: StoredObject,
-): Promise<StoredObject | undefined> {
-  if (!blockSpecOf(object)?.orphaned) return undefined;
-  const { orphaned: _, ...spec } = object.spec;
-  return store.replace(kind, { ...object, spec });
-}
 
 async function refill(claimant: Claimant, { pool, limits: { lowWater } }: TendedPool): Promise<number> {
   if (lowWater === 0) return 0;

@@ -23,6 +23,8 @@ const Note = z.object({
   id: z.string(),
   /** The boot whose clock `dueAt` is of. No namespace outlives it. */
   boot: z.string(),
+  /** Whether it is about something that outlives a boot: then it is due at once after the next one. */
+  outlivesBoot: z.optional(z.boolean()),
   /** Seconds since the boot; absent if there is nothing more to do. */
   dueAt: z.optional(z.number()),
   /** The generation of the attachment (journal/generation.ts), if it was noted. */

@@ -1,10 +1,12 @@
 // Do the parts of the cluster's harness that need no cluster say what is so?
-import { expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { nodePlace, subnetFile } from './addresses.ts';
 import { account, kubeconfig, tokenFile } from './certificates.ts';
 import { histogramIn, quantileBetween } from './histograms.ts';
 import { differences } from './holdings.ts';
-import { quantile, sandboxTimes } from './sandbox-times.ts';
+import { ipv4In, ipv6In } from './living.ts';
+import { findUnclaimed, findWronglyHeld, type PoolObject } from './pool-checker.ts';
+import { failedSandboxes, quantile, sandboxTimes } from './sandbox-times.ts';
 import { SCENARIOS } from './scenarios.ts';
 import { callsIn } from './stopwatch.ts';
 
@@ -29,6 +31,75 @@ test('containerd’s log tells how long the sandboxes of a namespace took', () =
   expect(started.map(Math.round)).toEqual([1150]);
   expect(stopped).toEqual([500]);
   expect(sandboxTimes(LOG).started).toHaveLength(2);
+});
+
+test('containerd’s log tells how often a sandbox of a namespace could not be started', () => {
+  const failed = `time="2026-11-24T03:52:56Z" level=error msg="RunPodSandbox for ${POD} failed, error" error="plugin"`;
+  expect(failedSandboxes(`${LOG}\n${failed}\n${failed.replace('ns', 'other')}`, 'ns')).toBe(1);
+});
+
+test('the addresses of a namespace are those that the kernel lists, without its own', () => {
+  const tree = `Main:
+  +-- 0.0.0.0/0 3 0 5
+     +-- 10.65.0.8/29 2 0 2
+        |-- 10.65.0.8
+           /29 link UNICAST
+        |-- 10.65.0.10
+           /32 host LOCAL
+     |-- 127.0.0.1
+        /32 host LOCAL
+Local:
+        |-- 10.65.0.10
+           /32 host LOCAL
+        |-- 10.65.0.15
+           /32 link BROADCAST
+`;
+  expect(ipv4In(tree)).toEqual(['10.65.0.10']);
+  const list = `00000000000000000000000000000001 01 80 10 80       lo
+fd65000000000000000000000000000a 03 7d 00 80     net1
+fe800000000000000000c4fffe0a0102 03 40 20 80     net1
+`;
+  expect(ipv6In(list)).toEqual(['fd65::a']);
+});
+
+describe('of addresses that a cluster’s nodes hold', () => {
+  const ranges = [{ from: '10.65.0.10', to: '10.65.0.14', prefix: 29 }];
+  const block = { pool: 'p', name: 'p-10.65.0.8', size: 8, state: 'held' as const, uid: 'u1', ranges };
+  const pools = { networks: ['p'], isOfPool: (address: string) => address.startsWith('10.65.') };
+  const node = (name: string, used: string[], leases: string[], blocks: (typeof block)[] = [block]) => ({
+    name,
+    living: used.map((address, i) => ({ netns: `net:[${i}]`, addresses: [address, '10.244.1.2'] })),
+    networks: [{ name, claimant: { network: 'p' }, leases: () => leases, blocks: () => blocks }],
+  });
+  const object = (owner: string, uid = 'u1'): PoolObject => ({
+    metadata: { name: block.name, uid, resourceVersion: '1' },
+    spec: { pool: 'p', node: owner, network: 'p', size: 8, cidrs: ['10.65.0.8/29'], ranges },
+  });
+
+  test('one with a pod, a lease and a block is right', () => {
+    expect(findWronglyHeld([node('a', ['10.65.0.10'], ['10.65.0.10'])], pools)).toEqual([]);
+  });
+
+  test('one is reported that has two pods, two leases, no lease or no block', () => {
+    const one = ['10.65.0.10'];
+    const found = (...nodes: ReturnType<typeof node>[]) => findWronglyHeld(nodes, pools);
+    expect(found(node('a', one, one), node('b', one, one, []))).toEqual([
+      '10.65.0.10 is used in net:[0] of a and in net:[0] of b',
+      '10.65.0.10 is leased by a and by b',
+      '10.65.0.10 is leased by b, which has no block with it',
+    ]);
+    expect(found(node('a', one, []))).toEqual(['10.65.0.10 is used in net:[0] of a without a lease']);
+  });
+
+  test('a block is reported whose object is gone, is another one, or is of another node', () => {
+    const { networks } = node('a', [], []);
+    const found = (...objects: PoolObject[]) =>
+      findUnclaimed(networks, new Map(objects.map(one => [one.metadata.name, one])));
+    expect(found(object('a'))).toEqual([]);
+    expect(found()).toEqual(['a holds "p-10.65.0.8", of which there is no object']);
+    expect(found(object('b'))).toEqual(['a holds "p-10.65.0.8", whose object is of b']);
+    expect(found(object('a', 'u2'))).toEqual(['a holds "p-10.65.0.8", whose object is of a']);
+  });
 });
 
 test('a quantile is one of the values', () => {

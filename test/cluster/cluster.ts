@@ -46,7 +46,7 @@ export async function startCluster(
 ): Promise<Cluster> {
   const programs = findPrograms();
   // What an earlier cluster left there would be read as this one's.
-  for (const old of fs.globSync(`${options.logs}/{node*.log,kube-*.log,etcd.log,failed-*,scenarios.md}`))
+  for (const old of fs.globSync(`${options.logs}/{node*.log,kube-*.log,etcd-*.log,failed-*,scenarios.md}`))
     fs.rmSync(old, { recursive: true });
   fs.mkdirSync(options.logs, { recursive: true });
   const work = fs.mkdtempSync(`${os.tmpdir()}/cat-${process.pid}-images-`);

@@ -3,11 +3,14 @@
 import fs from 'node:fs';
 import type { Cluster } from './cluster.ts';
 
+const POOL_KINDS = ['pools', 'blocks', 'addresses'].map(kind => `${kind}.catena.cni.cncf.io`).join();
+
 const OF_CLUSTER: Readonly<Record<string, readonly string[]>> = {
   'pods.txt': ['get', 'pods', '-A', '-o', 'wide'],
   'pods.yaml': ['get', 'pods', '-A', '-o', 'yaml'],
   'nodes.txt': ['describe', 'nodes'],
   'events.txt': ['get', 'events', '-A', '--sort-by=.lastTimestamp'],
+  'pools.yaml': ['get', POOL_KINDS, '-o', 'yaml'],
   'catena.log': ['logs', '-n', 'kube-system', '-l', 'app.kubernetes.io/name=catena', '--tail=-1', '--prefix'],
 };
 
@@ -36,7 +39,9 @@ export async function collect({ kubectl, nodes }: Cluster, dir: string): Promise
       const said = await machine.run(argv).catch(error => ({ stdout: String(error), stderr: '' }));
       fs.writeFileSync(`${own}/${file}`, `${said.stdout}${said.stderr}`);
     }
-    const traces = machine.path('/run/catena/traces');
-    if (fs.existsSync(traces)) fs.cpSync(traces, `${own}/traces`, { recursive: true });
+    for (const dir of ['/run/catena/traces', '/var/lib/cni/networks']) {
+      const from = machine.path(dir);
+      if (fs.existsSync(from)) fs.cpSync(from, `${own}/${dir.split('/').at(-1)}`, { recursive: true });
+    }
   }
 }

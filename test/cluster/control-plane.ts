@@ -21,6 +21,10 @@ export interface ControlPlane {
   startApiServer(): Promise<void>;
   /** Kills the API server. */
   killApiServer(): Promise<void>;
+  /** Starts etcd, and waits until the API server reaches it. */
+  startEtcd(): Promise<void>;
+  /** Kills etcd; what it has written stays. */
+  killEtcd(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -54,17 +58,21 @@ export async function startControlPlane(
       return file;
     };
     const kubectl = kubectlOf(machine, programs.kubectl, kubeconfigOf(ADMIN));
-    let starts = 0;
-    const startApiServer = async (): Promise<void> => {
-      const argv = apiServer(programs, { dir, secrets, serving, client });
-      machine.start(argv, `${logs}/kube-apiserver-${++starts}.log`);
-      await awaiting(
+    const starts = { api: 0, etcd: 0 };
+    const startEtcdAlone = () => machine.start(etcd(programs), `${logs}/etcd-${++starts.etcd}.log`);
+    // It is not ready without etcd.
+    const untilReady = () =>
+      awaiting(
         'the API server',
         120,
         async () => (await kubectl.try('get', '--raw', '/readyz')) === 'ok',
       );
+    const startApiServer = async (): Promise<void> => {
+      const argv = apiServer(programs, { dir, secrets, serving, client });
+      machine.start(argv, `${logs}/kube-apiserver-${++starts.api}.log`);
+      await untilReady();
     };
-    machine.start(etcd(programs), `${logs}/etcd.log`);
+    startEtcdAlone();
     await startApiServer();
     const leader = ['--leader-elect=false', '--bind-address=127.0.0.1'];
     machine.start(
@@ -90,6 +98,13 @@ export async function startControlPlane(
       startApiServer,
       async killApiServer() {
         await machine.ok(['kill', '-KILL', ...machine.processes('/kube-apiserver')]);
+      },
+      async startEtcd() {
+        startEtcdAlone();
+        await untilReady();
+      },
+      async killEtcd() {
+        await machine.ok(['kill', '-KILL', ...machine.processes('/etcd')]);
       },
       close,
     };

@@ -11,6 +11,8 @@ const ASKED =
   /^RunPodSandbox for &PodSandboxMetadata\{Name:([^,]*),Uid:([^,]*),Namespace:([^,]*),Attempt:(\d+),\}$/;
 const ANSWERED =
   /^RunPodSandbox for &PodSandboxMetadata\{Name:([^,]*),Uid:([^,]*),Namespace:([^,]*),Attempt:(\d+),\} returns sandbox id/;
+const FAILED =
+  /^RunPodSandbox for &PodSandboxMetadata\{Name:[^,]*,Uid:[^,]*,Namespace:([^,]*),Attempt:\d+,\} failed, error$/;
 const STOP = /^StopPodSandbox for \\"([0-9a-f]+)\\"$/;
 const STOPPED = /^StopPodSandbox for \\"([0-9a-f]+)\\" returns successfully$/;
 
@@ -39,6 +41,12 @@ export function sandboxTimes(log: string, namespace?: string): SandboxTimes {
     if (done !== undefined && since !== undefined && ours.delete(done)) stopped.push(at - since);
   }
   return { started, stopped };
+}
+
+/** How often containerd could not start a sandbox of a namespace; kubelet asks again. */
+export function failedSandboxes(log: string, namespace: string): number {
+  const texts = log.split('\n').map(line => LINE.exec(line)?.[2] ?? '');
+  return texts.filter(text => FAILED.exec(text)?.[1] === namespace).length;
 }
 
 /** The value below which that share of them is. */

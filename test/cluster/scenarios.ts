@@ -4,6 +4,7 @@ import type { Scenario } from './scenario.ts';
 import { away } from './scenarios/away.ts';
 import { bandwidth } from './scenarios/bandwidth.ts';
 import { between } from './scenarios/between.ts';
+import { churn } from './scenarios/churn.ts';
 import { claims } from './scenarios/claims.ts';
 import { definitions } from './scenarios/definitions.ts';
 import { deployments } from './scenarios/deployments.ts';
@@ -42,5 +43,6 @@ export const SCENARIOS: readonly Scenario[] = [
   handover,
   away,
   between,
+  churn,
   figures,
 ];

@@ -161,6 +161,44 @@ describe('blocks', () => {
     expect(findContradictions(model, [a, c])).toEqual([]);
   });
 
+  test('a node that was off while its blocks were freed leases nothing of them after its boot', async () => {
+    const { model, node, way } = cluster(['a', 'b']);
+    let now = 0;
+    const small = { spec: { subnets: [{ ipv4: '10.9.0.0/27' }], blockSize: 16 }, pool: 'small' };
+    const always = { ...small, clock: () => now, random: () => 0 };
+    const [a, b] = [node('a', always), node('b', always)];
+    for (const one of [a, b]) await one.add('pod');
+    const limits = { lowWater: 0, coolDownS: 1e6, graceS: 3600 };
+    model.remove('api/v1/nodes/b');
+    await a.tend(limits);
+    now = 3600;
+    const [block] = b.blocks();
+    expect(await a.tend(limits)).toMatchObject({ collected: [block?.name ?? ''] });
+    for (const id of numbered(13, 'p')) await a.add(id);
+    model.put('api/v1/nodes/b', { metadata: { name: 'b' } });
+    const again = node('b', { ...always, boot: 'second' });
+    again.collectGarbage(new Set());
+    way.fate = () => 'fails';
+    await expect(again.add('after')).rejects.toMatchObject({ code: 11 });
+    way.fate = () => 'arrives';
+    await expect(again.add('after')).rejects.toMatchObject({ message: expect.stringContaining('nodes hold 2') });
+    expect(findContradictions(model, [a, again])).toEqual([]);
+  });
+
+  test('after a boot a node goes on with the blocks that are still its own', async () => {
+    const { model, node, way } = cluster(['a']);
+    const first = node('a');
+    await first.add('before');
+    const again = node('a', { boot: 'second' });
+    again.collectGarbage(new Set());
+    await again.add('after');
+    way.fate = () => 'fails';
+    expect(await again.add('later')).toHaveLength(2);
+    expect(again.blocks()).toEqual(first.blocks());
+    expect(again.blocks()).toHaveLength(1);
+    expect(findContradictions(model, [again])).toEqual([]);
+  });
+
   test('single addresses: an object each, at random, without the addresses that no pod may have', async () => {
     const spec = {
       subnets: [{ ipv4: '10.3.0.0/28' }],

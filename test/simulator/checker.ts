@@ -3,27 +3,21 @@
 import { parseIp } from '../../src/net/ip.ts';
 import { isOwn } from '../../src/pools/block-object.ts';
 import { blockContains } from '../../src/pools/lease.ts';
+import type { Claimant } from '../../src/pools/place.ts';
 import type { ApiModel } from './api-model.ts';
 import type { SimulatedNode } from './node.ts';
+
+/** What is asked of a node: the cluster's harness asks the same of real ones. */
+export interface CheckedNode extends Pick<SimulatedNode, 'name' | 'leases' | 'blocks'> {
+  readonly claimant: Pick<Claimant, 'network'>;
+}
 
 /** Why the nodes and the server contradict each other; empty if they do not. */
 export function findContradictions(
   model: Pick<ApiModel, 'objects'>,
-  nodes: readonly SimulatedNode[],
+  nodes: readonly CheckedNode[],
 ): string[] {
-  const problems: string[] = [];
-  const holders = new Map<string, string>();
-  for (const node of nodes) {
-    for (const address of node.leases()) {
-      const other = holders.get(address);
-      if (other) problems.push(`${address} is leased by ${other} and by ${node.name}`);
-      holders.set(address, node.name);
-      const ip = parseIp(address);
-      const block = node.blocks().find(one => blockContains(one, ip));
-      if (block === undefined)
-        problems.push(`${address} is leased by ${node.name}, which has no block with it`);
-    }
-  }
+  const problems = findWronglyLeased(nodes);
   const blocks = new Map<string, string>();
   for (const [path, object] of model.objects) {
     if (!/\/(blocks|addresses)\//.test(path)) continue;
@@ -42,6 +36,24 @@ export function findContradictions(
       if (block.state !== 'held') problems.push(`${node.name} has "${block.name}" in state "${block.state}"`);
       else if (blocks.get(block.name) !== node.name)
         problems.push(`${node.name} holds "${block.name}", which is not its own`);
+    }
+  }
+  return problems;
+}
+
+/** Addresses that two nodes have leased, or one that has no block with it. */
+export function findWronglyLeased(nodes: readonly CheckedNode[]): string[] {
+  const problems: string[] = [];
+  const holders = new Map<string, string>();
+  for (const node of nodes) {
+    for (const address of node.leases()) {
+      const other = holders.get(address);
+      if (other) problems.push(`${address} is leased by ${other} and by ${node.name}`);
+      holders.set(address, node.name);
+      const ip = parseIp(address);
+      const block = node.blocks().find(one => blockContains(one, ip));
+      if (block === undefined)
+        problems.push(`${address} is leased by ${node.name}, which has no block with it`);
     }
   }
   return problems;

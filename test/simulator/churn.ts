@@ -37,6 +37,8 @@ const LAN = {
 /** Seconds; the least that the plugin admits, and its interval. */
 const GRACE_S = 1800;
 const INTERVAL_S = 600;
+/** Long enough for the blocks of a node to be freed. */
+const OFF_S = GRACE_S + 2 * INTERVAL_S;
 const LIMITS = {
   pods: { lowWater: 2, coolDownS: 60, graceS: GRACE_S },
   lan: { lowWater: 0, coolDownS: 0, graceS: GRACE_S },
@@ -166,7 +168,6 @@ class Churn {
   #join(name: string): void {
     const machine = new Machine(name);
     this.#machines.push(machine);
-    this.#model.put(`api/v1/nodes/${name}`, { metadata: { name } });
     this.#start(machine);
   }
 
@@ -179,6 +180,8 @@ class Churn {
 
   /** The machine boots: its daemon calls for GC, then looks after the blocks from time to time. */
   #start(machine: Machine): void {
+    // Kubelet makes it, if it is missing.
+    this.#model.put(`api/v1/nodes/${machine.name}`, { metadata: { name: machine.name } });
     machine.boot++;
     machine.bootedAt = this.#time.now();
     machine.state = 'up';
@@ -346,7 +349,7 @@ class Churn {
     const up = this.#up();
     const machine = this.#draws.pick(this.#machines.filter(({ state }) => state !== 'gone'));
     const spell = 20 + 280 * this.#draws.next();
-    const what = this.#draws.weighted({ kill: 3, freeze: 3, 'cut off': 3, hide: 1, remove: 1, clock: 1 });
+    const what = this.#draws.weighted({ kill: 3, freeze: 3, 'cut off': 3, hide: 1, remove: 1, off: 1, clock: 1 });
     if (machine.state !== 'up' || up.length < 4) return;
     this.#count(`machines: ${what}`);
     if (what === 'freeze') machine.frozenUntil = now() + spell;
@@ -363,6 +366,12 @@ class Churn {
         if (machine.state !== 'gone')
           this.#model.put(`api/v1/nodes/${machine.name}`, { metadata: { name: machine.name } });
       });
+    }
+    if (what === 'off') {
+      // Its Node object is deleted, and it is back when its blocks are others'.
+      machine.state = 'down';
+      this.#model.remove(`api/v1/nodes/${machine.name}`);
+      after(OFF_S + spell, () => machine.state === 'down' && this.#start(machine));
     }
     if (what === 'remove') {
       machine.state = 'gone';

@@ -11,7 +11,7 @@ import { clusterStore } from '../../src/pools/cluster-store.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
 import { type HeldBlock, readHeld } from '../../src/pools/held.ts';
 import { chooseAddresses } from '../../src/pools/lease.ts';
-import { type Claimant, inPlace } from '../../src/pools/place.ts';
+import { type Claimant, inPlace, leasing } from '../../src/pools/place.ts';
 import type { PoolSpec } from '../../src/pools/pool.ts';
 import { type Limits, type Tended, tend } from '../../src/pools/tend.ts';
 import type { Wish } from '../../src/pools/wish.ts';
@@ -92,7 +92,7 @@ export function simulatedNode(options: NodeOptions): SimulatedNode {
         store.reserve(chosen, { containerId: id, ifname });
         return chosen.map(({ ip }) => renderIp(ip));
       };
-      return inPlace(claimant, reserve) ?? (await obtain(claimant, load, reserve, deadlineMs, wish));
+      return leasing(claimant, reserve) ?? (await obtain(claimant, load, reserve, deadlineMs, wish));
     },
     del(id, ifname = 'eth0') {
       inPlace(claimant, store => store.release(store.findLeasesOf({ containerId: id, ifname })));

@@ -72,6 +72,15 @@ test('every note of this boot is called for when a daemon starts, with the envir
   expect(logged).toEqual([]);
 });
 
+test('a note that outlives its boot is called for at once after the next, whatever time it names', async () => {
+  put('blocks', { boot: 'b0', outlivesBoot: true });
+  const { calls, start } = upkeep({ exitCode: 0, stdout: '' });
+  const running = start();
+  await until(() => calls.length > 0);
+  await running.stop();
+  expect(calls.map(({ env }) => env.CATENA_UPKEEP)).toEqual(['restart']);
+});
+
 test('a failure is reported, and a namespace that is gone without alarm', async () => {
   put('web');
   const failing = upkeep({ exitCode: 1, stdout: '{"code": 999, "msg": "no"}' });
