@@ -5,9 +5,11 @@
 // node:https.
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
-import { KubeConfig } from '@kubernetes/client-node';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
+import { ApiAccess, Unauthorized } from './api-access.ts';
+
+export { namespaceIn } from './api-access.ts';
 
 /** How to reach the API, and how long a reply may take. */
 export interface ClusterAccess {
@@ -61,53 +63,23 @@ const MAX_BYTES = 16 * 1024 * 1024;
  * @throws CniError 7 when the kubeconfig cannot be used
  */
 export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServer {
-  const config = new KubeConfig();
-  try {
-    if (kubeconfig === undefined) config.loadFromCluster();
-    else config.loadFromFile(kubeconfig);
-  } catch (cause) {
-    throw unusable(kubeconfig, (cause as Error).message, cause);
-  }
-  const server = config.getCurrentCluster()?.server;
-  if (server === undefined) throw unusable(kubeconfig, 'its current context has no cluster');
-  if (!isAddress(server)) {
-    const found = `the server of its cluster is ${JSON.stringify(server)}`;
-    throw unusable(kubeconfig, `${found}, expected an address that starts with "https://"`);
-  }
-  const prepare = async (method: string, path: string): Promise<Prepared> => {
-    const url = new URL(path, `${server.replace(/\/+$/, '')}/`);
-    const options: RequestOptions = { method, timeout: timeoutMs, headers: {} };
-    try {
-      // Applied to every request, because tokens are replaced while we run.
-      await config.applyToHTTPSOptions(options);
-    } catch (cause) {
-      // A token file exists only as long as the pod that it belongs to.
-      const code = (cause as NodeJS.ErrnoException).code === 'ENOENT' ? ErrorCode.tryAgainLater : undefined;
-      throw unusable(kubeconfig, (cause as Error).message, cause, code);
-    }
-    const headers = { ...options.headers, accept: 'application/json' };
-    return { url, options: { ...options, headers }, timeoutMs };
-  };
+  const access = new ApiAccess(kubeconfig);
+  const prepared = <T>(
+    method: string,
+    path: string,
+    signal: AbortSignal | undefined,
+    send: (prepared: Prepared) => Promise<T>,
+  ): Promise<T> =>
+    access.with({ method, timeout: timeoutMs, headers: {} }, signal, (server, options) => {
+      const url = new URL(path, `${server.replace(/\/+$/, '')}/`);
+      const headers = { ...options.headers, accept: 'application/json' };
+      return send({ url, options: { ...options, headers }, timeoutMs });
+    });
   return {
-    ask: async (method, path, body, expected) => converse(await prepare(method, path), body, expected),
-    listen: async (path, listener) => overhear(await prepare('GET', path), listener),
+    ask: (method, path, body, expected) =>
+      prepared(method, path, undefined, one => converse(one, body, expected)),
+    listen: (path, listener) => prepared('GET', path, listener.signal, one => overhear(one, listener)),
   };
-}
-
-/** The namespace that the current context of a kubeconfig names. @throws CniError 7 when it cannot be used */
-export function namespaceIn(kubeconfig: string): string | undefined {
-  const config = new KubeConfig();
-  try {
-    config.loadFromFile(kubeconfig);
-  } catch (cause) {
-    throw unusable(kubeconfig, (cause as Error).message, cause);
-  }
-  return config.getContextObject(config.getCurrentContext())?.namespace;
-}
-
-/** The kubeconfig may lack the scheme, or hold a YAML number. */
-function isAddress(server: unknown): boolean {
-  return typeof server === 'string' && URL.canParse(server) && new URL(server).protocol === 'https:';
 }
 
 interface Prepared {
@@ -260,11 +232,10 @@ function unreachable({ options, url }: Prepared, cause: unknown): CniError {
 function refused(status: number, object: JsonObject | undefined, what: string): CniError {
   const busy = status === 429 || status >= 500 || status === 409;
   const message = typeof object?.message === 'string' ? object.message : `status ${status}`;
-  return new CniError(
-    busy ? ErrorCode.tryAgainLater : ErrorCode.internal,
-    `Cannot use the Kubernetes API: ${message}`,
-    { details: `${what}: status ${status}` },
-  );
+  const code = busy ? ErrorCode.tryAgainLater : ErrorCode.internal;
+  const text = `Cannot use the Kubernetes API: ${message}`;
+  const details = `${what}: status ${status}`;
+  return status === 401 ? new Unauthorized(code, text, { details }) : new CniError(code, text, { details });
 }
 
 function parse(text: string): JsonObject | undefined {
@@ -274,14 +245,4 @@ function parse(text: string): JsonObject | undefined {
   } catch {
     return undefined;
   }
-}
-
-function unusable(
-  kubeconfig: string | undefined,
-  problem: string,
-  cause?: unknown,
-  code: number = ErrorCode.invalidConfig,
-): CniError {
-  const what = kubeconfig === undefined ? 'the service account of this pod' : `kubeconfig "${kubeconfig}"`;
-  return new CniError(code, `Cannot use ${what}: ${problem}`, { cause });
 }

@@ -1,6 +1,6 @@
 // How is a foreign executable started without loading a library for it?
 //
-// The command and the library start plugins with execa (chain/exec-plugin.ts), which takes as long to load as two plugins take to
+// The command and the library start plugins with execa (chain/run/exec-plugin.ts), which takes as long to load as two plugins take to
 // start. A plugin of ours that calls a foreign one uses Bun's own spawn(), with the same care: a process group, a deadline,
 // limits on what is read. One test suite covers both.
 

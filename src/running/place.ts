@@ -1,11 +1,12 @@
 // In which namespace does a container run, and how is that known?
 //
-// A path outlives its namespace. Our record names the namespace itself; a cached result names only the path, so there the container's
-// interface has to be in it, with an address that its ADD reported.
+// A path outlives its namespace. Our record names the namespace itself, so it is asked first. A cached result names only the path, so
+// there the container's interface has to be in it, with the hardware address and an address that its ADD reported: after a reboot
+// another container may have the same path, interface and address.
 
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, memberOf } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { compareNetns, identifyNetns, type NetnsIdentity } from '../journal/netns-identity.ts';
 import { type Inside, readInside } from '../node/inside.ts';
@@ -26,7 +27,8 @@ export interface ContainerPlace {
  * @throws CniError 8 if it is gone or cannot be told from that of a later container; 4 if it is the host's
  */
 export function findPlace(container: KnownContainer, runtime: ChainRuntime): ContainerPlace {
-  for (const one of container.attachments.filter(({ unsettled }) => unsettled === undefined)) {
+  const settled = container.attachments.filter(({ unsettled }) => unsettled === undefined);
+  for (const one of settled.toSorted((a, b) => Number(isRecorded(b)) - Number(isRecorded(a)))) {
     const place = placeBy(one, runtime);
     if (place) return place;
   }
@@ -47,22 +49,25 @@ export function checkPlace({ containerId }: KnownContainer, { netns, identity }:
   );
 }
 
-function placeBy(
-  { known, record, cacheFile }: RecordedAttachment,
-  { env }: ChainRuntime,
-): ContainerPlace | undefined {
+/** Whether our record says in which namespace it was made. */
+function isRecorded({ known, record }: RecordedAttachment): boolean {
+  return record?.netnsIdentity !== undefined && known.file !== undefined;
+}
+
+function placeBy(one: RecordedAttachment, { env }: ChainRuntime): ContainerPlace | undefined {
+  const { known, cacheFile } = one;
   const { netns, ifname } = known;
+  const record = isRecorded(one) ? one.record : undefined;
   // Its runtime has deleted it, and knows nothing of our record.
-  if (record?.adopted === true && cacheFile === undefined) return undefined;
-  const isRecorded = record !== undefined && known.file !== undefined && record.netnsIdentity !== undefined;
-  if (isRecorded && isOfEarlierBoot(record, env)) return undefined;
-  const identity = isRecorded ? record : identifyNetns(netns);
+  if (one.record?.adopted === true && cacheFile === undefined) return undefined;
+  if (record && isOfEarlierBoot(record, env)) return undefined;
+  const identity = record ?? identifyNetns(netns);
   if (identity.netnsIdentity === undefined || compareNetns(netns, identity) !== 'same') return undefined;
   const host = openOwnNetns();
   try {
     const inside = readInside(netns, host);
     if (inside === undefined) return undefined;
-    const isShown = isRecorded || hasPromised(inside.get(ifname), known.result);
+    const isShown = record !== undefined || hasPromised(inside.get(ifname), ifname, known.result);
     // What was read is of the namespace that was identified.
     return isShown && compareNetns(netns, identity) === 'same' ? { netns, identity, inside } : undefined;
   } finally {
@@ -70,11 +75,19 @@ function placeBy(
   }
 }
 
-/** Whether an interface has an address of a result. Results up to 0.2.0 have one address of each family. */
-function hasPromised(inside: Inside | undefined, result: RecordedAttachment['known']['result']): boolean {
+/**
+ * Whether an interface is the one of a result: it has an address of it and, if the result tells it, its hardware address. Results up
+ * to 0.2.0 have one address of each family.
+ */
+function hasPromised(
+  inside: Inside | undefined,
+  ifname: string,
+  result: RecordedAttachment['known']['result'],
+): boolean {
   if (inside === undefined || result === undefined) return false;
-  const ips = memberOf(result, 'ips');
-  const listed = (Array.isArray(ips) ? ips : []).map(one => (isObject(one) ? one.address : undefined));
+  const mac = listIn(result, 'interfaces').find(one => one.name === ifname && one.sandbox)?.mac;
+  if (typeof mac === 'string' && mac.toLowerCase() !== inside.device.mac) return false;
+  const listed = listIn(result, 'ips').map(one => one.address);
   const older = ['ip4', 'ip6'].map(key => {
     const one = memberOf(result, key);
     return isObject(one) ? one.ip : undefined;
@@ -82,4 +95,9 @@ function hasPromised(inside: Inside | undefined, result: RecordedAttachment['kno
   return [...listed, ...older].some(
     text => typeof text === 'string' && inside.device.addresses.includes(text),
   );
+}
+
+function listIn(result: JsonObject, key: string): JsonObject[] {
+  const list = memberOf(result, key);
+  return Array.isArray(list) ? list.filter(isObject) : [];
 }

@@ -21,7 +21,7 @@ export type WorkerRequest =
   /** Does what the plugins of a chain have deferred. Deletes their devices unless `removed` says that this was done. */
   | { readonly finish: string; readonly removed: boolean; readonly tracesKernel?: boolean | undefined };
 
-/** Consecutive plugins of a chain (chain/segment.ts). There is one reply per call made. */
+/** Consecutive plugins of a chain (chain/run/segment.ts). There is one reply per call made. */
 export interface SegmentRequest extends Pick<Segment, 'threadsResult' | 'stopsAtFailure' | 'tracesKernel'> {
   readonly calls: readonly WorkerCall[];
   /** Identifies the run of a chain: what its plugins defer is finished together. */

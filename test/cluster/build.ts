@@ -41,6 +41,7 @@ export async function buildKubernetes(say: Say): Promise<void> {
   fs.symlinkSync(source, `${go}/src/k8s.io/kubernetes`);
   fs.rmSync(`${source}/vendor/${REFLECT2}`, { recursive: true });
   fs.cpSync(`/usr/share/gocode/src/${REFLECT2}`, `${source}/vendor/${REFLECT2}`, { recursive: true });
+  hasten(`${source}/pkg/kubelet/kubelet.go`);
   for (const program of KUBERNETES) {
     if (fs.existsSync(`${BUILT}/${program}`)) continue;
     const started = performance.now();
@@ -51,6 +52,17 @@ export async function buildKubernetes(say: Say): Promise<void> {
   }
   // Several gigabytes.
   fs.rmSync(work, { recursive: true, force: true });
+}
+
+/**
+ * This kubelet keeps a pod until its sandbox is removed, and removes sandboxes once a minute, so each scenario would wait for that
+ * several times. Later ones remove them at once.
+ */
+function hasten(file: string): void {
+  const text = fs.readFileSync(file, 'utf8');
+  const hasty = text.replace('ContainerGCPeriod = time.Minute', 'ContainerGCPeriod = 2 * time.Second');
+  if (hasty === text) throw new Error(`Cannot change "${file}": it has no ContainerGCPeriod of a minute`);
+  fs.writeFileSync(file, hasty);
 }
 
 /** The sources, with an apt-get that has a list of its own: the machine's own need not name them. */

@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { nodePlace, subnetFile } from './addresses.ts';
 import { account, kubeconfig, tokenFile } from './certificates.ts';
+import { histogramIn, quantileBetween } from './histograms.ts';
 import { differences } from './holdings.ts';
 import { ipv4In, ipv6In } from './living.ts';
 import { findUnclaimed, findWronglyHeld, type PoolObject } from './pool-checker.ts';
@@ -105,6 +106,20 @@ test('a quantile is one of the values', () => {
   expect(quantile([4, 1, 3, 2], 0.5)).toBe(3);
   expect(quantile([4, 1, 3, 2], 0.99)).toBe(4);
   expect(quantile([], 0.5)).toBeUndefined();
+});
+
+test('a histogram tells in which bucket a quantile of what came since lies', () => {
+  const text = (counts: readonly number[]) =>
+    ['0.1', '1', '+Inf']
+      .map((le, i) => `t_bucket{verb="ADD",network="n",le="${le}"} ${counts[i]}`)
+      .concat('t_bucket{verb="DEL",network="n",le="0.1"} 99', 't_sum{verb="ADD"} 7')
+      .join('\n');
+  const read = (counts: readonly number[]) => histogramIn(text(counts), 't', { verb: 'ADD' });
+  const [before, after] = [read([5, 5, 5]), read([6, 14, 15])];
+  expect([...after.keys()]).toEqual([0.1, 1, Number.POSITIVE_INFINITY]);
+  expect(quantileBetween(before, after, 0.5)).toBe(1);
+  expect(quantileBetween(before, after, 0.99)).toBe(Number.POSITIVE_INFINITY);
+  expect(quantileBetween(after, after, 0.5)).toBeUndefined();
 });
 
 test('calls of plugins for one container are one call, and a repeated DEL counts once', () => {

@@ -18,6 +18,8 @@ const OF_NODE: Readonly<Record<string, readonly string[]>> = {
   'nft.txt': ['nft', 'list', 'ruleset'],
   'links.txt': ['ip', '-d', 'addr'],
   'routes.txt': ['ip', 'route'],
+  'neighbours.txt': ['ip', 'neighbour'],
+  'connections.txt': ['conntrack', '-L'],
   'ls.txt': ['/opt/cni/bin/catena', 'ls'],
   'log.txt': ['/opt/cni/bin/catena', 'log'],
   'doctor.txt': ['/opt/cni/bin/catena', 'doctor'],

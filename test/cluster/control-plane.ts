@@ -62,11 +62,7 @@ export async function startControlPlane(
     const startEtcdAlone = () => machine.start(etcd(programs), `${logs}/etcd-${++starts.etcd}.log`);
     // It is not ready without etcd.
     const untilReady = () =>
-      awaiting(
-        'the API server',
-        120,
-        async () => (await kubectl.try('get', '--raw', '/readyz')) === 'ok',
-      );
+      awaiting('the API server', 120, async () => (await kubectl.try('get', '--raw', '/readyz')) === 'ok');
     const startApiServer = async (): Promise<void> => {
       const argv = apiServer(programs, { dir, secrets, serving, client });
       machine.start(argv, `${logs}/kube-apiserver-${++starts.api}.log`);

@@ -6,6 +6,7 @@ import { CATENA } from '../helpers/catena.ts';
 import { runOk } from '../helpers/command.ts';
 import { withMachine } from '../helpers/machine.ts';
 import { startPodman } from '../helpers/podman.ts';
+import { inShell, manual, REPLACEABLE } from './manual.ts';
 
 export { IMAGE as POD_IMAGE } from '../helpers/busybox.ts';
 
@@ -25,22 +26,17 @@ export function podImage(dir: string): Promise<string> {
   return writeImage(dir);
 }
 
-/** The image of Catena, made of the printed Containerfile by the command that its first line names. */
-export async function catenaImage(dir: string, home: string, tag?: string): Promise<Image> {
+/** The image of Catena, made by the manual's commands of a directory with executables. */
+export async function catenaImage(dir: string, executables: string, tag?: string): Promise<Image> {
   const archive = `${dir}/${tag ?? 'catena'}.tar`;
-  const { stdout: text } = await runOk([CATENA, 'install', '--print', 'containerfile']);
-  const [, printed = ''] = /--tag (\S+) --file/.exec(text) ?? [];
-  const name = tag === undefined ? printed : `${printed.replace(/:.*/, '')}:${tag}`;
+  const name = tag === undefined ? REPLACEABLE.image : REPLACEABLE.image.replace(/:.*/, `:${tag}`);
+  const build = 'podman build --pull=never';
+  const commands = manual('image', { executables, image: name, build });
   await withMachine(async machine => {
     const podman = await startPodman(machine);
     await podman.run('import', await writeBase(machine.lab.tmp), BASE);
-    machine.write('/etc/Containerfile', text);
-    await podman.run(
-      ...['build', '--pull=never', '--quiet', '--tag', name, '--file', '/etc/Containerfile', home],
-    );
-    const file = `${machine.lab.tmp}/image-of-catena.tar`;
-    await podman.run('save', '--quiet', '--output', file, name);
-    fs.copyFileSync(file, archive);
+    await machine.ok(inShell(commands, machine.lab.tmp), { timeoutMs: 150_000 });
+    fs.copyFileSync(`${machine.lab.tmp}/${REPLACEABLE.archive}`, archive);
   });
   return { name, archive };
 }

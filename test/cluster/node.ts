@@ -12,6 +12,7 @@ import {
   kubeletConfig,
   proxyConfig,
 } from './kubelet-config.ts';
+import { inShell, manual } from './manual.ts';
 import { containersOf, removePodCgroups } from './pod-cgroups.ts';
 import type { Programs } from './programs.ts';
 import { UPLINK, type Wire } from './wire.ts';
@@ -29,7 +30,7 @@ export interface Node {
   kill(service: Service): Promise<void>;
   /** Ends every process, and starts the services with another boot id and the same disk. */
   reboot(): Promise<void>;
-  /** Imports an archive of an image. */
+  /** Imports an archive of an image, by the manual's command. */
   import(archive: string): Promise<void>;
   close(): Promise<void>;
 }
@@ -112,7 +113,7 @@ export async function startNode(
       for (const service of ['containerd', 'kubelet', 'kube-proxy'] as const) await node.start(service);
     },
     async import(archive) {
-      await machine.ok(['ctr', '--namespace', 'k8s.io', 'image', 'import', archive], { timeoutMs: 120_000 });
+      await machine.ok(inShell(manual('import', { archive }), '/'), { timeoutMs: 120_000 });
     },
     close,
   };

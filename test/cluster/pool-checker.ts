@@ -122,7 +122,11 @@ export function leasesOf(cluster: Cluster, pools: WatchedPools): string[] {
 
 /** The blocks of a network, as its nodes know them. */
 export function blocksOf(cluster: Cluster, network: string): string[] {
-  return cluster.nodes.flatMap(node => checkedNode(node, network).blocks().map(({ name }) => name));
+  return cluster.nodes.flatMap(node =>
+    checkedNode(node, network)
+      .blocks()
+      .map(({ name }) => name),
+  );
 }
 
 /** The addresses that the pods of a node have. */
@@ -131,7 +135,10 @@ export function usedOn({ machine }: Node, { isOfPool }: WatchedPools): string[] 
 }
 
 /** Addresses with two pods, leases on two nodes, addresses without a lease, leases without a block, and lost blocks. */
-export function findWronglyHeld(nodes: readonly NodeWithPods[], { networks, isOfPool }: WatchedPools): string[] {
+export function findWronglyHeld(
+  nodes: readonly NodeWithPods[],
+  { networks, isOfPool }: WatchedPools,
+): string[] {
   const problems: string[] = [];
   const users = new Map<string, string>();
   for (const { name, living, networks: own } of nodes) {
@@ -154,7 +161,10 @@ export function findWronglyHeld(nodes: readonly NodeWithPods[], { networks, isOf
 }
 
 /** Blocks that a node hands addresses out of, though their objects are gone, or another's. */
-export function findUnclaimed(nodes: readonly CheckedNode[], objects: ReadonlyMap<string, PoolObject>): string[] {
+export function findUnclaimed(
+  nodes: readonly CheckedNode[],
+  objects: ReadonlyMap<string, PoolObject>,
+): string[] {
   const byName = new Map(Array.from(objects.values(), object => [object.metadata.name, object] as const));
   return nodes.flatMap(({ name: node, claimant: { network }, blocks }) =>
     blocks()

@@ -18,12 +18,13 @@ export const UPLINK = 'eth0';
 export async function makeWire(): Promise<Wire> {
   const lab = await createLab();
   const ip = (ns: Namespace, ...args: string[]) => runOk(['ip', '-n', ns.name, ...args]);
-  await ip(lab.host, 'link', 'add', 'switch', 'type', 'bridge');
-  await ip(lab.host, 'addr', 'add', `${MACHINES.outside}/${MACHINES.prefix}`, 'dev', 'switch');
-  await ip(lab.host, 'link', 'set', 'switch', 'up');
-  await ip(lab.host, 'link', 'add', 'beyond', 'type', 'bridge');
-  await ip(lab.host, 'addr', 'add', `${BEYOND.outside}/${BEYOND.prefix}`, 'dev', 'beyond');
-  await ip(lab.host, 'link', 'set', 'beyond', 'up');
+  const networks = { switch: MACHINES, beyond: BEYOND };
+  for (const [i, [name, { outside, prefix }]] of Object.entries(networks).entries()) {
+    // With an address of its own: else it takes that of a new port, and what machines send to the former one is lost for seconds.
+    await ip(lab.host, 'link', 'add', name, 'address', `02:00:5e:00:00:0${i + 1}`, 'type', 'bridge');
+    await ip(lab.host, 'addr', 'add', `${outside}/${prefix}`, 'dev', name);
+    await ip(lab.host, 'link', 'set', name, 'up');
+  }
   await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
   return {
     lab,

@@ -8,21 +8,14 @@ import { CATENA } from '../helpers/catena.ts';
 import { writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { directories, withHost } from '../helpers/netns.ts';
+import { firstBlock } from '../helpers/page.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
-
-/** The first block of code in a language. */
-function block(page: string, language: string): string {
-  const text = fs.readFileSync(path.join(ROOT, page), 'utf8');
-  const found = new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, 'ms').exec(text)?.[1];
-  if (found === undefined) throw new Error(`Cannot find a block of ${language} in ${page}`);
-  return found;
-}
 
 describe('README.md', () => {
   test('shows the conflist that npm start tries', () => {
     const conflist = fs.readFileSync(path.join(ROOT, 'conflists/bridge-full.conflist'), 'utf8');
-    expect(block('README.md', 'json')).toBe(conflist);
+    expect(firstBlock('README.md', 'json')).toBe(conflist);
   });
 
   test('has at most 250 lines', () => {
@@ -79,7 +72,7 @@ describeRoot('README.md', () => {
       });
       const printed = stdout.split('\n').map(line => wordsOf(line).join(' '));
       // A line may be cut, and lines may be left out, where it has dots.
-      const shown = block('README.md', 'text')
+      const shown = firstBlock('README.md', 'text')
         .split('\n')
         .map(line => wordsOf(line.replace(/[…\s]+$/, '')).join(' '));
       let at = 0;
@@ -94,7 +87,7 @@ describeRoot('README.md', () => {
 
   test('src/observe/README.md draws a trace as the command does', async () => {
     await withHost(async lab => {
-      const list = JSON.parse(block('README.md', 'json'));
+      const list = JSON.parse(firstBlock('README.md', 'json'));
       list.plugins[0].ipam.dataDir = `${lab.tmp}/leases`;
       list.plugins[3].dataDir = `${lab.tmp}/tuning`;
       const chain = writeChain(lab, list);
@@ -110,7 +103,7 @@ describeRoot('README.md', () => {
       const [{ id }] = items;
       const env = directories(lab.tmp);
       const { stdout } = await lab.run(lab.host, [CATENA, 'trace', id.slice(0, 10)], { env });
-      expect(shapeOf(stdout)).toEqual(shapeOf(block('src/observe/README.md', 'text')));
+      expect(shapeOf(stdout)).toEqual(shapeOf(firstBlock('src/observe/README.md', 'text')));
       expect((await chain.run('del', container)).exitCode).toBe(0);
     });
   });
@@ -123,7 +116,7 @@ describeRoot('README.md', () => {
       });
       // Inside the repository, where the package finds itself.
       const file = path.join(ROOT, 'dist', `readme-${process.pid}.ts`);
-      fs.writeFileSync(file, block('README.md', 'ts'));
+      fs.writeFileSync(file, firstBlock('README.md', 'ts'));
       // The example uses the directories of a real host: it gets its own ones.
       const ground = [
         `mkdir ${lab.tmp}/netns`,

@@ -61,6 +61,29 @@ describeRoot(
       },
       deadline(240_000),
     );
+
+    test(
+      `${LEASES} clients at once have an address each, and return it`,
+      async () => {
+        await withHost(async lab => {
+          const server = await serve(lab, { range: ['10.77.0.10', '10.77.0.250'] });
+          await startDaemon(lab);
+          const containers: Container[] = [];
+          for (let i = 0; i < LEASES; i++) containers.push(await lab.container());
+          const conf = confOf({ timeout: 100, detectConflicts: false });
+          const results = await Promise.all(containers.map(one => add(lab, one, conf)));
+          expect(new Set(results.map(({ ips }) => ips[0]?.address)).size).toBe(LEASES);
+          expect(server.leases()).toHaveLength(LEASES);
+          const gone = await Promise.all(
+            containers.map(container => lab.plugin('bridge', { command: 'DEL', conf, container })),
+          );
+          expect(gone.map(({ exitCode }) => exitCode)).toEqual(gone.map(() => 0));
+          await until(() => server.leases().length === 0);
+          expect(recordsIn(lab)).toEqual([]);
+        });
+      },
+      deadline(240_000),
+    );
   },
   requires('dnsmasq'),
 );

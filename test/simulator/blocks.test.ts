@@ -181,7 +181,9 @@ describe('blocks', () => {
     way.fate = () => 'fails';
     await expect(again.add('after')).rejects.toMatchObject({ code: 11 });
     way.fate = () => 'arrives';
-    await expect(again.add('after')).rejects.toMatchObject({ message: expect.stringContaining('nodes hold 2') });
+    await expect(again.add('after')).rejects.toMatchObject({
+      message: expect.stringContaining('nodes hold 2'),
+    });
     expect(findContradictions(model, [a, again])).toEqual([]);
   });
 

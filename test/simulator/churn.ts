@@ -349,7 +349,15 @@ class Churn {
     const up = this.#up();
     const machine = this.#draws.pick(this.#machines.filter(({ state }) => state !== 'gone'));
     const spell = 20 + 280 * this.#draws.next();
-    const what = this.#draws.weighted({ kill: 3, freeze: 3, 'cut off': 3, hide: 1, remove: 1, off: 1, clock: 1 });
+    const what = this.#draws.weighted({
+      kill: 3,
+      freeze: 3,
+      'cut off': 3,
+      hide: 1,
+      remove: 1,
+      off: 1,
+      clock: 1,
+    });
     if (machine.state !== 'up' || up.length < 4) return;
     this.#count(`machines: ${what}`);
     if (what === 'freeze') machine.frozenUntil = now() + spell;

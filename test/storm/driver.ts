@@ -230,7 +230,9 @@ export class Driver {
 
   /** The kernel takes a namespace apart in the background, and not at all while a process holds it. */
   async #outwaitNamespaces(): Promise<Violation[]> {
-    const dead = this.model.list('present', 'whole').filter(one => !this.model.isInPlace(one));
+    // The reference's DEL succeeds where it finds another namespace under the path, and leaves the pair to the kernel.
+    const all = this.model.list('present', 'whole', 'absent');
+    const dead = all.filter(one => !this.model.isInPlace(one) && (one.state !== 'absent' || one.byReference));
     const pairs = dead.flatMap(one => hostDevicesOf(one).filter(name => name.startsWith('veth')));
     const left = () => pairs.filter(name => fs.existsSync(`/proc/sys/net/ipv4/conf/${name}`));
     if (await waitFor(() => left().length === 0, NAMESPACES_MS, 20)) return [];

@@ -44,6 +44,7 @@ export interface Look {
   readonly files: readonly string[];
 }
 
+const MARKS = '/run/catena/removals/';
 const STATE = ['/var/lib/cni', '/var/lib/catena', '/run/catena', '/run/cni'];
 const LEASES = '/var/lib/cni/networks';
 const IS_ADDRESS = /^(\d+\.\d+\.\d+\.\d+|[\da-f]*:[\da-f:]+)$/;
@@ -78,8 +79,21 @@ export class Looker {
       rules,
       inside: new Map(slots.map((slot, i) => [slot, inside[i] ?? []])),
       leases: LETTERS.flatMap(letter => leasesOf(NETS[letter].name)),
-      files: STATE.flatMap(filesBelow).filter(file => !TRACES.test(file) && !file.startsWith(`${LEASES}/`)),
+      files: STATE.flatMap(filesBelow).filter(file => {
+        return !TRACES.test(file) && !file.startsWith(`${LEASES}/`) && !isDeadMark(file);
+      }),
     };
+  }
+}
+
+/** The mark of a removal whose process was killed: nothing waits for it, and the next recovery of any network removes it. */
+function isDeadMark(file: string): boolean {
+  if (!file.startsWith(MARKS)) return false;
+  try {
+    const [pid] = fs.readlinkSync(file).split(' ');
+    return !fs.existsSync(`/proc/${pid}`);
+  } catch {
+    return true;
   }
 }
 

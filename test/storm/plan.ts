@@ -229,7 +229,10 @@ export class Planner {
   #del(entry: Entry): Del {
     const random = this.#random;
     const own: Caller = entry.by === 'command' ? 'command' : 'plugins';
-    const byReference = entry.by === 'reference' && this.#has('reference');
+    const isGone = !this.#model.isInPlace(entry);
+    // It goes by the name of the interface alone, and that may be another pod's since.
+    const mayHarm = isGone && entry.placeUnsure;
+    const byReference = entry.by === 'reference' && this.#has('reference') && !mayHarm;
     const by =
       own === 'command'
         ? own
@@ -238,7 +241,6 @@ export class Planner {
             command: this.#has('command') ? 20 : 0,
             reference: byReference ? 30 : 0,
           });
-    const isGone = !this.#model.isInPlace(entry);
     // A runtime that says there is no namespace has removed the one that the container was in.
     const isSure = isGone && !entry.placeUnsure;
     const noNetns = isSure && (by === 'reference' || (by === 'plugins' && random.chance(0.2)));

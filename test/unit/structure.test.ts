@@ -317,7 +317,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'prom-client': ['src/observe/metrics', 'src/observe/grpc-metrics'],
   '@grpc/grpc-js': ['src/daemon/grpc'],
   protobufjs: ['src/daemon/grpc'],
-  '@kubernetes/client-node': ['src/delegate/api-server'],
+  '@kubernetes/client-node': ['src/delegate/api-access'],
   'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab', 'src/compare'],
 };
 

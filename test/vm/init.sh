@@ -9,7 +9,7 @@ b=/bin/busybox
 
 if [ "$1" = up ]; then
   # Nothing asks the kernel for these by a name that it could load them by.
-  for module in br_netfilter nf_conntrack sctp; do modprobe "$module"; done
+  for module in br_netfilter nf_conntrack sctp tun; do modprobe "$module"; done
   ip link set lo up
   "$BUN" "$INSIDE" /plan.json
   exec /busybox poweroff -f

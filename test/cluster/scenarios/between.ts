@@ -1,7 +1,5 @@
 // Does every pod reach every pod over the nodes, with addresses of the cluster's pool and routes by the daemon alone?
 
-import { CATENA } from '../../helpers/catena.ts';
-import { runOk } from '../../helpers/command.ts';
 import type { Row } from '../../helpers/netns.ts';
 import { awaiting } from '../awaiting.ts';
 import { type Cluster, isReady } from '../cluster.ts';
@@ -38,7 +36,6 @@ export const between: Scenario = {
   endsCatena: true,
   async play(cluster, namespace, saw) {
     const { kubectl } = cluster;
-    await kubectl.apply((await runOk([CATENA, 'install', '--print', 'crds'])).stdout);
     const beyond = await cluster.join();
     const near = cluster.nodes.slice(0, 2);
     const nodes = [...near, beyond];

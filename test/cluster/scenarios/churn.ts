@@ -210,6 +210,11 @@ async function forget({ kubectl, nodes }: Cluster): Promise<void> {
     await kubectl('delete', `${kind}.catena.cni.cncf.io`, '--all', '--timeout=60s');
   for (const { machine } of nodes) {
     for (const network of WATCHED.networks)
-      await machine.ok(['rm', '-r', `/var/lib/cni/networks/${network}`, `/var/lib/catena/upkeep/cluster/${network}`]);
+      await machine.ok([
+        'rm',
+        '-r',
+        `/var/lib/cni/networks/${network}`,
+        `/var/lib/catena/upkeep/cluster/${network}`,
+      ]);
   }
 }

@@ -5,7 +5,8 @@ import fs from 'node:fs';
 import { REFERENCE_BIN_DIR } from '../../helpers/plugin.ts';
 import { awaiting } from '../awaiting.ts';
 import type { Cluster } from '../cluster.ts';
-import { untilInstalled } from '../install-catena.ts';
+import { histogramIn, quantileBetween } from '../histograms.ts';
+import { uninstallCatena, untilInstalled } from '../install-catena.ts';
 import type { Node } from '../node.ts';
 import { processorTime } from '../processor-time.ts';
 import { quantile, type SandboxTimes, sandboxTimes } from '../sandbox-times.ts';
@@ -23,8 +24,7 @@ export const figures: Scenario = {
   name: 'figures and uninstall',
   endsCatena: true,
   async play(cluster, namespace, saw) {
-    const { kubectl, nodes } = cluster;
-    const [node] = nodes;
+    const [node] = cluster.nodes;
     if (node === undefined) throw new Error('a cluster has a node');
     const { machine, place } = node;
     await startStopwatch(node);
@@ -36,12 +36,7 @@ export const figures: Scenario = {
     await measureAll('daemon');
     await stopDaemons(cluster);
     await measureAll('no daemon');
-    await kubectl('delete', 'daemonset', '-n', 'kube-system', 'catena', '--timeout=120s');
-    await awaiting('the installing pods to end', 120, async () => {
-      const pods = await kubectl.list('pods', '-n', 'kube-system', '-l', 'app.kubernetes.io/name=catena');
-      return pods.length === 0;
-    });
-    const said = await machine.ok(['/opt/cni/bin/catena', 'uninstall', '--purge']);
+    const said = await uninstallCatena(cluster, node);
     saw(`uninstall --purge on ${place.name}: ${said.split('\n').at(-1)}`);
     const rules = await machine.ok(['nft', 'list', 'tables']);
     must(!rules.includes('catena'), `tables remain: ${rules}`);
@@ -104,6 +99,7 @@ async function measure(
   const sandboxes: SandboxTimes[] = [];
   const before = readStopwatch(node).length;
   const daemon = () => processorTime(node.machine, '/opt/cni/bin/catena');
+  const metrics = await readMetrics(cluster, node);
   const [began, used] = [performance.now(), daemon()];
   for (let round = 0; round < rounds; round++) {
     const since = logOf(logs, node).length;
@@ -121,9 +117,44 @@ async function measure(
     `ADD ${words(of('ADD'))}`,
     `DEL ${words(of('DEL'))}`,
     `sandbox ${words(sandboxes.flatMap(({ started }) => started))}`,
+    ...told(metrics, await readMetrics(cluster, node)),
     `${cpu.toFixed(0)} ms of processor time a pod`,
     `${seconds} s`,
   ].join(', ');
+}
+
+interface Metrics {
+  readonly kubelet: string;
+  /** Empty without a daemon. */
+  readonly daemon: string;
+}
+
+async function readMetrics({ kubectl }: Cluster, { machine, place }: Node): Promise<Metrics> {
+  const kubelet = (await kubectl.try('get', '--raw', `/api/v1/nodes/${place.name}/proxy/metrics`)) ?? '';
+  const socket = ['--unix-socket', '/run/catena/catena.sock', 'http://catena/metrics'];
+  const { stdout } = await machine.run(['curl', '-sf', '--max-time', '5', ...socket]);
+  return { kubelet, daemon: stdout };
+}
+
+const KUBELET = 'kubelet_runtime_operations_duration_seconds';
+const DAEMON = 'catena_request_duration_seconds';
+
+/** What kubelet and the daemon say themselves: the upper bounds of the buckets in which the quantiles are. */
+function told(before: Metrics, after: Metrics): string[] {
+  const rows = [
+    ['kubelet: run_podsandbox', 'kubelet', KUBELET, { operation_type: 'run_podsandbox' }],
+    ['stop_podsandbox', 'kubelet', KUBELET, { operation_type: 'stop_podsandbox' }],
+    ['daemon: ADD', 'daemon', DAEMON, { verb: 'ADD' }],
+    ['DEL', 'daemon', DAEMON, { verb: 'DEL' }],
+  ] as const;
+  return rows.flatMap(([what, of, name, labels]) => {
+    const [from, to] = [before, after].map(one => histogramIn(one[of], name, labels));
+    const at = (share: number) => quantileBetween(from ?? new Map(), to ?? new Map(), share);
+    const [half, most] = [at(0.5), at(0.99)];
+    return half === undefined || most === undefined
+      ? []
+      : `${what} p50 up to ${(half * 1000).toFixed(0)} p99 up to ${(most * 1000).toFixed(0)} ms`;
+  });
 }
 
 /** containerd's, of all its starts. */

@@ -12,6 +12,8 @@ import { answerOf, must, pod, type Scenario, untilAnswers, untilPods } from '../
  * route of `ipam` besides that of `isDefaultGateway`.
  */
 const FILE = '/etc/cni/net.d/00-plain.conflist';
+/** Comes before the name that the installation then chooses, in order to be first: containerd deletes from its first list. */
+const FILE_AGAIN = '/etc/cni/net.d/00-00-00-plain.conflist';
 const PLAIN = {
   cniVersion: '1.0.0',
   name: 'plain',
@@ -82,6 +84,8 @@ export const handover: Scenario = {
       const all = ['-n', 'kube-system', '-l', 'app.kubernetes.io/name=catena'];
       await kubectl('delete', 'pod', ...all, `--field-selector=spec.nodeName=${name}`, '--timeout=110s');
       await untilInstalled(cluster);
+      fs.renameSync(node.machine.path(FILE), node.machine.path(FILE_AGAIN));
+      await Bun.sleep(2000);
       await works('stays', 8090);
       await works('between', 8092);
       await end('stays', 8090);
@@ -93,7 +97,7 @@ export const handover: Scenario = {
       });
       saw('installed again: both are deleted by ours');
     } finally {
-      fs.rmSync(node.machine.path(FILE), { force: true });
+      for (const file of [FILE, FILE_AGAIN]) fs.rmSync(node.machine.path(file), { force: true });
     }
   },
 };

@@ -28,7 +28,8 @@ export const pods: Scenario = {
       }
     }
     // One of three: a packet can be late on a machine that does other things.
-    for (const from of found) await inPod(cluster, from, 'ping', '-c', '3', '-W', '2', MACHINES.outside);
+    for (const from of found)
+      await inPod(cluster, from, 'ping', '-n', '-c', '3', '-W', '2', MACHINES.outside);
     saw(
       `${found.length} pods on ${nodes.length} nodes; ${answers} requests between them answered by the right one`,
     );
