@@ -3,6 +3,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { tryRead } from '../../src/files/read-file.ts';
+import { WORKER_FLAG } from '../../src/worker/protocol.ts';
 import { runOk } from '../helpers/command.ts';
 import type { Machine } from '../helpers/machine.ts';
 import { awaiting } from './awaiting.ts';
@@ -54,8 +55,8 @@ export const FAULTS: readonly Fault[] = [
   {
     name: 'daemon frozen',
     async strike(_, { machine }) {
-      const daemons = await daemonsOf(machine);
-      await freeze(machine, [...daemons, ...machine.processes('/catena-core')], FROZEN_DAEMON_MS);
+      const workers = withWord(machine, machine.processes('/proc/self/exe'), WORKER_FLAG);
+      await freeze(machine, [...(await daemonsOf(machine)), ...workers], FROZEN_DAEMON_MS);
     },
   },
   {
@@ -105,11 +106,16 @@ async function cutOff({ lab }: Cluster['wire'], name: string): Promise<void> {
 /** Once there are any: kubelet may still wait before it starts one again. */
 function daemonsOf(machine: Machine): Promise<string[]> {
   return awaiting('a daemon', 90, async () => {
-    const found = machine.processes('/catena').filter(pid => {
-      const [, word] = tryRead(machine.path(`/proc/${pid}/cmdline`))?.split('\0') ?? [];
-      return word === 'daemon';
-    });
+    const found = withWord(machine, machine.processes('/catena'), 'daemon');
     return found.length > 0 && found;
+  });
+}
+
+/** Those that were started with this word after their name. */
+function withWord(machine: Machine, pids: readonly string[], wanted: string): string[] {
+  return pids.filter(pid => {
+    const [, word] = tryRead(machine.path(`/proc/${pid}/cmdline`))?.split('\0') ?? [];
+    return word === wanted;
   });
 }
 
