@@ -71,6 +71,8 @@ export async function prepareRunner<T>(
   let options: RunnerOptions | undefined;
   const interrupt = new AbortController();
   const onSignal = () => interrupt.abort();
+  // It starts a process when one is needed.
+  const own = ownWorker();
   if (signal) signal.addEventListener('abort', onSignal);
   else for (const name of SIGNALS) process.once(name, onSignal);
   try {
@@ -82,7 +84,7 @@ export async function prepareRunner<T>(
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
         openWitness: async () => (await import('../../src/garbage/witness.ts')).nodeWitness(findAbout),
-        segments: workerSegments(workers ?? ownWorker(), { startOther: startForeign }),
+        segments: workerSegments(workers ?? own, { startOther: startForeign }),
         signal: interrupt.signal,
         ...defined({ deadlineMs: deadlines }),
       },
@@ -112,6 +114,8 @@ export async function prepareRunner<T>(
   } finally {
     signal?.removeEventListener('abort', onSignal);
     for (const name of SIGNALS) process.removeListener(name, onSignal);
+    // This process may be a worker itself, which makes many calls.
+    own.close();
     if (log !== call.log) await log.flush();
     // A process that provides workers stays.
     await boundLogFile(conf, workers !== undefined);

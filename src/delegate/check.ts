@@ -4,6 +4,8 @@ import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
+import { holderOf } from '../journal/claim.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
 import { readRecord } from '../journal/store.ts';
 import { resolveNetwork } from './plan.ts';
 import { type PodKey, parsePod, recall, runtimeOf } from './record.ts';
@@ -12,17 +14,12 @@ import { listConfigured } from './wanted.ts';
 
 /**
  * Calls CHECK of every network on record, each with the inputs of its own ADD. Networks of a version without CHECK are skipped.
- * @throws CniError 3 when nothing is on record; of the network that fails, or one that joins several
+ * @throws CniError 3 when nothing is on record; 11 while another process attaches or detaches the pod; of the network that fails, or
+ *   one that joins several
  */
 export async function checkPod(runner: Runner, key: PodKey, netns: string): Promise<void> {
-  const record = readRecord(runner.podsDir, key);
-  if (record === undefined) {
-    const { ifname, containerId, network } = key;
-    throw new CniError(
-      ErrorCode.unknownContainer,
-      `Cannot check interface "${ifname}" of container "${containerId}" on network "${network}": no ADD is recorded in "${runner.podsDir}"`,
-    );
-  }
+  const record = findPod(runner, key);
+  if (record.phase !== 'attached') refuseHeld(record);
   const errors: unknown[] = [];
   const pod = parsePod(record);
   const runtime = runtimeOf(runner, pod);
@@ -36,8 +33,32 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
       errors.push(error);
     }
   }
-  if (errors.length)
-    throw joinErrors(`Cannot confirm the networks of container "${key.containerId}"`, errors);
+  if (errors.length === 0) return;
+  // A DEL or a change may have begun during the check, or be over.
+  refuseHeld(findPod(runner, key));
+  throw joinErrors(`Cannot confirm the networks of container "${key.containerId}"`, errors);
+}
+
+/** @throws CniError 3 */
+function findPod({ podsDir }: Runner, key: PodKey): AttachmentRecord {
+  const record = readRecord(podsDir, key);
+  if (record !== undefined) return record;
+  const { ifname, containerId, network } = key;
+  throw new CniError(
+    ErrorCode.unknownContainer,
+    `Cannot check interface "${ifname}" of container "${containerId}" on network "${network}": no ADD is recorded in "${podsDir}"`,
+  );
+}
+
+/** What is missing while a process works on the pod is no damage. @throws CniError 11 */
+function refuseHeld(record: AttachmentRecord): void {
+  const holder = holderOf(record);
+  if (holder === undefined) return;
+  const { ifname, containerId } = record;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot check interface "${ifname}" of container "${containerId}": process ${holder.pid} is working on it`,
+  );
 }
 
 /**

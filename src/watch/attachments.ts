@@ -1,5 +1,4 @@
 // Which attachments does this host have, whichever runtime made them, and which host devices lead to them?
-import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CachedAttachment, parseRecord } from '../chain/records/cache-record.ts';
 import { toRemembered } from '../chain/records/remembered-add.ts';
@@ -10,6 +9,7 @@ import { readIfThere } from '../files/read-file.ts';
 import { recordsDir } from '../journal/place.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readFile } from '../journal/store.ts';
+import { FileCache } from './file-cache.ts';
 
 /** An attachment that was made and not deleted, as far as the files say. */
 export interface WatchedAttachment {
@@ -21,6 +21,19 @@ export interface WatchedAttachment {
   readonly recorded: { readonly stateDir: string; readonly record: AttachmentRecord } | undefined;
   /** Names of the devices of its result that are on the host. */
   readonly devices: readonly string[];
+  /** The call of the delegate runner that made it, or of which it is one network. */
+  readonly pod?: PodCall;
+  /** Its networks are all that it consists of, and each is listed as well: its CHECK would only repeat theirs. */
+  readonly isCheckedInParts?: true;
+}
+
+/** The call of the delegate runner for a pod, which has a record of its own. */
+export interface PodCall {
+  readonly id: AttachmentId;
+  /** The journal that has its record. */
+  readonly podsDir: string;
+  /** The list that names the runner, if the runtime's attachment is listed. */
+  readonly source: string | undefined;
 }
 
 /** Identifies an attachment among those of all networks. */
@@ -40,11 +53,7 @@ export function attachmentLister(journals: readonly string[], cacheDir: string):
     const listed = new Map<string, WatchedAttachment>();
     const settled = new Set<string>();
     for (const { stateDir, files } of records) {
-      const root = recordsDir(stateDir);
-      const paths = namesIn(root).flatMap(name =>
-        namesIn(join(root, name)).map(file => join(root, name, file)),
-      );
-      for (const record of files.list(paths)) {
+      for (const record of files.list(recordFilesIn(stateDir))) {
         settled.add(keyOf(record));
         if (record.phase !== 'attached') continue;
         listed.set(keyOf(record), toWatched(toRemembered(record), { stateDir, record }));
@@ -55,6 +64,12 @@ export function attachmentLister(journals: readonly string[], cacheDir: string):
       if (!settled.has(keyOf(known))) listed.set(keyOf(known), toWatched(known, undefined));
     return [...listed.values()];
   };
+}
+
+/** Paths of all records of a journal. */
+export function recordFilesIn(stateDir: string): string[] {
+  const root = recordsDir(stateDir);
+  return namesIn(root).flatMap(name => namesIn(join(root, name)).map(file => join(root, name, file)));
 }
 
 function toWatched(known: CachedAttachment, recorded: WatchedAttachment['recorded']): WatchedAttachment {
@@ -71,38 +86,6 @@ export function hostDevicesOf(result: JsonObject | undefined): string[] {
     if (!isObject(one) || one.sandbox) return [];
     return typeof one.name === 'string' && one.name !== '' ? [one.name] : [];
   });
-}
-
-/** Values read from files, each again only when its file has changed. */
-class FileCache<T extends object> {
-  readonly #read: (path: string) => T | undefined;
-  #known = new Map<string, { readonly stamp: string; readonly value: T | undefined }>();
-
-  constructor(read: (path: string) => T | undefined) {
-    this.#read = read;
-  }
-
-  list(paths: readonly string[]): T[] {
-    const before = this.#known;
-    this.#known = new Map();
-    for (const path of paths) {
-      const stat = statSync(path, { throwIfNoEntry: false });
-      if (!stat?.isFile()) continue;
-      const stamp = `${stat.ino} ${stat.size} ${stat.mtimeMs}`;
-      const own = before.get(path);
-      this.#known.set(path, own?.stamp === stamp ? own : { stamp, value: this.#tryRead(path) });
-    }
-    return [...this.#known.values()].flatMap(({ value }) => value ?? []);
-  }
-
-  /** An unreadable file does not hide the others; the doctor names it. */
-  #tryRead(path: string): T | undefined {
-    try {
-      return this.#read(path);
-    } catch {
-      return undefined;
-    }
-  }
 }
 
 function readCached(path: string): CachedAttachment | undefined {

@@ -5,6 +5,7 @@ import type { WatchedAttachment } from './attachments.ts';
 import { commandsFor } from './commands.ts';
 import { type Damage, examine, type Repaired, repairAttachment } from './examine.ts';
 import type { Policy } from './policy.ts';
+import type { Rest } from './queue.ts';
 import { afterCheck, afterRepair, giveUp, isReported, pauseBefore, type Standing } from './standing.ts';
 import type { Drift, WatchState } from './state.ts';
 
@@ -27,10 +28,18 @@ export interface CaretakerEvents {
   ): Promise<Done>;
 }
 
+/** A process attaches, changes or detaches it; or its DEL has begun, after which nothing has to be looked at. */
+export type Work = 'in progress' | 'being deleted';
+
+/** Pause before a look at what a process has worked on. */
+const WORK_MS = 500;
+
 /** What visits need of the watch. */
 export interface CaretakerContext {
   find(key: string): WatchedAttachment | undefined;
   policyOf(one: WatchedAttachment): Policy;
+  /** What is being done to it, as far as that can be told without a look at it. */
+  workOn(one: WatchedAttachment): Work | undefined;
   /** Asks for another visit. */
   again(key: string, afterMs: number): void;
 }
@@ -45,6 +54,8 @@ export class Caretaker {
   readonly #standings = new Map<string, Standing>();
   readonly #checked = new Map<string, number>();
   readonly #counts = { checks: {} as Record<string, number>, repairs: {} as Record<string, number> };
+  /** Those that are visited again when the work on them may have ended. */
+  readonly #postponed = new Set<string>();
   #lastCheck: string | undefined;
   #found = 0;
 
@@ -81,9 +92,15 @@ export class Caretaker {
   }
 
   /** Forgets attachments that no longer exist. */
-  forgetAllBut(attachments: ReadonlyMap<string, unknown>): void {
+  forgetAllBut(attachments: ReadonlySet<string>): void {
     for (const known of [this.#standings, this.#checked])
       for (const key of known.keys()) if (!attachments.has(key)) known.delete(key);
+  }
+
+  #postpone(key: string): void {
+    if (this.#postponed.has(key)) return;
+    this.#postponed.add(key);
+    this.#context.again(key, WORK_MS);
   }
 
   /** The configuration has changed: what was given up is tried again. */
@@ -93,12 +110,21 @@ export class Caretaker {
         this.#standings.set(key, { ...standing, state: 'drifted', repairs: 0, undone: 0, repairedAt: 0 });
   }
 
-  async visit(key: string): Promise<void> {
+  async visit(key: string, rest: Rest): Promise<void> {
     const one = this.#context.find(key);
-    if (one === undefined) return;
+    if (one === undefined || one.isCheckedInParts) return;
     const policy = this.#context.policyOf(one);
     if (policy === 'off') return;
-    const verdict = await examine(one, this.#runtime);
+    this.#postponed.delete(key);
+    const work = this.#context.workOn(one);
+    if (work === 'in progress') this.#postpone(key);
+    if (work) return;
+    let isSuspect = false;
+    const verdict = await examine(one, this.#runtime, ms => {
+      isSuspect = true;
+      this.#found += 1;
+      return rest(ms);
+    });
     if (verdict.state === 'passed over') return;
     this.#lastCheck = new Date().toISOString();
     this.#checked.set(key, performance.now());
@@ -109,7 +135,7 @@ export class Caretaker {
     }
     const damage = verdict.state === 'drifted' ? verdict : undefined;
     const problem = damage?.problem;
-    if (problem !== undefined) this.#found += 1;
+    if (problem !== undefined && !isSuspect) this.#found += 1;
     const before = this.#standings.get(key);
     const { standing, news } = afterCheck(before, problem, performance.now());
     this.#standings.set(key, standing);

@@ -4,10 +4,10 @@ import type { WatchedAttachment } from './attachments.ts';
 
 /**
  * DEL and ADD with what the ADD was given. An attachment of another runtime is made again by that one: it would not learn of a new
- * address.
+ * address. So is a network of the delegate runner.
  */
-export function commandsFor({ id, known, recorded }: WatchedAttachment): string {
-  const isOurs = recorded !== undefined && recorded.record.adopted !== true;
+export function commandsFor({ id, known, recorded, pod }: WatchedAttachment): string {
+  const isOurs = recorded !== undefined && recorded.record.adopted !== true && pod === undefined;
   if (!isOurs) return `recreate container "${id.containerId}" with the runtime that made it`;
   const { network, containerId, ifname } = id;
   const target = [network, known.netns, '--container-id', containerId, '--ifname', ifname];

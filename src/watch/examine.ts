@@ -21,6 +21,8 @@ import { atLeast, SINCE } from '../cni/version.ts';
 import { holderOf } from '../journal/claim.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { WatchedAttachment } from './attachments.ts';
+import { isPodUnsettled } from './pods.ts';
+import type { Rest } from './queue.ts';
 
 /** The condition of an attachment. */
 export type Verdict =
@@ -46,11 +48,14 @@ const PASSED_OVER: Verdict = { state: 'passed over' };
 /** The runtime that made it keeps no record here, so its DEL shows only in that the attachment is gone a moment later. */
 const CONFIRM_MS = 300;
 
-/** Runs CHECK with the configuration of its ADD. Never throws. */
-export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Promise<Verdict> {
+/**
+ * Runs CHECK with the configuration of its ADD. Never throws.
+ * @param rest waits, when something is missing, for what may be a DEL to end
+ */
+export async function examine(one: WatchedAttachment, runtime: ChainRuntime, rest: Rest): Promise<Verdict> {
   const { recorded, known } = one;
   const own = runtimeFor(one, runtime);
-  if (recorded && !isCurrent(one, own)) return PASSED_OVER;
+  if (isInWork(one, own)) return PASSED_OVER;
   if (!recorded && known.netns === '')
     return { state: 'unknown', why: 'its cached result names no namespace' };
   if (recorded && compareNetns(known.netns, recorded.record) !== 'same') return { state: 'gone' };
@@ -76,11 +81,13 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime): Pr
   if (first.state !== 'drifted') return first;
   if (foreign) {
     const wait = note === undefined ? DEL_WITHOUT_NOTE_MS : CONFIRM_MS;
-    await new Promise(resolve => setTimeout(resolve, wait));
+    await rest(wait);
     if (!isThere(foreign, own)) return { state: 'gone' };
-    return isNoteGone(one.id, note, own) ? PASSED_OVER : check();
+    if (isNoteGone(one.id, note, own) || isInWork(one, own)) return PASSED_OVER;
+    const again = await check();
+    return again.state === 'drifted' && isInWork(one, own) ? PASSED_OVER : again;
   }
-  if (!isCurrent(one, own)) return PASSED_OVER;
+  if (isInWork(one, own)) return PASSED_OVER;
   const isGone = recorded && compareNetns(known.netns, recorded.record) !== 'same';
   return isGone ? { state: 'gone' } : first;
 }
@@ -137,6 +144,14 @@ function runtimeFor({ recorded }: WatchedAttachment, runtime: ChainRuntime): Cha
   if (recorded === undefined) return runtime;
   const { stateDir, record } = recorded;
   return { ...withRecordedDirs(runtime, record), stateDir, cacheDir: record.cacheDir };
+}
+
+/** Whether some process works on it, or it is no longer what was listed. */
+function isInWork(one: WatchedAttachment, runtime: ChainRuntime): boolean {
+  return (
+    (one.recorded !== undefined && !isCurrent(one, runtime)) ||
+    (one.pod !== undefined && isPodUnsettled(one.pod))
+  );
 }
 
 /** Whether the record is still that of the same ADD, settled, and no process works on it. */

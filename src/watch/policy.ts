@@ -28,12 +28,16 @@ export function readPolicies(confDir: string): ReadonlyMap<string, Policy | unde
   }
 }
 
-/** The policy for an attachment: the list of today decides; without one, that of the ADD. */
+/**
+ * The policy for an attachment: the list of today decides; without one, that of the ADD. For a network of the delegate runner that names
+ * none, the list of the runner does.
+ */
 export function policyOf(
-  { id, known }: WatchedAttachment,
+  { id, known, pod }: WatchedAttachment,
   policies: ReadonlyMap<string, Policy | undefined>,
   fallback: Policy,
 ): Policy {
-  const own = policies.has(id.network) ? policies.get(id.network) : policyIn(known.source);
-  return own ?? fallback;
+  const named = (network: string, source: string | undefined) =>
+    policies.has(network) ? policies.get(network) : policyIn(source);
+  return named(id.network, known.source) ?? (pod && named(pod.id.network, pod.source)) ?? fallback;
 }

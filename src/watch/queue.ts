@@ -8,6 +8,9 @@ export interface QueueLimits {
   idle(): Promise<void>;
 }
 
+/** A visit that has to wait for something lets others take its place until then. */
+export type Rest = (ms: number) => Promise<void>;
+
 /**
  * Attachments that wait for their visit, each once. A visit that is asked for while one is in progress takes place after it: what
  * the first one saw may be older than the change.
@@ -15,18 +18,20 @@ export interface QueueLimits {
 export class VisitQueue {
   readonly #waiting = new Set<string>();
   readonly #visiting = new Map<string, Promise<void>>();
-  readonly #visit: (key: string) => Promise<void>;
+  readonly #resting = new Set<string>();
+  readonly #visit: (key: string, rest: Rest) => Promise<void>;
   readonly #limits: QueueLimits;
   #settled: (() => void)[] = [];
   #isClosed = false;
 
-  constructor(visit: (key: string) => Promise<void>, limits: QueueLimits) {
+  constructor(visit: (key: string, rest: Rest) => Promise<void>, limits: QueueLimits) {
     this.#visit = visit;
     this.#limits = limits;
   }
 
-  get isEmpty(): boolean {
-    return this.#waiting.size === 0 && this.#visiting.size === 0;
+  /** Nothing is in progress, and nothing can begin. */
+  get isSettled(): boolean {
+    return this.#atWork === 0 && [...this.#waiting].every(key => this.#resting.has(key));
   }
 
   add(keys: Iterable<string>): void {
@@ -35,9 +40,9 @@ export class VisitQueue {
     this.#next();
   }
 
-  /** Resolves when nothing waits and nothing is in progress. */
+  /** Resolves when nothing is in progress but visits that rest. */
   settled(): Promise<void> {
-    return this.isEmpty ? Promise.resolve() : new Promise(resolve => this.#settled.push(resolve));
+    return this.isSettled ? Promise.resolve() : new Promise(resolve => this.#settled.push(resolve));
   }
 
   /** Begins no further visit, and waits for those in progress. */
@@ -47,14 +52,18 @@ export class VisitQueue {
     await Promise.all(this.#visiting.values());
   }
 
+  get #atWork(): number {
+    return this.#visiting.size - this.#resting.size;
+  }
+
   #next(): void {
     for (const key of this.#waiting) {
-      if (this.#visiting.size >= this.#limits.atOnce) return;
+      if (this.#atWork >= this.#limits.atOnce) return;
       if (this.#visiting.has(key)) continue;
       this.#waiting.delete(key);
       this.#visiting.set(key, this.#run(key));
     }
-    if (!this.isEmpty) return;
+    if (!this.isSettled) return;
     const told = this.#settled;
     this.#settled = [];
     for (const tell of told) tell();
@@ -62,8 +71,16 @@ export class VisitQueue {
 
   async #run(key: string): Promise<void> {
     await this.#limits.idle();
-    if (!this.#isClosed) await this.#visit(key);
+    if (!this.#isClosed) await this.#visit(key, ms => this.#rest(key, ms));
     this.#visiting.delete(key);
     this.#next();
+  }
+
+  /** When it goes on, there may be one visit more at work than allowed, for a moment. */
+  async #rest(key: string, ms: number): Promise<void> {
+    this.#resting.add(key);
+    this.#next();
+    await new Promise(resolve => setTimeout(resolve, ms));
+    this.#resting.delete(key);
   }
 }

@@ -4,9 +4,12 @@ import { openMonitor } from '../netlink/monitor.ts';
 import { NFT_GROUPS } from '../netlink/nft/notification.ts';
 import { openPeerMonitor } from '../netlink/peer-monitor.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
+import { IFF_UP } from '../netlink/rtnl/link-header.ts';
 import { PEER_GROUPS, ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { DeviceHints, type Hint, type HostDevice, hintsOfRules } from './hint.ts';
+import { DeviceHints, type HostDevice } from './device-hints.ts';
+import type { Hint } from './hint.ts';
+import { hintsOfRules } from './rule-hints.ts';
 
 /** Who is told. */
 export interface SourceEvents {
@@ -45,8 +48,8 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
       try {
         hints.reset(listDevices());
       } catch {
-        // Names of devices are learned from notifications again; every attachment is checked now.
-        hints.reset([]);
+        // Every attachment is checked now.
+        hints.reset(undefined);
       }
       events.lost(why);
     },
@@ -99,8 +102,8 @@ function listenInside(hints: DeviceHints, events: SourceEvents): () => void {
 function listDevices(): HostDevice[] {
   const socket = new NetlinkSocket(NETLINK_ROUTE);
   try {
-    return listLinks(socket).map(({ index, name, master, peer, attrs }) => {
-      return { index, name, master, peer, nsid: attrs.linkNetnsId };
+    return listLinks(socket).map(({ index, name, flags, master, peer, attrs }) => {
+      return { index, name, isUp: (flags & IFF_UP) !== 0, master, peer, nsid: attrs.linkNetnsId };
     });
   } finally {
     socket.close();

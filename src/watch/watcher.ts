@@ -7,12 +7,14 @@ import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { attachmentLister, type WatchedAttachment } from './attachments.ts';
-import { Caretaker, type CaretakerEvents } from './caretaker.ts';
-import { chooseConcerned, withDevices } from './concerned.ts';
+import { BegunDeletions } from './begun-deletions.ts';
+import { Caretaker, type CaretakerEvents, type Work } from './caretaker.ts';
+import { chooseConcerned, chooseSweep, devicesChangedInside, withDevices } from './concerned.ts';
 import { Credit } from './credit.ts';
 import type { Hint } from './hint.ts';
 import { visitInside } from './inside.ts';
 import { Leftovers } from './leftovers.ts';
+import { isPodHeld, podLister, withPods } from './pods.ts';
 import { policyOf, readPolicies } from './policy.ts';
 import { VisitQueue } from './queue.ts';
 import { startRounds } from './rounds.ts';
@@ -20,6 +22,7 @@ import type { WatchSettings } from './settings.ts';
 import { openSources } from './sources.ts';
 import type { WatchState } from './state.ts';
 import { SweepPacer } from './sweeps.ts';
+import { makeTimers } from './timers.ts';
 
 /** What the watch needs of the daemon. */
 export interface WatchParts extends CaretakerEvents {
@@ -27,10 +30,14 @@ export interface WatchParts extends CaretakerEvents {
   readonly runtime: ChainRuntime & { readonly stateDir: string };
   /** Journals of the delegate runner. */
   readonly journals: readonly string[];
+  /** Its journal of pods. */
+  readonly podsDir: string;
   readonly cacheDir: string;
   readonly confDir: string;
   /** Whether requests of clients wait for workers. */
   isBusy(): boolean;
+  /** Whether a request is in progress that attaches or detaches this container. */
+  isInCall(containerId: string): boolean;
   log(level: LogLevel, message: string, fields?: LogFields): void;
 }
 
@@ -52,6 +59,8 @@ const YIELD_MS = 2_000;
 const YIELD_EVERY_MS = 20;
 /** Share of the time that checks may take which follow changes inside namespaces and find nothing: 1 %. */
 const INSIDE_SHARE = 100;
+/** A device that was made is mostly that of an ADD, which has ended then. */
+const ARRIVAL_MS = 1_000;
 /** How often the lock of another daemon is tried. */
 const SEAT_EVERY_MS = 3_000;
 
@@ -116,6 +125,9 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
   const { signal } = parts.runtime;
   const runtime = { ...parts.runtime, signal: signal ? AbortSignal.any([signal, end.signal]) : end.signal };
   const list = attachmentLister([parts.runtime.stateDir, ...parts.journals], parts.cacheDir);
+  const { later, once, clear } = makeTimers(end.signal);
+  const pods = podLister(parts.podsDir);
+  const deletions = new BegunDeletions(runtime);
   let attachments = new Map<string, WatchedAttachment>();
   let policies = readPolicies(parts.confDir);
   let lost = 0;
@@ -125,6 +137,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     {
       find: key => attachments.get(key),
       policyOf: ownPolicy,
+      workOn,
       again: (key, afterMs) => later(() => queue.add([key]), afterMs),
     },
   );
@@ -139,20 +152,18 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     for (let left = YIELD_MS; left > 0 && parts.isBusy() && !end.signal.aborted; left -= YIELD_EVERY_MS)
       await Bun.sleep(YIELD_EVERY_MS);
   };
-  const queue = new VisitQueue(key => caretaker.visit(key), { atOnce: AT_ONCE, idle });
+  const queue = new VisitQueue((key, rest) => caretaker.visit(key, rest), { atOnce: AT_ONCE, idle });
+  /** Those that are not checked in parts. */
+  let checked: readonly string[] = [];
   const relist = (): void => {
-    attachments = new Map(list().map(one => [one.key, one]));
-    caretaker.forgetAllBut(attachments);
+    attachments = withPods(list(), pods());
+    checked = [...attachments.values()].flatMap(({ key, isCheckedInParts }) => (isCheckedInParts ? [] : key));
+    caretaker.forgetAllBut(new Set(checked));
+    deletions.look(attachments.values());
   };
-
-  const timers = new Set<ReturnType<typeof setTimeout>>();
-  function later(work: () => void, ms: number): void {
-    const timer = setTimeout(() => {
-      timers.delete(timer);
-      if (!end.signal.aborted) work();
-    }, ms);
-    timer.unref();
-    timers.add(timer);
+  function workOn(one: WatchedAttachment): Work | undefined {
+    if (parts.isInCall(one.id.containerId) || (one.pod && isPodHeld(one.pod))) return 'in progress';
+    return deletions.has(one, performance.now()) ? 'being deleted' : undefined;
   }
 
   const pacer = new SweepPacer();
@@ -162,14 +173,16 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     await queue.settled();
   };
   const inside = visitInside({ credit, visit, found: () => caretaker.found, later });
-  const findInside = (names: ReadonlySet<string>): ReadonlySet<string> => {
-    const known = withDevices(attachments, names);
+  const findInside = (hints: readonly Hint[]): ReadonlySet<string> => {
+    const names = new Set(hints.flatMap(hint => (hint.of === 'inside' ? hint.name : [])));
+    if (names.size === 0) return names;
     const now = performance.now();
     // One of them may be new, but containers without an attachment of ours have such devices, too.
-    if (known.isComplete || credit.pause(now) > 0) return known.keys;
-    relist();
-    credit.spend(performance.now(), performance.now() - now);
-    return withDevices(attachments, names).keys;
+    if (!withDevices(attachments, names).isComplete && credit.pause(now) <= 0) {
+      relist();
+      credit.spend(performance.now(), performance.now() - now);
+    }
+    return withDevices(attachments, devicesChangedInside(hints, attachments)).keys;
   };
   let isSweeping = false;
   const sweepWhenDue = (): void => {
@@ -184,7 +197,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     const startedAt = performance.now();
     const before = caretaker.found;
     relist();
-    queue.add(attachments.keys());
+    queue.add(checked);
     await queue.settled();
     const now = performance.now();
     pacer.ended(now, now - startedAt, caretaker.found === before);
@@ -192,6 +205,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     sweepWhenDue();
   };
 
+  const lookForNew = once(relist, ARRIVAL_MS);
   let pending: Hint[] = [];
   const actOnPending = (): void => {
     const hints = pending;
@@ -201,9 +215,10 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       return attachments;
     });
     queue.add(concerned);
-    const names = hints.flatMap(hint => (hint.of === 'inside' ? hint.name : []));
-    if (names.length > 0) inside(findInside(new Set(names)));
-    for (const hint of hints) if (hint.of === 'all') pacer.want(hint.isLikely);
+    inside(findInside(hints));
+    if (hints.some(({ of }) => of === 'arrival')) lookForNew();
+    const sweepIs = chooseSweep(hints);
+    if (sweepIs) pacer.want(sweepIs === 'likely');
     sweepWhenDue();
   };
   const note = (hints: readonly Hint[]): void => {
@@ -243,7 +258,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     everyMs: () => settings().everyMs,
     list() {
       relist();
-      return [...attachments.keys()];
+      return checked;
     },
     checkedAt: key => caretaker.checkedAt(key),
     visit,
@@ -260,7 +275,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     reconsider,
     async close() {
       closeSources();
-      for (const timer of timers) clearTimeout(timer);
+      clear();
       const rounds = stopRounds();
       await queue.close();
       await rounds;

@@ -172,11 +172,17 @@ function borrow(
   });
 }
 
+/** A worker that ends with the process that started it, or before. */
+export interface OwnWorker extends WorkerSource {
+  /** Ends it once it has answered. A later call starts another one. */
+  close(): void;
+}
+
 /**
  * One worker for one chain, started when the first of our plugins is called, and again after one had to be ended.
  * @param early one that is already running
  */
-export function ownWorker(early?: WorkerProcess): WorkerSource {
+export function ownWorker(early?: WorkerProcess): OwnWorker {
   let current = early;
   const take = ({ path, env }: Pick<PluginCall, 'path' | 'env'>): WorkerProcess => {
     current = current?.usable ? current : new WorkerProcess(path, env);
@@ -184,6 +190,10 @@ export function ownWorker(early?: WorkerProcess): WorkerSource {
   };
   return {
     use: (call, work, which) => work(which ?? take(call)),
+    close() {
+      current?.close();
+      current = undefined;
+    },
   };
 }
 

@@ -23,6 +23,8 @@ export interface Cluster {
   readonly logs: string;
   /** The image of Catena, which all nodes have. */
   readonly image: Image;
+  /** Imports an archive of an image on all nodes, and on those that join later: it has to stay. */
+  provide(archive: string): Promise<void>;
   /** Starts one more node, beyond a router, which the caller closes. */
   join(): Promise<Node>;
   close(): Promise<void>;
@@ -68,14 +70,14 @@ export async function startCluster(
     await control.kubectl.apply(PROXY_ROLE);
     say('images');
     const [pods, image] = [await podImage(work), await catenaImage(work, options.home)];
+    const archives = [pods, image.archive];
     const site: Site = { wire, programs, control, places, proxy, logs: options.logs };
     const start = async (i: number): Promise<Node> => {
       const [place, own] = [places[i], accounts[i]];
       if (place === undefined || own === undefined) throw new Error(`Cannot start a node ${i + 1}`);
       const node = await startNode(site, place, own);
       try {
-        await node.import(pods);
-        await node.import(image.archive);
+        for (const archive of archives) await node.import(archive);
         for (const service of ['kubelet', 'kube-proxy'] as const) await node.start(service);
         return node;
       } catch (error) {
@@ -92,7 +94,11 @@ export async function startCluster(
     }
     const { kubectl } = control;
     const join = () => start(options.nodes);
-    return { wire, control, nodes, kubectl, programs, logs: options.logs, image, join, close };
+    const provide = async (archive: string): Promise<void> => {
+      for (const node of nodes) await node.import(archive);
+      archives.push(archive);
+    };
+    return { wire, control, nodes, kubectl, programs, logs: options.logs, image, provide, join, close };
   } catch (error) {
     await close();
     throw error;

@@ -107,6 +107,9 @@ describeRoot(
         expect([planned.exitCode, planned.stdout]).toEqual([0, expect.stringContaining('3 pending')]);
         const gone = await catena(machine, 'uninstall', '--hand-over');
         expect([gone.exitCode, gone.stderr]).toEqual([0, '']);
+        // Of the loopback interfaces, too, which the reference deletes as they are.
+        const notes = fs.globSync(machine.path('/run/catena/generations/*/*'));
+        expect(notes).toEqual([]);
         expect(fs.readdirSync(machine.path('/opt/cni/bin')).sort()).toEqual([...TYPES].sort());
 
         for (const { id } of pods) await cri.stopPod(id);

@@ -67,6 +67,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/watch': [
     ...['src/chain', 'src/journal', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/files/names-in', 'src/files/read-file', 'src/sys/flock'],
+    // The networks of a pod.
+    'src/delegate/record',
   ],
   // The routes of a daemon's node.
   'src/between': [

@@ -24,6 +24,7 @@ import type { FollowedPods } from '../../delegate/followed-pods.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { bootId } from '../../files/boot-id.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
+import { CallsInProgress } from '../../observe/calls-in-progress.ts';
 import { chooseObserver } from '../../observe/choices.ts';
 import { withHistory } from '../../observe/history.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
@@ -106,7 +107,8 @@ async function serve(call: CommandCall): Promise<number> {
     following?.changed(...pod),
   );
   const history = call.text('state-dir') || stateDir(env);
-  const noting = withHistory(watcher, history, 'runtime');
+  const calls = new CallsInProgress();
+  const noting = calls.noting(withHistory(watcher, history, 'runtime'));
   const callPlugin = watchedCalls(noting, (plugin, abort, watch) =>
     withWorkers(pool, workers =>
       asPlugin(plugin, {
@@ -126,7 +128,7 @@ async function serve(call: CommandCall): Promise<number> {
         ...its,
         write,
         asPlugin,
-        watcher: withHistory(watcher, history, 'daemon'),
+        watcher: calls.noting(withHistory(watcher, history, 'daemon')),
         plugins: call.plugins,
         signal: abort,
         request: key,
@@ -197,7 +199,8 @@ async function serve(call: CommandCall): Promise<number> {
     env: { ...env, ...directoriesOf(call) },
     log,
   });
-  watching = watchAttachments(call, pool, watcher, withHistory(watcher, history, 'daemon'), settings.watch);
+  const acting = withHistory(watcher, history, 'daemon');
+  watching = watchAttachments(call, pool, watcher, acting, calls, settings.watch);
   between = keepBetween(call, watcher, settings.between);
   following = startFollowing({
     stateDir: history,

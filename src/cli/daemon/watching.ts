@@ -3,6 +3,7 @@ import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runnerJournals, stateDir } from '../../cni/directories.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';
 import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
+import type { CallsInProgress } from '../../observe/calls-in-progress.ts';
 import type { Observer } from '../../observe/observer.ts';
 import type { RequestWatcher } from '../../observe/watcher.ts';
 import type { WatchSettings } from '../../watch/settings.ts';
@@ -14,12 +15,14 @@ import { podEvents } from './pod-events.ts';
 /**
  * Starts the watch with the directories of the command line and the workers of the pool.
  * @param requests told of each repair and each deletion, as of a request
+ * @param calls that the daemon serves
  */
 export function watchAttachments(
   call: CommandCall,
   pool: WorkerPool,
   observer: Observer,
   requests: RequestWatcher,
+  calls: CallsInProgress,
   settings: WatchSettings,
 ): Watching {
   const own = call.text('state-dir') || stateDir(call.env);
@@ -31,9 +34,11 @@ export function watchAttachments(
     {
       runtime,
       journals: [runnerJournals(own).delegates],
+      podsDir: runnerJournals(own).pods,
       cacheDir: cacheDirOf(runtime),
       confDir,
       isBusy: () => pool.state.waiting > 0,
+      isInCall: containerId => calls.has(containerId),
       log: observer.log,
       acted: podEvents({ confDir, env, observer }),
       async traced(verb, { id, known }, how, work, problemOf) {

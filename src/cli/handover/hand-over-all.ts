@@ -52,7 +52,8 @@ export async function handOverAll(
     if (plan.mode === 'look' || isRefused || call.signal.aborted) return found;
     const done: Handover[] = [];
     for (const [one, before] of looked) {
-      const isNext = before.state === 'pending' && !call.signal.aborted;
+      // Of those that are ready, the note of the ADD goes.
+      const isNext = before.state !== 'refused' && !call.signal.aborted;
       done.push(isNext ? await handOverOne(one, 'do', runtime) : before);
     }
     return done;

@@ -12,6 +12,10 @@ export const NFT_GROUPS: readonly number[] = [7];
 /** Something that was deleted. */
 export interface NftDeletion {
   readonly table: string;
+  /** Of a chain or a rule: the chain. */
+  readonly chain?: string;
+  /** Of elements: their set. */
+  readonly set?: string;
   /** Of elements: what their comments say. Undefined for a table, chain, rule or set: whom it concerns is not known. */
   readonly comments?: readonly string[];
 }
@@ -19,8 +23,14 @@ export interface NftDeletion {
 /** The first attribute of each of these messages is the name of the table. */
 const tableOnly = layout(nfgenmsg, attrs('deletion', { table: [1, str] }));
 
+/** linux/netfilter/nf_tables.h: NFTA_RULE_CHAIN, NFTA_SET_ELEM_LIST_SET. */
+const tableAndSecond = layout(nfgenmsg, attrs('place', { table: [1, str], second: [2, str] }));
+/** NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME. */
+const chainName = layout(nfgenmsg, attrs('chain', { table: [1, str], chain: [3, str] }));
+
 const DELETIONS = [NftMsg.DELTABLE, NftMsg.DELCHAIN, NftMsg.DELRULE, NftMsg.DELSET].map(nftType);
 const ELEMENT_DELETION = nftType(NftMsg.DELSETELEM);
+const ELEMENT_ADDITION = nftType(NftMsg.NEWSETELEM);
 
 /**
  * @param isWanted tables whose deletions are of interest: other software changes many elements of its own
@@ -34,9 +44,22 @@ export function decodeNftDeletion(
   if (!isElement && !DELETIONS.includes(type)) return undefined;
   const { table } = tableOnly.decode(body).attrs;
   if (table === undefined || !isWanted(table)) return undefined;
-  if (!isElement) return { table };
-  const { elements = [] } = elementMessage.decode(body).attrs;
-  return { table, comments: elements.flatMap(({ comment }) => comment ?? []) };
+  const chain = chainIn(type, body);
+  if (!isElement) return { table, ...(chain === undefined ? {} : { chain }) };
+  const { set = '', elements = [] } = elementMessage.decode(body).attrs;
+  return { table, set, comments: elements.flatMap(({ comment }) => comment ?? []) };
+}
+
+function chainIn(type: number, body: Uint8Array): string | undefined {
+  if (type === nftType(NftMsg.DELRULE)) return tableAndSecond.decode(body).attrs.second;
+  return type === nftType(NftMsg.DELCHAIN) ? chainName.decode(body).attrs.chain : undefined;
+}
+
+/** The set that elements were added to. */
+export function decodeNftSetAddition({ type, body }: Envelope): { table: string; set: string } | undefined {
+  if (type !== ELEMENT_ADDITION) return undefined;
+  const { table, second: set } = tableAndSecond.decode(body).attrs;
+  return table === undefined || set === undefined ? undefined : { table, set };
 }
 
 /** A table or a chain that was added. */
@@ -45,9 +68,6 @@ export interface NftAddition {
   /** Undefined for a table. */
   readonly chain?: string;
 }
-
-/** linux/netfilter/nf_tables.h: NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME. */
-const chainName = layout(nfgenmsg, attrs('addition', { table: [1, str], chain: [3, str] }));
 
 /** @returns undefined for everything but a table or chain that is new, or whose policy or flags have changed */
 export function decodeNftAddition({ type, body }: Envelope): NftAddition | undefined {

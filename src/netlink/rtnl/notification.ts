@@ -70,8 +70,12 @@ const netconfMessage = traced(
 export function decodeRouteNotification({ type, body }: Envelope): RouteNotification | undefined {
   if (type === RTM_NEWLINK || type === RTM_DELLINK) return decodeDevice(type, body);
   if (type === RTM_DELADDR) return { what: 'address', index: ifaddrmsg.decode(body).index };
-  if (type === RTM_DELQDISC || type === RTM_DELTFILTER)
-    return { what: 'traffic control', index: tcmsg.decode(body).index };
+  if (type === RTM_DELQDISC || type === RTM_DELTFILTER) {
+    const { index, handle } = tcmsg.decode(body);
+    // The kernel's default, which the first discipline takes the place of.
+    const isDefault = type === RTM_DELQDISC && handle === 0;
+    return isDefault ? undefined : { what: 'traffic control', index };
+  }
   if (type === RTM_DELROUTE) {
     const index = routeMessage.decode(body).attrs.oif;
     return index === undefined ? undefined : { what: 'route', index };

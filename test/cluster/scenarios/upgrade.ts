@@ -14,8 +14,8 @@ export const upgrade: Scenario = {
     const work = `${control.machine.lab.tmp}/upgrade`;
     fs.mkdirSync(work);
     const { name, archive } = await catenaImage(work, makeOtherBuild(`${work}/bin`), 'other');
-    for (const node of nodes) await node.import(archive);
-    fs.rmSync(work, { recursive: true });
+    await cluster.provide(archive);
+    fs.rmSync(`${work}/bin`, { recursive: true });
     let upgrading = true;
     let made = 0;
     const stream = async (): Promise<void> => {

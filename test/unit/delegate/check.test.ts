@@ -4,6 +4,7 @@ import path from 'node:path';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { checkPod, runnerStatus } from '../../../src/delegate/check.ts';
+import { type Claim, claimRecord } from '../../../src/journal/claim.ts';
 import { KEY, makePod, makeRunner } from '../../helpers/delegates.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
@@ -44,6 +45,47 @@ describe('checkPod()', () => {
     chain.rescript('one', { ReportError: 'gone', ReportErrorCode: 105 });
     await expect(checkPod(runner, KEY, NETNS)).rejects.toMatchObject({ code: 105, message: 'gone' });
     expect(chain.order().slice(2)).toEqual(['CHECK one', 'CHECK two']);
+  });
+
+  describe('beside another process', () => {
+    const claim = () => {
+      const won = claimRecord(`${chain.dir}/state/pods`, KEY);
+      if (won === undefined || 'holder' in won) throw new Error('Cannot claim the pod');
+      return won;
+    };
+
+    test('has code 11 while it detaches the pod, and calls no plugin', async () => {
+      const runner = makeRunner(chain, { delegates: [network('one')] });
+      await addPod(runner, makePod());
+      const claimed = claim();
+      await expect(checkPod(runner, KEY, NETNS)).rejects.toMatchObject({ code: 11 });
+      expect(chain.order().slice(1)).toEqual([]);
+      // Its next attempt may come at any time, but what is missing until then is missing.
+      claimed.fail([]);
+      await checkPod(runner, KEY, NETNS);
+      expect(chain.order().slice(1)).toEqual(['CHECK one']);
+    });
+
+    test('has code 11 if that begins during the check, and 3 if it has ended', async () => {
+      const runner = makeRunner(chain, { delegates: [network('one')] });
+      await addPod(runner, makePod());
+      let during = () => {};
+      const exec = () => {
+        during();
+        return { exitCode: 1, stdout: '{"code":100,"msg":"gone"}' };
+      };
+      const looking = { ...runner, runtime: { ...runner.runtime, exec } };
+      const check = () => checkPod(looking, KEY, NETNS);
+      await expect(check()).rejects.toMatchObject({ code: 100 });
+      let claimed: Claim | undefined;
+      during = () => {
+        claimed = claim();
+      };
+      await expect(check()).rejects.toMatchObject({ code: 11 });
+      claimed?.fail([]);
+      during = () => claim().drop();
+      await expect(check()).rejects.toMatchObject({ code: 3 });
+    });
   });
 
   test('fails with code 3 without an ADD on record', async () => {

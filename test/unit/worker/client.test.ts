@@ -82,6 +82,23 @@ test('ownSegments() asks another worker when one had ended before it read the se
   expect(outcomes).toMatchObject([{ exitCode: 0 }]);
 });
 
+test('close() ends the worker once it has answered; a later call starts another one', async () => {
+  const source = ownWorker();
+  const call = { path: program, env: process.env };
+  const pids: number[] = [];
+  for (let i = 0; i < 2; i++) {
+    const worker = await source.use(call, async one => one);
+    pids.push(worker.pid as number);
+    const calls = [{ plugin: 'one', env: {}, stdin: 'a' }];
+    const segment = { calls, chain: '1', threadsResult: false, stopsAtFailure: true };
+    const answer = worker.run({ deadlineMs: 20_000 }, segment).next();
+    source.close();
+    expect((await answer).value).toMatchObject({ exitCode: 0 });
+    while (fs.existsSync(`/proc/${worker.pid}`)) await Bun.sleep(5);
+  }
+  expect(new Set(pids).size).toBe(2);
+});
+
 test('ownSegments() starts no further plugin after an interruption', async () => {
   const abort = new AbortController();
   setTimeout(() => abort.abort(), 500);

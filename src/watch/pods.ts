@@ -1,0 +1,98 @@
+// Which attachments are networks of a pod that the delegate runner attached?
+//
+// A runtime calls the runner as one plugin, and has one attachment. The runner keeps each network as an attachment of its own, and a
+// record of the pod that names them. So the same interface is listed twice, and a CHECK of the runtime's attachment is a CHECK of all
+// networks, by a process of its own. Networks that are listed are enough then.
+import { isObject, memberOf, tryParse } from '../cni/json.ts';
+import { parsePod } from '../delegate/record.ts';
+import { holderOf } from '../journal/claim.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
+import { readFile, readRecord } from '../journal/store.ts';
+import { keyOf, type PodCall, recordFilesIn, type WatchedAttachment } from './attachments.ts';
+import { FileCache } from './file-cache.ts';
+
+/** A pod on record, and the journal and keys of its networks. */
+export interface ListedPod extends Omit<PodCall, 'source'> {
+  readonly stateDir: string;
+  readonly networks: readonly string[];
+}
+
+/**
+ * Lists pods each time it is called. Records that have not changed since are not read again.
+ * @param podsDir the runner's journal of pods
+ */
+export function podLister(podsDir: string): () => ListedPod[] {
+  const files = new FileCache(path => toListed(path, podsDir));
+  return () => files.list(recordFilesIn(podsDir));
+}
+
+function toListed(path: string, podsDir: string): ListedPod | undefined {
+  const record = readFile(path);
+  if (record === undefined) return undefined;
+  const { network, containerId, ifname } = record;
+  const { stateDir, networks } = parsePod(record);
+  return {
+    id: { network, containerId, ifname },
+    podsDir,
+    stateDir,
+    networks: networks.map(one => keyOf({ network: one.network, containerId, ifname: one.ifname })),
+  };
+}
+
+/** The same attachments, each with the pod that it belongs to. */
+export function withPods(
+  attachments: readonly WatchedAttachment[],
+  pods: readonly ListedPod[],
+): Map<string, WatchedAttachment> {
+  const found = new Map(attachments.map(one => [one.key, one]));
+  for (const { id, podsDir, stateDir, networks } of pods) {
+    const whole = found.get(keyOf(id));
+    const pod = { id, podsDir, source: whole?.known.source };
+    const parts = networks.flatMap(key => found.get(key) ?? []);
+    const own = parts.filter(({ recorded }) => recorded?.stateDir === stateDir);
+    for (const one of own) found.set(one.key, { ...one, pod });
+    // A network may have the name of the runner's list, which hides the runtime's attachment.
+    if (whole === undefined || networks.includes(whole.key)) continue;
+    const isInParts = own.length === networks.length && own.length > 0 && hasOnePlugin(whole);
+    found.set(whole.key, { ...whole, pod, ...(isInParts ? { isCheckedInParts: true } : {}) });
+  }
+  return found;
+}
+
+/** Whether a process attaches, changes or detaches the pod. */
+export function isPodHeld(pod: PodCall): boolean {
+  const record = findRecord(pod);
+  return record !== undefined && holderOf(record) !== undefined;
+}
+
+/** The same, or one has not finished that. */
+export function isPodUnsettled(pod: PodCall): boolean {
+  const record = findRecord(pod);
+  return record !== undefined && (record.phase !== 'attached' || holderOf(record) !== undefined);
+}
+
+/** Undefined also for a damaged record. */
+function findRecord({ id, podsDir }: PodCall): AttachmentRecord | undefined {
+  try {
+    return readRecord(podsDir, id);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The runner has no other plugins beside it. The lists of attachments are parsed once. */
+function hasOnePlugin({ known, recorded }: WatchedAttachment): boolean {
+  const file = recorded?.record ?? known;
+  const count = counted.get(file) ?? countPlugins(known.source);
+  counted.set(file, count);
+  return count === 1;
+}
+
+const counted = new WeakMap<object, number>();
+
+function countPlugins(source: string | undefined): number {
+  const list = source === undefined ? undefined : tryParse(source);
+  const plugins = isObject(list) ? memberOf(list, 'plugins') : undefined;
+  if (Array.isArray(plugins)) return plugins.length;
+  return isObject(list) ? 1 : 0;
+}

@@ -1,0 +1,47 @@
+// Do visits that have to wait hold up no others?
+import { expect, test } from 'bun:test';
+import { VisitQueue } from '../../../src/watch/queue.ts';
+
+/** Lets what can happen happen. */
+const settle = () => new Promise(resolve => setTimeout(resolve, 5));
+
+function harness(restsMs: Readonly<Record<string, number>>) {
+  const begun: string[] = [];
+  const ended: string[] = [];
+  const queue = new VisitQueue(
+    async (key, rest) => {
+      begun.push(key);
+      const ms = restsMs[key];
+      if (ms !== undefined) await rest(ms);
+      ended.push(key);
+    },
+    { atOnce: 2, idle: () => Promise.resolve() },
+  );
+  return { queue, begun, ended };
+}
+
+test('while two wait for what may be a DEL, others are visited, and the queue counts as settled', async () => {
+  const { queue, begun, ended } = harness({ a: 200, b: 200 });
+  queue.add(['a', 'b', 'c', 'd']);
+  await queue.settled();
+  await settle();
+  expect([begun, ended]).toEqual([
+    ['a', 'b', 'c', 'd'],
+    ['c', 'd'],
+  ]);
+  expect(queue.isSettled).toBe(true);
+  await queue.close();
+  expect(ended).toEqual(['c', 'd', 'a', 'b']);
+});
+
+test('a visit that is asked for while one waits takes place after it, and holds up no others', async () => {
+  const { queue, begun } = harness({ a: 60 });
+  queue.add(['a']);
+  await settle();
+  queue.add(['a', 'b']);
+  await queue.settled();
+  expect(begun).toEqual(['a', 'b']);
+  await Bun.sleep(100);
+  expect(begun).toEqual(['a', 'b', 'a']);
+  await queue.close();
+});
