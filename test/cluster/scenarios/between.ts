@@ -42,7 +42,7 @@ export const between: Scenario = {
     let isGone = false;
     let command: readonly string[] | undefined;
     try {
-      command = await setDaemons(cluster, nodes, undefined);
+      command = await setDaemons(cluster, [...cluster.nodes, beyond], undefined);
       await kubectl.apply(
         definition(namespace),
         ...nodes.map(({ place }) =>
@@ -96,7 +96,7 @@ export const between: Scenario = {
         await kubectl('delete', 'node', beyond.place.name);
       }
       await kubectl('delete', 'pod', '-n', namespace, '--all', '--timeout=60s');
-      if (command) await setDaemons(cluster, near, command);
+      if (command) await setDaemons(cluster, cluster.nodes, command);
       for (const kind of ['blocks', 'pools'])
         await kubectl('delete', `${kind}.catena.cni.cncf.io`, '--all', '--timeout=60s');
       for (const { machine } of near) {
