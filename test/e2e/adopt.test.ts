@@ -96,9 +96,10 @@ describeRoot(
         await adopt(lab);
         fs.rmSync(cacheOf(network, container));
         fs.rmSync(network.file);
-        expect(JSON.parse((await catena(lab, 'repair', '--json')).stdout)).toMatchObject({
-          attachments: [{ state: 'sound', cacheWritten: true }],
-        });
+        const { attachments } = JSON.parse((await catena(lab, 'repair', '--json')).stdout);
+        expect(attachments).toMatchObject([{ state: 'sound' }]);
+        // It is that runtime's, which may just have deleted the attachment.
+        expect(fs.existsSync(cacheOf(network, container))).toBe(false);
         expect(await catena(lab, 'del', 'podnet', container.path)).toMatchObject({ exitCode: 0, stderr: '' });
         expect(await leftOf(lab, network, container)).toEqual([]);
       });

@@ -18,18 +18,25 @@ export function installInto(lab: Lab, args: readonly string[], catena: string = 
 /** ELF: a byte of e_ident that no loader reads. */
 const PADDING_AT = 15;
 
+const COPIED = ['catena', 'bridge', 'host-local'];
+
 /** Executables of another build, which does the same. @returns their directory */
 export function makeOtherBuild(dir: string): string {
   fs.mkdirSync(dir, { recursive: true });
-  for (const name of ['catena', 'bridge', 'host-local'])
-    fs.copyFileSync(path.join(BIN_DIR, name), path.join(dir, name));
+  for (const name of COPIED) fs.copyFileSync(path.join(BIN_DIR, name), path.join(dir, name));
   for (const name of fs.readdirSync(BIN_DIR)) {
     const target = path.join(dir, name);
     if (name === 'catena-core') fs.copyFileSync(path.join(BIN_DIR, name), target);
     else if (!fs.existsSync(target)) fs.linkSync(path.join(dir, 'catena'), target);
   }
-  const fd = fs.openSync(path.join(dir, 'catena-core'), 'r+');
-  fs.writeSync(fd, Uint8Array.of(1), 0, 1, PADDING_AT);
-  fs.closeSync(fd);
+  const { size } = fs.statSync(path.join(dir, 'catena-core'));
+  // Built without a C compiler, the others are the Bun program, too.
+  for (const name of ['catena-core', ...COPIED].filter(
+    one => fs.statSync(path.join(dir, one)).size === size,
+  )) {
+    const fd = fs.openSync(path.join(dir, name), 'r+');
+    fs.writeSync(fd, Uint8Array.of(1), 0, 1, PADDING_AT);
+    fs.closeSync(fd);
+  }
   return dir;
 }

@@ -104,7 +104,10 @@ async function replaceDaemon(
   const program = join(binDir, CORE_NAME);
   const found = statSync(program, { throwIfNoEntry: false });
   const daemon = await findRunning(absolutePath(runDir(call.env), call.cwd)).catch(() => undefined);
-  if (found === undefined || daemon?.state?.program !== program) return undefined;
+  // Built without a C compiler, every name is the same program, and a daemon has been started by one of them.
+  const from = daemon?.state?.program;
+  if (found === undefined || daemon?.state === undefined || from === undefined || dirname(from) !== binDir)
+    return undefined;
   const executable = `${found.dev}:${found.ino}`;
   if (daemon.state.place?.executable === executable) return undefined;
   return succeed(daemon, executable, TAKE_OVER_MS);

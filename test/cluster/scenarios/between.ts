@@ -42,7 +42,7 @@ export const between: Scenario = {
     let isGone = false;
     let command: readonly string[] | undefined;
     try {
-      command = await setDaemons(cluster, nodes, undefined);
+      command = await setDaemons(cluster, [...cluster.nodes, beyond], undefined);
       await kubectl.apply(
         definition(namespace),
         ...nodes.map(({ place }) =>
@@ -82,21 +82,25 @@ export const between: Scenario = {
       await kubectl('delete', 'node', beyond.place.name);
       await awaiting('the tunnels to go', 60, async () => {
         const left = await Promise.all(near.map(routesOf));
-        return left.every(lines => !lines.some(line => line.includes('catena-vxlan')));
+        return left.every(lines => {
+          const tunnelled = lines.filter(line => line.includes('catena-vxlan'));
+          // The nodes have no IPv6 addresses, so IPv6 goes through the tunnel between neighbours, too.
+          return tunnelled.length < near.length && tunnelled.every(line => line.includes('::'));
+        });
       });
       await untilAllReach(
         cluster,
         near,
         again.filter(one => !isOn(one, beyond)),
       );
-      saw('after its removal no route and no tunnel to it is left, and the others reach each other');
+      saw('after its removal no route to it is left, and the others reach each other');
     } finally {
       if (!isGone) {
         await beyond.close();
         await kubectl('delete', 'node', beyond.place.name);
       }
       await kubectl('delete', 'pod', '-n', namespace, '--all', '--timeout=60s');
-      if (command) await setDaemons(cluster, near, command);
+      if (command) await setDaemons(cluster, cluster.nodes, command);
       for (const kind of ['blocks', 'pools'])
         await kubectl('delete', `${kind}.catena.cni.cncf.io`, '--all', '--timeout=60s');
       for (const { machine } of near) {
