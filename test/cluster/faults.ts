@@ -93,6 +93,20 @@ async function freeze(machine: Machine, pids: readonly string[], ms: number): Pr
   await machine.run(['kill', '-STOP', ...pids]);
   await Bun.sleep(ms);
   await machine.run(['kill', '-CONT', ...pids]);
+  continueOwn();
+}
+
+/** Continues every nsenter of this process: each stops with the process that it has started, and would never know that it has ended. */
+function continueOwn(): void {
+  for (const file of fs.globSync(`/proc/${process.pid}/task/*/children`)) {
+    for (const pid of (tryRead(file) ?? '').split(' ').filter(Boolean)) {
+      try {
+        process.kill(Number(pid), 'SIGCONT');
+      } catch {
+        // It has ended.
+      }
+    }
+  }
 }
 
 /** As if its cable were pulled at the switch. */
