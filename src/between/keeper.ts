@@ -141,7 +141,7 @@ function openSession(
     if (isClosed || at >= dueAt) return;
     clearTimeout(due);
     dueAt = at;
-    due = setTimeout(look, at - performance.now());
+    due = setTimeout(look, Math.max(0, at - performance.now()));
     due.unref();
   };
   const look = (): void => {
