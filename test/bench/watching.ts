@@ -32,7 +32,7 @@ const SCENES: Readonly<Record<string, { readonly before?: string; readonly turns
     turns: ['add rule ip filter KUBE-SERVICES counter', 'flush chain ip filter KUBE-SERVICES'],
   },
   'changes of other chains of iptables': {
-    before: 'add chain ip filter DOCKER-USER',
+    before: 'add table ip filter; add chain ip filter DOCKER-USER',
     turns: ['add rule ip filter DOCKER-USER counter', 'flush chain ip filter DOCKER-USER'],
   },
 };
