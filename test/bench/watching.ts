@@ -27,9 +27,13 @@ const SCENES: Readonly<Record<string, { readonly before?: string; readonly turns
     before: 'add table inet other; add chain inet other c',
     turns: ['add rule inet other c counter', 'flush chain inet other c'],
   },
-  'changes of the table of iptables': {
+  'changes of the chains of kube-proxy': {
     before: 'add table ip filter; add chain ip filter KUBE-SERVICES',
     turns: ['add rule ip filter KUBE-SERVICES counter', 'flush chain ip filter KUBE-SERVICES'],
+  },
+  'changes of other chains of iptables': {
+    before: 'add table ip filter; add chain ip filter DOCKER-USER',
+    turns: ['add rule ip filter DOCKER-USER counter', 'flush chain ip filter DOCKER-USER'],
   },
 };
 

@@ -72,7 +72,7 @@ export const churn: Scenario = {
       `${looks} looks at ${used} addresses in pods and at every lease, ${comparisons} comparisons with the objects: ` +
         `${claimed} blocks and single addresses claimed, ${returned} given back, 0 contradictions`,
     );
-    saw('after the last pod no lease is left, and each node keeps one block, which it knows');
+    saw('after the last pod no lease is left, and each node knows the blocks that it holds');
     await forget(cluster);
   },
 };
