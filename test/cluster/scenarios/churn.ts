@@ -34,9 +34,9 @@ const CALM_PODS = 3;
 const KUBECONFIG = '/etc/cni/net.d/catena.d/kubeconfig';
 /** As few addresses as suffice: most are handed out several times. Five of the eight in a block are for pods. */
 const SUBNETS = { blocks: { ipv4: '10.65.0.0/25', ipv6: 'fd65::/121' }, singles: { ipv4: '10.66.0.0/26' } };
-/** By the name of the network, which is that of its pool, too. A cool-down counts from the daemon's look that finds a block empty. */
+/** By the name of the network, which is that of its pool, too. */
 const POOLS: Readonly<Record<string, Row>> = {
-  blocks: { subnets: [SUBNETS.blocks], blockSize: 8, lowWater: 2, coolDown: 0 },
+  blocks: { subnets: [SUBNETS.blocks], blockSize: 8, lowWater: 2, coolDown: 3 },
   singles: { subnets: [SUBNETS.singles], blockSize: 1, layout: 'flat' },
 };
 const ADDRESSES_OF_POD = 3;
