@@ -1,6 +1,6 @@
 // When is an attachment checked that nothing has happened to?
 //
-// Inside a pod's namespace things change without a notification: only a check finds that. Every round checks for a fiftieth of the
+// Inside a pod's namespace things change without a notification: only a check finds that. Every round checks for a hundredth of the
 // time at most, so with many attachments one is checked less often. Rounds rather than a steady trickle let workers rest between.
 
 /** What the rounds need. */
@@ -16,8 +16,8 @@ export interface RoundParts {
   atEnd(): Promise<void>;
 }
 
-/** Share of the time that checks may take: 1/66, or 1.5 % of a core. The rest of 2 % is for listing attachments. */
-const SHARE = 66;
+/** Share of the time that checks may take: 1 % of a core. Daemon and worker work at once, and listing attachments takes the rest of 2 %. */
+const SHARE = 100;
 /** Rounds vary by this part of their interval, so that those of many nodes are not at the same time. */
 const JITTER = 0.2;
 
