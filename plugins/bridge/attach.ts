@@ -66,6 +66,11 @@ export function address(call: Call<BridgeConf>, port: Port, addressing: Addressi
   return attached;
 }
 
+/** The bridge with the hardware address that the program which created it may have set since `bridge` was looked up. */
+export function bridgeNow({ host }: Call<BridgeConf>, bridge: Link): Link {
+  return isOurs(bridge) ? bridge : getLink(host, bridge.index);
+}
+
 /** The interfaces that must work for packets to pass, in order from the container outwards. */
 export function stagesOf(
   call: Call<BridgeConf>,
@@ -122,7 +127,7 @@ function joinBridge(
         if (isOurs(bridge)) return { ...pair, bridge };
         // The gateway's address is expected on the bridge, unless a VLAN has an interface of its own for it.
         const keeps = wantsGateway(conf) && Boolean(conf.ipam?.type) && conf.vlan === 0;
-        return { ...pair, bridge: keepMac(host, bridge, keeps) };
+        return { ...pair, bridge: keepMac(host, bridge, pair.host, keeps) };
       } catch (thrown) {
         // Another program may have removed the bridge since it was found.
         if (!isNetlinkError(thrown, Errno.ENODEV) || attempt === VANISHED_ATTEMPTS) throw thrown;
@@ -135,8 +140,7 @@ function joinBridge(
 function addGateways(call: Call<BridgeConf>, port: Port, addressing: Addressing): Attached {
   const { onFailure } = port;
   return withBridgeLock(port.bridge.name, () => {
-    // The program that created it may have set another hardware address while IPAM worked.
-    const bridge = isOurs(port.bridge) ? port.bridge : getLink(call.host, port.bridge.index);
+    const bridge = bridgeNow(call, port.bridge);
     const gatewayPort = call.conf.vlan ? ensureGatewayPort(call, bridge, onFailure) : undefined;
     const target = ensureGateways(call, gatewayPort ?? bridge, addressing, onFailure);
     if (gatewayPort === undefined) return { ...port, bridge: target, gatewayPort };

@@ -19,7 +19,7 @@ import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { findLink, getLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
-import { address, connect, stagesOf } from './attach.ts';
+import { address, bridgeNow, connect, stagesOf } from './attach.ts';
 import { checkAttachment } from './check.ts';
 import { BridgeConf, sharesLink, validateBridgeConf } from './config.ts';
 import { leaveBridge, removeBridge } from './detach.ts';
@@ -70,8 +70,10 @@ export const bridge = definePlugin({
         announceAddresses(call, attached.container, attached.gatewayPort ?? attached.bridge, ips);
     }
     if (addressing && conf.enabledad) await settleAddresses(call.container, attached.container);
+    const bridge = bridgeNow(call, attached.bridge);
+    // The last step, because it has no undo step.
     ensureForwarding((addressing?.gateways ?? []).map(({ ip }) => ip));
-    return renderAttachment(call, attached, ipam, addressing);
+    return renderAttachment(call, { ...attached, bridge }, ipam, addressing);
   },
 
   async check(call) {

@@ -91,6 +91,44 @@ describeRoot('bridge, on an existing bridge', () => {
     });
   });
 
+  test('[1.0.0] the hardware address stays when the lowest port joins or leaves later', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await prepare(
+        lab,
+        'ip link add br0 type bridge',
+        'ip addr add 10.88.0.1/24 dev br0',
+        'ip link add x0 address 02:00:00:00:00:02 type veth peer name x1',
+        'ip link set x0 master br0',
+      );
+      const result = await call(lab, 'ADD', confOf(lab), container);
+      expect(result.interfaces[0].mac).toBe('02:00:00:00:00:02');
+      await prepare(
+        lab,
+        'ip link add y0 address 02:00:00:00:00:01 type veth peer name y1',
+        'ip link set y0 master br0',
+        'ip link del x0',
+      );
+      expect(await macOf(lab)).toBe('02:00:00:00:00:02');
+      await call(lab, 'CHECK', confOf(lab), container, { prevResult: result });
+    });
+  });
+
+  test('[1.0.0] the result has the hardware address that another program set while ADD waited', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await prepare(lab, 'ip link add br0 up type bridge', 'ip addr add 10.88.0.1/24 dev br0');
+      // ADD waits until the container's addresses are settled, long enough for another program's step.
+      const adding = call(lab, 'ADD', confOf(lab, { enabledad: true }), container);
+      const addresses = async () =>
+        (await lab.ip(container, 'addr', 'show', 'up')).flatMap(one => one.addr_info ?? []);
+      while (!(await addresses()).some((one: { family?: string }) => one.family === 'inet'))
+        await Bun.sleep(20);
+      await prepare(lab, `ip link set br0 address ${HAND_MADE}`);
+      expect((await adding).interfaces[0].mac).toBe(HAND_MADE);
+    });
+  });
+
   test('[1.0.0] without a gateway the hardware address may change, and the result has the new one', async () => {
     await withHost(async lab => {
       const container = await lab.container();

@@ -60,13 +60,15 @@ export function ensureGateways(
 }
 
 /**
- * Returns an adopted bridge in its state after our port joined. Without an explicit hardware address a bridge takes that of a
- * port. A bridge with a gateway gets its former address back, because containers have it in their neighbour tables.
+ * Returns an adopted bridge in its state after our port joined. Without an explicit hardware address a bridge takes the lowest of
+ * its ports', now and whenever a port joins or leaves. A bridge with a gateway keeps the one it has, because containers have it in
+ * their neighbour tables: the former one where the kernel has just exchanged it for our port's, and what another program set by now
+ * otherwise.
  */
-export function keepMac(host: NetlinkSocket, bridge: Link, hasGateway: boolean): Link {
+export function keepMac(host: NetlinkSocket, bridge: Link, port: Link, hasGateway: boolean): Link {
   const now = getLink(host, bridge.index);
-  if (!hasGateway || now.mac === bridge.mac) return now;
-  return pinMac(host, bridge);
+  if (!hasGateway) return now;
+  return pinMac(host, now.mac === port.mac ? bridge : now);
 }
 
 /** True when the interface has a global address that is not ours; without a list, every address counts as ours. */
