@@ -21,21 +21,29 @@ const SHARE = 100;
 /** Rounds vary by this part of their interval, so that those of many nodes are not at the same time. */
 const JITTER = 0.2;
 
+/**
+ * A round that cannot check all has a beginning and an end all the same: attachments are listed, a worker starts. The next is this
+ * many times longer, and that much later.
+ */
+const LONGER = 3;
+
 /** Starts the rounds. @returns a function that stops them; it resolves when the visit in progress has ended */
 export function startRounds(parts: RoundParts): () => Promise<void> {
   let isStopped = false;
   let wake: (() => void) | undefined;
   const run = async (): Promise<void> => {
-    while (!isStopped) {
+    for (let isComplete = true; !isStopped; ) {
+      const interval: number = parts.everyMs() * (isComplete ? 1 : LONGER);
       await new Promise<void>(resolve => {
-        const timer = setTimeout(resolve, parts.everyMs() * (1 - JITTER * Math.random()));
+        const timer = setTimeout(resolve, interval * (1 - JITTER * Math.random()));
         timer.unref();
         wake = () => {
           clearTimeout(timer);
           resolve();
         };
       });
-      if (!isStopped) await round(parts, () => isStopped).catch(() => {});
+      if (isStopped) return;
+      isComplete = await round(parts, interval / SHARE, () => isStopped).catch(() => true);
     }
   };
   const running = run();
@@ -46,19 +54,24 @@ export function startRounds(parts: RoundParts): () => Promise<void> {
   };
 }
 
-/** Checks those that were not checked for the longest time, as long as the round may take. */
-async function round(parts: RoundParts, isStopped: () => boolean): Promise<void> {
+/**
+ * Checks those that were not checked for the longest time, as long as the round may take.
+ * @returns whether all were checked that should be
+ */
+async function round(parts: RoundParts, forMs: number, isStopped: () => boolean): Promise<boolean> {
   const startedAt = performance.now();
-  const until = startedAt + parts.everyMs() / SHARE;
   const isRecent = (at: number) => at > startedAt - parts.everyMs() * (1 - 2 * JITTER);
   const due = parts
     .list()
     .map(key => ({ key, at: parts.checkedAt(key) ?? Number.NEGATIVE_INFINITY }))
     .filter(({ at }) => !isRecent(at))
     .sort((a, b) => a.at - b.at);
+  let visited = 0;
   for (const { key } of due) {
-    if (isStopped() || performance.now() > until) break;
+    if (isStopped() || performance.now() > startedAt + forMs) break;
     await parts.visit(key);
+    visited += 1;
   }
   if (!isStopped()) await parts.atEnd();
+  return visited === due.length;
 }

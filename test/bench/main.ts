@@ -310,18 +310,16 @@ async function watchRows(): Promise<Row[]> {
   const many = Number(values.attachments);
   const [limit, seconds] = [2, 60];
   const { used, flushed } = await measureWatching(many, seconds);
-  const flush = `watch, ${many} attachments, repair, nft flush ruleset`;
+  const flush = `watch, ${many} attachments, nft flush ruleset`;
   return [
-    ...used.map(({ policy, scene, percent }) =>
-      row(`watch, ${many} attachments, ${policy}, ${scene} (limit ${limit})`, '%', limit, percent, 1),
+    ...used.map(({ scene, isSweep, percent }) =>
+      isSweep
+        ? row(`watch, ${many} attachments, ${scene}: minute of a sweep`, '%', Number.NaN, percent)
+        : row(`watch, ${many} attachments, ${scene} (limit ${limit})`, '%', limit, percent, 1),
     ),
-    ...(flushed === undefined
-      ? []
-      : [
-          row(`${flush}: noticed`, 'ms', Number.NaN, flushed.noticedMs),
-          row(`${flush}: all repaired`, 'ms', Number.NaN, flushed.repairedMs),
-          row(`${flush}: processor time`, 'ms', Number.NaN, flushed.usedMs),
-        ]),
+    row(`${flush}: noticed`, 'ms', Number.NaN, flushed.noticedMs),
+    row(`${flush}: all repaired`, 'ms', Number.NaN, flushed.repairedMs),
+    row(`${flush}: processor time`, 'ms', Number.NaN, flushed.usedMs),
   ];
 }
 

@@ -20,9 +20,13 @@ const FIRST_WITHIN_MS = 10 * 60_000;
 /** How often rules change, in milliseconds. */
 const CHANGE_EVERY_MS = 100;
 
+/** A round that cannot check all takes place every three minutes. */
+const AT_REST_SECONDS = 360;
+/** For measurements in which no round is to take place. */
+const NO_ROUNDS_SECONDS = 86_400;
+
 /** What happens on the host while the daemon is measured: commands of nft, one after the other, each followed by its reverse. */
-const SCENES: Readonly<Record<string, { readonly before?: string; readonly turns: readonly string[] }>> = {
-  'at rest': { turns: [] },
+const CHANGES: Readonly<Record<string, Changes>> = {
   "changes of another program's table": {
     before: 'add table inet other; add chain inet other c',
     turns: ['add rule inet other c counter', 'flush chain inet other c'],
@@ -34,13 +38,21 @@ const SCENES: Readonly<Record<string, { readonly before?: string; readonly turns
   'changes of other chains of iptables': {
     before: 'add table ip filter; add chain ip filter DOCKER-USER',
     turns: ['add rule ip filter DOCKER-USER counter', 'flush chain ip filter DOCKER-USER'],
+    isSweep: true,
   },
 };
 
+interface Changes {
+  readonly before: string;
+  readonly turns: readonly string[];
+  /** They make the daemon check all attachments at once; the next time comes minutes later, not in this measurement. */
+  readonly isSweep?: boolean;
+}
+
 /** One measurement. */
 export interface Watched {
-  readonly policy: string;
   readonly scene: string;
+  readonly isSweep?: boolean;
   /** Processor time of the daemon and its workers, in percent of one core. */
   readonly percent: number;
   /** Checks of attachments during that time, per second. */
@@ -56,43 +68,50 @@ export interface Flushed {
 }
 
 /**
- * Measures each policy in each scene, and at last a flush of all rules under policy `repair`.
+ * Measures the rounds at rest; without rounds, what changes of rules cost; and at last a flush of all rules under policy `repair`.
+ * The policy makes no difference before that, because nothing is damaged.
  * @param count attachments
- * @param seconds per measurement, at rest twice as many: a round of checks takes place each minute
+ * @param seconds per kind of change
  */
 export async function measureWatching(
   count: number,
   seconds: number,
-): Promise<{ readonly used: readonly Watched[]; readonly flushed: Flushed | undefined }> {
+): Promise<{ readonly used: readonly Watched[]; readonly flushed: Flushed }> {
   return await withHost(async lab => {
     const chain = writeChain(lab, fullChain(lab));
     await attachAll(lab, chain, count);
-    const found: Watched[] = [];
-    let flushed: Flushed | undefined;
-    for (const policy of ['observe', 'repair']) {
-      const daemon = await startWatcher(lab, { watch: policy });
-      const firstMs = await untilAllChecked(daemon, count);
-      process.stderr.write(
-        `${policy}: first check of all took ${(firstMs / 1_000).toFixed(1)} s of processor time\n`,
-      );
-      await Bun.sleep(SETTLE_MS);
-      for (const [scene, { before, turns }] of Object.entries(SCENES)) {
-        if (before) await runOk(['ip', 'netns', 'exec', lab.host.name, 'nft', before]);
-        const churn = startChurn(lab, turns);
-        const used = await use(daemon, turns.length ? seconds : seconds * 2);
-        await churn.stop();
-        found.push({ policy, scene, ...used });
-        const { percent, checksPerSecond } = used;
-        process.stderr.write(
-          `${policy}, ${scene}: ${percent.toFixed(2)} %, ${checksPerSecond.toFixed(2)} checks per second\n`,
-        );
-        if (before) await runOk(['ip', 'netns', 'exec', lab.host.name, 'nft', 'delete', ...tableOf(before)]);
-      }
-      if (policy === 'repair') flushed = await flush(lab, daemon, count);
-      await daemon.stop();
+    const resting = await startSettled(lab, count, {});
+    const used = [told({ scene: 'at rest', ...(await use(resting, AT_REST_SECONDS)) })];
+    await resting.stop();
+    const daemon = await startSettled(lab, count, { watch: 'repair', watchSeconds: NO_ROUNDS_SECONDS });
+    for (const [scene, { before, turns, isSweep = false }] of Object.entries(CHANGES)) {
+      await runOk(['ip', 'netns', 'exec', lab.host.name, 'nft', before]);
+      const churn = startChurn(lab, turns);
+      used.push(told({ scene, isSweep, ...(await use(daemon, seconds)) }));
+      await churn.stop();
+      await runOk(['ip', 'netns', 'exec', lab.host.name, 'nft', 'delete', ...tableOf(before)]);
     }
-    return { used: found, flushed };
+    const flushed = await flush(lab, daemon, count);
+    await daemon.stop();
+    return { used, flushed };
   });
+}
+
+/** A daemon that has checked all attachments once. */
+async function startSettled(lab: Lab, count: number, settings: Row): Promise<Daemon> {
+  const daemon = await startWatcher(lab, settings);
+  const firstMs = await untilAllChecked(daemon, count);
+  process.stderr.write(`first check of all: ${(firstMs / 1_000).toFixed(1)} s of processor time\n`);
+  await Bun.sleep(SETTLE_MS);
+  return daemon;
+}
+
+function told(one: Watched): Watched {
+  const { scene, percent, checksPerSecond } = one;
+  process.stderr.write(
+    `${scene}: ${percent.toFixed(2)} %, ${checksPerSecond.toFixed(2)} checks per second\n`,
+  );
+  return one;
 }
 
 async function flush(lab: Lab, daemon: Daemon, count: number): Promise<Flushed> {
@@ -165,7 +184,7 @@ async function checksOf(daemon: Daemon): Promise<number> {
 }
 
 /** What a daemon uses during a time in which it is not asked anything. */
-async function use(daemon: Daemon, seconds: number): Promise<Omit<Watched, 'policy' | 'scene'>> {
+async function use(daemon: Daemon, seconds: number): Promise<Omit<Watched, 'scene' | 'isSweep'>> {
   const before = await checksOf(daemon);
   const [startedAt, used] = [performance.now(), usedMs(daemon.pid)];
   await Bun.sleep(seconds * 1_000);
