@@ -22,7 +22,7 @@ const SHARE = 100;
 const JITTER = 0.2;
 
 /**
- * A round that cannot check all has a beginning and an end all the same: attachments are listed, a worker starts. The next is this
+ * Each round lists the attachments and starts a worker, however few it checks. After one that could not check all, the next is this
  * many times longer, and that much later.
  */
 const LONGER = 3;

@@ -62,8 +62,8 @@ export function ensureGateways(
 /**
  * Returns an adopted bridge in its state after our port joined. Without an explicit hardware address a bridge takes the lowest of
  * its ports', now and whenever a port joins or leaves. A bridge with a gateway keeps the one it has, because containers have it in
- * their neighbour tables: the former one where the kernel has just exchanged it for our port's, and what another program set by now
- * otherwise.
+ * their neighbour tables: the former one if the kernel has just replaced it with our port's, otherwise what another program has
+ * set.
  */
 export function keepMac(host: NetlinkSocket, bridge: Link, port: Link, hasGateway: boolean): Link {
   const now = getLink(host, bridge.index);
