@@ -39,6 +39,9 @@ const REQUEST_DEADLINE_S = 60;
 /** Longer than one turn of the event loop. */
 const ACCEPT_MS = 10;
 
+/** For a client that does not read it. */
+const GONE: Declined = { declined: 'request', error: 'the client has gone' };
+
 interface Connection {
   /** What has arrived of the request. */
   pieces: Uint8Array[];
@@ -99,11 +102,20 @@ export function listenForCalls(
     data.isAsked = true;
     socket.timeout(0);
     data.signs = setInterval(() => send(socket, SIGN), SIGN_MS);
-    const answered = answer(request, data.gone.signal).then(({ reply, told }) =>
+    const answered = answerIfThere(request, data.gone.signal).then(({ reply, told }) =>
       finish(socket, encodeAnswer(reply), told),
     );
     answering.add(answered);
     void answered.finally(() => answering.delete(answered));
+  }
+
+  /**
+   * Makes no call whose client has gone already: its runtime was told that it failed, and may have called DEL. After this process was
+   * stopped, such requests wait here. That their clients have gone is read right after the request, in the same turn of the loop.
+   */
+  async function answerIfThere(request: RunRequest, gone: AbortSignal): Promise<AnsweredCall> {
+    await new Promise(resolve => setImmediate(resolve));
+    return gone.aborted ? { reply: GONE } : answer(request, gone);
   }
 
   function decline(socket: Socket<Connection>): void {

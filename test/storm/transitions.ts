@@ -82,9 +82,10 @@ function takeAnswers(model: Model, entry: Entry, own: readonly Done[]): void {
   for (const add of adds) noteCaller(model, entry, add);
   const succeeded = adds.filter(({ outcome }) => outcome.how === 'ok');
   if (adds.length && dels.length) {
-    // Any order is right, but not a half of each.
+    // Any order is right, but not a half of each, unless it is unknown in which namespace.
     for (const add of succeeded) takeResult(model, entry, add);
-    entry.state = own.every(({ outcome }) => outcome.how === 'ok') ? 'whole' : 'unknown';
+    const isWhole = own.every(({ outcome }) => outcome.how === 'ok') && !entry.placeUnsure;
+    entry.state = isWhole ? 'whole' : 'unknown';
     return;
   }
   if (dels.length) {

@@ -1,6 +1,6 @@
 // Until when does a call count as begun?
 import { afterAll, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,3 +49,41 @@ test.each(['reads the whole answer', 'has gone'])('until its client %s', async e
     await listener.stop();
   }
 });
+
+/** Writes a request to a socket, and ends without reading an answer. */
+const KILLED = `
+const [path, file] = process.argv.slice(1);
+const client = await Bun.connect({ unix: path, socket: { data() {} } });
+client.write(new Uint8Array(await Bun.file(file).arrayBuffer()));
+process.kill(process.pid, 'SIGKILL');
+`;
+
+test.each([true, false])(
+  'a call is only made for a client that is there: killed before %p',
+  async isKilled => {
+    const [path, request] = [join(dir, `killed-${isKilled}`), join(dir, 'request')];
+    let calls = 0;
+    const answer = async () => {
+      calls += 1;
+      return { reply: { exitCode: 0, stdout: '', stderr: '' } };
+    };
+    const listener = listenForCalls(
+      path,
+      1 << 20,
+      answer,
+      () => ({}),
+      () => {},
+    );
+    try {
+      writeFileSync(request, bytesOf(await requestHere()));
+      // This process does not read its sockets until then, like a daemon that is stopped.
+      if (isKilled) Bun.spawnSync([process.execPath, '-e', KILLED, path, request]);
+      const alive = await call(path);
+      await until(() => calls > 0);
+      alive.destroy();
+    } finally {
+      await listener.stop();
+    }
+    expect(calls).toBe(1);
+  },
+);
