@@ -6,6 +6,7 @@ import { ErrorCode } from '../cni/errors.ts';
 import { commandOf, toResponse } from './api.ts';
 import type { BegunCalls } from './begun-calls.ts';
 import { listen, type OpenDoor, problem } from './door.ts';
+import { hasGone } from './has-gone.ts';
 import { ownPlace } from './place.ts';
 import {
   type Declined,
@@ -179,6 +180,7 @@ export async function startServer(
   }
 
   async function runVerb(args: readonly string[], signal: AbortSignal): Promise<Response> {
+    if (await hasGone(signal)) return problem(503, 'the client has gone');
     const request = { place, args, cwd: '/', env: process.env, key: crypto.randomUUID() };
     const reply = (await gate.admit(queueMs => backend.run(request, signal, queueMs))) ?? OVERLOADED;
     return toResponse(reply);

@@ -2,6 +2,7 @@
 //
 // One request and one answer per connection, as described in wire.ts; while a call takes long, the daemon shows that it is alive.
 import type { Socket } from 'bun';
+import { hasGone } from './has-gone.ts';
 import {
   DAEMON_COMMANDS,
   type Declined,
@@ -109,13 +110,8 @@ export function listenForCalls(
     void answered.finally(() => answering.delete(answered));
   }
 
-  /**
-   * Makes no call whose client has gone already: its runtime was told that it failed, and may have called DEL. After this process was
-   * stopped, such requests wait here. That their clients have gone is read right after the request, in the same turn of the loop.
-   */
   async function answerIfThere(request: RunRequest, gone: AbortSignal): Promise<AnsweredCall> {
-    await new Promise(resolve => setImmediate(resolve));
-    return gone.aborted ? { reply: GONE } : answer(request, gone);
+    return (await hasGone(gone)) ? { reply: GONE } : answer(request, gone);
   }
 
   function decline(socket: Socket<Connection>): void {

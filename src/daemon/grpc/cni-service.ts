@@ -3,6 +3,7 @@ import { Metadata, type ServerUnaryCall, type sendUnaryData, status } from '@grp
 import { type CniArgs, findPairProblem } from '../../cni/cni-args.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
+import { hasGone } from '../has-gone.ts';
 import { encode } from './schema.ts';
 
 /** `CNIArgs` as sent on the wire. */
@@ -63,7 +64,10 @@ function answering(work: (request: CniRequest) => Promise<object>): Unary {
     const controller = new AbortController();
     call.on('cancelled', () => controller.abort());
     // In the promise, so that a refused request gets a status as well.
-    const answered = Promise.resolve().then(() => work(toRequest(call.request, controller.signal)));
+    const answered = hasGone(controller.signal).then(isGone => {
+      if (isGone) throw new CniError(ErrorCode.tryAgainLater, 'Cannot serve the call: its client has gone');
+      return work(toRequest(call.request, controller.signal));
+    });
     answered.then(
       answer => reply(null, answer),
       thrown => reply(toStatus(toCniError(thrown))),
