@@ -22,7 +22,7 @@ import {
 } from './history.ts';
 import { compare } from './invariants.ts';
 import { Looker } from './look.ts';
-import { hostDevicesOf, Model } from './model.ts';
+import { type Entry, hostDevicesOf, Model } from './model.ts';
 import { keyOf, LAN, SLOTS } from './networks.ts';
 import { holdersOfNamespaces, processes, signal, tool, waitFor } from './node.ts';
 import type { Place } from './place.ts';
@@ -230,9 +230,12 @@ export class Driver {
 
   /** The kernel takes a namespace apart in the background, and not at all while a process holds it. */
   async #outwaitNamespaces(): Promise<Violation[]> {
-    // The reference's DEL succeeds where it finds another namespace under the path, and leaves the pair to the kernel.
+    // The reference's DEL succeeds where it finds another namespace under the path, or none, and leaves the pair to the kernel.
+    const isOfReference = ({ by, byReference }: Entry) => byReference || by === 'reference';
     const all = this.model.list('present', 'whole', 'absent');
-    const dead = all.filter(one => !this.model.isInPlace(one) && (one.state !== 'absent' || one.byReference));
+    const dead = all.filter(
+      one => !this.model.isInPlace(one) && (one.state !== 'absent' || isOfReference(one)),
+    );
     const pairs = dead.flatMap(one => hostDevicesOf(one).filter(name => name.startsWith('veth')));
     const left = () => pairs.filter(name => fs.existsSync(`/proc/sys/net/ipv4/conf/${name}`));
     if (await waitFor(() => left().length === 0, NAMESPACES_MS, 20)) return [];
