@@ -314,7 +314,7 @@ async function watchRows(): Promise<Row[]> {
   return [
     ...used.map(({ scene, isSweep, percent }) =>
       isSweep
-        ? row(`watch, ${many} attachments, ${scene}: minute of a sweep`, '%', Number.NaN, percent)
+        ? row(`watch, ${many} attachments, ${scene}; a sweep may fall into it`, '%', Number.NaN, percent)
         : row(`watch, ${many} attachments, ${scene} (limit ${limit})`, '%', limit, percent, 1),
     ),
     row(`${flush}: noticed`, 'ms', Number.NaN, flushed.noticedMs),
