@@ -143,7 +143,7 @@ export async function startServer(
     calls: BegunCalls,
     signal: AbortSignal,
   ): Promise<AnsweredCall> {
-    const why = findObstacle(request);
+    const why = findObstacle(request, await hasGone(signal));
     if (why) return { reply: why };
     const { ageMs = 0 } = request;
     const answer = gate.admit(async (queueMs): Promise<AnsweredCall> => {
@@ -163,7 +163,7 @@ export async function startServer(
     return answered;
   }
 
-  function findObstacle({ place: theirs, ageMs = 0 }: RunRequest): Declined | undefined {
+  function findObstacle({ place: theirs, ageMs = 0 }: RunRequest, isGone: boolean): Declined | undefined {
     const refuse = (reason: DeclineReason, error: string): Declined => {
       events.declined(reason, error);
       return decline(reason, error);
@@ -172,6 +172,7 @@ export async function startServer(
       return refuse('build', `the client is executable ${theirs.executable}, the daemon ${place.executable}`);
     if (theirs.network !== place.network) return refuse('namespace', 'another network namespace');
     if (theirs.mount !== place.mount) return refuse('namespace', 'another mount namespace');
+    if (isGone) return refuse('stale', 'the client has gone');
     // Its client has given up, or was killed while this process was stopped: what it asked for may no longer be right.
     if (Math.abs(ageMs) > SILENCE_MS) return refuse('stale', `the request is ${ageMs} ms old`);
     if (ending) return refuse('ending', 'the daemon is shutting down');

@@ -2,7 +2,6 @@
 //
 // One request and one answer per connection, as described in wire.ts; while a call takes long, the daemon shows that it is alive.
 import type { Socket } from 'bun';
-import { hasGone } from './has-gone.ts';
 import {
   DAEMON_COMMANDS,
   type Declined,
@@ -39,9 +38,6 @@ const REQUEST_DEADLINE_S = 60;
 
 /** Longer than one turn of the event loop. */
 const ACCEPT_MS = 10;
-
-/** For a client that does not read it. */
-const GONE: Declined = { declined: 'request', error: 'the client has gone' };
 
 interface Connection {
   /** What has arrived of the request. */
@@ -103,15 +99,11 @@ export function listenForCalls(
     data.isAsked = true;
     socket.timeout(0);
     data.signs = setInterval(() => send(socket, SIGN), SIGN_MS);
-    const answered = answerIfThere(request, data.gone.signal).then(({ reply, told }) =>
+    const answered = answer(request, data.gone.signal).then(({ reply, told }) =>
       finish(socket, encodeAnswer(reply), told),
     );
     answering.add(answered);
     void answered.finally(() => answering.delete(answered));
-  }
-
-  async function answerIfThere(request: RunRequest, gone: AbortSignal): Promise<AnsweredCall> {
-    return (await hasGone(gone)) ? { reply: GONE } : answer(request, gone);
   }
 
   function decline(socket: Socket<Connection>): void {
