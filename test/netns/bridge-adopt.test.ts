@@ -26,6 +26,17 @@ async function prepare(lab: Lab, ...lines: string[]): Promise<void> {
   }
 }
 
+/** A bridge that has the gateway, no hardware address of its own, and a port with this one. */
+async function prepareBridgeWithPort(lab: Lab, mac: string): Promise<void> {
+  await prepare(
+    lab,
+    'ip link add br0 type bridge',
+    'ip addr add 10.88.0.1/24 dev br0',
+    `ip link add x0 address ${mac} type veth peer name x1`,
+    'ip link set x0 master br0',
+  );
+}
+
 /** Link-local addresses of new interfaces take a moment until they are there, and a second until they are checked. */
 async function untilSettled(lab: Lab): Promise<void> {
   for (let last = ''; ; ) {
@@ -75,14 +86,8 @@ describeRoot('bridge, on an existing bridge', () => {
   test('[1.0.0] an existing bridge that already has the gateway keeps its hardware address', async () => {
     await withHost(async lab => {
       const container = await lab.container();
-      await prepare(
-        lab,
-        'ip link add br0 type bridge',
-        'ip addr add 10.88.0.1/24 dev br0',
-        // Above all others: the kernel gives the bridge the lowest of its ports.
-        'ip link add x0 address fe:ff:ff:ff:ff:fe type veth peer name x1',
-        'ip link set x0 master br0',
-      );
+      // Above all others: the kernel gives the bridge the lowest of its ports.
+      await prepareBridgeWithPort(lab, 'fe:ff:ff:ff:ff:fe');
       const before = await macOf(lab);
       const result = await call(lab, 'ADD', confOf(lab), container);
       expect(await macOf(lab)).toBe(before);
@@ -94,13 +99,7 @@ describeRoot('bridge, on an existing bridge', () => {
   test('[1.0.0] the hardware address stays when the lowest port joins or leaves later', async () => {
     await withHost(async lab => {
       const container = await lab.container();
-      await prepare(
-        lab,
-        'ip link add br0 type bridge',
-        'ip addr add 10.88.0.1/24 dev br0',
-        'ip link add x0 address 02:00:00:00:00:02 type veth peer name x1',
-        'ip link set x0 master br0',
-      );
+      await prepareBridgeWithPort(lab, '02:00:00:00:00:02');
       const result = await call(lab, 'ADD', confOf(lab), container);
       expect(result.interfaces[0].mac).toBe('02:00:00:00:00:02');
       await prepare(
