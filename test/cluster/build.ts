@@ -6,7 +6,7 @@ import { run, TEST_PATH } from '../helpers/command.ts';
 import { aptGet } from '../helpers/debian.ts';
 import { unpackPackages } from '../helpers/unpack.ts';
 import type { Say } from './cluster.ts';
-import { BUILT, ETCD, KUBERNETES, kubernetesDir, missingIn } from './programs.ts';
+import { BUILT, ETCD, kubernetesDir, missingIn } from './programs.ts';
 
 const GO = '/usr/lib/go-1.19';
 const PACKAGES = [
