@@ -15,7 +15,10 @@ const UNPACKED = unpackedAt('catena-runtimes');
 /** How programs of the packages are started: they come first in the `PATH`, and find their libraries. */
 export const RUNTIME_ENV: Readonly<Record<'PATH' | 'LD_LIBRARY_PATH', string>> = {
   PATH: [...['usr/bin', 'usr/sbin', 'bin'].map(dir => path.join(UNPACKED, dir)), TEST_PATH].join(':'),
-  LD_LIBRARY_PATH: libraryDirs(UNPACKED).join(':'),
+  /** Looked up at each use: a process that unpacked the packages itself needs them too. */
+  get LD_LIBRARY_PATH() {
+    return libraryDirs(UNPACKED).join(':');
+  },
 };
 
 /** Whether a test file starts runtimes. */
