@@ -27,9 +27,14 @@ export const PROCESSES: Readonly<Record<string, readonly string[]>> = {
   worker: ['src/worker/worker.ts', 'src/worker/eager.ts'],
   bandwidth: ['plugins/bandwidth/plugin.ts'],
   bridge: ['plugins/bridge/plugin.ts'],
+  cluster: ['plugins/cluster/plugin.ts'],
+  dhcp: ['plugins/dhcp/plugin.ts'],
   firewall: ['plugins/firewall/plugin.ts'],
+  'host-device': ['plugins/host-device/plugin.ts'],
   'host-local': ['plugins/host-local/plugin.ts'],
+  macvlan: ['plugins/macvlan/plugin.ts'],
   portmap: ['plugins/portmap/plugin.ts'],
+  ptp: ['plugins/ptp/plugin.ts'],
   tuning: ['plugins/tuning/plugin.ts'],
 };
 
@@ -124,16 +129,16 @@ interface Layer {
   readonly modules: string[];
 }
 
-/** Small layers become part of one that more kinds of process load. */
+/** Small layers become part of one that more kinds of process load, but the command loads none for the sake of plugins. */
 function joinSmall(layers: Map<string, Layer>): void {
   const sizeOf = ({ modules }: Layer) => modules.reduce((sum, module) => sum + fs.statSync(module).size, 0);
   const bySize = [...layers].sort(([, a], [, b]) => sizeOf(a) - sizeOf(b));
   for (const [name, layer] of bySize) {
     if (sizeOf(layer) > WORTH_A_CHUNK_BYTES) continue;
     const [wider] = [...layers.values()]
-      .filter(
-        ({ kinds }) => kinds.length > layer.kinds.length && layer.kinds.every(one => kinds.includes(one)),
-      )
+      .filter(({ kinds }) => kinds.length > layer.kinds.length)
+      .filter(({ kinds }) => layer.kinds.every(one => kinds.includes(one)))
+      .filter(({ kinds }) => kinds.includes('command') === layer.kinds.includes('command'))
       .sort((a, b) => a.kinds.length - b.kinds.length);
     if (wider === undefined) continue;
     wider.modules.push(...layer.modules);

@@ -15,7 +15,7 @@ import type { Call, Delegate, Done } from './define.ts';
 import { findDelegate } from './delegate.ts';
 import type { CallPlugin, WorkerState } from './invocation.ts';
 import type { KeptAttachments } from './kept.ts';
-import type { Visit } from './netns-owner.ts';
+import { findStranger, type Visit } from './netns-owner.ts';
 
 /** What is known about an invocation before any kernel call. */
 export interface CallFacts {
@@ -191,7 +191,6 @@ export class LiveCall implements Call<never> {
     const isOwn = sameNetns(ownNetns(), opened.netns);
     if (isOwn && !netnsOverride) this.#refuseOwn();
     if (isOwn || command === 'ADD') return;
-    const { findStranger } = await import('./netns-owner.ts');
     this.#findStranger = findStranger;
   }
 
