@@ -13,6 +13,7 @@
 
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { PLUGIN_NAMES } from '../../plugins/registry.ts';
 import { closeLabs } from '../helpers/netns.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { type AllocatorMode, measureAllocators, surplusOf } from './allocators.ts';
@@ -43,7 +44,7 @@ import { measureRunner } from './runner.ts';
 import { LIMIT_BITS, measureLimited, measureUnreached } from './shaping.ts';
 import type { Peer } from './sides.ts';
 import { sizeRows } from './sizes.ts';
-import { measureStart, OTHER_NAMES, REFERENCE_NAMES } from './start.ts';
+import { loadingMs, measureStart, OTHER_NAMES, REFERENCE_NAMES } from './start.ts';
 import { noteUnmeasured, renderUnmeasured } from './unmeasured.ts';
 import { measureWatching } from './watching.ts';
 
@@ -70,6 +71,9 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 const rounds = Number(values.rounds);
 const libcni = buildLibcniRunner();
 const peer: Peer = { libcni: libcni.program };
+
+/** What a plugin may take to load its modules, besides what an empty program takes. */
+const LOADING_MS = 4;
 
 /** Groups of lines by the name that `--only` takes. */
 const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
@@ -155,6 +159,7 @@ async function libraryRows(): Promise<Row[]> {
   ];
 }
 
+/** The limit is the column of the reference for what a process of ours takes to load its modules. */
 async function startRows(): Promise<Row[]> {
   const samples = await measureStart(rounds * 2);
   const empty = quantile(samples.get('empty VERSION'));
@@ -169,6 +174,15 @@ async function startRows(): Promise<Row[]> {
     ),
     ...OTHER_NAMES.map(name =>
       row(`process: ${name} VERSION`, 'ms', Number.NaN, quantile(samples.get(`ours ${name} VERSION`))),
+    ),
+    ...PLUGIN_NAMES.map(name =>
+      row(
+        `loading ${name}, over an empty program (limit ${LOADING_MS})`,
+        'ms',
+        LOADING_MS,
+        loadingMs(samples, name),
+        1,
+      ),
     ),
   ];
 }

@@ -1,10 +1,11 @@
-// How long does a plugin's process take to answer, compared with an empty program and with the reference's?
+// How long does a plugin's process take to answer, compared with an empty program and with the reference's, and to load its modules?
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
+import { AS_FLAG, PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
+import { CORE_NAME } from '../../src/chain/config/core-name.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
+import { type Contestant, differences, quantile, type Samples, takeTurns, timed } from './measure.ts';
 
 /** Plugins that Debian's package of the reference (1.1.1) does not contain: some are newer, others belong to other projects. */
 const ABSENT: readonly string[] = ['cluster', 'dummy', 'flannel', 'tap', 'whereabouts'];
@@ -15,7 +16,7 @@ export const REFERENCE_NAMES = PLUGIN_NAMES.filter(name => !ABSENT.includes(name
 /** Names of ours without a counterpart there. */
 export const OTHER_NAMES = [...ABSENT, RUNNER_NAME];
 
-/** Times VERSION of every plugin; `empty` is an empty program compiled like ours. */
+/** Times VERSION of every plugin; `empty` is an empty program compiled like ours, `loaded` a plugin that loads what every verb loads. */
 export async function measureStart(rounds: number): Promise<Samples> {
   return await withEmptyProgram(empty => {
     const contestants = [
@@ -25,9 +26,15 @@ export async function measureStart(rounds: number): Promise<Samples> {
         versionOf(`reference ${name}`, [join(REFERENCE_BIN_DIR, name)]),
       ]),
       ...OTHER_NAMES.map(name => versionOf(`ours ${name}`, [join(BIN_DIR, name)])),
+      ...PLUGIN_NAMES.map(name => versionOf(`loaded ${name}`, [join(BIN_DIR, CORE_NAME), AS_FLAG, name])),
     ];
     return takeTurns(contestants, rounds);
   });
+}
+
+/** Milliseconds that loading a plugin takes more than an empty program: the rest of a cold call is the work itself. */
+export function loadingMs(samples: Samples, plugin: string): number {
+  return quantile(differences(samples.get(`loaded ${plugin} VERSION`), samples.get('empty VERSION')));
 }
 
 /** Runs the body with an empty program compiled like ours. */
