@@ -8,8 +8,8 @@ export function renderProfiles(profiles: readonly Profile[]): string {
     ['reference, ms', ({ reference }) => reference],
     ['  bare starts of its plugins', ({ referenceStarts }) => referenceStarts],
     ['ours, ms', ({ ours }) => ours],
-    ['  start (warm: the client alone)', ({ start }) => start],
-    ['    of it an empty program', ({ empty }) => empty],
+    ['  start (warm: the client; runtime: loading)', ({ start }) => start],
+    ['    of it empty programs', ({ empty }) => empty],
     ['  way to the daemon and back', ({ way }) => way],
     ...names.map((name): (typeof lines)[number] => [`  ${name}`, ({ parts }) => parts.get(name)]),
     ['  kernel, which is in none of these', ({ kernel }) => kernel],
@@ -21,7 +21,7 @@ export function renderProfiles(profiles: readonly Profile[]): string {
   const title = 'what the time of a chain is made of';
   const width = Math.max(title.length, ...lines.map(([name]) => name.length));
   const render = (name: string, cells: readonly string[]) =>
-    `${name.padEnd(width)}${cells.map(cell => cell.padStart(12)).join('')}\n`;
+    `${name.padEnd(width)}${cells.map(cell => cell.padStart(15)).join('')}\n`;
   const number = (value: number | undefined) => (value === undefined ? '-' : value.toFixed(2));
   return [
     render(title, heads),

@@ -1,25 +1,38 @@
-// How is the time of a chain spent, and what would the ratio to the reference be if some parts took no time?
+// How is the time of a chain spent, by our runner and by a runtime, and what would the ratio to the reference be if some parts took no
+// time?
+
+import { AS_FLAG } from '../../plugins/registry.ts';
+import { CORE_NAME } from '../../src/chain/config/core-name.ts';
 import type { PluginRecord, RequestRecord } from '../../src/observe/record.ts';
-import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { CHAIN_TARGETS, CHAIN_VERBS, type ChainVerb } from './chain.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { CHAIN_TARGETS, CHAIN_VERBS, type ChainVerb, RUNTIME_TARGETS } from './chain.ts';
 import { differences, quantile, type Samples, settle, takeTurns, WARMUP_ROUNDS } from './measure.ts';
 import { type Row, row } from './row.ts';
 import { type Peer, PLUGINS, single, withSides } from './sides.ts';
 import { versionOf, withEmptyProgram } from './start.ts';
 import { type Call, callsIn, inKernel, msOf, readTraces, sum } from './traces.ts';
 
-/** One verb of the chain, cold or warm: milliseconds, with separate medians of each part. */
+/** Plugins that a runtime starts: bridge calls host-local without a process. */
+const STARTED = PLUGINS.filter(name => name !== 'host-local');
+
+/**
+ * One verb of the chain, by our runner cold or warm, or by a runtime that starts each plugin without a daemon: milliseconds, with
+ * separate medians of each part.
+ */
 export interface Profile {
-  readonly how: 'cold' | 'warm';
+  readonly how: 'cold' | 'warm' | 'runtime';
   readonly verb: ChainVerb;
   readonly target: number;
   /** The whole verb of the reference's chain, and the time that its plugins' processes take to answer VERSION. */
   readonly reference: number;
   readonly referenceStarts: number;
   readonly ours: number;
-  /** Part of {@link ours}: cold, the process before the chain begins and after it ends; warm, the client alone. */
+  /**
+   * Part of {@link ours}: cold, the process before the chain begins and after it ends; warm, the client alone; by a runtime, all
+   * processes until their modules are loaded.
+   */
   readonly start: number;
-  /** The part of {@link start} that a program takes that does nothing. */
+  /** The part of {@link start} that programs take that do nothing: as many as are started. */
   readonly empty: number;
   /** Part of {@link ours}: warm, what lies between client and chain. */
   readonly way?: number;
@@ -34,16 +47,31 @@ export const LIMITS: Readonly<Record<string, (profile: Profile) => number>> = {
   'if only the start remained': ({ start, reference }) => start / reference,
   'if only the kernel remained': ({ kernel, reference }) => kernel / reference,
   'if only these two remained': ({ start, kernel, reference }) => (start + kernel) / reference,
+  'if nothing of ours took time': ({ how, empty, kernel, reference }) =>
+    ((how === 'warm' ? 0 : empty) + kernel) / reference,
 };
+
+const SIDES = [
+  'reference',
+  'ours',
+  'traced',
+  'warm',
+  'answered',
+  'runtime-reference',
+  'runtime-ours',
+] as const;
 
 /** Measures the chain and, in turns with it, its parts. */
 export async function measureInside(peer: Peer, rounds: number): Promise<Profile[]> {
   return await withEmptyProgram(empty =>
-    withSides(['reference', 'ours', 'traced', 'warm', 'answered'], peer, async runners => {
+    withSides([...SIDES], peer, async runners => {
       const chains = await Promise.all(runners.map(single));
       for (const one of chains) if (one.name === 'warm') await settle(one);
       const starts = PLUGINS.map(link => versionOf(`start of ${link}`, [`${REFERENCE_BIN_DIR}/${link}`]));
-      const samples = await takeTurns([...chains, ...starts, versionOf('empty', [empty])], rounds);
+      const loads = STARTED.map(link =>
+        versionOf(`loaded ${link}`, [`${BIN_DIR}/${CORE_NAME}`, AS_FLAG, link]),
+      );
+      const samples = await takeTurns([...chains, ...starts, ...loads, versionOf('empty', [empty])], rounds);
       const profiles: Profile[] = [];
       for (const [how, side] of [
         ['cold', 'traced'],
@@ -54,6 +82,7 @@ export async function measureInside(peer: Peer, rounds: number): Promise<Profile
         for (const verb of CHAIN_VERBS) {
           const records = traces.filter(record => record.verb === verb).slice(-rounds);
           profiles.push(profileOf(how, verb, samples, records));
+          if (how === 'cold') profiles.push(runtimeProfile(verb, samples, records));
         }
       }
       return profiles;
@@ -117,6 +146,27 @@ function profileOf(
     reference: whole('reference'),
     referenceStarts: PLUGINS.reduce((all, link) => all + whole(`start of ${link}`, 'VERSION'), 0),
     kernel: median(record => sum(callsIn(record), inKernel)),
+  };
+}
+
+/** A process that a runtime starts keeps no trace; its requests to the kernel are those of the runner's chain. */
+function runtimeProfile(verb: ChainVerb, samples: Samples, records: readonly RequestRecord[]): Profile {
+  const whole = (side: string) => quantile(samples.get(`${side} ${verb}`));
+  const version = (contestant: string) => quantile(samples.get(`${contestant} VERSION`));
+  const start = sum(STARTED, name => version(`loaded ${name}`));
+  const kernel = quantile(records.map(record => sum(callsIn(record), inKernel)));
+  const [reference, ours] = [whole('runtime-reference'), whole('runtime-ours')];
+  return {
+    how: 'runtime',
+    verb,
+    target: RUNTIME_TARGETS.cold[verb],
+    ours,
+    start,
+    empty: STARTED.length * version('empty'),
+    reference,
+    referenceStarts: sum(PLUGINS, name => version(`start of ${name}`)),
+    kernel,
+    parts: new Map([['plugins of a runtime', ours - start - kernel]]),
   };
 }
 
