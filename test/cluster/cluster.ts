@@ -85,13 +85,11 @@ export async function startCluster(
         throw error;
       }
     };
-    const nodes: Node[] = [];
-    for (let i = 0; i < options.nodes; i++) {
-      say(`node ${i + 1}`);
-      const node = await start(i);
-      closing.push(() => node.close());
-      nodes.push(node);
-    }
+    say('nodes');
+    const starts = Array.from({ length: options.nodes }, (_, i) => start(i));
+    // Those that started are closed even if another did not.
+    for (const one of starts) closing.push(async () => (await one.catch(() => undefined))?.close());
+    const nodes = await Promise.all(starts);
     const { kubectl } = control;
     const join = () => start(options.nodes);
     const provide = async (archive: string): Promise<void> => {

@@ -24,7 +24,7 @@ import { deployment, must, type Scenario, untilPods } from '../scenario.ts';
 import { NETWORKS, STATUS } from './definitions.ts';
 
 /** Faults begin so long, and at least once each. */
-const CHURN_S = 200;
+const CHURN_S = 150;
 /** Between two faults. */
 const PAUSE_MS = 2500;
 /** Pods of a node while they come and go, and after that. */
