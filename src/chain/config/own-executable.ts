@@ -53,9 +53,8 @@ const MOST_OF_A_FRONT = 1 << 20;
 /** Undefined for a file that can only be executed, or was just removed. */
 function digestOf(path: string): string | undefined {
   try {
-    // Loaded only where a front is met: importing it would cost every start of a plugin.
-    const { createHash } = process.getBuiltinModule('node:crypto');
-    return createHash('sha256').update(readFileSync(path)).digest('hex');
+    // Not node:crypto, which takes 2.5 ms to load. Only a compiled executable has a front, so this is Bun.
+    return new Bun.CryptoHasher('sha256').update(readFileSync(path)).digest('hex');
   } catch {
     return undefined;
   }
