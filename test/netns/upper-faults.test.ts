@@ -119,7 +119,7 @@ describeRoot(
       'with two tags',
       async () => {
         const failed = await failEach({ type: 'vlan', vlanId: [100, 7] });
-        for (const words of [...EXPECTED, '"eth0-100"']) expect(failed).toContain(words);
+        for (const words of [...EXPECTED, 'set name eth0-100']) expect(failed).toContain(words);
       },
       DEADLINE_MS,
     );
