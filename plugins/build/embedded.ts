@@ -62,11 +62,14 @@ export function packedLibrary(file: string): BunPlugin {
 /** The Bun program recognises its front by the digest of its content. */
 export function builtFront(file: string | undefined): BunPlugin {
   const bytes = file === undefined ? undefined : fs.readFileSync(file);
-  const front = bytes && {
-    bytes: bytes.length,
-    sha256: new Bun.CryptoHasher('sha256').update(bytes).digest('hex'),
-  };
-  const contents = `export const FRONT = ${JSON.stringify(front) ?? 'undefined'};`;
+  const digest = bytes && new Bun.CryptoHasher('sha256').update(bytes).digest('hex');
+  const contents = bytes
+    ? `export const FRONT = {
+  bytes: ${bytes.length},
+  sha256: '${digest}',
+  digestOf: content => new Bun.CryptoHasher('sha256').update(content).digest('hex'),
+};`
+    : 'export const FRONT = undefined;';
   return {
     name: 'built front',
     setup(builder) {

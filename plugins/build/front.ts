@@ -16,6 +16,7 @@ import {
   UNANSWERED_VARIABLE,
   wireOf,
 } from '../../src/daemon/protocol.ts';
+import { SEND_FLAG } from '../../src/plugin/delete-devices.ts';
 import { REQUEST_LIMIT_BYTES } from '../../src/plugin/early-stdio.ts';
 import { aboutText } from '../../src/plugin/run.ts';
 import { versionText } from '../../src/plugin/serve.ts';
@@ -115,6 +116,7 @@ export async function renderTables(): Promise<string> {
       FAULT_VARIABLE,
       UNANSWERED_VARIABLE,
       JUDGE_FLAG,
+      SEND_FLAG,
     },
     // Both begin with a slash, after the run directory.
     WIRE_NAME: wireOf(socketPathOf('')),

@@ -80,8 +80,7 @@ enum { EINTR = 4, EAGAIN = 11,
 typedef struct { int64_t seconds, nanoseconds; } Time; typedef struct { int fd; short events, revents; } Poll;
 typedef struct { const void *bytes; size_t length; } Piece;
 typedef struct { void *to; uint32_t to_length; Piece *pieces; size_t count; void *control; size_t extra; int flags; } Message;
-typedef struct { uint16_t family; char path[108]; } Address;
-typedef struct { int32_t pid; uint32_t uid, gid; } Peer;
+typedef struct { uint16_t family; char path[108]; } Address; typedef struct { int32_t pid; uint32_t uid, gid; } Peer;
 typedef struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } Action;
 /* struct statx of linux/stat.h, as far as it is read. */
 typedef struct {
@@ -95,8 +94,7 @@ static char core[PATH_BYTES + 64];             /* path of the Bun program */
 static char key[WIRE_KEY_BYTES + 1];           /* identifies the request */
 static char calls_file[PATH_BYTES];            /* where daemon and clients note which of them makes a call */
 static long door = -1;                         /* the connection */
-static int input_was_read;
-static size_t input_length;
+static int input_was_read; static size_t input_length;
 static uint8_t input[REQUEST_LIMIT_BYTES + 1]; /* pages that are never touched cost nothing */
 static _Alignas(16) uint8_t answer[WIRE_REPLY_LIMIT];
 
@@ -231,6 +229,15 @@ static _Noreturn void fail(const char *what, long error)
     print(text, is_call ? length_of(text) : 0, text, is_call ? 0 : length_of(text), 1);
 }
 
+/* Writes a message to a netlink socket for a process that does not wait until the kernel is done: a child does. Two letters are a byte. */
+static _Noreturn void send_message(const char *letters)
+{
+    size_t length = 0;
+    for (; letters[0] && letters[1]; letters += 2) input[length++] = (uint8_t)((letters[0] - 'a') << 4 | (letters[1] - 'a'));
+    if (call(CLONE, SIGCHLD, 0, 0, 0, 0) > 0) end(0);
+    end(write_all(FIRST_FREE_FD, input, length) ? 0 : 1);
+}
+
 /* What was read of standard input becomes a file in memory, for the core to read. */
 static void give_input_back(void)
 {
@@ -262,7 +269,7 @@ static _Noreturn void run_core(const char *verdict)
 /* Asks the core what the silence means: only it can tell a frozen daemon from a slow one. Returns its exit status, or -1. */
 static int judge_silence(uint64_t silent_ms)
 {
-    char ms[24] = "";
+    char ms[24] = ""; int status = 0;
     append_number(ms, sizeof ms, silent_ms);
     /* The caller may have ignored this signal, and the kernel then keeps no exit status. */
     Action normal = { 0, 0, 0, 0 };
@@ -274,14 +281,12 @@ static int judge_silence(uint64_t silent_ms)
         end(127);
     }
     if (child < 0) return -1;
-    int status = 0;
     for (uint64_t begin = now_ms(CLOCK_MONOTONIC); now_ms(CLOCK_MONOTONIC) - begin < JUDGE_DEADLINE_MS; wait_for(-1, 0, 5)) {
         long ended = call(WAIT4, child, (long)&status, WNOHANG, 0, 0);
         if (ended == child) return (status & 0x7f) == 0 ? (status >> 8) & 0xff : -1;
         if (ended < 0 && ended != -EINTR) return -1;
     }
-    call(KILL, child, SIGKILL, 0, 0, 0);
-    call(WAIT4, child, (long)&status, 0, 0, 0);
+    call(KILL, child, SIGKILL, 0, 0, 0), call(WAIT4, child, (long)&status, 0, 0, 0);
     return -1;
 }
 
@@ -340,8 +345,7 @@ static int put_identity(uint8_t *at, const char *path)
     Stat stat;
     if (call(STATX, AT_FDCWD, (long)path, 0, STATX_BASIC, (long)&stat) != 0) return 0;
     put32(at, (stat.minor & 0xff) | stat.major << 8 | (stat.minor & ~0xffu) << 12);
-    put32(at + 8, (uint32_t)stat.inode);
-    put32(at + 12, (uint32_t)(stat.inode >> 32));
+    put32(at + 8, (uint32_t)stat.inode), put32(at + 12, (uint32_t)(stat.inode >> 32));
     return 1;
 }
 
@@ -350,9 +354,7 @@ static int open_door(void)
 {
     const char *dir = variable(RUN_DIR_VARIABLE);
     Address address = { AF_UNIX, "" };
-    Stat before, after;
-    Peer peer;
-    uint32_t size = sizeof peer;
+    Stat before, after; Peer peer; uint32_t size = sizeof peer;
     if (!append(address.path, sizeof address.path, *dir ? dir : RUN_DIR)) return 0;
     append(calls_file, sizeof calls_file, address.path);
     if (!append(address.path, sizeof address.path, WIRE_NAME) ||
@@ -366,8 +368,7 @@ static int open_door(void)
     /* Sockets appear by rename and never return. So this is the one that was connected if the name means it before and after. */
     if (call(STATX, AT_FDCWD, (long)address.path, 0, STATX_BASIC, (long)&after) != 0 || before.inode != after.inode || before.modified.seconds != after.modified.seconds ||
         before.modified.nanoseconds != after.modified.nanoseconds) return 0;
-    append(calls_file, sizeof calls_file, CALLS_NAME);
-    append_number(calls_file, sizeof calls_file, after.inode);
+    append(calls_file, sizeof calls_file, CALLS_NAME), append_number(calls_file, sizeof calls_file, after.inode);
     append(calls_file, sizeof calls_file, "-");
     return append_number(calls_file, sizeof calls_file,
                          (uint64_t)after.modified.seconds * 1000 + after.modified.nanoseconds / 1000000);
@@ -390,8 +391,7 @@ static int read_input(void)
 /* Bytes of a list of texts that follow each other in memory, as the kernel lays out arguments and environment. */
 static int measure(char **list, Piece *piece)
 {
-    piece->bytes = *list;
-    piece->length = 0;
+    piece->bytes = *list, piece->length = 0;
     for (; *list; list++) {
         if (*list != (const char *)piece->bytes + piece->length) return 0;
         piece->length += length_of(*list) + 1;
@@ -468,6 +468,7 @@ static _Noreturn void run(void)
     for (const char *one = name; *one; one++) if (*one == '/') name = one + 1;
     /* Never a file of the directory that the caller chose: this path does not exist, and the message shows it. */
     if (!find_core()) core[0] = 0, append(core, sizeof core, "/proc/self/exe/" CORE_NAME);
+    if (first && same(first, SEND_FLAG) && arguments[2]) send_message(arguments[2]);
     if (first && is_in(first, INTERNAL_FLAGS)) run_core("");
     const Told *told = TOLD;
     while (told->name && !same(name, told->name)) told++;
@@ -492,8 +493,7 @@ _Noreturn void front(char **stack)
 #ifdef FRONT_HOSTED /* for sanitizers, which need the C library */
 int main(int count, char **argv)
 {
-    (void)count;
-    front(argv - 1);
+    (void)count, front(argv - 1);
 }
 #else
 __asm__(".pushsection .text\n.globl _start\n_start:\n" START ".popsection\n");

@@ -19,6 +19,7 @@ import {
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import { createUpper } from '../../src/netlink/rtnl/upper.ts';
 import type { Call } from '../../src/plugin/define.ts';
+import { deleteInContainer } from '../../src/plugin/delete-devices.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { createTap } from '../../src/sys/tun.ts';
 import { isMacvtap, type TapConf } from './config.ts';
@@ -92,7 +93,7 @@ export function removeTap(call: Call<TapConf>): void {
   const isOthers =
     findOwner(alias) !== undefined && alias !== renderOwner(attachmentOf(call), ALIAS_MAX_BYTES);
   if (KINDS.includes(link.kind) && !isOthers) {
-    removeLink(container, link.index);
+    deleteInContainer(call, [link.index]);
     return;
   }
   const why = isOthers ? `it belongs to "${alias}"` : `it is of kind "${link.kind}", not a tap`;

@@ -14,6 +14,7 @@ import {
 } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done } from '../plugin/define.ts';
+import { deleteInContainer } from '../plugin/delete-devices.ts';
 import { hostEndName } from '../plugin/first-names.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
@@ -84,7 +85,7 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
     const outside = findOwnEnd(call, inside);
     if (outside) return call.removeDevices([outside], then);
     // Without our mark, it may be of another container that came to the path after the namespace was examined.
-    if (call.findContainerNetns(true)) return tryAll([() => removeLink(call.container, inside.index), then]);
+    if (call.findContainerNetns(true)) return tryAll([() => deleteInContainer(call, [inside.index]), then]);
   } else if (inside)
     call.log.warn(
       `Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth that this plugin created`,

@@ -4,8 +4,8 @@
 export type RemoveDevices = (indexes: readonly number[]) => Promise<boolean>;
 
 /**
- * Deletes devices. All requests that arrive while a deletion is in progress are combined into the next one: the kernel waits for
- * a grace period per request, however many devices it deletes, and blocks every other change of a device while it waits.
+ * Deletes devices. All requests that arrive while a deletion is in progress are combined into the next one: a deletion costs the
+ * kernel a grace period, and us a process, however many devices it is of.
  */
 export class DeviceRemover {
   readonly #remove: RemoveDevices;

@@ -1,12 +1,9 @@
 // How are the kernel's notifications received without a process or thread that waits for them?
 import { closeLater } from '../sys/close-later.ts';
-import { checked, libc, ptr } from '../sys/libc.ts';
+import { libc, ptr } from '../sys/libc.ts';
 import { decodeMessages, type Envelope } from './codec/message.ts';
-import { openNetlink } from './open.ts';
+import { joinGroup, openNetlink } from './open.ts';
 
-/** linux/netlink.h */
-const SOL_NETLINK = 270;
-const NETLINK_ADD_MEMBERSHIP = 1;
 /** sys/socket.h */
 const SOL_SOCKET = 1;
 const SO_RCVBUFFORCE = 33;
@@ -103,15 +100,11 @@ function describeThrown(thrown: unknown): string {
 
 function join(protocol: number, groups: readonly number[], bufferBytes: number): number {
   const fd = openNetlink(protocol);
-  const set = (level: number, option: number, value: number): number => {
-    const bytes = new Int32Array([value]);
-    return libc().setsockopt(fd, level, option, ptr(bytes), bytes.byteLength);
-  };
+  const bytes = new Int32Array([bufferBytes]);
   // Needs CAP_NET_ADMIN in the first user namespace; otherwise the usual size has to be enough.
-  set(SOL_SOCKET, SO_RCVBUFFORCE, bufferBytes);
+  libc().setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, ptr(bytes), bytes.byteLength);
   try {
-    for (const group of groups)
-      checked(set(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group), () => 'subscribe to changes of the kernel');
+    for (const group of groups) joinGroup(fd, group);
   } catch (error) {
     closeLater(fd);
     throw error;

@@ -1,8 +1,9 @@
 // Which host devices are to be deleted, and which work has to wait for that?
 import { CniError, describeError, toCniError } from '../cni/errors.ts';
-import { type Link, removeLinks } from '../netlink/rtnl/link.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Done } from './define.ts';
+import { deleteDevices } from './delete-devices.ts';
 import { throwAll, tryAll } from './try-all.ts';
 
 /** A plugin's deferred removal: devices, and the work that must not be done before they are gone. */
@@ -16,8 +17,8 @@ export interface Removal {
 }
 
 /**
- * Deferred removals of several plugins, done together: the kernel waits for a grace period (10 to 20 ms) before a device is
- * gone, and as long for a hundred as for one.
+ * Deferred removals of several plugins, done together: without a front, the kernel keeps the caller for a grace period (10 to 20 ms)
+ * before a device is gone, and as long for a hundred as for one.
  */
 export class Removals {
   readonly #waiting: Removal[] = [];
@@ -48,7 +49,7 @@ export class Removals {
     for (let done = removed; this.waiting; done = false) {
       const indexes = done ? [] : this.indexes;
       const removals = this.#waiting.splice(0);
-      const remove = (): void => (indexes.length ? removeLinks(host(), indexes) : undefined);
+      const remove = (): void => (indexes.length ? deleteDevices(host(), indexes) : undefined);
       await settleAll(removals, remove).catch(thrown => problems.push(thrown));
     }
     throwAll(problems);

@@ -2,10 +2,10 @@
 import { withPrevResult } from '../chain/run/segment.ts';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { removeLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { SegmentNetns } from '../plugin/container-netns.ts';
 import type { Done } from '../plugin/define.ts';
+import { deleteDevices } from '../plugin/delete-devices.ts';
 import type { HostSockets, PluginLookup, ServedCall, WorkerState } from '../plugin/invocation.ts';
 import { Removals } from '../plugin/removals.ts';
 import { serve } from '../plugin/serve.ts';
@@ -96,7 +96,7 @@ async function answer(
   { sockets, chains }: WorkerContext,
 ): Promise<WorkerReply> {
   if ('rest' in request) return reporting(rest);
-  if ('remove' in request) return reporting(() => removeLinks(sockets.route, request.remove));
+  if ('remove' in request) return reporting(() => deleteDevices(sockets.route, request.remove));
   const removals = chains.get(request.finish);
   chains.delete(request.finish);
   if (removals === undefined) return DONE;

@@ -25,6 +25,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What distinguishes one ADD of an attachment from the next.
     ...['src/files/boot-id', 'src/journal/generation', 'src/journal/removal', 'src/journal/snapshot'],
     ...[
+      'src/chain/config/core-name',
       'src/chain/config/find-plugin',
       'src/chain/config/own-executable',
       'src/chain/run/busy-executable',
@@ -280,7 +281,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ],
     // What the front knows of the rest.
     ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/worker/protocol'],
-    ...['src/plugin/early-stdio', 'src/plugin/run', 'src/plugin/serve', 'src/sys/fault-variable'],
+    ...[
+      'src/plugin/early-stdio',
+      'src/plugin/delete-devices',
+      'src/plugin/run',
+      'src/plugin/serve',
+      'src/sys/fault-variable',
+    ],
     // The page of `catena ui`.
     'src/ui/bundle',
   ],
@@ -293,6 +300,7 @@ const MAY_START_PROCESSES = [
   ...[
     'src/chain/run/exec-plugin',
     'src/plugin/foreign',
+    'src/plugin/delete-devices',
     'src/worker/process',
     'src/netlink/iptables/program',
     'plugins/tap/selinux',

@@ -1,7 +1,8 @@
 // How are an attachment's devices in the container deleted, and what waits for that?
 import { renderOwner } from '../../cni/attachment.ts';
-import { ALIAS_MAX_BYTES, type Link, listLinks, removeLinks } from '../../netlink/rtnl/link.ts';
+import { ALIAS_MAX_BYTES, type Link, listLinks } from '../../netlink/rtnl/link.ts';
 import type { Call, Done } from '../../plugin/define.ts';
+import { deleteInContainer } from '../../plugin/delete-devices.ts';
 import { interimName } from '../../plugin/first-names.ts';
 import { tryAll } from '../../plugin/try-all.ts';
 import { attachmentOf } from '../owner.ts';
@@ -13,7 +14,7 @@ import { attachmentOf } from '../owner.ts';
  */
 export async function removeDevices(call: Call, kind: string, then: () => Done): Promise<void> {
   const own = findOwn(call, kind).map(({ index }) => index);
-  await tryAll([() => (own.length ? removeLinks(call.container, own) : undefined), then]);
+  await tryAll([() => (own.length ? deleteInContainer(call, own) : undefined), then]);
 }
 
 function findOwn(call: Call, kind: string): Link[] {

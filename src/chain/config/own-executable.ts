@@ -4,7 +4,7 @@
 import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CORE_NAME } from './core-name.ts';
-import { FRONT } from './front-program.ts';
+import { FRONT, type Front } from './front-program.ts';
 
 /**
  * True when executing the file would run the program of this process: it is the same file (device and inode), or a front of this
@@ -24,7 +24,7 @@ export function isFront(path: string): boolean {
   const version = `${stat.dev}:${stat.ino}:${stat.mtimeNs}:${stat.ctimeNs}`;
   const known = compared.get(version);
   if (known !== undefined) return known;
-  const isSame = digestOf(path) === FRONT.sha256;
+  const isSame = digestOf(path, FRONT) === FRONT.sha256;
   compared.set(version, isSame);
   return isSame;
 }
@@ -51,10 +51,9 @@ export function programOf(path: string): string {
 const MOST_OF_A_FRONT = 1 << 20;
 
 /** Undefined for a file that can only be executed, or was just removed. */
-function digestOf(path: string): string | undefined {
+function digestOf(path: string, front: Front): string | undefined {
   try {
-    // Not node:crypto, which takes 2.5 ms to load. Only a compiled executable has a front, so this is Bun.
-    return new Bun.CryptoHasher('sha256').update(readFileSync(path)).digest('hex');
+    return front.digestOf(readFileSync(path));
   } catch {
     return undefined;
   }

@@ -14,7 +14,7 @@ export const ALIAS_MAX_BYTES = 254;
 
 /** linux/rtnetlink.h */
 const RTM_NEWLINK = 16;
-const RTM_DELLINK = 17;
+export const RTM_DELLINK = 17;
 const RTM_GETLINK = 18;
 const RTM_SETLINK = 19;
 const RTM_NEWLINKPROP = 108;
@@ -221,17 +221,21 @@ export function removeLink(socket: NetlinkSocket, which: string | number): void 
 }
 
 /**
- * Deletes several links with one request, after assigning them to one group. The kernel then waits for one grace period, not
- * for one per link (100 pairs: 38 ms, one by one 4.6 s). Missing ones are ignored.
+ * Deletes several links with one request. The kernel then waits for one grace period, not for one per link (100 pairs: 38 ms, one by
+ * one 4.6 s). Missing ones are ignored.
  * Same as: `ip link set dev <link> group <n>` for each, then `ip link delete group <n>`
  */
 export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): void {
+  const request = deletionOf(socket, indexes);
+  if (request) tolerating([Errno.ENODEV], () => socket.request(request));
+}
+
+/** The request that deletes the links, which are in one group after this; undefined if there are none. */
+export function deletionOf(socket: NetlinkSocket, indexes: readonly number[]): Request | undefined {
   const [first, ...others] = new Set(indexes);
-  if (first === undefined) return;
-  if (others.length === 0) {
-    removeLink(socket, first);
-    return;
-  }
+  if (first === undefined) return undefined;
+  if (others.length === 0)
+    return { op: `delete ${wordsFor(first)}`, type: RTM_DELLINK, body: bodyFor(first) };
   // Any other link in the group would be deleted as well, so the group is a random ten-digit number, which people do not use.
   const group = GROUPS_FROM + Math.floor(Math.random() * GROUPS_FROM);
   const joining = [first, ...others].map(index => ({
@@ -241,8 +245,7 @@ export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): 
   }));
   tolerating([Errno.ENODEV], () => socket.requestAll(joining));
   const body = linkMessage.encode({}, { group });
-  const op = `delete links with indexes ${[first, ...others].join(', ')}`;
-  tolerating([Errno.ENODEV], () => socket.request({ op, type: RTM_DELLINK, body }));
+  return { op: `delete links with indexes ${[first, ...others].join(', ')}`, type: RTM_DELLINK, body };
 }
 
 /** The question of {@link findLink}, for a batch. */
