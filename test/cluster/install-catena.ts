@@ -12,6 +12,13 @@ import type { Node } from './node.ts';
 const RELEASE = '--kubernetes 1.20';
 const PODS = ['pods', '-n', 'kube-system', '-l', 'app.kubernetes.io/name=catena'];
 
+/** A change of the DaemonSet by which its pods are replaced side by side: where it does not matter how an upgrade goes. */
+export const ALL_AT_ONCE = {
+  op: 'replace',
+  path: '/spec/updateStrategy',
+  value: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '100%' } },
+} as const;
+
 /** Applies the kinds and the manifest, and waits until Catena's pod of every node is ready. */
 export async function installCatena(cluster: Cluster): Promise<void> {
   const { kubectl, control } = cluster;

@@ -5,10 +5,9 @@ import path from 'node:path';
 import { TEST_PATH } from '../helpers/command.ts';
 import { unpackedAt } from '../helpers/unpack.ts';
 
-/** Those that are built of the sources of Debian, in the order in which they are. */
+/** Those that are built of the sources of Debian. */
 export const KUBERNETES = [
   'kube-apiserver',
-  'kubectl',
   'kubelet',
   'kube-controller-manager',
   'kube-scheduler',
@@ -16,12 +15,15 @@ export const KUBERNETES = [
 ] as const;
 
 /** Full paths by name. */
-export type Programs = Readonly<Record<(typeof KUBERNETES)[number] | 'etcd', string>>;
+export type Programs = Readonly<Record<(typeof KUBERNETES)[number] | keyof typeof PACKAGES, string>>;
+
+/** Those that Debian has as programs, and the packages. */
+export const PACKAGES = { etcd: 'etcd-server', kubectl: 'kubernetes-client' } as const;
 
 /** Where the build puts them. */
 export const BUILT = unpackedAt('catena-kubernetes');
-/** Where etcd is unpacked. */
-export const ETCD = unpackedAt('catena-etcd');
+/** Where {@link PACKAGES} are unpacked. */
+export const UNPACKED = unpackedAt('catena-cluster');
 
 /** The directory of the programs of Kubernetes: `KUBERNETES_BIN`, or the build's. */
 export function kubernetesDir(): string {
@@ -38,8 +40,11 @@ export function findPrograms(): Programs {
   const dir = kubernetesDir();
   const missing = missingIn(dir);
   if (missing.length) throw new Error(`Cannot start a cluster: "${dir}" has no ${missing.join(', ')}`);
-  const etcd = Bun.which('etcd', { PATH: `${ETCD}/usr/bin:${TEST_PATH}` });
-  if (etcd === null) throw new Error('Cannot start a cluster: there is no "etcd" (Debian: etcd-server)');
-  const found = KUBERNETES.map(name => [name, `${dir}/${name}`]);
-  return { ...Object.fromEntries(found), etcd };
+  const built = KUBERNETES.map(name => [name, `${dir}/${name}`]);
+  const unpacked = Object.entries(PACKAGES).map(([name, of]) => {
+    const found = Bun.which(name, { PATH: `${UNPACKED}/usr/bin:${TEST_PATH}` });
+    if (found === null) throw new Error(`Cannot start a cluster: there is no "${name}" (Debian: ${of})`);
+    return [name, found];
+  });
+  return Object.fromEntries([...built, ...unpacked]);
 }

@@ -6,12 +6,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type ApiServer, openApiServer } from '../../src/delegate/api-server.ts';
 import { crds } from '../../src/install/crds.ts';
 import { account, kubeconfig as kubeconfigOf, makeSecrets, tokenFile } from '../cluster/certificates.ts';
-import { kubernetesDir, ETCD as UNPACKED_ETCD } from '../cluster/programs.ts';
+import { kubernetesDir, UNPACKED } from '../cluster/programs.ts';
 import { TEST_PATH } from './command.ts';
 
 /** Two processors that others use as well may need this long. */
 const START_MS = 120_000;
-const ETCD = Bun.which('etcd', { PATH: `${UNPACKED_ETCD}/usr/bin:${TEST_PATH}` });
+const ETCD = Bun.which('etcd', { PATH: `${UNPACKED}/usr/bin:${TEST_PATH}` });
 
 /** Why tests with a real server are skipped; undefined if there is one. */
 export const NO_REAL_API: string | undefined = !existsSync(`${kubernetesDir()}/kube-apiserver`)

@@ -3,6 +3,7 @@
 import type { Row } from '../../helpers/netns.ts';
 import { awaiting } from '../awaiting.ts';
 import { type Cluster, isReady } from '../cluster.ts';
+import { ALL_AT_ONCE } from '../install-catena.ts';
 import type { Node } from '../node.ts';
 import { inPod, must, pod, type Scenario, untilPods } from '../scenario.ts';
 import { NETWORKS, STATUS } from './definitions.ts';
@@ -131,7 +132,7 @@ async function setDaemons(
   const found = await kubectl.get(...DAEMON_SET);
   const command: string[] = found.spec.template.spec.containers[0].command;
   const value = former ?? [...command, '--config', SETTINGS];
-  const patch = [{ op: 'replace', path: '/spec/template/spec/containers/0/command', value }];
+  const patch = [{ op: 'replace', path: '/spec/template/spec/containers/0/command', value }, ALL_AT_ONCE];
   await kubectl('patch', ...DAEMON_SET, '--type=json', '-p', JSON.stringify(patch));
   await awaiting('the daemons with other settings', 180, async () => {
     const { status, metadata } = await kubectl.get(...DAEMON_SET);
@@ -142,6 +143,9 @@ async function setDaemons(
       status.numberReady === status.desiredNumberScheduled
     );
   });
+  const strategy = { ...ALL_AT_ONCE, value: found.spec.updateStrategy };
+  await kubectl('patch', ...DAEMON_SET, '--type=json', '-p', JSON.stringify([strategy]));
+  if (former) for (const { machine } of nodes) await machine.ok(['rm', SETTINGS]);
   return command;
 }
 

@@ -6,7 +6,7 @@ import { REFERENCE_BIN_DIR } from '../../helpers/plugin.ts';
 import { awaiting } from '../awaiting.ts';
 import type { Cluster } from '../cluster.ts';
 import { histogramIn, quantileBetween } from '../histograms.ts';
-import { uninstallCatena, untilInstalled } from '../install-catena.ts';
+import { ALL_AT_ONCE, uninstallCatena, untilInstalled } from '../install-catena.ts';
 import type { Node } from '../node.ts';
 import { processorTime } from '../processor-time.ts';
 import { quantile, type SandboxTimes, sandboxTimes } from '../sandbox-times.ts';
@@ -15,7 +15,7 @@ import { type Call, callsIn, readStopwatch, startStopwatch } from '../stopwatch.
 
 /** How many pods start and stop at a time, and how often. */
 const BURSTS = [
-  [1, 6],
+  [1, 4],
   [30, 1],
   [110, 1],
 ] as const;
@@ -57,6 +57,7 @@ async function stopDaemons(cluster: Cluster): Promise<void> {
   const at = '/spec/template/spec/containers/0';
   const sleep = ['nsenter', '--target=1', '--mount', '--', 'sleep', 'infinity'];
   const patch = [
+    ALL_AT_ONCE,
     { op: 'replace', path: `${at}/command`, value: sleep },
     ...['startupProbe', 'readinessProbe', 'livenessProbe'].map(probe => ({
       op: 'remove',
