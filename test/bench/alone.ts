@@ -4,6 +4,7 @@ import { startDaemon } from '../helpers/daemon.ts';
 import { startDhcpServer } from '../helpers/dhcp-server.ts';
 import { type Row as Conf, type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { type Need, requiresUpperKind, requiresVlanDevices, requiresVrf } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 import { type Contestant, renewed, type Samples, settle, takeTurns, timed } from './measure.ts';
 import { compare, type Row } from './row.ts';
@@ -31,6 +32,8 @@ interface Subject {
   readonly serve?: (lab: Lab, side: RuntimeSide) => Promise<void>;
   /** Programs without which it cannot be measured. */
   readonly programs?: readonly string[];
+  /** What else it needs: kernels lack kinds of devices. */
+  readonly needs?: () => Need;
   /** What the reference does not do and its caller would have to, in the container once ADD has succeeded. */
   readonly besides?: (lab: Lab, container: Container, result: Conf) => Promise<void>;
 }
@@ -39,6 +42,8 @@ interface Subject {
 const ASKED_NET = 77;
 
 const DEVICES = { standing: 'up0', measured: 'up1' } as const;
+/** A device carries either kind of the two. */
+const UNDER = { macvlan: DEVICES.standing, ipvlan: 'up2' } as const;
 
 /** Configurations that are common; main plugins include host-local, as a runtime starts it. */
 const SUBJECTS: Readonly<Record<string, Subject>> = {
@@ -46,8 +51,8 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   ptp: { conf: lab => ({ ipMasq: true, ...ipamOf(lab, 72) }) },
   // The reference uses an address without asking whether another host has it.
   macvlan: {
-    conf: lab => ({ master: DEVICES.standing, detectConflicts: false, ...ipamOf(lab, 75) }),
-    devices: [DEVICES.standing],
+    conf: lab => ({ master: UNDER.macvlan, detectConflicts: false, ...ipamOf(lab, 75) }),
+    devices: [UNDER.macvlan],
   },
   'macvlan, address asked for': {
     plugin: 'macvlan',
@@ -60,6 +65,20 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     conf: (lab, device) => ({ device, ...ipamOf(lab, 76) }),
     devices: Object.values(DEVICES),
   },
+  ipvlan: {
+    conf: lab => ({ master: UNDER.ipvlan, ...ipamOf(lab, 80) }),
+    devices: [UNDER.ipvlan],
+    needs: () => requiresUpperKind('ipvlan'),
+  },
+  vlan: {
+    conf: (lab, device) => ({
+      ...{ master: DEVICES.standing, vlanId: device === DEVICES.standing ? 100 : 101 },
+      ...{ detectConflicts: false, ...ipamOf(lab, 81) },
+    }),
+    devices: [DEVICES.standing],
+    needs: requiresVlanDevices,
+  },
+  vrf: { conf: () => ({ vrfname: 'red' }), isChained: true, needs: requiresVrf },
   'host-local': { conf: lab => ipamOf(lab, 73) },
   // The reference uses an address without asking whether another host has it.
   dhcp: {
@@ -89,7 +108,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
  */
 export async function aloneRows(rounds: number, only?: readonly string[]): Promise<Row[]> {
   const subjects = Object.entries(SUBJECTS).filter(
-    ([name, { plugin = name, programs = [] }]) => (only?.includes(plugin) ?? true) && canRun(name, programs),
+    ([name, subject]) => (only?.includes(subject.plugin ?? name) ?? true) && canRun(name, subject),
   );
   return await withSides(async sides => {
     const lines: Row[] = [];
@@ -104,10 +123,12 @@ export async function aloneRows(rounds: number, only?: readonly string[]): Promi
 }
 
 /** Debian's arping is not among the packages that every test needs. */
-function canRun(name: string, programs: readonly string[]): boolean {
+function canRun(name: string, { programs = [], needs }: Subject): boolean {
   const missing = programs.find(program => Bun.which(program, { PATH: TEST_PATH }) === null);
-  if (missing === undefined) return true;
-  noteUnmeasured(name, `"${missing}" is not installed (iputils-arping, dnsmasq-base)`);
+  const reason =
+    missing === undefined ? needs?.() : `"${missing}" is not installed (iputils-arping, dnsmasq-base)`;
+  if (reason === undefined) return true;
+  noteUnmeasured(name, reason);
   return false;
 }
 

@@ -13,16 +13,17 @@ const port = fs.openSync(REPORTS, 'w');
 for (const one of plan.runs) fs.writeSync(port, `${JSON.stringify(await runFile(one))}\n`);
 fs.closeSync(port);
 
-async function runFile({ file, only }: FileRun): Promise<FileReport> {
+async function runFile({ file, only, bench }: FileRun): Promise<FileReport> {
   const junit = '/run/junit.xml';
   fs.rmSync(junit, { force: true });
   const started = performance.now();
-  const { exitCode, output } = await follow([
-    ...[process.execPath, 'test', `--timeout=${plan.slowness * 60_000}`],
+  const test = [
+    ...['test', `--timeout=${plan.slowness * 60_000}`],
     ...['--reporter=junit', `--reporter-outfile=${junit}`],
     ...(only === undefined ? [] : ['-t', only]),
     `./${file}`,
-  ]);
+  ];
+  const { exitCode, output } = await follow([process.execPath, ...(bench ? [file, ...bench] : test)]);
   return {
     file,
     exitCode,

@@ -3,6 +3,7 @@
 //   npm run vm                        only what this machine skips because of its kernel
 //   npm run vm -- netns/bridge twin   whole test files whose path contains one of these
 //   npm run vm -- twin --only mtu     of these, tests whose title matches
+//   npm run vm -- --bench "alone --plugins ipvlan,vlan,vrf"     these groups of the benchmark: ratios, as the processor is emulated
 //   npm run vm -- --slowness 30       with longer deadlines than for an emulated processor, on a machine that has other work
 //
 // Boots Debian's kernel in a virtual machine whose file system is this machine's, read-only: see machine.ts.
@@ -22,7 +23,11 @@ const KERNEL_REASON = 'skipped: needs a kernel';
 
 const { positionals: filters, values } = parseArgs({
   allowPositionals: true,
-  options: { only: { type: 'string' }, slowness: { type: 'string', default: '10' } },
+  options: {
+    only: { type: 'string' },
+    bench: { type: 'string' },
+    slowness: { type: 'string', default: '10' },
+  },
 });
 process.exitCode = await main();
 
@@ -34,6 +39,7 @@ async function main(): Promise<number> {
     say(`no virtual machine here: it ${obstacle}`);
     return 1;
   }
+  if (values.bench !== undefined) return measure(values.bench.split(' '));
   const skipped = await skippedHere(testFiles());
   const runs = filters.length > 0 ? testFiles().map(wholeFile) : onlySkipped(skipped);
   if (runs.length === 0) {
@@ -55,6 +61,17 @@ async function main(): Promise<number> {
   const files = failed === 0 ? '' : `, ${failed} files failed`;
   say(`${passed} passed${files}, ${ran.length} of them skipped here (${seconds} s with the boot)`);
   return failed > 0 || passed === 0 || reports.length < runs.length ? 1 : 0;
+}
+
+/** Runs groups of the benchmark; what it prints is shown as it comes. */
+async function measure(words: readonly string[]): Promise<number> {
+  let status = 1;
+  const runs = [{ file: 'test/bench/main.ts', bench: ['--only', ...words] }];
+  await runInMachine({ root: ROOT, runs, slowness: Number(values.slowness) }, ({ exitCode, output }) => {
+    status = exitCode;
+    say(output);
+  });
+  return status;
 }
 
 /** Test files whose path contains one of the filters. */

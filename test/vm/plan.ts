@@ -9,9 +9,11 @@ export interface Plan {
   readonly slowness: number;
 }
 
-/** One test file. */
+/** One test file, or the benchmark. */
 export interface FileRun {
   readonly file: string;
+  /** Arguments of the benchmark, which is the file then. */
+  readonly bench?: readonly string[];
   /** A pattern for the titles of tests; default all. */
   readonly only?: string;
 }
