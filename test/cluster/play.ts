@@ -3,7 +3,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { awaiting } from './awaiting.ts';
-import type { Cluster, Say } from './cluster.ts';
+import { type Cluster, isReady, type Say } from './cluster.ts';
 import { collect } from './collect.ts';
 import { differences, type Holdings, holdingsOf } from './holdings.ts';
 import type { Scenario } from './scenario.ts';
@@ -57,7 +57,7 @@ async function play(cluster: Cluster, scenario: Scenario, see: (line: string) =>
     const earlier = held;
     await Bun.sleep(1000);
     held = await look();
-    return Bun.deepEquals(earlier, held);
+    return Bun.deepEquals(earlier, held) && (await areNodesFree(cluster));
   });
   await kubectl('create', 'namespace', namespace);
   // That its pods are gone shows on the nodes; the controller takes longer to remove the namespace itself.
@@ -86,6 +86,11 @@ async function play(cluster: Cluster, scenario: Scenario, see: (line: string) =>
     throw new Error(`${last.length} leaks: ${shown.join(', ')}`);
   });
   see('0 leaks');
+}
+
+/** A node that was away is ready a moment before pods may come to it. */
+async function areNodesFree({ kubectl }: Cluster): Promise<boolean> {
+  return (await kubectl.list('nodes')).every(node => isReady(node) && !node.spec.taints?.length);
 }
 
 function placeOf({ logs }: Cluster, { name }: Scenario): string {

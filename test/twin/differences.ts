@@ -197,6 +197,8 @@ export const DIFFERENCES: readonly Difference[] = [
     'vlan, interface name taken': ['a failed ADD leaves no interface behind', 'other-plugins 6'],
     'ipvlan, interface name taken': ['a failed ADD leaves no interface behind', 'other-plugins 5'],
     'ipvlan, no such master': ['where nothing was reserved, a release creates no directory', 'bridge 38'],
+    'ipvlan, unknown mode': ['where nothing was reserved, a release creates no directory', 'bridge 38'],
+    'ipvlan, master of the default route': ['CHECK finds the master as ADD does', 'other-plugins 5'],
     'ipvlan, mode l3': ['CHECK knows which routes need no gateway', 'bridge 14'],
     'ipvlan, mode l3s': ['CHECK knows which routes need no gateway', 'bridge 14'],
     'ipvlan, mtu too large': ['the MTU must fit the master', 'other-plugins 5'],
