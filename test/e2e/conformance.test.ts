@@ -149,7 +149,7 @@ describeRoot('catena conformance', () => {
     expect(rules.filter(({ level, outcome }) => level === 'must' && outcome === 'broken')).toEqual([]);
     expect(ok).toBe(true);
     expect(rules.find(({ id }) => id === 'add/works')?.outcome).toBe('kept');
-  }, 180_000);
+  }, deadline(180_000));
 
   test('reports the violations of a bad plugin', async () => {
     const bad = join(tmp, 'bad');
