@@ -135,21 +135,25 @@ describeRoot('catena conformance', () => {
     });
   }
 
-  test('the delegate runner in place of multus keeps every mandatory rule', async () => {
-    const multus = join(tmp, 'multus');
-    symlinkSync(join(BIN_DIR, RUNNER_NAME), multus);
-    const bridge = (net: number, more: object) => ({
-      plugins: [
-        { type: 'bridge', bridge: `br${net}`, ipam: { ...ipam4, subnet: `10.${net}.0.0/24` }, ...more },
-      ],
-    });
-    const delegates = [bridge(88, { isDefaultGateway: true, ipMasq: true, ipam }), bridge(89, {})];
-    const sample = { conf: { delegates }, args: ['--bin-dir', BIN_DIR], timeoutMs: 170_000 };
-    const { rules, ok } = await examine(multus, sample);
-    expect(rules.filter(({ level, outcome }) => level === 'must' && outcome === 'broken')).toEqual([]);
-    expect(ok).toBe(true);
-    expect(rules.find(({ id }) => id === 'add/works')?.outcome).toBe('kept');
-  }, deadline(180_000));
+  test(
+    'the delegate runner in place of multus keeps every mandatory rule',
+    async () => {
+      const multus = join(tmp, 'multus');
+      symlinkSync(join(BIN_DIR, RUNNER_NAME), multus);
+      const bridge = (net: number, more: object) => ({
+        plugins: [
+          { type: 'bridge', bridge: `br${net}`, ipam: { ...ipam4, subnet: `10.${net}.0.0/24` }, ...more },
+        ],
+      });
+      const delegates = [bridge(88, { isDefaultGateway: true, ipMasq: true, ipam }), bridge(89, {})];
+      const sample = { conf: { delegates }, args: ['--bin-dir', BIN_DIR], timeoutMs: 170_000 };
+      const { rules, ok } = await examine(multus, sample);
+      expect(rules.filter(({ level, outcome }) => level === 'must' && outcome === 'broken')).toEqual([]);
+      expect(ok).toBe(true);
+      expect(rules.find(({ id }) => id === 'add/works')?.outcome).toBe('kept');
+    },
+    deadline(180_000),
+  );
 
   test('reports the violations of a bad plugin', async () => {
     const bad = join(tmp, 'bad');
