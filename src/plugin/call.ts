@@ -15,7 +15,7 @@ import type { Call, Delegate, Done } from './define.ts';
 import { findDelegate } from './delegate.ts';
 import type { CallPlugin, WorkerState } from './invocation.ts';
 import type { KeptAttachments } from './kept.ts';
-import { findStranger, type Visit } from './netns-owner.ts';
+import { findStranger } from './netns-owner.ts';
 
 /** What is known about an invocation before any kernel call. */
 export interface CallFacts {
@@ -48,8 +48,8 @@ export class LiveCall implements Call<never> {
   #host?: NetlinkSocket;
   #hostNft?: NetlinkSocket;
   #netns?: ContainerNetns | undefined;
-  /** Finds whether the namespace is another attachment's; undefined if that does not matter. */
-  #findStranger: ((visit: Visit) => string | undefined) | undefined;
+  /** Whether the namespace may have become another attachment's. */
+  #mayBeOthers = false;
   /** The path refers to a namespace that must not be touched: DEL treats it as gone. */
   #isGone = false;
   /** No other attachment's interface was in the namespace. Not kept for the next plugin of the chain: one may be there by then. */
@@ -183,15 +183,14 @@ export class LiveCall implements Call<never> {
    * CHECK is refused and DEL proceeds without a namespace, as soon as the plugin uses it.
    * @throws CniError 8
    */
-  async guardNetns(use: 'required' | 'unused'): Promise<void> {
+  guardNetns(use: 'required' | 'unused'): void {
     const { command, netnsOverride } = this.env;
     if (use === 'unused' || command === 'GC' || command === 'STATUS') return;
     const opened = command === 'DEL' ? this.#findNetns() : this.#openNetns();
     if (opened === undefined) return;
     const isOwn = sameNetns(ownNetns(), opened.netns);
     if (isOwn && !netnsOverride) this.#refuseOwn();
-    if (isOwn || command === 'ADD') return;
-    this.#findStranger = findStranger;
+    this.#mayBeOthers = !isOwn && command !== 'ADD';
   }
 
   #refuseOwn(): void {
@@ -216,12 +215,17 @@ export class LiveCall implements Call<never> {
   }
 
   #askForStranger(opened: ContainerNetns): string | undefined {
-    const find = this.#findStranger;
-    if (find === undefined || this.#isCleared) return undefined;
+    if (!this.#mayBeOthers || this.#isCleared) return undefined;
     const { network, prevResult, host } = this;
     const { containerId, ifname } = this.env;
     const owner = { network, containerId, ifname };
-    const stranger = find({ owner, prevResult, host, container: opened.socket, netnsFd: opened.netns.fd });
+    const stranger = findStranger({
+      owner,
+      prevResult,
+      host,
+      container: opened.socket,
+      netnsFd: opened.netns.fd,
+    });
     // A negative result is remembered; a namespace that must not be touched is refused each time.
     this.#isCleared = stranger === undefined;
     return stranger;

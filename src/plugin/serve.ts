@@ -92,7 +92,7 @@ export async function serve(
     });
     try {
       if (handover) return { exitCode: 0, stdout: await handOver(definition, call, handover), log };
-      await call.guardNetns(definition.netns);
+      call.guardNetns(definition.netns);
       if (change) return { exitCode: 0, stdout: await changeInPlace(definition, call, change), log };
       return { exitCode: 0, stdout: await runVerb(definition, call, invocation, collection), log };
     } finally {

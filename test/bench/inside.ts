@@ -1,15 +1,13 @@
 // How is the time of a chain spent, by our runner and by a runtime, and what would the ratio to the reference be if some parts took no
 // time?
 
-import { AS_FLAG } from '../../plugins/registry.ts';
-import { CORE_NAME } from '../../src/chain/config/core-name.ts';
 import type { PluginRecord, RequestRecord } from '../../src/observe/record.ts';
-import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { CHAIN_TARGETS, CHAIN_VERBS, type ChainVerb, RUNTIME_TARGETS } from './chain.ts';
 import { differences, quantile, type Samples, settle, takeTurns, WARMUP_ROUNDS } from './measure.ts';
 import { type Row, row } from './row.ts';
 import { type Peer, PLUGINS, single, withSides } from './sides.ts';
-import { versionOf, withEmptyProgram } from './start.ts';
+import { loadingOf, versionOf, withEmptyProgram } from './start.ts';
 import { type Call, callsIn, inKernel, msOf, readTraces, sum } from './traces.ts';
 
 /** Plugins that a runtime starts: bridge calls host-local without a process. */
@@ -68,10 +66,10 @@ export async function measureInside(peer: Peer, rounds: number): Promise<Profile
       const chains = await Promise.all(runners.map(single));
       for (const one of chains) if (one.name === 'warm') await settle(one);
       const starts = PLUGINS.map(link => versionOf(`start of ${link}`, [`${REFERENCE_BIN_DIR}/${link}`]));
-      const loads = STARTED.map(link =>
-        versionOf(`loaded ${link}`, [`${BIN_DIR}/${CORE_NAME}`, AS_FLAG, link]),
+      const samples = await takeTurns(
+        [...chains, ...starts, ...STARTED.map(loadingOf), versionOf('empty', [empty])],
+        rounds,
       );
-      const samples = await takeTurns([...chains, ...starts, ...loads, versionOf('empty', [empty])], rounds);
       const profiles: Profile[] = [];
       for (const [how, side] of [
         ['cold', 'traced'],
