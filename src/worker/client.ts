@@ -1,6 +1,6 @@
 // How does a runner have its own plugins run by workers?
 import { basename } from 'node:path';
-import { isOwnExecutable } from '../chain/config/own-executable.ts';
+import { ownExecutables } from '../chain/config/own-executable.ts';
 import type { ExecOutcome, KernelTransaction, StartPlugin } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
 import { processSegments } from '../chain/run/process-segments.ts';
@@ -61,11 +61,12 @@ export function workerSegments(
   { startOther = startPlugin, cwd }: { startOther?: StartPlugin; cwd?: string | undefined } = {},
 ): SegmentRunner {
   const own = ownSegments(source, cwd);
+  const isOwn = ownExecutables();
   const foreign = processSegments(startOther, () => false);
   return {
     ...own,
-    joins: isOwnExecutable,
-    run: segment => (isOwnExecutable(segment.calls[0]?.path ?? '') ? own : foreign).run(segment),
+    joins: isOwn,
+    run: segment => (isOwn(segment.calls[0]?.path ?? '') ? own : foreign).run(segment),
   };
 }
 

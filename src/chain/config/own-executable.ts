@@ -1,7 +1,7 @@
 // Is a file one of our own executables?
 //
 // Ours are the Bun program that this process runs, under any name, and its front (plugins/front), which starts this very program.
-import { readFileSync, realpathSync, statSync } from 'node:fs';
+import { type BigIntStats, readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CORE_NAME } from './core-name.ts';
 import { FRONT, type Front } from './front-program.ts';
@@ -12,15 +12,35 @@ import { FRONT, type Front } from './front-program.ts';
  * under one of our names never does.
  */
 export function isOwnExecutable(path: string): boolean {
-  const own = identityOf('/proc/self/exe');
-  if (own === undefined) return false;
-  return identityOf(path) === own || (isFront(path) && identityOf(coreBeside(path)) === own);
+  // A process never runs another program.
+  own ??= identityOf(statOf('/proc/self/exe'));
+  const stat = statOf(path);
+  if (own === undefined || stat === undefined) return false;
+  return (
+    identityOf(stat) === own || (isFrontFile(path, stat) && identityOf(statOf(coreBeside(path))) === own)
+  );
+}
+
+let own: string | undefined;
+
+/** The same question for one run of a chain: each file is looked at once, however many plugins and segments name it. */
+export function ownExecutables(): (path: string) => boolean {
+  const known = new Map<string, boolean>();
+  return path => {
+    const isOwn = known.get(path) ?? isOwnExecutable(path);
+    known.set(path, isOwn);
+    return isOwn;
+  };
 }
 
 /** Whether the file is the front of this build, whatever stands beside it. */
 export function isFront(path: string): boolean {
-  const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
-  if (FRONT === undefined || stat === undefined || Number(stat.size) !== FRONT.bytes) return false;
+  const stat = statOf(path);
+  return stat !== undefined && isFrontFile(path, stat);
+}
+
+function isFrontFile(path: string, stat: BigIntStats): boolean {
+  if (FRONT === undefined || Number(stat.size) !== FRONT.bytes) return false;
   const version = `${stat.dev}:${stat.ino}:${stat.mtimeNs}:${stat.ctimeNs}`;
   const known = compared.get(version);
   if (known !== undefined) return known;
@@ -59,7 +79,10 @@ function digestOf(path: string, front: Front): string | undefined {
   }
 }
 
-function identityOf(path: string): string | undefined {
-  const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
+function statOf(path: string): BigIntStats | undefined {
+  return statSync(path, { bigint: true, throwIfNoEntry: false });
+}
+
+function identityOf(stat: BigIntStats | undefined): string | undefined {
   return stat && `${stat.dev}:${stat.ino}`;
 }

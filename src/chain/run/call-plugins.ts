@@ -27,6 +27,8 @@ export interface ChainCall<Reply> {
   requestFor(index: number, prevResult: JsonObject | undefined): JsonObject;
   readonly read: ReadReply<Reply>;
   readonly attachment?: Attachment | undefined;
+  /** The plugins' executables, if the caller has looked for them. */
+  readonly executables?: readonly string[];
   /**
    * Called with the index of the last plugin of a segment, before any of the segment is called. The plugins up to that index
    * may run before the runner has read the previous reply. If it throws, no plugin of the segment is called.
@@ -171,7 +173,7 @@ interface PreparedCall extends MadeCall {
 
 /** @returns a function that finds a plugin's executable and builds its environment, or throws CniError */
 function preparing<Reply>(
-  { list, verb, attachment }: ChainCall<Reply>,
+  { list, verb, attachment, executables }: ChainCall<Reply>,
   runtime: ChainRuntime,
 ): (index: number) => PreparedCall {
   const { signal, envOf } = runtime;
@@ -181,7 +183,7 @@ function preparing<Reply>(
     const { type } = list.plugins[index] as PluginEntry;
     const plugin: CalledPlugin = { network: list.name, type, index, verb };
     if (signal?.aborted) throw interrupted(plugin);
-    const path = findFor(plugin, runtime);
+    const path = executables?.[index] ?? findFor(plugin, runtime);
     const span = parent && startSpan(parent);
     return { plugin, path, span, env: { ...env, ...envOf?.(basename(path)), ...traceEnv(parent, span) } };
   };
@@ -203,9 +205,10 @@ function segmentOf(
       if (calls.length === 0) return { error };
       break;
     }
-    if (calls.length > 0 && !joins(call.path)) break;
+    const isAlone = !joins(call.path);
+    if (calls.length > 0 && isAlone) break;
     calls.push(call);
-    if (!joins(call.path)) break;
+    if (isAlone) break;
   }
   return { calls };
 }

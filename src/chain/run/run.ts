@@ -46,6 +46,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
       order: [...list.plugins.keys()],
       read: (stdout, plugin) => acceptResult(stdout, list.version, plugin),
       attachment,
+      executables,
       requestFor: (index, prevResult) =>
         buildRequest(list, list.plugins[index] as PluginEntry, { prevResult, capabilityArgs }),
       beforeSegment: last => prepared.record.segment(last),

@@ -3,7 +3,12 @@ import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { isFront, isOwnExecutable, programOf } from '../../../../src/chain/config/own-executable.ts';
+import {
+  isFront,
+  isOwnExecutable,
+  ownExecutables,
+  programOf,
+} from '../../../../src/chain/config/own-executable.ts';
 
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-own-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));
@@ -14,6 +19,15 @@ test('isOwnExecutable() recognises the running executable by device and inode', 
   expect(isOwnExecutable(path.join(dir, 'me'))).toBe(true);
   expect(isOwnExecutable(path.join(dir, 'other'))).toBe(false);
   expect(isOwnExecutable(path.join(dir, 'nope'))).toBe(false);
+});
+
+test('ownExecutables() looks at each file once', () => {
+  const file = path.join(dir, 'replaced');
+  fs.symlinkSync(process.execPath, file);
+  const isOwn = ownExecutables();
+  expect(isOwn(file)).toBe(true);
+  fs.rmSync(file);
+  expect([isOwn(file), ownExecutables()(file)]).toEqual([true, false]);
 });
 
 test('isFront() knows no front when run from sources', () => {

@@ -58,6 +58,16 @@ describe('addNetwork()', () => {
     ] as never);
   });
 
+  test('looks for each executable once', async () => {
+    const looked: string[] = [];
+    const find = (type: string, dirs: readonly string[]) => {
+      looked.push(type);
+      return path.join(dirs[0] ?? '', type);
+    };
+    await addNetwork(threePlugins(), ATTACHMENT, { ...chain.runtime, find });
+    expect(looked).toEqual(['noop', 'noop', 'noop']);
+  });
+
   test('returns the first result when called again under its name', async () => {
     const runtime = { ...chain.runtime, stateDir: path.join(chain.runtime.cacheDir, 'state') };
     const first = await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, request: 'a' });
