@@ -13,6 +13,7 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import type { Claim } from '../journal/claim.ts';
+import { refuseElsewhere } from '../journal/elsewhere.ts';
 import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
@@ -38,6 +39,8 @@ export async function deletePod(
   const { podsDir, runtime } = runner;
   checkAttachment({ ...key, netns }, 'DEL', runtime);
   for (;;) {
+    const recorded = findRecord(podsDir, key);
+    if (recorded) refuseElsewhere(recorded, runtime.env);
     const claim = await acquireClaim(key, { ...runtime, stateDir: podsDir }, wanted);
     if (claim === undefined && wanted) return;
     const found = claim?.record ?? findRecord(podsDir, key);

@@ -6,6 +6,7 @@ import { listAttachments } from '../chain/records/result-cache.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { holderOf } from '../journal/claim.ts';
+import { isElsewhere } from '../journal/elsewhere.ts';
 import type { Key } from '../journal/generation.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { deletePod } from './delete.ts';
@@ -25,7 +26,8 @@ export async function collectPods(runner: Runner, kept: { has(owner: Key): boole
   const { pods, damaged } = listPods(podsDir);
   const own = pods.filter(({ record }) => record.network === options.network);
   const errors: unknown[] = [...damaged];
-  const isGarbage = (record: AttachmentRecord) => !holderOf(record) && !kept.has(record);
+  const isGarbage = (record: AttachmentRecord) =>
+    !holderOf(record) && !isElsewhere(record, runner.runtime.env) && !kept.has(record);
   for (const { record } of own.filter(pod => isGarbage(pod.record))) {
     // Deleting earlier ones took time: the runtime may have attached the pod again.
     const isStill = (now: AttachmentRecord) => now.runner.op === record.runner.op && !kept.has(record);

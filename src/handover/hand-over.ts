@@ -10,6 +10,7 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { toCniError } from '../cni/errors.ts';
 import { claimRecord } from '../journal/claim.ts';
+import { ELSEWHERE, isElsewhere } from '../journal/elsewhere.ts';
 import { forgetGeneration } from '../journal/generation.ts';
 import { handOver, type PluginParts } from './ask.ts';
 import type { HandedAttachment } from './attachments.ts';
@@ -81,7 +82,7 @@ function findTheirs(attached: HandedAttachment, runtime: Runtime): CachedAttachm
 /** @returns why the work was not done */
 async function whileClaimed(
   { network, containerId, ifname, file, source, capabilityArgs }: HandedAttachment,
-  { stateDir }: Runtime,
+  { stateDir, env }: Runtime,
   work: () => Promise<void>,
 ): Promise<string | undefined> {
   // Attachments of other runtimes have no record and need no claim.
@@ -96,6 +97,7 @@ async function whileClaimed(
   try {
     // `catena set` may have changed it since it was listed, and its plugins would hand over ports that it no longer has.
     const { record } = claim;
+    if (isElsewhere(record, env)) return ELSEWHERE;
     const isSame = record.source === source && isDeepStrictEqual(record.capabilityArgs, capabilityArgs);
     if (!isSame) return 'it has just been changed; run the command again';
     await work();

@@ -210,12 +210,13 @@ function rewrite(stateDir: string, record: AttachmentRecord, last?: Line): void 
 /** The first line of a record with these settings. */
 function intentOf(record: AttachmentRecord, { capabilityArgs, source }: Settings): Intent {
   const { network, containerId, ifname, netns, boot, owner, args } = record;
-  const { netnsIdentity, netnsCookie } = record;
+  const { netnsIdentity, netnsCookie, hostCookie } = record;
   const { pluginDirs, executables, cacheDir, request, adopted, runner } = record;
   const id = { network, containerId, ifname };
   const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source };
   const more = {
     ...(netnsCookie === undefined ? {} : { netnsCookie }),
+    ...(hostCookie === undefined ? {} : { hostCookie }),
     ...(request === undefined ? {} : { request }),
     ...(adopted === undefined ? {} : { adopted }),
   };

@@ -85,6 +85,7 @@ const INTENT: Shape = {
   netns: TEXT,
   netnsIdentity: optional(TEXT),
   netnsCookie: optional(TEXT),
+  hostCookie: optional(TEXT),
   boot: TEXT,
   owner: TEXT,
   args: listOf(PAIR),

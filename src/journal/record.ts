@@ -13,6 +13,11 @@ import type { Runner } from './runner.ts';
 export interface Intent extends AttachmentId, NetnsIdentity {
   /** Path of the network namespace. */
   readonly netns: string;
+  /**
+   * The kernel's cookie of the network namespace that its runner worked in. Absent if the kernel did not report it, and if another
+   * runtime made the attachment.
+   */
+  readonly hostCookie?: string;
   /** The boot of the machine in which it was written. */
   readonly boot: string;
   /** The name of the program that runs the chain; may be empty. */

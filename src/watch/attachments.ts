@@ -6,6 +6,7 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { namesIn } from '../files/names-in.ts';
 import { readIfThere } from '../files/read-file.ts';
+import { isElsewhere } from '../journal/elsewhere.ts';
 import { recordsDir } from '../journal/place.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readFile } from '../journal/store.ts';
@@ -55,7 +56,7 @@ export function attachmentLister(journals: readonly string[], cacheDir: string):
     for (const { stateDir, files } of records) {
       for (const record of files.list(recordFilesIn(stateDir))) {
         settled.add(keyOf(record));
-        if (record.phase !== 'attached') continue;
+        if (record.phase !== 'attached' || isElsewhere(record, process.env)) continue;
         listed.set(keyOf(record), toWatched(toRemembered(record), { stateDir, record }));
       }
     }

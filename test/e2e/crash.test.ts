@@ -127,6 +127,35 @@ describeRoot('a runner that is killed', () => {
     });
   });
 
+  test('in ADD is left alone in every other network namespace', async () => {
+    await withCrash('ADD', 4, async (lab, crashed, run) => {
+      // All share their files, as hosts do with the namespaces of `ip netns`.
+      const stranger = await lab.container();
+      const there = writeChain({ ...lab, host: stranger }, listWith(lab, 'ADD', -1));
+      const options = { cap: CAP, binDir: `${lab.tmp}/bin` };
+      const before = { node: await lab.dump(lab.host), files: filesBelow(`${lab.tmp}/leases`) };
+      const other = await lab.container();
+      for (const verb of ['add', 'del']) expect((await there.run(verb, other, options)).exitCode).toBe(0);
+      expect(await there.run('gc', other, { binDir: options.binDir, args: ['--all'] })).toMatchObject({
+        exitCode: 0,
+      });
+      const env = directories(lab.tmp);
+      for (const argv of [['repair'], ['gc', '--gone']])
+        expect((await lab.run(stranger, [`${BIN_DIR}/catena`, ...argv], { env })).exitCode).toBe(0);
+      for (const verb of ['add', 'del']) {
+        const refused = await there.run(verb, crashed, options);
+        expect([refused.exitCode, refused.stderr]).toEqual([
+          1,
+          expect.stringContaining('another network namespace'),
+        ]);
+      }
+      const after = { node: await lab.dump(lab.host), files: filesBelow(`${lab.tmp}/leases`) };
+      expect(after).toEqual(before);
+      // Where it was made, it is deleted.
+      expect(await run('del', crashed)).toMatchObject({ exitCode: 0, stderr: '' });
+    });
+  });
+
   test('in ADD does not prevent another ADD of its container', async () => {
     await withCrash('ADD', 2, async (_, container, run) => {
       for (const command of ['add', 'check', 'del'])

@@ -9,6 +9,7 @@ import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
+import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { readRecord } from '../../journal/store.ts';
@@ -148,6 +149,7 @@ async function acquireClaim(stateDir: string, id: AttachmentId, runtime: ChainRu
 function refuseUnreachable(record: AttachmentRecord, runtime: ChainRuntime): void {
   const { onWarning: _, ...quiet } = runtime;
   const { netns } = record;
+  refuseElsewhere(record, runtime.env);
   const cached = findCached(record, quiet);
   if (record.adopted && cached === undefined) throw unknown(record, 'its runtime has deleted it');
   if (isOfLaterAdd(cached, record))

@@ -8,6 +8,7 @@ import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
+import { isElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { readRecord } from '../../journal/store.ts';
@@ -105,5 +106,9 @@ async function goBackOrOn(
 
 /** Without its namespace an attachment cannot be changed, and DEL removes whatever it has. */
 function isReachable(record: AttachmentRecord, { env }: ChainRuntime): boolean {
-  return !isOfEarlierBoot(record, env) && compareNetns(record.netns, record) === 'same';
+  return (
+    !isOfEarlierBoot(record, env) &&
+    !isElsewhere(record, env) &&
+    compareNetns(record.netns, record) === 'same'
+  );
 }

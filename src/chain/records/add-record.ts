@@ -3,6 +3,7 @@ import { CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { bootId } from '../../files/boot-id.ts';
 import { createRecord } from '../../journal/create-record.ts';
+import { hostCookie } from '../../journal/elsewhere.ts';
 import { settle } from '../../journal/marks.ts';
 import { identifyNetns, type NetnsIdentity } from '../../journal/netns-identity.ts';
 import type { Intent, Line, RecordedError } from '../../journal/record.ts';
@@ -87,6 +88,7 @@ function intentOf(
     ...idOf(list, attachment),
     netns,
     ...identifyNetns(netns),
+    ...hostCookie(),
     boot: bootId(env),
     owner,
     args,

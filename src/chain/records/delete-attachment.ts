@@ -5,6 +5,7 @@ import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
+import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { lastBegun } from '../../journal/lines.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
@@ -55,6 +56,8 @@ async function deleteFound(
   // A record that cannot be written, as on a full disk, can still be read. If not, claiming has already warned.
   const { onWarning: _, ...quiet } = runtime;
   for (;;) {
+    const recorded = findRecord(id, quiet);
+    if (recorded) refuseElsewhere(recorded, runtime.env);
     const claim = await acquireClaim(id, runtime, isStill, 'read');
     const before = claim?.record ?? findRecord(id, quiet);
     if (claim === undefined && isStill?.(before) === false) return;

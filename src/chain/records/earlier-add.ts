@@ -3,6 +3,7 @@
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { ErrorCode } from '../../cni/errors.ts';
 import { holderOf } from '../../journal/claim.ts';
+import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
@@ -25,6 +26,7 @@ export async function settleEarlierAdd(id: AttachmentId, runtime: ChainRuntime):
   for (;;) {
     const record = findRecord(id, runtime);
     if (record === undefined) break;
+    refuseElsewhere(record, runtime.env);
     if (isAttached(record, runtime)) {
       const { stateDir } = runtime;
       if (stateDir === undefined || !(await forgetIfDetached(stateDir, record, runtime))) {

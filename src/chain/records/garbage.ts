@@ -6,6 +6,7 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { holderOf } from '../../journal/claim.ts';
+import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { listRecords } from '../../journal/store.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
@@ -198,6 +199,7 @@ function judge(
 ): Pick<JudgedCandidate, 'stays' | 'why'> {
   const holder = holderOf(record);
   if (holder) return { stays: true, why: `process ${holder.pid} is working on it` };
+  if (isElsewhere(record, env)) return { stays: true, why: ELSEWHERE };
   if (owner !== undefined && record.owner !== owner)
     return { stays: true, why: `it belongs to "${record.owner}"` };
   const why = findReason(record, env);

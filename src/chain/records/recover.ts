@@ -9,6 +9,7 @@ import { tryRead } from '../../files/read-file.ts';
 import { sweepUnfinished } from '../../files/unfinished.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
+import { isElsewhere } from '../../journal/elsewhere.ts';
 import { listMarked, type Marked, setMark } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { sweepRemovals } from '../../journal/removal.ts';
@@ -89,9 +90,9 @@ export async function recover(
   return done;
 }
 
-/** Why an attachment has to be deleted; undefined if it is settled or a process is at work on it. */
+/** Why an attachment has to be deleted; undefined if it is settled, a process is at work on it, or that is up to another network namespace. */
 export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): string | undefined {
-  if (holderOf(record)) return undefined;
+  if (holderOf(record) || isElsewhere(record, env)) return undefined;
   if (isOfEarlierBoot(record, env)) return 'it is from an earlier boot of the machine';
   const { phase, attempts, lastErrors } = record;
   if (phase === 'adding') return 'its ADD was interrupted';
@@ -133,6 +134,8 @@ async function recoverOne(
     runtime.onWarning?.(toCniError(error));
     return undefined;
   }
+  // The mark stays for a runner of that namespace.
+  if (found && isElsewhere(found, runtime.env)) return undefined;
   const why = found && findReason(found, runtime.env);
   if (found && why === undefined && isUnfinished(found) && !holderOf(found)) {
     await settleQuietly(found, runtime);

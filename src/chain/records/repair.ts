@@ -4,6 +4,7 @@ import type { AttachmentId } from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
+import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { listRecords } from '../../journal/store.ts';
@@ -195,6 +196,7 @@ function listToRepairBy(record: AttachmentRecord, runtime: ChainRuntime): Confli
   const list = findConfigOfAdd(toRemembered(record), runtime);
   if (isOfLaterAdd(findCached(record, { ...quiet, cacheDir }), record))
     return 'another runtime has since attached it again; run catena adopt to take that over';
+  if (isElsewhere(record, runtime.env)) return ELSEWHERE;
   const place = compareNetns(netns, record);
   if (place === 'gone') return `its namespace "${netns}" no longer exists; DEL deletes it`;
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;

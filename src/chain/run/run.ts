@@ -5,6 +5,7 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
+import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { isChangedSince, isUnfinished } from '../change/unfinished.ts';
@@ -176,6 +177,7 @@ function refuseOtherNetns(
   { env }: ChainRuntime,
 ): void {
   if (record === undefined) return;
+  refuseElsewhere(record, env);
   const boot = isOfEarlierBoot(record, env);
   if (!boot && compareNetns(netns, record) !== 'other') return;
   throw new CniError(

@@ -3,6 +3,7 @@ import { statSync } from 'node:fs';
 import { findReason } from '../../chain/records/recover.ts';
 import { cacheFileOf } from '../../chain/records/result-cache.ts';
 import { leaseDirsOf } from '../../cni/network-plugins.ts';
+import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 import { isGone } from '../gone.ts';
@@ -72,6 +73,10 @@ export const unsettled: Check = {
   run({ facts, stateDir }) {
     if (isHidden(stateDir)) return [unseen(this.id, `operations recorded in "${stateDir}"`)];
     const findings = facts.records().records.flatMap((record): Finding[] => {
+      if (isElsewhere(record, process.env)) {
+        const found = `container "${record.containerId}", interface "${record.ifname}", on network "${record.network}": ${ELSEWHERE}`;
+        return [{ id: this.id, severity: 'info', found }];
+      }
       const why = findReason(record, process.env);
       if (why === undefined) return [];
       const found = `container "${record.containerId}", interface "${record.ifname}", on network "${record.network}": ${why}`;
