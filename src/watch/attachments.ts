@@ -1,5 +1,6 @@
 // Which attachments does this host have, whichever runtime made them, and which host devices lead to them?
 import { join } from 'node:path';
+import { isUnfinished } from '../chain/change/unfinished.ts';
 import { type CachedAttachment, parseRecord } from '../chain/records/cache-record.ts';
 import { toRemembered } from '../chain/records/remembered-add.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
@@ -43,34 +44,50 @@ export function keyOf({ network, containerId, ifname }: AttachmentId): string {
 }
 
 /**
- * Lists attachments each time it is called. Files that have not changed since are not read again.
+ * Lists attachments each time it is called: `all` by a look at each file, `new` by a look at directories that have changed and at what
+ * was not settled. Files that have not changed since are not read again.
+ */
+export type Lister<T> = (scope?: 'all' | 'new') => T[];
+
+/**
  * @param journals state directories
  * @param cacheDir of libcni's cache. An attachment that has a record, too, is listed once
+ * @param isDoubted whether what was read of an attachment's file may not hold any longer
  */
-export function attachmentLister(journals: readonly string[], cacheDir: string): () => WatchedAttachment[] {
-  const records = journals.map(stateDir => ({ stateDir, files: new FileCache(readFile) }));
-  const results = new FileCache(readCached);
-  return () => {
+export function attachmentLister(
+  journals: readonly string[],
+  cacheDir: string,
+  isDoubted: (file: object) => boolean = () => false,
+): Lister<WatchedAttachment> {
+  const isSettled = (record: AttachmentRecord) =>
+    record.phase === 'attached' && !isUnfinished(record) && !isDoubted(record);
+  const records = journals.map(stateDir => ({ stateDir, files: new FileCache(readFile, isSettled) }));
+  const results = new FileCache(readCached, known => !isDoubted(known));
+  return scope => {
     const listed = new Map<string, WatchedAttachment>();
     const settled = new Set<string>();
     for (const { stateDir, files } of records) {
-      for (const record of files.list(recordFilesIn(stateDir))) {
+      for (const record of files.list(recordDirsIn(stateDir), scope)) {
         settled.add(keyOf(record));
         if (record.phase !== 'attached' || isElsewhere(record, process.env)) continue;
         listed.set(keyOf(record), toWatched(toRemembered(record), { stateDir, record }));
       }
     }
-    const dir = join(cacheDir, 'results');
-    for (const known of results.list(namesIn(dir).map(name => join(dir, name))))
+    for (const known of results.list([join(cacheDir, 'results')], scope))
       if (!settled.has(keyOf(known))) listed.set(keyOf(known), toWatched(known, undefined));
     return [...listed.values()];
   };
 }
 
-/** Paths of all records of a journal. */
-export function recordFilesIn(stateDir: string): string[] {
+/** Directories of all records of a journal. */
+export function recordDirsIn(stateDir: string): string[] {
   const root = recordsDir(stateDir);
-  return namesIn(root).flatMap(name => namesIn(join(root, name)).map(file => join(root, name, file)));
+  return namesIn(root).map(name => join(root, name));
+}
+
+/** What was read of its file. */
+export function fileOf({ recorded, known }: WatchedAttachment): object {
+  return recorded?.record ?? known;
 }
 
 function toWatched(known: CachedAttachment, recorded: WatchedAttachment['recorded']): WatchedAttachment {

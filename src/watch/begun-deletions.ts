@@ -1,7 +1,7 @@
 // Has the runtime of an attachment begun to delete it?
 import { isNoteGone, noteOf } from '../chain/records/others-del.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
-import type { WatchedAttachment } from './attachments.ts';
+import { fileOf, type WatchedAttachment } from './attachments.ts';
 
 /** A DEL takes less. What is still there then is checked like an attachment that never had a note. */
 const DEL_MAY_TAKE_MS = 60_000;
@@ -23,14 +23,14 @@ export class BegunDeletions {
   /** Reads the notes of attachments that are new, of those of which no journal tells that their DEL has begun. */
   look(attachments: Iterable<WatchedAttachment>): void {
     for (const one of attachments) {
-      const file = fileOf(one);
+      const file = theirFile(one);
       if (file !== undefined && !this.#notes.has(file)) this.#notes.set(file, noteOf(one.id, this.#runtime));
     }
   }
 
   /** @param now milliseconds of one clock */
   has(one: WatchedAttachment, now: number): boolean {
-    const file = fileOf(one);
+    const file = theirFile(one);
     if (file === undefined) return false;
     if (!isNoteGone(one.id, this.#notes.get(file), this.#runtime)) {
       this.#goneSince.delete(file);
@@ -43,7 +43,6 @@ export class BegunDeletions {
 }
 
 /** What was read of an attachment that its runtime deletes without our knowledge. */
-function fileOf({ recorded, known }: WatchedAttachment): object | undefined {
-  if (recorded === undefined) return known;
-  return recorded.record.adopted ? recorded.record : undefined;
+function theirFile(one: WatchedAttachment): object | undefined {
+  return one.recorded === undefined || one.recorded.record.adopted ? fileOf(one) : undefined;
 }

@@ -40,6 +40,8 @@ export interface CaretakerContext {
   policyOf(one: WatchedAttachment): Policy;
   /** What is being done to it, as far as that can be told without a look at it. */
   workOn(one: WatchedAttachment): Work | undefined;
+  /** What was listed may no longer be what its file says. */
+  doubt(one: WatchedAttachment): void;
   /** Asks for another visit. */
   again(key: string, afterMs: number): void;
 }
@@ -125,6 +127,7 @@ export class Caretaker {
       this.#found += 1;
       return rest(ms);
     });
+    if (verdict.state === 'passed over' || verdict.state === 'gone') this.#context.doubt(one);
     if (verdict.state === 'passed over') return;
     this.#lastCheck = new Date().toISOString();
     this.#checked.set(key, performance.now());

@@ -8,7 +8,14 @@ import { parsePod } from '../delegate/record.ts';
 import { holderOf } from '../journal/claim.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readFile, readRecord } from '../journal/store.ts';
-import { keyOf, type PodCall, recordFilesIn, type WatchedAttachment } from './attachments.ts';
+import {
+  fileOf,
+  keyOf,
+  type Lister,
+  type PodCall,
+  recordDirsIn,
+  type WatchedAttachment,
+} from './attachments.ts';
 import { FileCache } from './file-cache.ts';
 
 /** A pod on record, and the journal and keys of its networks. */
@@ -17,13 +24,13 @@ export interface ListedPod extends Omit<PodCall, 'source'> {
   readonly networks: readonly string[];
 }
 
-/**
- * Lists pods each time it is called. Records that have not changed since are not read again.
- * @param podsDir the runner's journal of pods
- */
-export function podLister(podsDir: string): () => ListedPod[] {
-  const files = new FileCache(path => toListed(path, podsDir));
-  return () => files.list(recordFilesIn(podsDir));
+/** @param podsDir the runner's journal of pods. A record is replaced when its networks change */
+export function podLister(podsDir: string): Lister<ListedPod> {
+  const files = new FileCache(
+    path => toListed(path, podsDir),
+    (_, hasChanged) => !hasChanged,
+  );
+  return scope => files.list(recordDirsIn(podsDir), scope);
 }
 
 function toListed(path: string, podsDir: string): ListedPod | undefined {
@@ -81,9 +88,9 @@ function findRecord({ id, podsDir }: PodCall): AttachmentRecord | undefined {
 }
 
 /** The runner has no other plugins beside it. The lists of attachments are parsed once. */
-function hasOnePlugin({ known, recorded }: WatchedAttachment): boolean {
-  const file = recorded?.record ?? known;
-  const count = counted.get(file) ?? countPlugins(known.source);
+function hasOnePlugin(one: WatchedAttachment): boolean {
+  const file = fileOf(one);
+  const count = counted.get(file) ?? countPlugins(one.known.source);
   counted.set(file, count);
   return count === 1;
 }

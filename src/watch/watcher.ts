@@ -6,7 +6,7 @@ import { runDir } from '../cni/directories.ts';
 import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { holdFlock } from '../sys/flock.ts';
-import { attachmentLister, type WatchedAttachment } from './attachments.ts';
+import { attachmentLister, fileOf, type WatchedAttachment } from './attachments.ts';
 import { BegunDeletions } from './begun-deletions.ts';
 import { Caretaker, type CaretakerEvents, type Work } from './caretaker.ts';
 import { chooseConcerned, chooseSweep, devicesChangedInside, withDevices } from './concerned.ts';
@@ -124,7 +124,10 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
   const end = new AbortController();
   const { signal } = parts.runtime;
   const runtime = { ...parts.runtime, signal: signal ? AbortSignal.any([signal, end.signal]) : end.signal };
-  const list = attachmentLister([parts.runtime.stateDir, ...parts.journals], parts.cacheDir);
+  const doubted = new WeakSet<object>();
+  const list = attachmentLister([parts.runtime.stateDir, ...parts.journals], parts.cacheDir, file =>
+    doubted.has(file),
+  );
   const { later, once, clear } = makeTimers(end.signal);
   const pods = podLister(parts.podsDir);
   const deletions = new BegunDeletions(runtime);
@@ -138,6 +141,10 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       find: key => attachments.get(key),
       policyOf: ownPolicy,
       workOn,
+      doubt(one) {
+        doubted.add(fileOf(one));
+        lookForNew();
+      },
       again: (key, afterMs) => later(() => queue.add([key]), afterMs),
     },
   );
@@ -155,8 +162,8 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
   const queue = new VisitQueue((key, rest) => caretaker.visit(key, rest), { atOnce: AT_ONCE, idle });
   /** Those that are not checked in parts. */
   let checked: readonly string[] = [];
-  const relist = (): void => {
-    attachments = withPods(list(), pods());
+  const relist = (scope: 'all' | 'new'): void => {
+    attachments = withPods(list(scope), pods(scope));
     checked = [...attachments.values()].flatMap(({ key, isCheckedInParts }) => (isCheckedInParts ? [] : key));
     caretaker.forgetAllBut(new Set(checked));
     deletions.look(attachments.values());
@@ -179,7 +186,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     const now = performance.now();
     // One of them may be new, but containers without an attachment of ours have such devices, too.
     if (!withDevices(attachments, names).isComplete && credit.pause(now) <= 0) {
-      relist();
+      relist('new');
       credit.spend(performance.now(), performance.now() - now);
     }
     return withDevices(attachments, devicesChangedInside(hints, attachments)).keys;
@@ -196,7 +203,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     pacer.begun();
     const startedAt = performance.now();
     const before = caretaker.found;
-    relist();
+    relist('all');
     queue.add(checked);
     await queue.settled();
     const now = performance.now();
@@ -205,13 +212,13 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     sweepWhenDue();
   };
 
-  const lookForNew = once(relist, ARRIVAL_MS);
+  const lookForNew = once(() => relist('new'), ARRIVAL_MS);
   let pending: Hint[] = [];
   const actOnPending = (): void => {
     const hints = pending;
     pending = [];
     const concerned = chooseConcerned(hints, attachments, () => {
-      relist();
+      relist('new');
       return attachments;
     });
     queue.add(concerned);
@@ -235,7 +242,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     pacer.want(false);
     sweepWhenDue();
   };
-  relist();
+  relist('all');
   const closeSources = openSources(parts.confDir, {
     hints: note,
     lost(why) {
@@ -257,7 +264,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
   const stopRounds = startRounds({
     everyMs: () => settings().everyMs,
     list() {
-      relist();
+      relist('all');
       return checked;
     },
     checkedAt: key => caretaker.checkedAt(key),
