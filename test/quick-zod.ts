@@ -1,4 +1,4 @@
-// Do the sources work with what stands in for zod in the executables? Unit tests find out when they preload this (unit.ts).
+// Do the sources work with what stands in for zod in the executables? Unit tests find out when they preload this (run.ts).
 import fs from 'node:fs';
 import { plugin } from 'bun';
 

@@ -1,33 +1,46 @@
-// Do all checks pass? Builds, lints, type-checks and runs every test, each file in its own process.
+// Do all checks pass? Lints, type-checks, builds and runs tests, those of the kernel each in a process and on a machine of its own.
 //
-//   npm test                                everything
-//   npm test -- unit/chain netns/bridge     only test files whose path contains one of these
-//   npm test -- --both                      every end-to-end test both ways
+//   npm run check                           what needs neither a build nor root
+//   npm test                                that, and every behaviour of every plugin, command and runtime
+//   npm run test:all                        that, and twins, damages, faults at every point, random actors and inputs
+//   npm test -- unit/chain netns/bridge     only test files whose path contains one of these, of whichever command
 //
-// End-to-end tests run a second time with the Bun program under all names, as built without a C compiler (CATENA_TEST_FRONT=0):
-// short ones always, long ones on one day of several (turns.ts).
-//
-// CATENA_TEST_JOBS sets how many files run at a time (default: the number of cores, at most two).
+// rings.ts says which file belongs to which command. CATENA_TEST_JOBS sets how many files run at a time (default: the cores).
 
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { needsChromium, unpackChromium } from './helpers/chromium.ts';
-import { type Finished, run, TEST_PATH } from './helpers/command.ts';
+import { type Finished, TEST_PATH } from './helpers/command.ts';
 import { installTestPackages } from './helpers/debian.ts';
 import { needsDhcpServers, unpackDhcpServers } from './helpers/dhcp-packages.ts';
 import { needsFirewalld, unpackFirewalld } from './helpers/firewalld-packages.ts';
 import { parseJunit, type TestOutcome } from './helpers/junit.ts';
 import { sweepLeftovers } from './helpers/namespace.ts';
+import { findOwnMachine, type OwnMachine } from './helpers/own-machine.ts';
 import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
 import { needsShells, unpackShells } from './helpers/shells.ts';
-import { hasFronts, type Turn, turnWithoutFront } from './turns.ts';
+import { ROOT } from './helpers/source-tree.ts';
+import { now, type Span, takenByOthers, wasQuiet } from './load.ts';
+import {
+  ALONE,
+  includes,
+  NEEDS_ZOD,
+  needsExecutables,
+  type Ring,
+  ringOf,
+  SECOND,
+  testFiles,
+} from './rings.ts';
+import { longestFirst, rememberTimes, renderSlowest, type Time } from './times.ts';
 
-const ROOT = path.resolve(import.meta.dir, '..');
 const FILE_DEADLINE_MS = 15 * 60_000;
 const TEST_DEADLINE_MS = 60_000;
+const SLOWEST = 20;
 const BUN = [process.execPath];
-const BOTH = '--both';
+const CORES = Number(process.env.CATENA_TEST_JOBS) || os.availableParallelism();
+/** Bun's own list of times, by which it begins with the longest of those files that share a process. */
+const TIMINGS = 'node_modules/.cache/catena-check-times.json';
 
 /** Packages that are unpacked instead of installed, and the test files that need them. */
 const UNPACKED = [
@@ -38,147 +51,226 @@ const UNPACKED = [
   { needs: needsFirewalld, unpack: unpackFirewalld },
 ];
 
-interface Total {
-  passed: number;
-  failed: number;
-  readonly skipped: Map<string, string[]>;
+/** One run of a file: with the executables as built, or with the Bun program under all names. */
+interface Turn {
+  readonly file: string;
+  readonly front: boolean;
 }
 
-const total: Total = { passed: 0, failed: 0, skipped: new Map() };
-const unsteady: string[] = [];
-const postponed: string[] = [];
-const filters = process.argv.slice(2).filter(arg => arg !== BOTH);
-/** Days since 1970. A file that is selected by name runs both ways. */
-const today =
-  process.argv.includes(BOTH) || filters.length > 0 ? undefined : Math.floor(Date.now() / 86_400_000);
-const reports = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-test-'));
+const COMMANDS: Readonly<Record<string, Ring>> = { '--check': 'check', '--all': 'all' };
+const command: Ring = COMMANDS[process.argv.find(arg => arg in COMMANDS) ?? ''] ?? 'test';
+const filters = process.argv.slice(2).filter(arg => !(arg in COMMANDS));
+const begun = performance.now();
+const total = { passed: 0, failed: 0, skipped: new Map<string, string[]>() };
+const times = new Map<string, Time>();
+const spans: Span[] = [];
+const unsteady: { readonly file: string; readonly span: Span }[] = [];
+let ran = 0;
+const work = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-test-'));
 try {
   await main();
 } catch (error) {
   total.failed++;
   say(`Cannot run the tests: ${error}`);
 } finally {
-  fs.rmSync(reports, { recursive: true, force: true });
+  fs.rmSync(work, { recursive: true, force: true });
   await sweepLeftovers().catch(error => say(`Cannot remove the garbage of ended tests: ${error}`));
 }
 finish();
 
 async function main(): Promise<void> {
+  const selected = testFiles().filter(file => {
+    return filters.length > 0
+      ? filters.some(filter => file.includes(filter))
+      : includes(command, ringOf(file) ?? 'all');
+  });
+  if (selected.length === 0) throw new Error(`no test file matches "${filters.join('" or "')}"`);
+  const fast = selected.filter(file => ringOf(file) === 'check');
+  const slow = selected.filter(file => ringOf(file) !== 'check');
+  if (slow.length > 0) await provide(slow);
+  const machine = await findOwnMachine();
+  if (slow.length > 0 && machine.notice !== undefined) say(machine.notice);
+  const [built] = await Promise.all([
+    slow.some(needsExecutables) ? check('build', [...BUN, 'plugins/build/build.ts']) : true,
+    ...(filters.length > 0 ? [] : lint()),
+  ]);
+  if (!built) say('tests that need the executables do not run');
+  if (fast.length > 0) await runFast(fast, machine);
+  await runSlow(built ? slow : slow.filter(file => !needsExecutables(file)), machine);
+  rememberTimes(times);
+}
+
+/** Programs that tests need, as far as this user can install or unpack them. */
+async function provide(files: readonly string[]): Promise<void> {
   const packages = await installTestPackages();
   if (packages !== undefined) say(packages);
   for (const { needs, unpack } of UNPACKED) {
-    const failure = testFiles().some(needs) ? await unpack() : undefined;
+    const failure = files.some(needs) ? await unpack() : undefined;
     if (failure !== undefined) say(`${failure}; tests that need them are skipped`);
   }
-  const inNamespaces = await namespacePrefix();
-  const built = await check('build', [...BUN, 'plugins/build/build.ts']);
-  const files = testFiles().filter(file => built || !needsExecutables(file));
-  if (!built) say('tests that need the executables do not run');
-  if (filters.length > 0) {
-    if (built && files.length === 0) throw new Error(`no test file matches "${filters.join('" or "')}"`);
-  } else {
-    const bin = (name: string): string => path.join(ROOT, 'node_modules/.bin', name);
-    await Promise.all([
-      check('lint', [bin('biome'), 'check', '.']),
-      check('types', [bin('tsc'), '--noEmit']),
-      check('types of the page', [bin('tsc'), '--noEmit', '--project', 'src/ui/page']),
-    ]);
-    await check('unit tests, with zod as in the executables', [...BUN, 'test/unit.ts', '--quick-zod']);
-  }
-  const queue: Turn[] = files.map(file => ({ file, front: true }));
-  const again: Turn[] = [];
-  const fronts = hasFronts(path.join(ROOT, 'dist/bin'));
-  const planSecond = (file: string, seconds: number): void => {
-    const second = turnWithoutFront(file, seconds, today);
-    if (second === 'now') queue.push({ file, front: false });
-    if (second === 'another day') postponed.push(file);
-  };
-  const jobs = Number(process.env.CATENA_TEST_JOBS) || Math.min(2, os.availableParallelism());
-  await Promise.all(
-    Array.from({ length: jobs }, async () => {
-      for (let turn = queue.shift(); turn !== undefined; turn = queue.shift()) {
-        const started = performance.now();
-        if (!(await runFile(turn, inNamespaces, 'first'))) again.push(turn);
-        if (fronts && turn.front) planSecond(turn.file, (performance.now() - started) / 1000);
-      }
-    }),
-  );
-  // Kernel tests share the machine with each other and with other work. A file that fails again when run alone has failed; one
-  // that passes then is listed at the end as unsteady, to be made more robust.
-  for (const turn of again) if (await runFile(turn, inNamespaces, 'alone')) unsteady.push(turn.file);
 }
 
-// Kernel tests need the right to create namespaces. Without root they run inside a user namespace, where /run is private.
-async function namespacePrefix(): Promise<string[]> {
-  if (process.getuid?.() === 0) return [];
-  const prefix = [
-    'unshare',
-    '-Urnm',
-    'sh',
-    '-c',
-    'mount -t tmpfs run /run && ip link set lo up && exec "$@"',
-    'sh',
+function lint(): Promise<boolean>[] {
+  const bin = (name: string): string => path.join(ROOT, 'node_modules/.bin', name);
+  return [
+    check('lint', [bin('biome'), 'check', '.']),
+    check('types', [bin('tsc'), '--noEmit']),
+    check('types of the page', [bin('tsc'), '--noEmit', '--project', 'src/ui/page']),
   ];
-  const works = await run([...prefix, 'true']).catch(() => undefined);
-  if (works?.exitCode === 0) {
-    say('not root: kernel tests run in a user namespace');
-    return prefix;
+}
+
+/** Runs the files that share processes; all of them once more with what stands in for zod in the executables. */
+async function runFast(files: readonly string[], machine: OwnMachine): Promise<void> {
+  const failed = await runShared('fast tests', files, machine, []);
+  for (const file of failed) await runAgain({ file, front: true }, machine);
+  if (command !== 'all' || filters.length > 0) return;
+  const quick = files.filter(file => !NEEDS_ZOD.includes(file));
+  const wrong = await runShared('fast tests, with zod as in the executables', quick, machine, [
+    '--preload=./test/quick-zod.ts',
+  ]);
+  total.failed += wrong.length;
+}
+
+/** @returns the files of which a test failed, which are not counted yet */
+async function runShared(
+  name: string,
+  files: readonly string[],
+  machine: OwnMachine,
+  more: readonly string[],
+): Promise<string[]> {
+  const { tmp, outcomes, finished, span } = await runBun(files, machine, [
+    ...[`--parallel=${Math.min(CORES, files.length)}`, '--no-isolate', '--only-failures', ...more],
+    ...(filters.length > 0 || more.length > 0 ? [] : [`--timings=${TIMINGS}`, '--update-timings']),
+  ]);
+  fs.rmSync(tmp, { recursive: true, force: true });
+  const failed = files.filter(file => outcomes.some(one => one.file === file && one.status === 'failed'));
+  const whole = files.filter(file => !failed.includes(file));
+  for (const file of whole)
+    addToTotal(
+      file,
+      outcomes.filter(one => one.file === file),
+    );
+  // A crash, a broken import or a failing hook leaves no failed test behind, only an exit code.
+  const crashed = finished.exitCode !== 0 && failed.length === 0;
+  if (crashed) total.failed++;
+  const counts = count(outcomes);
+  const line = `${name}: ${summary(counts.passed, counts.failed + Number(crashed), counts.skipped)} (${(span.to.at - span.from.at).toFixed(1)} s)`;
+  if (finished.exitCode === 0) say(`ok    ${line}`);
+  else say(`${crashed ? 'FAIL ' : 'again'} ${line}\n${indent(outputOf(finished))}`);
+  return failed;
+}
+
+async function runSlow(files: readonly string[], machine: OwnMachine): Promise<void> {
+  const fronts = hasFronts(path.join(ROOT, 'dist/bin'));
+  const turns = longestFirst([
+    ...files.map(file => ({ file, front: true })),
+    ...(command === 'all' && fronts
+      ? files.filter(file => file in SECOND).map(file => ({ file, front: false }))
+      : []),
+  ]);
+  const queue = turns.filter(({ file }) => !(file in ALONE));
+  const again: { turn: Turn; span: Span }[] = [];
+  const runNext = async (): Promise<void> => {
+    for (let turn = queue.shift(); turn !== undefined; turn = queue.shift()) {
+      const span = await runFile(turn, machine, 'first');
+      if (span !== undefined) again.push({ turn, span });
+    }
+  };
+  await Promise.all(Array.from({ length: CORES }, runNext));
+  for (const turn of turns.filter(({ file }) => file in ALONE)) {
+    const span = await runFile(turn, machine, 'first');
+    if (span !== undefined) again.push({ turn, span });
   }
-  say('not root, and no user namespaces here: kernel tests are skipped; run as root to have them all');
-  return [];
+  for (const { turn, span } of again) await runAgain(turn, machine, span);
 }
 
-function needsExecutables(file: string): boolean {
-  return /^test\/(netns|e2e|twin|soak|storm|fuzz|node)\//.test(file);
+/** A file that fails again when it runs alone has failed; one that passes then is named at the end. */
+async function runAgain(turn: Turn, machine: OwnMachine, first?: Span): Promise<void> {
+  const failed = await runFile(turn, machine, 'alone');
+  if (failed === undefined && first !== undefined) unsteady.push({ file: turn.file, span: first });
 }
 
-/** Every test file that the filters select, the slow kernel tests first so that no core idles at the end. */
-function testFiles(): string[] {
-  const order = ['twin', 'soak', 'storm', 'fuzz', 'e2e', 'netns', 'node', 'simulator', 'golden', 'unit'];
-  const rank = (file: string): number => order.indexOf(file.split('/')[1] ?? '');
-  return fs
-    .readdirSync(path.join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
-    .filter(file => /\.test\.(ts|mjs)$/.test(file) && !file.includes('node_modules'))
-    .map(file => `test/${file}`)
-    .filter(file => filters.length === 0 || filters.some(filter => file.includes(filter)))
-    .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
-}
-
-/** Runs one file and prints its outcome; only the last run of a file counts. */
-async function runFile(
-  { file, front }: Turn,
-  prefix: readonly string[],
-  turn: 'first' | 'alone',
-): Promise<boolean> {
-  const report = path.join(reports, `${file.replaceAll('/', '_')}${front ? '' : '-without-front'}.xml`);
-  const argv = file.endsWith('.mjs')
-    ? [
-        ...['node', '--test', '--test-reporter=spec', '--test-reporter-destination=stdout'],
-        ...['--test-reporter=junit', `--test-reporter-destination=${report}`, file],
-      ]
-    : [
-        ...[...BUN, 'test', '--no-orphans', '--preload=./test/preload.ts', `--timeout=${TEST_DEADLINE_MS}`],
-        ...['--reporter=junit', `--reporter-outfile=${report}`, `./${file}`],
-      ];
-  const started = performance.now();
-  const env = front ? {} : { CATENA_TEST_FRONT: '0' };
-  const finished = await attempt([...prefix, ...argv], FILE_DEADLINE_MS, env);
-  const outcomes = fs.existsSync(report) ? parseJunit(fs.readFileSync(report, 'utf8')) : [];
+/** Runs one file and prints its outcome; only the last run of a file counts. @returns when it ran, if it failed */
+async function runFile(turn: Turn, machine: OwnMachine, which: 'first' | 'alone'): Promise<Span | undefined> {
+  const { file, front } = turn;
+  const { tmp, outcomes, finished, span } = await runBun(
+    [file],
+    machine,
+    [],
+    front ? {} : { CATENA_TEST_FRONT: '0' },
+  );
+  fs.rmSync(tmp, { recursive: true, force: true });
   const counts = count(outcomes);
   // A crash, a broken import or a failing hook leaves no failed test behind, only an exit code.
   if (finished.exitCode !== 0 && counts.failed === 0) counts.failed++;
   const passed = counts.failed === 0;
-  if (passed || turn === 'alone') addToTotal(file, counts, outcomes);
-  const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  const line = `${file}${front ? '' : ' (without front)'}: ${summary(counts.passed, counts.failed, counts.skipped)} (${seconds} s)`;
+  if (passed || which === 'alone') {
+    addToTotal(file, outcomes);
+    if (!passed && !outcomes.some(one => one.status === 'failed')) total.failed++;
+  }
+  const seconds = span.to.at - span.from.at;
+  const name = `${file}${front ? '' : ' (without front)'}`;
+  if (passed) times.set(name, { seconds, cpu: span.cpu });
+  const line = `${name}: ${summary(counts.passed, counts.failed, counts.skipped)} (${seconds.toFixed(1)} s, ${span.cpu.toFixed(1)} s of a core)`;
   // A table is a result in itself, for example which executables conform to which rules of the protocol.
   const tables = finished.stdout.split('\n').filter(one => one.startsWith('|'));
-  if (passed) say([`ok    ${line}`, ...tables.map(indent)].join('\n'));
-  if (passed) return true;
-  const output = `${finished.stdout}${finished.stderr}`.replace(/^\((pass|skip|todo)\).*\n/gm, '').trim();
-  const verdict = turn === 'alone' ? 'FAIL ' : 'again';
-  say(`${verdict} ${line}\n${indent(output)}\n      exit code ${finished.exitCode}`);
-  return false;
+  if (passed) {
+    say([`ok    ${line}`, ...tables.map(indent)].join('\n'));
+    return undefined;
+  }
+  say(
+    `${which === 'alone' ? 'FAIL ' : 'again'} ${line}\n${indent(outputOf(finished))}\n      exit code ${finished.exitCode}`,
+  );
+  return span;
+}
+
+interface Ran {
+  readonly tmp: string;
+  readonly outcomes: readonly TestOutcome[];
+  readonly finished: Finished;
+  readonly span: Span;
+}
+
+/** Runs files in one process, or a script of Node's, on a machine of their own. */
+async function runBun(
+  files: readonly string[],
+  machine: OwnMachine,
+  options: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Ran> {
+  const tmp = path.join(work, String(++ran));
+  fs.mkdirSync(tmp);
+  // Fast tests know what another user than root may do. Without namespaces, /tmp is that of all.
+  const fast = files.every(one => ringOf(one) === 'check');
+  const prefix = fast && machine.notice !== undefined ? [] : machine.prefix(tmp);
+  const report = prefix.length > 0 ? '/tmp/report.xml' : path.join(tmp, 'report.xml');
+  const argv = files.some(file => file.endsWith('.mjs'))
+    ? [
+        ...['node', '--test', '--test-reporter=spec', '--test-reporter-destination=stdout'],
+        ...['--test-reporter=junit', `--test-reporter-destination=${report}`, ...files],
+      ]
+    : [
+        ...[...BUN, 'test', '--no-orphans', '--preload=./test/preload.ts', `--timeout=${TEST_DEADLINE_MS}`],
+        ...[
+          '--reporter=junit',
+          `--reporter-outfile=${report}`,
+          ...options,
+          ...files.map(file => `./${file}`),
+        ],
+      ];
+  const { finished, span } = await attempt([...prefix, ...argv], {
+    ...(prefix.length > 0 ? { TMPDIR: '/tmp' } : {}),
+    // Plugins and runners leave notes in the run directory, which only root may write to.
+    ...(fast ? { CATENA_RUN_DIR: path.join(path.dirname(report), 'run') } : {}),
+    ...env,
+  });
+  const file = path.join(tmp, 'report.xml');
+  const outcomes = fs.existsSync(file) ? parseJunit(fs.readFileSync(file, 'utf8')) : [];
+  return { tmp, outcomes, finished, span };
+}
+
+function outputOf({ stdout, stderr }: Finished): string {
+  return `${stdout}${stderr}`.replace(/^\((pass|skip|todo)\).*\n/gm, '').trim();
 }
 
 interface Counts {
@@ -187,49 +279,72 @@ interface Counts {
   skipped: number;
 }
 
-function count(outcomes: TestOutcome[]): Counts {
+function count(outcomes: readonly TestOutcome[]): Counts {
   const of = (status: TestOutcome['status']): number =>
     outcomes.filter(test => test.status === status).length;
   return { passed: of('passed'), failed: of('failed'), skipped: of('skipped') };
 }
 
-function addToTotal(file: string, counts: Counts, outcomes: TestOutcome[]): void {
+function addToTotal(file: string, outcomes: readonly TestOutcome[]): void {
   for (const { title, status, reason = '' } of outcomes) {
     if (status !== 'skipped') continue;
     const titles = total.skipped.get(reason) ?? [];
     total.skipped.set(reason, [...titles, `${file}: ${title}`]);
   }
-  total.passed += counts.passed;
-  total.failed += counts.failed;
+  const { passed, failed } = count(outcomes);
+  total.passed += passed;
+  total.failed += failed;
 }
 
 /** A step that is a single check: passes if the program does, and otherwise shows all its output. */
 async function check(name: string, argv: string[]): Promise<boolean> {
-  const { exitCode, stdout, stderr } = await attempt(argv, FILE_DEADLINE_MS);
-  if (exitCode === 0) {
+  const { finished } = await attempt(argv);
+  if (finished.exitCode === 0) {
     total.passed++;
     say(`ok    ${name}`);
     return true;
   }
   total.failed++;
-  say(`FAIL  ${name}\n${indent(`${stdout}${stderr}`.trim())}`);
+  say(`FAIL  ${name}\n${indent(`${finished.stdout}${finished.stderr}`.trim())}`);
   return false;
 }
 
+/** Runs a program to its end or to the deadline, and measures it with all that it waited for. */
 async function attempt(
   argv: readonly string[],
-  timeoutMs: number,
   more: Readonly<Record<string, string>> = {},
-): Promise<Finished> {
-  try {
-    return await run(argv, {
-      cwd: ROOT,
-      timeoutMs,
-      env: { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', ...more },
-    });
-  } catch (error) {
-    return { exitCode: 124, stdout: '', stderr: String(error) };
-  }
+): Promise<{ finished: Finished; span: Span }> {
+  const from = now();
+  const env = { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', ...more };
+  const child = Bun.spawn([...argv], { cwd: ROOT, env, stdin: 'ignore', stdout: 'pipe', stderr: 'pipe' });
+  let late = '';
+  const timer = setTimeout(() => {
+    late = `Cannot finish "${argv.join(' ')}" within ${FILE_DEADLINE_MS / 1000} s`;
+    child.kill('SIGKILL');
+  }, FILE_DEADLINE_MS);
+  // What a killed program started may keep its output open.
+  const output = Promise.all([child.stdout.text(), child.stderr.text()]);
+  await child.exited;
+  clearTimeout(timer);
+  const [stdout, stderr] = await Promise.race([
+    output,
+    Bun.sleep(5_000).then(() => ['', 'its output remained open']),
+  ]);
+  const cpu = Number(child.resourceUsage()?.cpuTime.total ?? 0) / 1e6;
+  const span = { from, to: now(), cpu };
+  spans.push(span);
+  return {
+    finished: { exitCode: child.exitCode ?? 124, stdout: stdout ?? '', stderr: `${stderr}${late}` },
+    span,
+  };
+}
+
+/** Whether the build made fronts: without a C compiler, every name is the Bun program already. */
+function hasFronts(binDir: string): boolean {
+  const [front, core] = ['catena', 'catena-core'].map(name =>
+    fs.statSync(path.join(binDir, name), { throwIfNoEntry: false }),
+  );
+  return front !== undefined && core !== undefined && front.ino !== core.ino;
 }
 
 function finish(): never {
@@ -237,9 +352,14 @@ function finish(): never {
   for (const [reason, titles] of total.skipped) {
     say(`skipped, ${reason}:\n${indent(titles.join('\n'))}`);
   }
-  if (postponed.length > 0)
-    say(`without fronts on another day, or by npm test -- ${BOTH}:\n${indent(postponed.join('\n'))}`);
-  if (unsteady.length > 0) say(`passed only when run alone:\n${indent(unsteady.join('\n'))}`);
+  if (times.size > SLOWEST) say(`the slowest files:\n${indent(renderSlowest(times, SLOWEST))}`);
+  for (const { file, span } of unsteady) {
+    const share = `other programs took ${Math.round(takenByOthers(span, spans) * 100)} % of the cores`;
+    const quiet = wasQuiet(span, spans);
+    if (quiet) total.failed++;
+    say(`${quiet ? 'FAIL ' : 'noted'} ${file}: passed only when run alone, and ${share} when it failed`);
+  }
+  say(`in ${Math.round((performance.now() - begun) / 1000)} s`);
   say(summary(total.passed, total.failed, skipped));
   process.exit(total.failed > 0 || total.passed === 0 ? 1 : 0);
 }

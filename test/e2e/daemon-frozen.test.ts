@@ -161,7 +161,7 @@ describeRoot('a daemon that is stopped', () => {
       const container = await lab.container();
       const adding = startPlugin(lab, 'bridge', { command: 'ADD', conf, container });
       await waiter('--worker');
-      const group = `${FREEZER}/catena-test-${process.pid}`;
+      const group = `${FREEZER}/catena-test-${crypto.randomUUID()}`;
       mkdirSync(group);
       for (const pid of [daemon.pid, ...childrenOf(daemon.pid)])
         writeFileSync(`${group}/cgroup.procs`, String(pid));
@@ -227,7 +227,7 @@ describeRoot('a daemon that is stopped', () => {
 const FREEZER = '/sys/fs/cgroup/freezer';
 
 function findFreezerProblem(): Need {
-  const group = `${FREEZER}/catena-probe-${process.pid}`;
+  const group = `${FREEZER}/catena-probe-${crypto.randomUUID()}`;
   return tryTo(() => mkdirSync(group)) && tryTo(() => rmdirSync(group))
     ? undefined
     : `needs the right to make groups below "${FREEZER}"`;

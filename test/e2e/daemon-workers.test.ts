@@ -32,7 +32,7 @@ describeRoot('a daemon that cannot start workers', () => {
       const node = await prepare(lab);
       const daemon = await startDaemon(lab);
       await node.cycle();
-      const group = `${PIDS}/catena-test-${process.pid}`;
+      const group = `${PIDS}/catena-test-${crypto.randomUUID()}`;
       mkdirSync(group);
       try {
         writeFileSync(`${group}/cgroup.procs`, String(daemon.pid));
@@ -94,7 +94,7 @@ describeRoot('a daemon that cannot start workers', () => {
 const PIDS = '/sys/fs/cgroup/pids';
 
 function findPidsProblem(): Need {
-  const group = `${PIDS}/catena-probe-${process.pid}`;
+  const group = `${PIDS}/catena-probe-${crypto.randomUUID()}`;
   return tryTo(() => mkdirSync(group)) && tryTo(() => rmdirSync(group))
     ? undefined
     : `needs the right to make groups below "${PIDS}"`;

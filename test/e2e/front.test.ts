@@ -15,7 +15,6 @@ import { requires, testNeeding } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 import { until } from '../helpers/until.ts';
 import { actAsDaemon } from '../helpers/wire.ts';
-import { ONE_WAY, turnWithoutFront } from '../turns.ts';
 
 const BIN = path.join(ROOT, 'dist/bin');
 const problem = findFrontProblem();
@@ -345,28 +344,6 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     } finally {
       calls.close();
       await daemon.stop();
-    }
-  });
-});
-
-describe('end-to-end tests run without fronts, too', () => {
-  const files = fs.readdirSync(import.meta.dir).filter(name => name.endsWith('.test.ts'));
-
-  test('except those that say why not', () => {
-    const names = Object.keys(ONE_WAY).map(name => `${name}.test.ts`);
-    expect(names.filter(name => !files.includes(name))).toEqual([]);
-    expect(names.map(name => turnWithoutFront(`test/e2e/${name}`, 1, undefined))).toEqual(
-      names.map(() => 'never'),
-    );
-  });
-
-  test('every time if they are short, and within four days if they are long', () => {
-    expect(turnWithoutFront('test/e2e/chain.test.ts', 3, 20_000)).toBe('now');
-    expect(turnWithoutFront('test/netns/bridge.test.ts', 3, 20_000)).toBe('never');
-    for (const name of files.filter(file => !(file.replace('.test.ts', '') in ONE_WAY))) {
-      const days = [0, 1, 2, 3].map(day => turnWithoutFront(`test/e2e/${name}`, 300, 20_000 + day));
-      expect(days.filter(turn => turn === 'now')).toHaveLength(1);
-      expect(turnWithoutFront(`test/e2e/${name}`, 300, undefined)).toBe('now');
     }
   });
 });

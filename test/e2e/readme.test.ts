@@ -115,7 +115,7 @@ describeRoot('README.md', () => {
         ignoreTables: ['inet catena_masquerade', 'inet catena_portmap'],
       });
       // Inside the repository, where the package finds itself.
-      const file = path.join(ROOT, 'dist', `readme-${process.pid}.ts`);
+      const file = path.join(ROOT, 'dist', `readme-${crypto.randomUUID()}.ts`);
       fs.writeFileSync(file, firstBlock('README.md', 'ts'));
       // The example uses the directories of a real host: it gets its own ones.
       const ground = [

@@ -3,6 +3,8 @@
 /** One test's outcome; `reason` only for skipped ones. */
 export interface TestOutcome {
   readonly title: string;
+  /** Path of its file, as Bun writes it; otherwise empty. */
+  readonly file: string;
   readonly status: 'passed' | 'failed' | 'skipped';
   readonly reason?: string;
 }
@@ -12,14 +14,15 @@ export function parseJunit(xml: string): TestOutcome[] {
   return [...xml.matchAll(/<testcase\b([^>]*?)(?:\/>|>([\s\S]*?)<\/testcase>)/g)].map(match => {
     const title = attribute(match[1], 'name');
     const group = attribute(match[1], 'classname');
+    const file = attribute(match[1], 'file').replace(/^\.\//, '');
     const body = match[2] ?? '';
-    if (/<(failure|error)\b/.test(body)) return { title, status: 'failed' };
+    if (/<(failure|error)\b/.test(body)) return { title, file, status: 'failed' };
     const skipped = /<skipped\b([^>]*)>/.exec(body);
-    if (!skipped) return { title, status: 'passed' };
+    if (!skipped) return { title, file, status: 'passed' };
     const named = /\[skipped: (.*?)\](?: >|$)/;
     const inTitle = named.exec(title) ?? named.exec(group);
     const reason = inTitle?.[1] ?? (attribute(skipped[1], 'message') || 'no reason given');
-    return { title: title.replace(named, '').trim(), status: 'skipped', reason };
+    return { title: title.replace(named, '').trim(), file, status: 'skipped', reason };
   });
 }
 

@@ -93,7 +93,7 @@ export async function openMachine(
   const running = describeMachine(lab, options);
   const close = async (): Promise<void> => {
     await running.end();
-    removeCgroups(lab.host.name);
+    removeCgroups(running.view.cgroup);
     await lab.close();
   };
   try {
@@ -204,7 +204,8 @@ function describeMachine(lab: Lab, options: MachineOptions): Running {
   });
   const view: Machine = {
     lab,
-    cgroup: lab.host.name,
+    // Process ids, of which the lab's names are made, are those of one test file; cgroups are the machine's.
+    cgroup: `${lab.host.name}-${crypto.randomUUID().slice(0, 8)}`,
     run,
     ok,
     holds,

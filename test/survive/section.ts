@@ -10,7 +10,7 @@ export interface Section {
 
 /** How much is tried. */
 export interface Form {
-  /** As part of `npm test`: only a sample. */
+  /** As part of `npm run test:all`: only a sample. */
   readonly short: boolean;
   /** Reports progress to the reader. */
   readonly say: (line: string) => void;

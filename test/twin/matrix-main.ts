@@ -1,7 +1,7 @@
 // Prints the swap matrix: every mix of our plugins and the reference's, and how each differs from ours alone.
 //
 //   npm run matrix                     all of it
-//   npm run matrix -- --sample         what npm test runs
+//   npm run matrix -- --sample         what npm run test:all runs
 //   npm run matrix -- 'theirs: tuning' mixes whose name contains one of the arguments
 
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';

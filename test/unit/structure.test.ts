@@ -6,6 +6,7 @@ import path from 'node:path';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
 import { expectGenerated, table } from '../helpers/generated.ts';
 import { listFiles, parseSource, ROOT, readSources, type SourceFile } from '../helpers/source-tree.ts';
+import { NAMED, ringOf, testFiles } from '../rings.ts';
 
 const product = readSources('src', 'plugins');
 const tests = readSources('test');
@@ -606,6 +607,12 @@ describe('files', () => {
   test('have no catch-all names', () => {
     const vague = /(^|\/)(utils?|helpers?|common|core|misc|shared)(\.ts|\/)/;
     expect(product.map(file => file.path).filter(file => vague.test(file))).toEqual([]);
+  });
+
+  test('of tests belong to one command each, and the table of commands names no other', () => {
+    const files = testFiles();
+    expect(files.filter(file => ringOf(file) === undefined)).toEqual([]);
+    expect(NAMED.filter(file => !files.includes(file))).toEqual([]);
   });
 
   test('of test/unit are named after the file that they test', () => {

@@ -1,0 +1,84 @@
+// Which command runs which test file, which of them need the machine for themselves, and which run a second time without a front?
+import { listFiles } from './helpers/source-tree.ts';
+
+/** What runs a file first: `npm run check`, `npm test`, which runs those of `check` as well, or `npm run test:all`, which runs every file. */
+export type Ring = 'check' | 'test' | 'all';
+
+/** Folders, the first that a path begins with counts. */
+const FOLDERS: readonly (readonly [folder: string, ring: Ring, why: string])[] = [
+  ['test/unit/', 'check', 'pure decisions, and programs that need neither a build nor root'],
+  ['test/golden/', 'check', 'bytes against bytes'],
+  ['test/protocol/', 'check', 'the runtime against tables'],
+  ['test/property/', 'check', 'random configurations and results, a few seconds'],
+  ['test/cluster/', 'check', 'the parts of the cluster that need no cluster'],
+  ['test/netns/', 'test', 'every behaviour of every plugin on a real kernel'],
+  ['test/e2e/', 'test', 'every command, and every runtime'],
+  ['test/node/', 'test', 'the library under Node'],
+  [
+    'test/twin/',
+    'all',
+    'differences to the reference: they change when the reference or a whole plugin does',
+  ],
+  ['test/simulator/', 'all', 'every fault at every point of the allocators'],
+  ['test/survive/', 'all', 'a fault at every point of ADD, DEL and GC'],
+  ['test/storm/', 'all', 'random actors'],
+  ['test/soak/', 'all', 'hundreds of attachments'],
+  ['test/fuzz/', 'all', 'random inputs'],
+];
+
+/** Files that run later than their folder: tables of damages and of random questions, whose ordinary cases other files have. */
+const LATER: Readonly<Record<string, string>> = {};
+
+/** Files that run alone, after the others, and why. */
+export const ALONE: Readonly<Record<string, string>> = {};
+
+/**
+ * Files that `npm run test:all` runs a second time, with the Bun program under all names, as built without a C compiler
+ * (CATENA_TEST_FRONT=0): a call then decodes, asks the daemon and answers in TypeScript. One file per path that a call takes.
+ */
+export const SECOND: Readonly<Record<string, string>> = {
+  'test/e2e/executables.test.ts': 'each plugin by its name, without a daemon',
+  'test/e2e/cli.test.ts': 'the command, whose first words the front would read',
+  'test/e2e/daemon.test.ts': 'calls that a daemon answers, declines or leaves',
+  'test/e2e/crash.test.ts': 'calls that are killed, and what the next process finds',
+};
+
+/** Fast files that render schemas, for which the build needs zod itself. */
+export const NEEDS_ZOD: readonly string[] = [
+  'test/unit/explain/list.test.ts',
+  'test/unit/foreign/catalog.test.ts',
+  'test/unit/foreign/to-zod.test.ts',
+  'test/unit/plugins/build/schemas.test.ts',
+  'test/unit/reference-json.test.ts',
+  'test/property/quick-zod.test.ts',
+];
+
+/** Every test file. */
+export function testFiles(): string[] {
+  return listFiles('test')
+    .filter(file => /\.test\.(ts|mjs)$/.test(file))
+    .sort();
+}
+
+/** The ring of a test file; undefined if no folder has it. */
+export function ringOf(file: string): Ring | undefined {
+  if (Object.hasOwn(LATER, file)) return 'all';
+  return FOLDERS.find(([folder]) => file.startsWith(folder))?.[1];
+}
+
+/** Whether the command of one ring runs the files of another. */
+export function includes(command: Ring, ring: Ring): boolean {
+  const order: readonly Ring[] = ['check', 'test', 'all'];
+  return order.indexOf(ring) <= order.indexOf(command);
+}
+
+/** Whether the files need `dist/bin`. */
+export function needsExecutables(file: string): boolean {
+  return ringOf(file) !== 'check' && !file.startsWith('test/simulator/');
+}
+
+/** Every file that this table names. */
+export const NAMED: readonly string[] = [
+  ...[LATER, ALONE, SECOND].flatMap(table => Object.keys(table)),
+  ...NEEDS_ZOD,
+];
