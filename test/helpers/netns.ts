@@ -1,6 +1,6 @@
 // How does a test get a fake host with containers that cannot harm the machine and is always removed?
 
-import { afterEach } from 'bun:test';
+import { afterAll } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -82,10 +82,13 @@ export async function withHost<T>(body: (lab: Lab) => Promise<T>, options?: LabO
   }
 }
 
-/** Call at the top of a file or `describe`: the returned function creates labs, which `afterEach` removes. */
+/**
+ * Call at the top of a file or `describe`: the returned function creates labs, which `afterAll` removes. Not `afterEach`: the tests of
+ * a file run beside each other, and one that ends must not remove the labs of the others.
+ */
 export function useLabs(): () => Promise<Lab> {
   const made = new Set<Lab>();
-  afterEach(async () => {
+  afterAll(async () => {
     await Promise.all([...made].map(lab => lab.close()));
     made.clear();
   });

@@ -11,20 +11,36 @@ export type Need = string | undefined;
 
 /**
  * `describe` for tests that create namespaces; skipped with the reason in its title if they cannot be created or a need is not
- * met. At its end it removes what tests that exceeded their deadline left.
+ * met. At its end it removes what tests that exceeded their deadline left. Its tests run beside each other, since they mostly wait for
+ * the kernel and for processes, so each has a fake host of its own; {@link describeInOrder} is for those that share one.
  */
 export function describeRoot(title: string, body: () => void, ...needs: Need[]): void {
-  const guarded = (): void => {
-    afterAll(closeLabs);
-    body();
-  };
-  describeNeeding(title, guarded, requiresRoot(), ...needs);
+  describeGuarded(describe.concurrent, title, () => withoutLeftovers(body), [requiresRoot(), ...needs]);
+}
+
+/** {@link describeRoot} whose tests run one after the other, since they share a host, a daemon or a runtime. */
+export function describeInOrder(title: string, body: () => void, ...needs: Need[]): void {
+  describeGuarded(describe.serial, title, () => withoutLeftovers(body), [requiresRoot(), ...needs]);
 }
 
 /** `describe` that is skipped with the reason in its title if a need is not met. */
 export function describeNeeding(title: string, body: () => void, ...needs: Need[]): void {
+  describeGuarded(describe, title, body, needs);
+}
+
+function withoutLeftovers(body: () => void): void {
+  afterAll(closeLabs);
+  body();
+}
+
+function describeGuarded(
+  group: (title: string, body: () => void) => void,
+  title: string,
+  body: () => void,
+  needs: readonly Need[],
+): void {
   const reason = needs.find(need => need !== undefined);
-  if (reason === undefined) describe(title, body);
+  if (reason === undefined) group(title, body);
   else describe.skip(`${title} [skipped: ${reason}]`, body);
 }
 

@@ -1,39 +1,52 @@
 // Do the helpers that every kernel test relies on do what they say?
 
-import { afterAll, expect, test } from 'bun:test';
+import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { ownLeftovers, sweepLeftovers } from '../helpers/namespace.ts';
 import { type Lab, useLabs, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot, requires, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
+import {
+  describeInOrder,
+  requires,
+  requiresLinkKind,
+  requiresReference,
+  testNeeding,
+} from '../helpers/skip.ts';
 import { echo, measureRate, ping, startServer } from '../helpers/traffic.ts';
 
-describeRoot(
+describeInOrder(
   'helpers',
   () => {
-    const createLab = useLabs();
     let previous: Lab | undefined;
 
-    test('createLab() gives namespaces that a veth connects', async () => {
-      const lab = await createLab();
-      previous = lab;
-      const container = await lab.container();
-      const { host } = lab;
-      await lab.ip(host, 'link', 'add', 'v0', 'type', 'veth', 'peer', 'eth0', 'netns', container.name);
-      await lab.ip(host, 'addr', 'add', '10.77.0.1/24', 'dev', 'v0');
-      await lab.ip(host, 'link', 'set', 'v0', 'up');
-      await lab.ip(container, 'addr', 'add', '10.77.0.2/24', 'dev', 'eth0');
-      await lab.ip(container, 'link', 'set', 'eth0', 'up');
-      expect(await ping(lab, host, '10.77.0.2')).toBe(true);
-      expect(await ping(lab, container, '10.77.0.1')).toBe(true);
-      const [eth0] = await lab.ip(container, 'addr', 'show', 'dev', 'eth0');
-      expect(eth0).toMatchObject({ ifname: 'eth0', linkinfo: { info_kind: 'veth' } });
+    describe('a group of tests', () => {
+      const createLab = useLabs();
+      test('makes labs', async () => {
+        previous = await createLab();
+        expect(fs.existsSync(previous.host.path)).toBe(true);
+      });
     });
 
-    test('useLabs() removes namespaces and directory after each test', () => {
+    test.serial('useLabs() removes namespaces and directories at the end of the group', () => {
       expect(previous).toBeDefined();
       expect(fs.existsSync(previous?.host.path ?? '')).toBe(false);
       expect(fs.existsSync(previous?.tmp ?? '')).toBe(false);
+    });
+
+    test('withHost() gives namespaces that a veth connects', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const { host } = lab;
+        await lab.ip(host, 'link', 'add', 'v0', 'type', 'veth', 'peer', 'eth0', 'netns', container.name);
+        await lab.ip(host, 'addr', 'add', '10.77.0.1/24', 'dev', 'v0');
+        await lab.ip(host, 'link', 'set', 'v0', 'up');
+        await lab.ip(container, 'addr', 'add', '10.77.0.2/24', 'dev', 'eth0');
+        await lab.ip(container, 'link', 'set', 'eth0', 'up');
+        expect(await ping(lab, host, '10.77.0.2')).toBe(true);
+        expect(await ping(lab, container, '10.77.0.1')).toBe(true);
+        const [eth0] = await lab.ip(container, 'addr', 'show', 'dev', 'eth0');
+        expect(eth0).toMatchObject({ ifname: 'eth0', linkinfo: { info_kind: 'veth' } });
+      });
     });
 
     test('withHost() removes everything when the body throws, running programs included', async () => {

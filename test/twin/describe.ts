@@ -25,7 +25,7 @@ export function describeTwins(name: TableName): void {
         expect(report.unexplained.map(renderFinding)).toEqual([]);
       });
 
-      test('every listed difference occurs', () => {
+      test.serial('every listed difference occurs', () => {
         if (reports.length < rows.length) return;
         process.stdout.write(summary(name, reports));
         // The outcome of the rows of devices is written down, so that it need not be run to be known.

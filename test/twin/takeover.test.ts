@@ -32,7 +32,7 @@ describeRoot(
       });
     });
 
-    test('every listed exception occurs', () => {
+    test.serial('every listed exception occurs', () => {
       if (reports.length < TAKEOVERS.length) return;
       process.stdout.write(renderTakeovers(reports));
       const known = new Set(reports.flatMap(report => report.known));
