@@ -103,7 +103,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   /** Pods get and lose networks while they run, when their annotation changes. Needs a daemon and a cluster. */
   followAnnotations: z._default(z.boolean(), false),
   /** Seconds that a request to the cluster may take. */
-  kubernetesTimeout: z._default(z.number().check(z.positive()), 10),
+  kubernetesTimeout: z._default(z.number().check(z.positive(), z.maximum(3_600)), 10),
   /** Multus: `network`; `delegates` is then ignored. */
   clusterNetwork: optionalText,
   /** Multus: `cniCacheDir`. */

@@ -4,6 +4,7 @@ import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { holdFlock } from '../sys/flock.ts';
+import { startTimer } from '../wait.ts';
 import { type Concerned, openChanges } from './changes.ts';
 import { readHostLinks } from './host.ts';
 import type { ClusterNode, NodeEvents, NodeSource } from './node.ts';
@@ -141,7 +142,7 @@ function openSession(
     if (isClosed || at >= dueAt) return;
     clearTimeout(due);
     dueAt = at;
-    due = setTimeout(look, Math.max(0, at - performance.now()));
+    due = startTimer(look, at - performance.now());
     due.unref();
   };
   const look = (): void => {

@@ -8,6 +8,7 @@ import { WATCH_LIMITS, type WatchLimits, watchObjects } from '../delegate/object
 import { renderCidr } from '../net/cidr.ts';
 import { blockSpecOf, routedCidrsOf } from '../pools/block-object.ts';
 import { API_VERSION } from '../pools/objects.ts';
+import { startTimer } from '../wait.ts';
 import { type DescribedNode, nodeOf } from './described.ts';
 import type { NodeEvents, NodeSource } from './node.ts';
 import type { BLOCKS, KUBERNETES } from './settings.ts';
@@ -60,7 +61,7 @@ export function openKubernetesSource(
     events.nodes(all.map(nodeOf));
   };
   const changed = (): void => {
-    timer ??= setTimeout(tell, Math.max(GATHER_MS, freshFrom - performance.now() + 1));
+    timer ??= startTimer(tell, Math.max(GATHER_MS, freshFrom - performance.now() + 1));
     timer.unref();
   };
   const server = openApiServer(access);

@@ -3,8 +3,9 @@ import { cacheDirOf } from '../chain/run/runtime.ts';
 import { defined } from '../cni/defined.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import { collectGone, type GoneAttachment } from '../watch/collect-gone.ts';
-import { type CommandCall, UsageError } from './command.ts';
+import type { CommandCall } from './command.ts';
 import { printAnswer } from './output/print.ts';
+import { secondsIn } from './seconds.ts';
 import { runtimeOf } from './target.ts';
 import { during } from './terminal/progress.ts';
 
@@ -32,9 +33,7 @@ export async function gcGone(call: CommandCall): Promise<number> {
 
 function graceOf(call: CommandCall): number {
   const text = call.text('grace') ?? String(GRACE_SECONDS);
-  const seconds = Number(text);
-  if (text.trim() !== '' && seconds >= 0 && Number.isFinite(seconds)) return seconds;
-  throw new UsageError(`Cannot use --grace "${text}": expected a number of seconds`);
+  return secondsIn(text, `--grace "${text}"`, { zero: true });
 }
 
 const WORDS = { found: 'DEL', deleted: 'DEL', kept: 'keep', failed: 'stuck' } as const;

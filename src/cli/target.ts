@@ -16,6 +16,7 @@ import { namespacePath } from '../files/namespace-path.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 import { isData } from './output/format.ts';
+import { secondsIn } from './seconds.ts';
 
 /** The directory of network configurations. */
 export function confDirOf(call: CommandCall): string {
@@ -117,19 +118,14 @@ function parseTimeouts(texts: readonly string[]): Deadlines | undefined {
   if (!texts.length) return undefined;
   const deadlines: Partial<Record<string, number>> = {};
   const forAll = texts.findLast(text => !text.includes('='));
-  if (forAll !== undefined) for (const verb of COMMANDS) deadlines[verb] = parseSeconds(forAll, forAll);
+  if (forAll !== undefined)
+    for (const verb of COMMANDS) deadlines[verb] = 1_000 * secondsIn(forAll, `--timeout "${forAll}"`);
   for (const text of texts.filter(one => one.includes('='))) {
     const verb = text.slice(0, text.indexOf('='));
     const command = COMMANDS.find(one => one === verb.toUpperCase());
     if (command === undefined)
       throw new UsageError(`Cannot use --timeout "${text}": "${verb}" is not one of ${COMMANDS.join(', ')}`);
-    deadlines[command] = parseSeconds(text.slice(verb.length + 1), text);
+    deadlines[command] = 1_000 * secondsIn(text.slice(verb.length + 1), `--timeout "${text}"`);
   }
   return deadlines;
-}
-
-function parseSeconds(text: string, option: string): number {
-  const seconds = Number(text);
-  if (text.trim() !== '' && seconds > 0 && Number.isFinite(seconds)) return seconds * 1000;
-  throw new UsageError(`Cannot use --timeout "${option}": expected a number of seconds above zero`);
 }

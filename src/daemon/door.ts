@@ -41,26 +41,26 @@ export function listen(
   const wirePath = wireOf(socketPath);
   removeUnnamed(socketPath);
   const [fresh, freshWire] = [`${socketPath}.${process.pid}`, `${wirePath}.${process.pid}`];
-  const before = process.umask(0o177);
-  const server = Bun.serve({
-    unix: fresh,
-    maxRequestBodySize: maxBytes,
-    fetch(request, self) {
-      // A chain takes as long as its plugins do.
-      self.timeout(request, 0);
-      return serve(request);
-    },
-    error: error => problem(500, error.message),
-  });
   let calls: BegunCalls | undefined;
-  const wire = listenForCalls(
-    freshWire,
-    maxBytes,
-    (request, signal) => answer(calls as BegunCalls)(request, signal),
-    ping,
-    refuse,
-  );
-  process.umask(before);
+  const { server, wire } = ownerOnly(() => {
+    const server = Bun.serve({
+      unix: fresh,
+      maxRequestBodySize: maxBytes,
+      fetch(request, self) {
+        // A chain takes as long as its plugins do.
+        self.timeout(request, 0);
+        return serve(request);
+      },
+      error: error => problem(500, error.message),
+    });
+    try {
+      const answerCall: AnswerCall = (request, signal) => answer(calls as BegunCalls)(request, signal);
+      return { server, wire: listenForCalls(freshWire, maxBytes, answerCall, ping, refuse) };
+    } catch (error) {
+      void server.stop(true);
+      throw error;
+    }
+  });
   // Clients find the calls file by this time in milliseconds. In the middle of one, rounding makes no difference.
   const time = (Date.now() + 0.5) / 1000;
   utimesSync(freshWire, time, time);
@@ -90,6 +90,16 @@ export function listen(
   renameSync(freshWire, wirePath);
   renameSync(fresh, socketPath);
   return door;
+}
+
+/** Makes sockets for their owner alone. The umask is the whole process's, so it must not outlast a failure, as without free inodes. */
+function ownerOnly<T>(make: () => T): T {
+  const before = process.umask(0o177);
+  try {
+    return make();
+  } finally {
+    process.umask(before);
+  }
 }
 
 function giveUpName(path: string, socketPath: string): void {

@@ -1,4 +1,6 @@
 // Does a daemon answer on this socket?
+
+import { startTimer } from '../wait.ts';
 import { findDoor } from './client.ts';
 import { type PingReply, wireOf } from './protocol.ts';
 import { callsFileThere } from './running.ts';
@@ -30,7 +32,7 @@ export async function ping(runDir: string, deadlineMs: number): Promise<Ping> {
 /** One question and one answer on a connection of its own. */
 async function ask(path: string, deadlineMs: number): Promise<PingReply | 'declined' | 'absent' | 'silent'> {
   const { promise, resolve } = Promise.withResolvers<PingReply | 'declined' | 'absent' | 'silent'>();
-  const timer = setTimeout(() => resolve('silent'), deadlineMs);
+  const timer = startTimer(() => resolve('silent'), deadlineMs);
   let received: Uint8Array = new Uint8Array();
   const connecting = Bun.connect({
     unix: path,

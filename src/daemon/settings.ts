@@ -7,6 +7,7 @@ import type { Deadlines } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
 import { chooseObserver, type ObserveChoices, type ObserverChoice } from '../observe/choices.ts';
+import { LONGEST_S } from '../wait.ts';
 import { POLICIES } from '../watch/policy.ts';
 import type { WatchSettings } from '../watch/settings.ts';
 import type { PoolLimits } from './pool.ts';
@@ -14,7 +15,8 @@ import type { ServerLimits } from './request-limiter.ts';
 
 const Count = z.int().check(z.minimum(1));
 const CountOrNone = z.int().check(z.minimum(0));
-const Seconds = z.optional(z.number().check(z.positive()));
+/** No timer waits longer: 24 days. */
+const Seconds = z.optional(z.number().check(z.positive(), z.maximum(LONGEST_S)));
 
 /** The file given by `--config`. A missing key keeps its value from the command line. */
 const Settings = z.strictObject({

@@ -7,6 +7,7 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
+import { startTimer } from '../wait.ts';
 import { ApiAccess, Unauthorized } from './api-access.ts';
 
 export { namespaceIn } from './api-access.ts';
@@ -175,7 +176,7 @@ function begin<T>(
     };
     const extend = (ms: number, then: () => void): void => {
       clearTimeout(timer);
-      timer = setTimeout(then, ms);
+      timer = startTimer(then, ms);
     };
     // request() throws for unusable credentials: no timer may remain of that.
     const asked = request(url, options, reply => {
@@ -184,7 +185,7 @@ function begin<T>(
       take(reply, asked, end, extend);
     });
     const late = () => fail(new Error(`it did not reply within ${timeoutMs / 1000} s`));
-    let timer = setTimeout(late, timeoutMs);
+    let timer = startTimer(late, timeoutMs);
     asked.on('error', fail);
     asked.end(text);
 

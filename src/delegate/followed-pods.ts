@@ -6,6 +6,7 @@ import { parseObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import type { LogFields, LogLevel } from '../log.ts';
+import { startTimer, type Timer } from '../wait.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import { placeOf } from './cluster-pod.ts';
 import type { KubernetesPod } from './kubernetes.ts';
@@ -50,14 +51,15 @@ export function followPods({ podsDir, call, log, times = TIMES }: FollowParts): 
   const changes = new Map<string, KubernetesPod>();
   const due = new Map<string, PodRecord>();
   const failures = new Map<string, { count: number; text: string; annotation: string }>();
-  const timers = new Set<NodeJS.Timeout>();
+  const timers = new Set<Timer>();
   const running = new Set<string>();
   const working = new Set<Promise<void>>();
   const later = (ms: number, work: () => void): void => {
-    const timer = setTimeout(() => {
+    const timer = startTimer(() => {
       timers.delete(timer);
       if (!end.signal.aborted) work();
-    }, ms).unref();
+    }, ms);
+    timer.unref();
     timers.add(timer);
   };
   const followed = (): PodRecord[] => listPods(podsDir).pods.filter(({ follow }) => follow !== undefined);

@@ -1,5 +1,6 @@
 // Is a process stopped, and how do we make sure that it never continues?
 import { readdirSync } from 'node:fs';
+import { pause } from '../wait.ts';
 import { isRunning, type ProcessId } from './process-id.ts';
 import { readProcessStat, readRunningStat } from './process-stat.ts';
 import { tryRead } from './read-file.ts';
@@ -12,7 +13,7 @@ const SECOND_LOOK_MS = 50;
  */
 export async function isFrozen(one: ProcessId): Promise<boolean> {
   if (!looksFrozen(one)) return false;
-  await sleep(SECOND_LOOK_MS);
+  await pause(SECOND_LOOK_MS);
   return looksFrozen(one);
 }
 
@@ -46,7 +47,7 @@ export async function endFrozen(one: ProcessId): Promise<boolean> {
       left > 0 && [one.pid, ...workers].some(pid => readRunningStat(pid));
       left -= 10
     )
-      await sleep(10);
+      await pause(10);
     return true;
   } catch {
     return false;
@@ -66,9 +67,4 @@ function childrenOf(parent: number): number[] {
     .filter(name => /^\d+$/.test(name))
     .map(Number)
     .filter(pid => readProcessStat(pid)?.parent === parent);
-}
-
-/** node:timers/promises would be one more module to load for every chain. */
-function sleep(ms: number): Promise<void> {
-  return new Promise(resolve => setTimeout(resolve, ms));
 }

@@ -1,11 +1,14 @@
 // What is in a file, if there is one?
-import { readFileSync } from 'node:fs';
+import { constants, readFileSync } from 'node:fs';
 import { fileFailure } from './failure.ts';
+
+/** A FIFO in the file's place would hold its reader up until a process writes to it: such a one is read as empty. */
+const WITHOUT_WAITING = { encoding: 'utf8', flag: constants.O_RDONLY | constants.O_NONBLOCK } as const;
 
 /** Text of a file; undefined if it cannot be read, for whatever reason. */
 export function tryRead(path: string): string | undefined {
   try {
-    return readFileSync(path, 'utf8');
+    return readFileSync(path, WITHOUT_WAITING);
   } catch {
     return undefined;
   }
@@ -23,7 +26,7 @@ export function readIfThere(
   absent: readonly string[] = ['ENOENT'],
 ): string | undefined {
   try {
-    return readFileSync(path, 'utf8');
+    return readFileSync(path, WITHOUT_WAITING);
   } catch (cause) {
     const { code = '' } = cause as NodeJS.ErrnoException;
     if (absent.includes(code)) return undefined;

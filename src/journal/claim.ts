@@ -47,11 +47,18 @@ export function claimRecord(
   verb: 'DEL' | 'REPAIR' | 'CHANGE' = 'DEL',
   deadlineMs?: number,
 ): Claim | { readonly holder: Runner } | undefined {
-  for (;;) {
+  for (let tries = 0; tries < CLAIM_TRIES; tries++) {
     const outcome = claimOnce(stateDir, id, wanted, verb, deadlineMs);
     if (outcome !== 'replaced') return outcome;
   }
+  throw new CniError(
+    ErrorCode.ioFailure,
+    `Cannot begin ${verb} of interface "${id.ifname}" of container "${id.containerId}": what is written to its record is not in it afterwards (${CLAIM_TRIES} times); check the file system of "${stateDir}"`,
+  );
 }
+
+/** Each loss of a line needs another operation to merge the lines of the record in the same moment. */
+const CLAIM_TRIES = 20;
 
 /** @returns `replaced` if another operation merged the lines of the record at that moment, and ours was lost */
 function claimOnce(

@@ -2,6 +2,8 @@
 //
 // OpenTelemetry's own packages would do the same with a megabyte of code, timers and instrumentation, for a process that has one
 // kind of span. We keep what they promise to users: the environment variables, the wire format, batches.
+
+import { timeLimit } from '../wait.ts';
 import { attributes, type OtlpSpan } from './otlp-span.ts';
 
 /** The collector, and the resource that the spans belong to. */
@@ -19,7 +21,7 @@ export interface OtlpExporter {
   /** Queues spans; they are dropped if the collector does not keep up. */
   add(spans: readonly OtlpSpan[]): void;
   readonly dropped: number;
-  /** Sends the remaining spans, and ends within the timeout of one request. */
+  /** Sends the remaining spans, for at most a second: a collector that hangs must not hold up the end of the daemon. */
   close(): Promise<void>;
 }
 
@@ -30,6 +32,7 @@ const TIMEOUT_MS = 10_000;
 /** A batch is sent when it is full or its first span has waited this long. At most 16 batches are queued. */
 const BATCH_SPANS = 512;
 const BATCH_WAIT_MS = 2_000;
+const CLOSE_MS = 1_000;
 const MAX_WAITING_SPANS = 16 * BATCH_SPANS;
 
 /**
@@ -93,7 +96,7 @@ export function openOtlpExporter(options: OtlpOptions): OtlpExporter {
       return dropped;
     },
     async close() {
-      const late = new Promise(done => setTimeout(done, options.timeoutMs).unref());
+      const late = new Promise<void>(done => setTimeout(done, CLOSE_MS).unref());
       await Promise.race([flush(), late]);
       dropped += waiting.length;
       waiting = [];
@@ -115,7 +118,7 @@ async function post(options: OtlpOptions, spans: readonly OtlpSpan[]): Promise<b
           },
         ],
       }),
-      signal: AbortSignal.timeout(options.timeoutMs),
+      signal: timeLimit(options.timeoutMs),
     });
     await response.arrayBuffer();
     return response.ok;

@@ -22,7 +22,10 @@ const MAX_RECORD_BYTES = 256 * 1024;
 /** Other processes write into the same directory, so it is listed again after this many writes. */
 const WRITES_BETWEEN_LOOKS = 100;
 
-/** A name starts with the time at which the request began, so names sort by time. */
+/** Corrections of a clock that are no jump. */
+const CLOCK_MS = 60_000;
+
+/** A name starts with the time at which the request began. */
 const NAME = /^([\da-z]{12})\.json$/;
 
 /** A directory of records, one file each. */
@@ -56,11 +59,9 @@ export class TraceRing {
 
   #look(): void {
     sweepUnfinished(this.#dir);
-    const sizes = tracesIn(this.#dir).map(name => {
-      return [name, statSync(join(this.#dir, name), { throwIfNoEntry: false })?.size ?? 0] as const;
-    });
-    this.#sizes = new Map(sizes);
-    this.#bytes = sizes.reduce((sum, [, size]) => sum + size, 0);
+    const found = tracesIn(this.#dir);
+    this.#sizes = new Map(found.map(({ name, size }) => [name, size]));
+    this.#bytes = found.reduce((sum, { size }) => sum + size, 0);
     this.#untilLook = WRITES_BETWEEN_LOOKS;
   }
 
@@ -79,7 +80,7 @@ export class TraceRing {
 /** The records of a directory, oldest first, and the names of invalid files. */
 export function listTraces(dir: string): { records: RequestRecord[]; damaged: string[] } {
   const damaged: string[] = [];
-  const records = tracesIn(dir).flatMap(name => {
+  const records = tracesIn(dir).flatMap(({ name }) => {
     const record = readRecord(join(dir, name));
     if (record === 'damaged') damaged.push(join(dir, name));
     return record === 'damaged' || record === undefined ? [] : [record];
@@ -92,7 +93,7 @@ export function listTraces(dir: string): { records: RequestRecord[]; damaged: st
  * @throws Error if there is none, or more than one
  */
 export function findTrace(dir: string, start: string): RequestRecord {
-  const names = tracesIn(dir).filter(name => name.startsWith(start));
+  const names = namesIfThere(dir, 'traces').filter(name => NAME.test(name) && name.startsWith(start));
   const [name] = names;
   const record = name === undefined ? undefined : readRecord(join(dir, name));
   if (record === 'damaged')
@@ -103,10 +104,17 @@ export function findTrace(dir: string, start: string): RequestRecord {
   return record;
 }
 
-function tracesIn(dir: string): string[] {
+/** Traces by their age. Names are times of requests, which a clock that was ahead for a while leaves behind out of order. */
+function tracesIn(dir: string): { readonly name: string; readonly size: number; readonly at: number }[] {
+  const now = Date.now();
   return namesIfThere(dir, 'traces')
     .filter(name => NAME.test(name))
-    .sort();
+    .map(name => {
+      const { size = 0, mtimeMs = 0 } = statSync(join(dir, name), { throwIfNoEntry: false }) ?? {};
+      // Written while the clock was ahead: of unknown age, so the first to go.
+      return { name, size, at: mtimeMs > now + CLOCK_MS ? 0 : mtimeMs };
+    })
+    .sort((a, b) => a.at - b.at || (a.name < b.name ? -1 : 1));
 }
 
 /** Undefined if the file no longer exists. */

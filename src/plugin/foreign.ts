@@ -15,6 +15,7 @@ import {
   OutputBuffer,
 } from '../chain/run/process-output.ts';
 import { defined } from '../cni/defined.ts';
+import { startTimer } from '../wait.ts';
 
 /** Like `startPlugin` of `chain/`, except that the process starts only when its request is sent. */
 export function startForeign(invocation: Invocation): PluginProcess {
@@ -63,7 +64,7 @@ async function converse(
   };
   const stdout = collect(child.stdout, MAX_STDOUT_BYTES, () => end('output'));
   const stderr = collect(child.stderr, MAX_STDERR_BYTES);
-  const deadline = setTimeout(() => end('deadline'), Math.max(deadlineMs, 0));
+  const deadline = startTimer(() => end('deadline'), deadlineMs);
   const interrupt = () => end('interrupt');
   abort?.addEventListener('abort', interrupt);
   if (abort?.aborted) interrupt();

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type LeaseStore, type StoreOptions, withStore } from '../ipam/lease-store.ts';
 import { holdFlock } from '../sys/flock.ts';
+import { pause } from '../wait.ts';
 import { type Held, readHeld, writeHeld } from './held.ts';
 import type { ObjectStore } from './objects.ts';
 
@@ -123,11 +124,6 @@ async function withClaimLock<T>(
         `Cannot obtain addresses for network "${network}": another process of this node still waits for the store of its pool`,
       );
     }
-    await nap(napMs);
+    await pause(napMs);
   }
-}
-
-/** As node:timers/promises, which a process that waits for nothing need not load. */
-function nap(ms: number): Promise<void> {
-  return new Promise(resolve => setTimeout(resolve, ms));
 }

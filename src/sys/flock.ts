@@ -87,10 +87,12 @@ function openFile(path: string, flags: number, mode: number): number {
   }
 }
 
+const LONGEST_NAP_MS = 10;
+
 function lock(fd: number, path: string, deadlineMs: number): void {
   const giveUpAt = performance.now() + deadlineMs;
   // Poll, because a blocking flock cannot time out. The pauses are short, to keep a burst of containers moving.
-  for (let napMs = 0.2; ; napMs = Math.min(napMs * 2, 10)) {
+  for (let napMs = 0.2; ; napMs *= 2) {
     if (libc().flock(fd, LOCK_EX | LOCK_NB) === 0) return;
     const problem = errno();
     if (problem !== Errno.EAGAIN && problem !== Errno.EINTR) throw new SystemError(`lock "${path}"`, problem);
@@ -100,6 +102,6 @@ function lock(fd: number, path: string, deadlineMs: number): void {
         `Cannot lock "${path}": ${holder} holds it and did not release it within ${deadlineMs / 1000} s`,
       );
     }
-    Bun.sleepSync(napMs);
+    Bun.sleepSync(Math.min(LONGEST_NAP_MS, napMs));
   }
 }

@@ -2,6 +2,7 @@
 import { constants } from 'node:os';
 import { defined } from '../cni/defined.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
+import { startTimer } from '../wait.ts';
 
 /** Options for running it. */
 export interface RunOptions {
@@ -50,7 +51,7 @@ export async function runIn(
     }),
   );
   let late = false;
-  const timer = setTimeout(() => {
+  const timer = startTimer(() => {
     late = true;
     killGroup(child.pid);
   }, timeoutMs);

@@ -1,4 +1,6 @@
 // How is the page served, to one browser and for one session?
+
+import { startTimer } from '../wait.ts';
 import { findRefusal, HEADERS } from './refusal.ts';
 import { createSession } from './session.ts';
 import type { Sources } from './sources.ts';
@@ -44,7 +46,7 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
   let idle: Timer | undefined;
   const restart = (): void => {
     clearTimeout(idle);
-    idle = setTimeout(() => stop('idle'), idleMs);
+    idle = startTimer(() => stop('idle'), idleMs);
   };
   const server = Bun.serve({
     // A compiled program would share the port otherwise.

@@ -10,6 +10,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { compareNetns, findNetnsIdentity } from '../journal/netns-identity.ts';
+import { pause } from '../wait.ts';
 import { attachmentLister, type WatchedAttachment } from './attachments.ts';
 import { listDeviceNames } from './sources.ts';
 
@@ -52,7 +53,7 @@ export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Prom
   const first = look();
   const report: GoneAttachment[] = [];
   if (!scope.dryRun && first.some(({ isSure, isEarlier }) => isSure && !isEarlier))
-    await new Promise(resolve => setTimeout(resolve, scope.graceMs));
+    await pause(scope.graceMs);
   const again = scope.dryRun ? first : look();
   const before = new Map(first.map(({ one }) => [one.key, lifeOf(one)]));
   for (const { one, why, isSure } of again) {

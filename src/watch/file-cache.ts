@@ -78,10 +78,14 @@ export class FileCache<T extends object> {
   }
 }
 
-/** Undefined for a missing file, and one of another kind. */
+/** Undefined for a missing file, one of another kind, and a link to itself. */
 function stampOf(path: string, kind: 'isFile' | 'isDirectory'): Stamp | undefined {
-  const stat = statSync(path, { throwIfNoEntry: false });
-  if (!stat?.[kind]()) return undefined;
-  const { ino, size, mtimeMs } = stat;
-  return { stamp: `${ino} ${size} ${mtimeMs}`, isSure: Math.abs(Date.now() - mtimeMs) > SURE_MS };
+  try {
+    const stat = statSync(path, { throwIfNoEntry: false });
+    if (!stat?.[kind]()) return undefined;
+    const { ino, size, mtimeMs } = stat;
+    return { stamp: `${ino} ${size} ${mtimeMs}`, isSure: Math.abs(Date.now() - mtimeMs) > SURE_MS };
+  } catch {
+    return undefined;
+  }
 }

@@ -1,4 +1,5 @@
 // In which order, how many at a time and how often are attachments visited?
+import { pause } from '../wait.ts';
 
 /** How visits are limited. */
 export interface QueueLimits {
@@ -80,7 +81,7 @@ export class VisitQueue {
   async #rest(key: string, ms: number): Promise<void> {
     this.#resting.add(key);
     this.#next();
-    await new Promise(resolve => setTimeout(resolve, ms));
+    await pause(ms);
     this.#resting.delete(key);
   }
 }

@@ -2,6 +2,7 @@
 //
 // Inside a pod's namespace things change without a notification: only a check finds that. Every round checks for a hundredth of the
 // time at most, so with many attachments one is checked less often. Rounds rather than a steady trickle let workers rest between.
+import { startTimer } from '../wait.ts';
 
 /** What the rounds need. */
 export interface RoundParts {
@@ -35,7 +36,7 @@ export function startRounds(parts: RoundParts): () => Promise<void> {
     for (let isComplete = true; !isStopped; ) {
       const interval: number = parts.everyMs() * (isComplete ? 1 : LONGER);
       await new Promise<void>(resolve => {
-        const timer = setTimeout(resolve, interval * (1 - JITTER * Math.random()));
+        const timer = startTimer(resolve, interval * (1 - JITTER * Math.random()));
         timer.unref();
         wake = () => {
           clearTimeout(timer);

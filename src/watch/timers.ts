@@ -1,4 +1,5 @@
 // How is work done later that must not be done once the watch has ended?
+import { startTimer, type Timer } from '../wait.ts';
 
 /** Work that waits. */
 export interface Timers {
@@ -10,9 +11,9 @@ export interface Timers {
 
 /** @param signal once it is aborted, nothing is done */
 export function makeTimers(signal: AbortSignal): Timers {
-  const timers = new Set<ReturnType<typeof setTimeout>>();
+  const timers = new Set<Timer>();
   const later = (work: () => void, ms: number): void => {
-    const timer = setTimeout(() => {
+    const timer = startTimer(() => {
       timers.delete(timer);
       if (!signal.aborted) work();
     }, ms);

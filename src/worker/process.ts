@@ -4,6 +4,7 @@ import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
 import { MAX_STDERR_BYTES } from '../chain/run/process-output.ts';
 import { processOf, WORKER_VARIABLE } from '../journal/runner.ts';
 import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
+import { startTimer } from '../wait.ts';
 import {
   LineSplitter,
   type SegmentRequest,
@@ -24,7 +25,7 @@ export type WorkerOutcome = ExecOutcome &
     readonly unread?: boolean;
   };
 
-/** Called once: without a problem when the worker serves, or with why it ended before it did. */
+/** Called once: when the worker serves, or with why it ended before it did. */
 export type OnStart = (problem: string | undefined) => void;
 
 /** How long a new worker may take until it reads its first request, and how long one that has already served. */
@@ -154,14 +155,14 @@ export class WorkerProcess {
 
   /** Begins the wait for the first request, whose turn it is. */
   #begin(): void {
-    const [first] = this.#asked;
-    if (first === undefined) return;
+    const first = this.#asked[0];
+    if (!first) return;
     const { deadlineMs, signal } = first.limits;
     this.#stderr = '';
     first.started = performance.now();
-    const deadline = setTimeout(() => this.#end('deadline'), Math.max(deadlineMs, 0));
+    const deadline = startTimer(() => this.#end('deadline'), deadlineMs);
     const readMs = first.begun ? Infinity : this.#serves ? NEXT_READ_MS : FIRST_READ_MS;
-    const unread = readMs < deadlineMs ? setTimeout(() => this.#end('unread'), readMs) : undefined;
+    const unread = readMs < deadlineMs ? startTimer(() => this.#end('unread'), readMs) : undefined;
     const interrupt = (): void => this.#end('interrupt');
     if (signal?.aborted) interrupt();
     signal?.addEventListener('abort', interrupt);
@@ -291,7 +292,6 @@ export class WorkerProcess {
   }
 }
 
-/** Initial state of a request until its turn comes. */
 const NEW = { begun: false, read() {}, release() {} };
 
 /** Ignores a rejection: it only says that the worker has ended, which is noticed elsewhere. */

@@ -18,7 +18,7 @@ describeRoot('loopback', () => {
   });
 
   for (const version of SPEC_VERSIONS) {
-    test(`[${version}] ADD brings lo up and reports it, DEL brings it down`, async () => {
+    test(`[${version}] ADD brings lo up and reports it, DEL leaves it to its namespace`, async () => {
       const lab = await createLab();
       const container = await lab.container();
       const call = { conf: confOf(version), container, ifname: 'whatever' };
@@ -55,10 +55,22 @@ describeRoot('loopback', () => {
           exitCode: 0,
           stdout: '',
         });
-        expect(await isUp(lab, container)).toBe(false);
+        expect(await isUp(lab, container)).toBe(true);
       }
     });
   }
+
+  test('a late DEL leaves the loopback of the container alone that has the path now', async () => {
+    const lab = await createLab();
+    const [first, second] = [await lab.container(), await lab.container()];
+    await lab.plugin('loopback', { command: 'ADD', conf: confOf(), container: first });
+    await lab.plugin('loopback', { command: 'ADD', conf: confOf(), container: second });
+    const late = { ...first, path: second.path };
+    expect((await lab.plugin('loopback', { command: 'DEL', conf: confOf(), container: late })).exitCode).toBe(
+      0,
+    );
+    expect(await isUp(lab, second)).toBe(true);
+  });
 
   for (const version of ['0.1.0', '0.2.0']) {
     test(`[${version}] ADD prints the result in the format of the version`, async () => {

@@ -11,7 +11,7 @@ import { NAMED, ringOf, testFiles } from '../rings.ts';
 const product = readSources('src', 'plugins');
 const tests = readSources('test');
 
-// A folder may import only itself and what its row names; everyone may import src/log.ts. src/README.md shows this table.
+// A folder may import only itself and what its row names; everyone may import src/log.ts and src/wait.ts. src/README.md shows this table.
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/net': [],
   'src/sys': [],
@@ -263,6 +263,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The library: protocol and runner, no kernel.
   'src/index': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/log': [],
+  'src/wait': [],
   // A row of the registry loads a plugin; every start loads the registry itself.
   'plugins/registry': ['src/cni', 'src/plugin/define', 'plugins'],
   'plugins/daemon-first': [
@@ -313,7 +314,7 @@ const MAY_START_PROCESSES = [
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
 ];
 
-const FOR_EVERYONE = ['src/log', 'package.json'];
+const FOR_EVERYONE = ['src/log', 'src/wait', 'package.json'];
 
 // Heavy or platform-bound dependencies have one door.
 const DOORS: Readonly<Record<string, readonly string[]>> = {
@@ -444,6 +445,19 @@ const TOP_LEVEL = [
   ...['package-lock.json', 'biome.json', 'LICENSE', 'CHANGELOG.md', 'examples'],
 ];
 
+/** The last argument of a call, of which this is the text after its parenthesis. */
+function lastArgument(text: string): string {
+  let [depth, from] = [0, 0];
+  for (let at = 0; at < text.length; at++) {
+    const one = text[at] as string;
+    if ('([{'.includes(one)) depth += 1;
+    else if (one === ',' && depth === 0 && /\S/.test(text.slice(at + 1, text.indexOf(')', at))))
+      from = at + 1;
+    else if (')]}'.includes(one) && depth-- === 0) return text.slice(from, at).trim();
+  }
+  return text;
+}
+
 describe('imports', () => {
   test('every source folder has a row in the import table', () => {
     const strange = product.filter(file => rowOf(file) === undefined).map(file => file.path);
@@ -524,6 +538,25 @@ describe('imports', () => {
     const scripts = 'src/cli/completion/scripts.ts';
     const withShell = product.filter(file => file.path !== scripts && shell.test(file.code));
     expect(withShell.map(file => file.path)).toEqual([]);
+  });
+
+  test('a wait whose length is no constant begins in src/wait.ts', () => {
+    const begins = /\b(setTimeout|setInterval|AbortSignal\.timeout|Bun\.sleep(?:Sync)?)\(/g;
+    const isBounded = (ms: string) => /^(Math\.min\()?[A-Z\d_.]+( [*/] [A-Z\d_]+)?(,|$)/.test(ms);
+    // The page's own durations are constants of one object.
+    const looked = product.filter(
+      ({ path: file }) => file !== 'src/wait.ts' && !file.startsWith('src/ui/page'),
+    );
+    const wrong = looked.flatMap(file =>
+      [...file.code.matchAll(begins)].flatMap(({ 0: name, index }) => {
+        const ms = lastArgument(file.code.slice(index + name.length));
+        return isBounded(ms) ? [] : [`${file.path}: ${name}… ${ms})`];
+      }),
+    );
+    expect(wrong).toEqual([]);
+    expect(isBounded('IDLE_MS') && isBounded('20') && !isBounded('ms') && !isBounded('limitMs / SIGNS')).toBe(
+      true,
+    );
   });
 
   test('modules of the runtime have the node: prefix', () => {

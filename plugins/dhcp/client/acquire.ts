@@ -1,6 +1,7 @@
 // By which messages is a lease obtained, confirmed, renewed and released?
 import { ipFromBytes, ipToBytes, parseIp, renderIp } from '../../../src/net/ip.ts';
 import { parseMac } from '../../../src/net/mac.ts';
+import { pause } from '../../../src/wait.ts';
 import { MessageType } from '../codec/message.ts';
 import { Code, type Options } from '../codec/options.ts';
 import { isHost, textOf } from '../codec/values.ts';
@@ -67,8 +68,7 @@ export async function acquire(
       note(refusals, holder);
       decline(client, verdict.lease);
     }
-    if (verdict !== undefined)
-      await Bun.sleep(Math.min(REFUSED_PAUSE_MS, Math.max(0, giveUpAt - performance.now())));
+    if (verdict !== undefined) await pause(Math.min(REFUSED_PAUSE_MS, giveUpAt - performance.now()));
   }
   return undefined;
 }
@@ -97,8 +97,8 @@ export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: n
 export async function release(client: Client, lease: Lease, isFresh = false): Promise<void> {
   sayReleased(client, lease);
   if (!isFresh) return;
-  for (const pause of REPEAT_PAUSES_MS) {
-    await Bun.sleep(pause);
+  for (const ms of REPEAT_PAUSES_MS) {
+    await pause(ms);
     sayReleased(client, lease);
   }
 }

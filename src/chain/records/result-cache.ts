@@ -1,5 +1,5 @@
 // Which attachments exist, and what was the result of their ADD, by libcni's files?
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AttachmentId, sameAttachment } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
@@ -124,8 +124,7 @@ function isMeant(attachment: CachedAttachment, { network, containerId }: Attachm
 
 /** Undefined for a directory, and for a file deleted since it was listed. */
 function readRecord(file: string, name: string): CachedAttachment | undefined {
-  if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) return undefined;
-  const text = readIfThere(file, 'cached result');
+  const text = readIfThere(file, 'cached result', ['ENOENT', 'EISDIR']);
   if (text === undefined) return undefined;
   const [network = '', containerId = '', ifname = '', ...more] = name.split('-');
   return parseRecord(text, file, more.length ? undefined : { network, containerId, ifname });

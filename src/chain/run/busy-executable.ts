@@ -2,6 +2,7 @@
 //
 // A file just written may still be open for writing, for a moment, in a process forked at the same time: execve(2) fails with
 // ETXTBSY.
+import { pause } from '../../wait.ts';
 
 const RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
 
@@ -16,11 +17,11 @@ export async function retryWhileBusy<T extends { readonly spawnError?: string }>
 ): Promise<T & { readonly durationMs: number }> {
   const started = performance.now();
   const elapsed = () => performance.now() - started;
-  for (const pause of RETRY_MS) {
+  for (const waitMs of RETRY_MS) {
     const outcome = await attempt(deadlineMs - elapsed());
     const isBusy = outcome.spawnError?.startsWith('ETXTBSY') ?? false;
-    if (!isBusy || elapsed() + pause > deadlineMs) return { ...outcome, durationMs: elapsed() };
-    await new Promise(resolve => setTimeout(resolve, pause));
+    if (!isBusy || elapsed() + waitMs > deadlineMs) return { ...outcome, durationMs: elapsed() };
+    await pause(waitMs);
   }
   return { ...(await attempt(deadlineMs - elapsed())), durationMs: elapsed() };
 }

@@ -9,6 +9,7 @@ import { execa, type ResultPromise } from 'execa';
 import { defined } from '../../cni/defined.ts';
 import { workingDirectory } from '../../cni/directories.ts';
 import type { Outcome } from '../../cni/reply.ts';
+import { startTimer } from '../../wait.ts';
 import { retryWhileBusy } from './busy-executable.ts';
 import { GRACE_MS, signalGroup } from './process-group.ts';
 import { drain, MAX_STDERR_BYTES, MAX_STDOUT_BYTES, type Output, OutputBuffer } from './process-output.ts';
@@ -155,7 +156,7 @@ async function converse(
 ): Promise<Omit<ExecOutcome, 'durationMs'>> {
   const { running, stdout, stderr } = child;
   if (running.pid === undefined) return { stdout: '', stderr: '', spawnError: await spawnErrorOf(running) };
-  const deadline = setTimeout(() => child.end('deadline'), Math.max(deadlineMs, 0));
+  const deadline = startTimer(() => child.end('deadline'), deadlineMs);
   const interrupt = () => child.end('interrupt');
   abort?.addEventListener('abort', interrupt);
   running.stdin.end(request);

@@ -5,7 +5,7 @@ import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { failureOf } from '../../cni/reply.ts';
 import type { ExecOutcome } from './exec-plugin.ts';
-import { type ChainRuntime, deadlineOf } from './runtime.ts';
+import { type ChainRuntime, deadlineOf, type PluginEvent } from './runtime.ts';
 import type { PluginSpan } from './trace-context.ts';
 
 /** Reads a successful plugin's standard output for a verb; throws if it is not what the verb prints. */
@@ -53,11 +53,24 @@ export function conclude<Reply>(
     if (error) throw outcome.again ? tryAgain(error) : error;
     reply = read(outcome.stdout, plugin);
   } catch (error) {
-    if (error instanceof CniError) runtime.onPlugin?.({ ...event, error });
+    if (error instanceof CniError) tell(runtime, { ...event, error });
     throw error;
   }
-  runtime.onPlugin?.({ ...event, ...(verb === 'ADD' && isObject(reply) ? { result: reply } : {}) });
+  tell(runtime, { ...event, ...(verb === 'ADD' && isObject(reply) ? { result: reply } : {}) });
   return reply;
+}
+
+/** An observer that fails is no reason to undo what the plugin did. */
+function tell(runtime: ChainRuntime, event: PluginEvent): void {
+  try {
+    runtime.onPlugin?.(event);
+  } catch (thrown) {
+    runtime.onWarning?.(
+      new CniError(ErrorCode.internal, `Cannot report plugin "${event.plugin}": onPlugin failed`, {
+        cause: thrown,
+      }),
+    );
+  }
 }
 
 function findFailure(outcome: ExecOutcome, plugin: CalledPlugin, deadlineMs: number): CniError | undefined {

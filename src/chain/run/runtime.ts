@@ -6,6 +6,7 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../../journal/runner.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
+import { LONGEST_MS } from '../../wait.ts';
 import type { NodeWitness } from '../records/held-attachment.ts';
 import type { Exec } from './exec.ts';
 import type { KernelTransaction } from './exec-plugin.ts';
@@ -78,11 +79,11 @@ export interface Runtime {
    * on with a separate span for every plugin, `TRACESTATE` and `BAGGAGE` unchanged.
    */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Milliseconds each plugin may take, for all verbs or by verb; 60,000 unless given. */
+  /** Milliseconds each plugin may take, for all verbs or by verb: a duration, at most 2,147,483,647 (24 days); 60,000 unless given. */
   readonly deadlineMs?: number | Deadlines;
   /** When it fires, the running plugin is ended and no other is called; a failed ADD is still undone. */
   readonly signal?: AbortSignal | undefined;
-  /** Called after each plugin. */
+  /** Called after each plugin. What it throws is reported to {@link Runtime.onWarning}, which must not throw. */
   readonly onPlugin?: (event: PluginEvent) => void;
   /** Called with problems that did not stop the verb, such as a record that cannot be read on DEL. */
   readonly onWarning?: (warning: CniError) => void;
@@ -126,8 +127,18 @@ export function cacheDirOf({ cacheDir, env }: Pick<Runtime, 'cacheDir' | 'env'>)
   return cacheDir || cniCacheDir(env);
 }
 
-/** Milliseconds that a plugin may take for this verb. */
+/**
+ * Milliseconds that a plugin may take for this verb.
+ * @throws CniError 7 if one of them is no duration, whichever verb it is for: a failed ADD must not learn of that on its undo
+ */
 export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: Command): number {
+  const all = typeof deadlineMs === 'number' ? [deadlineMs] : Object.values(deadlineMs);
+  const wrong = all.find(ms => ms !== undefined && !(ms >= 0 && ms <= LONGEST_MS));
+  if (wrong !== undefined)
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use ${wrong} as deadlineMs: expected how many milliseconds a plugin may take, 0 to ${LONGEST_MS}; it is a duration, not a time`,
+    );
   return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? DEFAULT_DEADLINE_MS);
 }
 

@@ -15,6 +15,7 @@ import { RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
+import { secondsIn } from '../seconds.ts';
 import { styleOf } from '../terminal/colour.ts';
 import { foldText } from '../terminal/fold.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
@@ -98,7 +99,5 @@ function readSample(call: CommandCall, executable: string) {
 }
 
 function parseTimeout(text = String(DEADLINE_S)): number {
-  const seconds = Number(text);
-  if (text.trim() !== '' && seconds > 0 && Number.isFinite(seconds)) return seconds;
-  throw new UsageError(`Cannot use --timeout "${text}": expected a number of seconds above zero`);
+  return secondsIn(text, `--timeout "${text}"`);
 }

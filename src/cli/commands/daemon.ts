@@ -47,6 +47,7 @@ import { shareClusters } from '../daemon/shared-clusters.ts';
 import { petWatchdog } from '../daemon/watchdog.ts';
 import { watchAttachments } from '../daemon/watching.ts';
 import { SOCKET_TAKEN } from '../exit-codes.ts';
+import { secondsIn } from '../seconds.ts';
 import { deadlinesOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
@@ -264,10 +265,7 @@ function settingsOf(call: CommandCall): DaemonSettings {
 
 function secondsOf(call: CommandCall, option: string): number | undefined {
   const text = call.text(option);
-  if (text === undefined) return undefined;
-  const seconds = Number(text);
-  if (seconds > 0 && Number.isFinite(seconds)) return seconds * 1_000;
-  throw new UsageError(`Cannot use --${option} "${text}": it must be a number of seconds above 0`);
+  return text === undefined ? undefined : 1_000 * secondsIn(text, `--${option} "${text}"`);
 }
 
 /** Applies the settings file whenever it changes. @returns a function that stops this */

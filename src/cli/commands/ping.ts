@@ -4,19 +4,19 @@ import { runDir } from '../../cni/directories.ts';
 import { type Ping, ping } from '../../daemon/ping.ts';
 import type { PingReply } from '../../daemon/protocol.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { type CommandCall, UsageError } from '../command.ts';
+import type { CommandCall } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
 import { printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
+import { secondsIn } from '../seconds.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 const DEADLINE_S = 2;
 
 /** Prints one line about the daemon, for probes; the exit code says the same. */
 export async function run(call: CommandCall): Promise<number> {
-  const seconds = Number(call.text('deadline') ?? DEADLINE_S);
-  if (!(seconds > 0 && seconds <= 3_600))
-    throw new UsageError('Cannot ping: --deadline must be a number of seconds above 0, at most 3600');
+  const text = call.text('deadline') ?? String(DEADLINE_S);
+  const seconds = secondsIn(text, `--deadline "${text}"`, { most: 3_600 });
   const dir = absolutePath(call.text('run-dir') ?? runDir(call.env), call.cwd);
   const found = await ping(dir, seconds * 1_000);
   if (isData(call)) await printData(call, inEnvelope('Ping', found));

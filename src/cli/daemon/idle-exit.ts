@@ -1,4 +1,5 @@
 // When has a daemon been idle for so long that it ends?
+import { startTimer, type Timer } from '../../wait.ts';
 
 /** What the daemon is doing. */
 export interface Activity {
@@ -29,7 +30,7 @@ export function watchIdle(
 ): () => void {
   let since = performance.now();
   let { served } = activity();
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  let timer: Timer | undefined;
   const look = (): void => {
     const now = performance.now();
     const limit = limitMs();
@@ -42,7 +43,7 @@ export function watchIdle(
     else again();
   };
   const again = (): void => {
-    timer = setTimeout(look, Math.min((limitMs() ?? Number.POSITIVE_INFINITY) / LOOKS, LOOK_EVERY_MS));
+    timer = startTimer(look, Math.min(LOOK_EVERY_MS, (limitMs() ?? LOOK_EVERY_MS * LOOKS) / LOOKS));
     timer.unref();
   };
   again();

@@ -148,9 +148,12 @@ export const lastSuccess: Check = {
   },
 };
 
+/** A daemon has these as long as it runs; containers never wait for them. */
+const SEATS = ['watch.lock', 'between.lock'];
+
 function lockFilesOf({ runDir, facts, findAbout, list }: NodeView): string[] {
   const own = list(runDir)
-    .filter(name => name.endsWith('.lock'))
+    .filter(name => name.endsWith('.lock') && !SEATS.includes(name))
     .map(name => `${runDir}/${name}`);
   const leases = facts
     .networks()

@@ -39,6 +39,13 @@ describe('claimRecord()', () => {
     endRunner(runner);
   });
 
+  test('gives up if what it writes is not in the record afterwards', () => {
+    abandoned();
+    const write = () => claimRecord(dir, ID, undefined, 'DEL', Number.POSITIVE_INFINITY);
+    expect(write).toThrow('what is written to its record is not in it afterwards');
+    expect(fs.readFileSync(recordFileOf(dir, ID), 'utf8').split('\n').length).toBeLessThan(100);
+  });
+
   test('gives the claim to one of many', () => {
     abandoned();
     const claims = Array.from({ length: 10 }, () => claimRecord(dir, ID));

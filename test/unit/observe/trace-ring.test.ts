@@ -51,6 +51,19 @@ describe('TraceRing', () => {
     expect(ids()).toEqual([6]);
   });
 
+  test('gives up what a clock that was ahead has left before anything else', () => {
+    for (let i = 900; i < 903; i += 1) {
+      new TraceRing(dir).write(record(i));
+      const ahead = new Date(Date.now() + 1e10);
+      fs.utimesSync(path.join(dir, `${record(i).id}.json`), ahead, ahead);
+    }
+    const ring = new TraceRing(dir, { maxRecords: 3, maxBytes: 1e6 });
+    for (let i = 1; i <= 2; i += 1) ring.write(record(i));
+    expect(ids()).toEqual([902, 1, 2]);
+    ring.write(record(3));
+    expect(ids()).toEqual([1, 2, 3]);
+  });
+
   test('counts records of other processes', () => {
     for (let i = 1; i <= 5; i += 1) new TraceRing(dir, { maxRecords: 3, maxBytes: 1e6 }).write(record(i));
     expect(ids()).toEqual([3, 4, 5]);

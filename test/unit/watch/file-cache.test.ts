@@ -85,6 +85,15 @@ describe('FileCache', () => {
     expect(list('new')).toEqual(['three']);
   });
 
+  test('passes over a link to itself, and what is no file', () => {
+    const { list } = makeCache();
+    fs.mkdirSync(path.join(dir, 'folder'));
+    fs.symlinkSync('loop', path.join(dir, 'loop'));
+    Bun.spawnSync(['mkfifo', path.join(dir, 'fifo')]);
+    write('a', 'one');
+    expect(list('all')).toEqual(['one']);
+  });
+
   test('lists nothing of a directory that is missing, and finds it when it is there', () => {
     const { list } = makeCache();
     fs.rmSync(dir, { recursive: true });

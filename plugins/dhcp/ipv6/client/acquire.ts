@@ -1,5 +1,6 @@
 // By which messages is an IPv6 lease obtained, extended and released?
 import { parseIp } from '../../../../src/net/ip.ts';
+import { pause } from '../../../../src/wait.ts';
 import type { Refusals } from '../../client/acquire.ts';
 import { encodeAssociation } from '../codec/association.ts';
 import { MessageType } from '../codec/message.ts';
@@ -71,7 +72,7 @@ export async function acquire(
       note(refusals, holder);
       await decline(client, lease);
     }
-    await Bun.sleep(Math.min(REFUSED_PAUSE_MS, Math.max(0, giveUpAt - performance.now())));
+    await pause(Math.min(REFUSED_PAUSE_MS, giveUpAt - performance.now()));
   }
   return undefined;
 }

@@ -116,6 +116,27 @@ describe('addNetwork()', () => {
     expect(events[0]?.span).toMatchObject({ parentSpanId: '00f067aa0ba902b7', sampled: true });
   });
 
+  test('an onPlugin that throws changes nothing', async () => {
+    const warnings: string[] = [];
+    const onPlugin = () => {
+      throw new Error('mine');
+    };
+    const onWarning = ({ message }: Error) => void warnings.push(message);
+    await addNetwork(threePlugins(), ATTACHMENT, { ...chain.runtime, onPlugin, onWarning });
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'ADD three']);
+    expect(warnings).toHaveLength(3);
+  });
+
+  test.each([Number.NaN, Number.POSITIVE_INFINITY, Date.now() + 30_000, { DEL: 1e12 }])(
+    'refuses %p as deadline before any plugin is called',
+    async deadlineMs => {
+      await expect(addNetwork(threePlugins(), ATTACHMENT, { ...chain.runtime, deadlineMs })).rejects.toThrow(
+        'it is a duration, not a time',
+      );
+      expect(chain.order()).toEqual([]);
+    },
+  );
+
   test('drops an invalid trace, but keeps its baggage', async () => {
     const env = { ...process.env, TRACEPARENT: 'nonsense', TRACESTATE: 'vendor=x', BAGGAGE: 'tenant=y' };
     const events: PluginEvent[] = [];

@@ -1,0 +1,32 @@
+// How long may a wait be, and how does one of any length begin?
+//
+// The platform's timers end at once if they are to wait longer than 2^31 - 1 ms. So every duration that is not a constant of ours comes
+// through here; the structure test holds that.
+
+/** Longest wait: 24 days and 20 hours. Longer ones end after it; so do those that are no number. */
+export const LONGEST_MS = 0x7fff_ffff;
+
+/** The longest duration that options and settings take, in whole seconds. */
+export const LONGEST_S = Math.floor(LONGEST_MS / 1_000);
+
+/** A running timer, for `clearTimeout`. */
+export type Timer = ReturnType<typeof setTimeout>;
+
+/** Does the work after a time in milliseconds; below 0 counts as 0. */
+export function startTimer(work: () => void, ms: number): Timer {
+  return setTimeout(work, bounded(ms));
+}
+
+/** Resolves after a time in milliseconds. */
+export function pause(ms: number): Promise<void> {
+  return new Promise(resolve => setTimeout(resolve, bounded(ms)));
+}
+
+/** A signal that is aborted after a time in milliseconds. */
+export function timeLimit(ms: number): AbortSignal {
+  return AbortSignal.timeout(bounded(ms));
+}
+
+function bounded(ms: number): number {
+  return ms <= LONGEST_MS ? Math.max(ms, 0) : LONGEST_MS;
+}
