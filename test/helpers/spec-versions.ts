@@ -1,4 +1,7 @@
-// For which versions of the CNI specification does every kernel test run?
+// In which versions of the CNI specification do tests call plugins?
+//
+// Kernel tests call them in one, since what a plugin does does not depend on it. All versions are played where they matter: in
+// test/protocol, where results are converted, by `catena conformance`, which calls every plugin in each, and by the full chain.
 
 /** The versions that must work end to end, oldest first. */
 export const SPEC_VERSIONS = ['0.3.1', '0.4.0', '1.0.0', '1.1.0'] as const;
@@ -12,9 +15,4 @@ export const LATEST_SPEC_VERSION = '1.1.0' satisfies SpecVersion;
 /** Whether plugins know CHECK in this version (since 0.4.0). */
 export function hasCheck(version: SpecVersion): boolean {
   return version !== '0.3.1';
-}
-
-/** Whether plugins know GC and STATUS in this version (since 1.1.0). */
-export function hasGcAndStatus(version: SpecVersion): boolean {
-  return version === '1.1.0';
 }

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
-import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
 
 // Installed once per host, and empty without attachments.
@@ -173,29 +173,26 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test.each(SPEC_VERSIONS)(
-    '[%s] answers in the version of its list, and its networks have it too',
-    async cniVersion => {
-      await withHost(async lab => {
-        const container = await lab.container();
-        const conf = {
-          ...runner(lab, cniVersion),
-          delegates: [network(lab, 'red', 41), network(lab, 'blue', 42)],
-        };
-        const call = (command: string, prevResult?: Row) =>
-          lab.plugin('catena', { command, conf, container, prevResult });
-        const before = await lab.dump(lab.host, SKELETON);
-        const { result, ...added } = await call('ADD');
-        expect(added).toMatchObject({ exitCode: 0 });
-        expect(result.cniVersion).toBe(cniVersion);
-        expect(JSON.stringify(result)).toContain('10.41.0.2/24');
-        if (hasCheck(cniVersion))
-          expect(await call('CHECK', result)).toMatchObject({ exitCode: 0, stdout: '' });
-        expect(await call('DEL')).toMatchObject({ exitCode: 0, stdout: '' });
-        expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
-      });
-    },
-  );
+  test('answers in the version of its list, and its networks have it too', async () => {
+    const cniVersion = LATEST_SPEC_VERSION;
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = {
+        ...runner(lab, cniVersion),
+        delegates: [network(lab, 'red', 41), network(lab, 'blue', 42)],
+      };
+      const call = (command: string, prevResult?: Row) =>
+        lab.plugin('catena', { command, conf, container, prevResult });
+      const before = await lab.dump(lab.host, SKELETON);
+      const { result, ...added } = await call('ADD');
+      expect(added).toMatchObject({ exitCode: 0 });
+      expect(result.cniVersion).toBe(cniVersion);
+      expect(JSON.stringify(result)).toContain('10.41.0.2/24');
+      expect(await call('CHECK', result)).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await call('DEL')).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+    });
+  });
 
   test('[1.1.0] two lists for one container at once, as containerd attaches them, and both are deleted', async () => {
     await withHost(async lab => {

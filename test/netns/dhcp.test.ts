@@ -8,17 +8,15 @@ import {
   addressesOf,
   attachHost,
   confOf,
-  type DhcpResult,
   recordsIn,
   SHORT,
   serve,
   startRogue,
 } from '../helpers/dhcp-lab.ts';
 import { makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
-import { type Row, withHost } from '../helpers/netns.ts';
+import { withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
-import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
 
@@ -108,34 +106,6 @@ describeRoot(
           expect(server.leases()).toEqual([]);
           expect(recordsIn(lab)).toEqual([]);
           expect(await lab.plugin('bridge', { command: 'DEL', ...call })).toMatchObject({ exitCode: 0 });
-        });
-      },
-      DEADLINE_MS,
-    );
-
-    test.each(SPEC_VERSIONS.filter(version => version !== '1.1.0'))(
-      '[%s] the result has the format of the version; every verb that it has works',
-      async cniVersion => {
-        await withHost(async lab => {
-          const server = await serve(lab);
-          const container = await lab.container();
-          const conf = { ...confOf(), cniVersion };
-          const { cniVersion: told, ips } = (await add(lab, container, conf)) as DhcpResult & Row;
-          expect(told).toBe(cniVersion);
-          expect(ips).toEqual([
-            {
-              ...(cniVersion < '1.0.0' ? { version: '4' } : {}),
-              ...{ address: (await addressesOf(lab, container))[0], gateway: SERVED.server, interface: 2 },
-            },
-          ] as never);
-          const call = { conf, container };
-          const prevResult = { cniVersion, ips };
-          if (hasCheck(cniVersion))
-            expect(await lab.plugin('dhcp', { command: 'CHECK', ...call, prevResult })).toMatchObject({
-              exitCode: 0,
-            });
-          expect(await lab.plugin('bridge', { command: 'DEL', ...call })).toMatchObject({ exitCode: 0 });
-          await until(() => server.leases().length === 0);
         });
       },
       DEADLINE_MS,

@@ -6,7 +6,7 @@ import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind } from '../helpers/skip.ts';
-import { hasCheck, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
 
 const DEADLINE_MS = deadline(120_000);
 const ADDRESSES = ['10.60.0.2/24', 'fd60::2/64'];
@@ -51,53 +51,45 @@ async function withContainer(body: (place: Place) => Promise<void>): Promise<voi
 describeRoot(
   'dummy',
   () => {
-    test.each(SPEC_VERSIONS)(
-      '[%s] ADD makes the device with addresses and routes, DEL deletes it',
-      async cniVersion => {
-        await withContainer(async place => {
-          const { lab, container } = place;
-          const conf = confOf(lab, { cniVersion });
-          const added = await call(place, 'ADD', conf);
-          expect(added).toMatchObject({ exitCode: 0, stderr: '' });
-          const { interfaces, ips } = added.result;
-          expect(interfaces).toMatchObject([{ name: 'eth0', sandbox: container.path }]);
-          expect(interfaces[0].mtu).toBe(cniVersion === '1.1.0' ? 1500 : undefined);
-          expect(ips.map((ip: Row) => [ip.address, ip.interface])).toEqual(ADDRESSES.map(one => [one, 0]));
-          const device = await deviceOf(place);
-          expect(device).toMatchObject({ linkinfo: { info_kind: 'dummy' }, address: interfaces[0].mac });
-          expect(device?.flags).toContain('UP');
-          expect(device?.addr_info).toMatchObject([
-            { local: '10.60.0.2', prefixlen: 24 },
-            { local: 'fd60::2', prefixlen: 64 },
-            { scope: 'link' },
-          ]);
-          const routes = await lab.ip(
-            container,
-            'route',
-            'show',
-            'table',
-            'all',
-            'dev',
-            'eth0',
-            'type',
-            'unicast',
-          );
-          expect(routes).toContainEqual(
-            expect.objectContaining({ dst: '10.98.0.0/16', gateway: '10.60.0.9' }),
-          );
-          expect(routes).toContainEqual(
-            expect.objectContaining({ dst: '10.99.0.0/16', gateway: '10.60.0.1' }),
-          );
-          const prevResult = added.result;
-          if (hasCheck(cniVersion))
-            expect(await call(place, 'CHECK', conf, { prevResult })).toMatchObject({ exitCode: 0 });
-          for (let times = 0; times < 2; times++)
-            expect(await call(place, 'DEL', conf, { prevResult })).toMatchObject({ exitCode: 0, stdout: '' });
-          expect(await deviceOf(place)).toBeUndefined();
-          expect(leasesOf(lab)).toEqual([]);
-        });
-      },
-    );
+    test('ADD makes the device with addresses and routes, DEL deletes it', async () => {
+      await withContainer(async place => {
+        const { lab, container } = place;
+        const conf = confOf(lab);
+        const added = await call(place, 'ADD', conf);
+        expect(added).toMatchObject({ exitCode: 0, stderr: '' });
+        const { interfaces, ips } = added.result;
+        expect(interfaces).toMatchObject([{ name: 'eth0', sandbox: container.path }]);
+        expect(interfaces[0].mtu).toBe(1500);
+        expect(ips.map((ip: Row) => [ip.address, ip.interface])).toEqual(ADDRESSES.map(one => [one, 0]));
+        const device = await deviceOf(place);
+        expect(device).toMatchObject({ linkinfo: { info_kind: 'dummy' }, address: interfaces[0].mac });
+        expect(device?.flags).toContain('UP');
+        expect(device?.addr_info).toMatchObject([
+          { local: '10.60.0.2', prefixlen: 24 },
+          { local: 'fd60::2', prefixlen: 64 },
+          { scope: 'link' },
+        ]);
+        const routes = await lab.ip(
+          container,
+          'route',
+          'show',
+          'table',
+          'all',
+          'dev',
+          'eth0',
+          'type',
+          'unicast',
+        );
+        expect(routes).toContainEqual(expect.objectContaining({ dst: '10.98.0.0/16', gateway: '10.60.0.9' }));
+        expect(routes).toContainEqual(expect.objectContaining({ dst: '10.99.0.0/16', gateway: '10.60.0.1' }));
+        const prevResult = added.result;
+        expect(await call(place, 'CHECK', conf, { prevResult })).toMatchObject({ exitCode: 0 });
+        for (let times = 0; times < 2; times++)
+          expect(await call(place, 'DEL', conf, { prevResult })).toMatchObject({ exitCode: 0, stdout: '' });
+        expect(await deviceOf(place)).toBeUndefined();
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    });
 
     test('[1.1.0] without IPAM it is layer 2 only, with the requested hardware address and MTU', async () => {
       await withContainer(async place => {

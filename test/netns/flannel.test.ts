@@ -12,7 +12,6 @@ import {
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
-import { hasCheck, hasGcAndStatus, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
 
 const SKELETON = { ignoreTables: ['inet catena_masquerade'] };
@@ -53,60 +52,53 @@ const leases = (lab: Lab) =>
   readdirSync(`${lab.tmp}/leases/cbr0`).filter(name => /^[0-9a-f]+[.:]/.test(name));
 
 describeRoot('flannel', () => {
-  test.each(SPEC_VERSIONS.filter(version => version >= '0.3.0'))(
-    '[%s] ADD connects two containers, the gateway and the outside; DEL removes everything',
-    async cniVersion => {
-      await withHost(async lab => {
-        const [one, two] = [await lab.container(), await lab.container()];
-        const outside = await lab.outside();
-        await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
-        await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
-        writeSubnets(lab);
-        const conf = confOf(lab, { cniVersion });
-        const before = await lab.dump(lab.host, SKELETON);
-        const result = await add(lab, one, conf);
-        await add(lab, two, conf);
-        expect(result.ips).toMatchObject([
-          { address: '10.244.3.2/24', gateway: '10.244.3.1' },
-          { address: 'fd00:244:0:3::2/64', gateway: 'fd00:244:0:3::1' },
-        ]);
-        expect(result.routes.map((route: Row) => route.dst)).toEqual([
-          '0.0.0.0/0',
-          '::/0',
-          '10.244.0.0/16',
-          'fd00:244::/48',
-        ]);
-        const [link] = await lab.ip(one, 'link', 'show', 'eth0');
-        expect(link).toMatchObject({ mtu: 1400, operstate: 'UP' });
-        const { v4, v6 } = outside.address;
-        for (const address of ['10.244.3.1', 'fd00:244:0:3::1', '10.244.3.3', 'fd00:244:0:3::3', v4, v6]) {
-          expect([address, await ping(lab, one, address)]).toEqual([address, true]);
-        }
-        // flanneld does not masquerade, so the bridge does.
-        await startServer(lab, outside, { protocol: 'tcp', port: 7000 });
-        const seen = await echo(lab, one, { protocol: 'tcp', address: v4, port: 7000 });
-        expect(seen?.peer).toBe(outside.hostAddress.v4);
-        const call = { conf, container: one };
-        if (hasCheck(cniVersion)) {
-          const check = await lab.plugin('flannel', { ...call, command: 'CHECK', prevResult: result });
-          expect(check).toMatchObject({ exitCode: 0, stdout: '' });
-        }
-        if (hasGcAndStatus(cniVersion)) {
-          expect(await lab.plugin('flannel', { command: 'STATUS', conf })).toMatchObject({ exitCode: 0 });
-        }
-        // flanneld has gone, and the configuration has changed: DEL works with what ADD kept.
-        rmSync(`${lab.tmp}/subnet.env`);
-        const changed = { ...conf, delegate: { type: 'nobody' }, ipam: {} };
-        for (const container of [one, two, two]) {
-          const del = await lab.plugin('flannel', { command: 'DEL', conf: changed, container });
-          expect(del).toMatchObject({ exitCode: 0, stdout: '' });
-        }
-        await lab.run(lab.host, ['ip', 'link', 'del', 'br0']);
-        expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
-        expect([kept(lab), leases(lab)]).toEqual([[], []]);
-      });
-    },
-  );
+  test('ADD connects two containers, the gateway and the outside; DEL removes everything', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      const outside = await lab.outside();
+      await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+      await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+      writeSubnets(lab);
+      const conf = confOf(lab);
+      const before = await lab.dump(lab.host, SKELETON);
+      const result = await add(lab, one, conf);
+      await add(lab, two, conf);
+      expect(result.ips).toMatchObject([
+        { address: '10.244.3.2/24', gateway: '10.244.3.1' },
+        { address: 'fd00:244:0:3::2/64', gateway: 'fd00:244:0:3::1' },
+      ]);
+      expect(result.routes.map((route: Row) => route.dst)).toEqual([
+        '0.0.0.0/0',
+        '::/0',
+        '10.244.0.0/16',
+        'fd00:244::/48',
+      ]);
+      const [link] = await lab.ip(one, 'link', 'show', 'eth0');
+      expect(link).toMatchObject({ mtu: 1400, operstate: 'UP' });
+      const { v4, v6 } = outside.address;
+      for (const address of ['10.244.3.1', 'fd00:244:0:3::1', '10.244.3.3', 'fd00:244:0:3::3', v4, v6]) {
+        expect([address, await ping(lab, one, address)]).toEqual([address, true]);
+      }
+      // flanneld does not masquerade, so the bridge does.
+      await startServer(lab, outside, { protocol: 'tcp', port: 7000 });
+      const seen = await echo(lab, one, { protocol: 'tcp', address: v4, port: 7000 });
+      expect(seen?.peer).toBe(outside.hostAddress.v4);
+      const call = { conf, container: one };
+      const check = await lab.plugin('flannel', { ...call, command: 'CHECK', prevResult: result });
+      expect(check).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await lab.plugin('flannel', { command: 'STATUS', conf })).toMatchObject({ exitCode: 0 });
+      // flanneld has gone, and the configuration has changed: DEL works with what ADD kept.
+      rmSync(`${lab.tmp}/subnet.env`);
+      const changed = { ...conf, delegate: { type: 'nobody' }, ipam: {} };
+      for (const container of [one, two, two]) {
+        const del = await lab.plugin('flannel', { command: 'DEL', conf: changed, container });
+        expect(del).toMatchObject({ exitCode: 0, stdout: '' });
+      }
+      await lab.run(lab.host, ['ip', 'link', 'del', 'br0']);
+      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+      expect([kept(lab), leases(lab)]).toEqual([[], []]);
+    });
+  });
 
   test('[1.1.0] two attachments of one container are kept apart', async () => {
     await withHost(async lab => {

@@ -5,7 +5,6 @@ import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, requiresUpperKind } from '../helpers/skip.ts';
-import { hasCheck, hasGcAndStatus, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
 
 setDefaultTimeout(deadline(60_000));
@@ -51,40 +50,33 @@ function leasesOf(lab: Lab): string[] {
 describeRoot(
   'ipvlan',
   () => {
-    test.each(SPEC_VERSIONS)(
-      '[%s] ADD connects two containers with each other and the outside; DEL removes everything',
-      async cniVersion => {
-        await withHost(async lab => {
-          const [one, two] = [await lab.container(), await lab.container()];
-          const outside = await lab.outside();
-          const conf = confOf(lab, { cniVersion });
-          const before = await lab.dump(lab.host);
-          const prevResult = await add(lab, one, conf);
-          await add(lab, two, conf);
-          const [device] = await lab.ip(one, 'link', 'show', 'dev', 'eth0');
-          expect(device).toMatchObject({
-            ifalias: `catena:podnet/${one.id}/eth0`,
-            linkinfo: { info_kind: 'ipvlan', info_data: { mode: 'l2', bridge: true } },
-          });
-          for (const address of ['10.201.0.11', outside.address.v4]) {
-            expect([address, await ping(lab, one, address)]).toEqual([address, true]);
-          }
-          const call = { conf, container: one };
-          if (hasCheck(cniVersion)) {
-            const check = await lab.plugin('ipvlan', { ...call, command: 'CHECK', prevResult });
-            expect(check).toMatchObject({ exitCode: 0, stdout: '' });
-          }
-          if (hasGcAndStatus(cniVersion)) {
-            const status = await lab.plugin('ipvlan', { command: 'STATUS', conf });
-            expect(status).toMatchObject({ exitCode: 0, stdout: '' });
-          }
-          for (const container of [one, two, two]) await del(lab, container, conf);
-          expect(await namesIn(lab, one)).toEqual(['lo']);
-          expect(await lab.dump(lab.host)).toEqual(before);
-          expect(leasesOf(lab)).toEqual([]);
+    test('ADD connects two containers with each other and the outside; DEL removes everything', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        const outside = await lab.outside();
+        const conf = confOf(lab);
+        const before = await lab.dump(lab.host);
+        const prevResult = await add(lab, one, conf);
+        await add(lab, two, conf);
+        const [device] = await lab.ip(one, 'link', 'show', 'dev', 'eth0');
+        expect(device).toMatchObject({
+          ifalias: `catena:podnet/${one.id}/eth0`,
+          linkinfo: { info_kind: 'ipvlan', info_data: { mode: 'l2', bridge: true } },
         });
-      },
-    );
+        for (const address of ['10.201.0.11', outside.address.v4]) {
+          expect([address, await ping(lab, one, address)]).toEqual([address, true]);
+        }
+        const call = { conf, container: one };
+        const check = await lab.plugin('ipvlan', { ...call, command: 'CHECK', prevResult });
+        expect(check).toMatchObject({ exitCode: 0, stdout: '' });
+        const status = await lab.plugin('ipvlan', { command: 'STATUS', conf });
+        expect(status).toMatchObject({ exitCode: 0, stdout: '' });
+        for (const container of [one, two, two]) await del(lab, container, conf);
+        expect(await namesIn(lab, one)).toEqual(['lo']);
+        expect(await lab.dump(lab.host)).toEqual(before);
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    });
 
     test.each([
       ['l3', 'bridge'],

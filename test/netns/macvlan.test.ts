@@ -6,7 +6,6 @@ import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, requiresUpperKind } from '../helpers/skip.ts';
-import { hasCheck, hasGcAndStatus, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
 
 setDefaultTimeout(deadline(60_000));
@@ -56,53 +55,44 @@ function leasesOf(lab: Lab): string[] {
 describeRoot(
   'macvlan',
   () => {
-    test.each(SPEC_VERSIONS)(
-      '[%s] ADD connects two containers with each other and the outside; DEL removes everything',
-      async cniVersion => {
-        await withHost(async lab => {
-          const [one, two] = [await lab.container(), await lab.container()];
-          const outside = await lab.outside();
-          const conf = confOf(lab, { cniVersion });
-          const before = await lab.dump(lab.host);
-          const result = await add(lab, one, conf);
-          await add(lab, two, conf);
-          const mac = expect.stringMatching(/^[0-9a-f][26ae](:[0-9a-f]{2}){5}$/);
-          if (hasCheck(cniVersion)) {
-            expect(structuredClone(result)).toMatchObject({
-              interfaces: [{ name: 'eth0', mac, sandbox: one.path }],
-              ips: [
-                { address: '10.201.0.10/24', gateway: '10.201.0.2', interface: 0 },
-                { address: 'fd00:201::10/64', gateway: 'fd00:201::2', interface: 0 },
-              ],
-            });
-          }
-          const device = await deviceIn(lab, one);
-          expect(device).toMatchObject({
-            operstate: 'UP',
-            mtu: 1500,
-            ifalias: `catena:podnet/${one.id}/eth0`,
-            linkinfo: { info_kind: 'macvlan', info_data: { mode: 'bridge' } },
-          });
-          const { v4, v6 } = outside.address;
-          for (const address of ['10.201.0.11', 'fd00:201::11', v4, v6]) {
-            expect([address, await ping(lab, one, address)]).toEqual([address, true]);
-          }
-          const call = { conf, container: one };
-          if (hasCheck(cniVersion)) {
-            const check = await lab.plugin('macvlan', { ...call, command: 'CHECK', prevResult: result });
-            expect(check).toMatchObject({ exitCode: 0, stdout: '' });
-          }
-          if (hasGcAndStatus(cniVersion)) {
-            const status = await lab.plugin('macvlan', { command: 'STATUS', conf });
-            expect(status).toMatchObject({ exitCode: 0, stdout: '' });
-          }
-          for (const container of [one, two, two]) await del(lab, container, conf);
-          expect(await deviceIn(lab, one)).toBeUndefined();
-          expect(await lab.dump(lab.host)).toEqual(before);
-          expect(leasesOf(lab)).toEqual([]);
+    test('ADD connects two containers with each other and the outside; DEL removes everything', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        const outside = await lab.outside();
+        const conf = confOf(lab);
+        const before = await lab.dump(lab.host);
+        const result = await add(lab, one, conf);
+        await add(lab, two, conf);
+        const mac = expect.stringMatching(/^[0-9a-f][26ae](:[0-9a-f]{2}){5}$/);
+        expect(structuredClone(result)).toMatchObject({
+          interfaces: [{ name: 'eth0', mac, sandbox: one.path }],
+          ips: [
+            { address: '10.201.0.10/24', gateway: '10.201.0.2', interface: 0 },
+            { address: 'fd00:201::10/64', gateway: 'fd00:201::2', interface: 0 },
+          ],
         });
-      },
-    );
+        const device = await deviceIn(lab, one);
+        expect(device).toMatchObject({
+          operstate: 'UP',
+          mtu: 1500,
+          ifalias: `catena:podnet/${one.id}/eth0`,
+          linkinfo: { info_kind: 'macvlan', info_data: { mode: 'bridge' } },
+        });
+        const { v4, v6 } = outside.address;
+        for (const address of ['10.201.0.11', 'fd00:201::11', v4, v6]) {
+          expect([address, await ping(lab, one, address)]).toEqual([address, true]);
+        }
+        const call = { conf, container: one };
+        const check = await lab.plugin('macvlan', { ...call, command: 'CHECK', prevResult: result });
+        expect(check).toMatchObject({ exitCode: 0, stdout: '' });
+        const status = await lab.plugin('macvlan', { command: 'STATUS', conf });
+        expect(status).toMatchObject({ exitCode: 0, stdout: '' });
+        for (const container of [one, two, two]) await del(lab, container, conf);
+        expect(await deviceIn(lab, one)).toBeUndefined();
+        expect(await lab.dump(lab.host)).toEqual(before);
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    });
 
     test('ADD refuses an IPv4 address that another host of the link has, and leaves nothing', async () => {
       await withHost(async lab => {

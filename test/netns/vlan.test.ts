@@ -5,7 +5,6 @@ import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Outside, type Row, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, requiresVlanDevices } from '../helpers/skip.ts';
-import { hasCheck, hasGcAndStatus, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
 
 setDefaultTimeout(deadline(60_000));
@@ -64,38 +63,31 @@ function leasesOf(lab: Lab): string[] {
 describeRoot(
   'vlan',
   () => {
-    test.each(SPEC_VERSIONS)(
-      '[%s] ADD connects a container with its VLAN; DEL removes everything',
-      async cniVersion => {
-        await withHost(async lab => {
-          const container = await lab.container();
-          const outside = await lab.outside();
-          await join(lab, outside, ['id 100'], '10.88.0.1/24');
-          const conf = confOf(lab, { cniVersion });
-          const before = await lab.dump(lab.host);
-          const prevResult = await add(lab, container, conf);
-          const [device] = await lab.ip(container, 'link', 'show', 'dev', 'eth0');
-          expect(device).toMatchObject({
-            ifalias: `catena:podnet/${container.id}/eth0`,
-            linkinfo: { info_kind: 'vlan', info_data: { protocol: '802.1Q', id: 100 } },
-          });
-          expect(await ping(lab, container, '10.88.0.1')).toBe(true);
-          const call = { conf, container };
-          if (hasCheck(cniVersion)) {
-            const check = await lab.plugin('vlan', { ...call, command: 'CHECK', prevResult });
-            expect(check).toMatchObject({ exitCode: 0, stdout: '' });
-          }
-          if (hasGcAndStatus(cniVersion)) {
-            const status = await lab.plugin('vlan', { command: 'STATUS', conf });
-            expect(status).toMatchObject({ exitCode: 0, stdout: '' });
-          }
-          for (let times = 0; times < 2; times++) await del(lab, container, conf);
-          expect(await namesIn(lab, container)).toEqual(['lo']);
-          expect(await lab.dump(lab.host)).toEqual(before);
-          expect(leasesOf(lab)).toEqual([]);
+    test('ADD connects a container with its VLAN; DEL removes everything', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const outside = await lab.outside();
+        await join(lab, outside, ['id 100'], '10.88.0.1/24');
+        const conf = confOf(lab);
+        const before = await lab.dump(lab.host);
+        const prevResult = await add(lab, container, conf);
+        const [device] = await lab.ip(container, 'link', 'show', 'dev', 'eth0');
+        expect(device).toMatchObject({
+          ifalias: `catena:podnet/${container.id}/eth0`,
+          linkinfo: { info_kind: 'vlan', info_data: { protocol: '802.1Q', id: 100 } },
         });
-      },
-    );
+        expect(await ping(lab, container, '10.88.0.1')).toBe(true);
+        const call = { conf, container };
+        const check = await lab.plugin('vlan', { ...call, command: 'CHECK', prevResult });
+        expect(check).toMatchObject({ exitCode: 0, stdout: '' });
+        const status = await lab.plugin('vlan', { command: 'STATUS', conf });
+        expect(status).toMatchObject({ exitCode: 0, stdout: '' });
+        for (let times = 0; times < 2; times++) await del(lab, container, conf);
+        expect(await namesIn(lab, container)).toEqual(['lo']);
+        expect(await lab.dump(lab.host)).toEqual(before);
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    });
 
     test('two tags: the outer device is in the container, and goes with the interface', async () => {
       await withHost(async lab => {
