@@ -8,6 +8,25 @@ export interface KnownNames {
   readonly names: Iterable<string>;
 }
 
+/**
+ * Names of pods, of their namespaces and of containers that stand in texts under a key that says so: in records, results and answers, in
+ * CNI_ARGS, as pairs or `NAME=value`, and in JSON within JSON. Taken from what is in the report, so that those of attachments that are
+ * gone are found in the history and the traces, too.
+ */
+export function findNames(texts: Iterable<string>): KnownNames[] {
+  const kinds = { pod: new Set<string>(), namespace: new Set<string>(), container: new Set<string>() };
+  for (const text of texts)
+    for (const [, key = '', name = ''] of text.matchAll(NAMED)) {
+      const kind = /namespace/i.test(key) ? 'namespace' : /pod/i.test(key) ? 'pod' : 'container';
+      kinds[kind].add(name);
+    }
+  return Object.entries(kinds).map(([kind, names]) => ({ kind, names }));
+}
+
+/** A key, its separator, and the value up to a quote, a separator or a space. */
+const NAMED =
+  /(?<![A-Za-z])(K8S_POD_NAME(?:SPACE)?|pod_?name(?:space)?|container_?name)(?:\\?")?\s*[:=,]\s*(?:\\?")?([^\s"\\;,[\]{}]+)/gi;
+
 /** Addresses that every host has, and that tell nothing. */
 const PLAIN: ReadonlySet<string> = new Set(['0.0.0.0', '255.255.255.255', '127.0.0.1', '::', '::1']);
 const PLAIN_MACS = /^(?:00(?::00){5}|ff(?::ff){5})$/i;

@@ -33,11 +33,13 @@ function redactAt(value: unknown, depth: number): unknown {
   if (depth > MAX_DEPTH) return MASK;
   if (typeof value === 'string') return redactString(value, depth);
   if (Array.isArray(value)) {
-    const [name, second] = value;
-    // A pair, as CNI_ARGS are kept in records.
-    if (value.length === 2 && typeof name === 'string' && typeof second === 'string' && isSecret(name))
-      return [name, MASK];
-    return value.map(one => redactAt(one, depth + 1));
+    // A pair, as CNI_ARGS are kept in records, or the words of a command line.
+    const isPair = value.length === 2;
+    return value.map((one, i) => {
+      const before: unknown = value[i - 1];
+      const isNamed = typeof before === 'string' && (isPair || before.startsWith('-')) && isSecret(before);
+      return isNamed && typeof one === 'string' ? MASK : redactAt(one, depth + 1);
+    });
   }
   if (!isObject(value)) return value;
   const label = [value.name, value.key].find(one => typeof one === 'string');

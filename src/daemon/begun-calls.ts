@@ -7,7 +7,7 @@ import {
   readdirSync,
   readSync,
   rmSync,
-  writeSync,
+  writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { thisProcess } from '../files/process-id.ts';
@@ -36,7 +36,14 @@ export class BegunCalls {
     this.#file = callsFileOf(socket, stat);
     rmSync(this.#file, { force: true });
     this.#fd = openSync(this.#file, 'wx+', 0o600);
-    writeSync(this.#fd, emptyTable(thisProcess()));
+    try {
+      // A table that the disk holds only in part would lose calls: better none, and the next attempt.
+      writeFileSync(this.#fd, emptyTable(thisProcess()));
+    } catch (error) {
+      closeSync(this.#fd);
+      rmSync(this.#file, { force: true });
+      throw error;
+    }
     this.#table = Bun.mmap(this.#file).subarray(0, TABLE_BYTES);
     // The lock tells other daemons that clean up that the file is in use.
     this.#release = holdFlock(this.#file) ?? (() => {});

@@ -65,7 +65,14 @@ export function listen(
   const time = (Date.now() + 0.5) / 1000;
   utimesSync(freshWire, time, time);
   const [made, madeWire] = [statSync(fresh), statSync(freshWire)];
-  const begun = new BegunCalls(socketPath, madeWire);
+  let begun: BegunCalls;
+  try {
+    begun = new BegunCalls(socketPath, madeWire);
+  } catch (error) {
+    void server.stop(true);
+    void wire.stop();
+    throw error;
+  }
   calls = begun;
   const has = (path: string, { ino, mtimeMs }: typeof made): boolean => {
     const found = statSync(path, { throwIfNoEntry: false });

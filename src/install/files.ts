@@ -4,6 +4,7 @@ import {
   closeSync,
   constants,
   copyFileSync,
+  fchmodSync,
   fsyncSync,
   linkSync,
   mkdirSync,
@@ -11,7 +12,7 @@ import {
   renameSync,
   rmdirSync,
   rmSync,
-  writeSync,
+  writeFileSync,
 } from 'node:fs';
 
 /** Every file operation of an installation; the machine may lose power between any two of them. */
@@ -19,7 +20,7 @@ export interface Files {
   makeDir(path: string, mode?: number): void;
   /** Copies an executable and fsyncs the copy. */
   copy(source: string, target: string): void;
-  /** Writes and fsyncs a new file. */
+  /** Writes and fsyncs a new file with exactly this mode. @throws the system error; then there is no such file */
   write(target: string, text: string, mode?: number): void;
   /** Creates a hard link. @throws if the file system has no hard links */
   link(source: string, target: string): void;
@@ -46,8 +47,13 @@ export const REAL_FILES: Files = {
   write(target, text, mode = 0o644) {
     const fd = openSync(target, 'wx', mode);
     try {
-      writeSync(fd, text);
+      // Not writeSync: on an almost full disk it writes a part and says so only by its result.
+      writeFileSync(fd, text);
+      fchmodSync(fd, mode);
       fsyncSync(fd);
+    } catch (cause) {
+      rmSync(target, { force: true });
+      throw cause;
     } finally {
       closeSync(fd);
     }

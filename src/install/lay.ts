@@ -1,5 +1,5 @@
 // How are our files installed so that a reader finds each of them either old or new at any moment?
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { namesIn } from '../files/names-in.ts';
 import { withOpenFlock } from '../sys/flock.ts';
@@ -11,6 +11,9 @@ import { type InstallPlan, planInstall, type Step, sourcesOf, type Wanted } from
 import type { TextFile } from './units.ts';
 
 const LOCK_DEADLINE_MS = 60_000;
+/** Lists may hold tokens, and only runtimes read them (CIS Kubernetes Benchmark 1.1.9). */
+const LIST_MODE = 0o600;
+const TEXT_MODE = 0o644;
 
 /**
  * Examines the present state and installs what is wanted. If it is interrupted at any point, each file is intact, and the
@@ -75,13 +78,19 @@ function layDown(plan: InstallPlan, version: string, files: Files): void {
   if (written.some(({ place }) => place === 'account'))
     layKubeconfig(confDir, wanted.kubeconfig ?? '', files);
   for (const step of written.filter(({ place }) => place === 'conf'))
-    put(step, files, target => files.write(target, conf?.text ?? ''));
+    put(step, files, target => files.write(target, conf?.text ?? '', modeOf(step.path, LIST_MODE)));
   for (const step of written.filter(({ place }) => place === 'starter' || place === 'shared'))
-    put(step, files, target => files.write(target, textOf(step, wanted)));
+    put(step, files, target => files.write(target, textOf(step, wanted), modeOf(step.path, TEXT_MODE)));
   for (const { path, action } of steps) if (action === 'retire') files.remove(path);
   for (const dir of textDirs(wanted)) files.sync(dir);
   if (conf) files.sync(confDir);
   if (before) writeManifest(binDir, after, files);
+}
+
+/** The mode of the file that is there, which may be an operator's choice. */
+function modeOf(path: string, otherwise: number): number {
+  const there = statSync(path, { throwIfNoEntry: false });
+  return there?.isFile() ? there.mode & 0o777 : otherwise;
 }
 
 function textsOf({ starters = [], shared = [] }: Wanted): readonly TextFile[] {

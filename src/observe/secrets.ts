@@ -23,6 +23,9 @@ const SECRET_WORDS: ReadonlySet<string> = new Set([
   'apikey',
   'pass',
   'pwd',
+  'psk',
+  'pem',
+  'community',
 ]);
 
 /** Deeper than any configuration; values below that are dropped. */
@@ -41,16 +44,25 @@ export function maskSecrets<T>(value: T): T {
 }
 
 /**
- * Masks the value after a secret name in running text (`token=abc`, `"password": "abc"`, `Authorization: Bearer abc`) and the
+ * Masks the value after a secret name in running text (`token=abc`, `"password": "abc"`, `Authorization: Bearer abc`, `--token abc`) and the
  * user part of a URL (`https://user:abc@host`). Quotes are kept, so that JSON stays valid.
  */
 export function maskText(text: string): string {
-  return maskUrls(text).replace(PAIR, (whole, name: string, between: string, value: string) => {
+  return maskOptions(maskUrls(text)).replace(PAIR, (whole, name: string, between: string, value: string) => {
     if (!isSecretName(name)) return whole;
     const quote = /^\\?["']/.exec(value)?.[0] ?? '';
     return `${name}${between}${quote}${MASK}${quote}`;
   });
 }
+
+/** Options of a command line, whose value is the next word: `--token abc`. */
+function maskOptions(text: string): string {
+  return text.replace(OPTION, (whole, name: string, space: string) =>
+    isSecretName(name) ? `${name}${space}${MASK}` : whole,
+  );
+}
+
+const OPTION = /(?<![\w-])(--?[A-Za-z][\w-]{0,63})(\s{1,8})(?!-)[^\s,;"'[\]{}]+/g;
 
 function maskUrls(text: string): string {
   return text.replace(URL_USER, (whole, scheme: string, user: string) => {

@@ -17,7 +17,8 @@ export function findRefusal(request: Request, port: number): Refusal | undefined
   const { method, headers } = request;
   if (method !== 'GET') return { status: 405, why: 'Cannot serve this method: only GET is served' };
   const host = headers.get('host') ?? '';
-  if (!HOSTS.some(name => host === `${name}:${port}`))
+  // Browsers leave out the port that the scheme has by default.
+  if (!HOSTS.some(name => host === `${name}:${port}` || (port === 80 && host === name)))
     return {
       status: 421,
       why: `Cannot serve host "${host.slice(0, 100)}": open the page at 127.0.0.1:${port}`,

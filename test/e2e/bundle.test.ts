@@ -44,6 +44,14 @@ async function prepare(machine: Machine): Promise<void> {
   ]);
 }
 
+/** A pod that is gone: only the history and the traces name it. */
+async function attachAndDelete(machine: Machine): Promise<void> {
+  await machine.ok(['ip', 'netns', 'add', 'gone']);
+  const args = ['--args', 'IgnoreUnknown=1;K8S_POD_NAMESPACE=bygone;K8S_POD_NAME=departed'];
+  for (const verb of ['add', 'del'])
+    await machine.ok([CATENA, verb, 'web-net', 'gone', '--trace', ...(verb === 'add' ? args : [])]);
+}
+
 /** Runs the command and unpacks what it wrote. */
 async function bundle(machine: Machine, ...options: string[]) {
   const file = `${HOME}/report.tar.gz`;
@@ -112,8 +120,10 @@ describeRoot('catena bundle', () => {
     async () => {
       await withMachine(async machine => {
         await prepare(machine);
+        await attachAndDelete(machine);
         const { files, all } = await bundle(machine, '--anonymous');
-        for (const name of ['frontend', 'shop', '10.99.0', ...SECRETS]) expect(all).not.toContain(name);
+        for (const name of ['frontend', 'shop', 'departed', 'bygone', '10.99.0', ...SECRETS])
+          expect(all).not.toContain(name);
         const node = JSON.parse(files.get('node.json') ?? '');
         const [address = ''] = node.attachments[0].addresses;
         expect(address).toMatch(/^ipv4-\d+\/24$/);

@@ -3,15 +3,13 @@ import { closeSync, existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type BundleFile, packBundle } from '../../bundle/pack.ts';
-import { openPseudonyms } from '../../bundle/pseudonyms.ts';
+import { findNames, openPseudonyms } from '../../bundle/pseudonyms.ts';
 import { redactText } from '../../bundle/redact.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { putNewFile } from '../../files/put-file.ts';
 import { unfinishedName } from '../../files/unfinished.ts';
-import type { NodeAttachment } from '../../node/model.ts';
 import { askCommands, placesOf, readFacts } from '../bundle/collect.ts';
 import type { CommandCall } from '../command.ts';
-import { readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
@@ -27,12 +25,15 @@ export async function run(call: CommandCall): Promise<number> {
   const progress = openProgress(call, 'bundle');
   const facts = readFacts(call, places, anonymous);
   const answers = await askCommands(call, places, progress.step).finally(progress.end);
-  const read = [...facts, ...answers];
-  const hide = anonymous ? await pseudonymsFor(call) : (text: string) => text;
-  const files = read.map(one => ({
-    name: hide(one.name),
-    what: hide(one.what),
-    text: hide(redactText(one.text)),
+  const read = [...facts, ...answers].map(one => ({ ...one, text: redactText(one.text) }));
+  const host = { kind: 'host', names: [hostname()] };
+  const hide = anonymous
+    ? openPseudonyms([host, ...findNames(read.map(one => one.text))])
+    : (text: string) => text;
+  const files = read.map(({ name, what, text }) => ({
+    name: hide(name),
+    what: hide(what),
+    text: hide(text),
   }));
   const note = noteOn(anonymous, now);
   const bytes = packBundle(name, files, note, now);
@@ -56,23 +57,6 @@ function write(file: string, bytes: Uint8Array): void {
     refuseExisting(file);
     throw new Error(`Cannot write "${file}": ${(cause as Error).message}`, { cause });
   }
-}
-
-async function pseudonymsFor(call: CommandCall): Promise<(text: string) => string> {
-  let attachments: readonly NodeAttachment[] = [];
-  try {
-    ({ attachments } = await readNodeFor(call));
-  } catch {
-    // What cannot be read is not in the archive either.
-  }
-  const namesOf = (key: 'podName' | 'podNamespace' | 'containerName') =>
-    attachments.flatMap(one => one[key] ?? []);
-  return openPseudonyms([
-    { kind: 'host', names: [hostname()] },
-    { kind: 'pod', names: namesOf('podName') },
-    { kind: 'namespace', names: namesOf('podNamespace') },
-    { kind: 'container', names: namesOf('containerName') },
-  ]);
 }
 
 function noteOn(anonymous: boolean, now: Date): string {

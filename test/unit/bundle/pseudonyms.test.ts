@@ -1,6 +1,6 @@
 // Are names and addresses replaced in all spellings, and the same by the same?
 import { expect, test } from 'bun:test';
-import { openPseudonyms } from '../../../src/bundle/pseudonyms.ts';
+import { findNames, openPseudonyms } from '../../../src/bundle/pseudonyms.ts';
 
 const open = () =>
   openPseudonyms([
@@ -28,4 +28,18 @@ test('what is no address is kept', () => {
   const plain =
     '0.0.0.0/0, ::/0, 127.0.0.1, ::1, 00:00:00:00:00:00, 2026-11-24T03:55:46Z, 03:55:46, inet::filter, 1.2.3';
   expect(open()(plain)).toBe(plain);
+});
+
+test('names are found in whatever form the files of a report have them', () => {
+  const texts = [
+    'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=frontend-1;K8S_POD_UID=7',
+    '{"time":"2026","verb":"DEL","podNamespace":"bygone","podName":"frontend-2"}\n',
+    '"args": [\n  [\n    "K8S_POD_NAME",\n    "frontend-3"\n  ]\n]',
+    JSON.stringify({ inner: JSON.stringify({ podName: 'frontend-4', containerName: 'web' }) }),
+    'level=info pod_name=frontend-5 container_id=abc',
+    '{"podName": null}',
+  ];
+  const found = Object.fromEntries(findNames(texts).map(({ kind, names }) => [kind, [...names].sort()]));
+  expect(found).toMatchObject({ namespace: ['bygone', 'shop'], container: ['web'] });
+  expect(found.pod).toEqual(expect.arrayContaining([1, 2, 3, 4, 5].map(i => `frontend-${i}`)));
 });

@@ -231,3 +231,28 @@ describe('uninstall()', () => {
     );
   }, 60_000);
 });
+
+test('a list is for root alone, and a file that is replaced keeps its mode', () => {
+  const places = makePlaces();
+  const modeOf = (name: string) => fs.statSync(join(places.confDir, name)).mode & 0o777;
+  fs.writeFileSync(join(places.confDir, '20-net.conflist'), LIST(7), { mode: 0o640 });
+  install(wantedIn(places, 1), '1.0.0');
+  expect(modeOf('10-net.conflist')).toBe(0o600);
+  install(wantedIn(places, 2), '1.0.0');
+  expect(modeOf('20-net.conflist')).toBe(0o640);
+});
+
+test('a list that the disk holds only in part is an error, and the file that was there stays', async () => {
+  const places = makePlaces();
+  const text = `${LIST(1).trimEnd()}${' '.repeat(9000)}\n`;
+  const file = join(places.confDir, '10-net.conflist');
+  fs.writeFileSync(file, text);
+  const wanted = wantedIn(places, 1, { conf: { name: '10-net.conflist', text: text.replace('1}', '2}') } });
+  // A file may have 4,096 bytes: a longer one is written up to there, and only the next write says why.
+  const limited = `trap '' XFSZ; ulimit -f 8; exec "$@"`;
+  const { exitCode, stderr } = await run([
+    ...['sh', '-c', limited, 'sh', process.execPath, KILLED, 'install', '1000', JSON.stringify(wanted)],
+  ]);
+  expect([exitCode === 0, stderr]).toEqual([false, expect.stringContaining('EFBIG')]);
+  expect(fs.readFileSync(file, 'utf8')).toBe(text);
+});

@@ -35,13 +35,13 @@ describe('maskSecrets()', () => {
   test('masks at any depth, whatever the value is, and does not change the original', () => {
     const config = {
       type: 'vpn',
-      peers: [{ host: 'a', publicKey: 'k', psk: { presharedKey: { inner: 1 } } }],
+      peers: [{ host: 'a', publicKey: 'k', inner: { presharedKey: { inner: 1 } } }],
       token: 'abc',
       password: '',
     };
     expect(maskSecrets(config)).toEqual({
       type: 'vpn',
-      peers: [{ host: 'a', publicKey: '***', psk: { presharedKey: '***' as never } }],
+      peers: [{ host: 'a', publicKey: '***', inner: { presharedKey: '***' as never } }],
       token: '***',
       password: '',
     });

@@ -25,6 +25,12 @@ test.each<[string, number | undefined]>([
   expect(refuse({ host })).toBe(status as number);
 });
 
+test('a browser leaves the port out if it is 80', () => {
+  const ask = (port: number) =>
+    findRefusal(new Request('http://127.0.0.1/', { headers: { host: '127.0.0.1' } }), port)?.status;
+  expect([ask(80), ask(8080)]).toEqual([undefined, 421]);
+});
+
 test.each(['POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'])('%s is refused', method => {
   expect(refuse({}, '/', method)).toBe(405);
 });
