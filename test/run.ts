@@ -123,14 +123,14 @@ function lint(): Promise<boolean>[] {
 
 /** Runs the files that share processes; all of them once more with what stands in for zod in the executables. */
 async function runFast(files: readonly string[], machine: OwnMachine): Promise<void> {
-  const failed = await runShared('fast tests', files, machine, []);
-  for (const file of failed) await runAgain({ file, front: true }, machine);
+  const { failed, span } = await runShared('fast tests', files, machine, []);
+  for (const file of failed) await runAgain({ file, front: true }, machine, span);
   if (command !== 'all' || filters.length > 0) return;
   const quick = files.filter(file => !NEEDS_ZOD.includes(file));
   const wrong = await runShared('fast tests, with zod as in the executables', quick, machine, [
     '--preload=./test/quick-zod.ts',
   ]);
-  total.failed += wrong.length;
+  total.failed += wrong.failed.length;
 }
 
 /** @returns the files of which a test failed, which are not counted yet */
@@ -139,7 +139,7 @@ async function runShared(
   files: readonly string[],
   machine: OwnMachine,
   more: readonly string[],
-): Promise<string[]> {
+): Promise<{ readonly failed: string[]; readonly span: Span }> {
   const { tmp, outcomes, finished, span } = await runBun(files, machine, [
     ...[`--parallel=${Math.min(CORES, files.length)}`, '--no-isolate', '--only-failures', ...more],
     ...(filters.length > 0 || more.length > 0 ? [] : [`--timings=${TIMINGS}`, '--update-timings']),
@@ -159,7 +159,7 @@ async function runShared(
   const line = `${name}: ${summary(counts.passed, counts.failed + Number(crashed), counts.skipped)} (${(span.to.at - span.from.at).toFixed(1)} s)`;
   if (finished.exitCode === 0) say(`ok    ${line}`);
   else say(`${crashed ? 'FAIL ' : 'again'} ${line}\n${indent(outputOf(finished))}`);
-  return failed;
+  return { failed, span };
 }
 
 async function runSlow(files: readonly string[], machine: OwnMachine): Promise<void> {
@@ -187,9 +187,9 @@ async function runSlow(files: readonly string[], machine: OwnMachine): Promise<v
 }
 
 /** A file that fails again when it runs alone has failed; one that passes then is named at the end. */
-async function runAgain(turn: Turn, machine: OwnMachine, first?: Span): Promise<void> {
+async function runAgain(turn: Turn, machine: OwnMachine, first: Span): Promise<void> {
   const failed = await runFile(turn, machine, 'alone');
-  if (failed === undefined && first !== undefined) unsteady.push({ file: turn.file, span: first });
+  if (failed === undefined) unsteady.push({ file: turn.file, span: first });
 }
 
 /** Runs one file and prints its outcome; only the last run of a file counts. @returns when it ran, if it failed */

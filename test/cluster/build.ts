@@ -24,7 +24,7 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
 /** Builds what an earlier run did not. @throws Error that names the log */
 export async function buildKubernetes(say: Say): Promise<void> {
-  const failure = await unpackPackages(UNPACKED, Object.values(PACKAGES), { again: true });
+  const failure = await unpackPackages(UNPACKED, Object.values(PACKAGES));
   if (failure !== undefined) say(failure);
   const missing = missingIn(kubernetesDir());
   if (missing.length === 0 || process.env.KUBERNETES_BIN !== undefined) return;

@@ -31,6 +31,7 @@ export async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'e
     await lab.ip(ns, 'link', 'set', dev, 'up');
   }
   await untilUp(host, veth);
+  await untilUp(container, ifname);
   // Its settling would show up as a difference between two dumps.
   await untilLocal(host, `fd77:${n}::1`);
   await untilLocal(container, `fd77:${n}::2`);

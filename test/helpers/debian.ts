@@ -34,7 +34,7 @@ export async function installTestPackages(): Promise<string | undefined> {
   }
   process.stdout.write(`installing ${wanted.join(' ')}\n`);
   const failure =
-    (await aptGet('update')) ?? (await aptGet('install', '-y', '--no-install-recommends', ...wanted));
+    (await updateLists()) ?? (await aptGet('install', '-y', '--no-install-recommends', ...wanted));
   const still = missingPackages();
   if (still.length === 0) return undefined;
   return `Cannot install "${still.join(' ')}": ${failure ?? 'apt-get installed something else'}; ${skipping}`;
@@ -45,6 +45,14 @@ function missingPackages(): string[] {
     return sign.startsWith('/') ? fs.existsSync(sign) : Bun.which(sign, { PATH: TEST_PATH }) !== null;
   };
   return Object.keys(PACKAGES).filter(name => !isThere(PACKAGES[name] ?? name));
+}
+
+let updated: Promise<string | undefined> | undefined;
+
+/** Fetches the lists of packages, once in a process; returns the end of the output if it failed. */
+export function updateLists(): Promise<string | undefined> {
+  updated ??= aptGet('update');
+  return updated;
 }
 
 /** Runs apt-get non-interactively; returns the end of its output if it failed. */

@@ -129,7 +129,10 @@ if ! [ -d "$2/etc" ]; then
   rm -rf "$2/etc/cni" "$2/etc/containers" "$2/etc/containerd"
   mkdir -p "$2/etc/cni/net.d"
 fi
-for dir in /run /opt /dev/shm; do mount -t tmpfs tmpfs $dir; done
+for dir in /run /opt /dev/shm /usr/share/containers; do
+  # The last has the defaults of a Podman that the machine may have.
+  if [ -d $dir ]; then mount -t tmpfs tmpfs $dir; fi
+done
 mount --bind "$2/etc" /etc
 mount --bind "$2/lib" /var/lib
 mount --bind "$2/log" /var/log

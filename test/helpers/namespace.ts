@@ -3,6 +3,7 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { run, runOk } from './command.ts';
 
 const NAMES = '/run/netns';
@@ -21,7 +22,26 @@ export async function addNamespace(namespaces: Set<string>, role: string): Promi
   const name = `${PREFIX}${process.pid}-${++counter}${role}`;
   await runOk(['ip', 'netns', 'add', name]);
   namespaces.add(name);
-  return { name, path: path.join(NAMES, name) };
+  const made = { name, path: path.join(NAMES, name) };
+  resetSettings(made);
+  return made;
+}
+
+/** What the kernel copies from the machine's own namespace into a new one, as it is on a machine that nothing configured. */
+const SETTINGS = { ip_forward: '0', 'conf/all/rp_filter': '0', 'conf/default/rp_filter': '0' };
+
+function resetSettings({ path: file }: Namespace): void {
+  const netns = openNetns(file);
+  try {
+    inNetns(netns, () => {
+      for (const [key, value] of Object.entries(SETTINGS)) {
+        const setting = `/proc/sys/net/ipv4/${key}`;
+        if (fs.readFileSync(setting, 'utf8').trim() !== value) fs.writeFileSync(setting, value);
+      }
+    });
+  } finally {
+    closeNetns(netns);
+  }
 }
 
 /** A GC visits every namespace of the machine, for less than this time. */

@@ -18,8 +18,7 @@ const UNPACKED = unpackedAt('catena-vm');
 
 /** Downloads and unpacks the packages unless an earlier run did; returns a line for the reader if it failed. */
 export async function unpackMachine(): Promise<string | undefined> {
-  // Also packages that are installed: an unpacked emulator looks for its files relative to itself.
-  const failure = await unpackPackages(UNPACKED, PACKAGES, { again: true });
+  const failure = await unpackPackages(UNPACKED, PACKAGES);
   const parts = machineParts();
   if (parts === undefined || fs.existsSync(`${parts.modules}/modules.dep`)) return failure;
   const { exitCode, stderr } = await run([parts.busybox, 'depmod', '-b', UNPACKED, parts.release]);
