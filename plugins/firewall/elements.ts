@@ -14,8 +14,8 @@ import { BEHIND, INGRESS_CHAIN, PORTS, SETS } from './skeleton.ts';
 export interface Claim {
   readonly number: number;
   readonly pod: Ip;
-  /** Absent for a pod that is open to all peers. */
-  readonly bridge?: string;
+  /** The device by which the host reached it; absent for a pod that is open to all peers. */
+  readonly home?: string;
 }
 
 /** Everything that ADD puts into the kernel, except the counts of interfaces. */
@@ -29,11 +29,11 @@ export function planElements({ others, pods, ingress }: AccessPlan, owner: Filte
     const number = pods.filter(({ family }) => family === pod.family).indexOf(pod);
     return [
       entry(sets.pods, [pod]),
-      entry(sets.claims, [owner.handle, number], [pod, ingress?.bridge ?? '']),
+      entry(sets.claims, [owner.handle, number], [pod, ingress?.home ?? '']),
       ...others.map(other => entry(sets[other], [pod])),
       ...(ingress
         ? [
-            entry(sets.home, [pod, ingress.bridge]),
+            entry(sets.home, [pod, ingress.home]),
             entry(sets.ingress, [pod], goto(INGRESS_CHAIN[ingress.policy])),
           ]
         : []),
@@ -44,7 +44,7 @@ export function planElements({ others, pods, ingress }: AccessPlan, owner: Filte
 }
 
 /** The elements that record the bridge port of an isolated pod. */
-export function portEntries(port: string, { handle, note: comment }: FilterOwner): Entry[] {
+function portEntries(port: string, { handle, note: comment }: FilterOwner): Entry[] {
   return [
     { set: PORTS, element: { key: [port], comment } },
     { set: BEHIND, element: { key: [handle], data: [port], comment } },
@@ -52,17 +52,17 @@ export function portEntries(port: string, { handle, note: comment }: FilterOwner
 }
 
 /** All places that a claim may occupy. */
-export function placesOf({ number, pod, bridge }: Claim, owner: FilterOwner): Place[] {
+export function placesOf({ number, pod, home }: Claim, owner: FilterOwner): Place[] {
   const sets = SETS[pod.family];
   return [
     { set: sets.claims, key: [owner.handle, number] },
     { set: sets.pods, key: [pod] },
     { set: sets.iptables, key: [pod] },
     { set: sets.firewalld, key: [pod] },
-    ...(bridge === undefined
+    ...(home === undefined
       ? []
       : [
-          { set: sets.home, key: [pod, bridge] },
+          { set: sets.home, key: [pod, home] },
           { set: sets.ingress, key: [pod] },
           { set: sets.isolated, key: [pod] },
         ]),
@@ -71,6 +71,6 @@ export function placesOf({ number, pod, bridge }: Claim, owner: FilterOwner): Pl
 
 /** Decodes an element of a claims map. */
 export function decodeClaim({ key, data }: Element): Claim {
-  const [pod, bridge] = data as readonly [Ip, string];
-  return { number: Number(key[1]), pod, ...(bridge === '' ? {} : { bridge }) };
+  const [pod, home] = data as readonly [Ip, string];
+  return { number: Number(key[1]), pod, ...(home === '' ? {} : { home }) };
 }

@@ -14,14 +14,19 @@ export interface AccessPlan {
    * Otherwise they only accept packets, and nf_tables enforces the policy of each pod.
    */
   readonly isNamed: boolean;
+  /** They get the reference's rules alone. */
+  readonly asReference?: boolean;
   readonly pods: readonly Ip[];
-  /** The host interface that leads to the pod, and which peers may connect to it; absent when all may. */
+  /** How the host reaches the pod, and which peers may connect to it; absent when all may. */
   readonly ingress?: Ingress;
 }
 
 /** What a policy other than `open` needs. */
 export interface Ingress {
+  /** The first host interface of the result: a bridge, or the pod's own veth. */
   readonly bridge: string;
+  /** The device by which the host routes to the pod, which its routed packets come from: the bridge, or its port of a VLAN. */
+  readonly home: string;
   readonly policy: Exclude<IngressPolicy, 'open'>;
   /** Port of the bridge that leads to the pod, for `isolated`; absent if there is no bridge. */
   readonly port?: string;
@@ -31,7 +36,7 @@ export interface Ingress {
  * All addresses of the result and, for a policy, the first host interface in it: a bridge, or the pod's own veth.
  * @throws CniError 7 for a policy without such an interface to apply it to
  */
-export function planAccess(result: Result, policy: IngressPolicy): Omit<AccessPlan, 'others' | 'isNamed'> {
+export function planAccess(result: Result, policy: IngressPolicy): Pick<AccessPlan, 'pods' | 'ingress'> {
   const pods: Ip[] = [];
   for (const { address } of result.ips ?? []) {
     const ip = findCidr(address)?.ip;
@@ -46,5 +51,5 @@ export function planAccess(result: Result, policy: IngressPolicy): Omit<AccessPl
         'after one that creates a bridge or a veth pair',
     );
   }
-  return { pods, ingress: { bridge, policy } };
+  return { pods, ingress: { bridge, home: bridge, policy } };
 }

@@ -3,13 +3,21 @@ import { warnOfDroppingChains } from '../../src/attach/dropping.ts';
 import { type FilterOwner, filterOwnerOf } from '../../src/attach/handle.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
-import { type Backend, FirewallConf, type Other, parseFirewallConf, zoneOf } from './config.ts';
+import {
+  type Backend,
+  FirewallConf,
+  type IngressPolicy,
+  type Other,
+  parseFirewallConf,
+  zoneOf,
+} from './config.ts';
 import { isFirewalldRunning, requireZone } from './firewalld/sources.ts';
-import { allow, closePorts, formerOwners, tryAdmission } from './kernel/admit.ts';
+import { allow, formerOwners, tryAdmission } from './kernel/admit.ts';
 import { isForgettable, refuseOldRules } from './kernel/foreign.ts';
 import { tryIptables } from './kernel/iptables.ts';
 import { sweepLeftovers } from './kernel/leftovers.ts';
@@ -24,9 +32,9 @@ import {
   requireOthers,
   tellOthers,
 } from './kernel/others.ts';
-import { withPort } from './kernel/port.ts';
+import { withHome, withPort } from './kernel/port.ts';
 import { findDead, removalOf, revoke, sweep } from './kernel/release.ts';
-import { checkAdmission, isIsolatedByAddress } from './kernel/verify.ts';
+import { checkAdmission } from './kernel/verify.ts';
 import { type AccessPlan, planAccess } from './plan.ts';
 
 /** Accepts forwarded traffic to and from the pod and restricts which peers may connect to it. */
@@ -52,14 +60,8 @@ export const firewall = definePlugin({
     const { plan, names } = await wantedOf(call, findOthersToCheck);
     if (plan.pods.length === 0) return;
     if (!(await isToldByReference(call.hostNft, plan, names))) {
-      const owner = ownerOf(call);
-      checkAdmission(call.hostNft, plan, owner);
+      checkAdmission(call.hostNft, plan, ownerOf(call));
       await checkOthers(call.hostNft, plan, names);
-      if (isIsolatedByAddress(call.hostNft, plan, owner)) {
-        call.log.warn('the pod is isolated by its addresses only, as in earlier releases', {
-          hint: 'neighbours may reach its link-local addresses until the next ADD of an isolated pod, or until GC if the bridge plugin created its interface',
-        });
-      }
     }
     warnOfDroppingChains(call, plan.others.includes('iptables'));
   },
@@ -69,7 +71,7 @@ export const firewall = definePlugin({
     if (plan.pods.length === 0 || (await isToldByReference(call.hostNft, plan, names))) return;
     const owner = ownerOf(call);
     mend(
-      () => checkAdmission(call.hostNft, plan, owner, true),
+      () => checkAdmission(call.hostNft, plan, owner),
       () => allow(call, plan, owner, names.adminChain),
     );
     await checkOthers(call.hostNft, plan, names).catch(() => tellOthers(call.hostNft, plan, names));
@@ -96,10 +98,10 @@ export const firewall = definePlugin({
     const { claims } = removalOf(nft, owner);
     if (claims.length === 0) return [];
     const { policy, backend, ...names } = parseFirewallConf(call.conf);
-    const access = planAccess(call.prevResult ?? {}, policy);
+    const access = accessOf(call, call.prevResult ?? {}, policy);
     const others = backend === undefined ? await referenceChoice(nft) : othersOf(backend);
     // In the reference's rules, the policy is part of what the named backend gets.
-    const plan = { ...access, others, isNamed: true };
+    const plan = { ...access, others, isNamed: true, asReference: true };
     if (mode === 'do') {
       // Packet filters that the reference does not ask on DEL forget the pod; the one that it asks is told about the pod.
       await haveOthersForget(nft, [owner], { plan, names });
@@ -125,7 +127,6 @@ export const firewall = definePlugin({
     if (kept === undefined) return;
     await remove(call.hostNft, findDead(call.hostNft, call.network, kept));
     sweep(call.hostNft, call.network, kept);
-    closePorts(call);
     sweepLeftovers(call);
   },
 
@@ -171,11 +172,16 @@ async function wantedOf(
       'Cannot accept traffic: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
     );
   }
-  const { ingress, ...planned } = planAccess(call.prevResult, policy);
+  const { ingress, ...planned } = accessOf(call, call.prevResult, policy);
   const access = { ...planned, ...(ingress ? { ingress: withPort(call, ingress) } : {}) };
   const others =
     backend === undefined ? await find(call.hostNft, access.pods, ownerOf(call)) : othersOf(backend);
   return { plan: { ...access, others, isNamed: backend !== undefined }, names };
+}
+
+function accessOf({ host }: Call, result: Result, policy: IngressPolicy): ReturnType<typeof planAccess> {
+  const { ingress, ...planned } = planAccess(result, policy);
+  return { ...planned, ...(ingress ? { ingress: withHome(host, ingress, planned.pods) } : {}) };
 }
 
 function othersOf(backend: Backend): Other[] {

@@ -1,4 +1,5 @@
 // Which fixed objects does the firewall need in the kernel, independently of the pods?
+import { NF_IP_PRI_FILTER } from '../../src/netlink/nft/chain.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 import type { NftSet } from '../../src/netlink/nft/set.ts';
 import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
@@ -15,7 +16,7 @@ export interface FamilySets {
   readonly pods: NftSet;
   /** Address of a pod that is not open, to the chain that decides. */
   readonly ingress: NftSet;
-  /** Address of such a pod and the host interface that leads to it. */
+  /** Address of such a pod and the device by which the host routes to it. */
   readonly home: NftSet;
   /** Attachment and number to one of its addresses, and to the interface if the pod is not open. */
   readonly claims: NftSet;
@@ -30,7 +31,7 @@ export interface FamilySets {
 /** The sets and maps, by IP version. */
 export const SETS: Readonly<Record<4 | 6, FamilySets>> = { 4: familySets(4), 6: familySets(6) };
 
-/** Host interfaces that lead to pods that are not open. */
+/** Devices by which the host routes to pods that are not open. */
 export const CLOSED: NftSet = { table: TABLE, name: 'closed', key: ['ifname'] };
 
 /** Such an interface to the number of addresses that need it in {@link CLOSED}; nft has no type for a plain number. */
@@ -53,14 +54,14 @@ export const OWNED_SETS: readonly NftSet[] = [
 /** The chain to which an element of `ingress` jumps, by policy. */
 export const INGRESS_CHAIN = { 'same-bridge': 'same_bridge', isolated: 'isolated' } as const;
 
-/** linux/netfilter_ipv4.h, NF_IP_PRI_FILTER */
-const NF_IP_PRI_FILTER = 0;
 /** linux/netfilter_bridge.h, NF_BR_PRI_FILTER_BRIDGED */
 const NF_BR_PRI_FILTER_BRIDGED = -200;
 /** The table for routed packets. `admin` belongs to the operator: it is evaluated first, and its rules are kept. */
 export const SKELETON: Skeleton = {
   table: TABLE,
   comment: 'catena: packets forwarded to and from pods',
+  // The rules are the same; the elements of before may name a device that no packet comes from.
+  version: 2,
   sets: [...OWNED_SETS.filter(({ table }) => table === TABLE), CLOSED, TALLY],
   chains: [
     { name: 'admin' },
@@ -87,7 +88,6 @@ export const BRIDGE_SKELETON: Skeleton = {
   table: BRIDGE_TABLE,
   comment: 'catena: packets to isolated pods on the same bridge',
   version: 2,
-  earlier: { rules: { forward: 2 }, without: [PORTS.name, BEHIND.name] },
   sets: [SETS[4].isolated, SETS[6].isolated, PORTS, BEHIND],
   chains: [
     {

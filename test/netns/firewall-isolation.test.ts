@@ -7,13 +7,14 @@ import { describeRoot, requires } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 import {
   add,
-  addPod,
   check,
   del,
   elementsOf,
+  FAMILIES,
   gc,
   nft,
   type Pod,
+  prevResultOf,
   reaches,
   twoBridges,
 } from '../helpers/two-bridges.ts';
@@ -127,37 +128,49 @@ describeRoot(
       expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
     });
 
-    test('pods that an earlier release isolated pass CHECK and DEL, and their ports are closed by the next ADD', async () => {
-      const { lab, a, b } = await sceneWith('0');
-      const third = await addPod(lab, 'br1', 4);
-      for (const pod of [a, b, third]) await add(lab, pod, ISOLATED);
-      await lab.ip(lab.host, 'link', 'set', 'br1pod2', 'alias', `catena:podnet/${a.id}/eth0`);
-      await installEarlierRules(lab);
-      for (const pod of [a, b]) {
-        const checked = await check(lab, pod, ISOLATED);
-        expect(checked).toMatchObject({ exitCode: 0, stdout: '' });
-        expect(checked.stderr).toContain('isolated by its addresses only');
-      }
-      expect(await ping(lab, b, `${LINK_LOCAL.a}%eth0`)).toBe(true);
-      expect((await del(lab, third)).exitCode).toBe(0);
-      expect((await add(lab, third, ISOLATED)).exitCode).toBe(0);
-      // Whom the alias of its port names is closed as well; of the other nothing tells which port is its.
-      expect(await portsOf(lab)).toEqual(['br1pod2', 'br1pod4']);
-      expect(await reaches(lab, b, `${LINK_LOCAL.a}%eth0`)).toBe(false);
-      expect(await check(lab, a, ISOLATED)).toMatchObject({ exitCode: 0, stderr: '' });
-      expect(await check(lab, b, ISOLATED)).toMatchObject({ exitCode: 0, stdout: '' });
-      for (const pod of [a, b, third]) expect((await del(lab, pod)).exitCode).toBe(0);
+    test('a policy holds between VLANs of one bridge, by the device that the host routes by, and for elements of before', async () => {
+      const { lab, a, b, c } = await twoBridges(createLab);
+      await lab.ip(lab.host, 'link', 'add', 'trunk', 'type', 'bridge');
+      const [conf, other] = [{ ingressPolicy: 'same-bridge' }, 'othernet'];
+      const added = async (pod: Pod, network?: string) => {
+        const call = { conf, prevResult: behindVlan(pod), ...(network ? { network } : {}) };
+        expect((await add(lab, pod, call)).exitCode).toBe(0);
+        expect(await check(lab, pod, call)).toMatchObject({ exitCode: 0, stdout: '' });
+      };
+      await added(a);
+      await added(c, other);
+      const isHeld = async () => {
+        for (const family of FAMILIES) {
+          expect(await reaches(lab, c, a[family])).toBe(false);
+          expect(await reaches(lab, a, c[family])).toBe(false);
+          expect(await ping(lab, b, a[family])).toBe(true);
+        }
+      };
+      await isHeld();
+      const own = await elementsOf(lab);
+      // What an earlier release made of the same result.
+      const { stdout } = await lab.run(lab.host, ['nft', 'list', 'table', 'inet', 'catena_firewall']);
+      const earlier = stdout
+        .replaceAll(/ comment "catena rules, version \d+"/g, '')
+        .replace(/(set closed \{[^}]*elements = )\{[^}]*\}/, '$1{ "trunk" }')
+        .replace(/(map tally \{[^}]*elements = )\{[^}]*\}/, '$1{ "trunk" : 4 }')
+        .replaceAll(/"br[12]"/g, '"trunk"');
+      expect(
+        await lab.run(lab.host, ['nft', '-f', '-'], {
+          stdin: `delete table inet catena_firewall\n${earlier}`,
+        }),
+      ).toMatchObject({ exitCode: 0, stderr: '' });
+      expect(await reaches(lab, c, a.v4)).toBe(true);
+      expect((await check(lab, a, { conf, prevResult: behindVlan(a) })).error?.msg).toContain(
+        'another release',
+      );
+      expect((await add(lab, b, { conf: { ingressPolicy: 'open' } })).exitCode).toBe(0);
+      expect((await del(lab, b)).exitCode).toBe(0);
+      await isHeld();
+      expect(await elementsOf(lab)).toEqual(own);
+      for (const [pod, network] of [[a], [c, other]] as const)
+        expect((await del(lab, pod, network ? { network } : {})).exitCode).toBe(0);
       expect(await elementsOf(lab)).toEqual({});
-    });
-
-    test('GC closes the ports of pods that an earlier release isolated', async () => {
-      const { lab, a } = await twoBridges(createLab);
-      await add(lab, a, ISOLATED);
-      await lab.ip(lab.host, 'link', 'set', 'br1pod2', 'alias', `catena:podnet/${a.id}/eth0`);
-      await installEarlierRules(lab);
-      expect((await gc(lab, [a])).exitCode).toBe(0);
-      expect(await portsOf(lab)).toEqual(['br1pod2']);
-      expect(await check(lab, a, ISOLATED)).toMatchObject({ exitCode: 0, stderr: '' });
     });
 
     test('a device with the name of a dead pod’s port belongs to its new pod', async () => {
@@ -183,17 +196,10 @@ describeRoot(
   requires('nft', 'ping'),
 );
 
-/** What the release before made: no rule and no elements for ports. */
-async function installEarlierRules(lab: Lab): Promise<void> {
-  const [table, chain] = ['bridge catena_firewall', 'bridge catena_firewall forward'];
-  await nft(
-    lab,
-    `flush chain ${chain}`,
-    `delete set ${table} ports`,
-    `delete map ${table} behind`,
-    `add rule ${chain} meta protocol ip ip daddr @isolated4 drop`,
-    `add rule ${chain} meta protocol ip6 ip6 daddr @isolated6 drop`,
-  );
+/** As the bridge plugin reports a VLAN: the bridge first, and last its port that has the gateway's address. */
+function behindVlan(pod: Pod): object {
+  const { interfaces, ...result } = prevResultOf(pod) as { interfaces: object[] };
+  return { ...result, interfaces: [{ name: 'trunk' }, ...interfaces.slice(1), { name: pod.bridge }] };
 }
 
 /** Names of the ports in the set, each of which the map of attachments has as well. */

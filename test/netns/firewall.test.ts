@@ -413,6 +413,7 @@ describeRoot(
         '-A CNI-FORWARD -m comment --comment "CNI firewall plugin admin overrides" -j CNI-ADMIN',
         `-A CNI-FORWARD -d ${a.v4}/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
         `-A CNI-FORWARD -s ${a.v4}/32 -j ACCEPT`,
+        `-A CNI-FORWARD -d ${a.v4}/32 -m conntrack --ctstate DNAT -j ACCEPT`,
       ]);
       expect(await rulesOf(lab, 'ip6tables')).toContain(`-A CNI-FORWARD -s ${a.v6}/128 -j ACCEPT`);
       const elements = await elementsOf(lab);

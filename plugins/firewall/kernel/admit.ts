@@ -4,7 +4,7 @@ import { findFormerOwners, refuserFor } from '../../../src/attach/living-owner.t
 import { defined } from '../../../src/cni/defined.ts';
 import { tryOut } from '../../../src/netlink/nft/batch.ts';
 import { deleteElements, findElement } from '../../../src/netlink/nft/element.ts';
-import { addEntries, type Entry } from '../../../src/netlink/nft/entries.ts';
+import { addEntries, deletePlaces } from '../../../src/netlink/nft/entries.ts';
 import { changeOwned } from '../../../src/netlink/nft/owned-table.ts';
 import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
@@ -13,7 +13,7 @@ import type { IngressPolicy } from '../config.ts';
 import { planElements } from '../elements.ts';
 import type { AccessPlan } from '../plan.ts';
 import { BRIDGE_SKELETON, PORTS, SETS, SKELETON } from '../skeleton.ts';
-import { missingPorts } from './earlier.ts';
+import { moveHomes } from './earlier.ts';
 import { refuseStrangers } from './foreign.ts';
 import { iptablesChanges } from './iptables.ts';
 import { isKnown, removalOf } from './release.ts';
@@ -27,23 +27,24 @@ import { countClosed } from './tally.ts';
  */
 export function allow(call: Call, plan: AccessPlan, owner: FilterOwner, adminChain: string): void {
   const { hostNft: socket, host } = call;
-  const entries = planElements(plan, owner);
   const skeletons = skeletonsFor(plan.ingress?.policy ?? 'open');
-  const isOthers = ({ element }: Entry) => element.comment !== owner.note;
   changeOwned(socket, skeletons, incomplete => {
-    const removals = [owner, ...formerOwners(call, plan, owner)].map(one => removalOf(socket, one));
-    const gone = removals.flatMap(({ claims }) => claims);
-    const { bridge } = plan.ingress ?? {};
-    const come = plan.pods.map(() => defined({ bridge }));
+    const leaving = [owner, ...formerOwners(call, plan, owner)];
+    const removals = leaving.map(one => removalOf(socket, one));
+    const { home } = plan.ingress ?? {};
+    // With the rules of another release, elements may be its as well.
+    const isStaying = (note: string) => !leaving.some(one => one.note === note);
+    const moves = incomplete.includes(SKELETON) ? moveHomes(host, socket, isStaying) : undefined;
     return [
       ...removals.flatMap(({ changes }) => changes),
+      ...deletePlaces(moves?.gone ?? []),
       ...strangersPort(socket, plan, owner),
-      ...addEntries([
-        // With the rules of an earlier release, elements are missing that its pods now need.
-        ...(incomplete.includes(BRIDGE_SKELETON) ? missingPorts(host, socket) : []).filter(isOthers),
-        ...entries,
-      ]),
-      ...countClosed(socket, come, gone),
+      ...addEntries([...(moves?.added ?? []), ...planElements(plan, owner)]),
+      ...countClosed(
+        socket,
+        [...plan.pods.map(() => defined({ home })), ...(moves?.come ?? [])],
+        [...removals.flatMap(({ claims }) => claims), ...(moves?.went ?? [])],
+      ),
       ...(plan.others.includes('iptables')
         ? iptablesChanges(socket, plan, adminChain, pods => {
             if (!isKnown(socket, pods)) refuseStrangers(call, pods);
@@ -58,12 +59,6 @@ function strangersPort(socket: NetlinkSocket, { ingress }: AccessPlan, { note }:
   if (ingress?.port === undefined) return [];
   const found = findElement(socket, PORTS, [ingress.port]);
   return found === undefined || found.comment === note ? [] : deleteElements(PORTS, [found.key]);
-}
-
-/** Adds the elements that an earlier release did not make for isolated pods; does nothing if there are none. */
-export function closePorts({ hostNft, host }: Pick<Call, 'host' | 'hostNft'>): void {
-  if (missingPorts(host, hostNft).length === 0) return;
-  changeOwned(hostNft, [BRIDGE_SKELETON], () => addEntries(missingPorts(host, hostNft)));
 }
 
 /**

@@ -1,27 +1,48 @@
-// Which ports lead to pods that an earlier release isolated by address only?
-import { filterOwnerOf } from '../../../src/attach/handle.ts';
-import { findOwner } from '../../../src/cni/attachment.ts';
-import { listElements } from '../../../src/netlink/nft/element.ts';
-import type { Entry } from '../../../src/netlink/nft/entries.ts';
-import { listLinks } from '../../../src/netlink/rtnl/link.ts';
+// Which elements did an earlier release make with a device by which the host does not route to the pod?
+import type { Entry, Place } from '../../../src/netlink/nft/entries.ts';
+import { listOwned } from '../../../src/netlink/nft/owned-table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { portEntries } from '../elements.ts';
-import { BEHIND, SETS } from '../skeleton.ts';
+import { type Claim, decodeClaim } from '../elements.ts';
+import { SETS } from '../skeleton.ts';
+import { findHome } from './port.ts';
+
+/** Elements to be replaced, and the claims before and after, which are counted. */
+export interface Moves {
+  readonly gone: readonly Place[];
+  readonly added: readonly Entry[];
+  readonly went: readonly Claim[];
+  readonly come: readonly Claim[];
+}
 
 /**
- * The elements that these pods lack, as far as the alias of a port names the attachment: ports made by other plugins carry no
- * such alias. Reads every isolated pod.
+ * Moves closed pods to the devices by which the host routes to them. Reads every claim.
+ * @param isConcerned by the note of the owner
  */
-export function missingPorts(host: NetlinkSocket, nft: NetlinkSocket): Entry[] {
-  const known = new Set(listElements(nft, BEHIND).map(({ comment }) => comment));
-  const isolated = ([4, 6] as const)
-    .flatMap(family => listElements(nft, SETS[family].isolated))
-    .flatMap(({ comment }) => (comment === undefined || known.has(comment) ? [] : comment));
-  if (isolated.length === 0) return [];
-  const notes = new Set(isolated);
-  return listLinks(host).flatMap(({ name, master, attrs }) => {
-    const attachment = master ? findOwner(attrs.alias) : undefined;
-    const owner = attachment && filterOwnerOf(attachment);
-    return owner && notes.has(owner.note) ? portEntries(name, owner) : [];
+export function moveHomes(
+  host: NetlinkSocket,
+  nft: NetlinkSocket,
+  isConcerned: (note: string) => boolean,
+): Moves {
+  const moves = ([4, 6] as const).flatMap(family => {
+    const { claims, home: homes } = SETS[family];
+    return listOwned(nft, [claims], isConcerned).flatMap(({ element }) => {
+      const claim = decodeClaim(element);
+      const home = claim.home === undefined ? undefined : findHome(host, claim.pod);
+      if (claim.home === undefined || home === undefined || home === claim.home) return [];
+      const { data: _, ...owned } = element;
+      const entry = (at: string): Entry => ({ set: homes, element: { ...owned, key: [claim.pod, at] } });
+      return {
+        claim,
+        home,
+        before: [entry(claim.home), { set: claims, element }],
+        after: [entry(home), { set: claims, element: { ...element, data: [claim.pod, home] } }],
+      };
+    });
   });
+  return {
+    gone: moves.flatMap(({ before }) => before.map(({ set, element: { key } }) => ({ set, key }))),
+    added: moves.flatMap(({ after }) => after),
+    went: moves.map(({ claim }) => claim),
+    come: moves.map(({ claim, home }) => ({ ...claim, home })),
+  };
 }

@@ -73,7 +73,8 @@ export function iptablesChanges(
 export function checkIptables(socket: NetlinkSocket, plan: AccessPlan, adminChain: string): void {
   for (const place of wantedTables(socket, plan.pods)) {
     const wanted = wantedIn(place, plan, adminChain);
-    const [line, ...more] = ensureLines(readTable(socket, place, wanted), wanted);
+    const lines = ensureLines(readTable(socket, place, wanted), wanted);
+    const [line, ...more] = lines.filter(one => !one.startsWith('-D '));
     if (line === undefined) continue;
     const others = more.length ? ` and ${more.length} more` : '';
     throw new Error(`Cannot confirm rules of ${toolOf(place)}: the table "filter" lacks "${line}"${others}`);
@@ -87,19 +88,19 @@ export function checkIptables(socket: NetlinkSocket, plan: AccessPlan, adminChai
  */
 export function releaseIptables(socket: NetlinkSocket, claims: readonly Claim[], kept?: AccessPlan): void {
   const pods = claims.map(({ pod }) => pod).filter(pod => !kept?.pods.some(one => sameIp(one, pod)));
-  const bridges = [...new Set(claims.flatMap(({ bridge }) => bridge ?? []))].filter(bridge => {
-    const [count = 0] = (findElement(socket, TALLY, [bridge])?.data ?? []) as readonly number[];
+  const homes = [...new Set(claims.flatMap(({ home }) => home ?? []))].filter(home => {
+    const [count = 0] = (findElement(socket, TALLY, [home])?.data ?? []) as readonly number[];
     return (
-      !(kept?.isNamed && bridge === kept.ingress?.bridge) &&
-      count <= claims.filter(one => one.bridge === bridge).length
+      !(kept?.isNamed && home === kept.ingress?.home) &&
+      count <= claims.filter(one => one.home === home).length
     );
   });
-  if (pods.length + bridges.length === 0) return;
+  if (pods.length + homes.length === 0) return;
   removeFromIptables(
     socket,
     FAMILIES.filter(family => claims.some(({ pod }) => pod.family === family)),
     pods,
-    bridges,
+    homes,
   );
 }
 
@@ -173,12 +174,13 @@ function removeFromIptables(
 
 function wantedIn(
   { family }: TablePlace,
-  { pods, ingress, isNamed }: AccessPlan,
+  { pods, ingress, isNamed, asReference = false }: AccessPlan,
   adminChain: string,
 ): Wanted {
   return {
     pods: pods.filter(pod => pod.family === family),
     adminChain,
+    asReference,
     ...(ingress && isNamed ? { ingress } : {}),
   };
 }

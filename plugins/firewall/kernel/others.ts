@@ -107,7 +107,7 @@ export async function isToldByReference(
   try {
     if (hasZones) await checkSources(zone, plan.pods);
     // Its rules are the only ones that enforce the policy.
-    else checkIptables(socket, { ...plan, isNamed: true }, adminChain);
+    else checkIptables(socket, { ...plan, isNamed: true, asReference: true }, adminChain);
     return true;
   } catch {
     return false;

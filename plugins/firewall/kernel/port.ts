@@ -1,8 +1,24 @@
-// Which port of a bridge leads to the pod?
+// By which device does the host route to the pod, and which port of a bridge leads to it?
+import { defined } from '../../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import type { Ip } from '../../../src/net/ip.ts';
 import { findLink, type Link } from '../../../src/netlink/rtnl/link.ts';
+import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import type { Ingress } from '../plan.ts';
+
+/** Adds the device by which the host routes to the pod. Without such a route, packets come from the bridge itself. */
+export function withHome(host: NetlinkSocket, ingress: Ingress, pods: readonly Ip[]): Ingress {
+  const home = pods.flatMap(pod => findHome(host, pod) ?? [])[0];
+  return { ...ingress, ...defined({ home }) };
+}
+
+/** The device by which the host routes to an address on one of its own links; undefined when it is on none. */
+export function findHome(host: NetlinkSocket, pod: Ip): string | undefined {
+  const way = findWay(host, pod);
+  return way && !way.local && !way.gateway ? findLink(host, way.oif)?.name : undefined;
+}
 
 /**
  * Adds the port that `isolated` needs: the other end of the pod's interface, or the interface of the result that is a port of the

@@ -3,9 +3,9 @@ import { recount } from '../../../src/netlink/nft/tally.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { CLOSED, TALLY } from '../skeleton.ts';
 
-/** The relevant part of a pod's address; without a bridge, the pod is open. */
+/** The relevant part of a pod's address; without a home, the pod is open. */
 interface Behind {
-  readonly bridge?: string;
+  readonly home?: string;
 }
 
 /**
@@ -17,10 +17,10 @@ export function countClosed(
   come: readonly Behind[],
   went: readonly Behind[],
 ): Request[] {
-  const bridges = new Set([...come, ...went].flatMap(({ bridge }) => bridge ?? []));
-  return [...bridges].flatMap(bridge => {
-    const isHere = (one: Behind) => one.bridge === bridge;
+  const homes = new Set([...come, ...went].flatMap(({ home }) => home ?? []));
+  return [...homes].flatMap(home => {
+    const isHere = (one: Behind) => one.home === home;
     const tally = { come: come.filter(isHere).length, went: went.filter(isHere).length };
-    return recount(socket, { set: TALLY, key: [bridge] }, tally, { set: CLOSED, element: { key: [bridge] } });
+    return recount(socket, { set: TALLY, key: [home] }, tally, { set: CLOSED, element: { key: [home] } });
   });
 }

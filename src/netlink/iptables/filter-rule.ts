@@ -10,17 +10,35 @@ import { loadMeta, META } from '../nft/expr/meta.ts';
 import type { Expression } from '../nft/expr.ts';
 import type { Rule } from '../nft/rule.ts';
 import { loadAddress, REG } from '../nft/statements.ts';
+import type { Extension } from './extension.ts';
 import type { Family } from './nat-rule.ts';
+
+/**
+ * Bit of the connection label that marks the connections that portmap forwards. Packet marks have few bits, which kube-proxy, Calico
+ * and others use; labels have 128 bits and hardly any users.
+ */
+export const FORWARDED_LABEL = 107;
 
 const VERDICTS = { ACCEPT: NF_ACCEPT, DROP: NF_DROP, RETURN: NFT_RETURN } as const;
 /** linux/netfilter/xt_comment.h, XT_MAX_COMMENT_LEN */
 const COMMENT_BYTES = 256;
 /** linux/netfilter/xt_conntrack.h, struct xt_conntrack_mtinfo3, aligned to eight bytes, and the offsets of its state match. */
 const CONNTRACK = { revision: 3, bytes: 168, flagsAt: 146, statesAt: 150 } as const;
-/** XT_CONNTRACK_STATE; XT_CONNTRACK_STATE_BIT of IP_CT_ESTABLISHED and IP_CT_RELATED. */
+/** XT_CONNTRACK_STATE */
 const MATCH_STATE = 1;
-const ANSWERS = (1 << 1) | (1 << 2);
-const ANSWERS_WORDS = '-m conntrack --ctstate RELATED,ESTABLISHED';
+/**
+ * The matches of connections by their words: XT_CONNTRACK_STATE_BIT of IP_CT_ESTABLISHED and IP_CT_RELATED, XT_CONNTRACK_STATE_DNAT,
+ * and linux/netfilter/xt_connlabel.h, struct xt_connlabel_mtinfo: u16 bit, u16 options, aligned.
+ */
+const CONNECTIONS: Readonly<Record<string, Extension>> = {
+  '-m conntrack --ctstate RELATED,ESTABLISHED': stateMatch((1 << 1) | (1 << 2)),
+  '-m conntrack --ctstate DNAT': stateMatch(1 << 7),
+  [`-m connlabel --label "${FORWARDED_LABEL}"`]: {
+    name: 'connlabel',
+    revision: 0,
+    info: Uint8Array.of(FORWARDED_LABEL, 0, 0, 0, 0, 0, 0, 0),
+  },
+};
 const BITS = { 4: 32, 6: 128 } as const;
 
 /**
@@ -35,6 +53,7 @@ export function encodeFilterRule(family: Family, rule: string): Expression[] {
     const not = words[at] === '!';
     const [option = '', value = ''] = words.slice(not ? at + 1 : at);
     const rest = words.slice(at).join(' ');
+    const match = Object.entries(CONNECTIONS).find(([text]) => rest.startsWith(`${text} `));
     if (option === '-s' || option === '-d') {
       expressions.push(...matchHost(family, option === '-s' ? 'saddr' : 'daddr', value, not));
       at += not ? 3 : 2;
@@ -46,9 +65,10 @@ export function encodeFilterRule(family: Family, rule: string): Expression[] {
         compare(REG.first, name),
       );
       at += not ? 3 : 2;
-    } else if (rest.startsWith(ANSWERS_WORDS)) {
-      expressions.push(useMatch('conntrack', CONNTRACK.revision, answersInfo()));
-      at += ANSWERS_WORDS.split(' ').length;
+    } else if (match) {
+      const [text, { name, revision, info }] = match;
+      expressions.push(useMatch(name, revision, info));
+      at += text.split(' ').length;
     } else if (option === '-m' && value === 'comment') {
       expressions.push(useMatch('comment', 0, commentInfo(words[at + 3] ?? '')));
       at += 4;
@@ -95,12 +115,12 @@ function matchHost(family: Family, which: 'saddr' | 'daddr', value: string, not:
   return [loadAddress(family, which, REG.first), compare(REG.first, ipToBytes(ip))];
 }
 
-function answersInfo(): Uint8Array {
+function stateMatch(states: number): Extension {
   const info = new Uint8Array(CONNTRACK.bytes);
   const view = new DataView(info.buffer);
   view.setUint16(CONNTRACK.flagsAt, MATCH_STATE, true);
-  view.setUint16(CONNTRACK.statesAt, ANSWERS, true);
-  return info;
+  view.setUint16(CONNTRACK.statesAt, states, true);
+  return { name: 'conntrack', revision: CONNTRACK.revision, info };
 }
 
 function commentInfo(quoted: string): Uint8Array {
@@ -146,9 +166,10 @@ function matchWords({ name, revision, info }: Readonly<Record<string, unknown>>)
     const text = new TextDecoder().decode(end < 0 ? info : info.subarray(0, end));
     return { comment: `-m comment --comment ${/^[\w.:-]+$/.test(text) ? text : `"${text}"`}` };
   }
-  const isAnswers =
-    name === 'conntrack' && revision === CONNTRACK.revision && Buffer.from(info).equals(answersInfo());
-  return isAnswers ? { state: ANSWERS_WORDS } : undefined;
+  const state = Object.entries(CONNECTIONS).find(
+    ([, one]) => one.name === name && one.revision === revision && Buffer.from(info).equals(one.info),
+  )?.[0];
+  return state && { state };
 }
 
 function targetOf(own: Readonly<Record<string, unknown>>): string | undefined {

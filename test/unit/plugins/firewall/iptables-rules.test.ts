@@ -7,7 +7,7 @@ import { parseSaved, type SavedTable } from '../../../../src/netlink/iptables/sa
 const NOTHING: SavedTable = { chains: ['INPUT', 'FORWARD', 'OUTPUT'], rules: [] };
 const pods = [parseIp('10.9.0.2')];
 const open = { pods, adminChain: 'CNI-ADMIN' };
-const closed = { ...open, ingress: { bridge: 'br0', policy: 'isolated' } } as const;
+const closed = { ...open, ingress: { home: 'br0', policy: 'isolated' } } as const;
 
 describe('ensureLines()', () => {
   test('creates chains before rules, and adds nothing that exists', () => {
@@ -34,7 +34,7 @@ describe('ensureLines()', () => {
   test('accepts the shared rules of older releases of the reference', () => {
     const older = applied(
       NOTHING,
-      ensureLines(NOTHING, { ...closed, ingress: { bridge: 'br9', policy: 'same-bridge' } }),
+      ensureLines(NOTHING, { ...closed, ingress: { home: 'br9', policy: 'same-bridge' } }),
     );
     const rules = older.rules.map(rule => rule.replace('same-bridge|isolated', 'same-bridge'));
     const lines = ensureLines({ ...older, rules }, closed);
@@ -47,7 +47,7 @@ describe('releaseLines()', () => {
   test('removes addresses and interfaces, and none with similar names', () => {
     const two = { ...closed, pods: [...pods, parseIp('10.9.0.22')] };
     const one = applied(NOTHING, ensureLines(NOTHING, two));
-    const other = { ...closed, ingress: { bridge: 'br01', policy: 'same-bridge' } } as const;
+    const other = { ...closed, ingress: { home: 'br01', policy: 'same-bridge' } } as const;
     const saved = applied(one, ensureLines(one, other));
     const left = applied(saved, releaseLines(saved, pods, ['br0'])).rules.join('\n');
     expect(left).not.toMatch(/10\.9\.0\.2\/| br0 /);

@@ -14,6 +14,7 @@ describe('planAccess()', () => {
   test('uses the first host interface for a policy, and none if the policy is open', () => {
     expect(planAccess({ ips, interfaces }, 'isolated').ingress).toEqual({
       bridge: 'cni0',
+      home: 'cni0',
       policy: 'isolated',
     });
     expect(planAccess({ ips, interfaces }, 'open').ingress).toBeUndefined();
