@@ -1,16 +1,11 @@
 // Which fixed objects does port mapping need in the kernel, independently of the mappings?
 import { type Cidr, netmaskOf } from '../../src/net/cidr.ts';
 import { renderIp } from '../../src/net/ip.ts';
-import { NF_IP_PRI_NAT_DST, NF_IP_PRI_NAT_SRC, NF_IP_PRI_RAW } from '../../src/netlink/nft/chain.ts';
+import { FORWARDED_LABEL } from '../../src/netlink/iptables/filter-rule.ts';
+import { NF_IP_PRI_RAW, OWN_NAT } from '../../src/netlink/nft/chain.ts';
 import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
 import type { Conditions } from './conditions.ts';
 import { conditionalSets, FIXED_SETS, type ForwardSets, SETS, TABLE } from './sets.ts';
-
-/**
- * Bit of the connection label that marks connections translated by this table. Packet marks have few bits, which kube-proxy,
- * Calico and others use; labels have 128 bits and hardly any users.
- */
-const FORWARDED_LABEL = 107;
 
 /** Chain that masquerades every forwarded connection. */
 export const SNAT_ALL = 'snat_all';
@@ -46,8 +41,7 @@ export function planSkeleton({ pods, conditions }: Needs): Skeleton {
   return {
     table: TABLE,
     comment: 'catena: ports of the host mapped to pods',
-    version: 2,
-    earlier: { rules: { output: 1 }, without: [] },
+    version: 3,
     sets: [...FIXED_SETS, ...forwarding],
     chains: [
       ...snat.values(),
@@ -78,12 +72,12 @@ export function planSkeleton({ pods, conditions }: Needs): Skeleton {
       },
       {
         name: 'prerouting',
-        base: { type: 'nat', hook: 'prerouting', priority: NF_IP_PRI_NAT_DST },
+        base: { type: 'nat', hook: 'prerouting', priority: OWN_NAT.dst },
         rules: ['fib daddr type local jump hostports'],
       },
       {
         name: 'output',
-        base: { type: 'nat', hook: 'output', priority: NF_IP_PRI_NAT_DST },
+        base: { type: 'nat', hook: 'output', priority: OWN_NAT.dst },
         rules: [
           // IPv6 has no counterpart of route_localnet, so a connection from ::1 cannot reach a pod: the ports of ::1 remain the
           // host's own.
@@ -93,7 +87,7 @@ export function planSkeleton({ pods, conditions }: Needs): Skeleton {
       },
       {
         name: 'postrouting',
-        base: { type: 'nat', hook: 'postrouting', priority: NF_IP_PRI_NAT_SRC },
+        base: { type: 'nat', hook: 'postrouting', priority: OWN_NAT.src },
         // Only for connections that this table has translated: those that kube-proxy or others forward to the same pod keep their
         // source.
         rules: [

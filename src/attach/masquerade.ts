@@ -18,7 +18,15 @@ import { isStaleNote, type KeptAttachments } from '../plugin/kept.ts';
 import { noteOf } from './handle.ts';
 import { type FormerOwner, findFormerOwners, type RefuseLiving } from './living-owner.ts';
 import type { Masqueraded } from './masq-source.ts';
-import { LOCAL, PODS, planSkeleton, SETS, verdictFor } from './masquerade-skeleton.ts';
+import {
+  LOCAL,
+  PODS,
+  planSkeleton,
+  SETS,
+  STRAYS,
+  strayVerdictFor,
+  verdictFor,
+} from './masquerade-skeleton.ts';
 
 /**
  * Masquerades what the addresses send beyond their subnets, in one transaction. Elements that a dead attachment left for
@@ -93,6 +101,7 @@ function entriesFor(owner: AttachmentId, cidrs: readonly Masqueraded[]): Entry[]
     return [
       { set: LOCAL[ip.family], element: { key: [ip, networkOf(cidr)], comment } },
       { set: PODS[ip.family], element: { key: [ip], data: verdictFor(cidr), comment } },
+      { set: STRAYS[ip.family], element: { key: [ip], data: strayVerdictFor(cidr), comment } },
     ];
   });
 }

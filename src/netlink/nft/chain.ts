@@ -14,6 +14,15 @@ export const HOOK = { prerouting: 0, input: 1, forward: 2, output: 3, postroutin
 export const NF_IP_PRI_RAW = -300;
 export const NF_IP_PRI_NAT_DST = -100;
 export const NF_IP_PRI_NAT_SRC = 100;
+/** The same: filters of forwarded packets. */
+export const NF_IP_PRI_FILTER = 0;
+
+/**
+ * The priorities of our own translation. Among chains of address translation at one hook, whichever translates a connection first
+ * decides, and of equal priorities the chain that was made last runs first. Whatever iptables, kube-proxy and Docker (at the numbers
+ * above) and firewalld (10 later) translate is therefore theirs.
+ */
+export const OWN_NAT = { dst: NF_IP_PRI_NAT_DST + 20, src: NF_IP_PRI_NAT_SRC + 20 } as const;
 
 /** linux/netfilter/nf_tables.h, enum nft_hook_attributes */
 const hookAttrs = attrs('hook', {

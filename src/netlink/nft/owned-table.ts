@@ -123,11 +123,10 @@ export function findOwnedProblems(
   socket: NetlinkSocket,
   skeletons: readonly Skeleton[],
   entries: readonly Entry[],
-  isStrict = false,
 ): string[] {
   const found = findElements(socket, entries.map(placeOf));
   return [
-    ...skeletons.flatMap(skeleton => skeletonProblems(socket, skeleton, isStrict)),
+    ...skeletons.flatMap(skeleton => skeletonProblems(socket, skeleton)),
     ...entries.flatMap((entry, i) => elementProblem(entry, found[i]) ?? []),
   ];
 }

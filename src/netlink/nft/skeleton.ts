@@ -1,7 +1,7 @@
 // What are the fixed chains and sets of a table of ours, and are they complete in the kernel?
 import { Errno } from '../../sys/errno.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
-import { addChain, type BaseChain, type Chain, chainQuestion, decodeChain } from './chain.ts';
+import { addChain, type BaseChain, type Chain, chainQuestion, decodeChain, deleteChain } from './chain.ts';
 import type { Expression } from './expr.ts';
 import type { Table } from './message.ts';
 import { addRule, type ChainSummary, flushChain, listRules, type Rule } from './rule.ts';
@@ -30,16 +30,6 @@ export interface Skeleton {
    * comment, so that the next change of the table replaces the rules of an earlier release.
    */
   readonly version?: number;
-  /** How the previous version differs. CHECK accepts its rules, because attachments outlive an upgrade. */
-  readonly earlier?: EarlierSkeleton;
-}
-
-/** What CHECK needs to know about an earlier version. */
-export interface EarlierSkeleton {
-  /** Number of rules per chain, where it was different. */
-  readonly rules: Readonly<Record<string, number>>;
-  /** Names of sets that it did not have. */
-  readonly without: readonly string[];
 }
 
 /**
@@ -52,18 +42,21 @@ export function skeletonChanges(
 ): Request[] {
   const { table, comment, sets, chains } = skeleton;
   const note = versionNote(skeleton);
+  const damaged = chains.filter(plan => isDamaged(plan, present, note));
   return [
     addTable(table, comment),
+    ...damaged.filter(({ name }) => present.has(name)).map(({ name }) => flushChain(table, name)),
+    // The priority of a chain cannot be changed, and another release may have had another one. Nothing jumps to a base chain.
+    ...damaged
+      .filter(({ name, base }) => base && present.has(name))
+      .map(({ name }) => deleteChain(table, name)),
     ...sets.map(addSet),
     ...chains.map(({ name, base }) => addChain(table, name, base)),
-    ...chains
-      .filter(plan => isDamaged(plan, present, note))
-      .flatMap(({ name, rules = [] }) => [
-        ...(present.has(name) ? [flushChain(table, name)] : []),
-        ...rules.map((rule, i) =>
-          addRule(table, name, parseRule(table.family, rule), i === 0 ? note : undefined),
-        ),
-      ]),
+    ...damaged.flatMap(({ name, rules = [] }) => [
+      ...rules.map((rule, i) =>
+        addRule(table, name, parseRule(table.family, rule), i === 0 ? note : undefined),
+      ),
+    ]),
   ];
 }
 
@@ -86,26 +79,26 @@ function isDamaged(
   return count !== rules.length || (count > 0 && comment !== note);
 }
 
-/**
- * What is missing or different in a skeleton, human-readable: `chain "forward" is missing`. A complete skeleton of the
- * previous version is not a problem unless `isStrict`.
- */
-export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton, isStrict = false): string[] {
-  const { table, sets, chains, earlier } = skeleton;
+/** What is missing or different in a skeleton, human-readable: `chain "forward" is missing`. */
+export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): string[] {
+  const { table, sets, chains } = skeleton;
   const { hasSet, findChain } = askFor(socket, skeleton);
   const rules = listRules(socket, table);
-  const isEarlier =
-    !isStrict && earlier !== undefined && rules.every(({ comment }) => !isVersionNote(comment));
-  const expected = isEarlier ? sets.filter(({ name }) => !earlier.without.includes(name)) : sets;
+  const note = versionNote(skeleton);
+  const firsts = chains.flatMap(({ name }) => rules.find(({ chain }) => chain === name) ?? []);
+  if (note !== undefined && firsts.length && !firsts.some(({ comment }) => comment === note)) {
+    return ['its rules are those of another release, which the next ADD or "catena repair" replaces'];
+  }
   return [
-    ...expected.filter(set => !hasSet(set)).map(({ name }) => `"${name}" is missing`),
+    ...sets.filter(set => !hasSet(set)).map(({ name }) => `"${name}" is missing`),
     ...chains.flatMap(plan => {
       const own = rules.filter(({ chain }) => chain === plan.name);
-      return chainProblem(plan, findChain(plan), () =>
-        isEarlier
-          ? own.length === (earlier.rules[plan.name] ?? plan.rules?.length)
-          : own.length === plan.rules?.length &&
-            plan.rules.every((rule, i) => isRule(parseRule(table.family, rule), own[i])),
+      return chainProblem(
+        plan,
+        findChain(plan),
+        () =>
+          own.length === plan.rules?.length &&
+          plan.rules.every((rule, i) => isRule(parseRule(table.family, rule), own[i])),
       );
     }),
   ];
@@ -134,14 +127,8 @@ function chainProblem(plan: ChainPlan, chain: Chain | undefined, hasRules: () =>
   return plan.rules === undefined || hasRules() ? [] : [`rules of ${name} are not ours`];
 }
 
-const VERSION_NOTE = 'catena rules, version ';
-
 function versionNote({ version }: Skeleton): string | undefined {
-  return version === undefined ? undefined : `${VERSION_NOTE}${version}`;
-}
-
-function isVersionNote(comment: string | undefined): boolean {
-  return comment?.startsWith(VERSION_NOTE) ?? false;
+  return version === undefined ? undefined : `catena rules, version ${version}`;
 }
 
 /** True when a rule has the wanted expressions; whatever the kernel adds is ignored. */
