@@ -1,5 +1,6 @@
 // Which free address does an attachment get from each range set?
 import { CniError } from '../../src/cni/errors.ts';
+import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
 import { inSearchOrder, type Stretch } from '../../src/ipam/stretch.ts';
 import { type Ip, offsetIp, renderIp } from '../../src/net/ip.ts';
 import { findRange, isGateway, type Range, type RangeSet, renderRangeSet } from './range.ts';
@@ -44,6 +45,8 @@ export interface Allocation {
 /** What is known about the addresses of a network when one is chosen. */
 export interface Leases {
   isTaken(ip: Ip): boolean;
+  /** Whom an address is leased to; undefined if its file does not tell. */
+  findOwner(address: string): Owner | undefined;
   /** The first free address from `from` to `to`, both included. */
   findFree(from: Ip, to: Ip): Ip | undefined;
   /** The address last handed out from the set. */
@@ -59,7 +62,7 @@ export function allocate(plan: Wanted, leases: Leases): Allocation[] {
   const allocations = plan.sets.map((set, setIndex) => {
     const at = open.findIndex(ip => findRange(set, ip));
     const [requested] = at < 0 ? [] : open.splice(at, 1);
-    const ip = requested ? claim(set, requested, leases) : nextFree(set, setIndex, leases);
+    const ip = requested ? claim(set, setIndex, requested, leases) : nextFree(set, setIndex, leases);
     return { ip, range: findRange(set, ip) ?? set[0], setIndex };
   });
   if (open.length) {
@@ -80,12 +83,20 @@ export function stretchesOf(set: RangeSet, last: Ip | undefined): readonly Stret
   );
 }
 
-function claim(set: RangeSet, ip: Ip, leases: Leases): Ip {
-  const problem = isGateway(set, ip) ? 'it is the gateway' : leases.isTaken(ip) ? 'it is in use' : undefined;
+function claim(set: RangeSet, setIndex: number, ip: Ip, leases: Leases): Ip {
+  const address = renderIp(ip);
+  const owner = leases.findOwner(address);
+  const holder = owner ? ` by ${renderAttachment(owner)}` : '';
+  const problem = isGateway(set, ip)
+    ? 'it is the gateway'
+    : leases.isTaken(ip)
+      ? `it is in use${holder}`
+      : undefined;
   if (problem === undefined) return ip;
   throw new CniError(
     HostLocalCode.addressTaken,
-    `Cannot allocate requested address ${renderIp(ip)}: ${problem}`,
+    // The words after the first colon are the reference's, which people and tests of podman look for.
+    `Cannot allocate from range set ${setIndex}: requested IP address ${address} is not available: ${problem}`,
   );
 }
 

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
+import { findDeadLeases } from '../../src/ipam/dead-leases.ts';
 import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
 import { listLeases } from '../../src/ipam/lease-files.ts';
 import {
@@ -39,7 +40,7 @@ export const hostLocal = definePlugin({
     const [place, owner] = [placeOf(call), ownerOf(call)];
     const allocations = inStore(call, { create: true }, store => {
       refuseSecondLease(store, owner, plan.sets);
-      const chosen = choose(plan, store, place);
+      const chosen = choose(call, plan, store, place);
       store.reserve(chosen, owner);
       return chosen;
     });
@@ -128,7 +129,13 @@ function inStore<T>(
   });
 }
 
-function choose(plan: Plan, store: LeaseStore, place: StorePlace): Allocation[] {
+function choose(call: Call<LeaseConf>, plan: Plan, store: LeaseStore, place: StorePlace): Allocation[] {
+  // What was asked for by address is not refused because of a container that no longer exists.
+  const taken = plan.requested.filter(ip => store.isTaken(ip)).map(renderIp);
+  const dead = findDeadLeases(place.dir, place.network, taken);
+  store.release(dead);
+  if (dead.length)
+    call.log.info(`Released ${dead.join(', ')} in "${place.dir}": its container no longer exists`);
   try {
     return allocate(plan, store);
   } catch (thrown) {

@@ -1,5 +1,5 @@
 // What does portmap do for each verb?
-import { refuserFor } from '../../src/attach/living-owner.ts';
+import { gravediggerFor, refuserFor } from '../../src/attach/living-owner.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
@@ -146,7 +146,7 @@ function wantedOf(call: Call<PortmapConf>): Wanted {
   const isAsked = ({ family }: Conditions) => plans.some(plan => plan.family === family);
   const conditions = means.backend === 'nftables' ? parseConditions(call.conf).filter(isAsked) : [];
   const owner = ownerOf(attachmentOf(call));
-  return { owner, plans, means, conditions, refuseLiving: refuserFor(call) };
+  return { owner, plans, means, conditions, refuseLiving: refuserFor(call), isGone: gravediggerFor(call) };
 }
 
 function plansOf(call: Call<PortmapConf>): FamilyPlan[] {

@@ -44,6 +44,19 @@ export function refuserFor(call: Call): RefuseLiving {
   };
 }
 
+/** Whether an attachment with these addresses no longer exists, as far as can be told; false if nothing can be. */
+export type IsGone = (owner: FormerOwner['owner'], ips: readonly Ip[]) => boolean;
+
+/** Returns a function that tells by the same evidence whether what an attachment holds may be taken from it. */
+export function gravediggerFor(call: Call): IsGone {
+  return (owner, ips) => {
+    const use = ips.length ? findUse() : undefined;
+    if (use === undefined) return false;
+    const witnesses = { use, links: listLinks(call.host), own: call.findContainerNetns() };
+    return ips.every(ip => findLife({ ip, owner }, witnesses) === undefined);
+  };
+}
+
 /**
  * The other attachments to which the addresses belong.
  * @param pods whose keys are addresses

@@ -42,7 +42,7 @@ export async function podsOnBridge(createLab: () => Promise<Lab>): Promise<Scene
 
 /** Adds another pod to the bridge, behind the port `pod<number>`. */
 export async function addPod(lab: Lab, number: number): Promise<Pod> {
-  const pod = await fakePod(lab, number);
+  const pod = await container(lab, number);
   const port = `pod${number}`;
   await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
   await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
@@ -61,8 +61,19 @@ export async function setHairpin(lab: Lab, number = 2): Promise<void> {
   await lab.ip(lab.host, 'link', 'set', `pod${number}`, 'type', 'bridge_slave', 'hairpin', 'on');
 }
 
-/** A pod whose addresses exist in results only. */
+/** A pod whose interface has its addresses and leads nowhere. */
 export async function fakePod(lab: Lab, number: number): Promise<Pod> {
+  const pod = await container(lab, number);
+  const stdin = [
+    'link add eth0 type bridge',
+    ...FAMILIES.map(family => `addr add ${pod[family]} dev eth0`),
+  ].join('\n');
+  const { exitCode, stderr } = await lab.run(pod, ['ip', '-batch', '-'], { stdin });
+  if (exitCode !== 0) throw new Error(`Cannot give "${pod.name}" its addresses: ${stderr}`);
+  return pod;
+}
+
+async function container(lab: Lab, number: number): Promise<Pod> {
   return { ...(await lab.container()), v4: `10.9.0.${number}`, v6: `fd00:9::${number}` };
 }
 

@@ -161,11 +161,37 @@ describeRoot('host-local', () => {
       'fd00::2/64',
     ]);
     const taken = await call('ADD', 'three', { args: 'IP=10.1.0.50' });
-    expect(taken.error).toMatchObject({ code: 101, msg: expect.stringContaining('10.1.0.50: it is in use') });
+    expect(taken.error).toMatchObject({
+      code: 101,
+      msg: expect.stringContaining(
+        'requested IP address 10.1.0.50 is not available: it is in use by container "one"',
+      ),
+    });
     const outside = await call('ADD', 'three', { args: 'IP=10.9.0.50' });
     expect(outside.error).toMatchObject({ code: 102, msg: expect.stringContaining('10.9.0.50') });
     expect((await call('ADD', 'three', { args: 'IP=10.1.0.50;FOO=1' })).error?.code).toBe(4);
     expect(Object.values(leases()).filter(text => text.startsWith('three'))).toEqual([]);
+  });
+
+  test('a requested address is taken from a container that is gone, once no ADD of it can be running', async () => {
+    const { name, call, dir, leases } = network({ ranges: [[{ subnet: '10.1.0.0/24' }]] });
+    const results = join(lab.tmp, 'cache', 'results');
+    const env = { CATENA_CNI_CACHE_DIR: join(lab.tmp, 'cache') };
+    const ask = (id: string) => call('ADD', id, { args: 'IP=10.1.0.50', env });
+    expect((await ask('one')).exitCode).toBe(0);
+    expect((await ask('two')).error).toMatchObject({ code: 101 });
+    const anHourAgo = Date.now() / 1000 - 3600;
+    utimesSync(join(dir, '10.1.0.50'), anHourAgo, anHourAgo);
+    mkdirSync(results, { recursive: true });
+    // What libcni recorded of a container whose namespace exists, though its address is on no interface, as with a virtual machine.
+    const record = join(results, `${name}-one-eth0`);
+    writeFileSync(record, JSON.stringify({ kind: 'cniCacheV1', netns: lab.host.path }));
+    expect((await ask('two')).error).toMatchObject({ code: 101 });
+    writeFileSync(record, JSON.stringify({ kind: 'cniCacheV1', netns: '/run/netns/gone' }));
+    expect((await ask('two')).exitCode).toBe(0);
+    expect(leases()['10.1.0.50']).toStartWith('two');
+    expect((await call('DEL', 'one')).exitCode).toBe(0);
+    expect(leases()['10.1.0.50']).toStartWith('two');
   });
 
   test('ADD with a full set names it and leaves no lease of the other sets', async () => {

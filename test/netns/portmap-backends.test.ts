@@ -77,6 +77,58 @@ describeRoot(
       });
     });
 
+    describe.each([
+      { theirs: 'nftables' },
+      { theirs: 'iptables' },
+      { theirs: 'reference' },
+      { theirs: "reference's table" },
+    ])('what $theirs forwards to a container that is gone without DEL', ({ theirs }) => {
+      test.each(BACKENDS)('is taken by a living one with %s, with its counts', async backend => {
+        const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
+        const isOurs = theirs === 'nftables' || theirs === 'iptables';
+        if (theirs === 'reference' && requiresReference('portmap')) return;
+        const ports = [...WEB, ...ON_ONE];
+        if (theirs === "reference's table") {
+          await load(
+            lab,
+            'add table ip cni_hostport',
+            'add chain ip cni_hostport hostports { type nat hook prerouting priority -100; }',
+            `add rule ip cni_hostport hostports tcp dport 8080 dnat to ${pod.v4}:80 comment "${pod.id}"`,
+          );
+        } else {
+          const how = isOurs ? { backend: theirs } : { reference: true };
+          expect(await call(lab, 'ADD', pod, { ...how, ports })).toMatchObject({ exitCode: 0 });
+        }
+        expect((await call(lab, 'ADD', neighbour, { backend, ports })).error).toMatchObject({ code: 100 });
+        await lab.remove(pod);
+        await startServer(lab, neighbour, { protocol: 'tcp', port: 80 });
+        const added = await call(lab, 'ADD', neighbour, { backend, ports });
+        expect(added).toMatchObject({ exitCode: 0 });
+        expect(await call(lab, 'CHECK', neighbour, { backend, ports })).toMatchObject({ exitCode: 0 });
+        expect(await answers(lab, outside, 'tcp', outside.hostAddress.v4)).toBe(true);
+        const left = `${await rules(lab)}${await saved(lab)}`;
+        expect(left).not.toContain(pod.id);
+        expect(left).not.toContain(pod.v4);
+        // A late DEL takes nothing from the new holder.
+        if (isOurs) expect((await call(lab, 'DEL', pod)).exitCode).toBe(0);
+        expect(await answers(lab, outside, 'tcp', outside.hostAddress.v4)).toBe(true);
+      });
+    });
+
+    test.each(BACKENDS)('a port with conditions is taken from the dead as well, with %s', async backend => {
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
+      const words = backend === 'nftables' ? ['ip saddr 10.201.0.0/16'] : ['-s', '10.201.0.0/16'];
+      const how = { backend, conf: { conditionsV4: words, conditionsV6: [] } };
+      expect(await call(lab, 'ADD', pod, how)).toMatchObject({ exitCode: 0 });
+      expect((await call(lab, 'ADD', neighbour, how)).error).toMatchObject({ code: 100 });
+      await lab.remove(pod);
+      expect(await call(lab, 'ADD', neighbour, how)).toMatchObject({ exitCode: 0 });
+      expect(await call(lab, 'CHECK', neighbour, how)).toMatchObject({ exitCode: 0 });
+      expect(`${await rules(lab)}${await saved(lab)}`).not.toContain(pod.id);
+      await call(lab, 'DEL', neighbour, how);
+      expect(await elementsLeft(lab)).toEqual([]);
+    });
+
     test('of many ADDs at once, with either packet filter, one gets the port', async () => {
       const { lab } = await podsOnBridge(createLab);
       const pods = await Promise.all(Array.from({ length: 8 }, (_, i) => fakePod(lab, 10 + i)));

@@ -346,6 +346,7 @@ describeRoot(
     test("GC removes rules in the reference's own table once the container certainly no longer exists", async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const [elsewhere, gone] = [await fakePod(lab, 7), await fakePod(lab, 8)];
+      await lab.ip(gone, 'link', 'delete', 'eth0');
       const known = [pod, neighbour, elsewhere];
       const tables = [...known, gone].flatMap((one, i) => hostportRules(one, 8000 + i));
       await load(lab, [...HOSTPORT_TABLES, ...tables]);

@@ -32,9 +32,13 @@ export function applyPorts(
   onClaimed: () => void,
 ): Lost[] {
   const { owner, plans, means } = wanted;
-  const finish = ({ gone, chains }: Claimed): Lost[] => {
+  const finish = ({ gone, chains, strangers }: Claimed): Lost[] => {
     onClaimed();
-    return [...gone, ...chains.flatMap(chain => removeIptablesPorts(nft, chain))];
+    return [
+      ...gone,
+      ...chains.flatMap(chain => removeIptablesPorts(nft, chain)),
+      ...strangers.flatMap(({ containerId, pod }) => removeHostportRules(nft, containerId, [pod])),
+    ];
   };
   if (means.backend === 'nftables') return finish(claimPatiently(nft, wanted));
   return alone(() => {

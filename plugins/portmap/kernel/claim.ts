@@ -1,6 +1,6 @@
 // How are the elements of an attachment put into the kernel, and which existing ones conflict with them?
 
-import { findFormerOwners, type RefuseLiving } from '../../../src/attach/living-owner.ts';
+import { findFormerOwners, type IsGone, type RefuseLiving } from '../../../src/attach/living-owner.ts';
 import { defined } from '../../../src/cni/defined.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { tryOut } from '../../../src/netlink/nft/batch.ts';
@@ -27,9 +27,9 @@ import { SETS } from '../sets.ts';
 import { planSkeleton } from '../skeleton.ts';
 import { askingChanges, additions as askingRules } from './asking.ts';
 import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
-import { refuseForeign, throwTaken } from './foreign.ts';
+import { refuseForeign, type Stranger, throwTaken } from './foreign.ts';
 import { planHeirs, transferOwnership } from './heirs.ts';
-import { type Removal, removalOf } from './release.ts';
+import { findClaims, type Removal, removalOf } from './release.ts';
 import { countTaken, listHostIps } from './tallies.ts';
 
 /** What one attachment wants. */
@@ -41,6 +41,8 @@ export interface Wanted {
   readonly conditions: readonly Conditions[];
   /** Called before elements of another attachment are treated as stale. */
   readonly refuseLiving: RefuseLiving;
+  /** Asked before a port is refused because of another attachment. */
+  readonly isGone: IsGone;
 }
 
 /** What was removed to make room. */
@@ -48,6 +50,8 @@ export interface Claimed {
   readonly gone: readonly Claim[];
   /** Owners whose iptables chains have to be removed as well. */
   readonly chains: readonly ChainOwner[];
+  /** Containers whose rules in the reference's own table have to be removed as well. */
+  readonly strangers: readonly Stranger[];
 }
 
 /** A holder has no rules in iptables: either it is gone, or its ADD has not written them yet. */
@@ -64,22 +68,23 @@ export class SuspectError extends Error {
  * when that cannot be decided unless alone
  */
 export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boolean): Claimed {
-  const { owner, plans, means, conditions, refuseLiving } = wanted;
+  const { owner, plans, means, conditions } = wanted;
   const entries = plans.flatMap(plan => planElements(plan, owner, means));
   const claims = plans.flatMap(plan => planClaims(plan, means));
   const skeleton = planSkeleton({ pods: plans.map(({ pod }) => pod), conditions });
-  let claimed: Claimed = { gone: [], chains: [] };
+  let claimed: Claimed = { gone: [], chains: [], strangers: [] };
   changeOwned(socket, [skeleton], () => {
     const outdated = [owner, ...formerOwners(socket, wanted)];
-    const { ghosts, shared } = findHolders(socket, claims, outdated, owner);
+    const { ghosts, dead, shared } = findHolders(socket, claims, outdated, wanted);
     if (ghosts.length && !isAlone) throw new SuspectError('Cannot tell whether a holder of a port is gone');
-    outdated.push(...ghosts);
+    outdated.push(...ghosts, ...dead);
     const taken = new Set(shared.map(placeName));
-    refuseForeign(socket, claims, outdated, refuseLiving);
+    const buried = refuseForeign(socket, claims, outdated, wanted);
     const removals = outdated.map(one => removalOf(socket, one));
     const gone = removals.flatMap(one => one.claims);
     const inIptables = outdated.filter((one, i) => hasIptables(one === owner ? claims : [], removals[i]));
-    claimed = { gone, chains: inIptables.flatMap(one => chainsOf(socket, one)) };
+    const chains = [...inIptables.flatMap(one => chainsOf(socket, one)), ...buried.chains];
+    claimed = { gone, chains, strangers: buried.strangers };
     const own = entries.filter(entry => !taken.has(placeName(placeOf(entry))));
     const kept = new Set(own.map(entry => placeName(placeOf(entry))));
     const freed = (removals[0]?.freed ?? []).filter(place => !kept.has(placeName(place)));
@@ -129,6 +134,8 @@ function formerOwners(socket: NetlinkSocket, { plans, owner, refuseLiving }: Wan
 interface Holders {
   /** Stale holders: the iptables chains that forwarded for them no longer exist. */
   readonly ghosts: readonly Owner[];
+  /** Attachments whose container no longer exists, although nothing was deleted. */
+  readonly dead: readonly Owner[];
   /**
    * Places that another attachment of the same container already holds: a runtime passes its mappings to every network of a
    * container, and the first one keeps them.
@@ -141,12 +148,13 @@ function findHolders(
   socket: NetlinkSocket,
   claims: readonly Claim[],
   outdated: readonly Owner[],
-  owner: Owner,
+  { owner, isGone: isDead }: Wanted,
 ): Holders {
   const ghosts = new Map<string, Owner>();
+  const dead = new Map<string, Owner>();
   const shared: Place[] = [];
   const isGone = (note: string | undefined) =>
-    note !== undefined && (ghosts.has(note) || outdated.some(one => one.note === note));
+    note !== undefined && (ghosts.has(note) || dead.has(note) || outdated.some(one => one.note === note));
   const rivals = ([4, 6] as const).flatMap(family => {
     const own = claims.filter(claim => claim.family === family);
     const hostIps = own.some(({ ip }) => ip === undefined) ? listHostIps(socket, family) : [];
@@ -160,9 +168,15 @@ function findHolders(
     const ghost = backend === 'iptables' ? ghostOf(socket, family, holder) : undefined;
     if (ghost) ghosts.set(ghost.note, ghost);
     else if (isSameContainer(holder.comment, owner)) shared.push(place);
+    else if (holder.comment && isDead(holder.comment, podsOf(socket, holder.comment)))
+      dead.set(holder.comment, ownerOfNote(holder.comment));
     else refuse(pair.claim, pair.rival, holder);
   }
-  return { ghosts: [...ghosts.values()], shared };
+  return { ghosts: [...ghosts.values()], dead: [...dead.values()], shared };
+}
+
+function podsOf(socket: NetlinkSocket, note: string): Ip[] {
+  return findClaims(socket, ownerOfNote(note)).map(({ pod }) => pod);
 }
 
 function refuse(claim: Claim, { protocol, port, ip }: Claim, { comment = 'unknown' }: Element): never {

@@ -1,9 +1,9 @@
 // Which containers that our own sets do not record hold a host port?
-import type { FormerOwner, RefuseLiving } from '../../../src/attach/living-owner.ts';
+import type { IsGone, RefuseLiving } from '../../../src/attach/living-owner.ts';
 import { defined } from '../../../src/cni/defined.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { cidrContains } from '../../../src/net/cidr.ts';
-import { sameIp } from '../../../src/net/ip.ts';
+import { type Ip, sameIp } from '../../../src/net/ip.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { decodeNatRule, listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
@@ -12,7 +12,7 @@ import { listTables } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Claim, Owner } from '../elements.ts';
 import { type HostPort, PROTOCOLS, renderHostPort } from '../plan.ts';
-import { dnatChain, hostportTable, ownerIn, SHARED, soleOwner } from '../reference-names.ts';
+import { type ChainOwner, dnatChain, hostportTable, ownerIn, SHARED, soleOwner } from '../reference-names.ts';
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
 const PortmapCode = {
@@ -26,6 +26,23 @@ export interface Rival extends HostPort {
   readonly holder: string;
 }
 
+/** A container in the reference's own table, and the address that the rule leads to. */
+export interface Stranger {
+  readonly containerId: string;
+  readonly pod: Ip;
+}
+
+/** What the reference has of containers that no longer exist, and what others may have now. */
+export interface Dead {
+  readonly chains: readonly ChainOwner[];
+  readonly strangers: readonly Stranger[];
+}
+
+interface Judge {
+  readonly refuseLiving: RefuseLiving;
+  readonly isGone: IsGone;
+}
+
 /**
  * Rejects host ports that the reference plugin forwards to another container on an overlapping address, with either packet
  * filter. Reads the reference's rules of all containers, if there are any. Rules with conditions do not conflict.
@@ -35,8 +52,9 @@ export function refuseForeign(
   socket: NetlinkSocket,
   claims: readonly Claim[],
   outdated: readonly Owner[],
-  refuseLiving: RefuseLiving,
-): void {
+  judge: Judge,
+): Dead {
+  const dead = { chains: [] as ChainOwner[], strangers: [] as Stranger[] };
   const own = new Set(
     outdated
       .flatMap(({ attachment }) => (attachment ? [attachment, soleOwner(attachment)] : []))
@@ -48,13 +66,14 @@ export function refuseForeign(
     const wanted = claims.filter(claim => claim.family === family && claim.condition === '');
     if (wanted.length === 0) continue;
     const inNft = (chain: string) => (tables.has(natTable(family)) ? listNftNat(socket, family, chain) : []);
-    const refuseAll = (held: readonly Held[]) => refuseHeldBy(wanted, held, refuseLiving);
+    const refuseAll = (held: readonly Held[]) => refuseHeldBy(wanted, held, judge, dead);
     refuseAll(chainsThatHold(wanted, { own, ids }, inNft(SHARED.dnat), inNft));
     if (tables.has(hostportTable(family))) refuseAll(hostportRules(socket, family, ids));
     const legacy = listLegacyNat(family);
     const inLegacy = (chain: string) => legacy.filter(rule => rule.chain === chain);
     refuseAll(chainsThatHold(wanted, { own, ids }, inLegacy(SHARED.dnat), inLegacy));
   }
+  return dead;
 }
 
 /** @throws CniError 100 */
@@ -69,17 +88,30 @@ export function throwTaken(wanted: HostPort, { holder, ...held }: Rival, details
 interface Held {
   readonly holder: string;
   /** Set if the rules name it. */
-  readonly owner: FormerOwner['owner'];
+  readonly owner: ChainOwner | undefined;
+  /** Set if they name nothing else. */
+  readonly containerId?: string;
   readonly rule: NatRule;
 }
 
-function refuseHeldBy(wanted: readonly Claim[], held: readonly Held[], refuseLiving: RefuseLiving): void {
-  for (const { holder, owner, rule } of held) {
+function refuseHeldBy(
+  wanted: readonly Claim[],
+  held: readonly Held[],
+  { refuseLiving, isGone }: Judge,
+  dead: { readonly chains: ChainOwner[]; readonly strangers: Stranger[] },
+): void {
+  for (const { holder, owner, containerId, rule } of held) {
+    if (owner && dead.chains.includes(owner)) continue;
     const claim = wanted.find(one => excludes(one, rule));
     if (claim === undefined) continue;
     if (rule.to && sameIp(rule.to, claim.pod)) {
       // The previous holder of the pod's address is gone, unless another network gave the same address to a live pod.
       refuseLiving([{ ip: claim.pod, owner }]);
+      continue;
+    }
+    if (rule.to && (owner || containerId !== undefined) && isGone(owner, [rule.to])) {
+      if (owner) dead.chains.push(owner);
+      else if (containerId !== undefined) dead.strangers.push({ containerId, pod: rule.to });
       continue;
     }
     const { protocol, port } = claim;
@@ -116,7 +148,7 @@ function hostportRules(socket: NetlinkSocket, family: Family, own: ReadonlySet<s
     const { comment = '' } = rule;
     if (own.has(comment)) return [];
     const holder = `container "${comment}"`;
-    return { holder, owner: undefined, rule: decodeNatRule(family, rule) };
+    return { holder, owner: undefined, containerId: comment, rule: decodeNatRule(family, rule) };
   });
 }
 

@@ -14,6 +14,7 @@ function leases(taken: string[], last?: string): Leases {
   const isTaken = (ip: Ip) => taken.includes(renderIp(ip));
   return {
     isTaken,
+    findOwner: address => (isTaken(parseIp(address)) ? { containerId: 'web', ifname: 'eth0' } : undefined),
     findFree(from, to) {
       for (let ip = from; ip.value <= to.value; ip = offsetIp(ip, 1n)) if (!isTaken(ip)) return ip;
       return undefined;
@@ -115,7 +116,7 @@ describe('allocate()', () => {
       attempt({ ...one, requested: texts.map(parseIp) }, leases(['10.0.0.4'])) as CniError;
     expect(ask('10.0.0.4')).toMatchObject({
       code: 101,
-      message: expect.stringContaining('10.0.0.4: it is in use'),
+      message: `Cannot allocate from range set 0: requested IP address 10.0.0.4 is not available: it is in use by container "web", interface "eth0"`,
     });
     expect(ask('10.0.0.1')).toMatchObject({
       code: 101,
