@@ -15,7 +15,7 @@ import type { Owner } from './owner.ts';
  * Those of the addresses whose container was never deleted and is gone: its lease is of this boot and older than an ADD may take,
  * no interface in any namespace has the address, no pair leads to the container, and libcni's record, if there is one, names a
  * namespace that does not exist. Without the right to inspect namespaces, none.
- * @param dir the network's leases, which no other process changes meanwhile
+ * @param dir the network's leases, which no other process changes during the call
  */
 export function findDeadLeases(dir: string, network: string, addresses: readonly string[]): string[] {
   const suspects = addresses.filter(address => bootOf(join(dir, address)) === 'this');
