@@ -4,6 +4,7 @@ import { parseFrozen } from '../chain/config/conflist.ts';
 import { forgetDetached } from '../chain/records/adopted-attachments.ts';
 import type { CachedAttachment } from '../chain/records/cache-record.ts';
 import { renderAttachment } from '../chain/records/cache-record.ts';
+import { noteOf } from '../chain/records/others-del.ts';
 import { toRemembered } from '../chain/records/remembered-add.ts';
 import { listAttachments, readAttachment } from '../chain/records/result-cache.ts';
 import { findExecutable } from '../chain/run/call-plugins.ts';
@@ -139,6 +140,7 @@ function writeRecord(
     executables,
     cacheDir: cacheDirOf(runtime),
     adopted: true,
+    ...defined({ generation: noteOf(cached, runtime) }),
     runner,
   };
   // The cache has only the last plugin's result, which is what every plugin gets on CHECK and DEL.

@@ -218,7 +218,7 @@ function rewrite(stateDir: string, record: AttachmentRecord, last?: Line): void 
 function intentOf(record: AttachmentRecord, { capabilityArgs, source }: Settings): Intent {
   const { network, containerId, ifname, netns, boot, owner, args } = record;
   const { netnsIdentity, netnsCookie, hostCookie } = record;
-  const { pluginDirs, executables, cacheDir, request, adopted, runner } = record;
+  const { pluginDirs, executables, cacheDir, request, adopted, generation, runner } = record;
   const id = { network, containerId, ifname };
   const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source };
   const more = {
@@ -226,6 +226,7 @@ function intentOf(record: AttachmentRecord, { capabilityArgs, source }: Settings
     ...(hostCookie === undefined ? {} : { hostCookie }),
     ...(request === undefined ? {} : { request }),
     ...(adopted === undefined ? {} : { adopted }),
+    ...(generation === undefined ? {} : { generation }),
   };
   return { ...id, ...inputs, ...more, pluginDirs, executables, cacheDir, runner };
 }

@@ -96,6 +96,7 @@ const INTENT: Shape = {
   cacheDir: TEXT,
   request: optional(TEXT),
   adopted: optional(exactly(true)),
+  generation: optional(TEXT),
   runner: RUNNER,
 };
 

@@ -1,8 +1,8 @@
 // Which ADD made an attachment?
 //
 // Container id, interface and network may be used again. A generation tells one ADD of an attachment from the next: it is a note
-// in the run directory, which the first plugin of an ADD writes before it does anything else, and which DEL removes. The note
-// is a symbolic link to a name that is never used again, because creating one takes a single, atomic system call. GC takes a
+// in the run directory, which the first plugin of an ADD writes before it does anything else, and which the first plugin of a DEL
+// removes before it deletes anything. The note is a symbolic link to a name that is never used again, because creating one takes a single, atomic system call. GC takes a
 // snapshot of the notes when it begins. An attachment with a note that is not in the snapshot was begun later, so no list of
 // valid attachments that GC was given can name it. No clocks are compared, and no process waits for another.
 import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
@@ -21,6 +21,8 @@ export interface Generation extends Key {
   readonly token: string;
   /** The boot it was written in, as {@link bootId} names it. */
   readonly boot: string;
+  /** Our runner made the ADD, and has it on record. */
+  readonly isOurs: boolean;
   /** When it was written, in milliseconds since the epoch by the clock of the kernel's file times. */
   readonly time: number;
 }
@@ -28,20 +30,38 @@ export interface Generation extends Key {
 /**
  * Notes that an ADD of the attachment begins.
  * @param options.renew this is the first plugin of the ADD: replace the note of an earlier ADD; otherwise keep it
- * @returns whether the note is new
+ * @param options.isOurs as in {@link Generation}
+ * @returns the token, if the note is new
  * @throws the system error
  */
 export function noteGeneration(
   runDir: string,
   attachment: AttachmentId,
-  { renew, boot }: { readonly renew: boolean; readonly boot: string },
-): boolean {
+  {
+    renew,
+    boot,
+    isOurs = false,
+  }: { readonly renew: boolean; readonly boot: string; readonly isOurs?: boolean },
+): string | undefined {
   const path = noteFileOf(runDir, attachment);
   if (lstatSync(path, { throwIfNoEntry: false })) {
-    if (!renew) return false;
+    if (!renew) return undefined;
     removeNote(path);
   }
-  const target = targetFor(attachment, boot);
+  const token = `${boot.replaceAll(/[^\w-]/g, '_')}.${crypto.randomUUID()}${isOurs ? OURS : ''}`;
+  return writeNote(path, attachment, token) ? token : undefined;
+}
+
+/** Puts the note of an earlier ADD back in the place of that of a later one, which was refused. @throws the system error */
+export function restoreGeneration(runDir: string, attachment: AttachmentId, token: string): void {
+  const path = noteFileOf(runDir, attachment);
+  removeNote(path);
+  writeNote(path, attachment, token);
+}
+
+/** @returns whether there was none */
+function writeNote(path: string, attachment: AttachmentId, token: string): boolean {
+  const target = targetFor(attachment, token);
   try {
     symlinkSync(target, path);
   } catch (error) {
@@ -53,6 +73,9 @@ export function noteGeneration(
   }
   return true;
 }
+
+/** Ends the token of an ADD by our runner. */
+const OURS = '.ours';
 
 /** Removes the note of a deleted attachment. A missing one is ignored. */
 export function forgetGeneration(runDir: string, attachment: AttachmentId): void {
@@ -92,9 +115,8 @@ function noteFileOf(runDir: string, attachment: AttachmentId): string {
  * Target of a note: its token, and the names if they are too long for a file name. A file system keeps a short target in
  * the inode, which saves a block.
  */
-function targetFor(attachment: AttachmentId, boot: string): string {
+function targetFor(attachment: AttachmentId, token: string): string {
   const { containerId, ifname } = attachment;
-  const token = `${boot.replaceAll(/[^\w-]/g, '_')}.${crypto.randomUUID()}`;
   const isInName = fileNameOf(attachment) === `${containerId}:${ifname}`;
   return isInName ? token : `${token}:${containerId}:${ifname}`;
 }
@@ -106,7 +128,8 @@ function readNote(path: string): Generation | undefined {
     const [token, ...own] = readlinkSync(path).split(':');
     const [containerId, ifname, ...more] = own.length ? own : basename(path).split(':');
     if (!token || !containerId || !ifname || more.length > 0) return undefined;
-    return { token, boot: token.slice(0, token.lastIndexOf('.')), time, containerId, ifname };
+    const [boot = ''] = token.split('.');
+    return { token, boot, isOurs: token.endsWith(OURS), time, containerId, ifname };
   } catch {
     return undefined;
   }

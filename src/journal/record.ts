@@ -35,6 +35,8 @@ export interface Intent extends AttachmentId, NetnsIdentity {
   readonly cacheDir: string;
   /** Another runtime made the attachment, and deletes it. */
   readonly adopted?: true;
+  /** Of one that was adopted: what the first plugin of its ADD has noted (generation.ts). */
+  readonly generation?: string;
   readonly runner: Runner;
 }
 

@@ -4,8 +4,14 @@ import { runDir } from '../cni/directories.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { bootId } from '../files/boot-id.ts';
-import { findGeneration, forgetGeneration, noteGeneration } from '../journal/generation.ts';
+import {
+  findGeneration,
+  forgetGeneration,
+  noteGeneration,
+  restoreGeneration,
+} from '../journal/generation.ts';
 import { isBeingRemoved } from '../journal/removal.ts';
+import { RUNNER_VARIABLE } from '../journal/runner.ts';
 import type { Log } from '../log.ts';
 
 /** The part of a call that its generation needs. */
@@ -23,22 +29,21 @@ export interface NotedCall {
 export async function underNote<T>(call: NotedCall, add: () => Promise<T>): Promise<T> {
   const { attachment, environment, request, log } = call;
   const dir = runDir(environment);
-  // An ADD of an attachment that exists already is refused, and leaves that one its note.
-  const isFirst = tokenOf(call) === undefined;
-  let isNew = false;
+  const before = tokenOf(call);
+  let token: string | undefined;
   try {
     const renew = memberOf(request, 'prevResult') === undefined;
-    isNew = noteGeneration(dir, attachment, { renew, boot: bootId(environment) });
+    const isOurs = environment[RUNNER_VARIABLE] !== undefined;
+    token = noteGeneration(dir, attachment, { renew, boot: bootId(environment), isOurs });
   } catch (cause) {
     log.debug(`Cannot write a note of the ADD in "${dir}": ${describeError(cause)}; GC may miss it`);
   }
-  const token = isNew ? tokenOf(call) : undefined;
   try {
-    if (isNew) await outwaitRemoval(dir, attachment);
+    if (token !== undefined) await outwaitRemoval(dir, attachment);
     return await add();
   } catch (thrown) {
-    // A failed ADD leaves no note.
-    if (isNew && isFirst && tokenOf(call) === token) forget(call);
+    // An ADD of an attachment that exists already is refused, and leaves that one its note.
+    if (token !== undefined && tokenOf(call) === token) forget(call, before);
     throw thrown;
   }
 }
@@ -62,16 +67,6 @@ async function outwaitRemoval(dir: string, attachment: AttachmentId): Promise<vo
   }
 }
 
-/** Runs a DEL, then removes the note that the attachment had before it. A note written since belongs to a later ADD. */
-export async function forgetAfter(
-  call: Omit<NotedCall, 'request'>,
-  del: () => void | Promise<void>,
-): Promise<void> {
-  const token = tokenOf(call);
-  await del();
-  if (token !== undefined && tokenOf(call) === token) forget(call);
-}
-
 function tokenOf({
   attachment,
   environment,
@@ -79,11 +74,16 @@ function tokenOf({
   return findGeneration(runDir(environment), attachment)?.token;
 }
 
-/** Removes the note of a deleted attachment. */
-export function forget({ attachment, environment, log }: Omit<NotedCall, 'request'>): void {
+/**
+ * Removes the note of an attachment that is deleted. A DEL does so before it deletes anything: whoever repairs the attachment
+ * meanwhile sees by the missing note that it has begun.
+ * @param before the note to put in its place
+ */
+export function forget({ attachment, environment, log }: Omit<NotedCall, 'request'>, before?: string): void {
   const dir = runDir(environment);
   try {
-    forgetGeneration(dir, attachment);
+    if (before === undefined) forgetGeneration(dir, attachment);
+    else restoreGeneration(dir, attachment, before);
   } catch (cause) {
     log.debug(`Cannot remove a note in "${dir}": ${describeError(cause)}; GC removes it`);
   }

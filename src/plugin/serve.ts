@@ -30,7 +30,7 @@ import { createLog, type Log } from '../log.ts';
 import { LiveCall } from './call.ts';
 import type * as Collection from './collection.ts';
 import type { PluginDefinition } from './define.ts';
-import { forgetAfter, underNote } from './generation.ts';
+import { forget, underNote } from './generation.ts';
 import type { PluginLookup, Reply, ServedCall } from './invocation.ts';
 
 /**
@@ -158,7 +158,8 @@ async function runVerb(
       await definition.check(call);
       return '';
     case 'DEL':
-      await (noted ? forgetAfter(noted, () => definition.del(call)) : definition.del(call));
+      if (noted) forget(noted);
+      await definition.del(call);
       return '';
     case 'GC':
       await definition.gc(call);

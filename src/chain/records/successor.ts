@@ -7,7 +7,7 @@ import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import type { Claim } from '../../journal/claim.ts';
-import { findGeneration } from '../../journal/generation.ts';
+import { findGeneration, type Generation } from '../../journal/generation.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import type { CachedAttachment } from './cache-record.ts';
@@ -34,13 +34,26 @@ export async function findSuccessor(
   if (isOfLaterAdd(findCached(record, within), record)) {
     return `cached result "${cacheFileOf(record.cacheDir, record)}" belongs to a later ADD`;
   }
-  if (!isOfEarlierBoot(record, runtime.env)) return undefined;
   // The first plugin of an ADD writes its generation before it makes anything.
   const note = findGeneration(runDir(runtime.env), record);
-  if (note && !isOfEarlierBoot(note, runtime.env)) return 'a plugin has started an ADD of it since boot';
+  const isEarlier = isOfEarlierBoot(record, runtime.env);
+  if (note && !isOfEarlierBoot(note, runtime.env) && (isEarlier || isOfOthers(note, record)))
+    return 'a plugin has started an ADD of it since';
+  if (!isEarlier) return undefined;
   const list = findConfigOfAdd(toRemembered(record), within) ?? { name: record.network, plugins: [] };
   const witness = await runtime.openWitness?.();
   return witness?.findLife(list, record);
+}
+
+/**
+ * Whether the note is of an ADD that is on no record of ours. Nothing tells if the network is one of a pod and named like the list that
+ * names the delegate runner: the note may be that of the runtime's call of the runner.
+ */
+function isOfOthers(
+  { isOurs, token }: Generation,
+  { generation, network, owner }: AttachmentRecord,
+): boolean {
+  return !isOurs && token !== generation && owner.split(' ')[1] !== network;
 }
 
 /**

@@ -23,12 +23,13 @@ const LONG = { network: 'n'.repeat(240), containerId: 'c'.repeat(240), ifname: '
 
 describe('noteGeneration()', () => {
   test.each([ID, LONG])('leaves a note that names the attachment, however long its names are', id => {
-    expect(noteGeneration(dir, id, { renew: true, boot: 'b' })).toBe(true);
+    expect(noteGeneration(dir, id, { renew: true, boot: 'b' })).toBeString();
     const { containerId, ifname } = id;
     const note = findGeneration(dir, id);
     expect(note).toEqual({
       token: expect.stringMatching(/^b\.[0-9a-f-]{36}$/),
       boot: 'b',
+      isOurs: false,
       time: expect.any(Number),
       containerId,
       ifname,
@@ -42,9 +43,10 @@ describe('noteGeneration()', () => {
   test('starts another generation on request, and otherwise keeps the existing one', () => {
     noteGeneration(dir, ID, { renew: true, boot: 'b' });
     const first = findGeneration(dir, ID)?.token;
-    expect(noteGeneration(dir, ID, { renew: false, boot: 'b' })).toBe(false);
+    expect(noteGeneration(dir, ID, { renew: false, boot: 'b' })).toBeUndefined();
     expect(findGeneration(dir, ID)?.token).toBe(first as string);
-    expect(noteGeneration(dir, ID, { renew: true, boot: 'b' })).toBe(true);
+    expect(noteGeneration(dir, ID, { renew: true, boot: 'b', isOurs: true })).toBeString();
+    expect(findGeneration(dir, ID)).toMatchObject({ boot: 'b', isOurs: true });
     expect(findGeneration(dir, ID)?.token).not.toBe(first as string);
   });
 

@@ -74,11 +74,19 @@ describe('ADD', () => {
 
   test('that is refused keeps the note of the existing attachment', async () => {
     await call('ADD');
+    const before = tokenOf();
     const refuse = () => {
       throw new Error('eth0 already exists');
     };
     expect((await call('ADD', pluginWith({ add: refuse }))).exitCode).toBe(1);
-    expect(tokenOf()).toBeString();
+    expect(tokenOf()).toBe(before as string);
+  });
+
+  test('by our runner is told from one by another runtime', async () => {
+    await call('ADD', pluginWith(), {}, { CATENA_RUNNER: '1-2' });
+    expect(findGeneration(dir, ID)?.isOurs).toBe(true);
+    await call('ADD');
+    expect(findGeneration(dir, ID)?.isOurs).toBe(false);
   });
 
   test('leaves its note before the plugin does anything, and later plugins keep it', async () => {
@@ -199,6 +207,17 @@ describe('GC', () => {
     await call('GC');
     expect(tokenOf()).toBeString();
   });
+});
+
+test('DEL removes its note before it deletes anything, so that a repair knows that it has begun', async () => {
+  await call('ADD');
+  let during: string | undefined = 'not called';
+  const del = () => {
+    during = tokenOf();
+    throw new Error('busy');
+  };
+  expect((await call('DEL', pluginWith({ del }))).exitCode).toBe(1);
+  expect(during).toBeUndefined();
 });
 
 test('DEL leaves the note of an ADD that began while it ran', async () => {

@@ -13,6 +13,8 @@ import { bootId } from '../../../../src/files/boot-id.ts';
 import { createRecord } from '../../../../src/journal/create-record.ts';
 import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
+import { identifyNetns } from '../../../../src/journal/netns-identity.ts';
+import type { Intent } from '../../../../src/journal/record.ts';
 import { isBeingRemoved } from '../../../../src/journal/removal.ts';
 import { endRunner, processOf, startRunner } from '../../../../src/journal/runner.ts';
 import { readRecord } from '../../../../src/journal/store.ts';
@@ -482,6 +484,66 @@ describe('an attachment that another runtime has made again', () => {
     expect(await recover({ all: true }, { ...runtime, env })).toEqual([]);
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
     expect(record()).toBeUndefined();
+  });
+
+  describe('by an ADD that has begun in the same boot', () => {
+    const runDir = () => path.join(runtime.cacheDir, 'run');
+    const here = () => ({ ...runtime, env: { ...process.env, CATENA_RUN_DIR: runDir() } });
+    const dead = () => ({ ...startRunner(), pid: 999_999, start: '1', op: '999999-1-1' });
+    /** An ADD whose runner died, or an attachment that was adopted and whose DEL did. */
+    const interrupt = (more: Partial<Intent> = {}): void => {
+      const { source } = threePlugins();
+      const intent = intentOf({
+        boot: bootId(),
+        cacheDir: runtime.cacheDir,
+        runner: dead(),
+        source,
+        ...more,
+      });
+      const open = createRecord(runtime.stateDir, intent);
+      if (more.adopted) {
+        open?.append({ event: 'done', op: intent.runner.op });
+        open?.append({ event: 'begin', verb: 'DEL', runner: { ...dead(), op: '999999-1-2' } });
+      }
+      open?.close();
+    };
+    const note = (isOurs: boolean) => noteGeneration(runDir(), ID, { renew: true, boot: bootId(), isOurs });
+    const deletions = () => chain.order().filter(call => call.startsWith('DEL'));
+
+    test('of another runtime, keeps what that makes', async () => {
+      interrupt();
+      note(false);
+      expect(await recover({ all: true }, here())).toEqual([]);
+      expect([deletions(), record()]).toEqual([[], undefined]);
+    });
+
+    test('of its own, is undone', async () => {
+      interrupt();
+      note(true);
+      expect(await recover({ all: true }, here())).toHaveLength(1);
+      expect([deletions(), record()]).toEqual([['DEL one'], undefined]);
+    });
+
+    test('after it was adopted, keeps what its runtime makes, but not what was adopted', async () => {
+      fs.mkdirSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
+      const witness = { findLife: async () => undefined, hasInterface: () => true };
+      const asking = { ...here(), openWitness: async () => witness };
+      const netns = '/proc/self/ns/net';
+      const known = { adopted: true, netns, ...identifyNetns(netns) } as const;
+      interrupt({ ...known, generation: note(false) as string });
+      note(false);
+      expect(await recover({ all: true }, asking)).toEqual([]);
+      expect([deletions(), record()]).toEqual([[], undefined]);
+      interrupt({ ...known, generation: note(false) as string });
+      expect(await recover({ all: true }, asking)).toHaveLength(1);
+      expect(deletions()).toHaveLength(3);
+    });
+
+    test('is not seen in the call of the delegate runner by the runtime', async () => {
+      interrupt({ owner: `catena ${ID.network}` });
+      note(false);
+      expect(await recover({ all: true }, here())).toHaveLength(1);
+    });
   });
 
   test('is not begun while it is being deleted: the ADD waits', async () => {
