@@ -16,8 +16,8 @@ import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { waitLimit } from '../records/holder-wait.ts';
 import { waitForOrphanProcesses } from '../records/orphan-wait.ts';
 import { isNoteGone, noteOf } from '../records/others-del.ts';
-import { findCached, findRecord, isOwnCache, toRemembered } from '../records/remembered-add.ts';
-import { writeAttachment } from '../records/result-cache.ts';
+import { findRecord, isOwnCache, toRemembered } from '../records/remembered-add.ts';
+import { removeAside, replaceAttachment } from '../records/result-cache.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import { type ChainRuntime, deadlineOf } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
@@ -70,17 +70,21 @@ export async function settleClaimed(
  * Writes the cached result of a changed attachment, unless another runtime has made the attachment again since, or has deleted
  * one that was adopted.
  * @param note of the ADD, read before the change
+ * @throws CniError 5
  */
 export function writeCache(
   claim: Claim,
   record: AttachmentRecord,
   runtime: ChainRuntime,
-  note = noteOf(record, runtime),
+  note = record.generation ?? noteOf(record, runtime),
 ): void {
-  const cached = findCached(record, runtime);
-  const isDeleted = record.adopted === true && (cached === undefined || isNoteGone(record, note, runtime));
-  if (!isDeleted && (cached === undefined || isOwnCache(cached, record)))
-    writeAttachment(record.cacheDir, toRemembered(record));
+  const isOver = record.adopted === true && isNoteGone(record, note, runtime);
+  if (isOver) removeAside(record.cacheDir, record);
+  else {
+    replaceAttachment(record.cacheDir, toRemembered(record), cached =>
+      cached === undefined ? record.adopted !== true : isOwnCache(cached, record),
+    );
+  }
   claim.note({ event: 'cached' });
 }
 

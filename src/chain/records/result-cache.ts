@@ -1,14 +1,23 @@
 // Which attachments exist, and what was the result of their ADD, by libcni's files?
-import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
-import { type AttachmentId, sameAttachment } from '../../cni/attachment.ts';
+import {
+  closeSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  unlinkSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { type AttachmentId, digestOf, sameAttachment } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { fileFailure } from '../../files/failure.ts';
-import { putFile } from '../../files/put-file.ts';
-import { readIfThere } from '../../files/read-file.ts';
+import { putFile, writeNewFile } from '../../files/put-file.ts';
+import { readIfThere, tryRead } from '../../files/read-file.ts';
 import { removeFile } from '../../files/remove-file.ts';
-import { sweepUnfinished } from '../../files/unfinished.ts';
+import { sweepGivenUp, sweepUnfinished, unfinishedName } from '../../files/unfinished.ts';
 import { type CachedAttachment, parseRecord, renderAttachment } from './cache-record.ts';
 
 /** Where the reference keeps its files; shared with every runtime built on it. */
@@ -49,9 +58,76 @@ export function writeAttachment(dir: string, attachment: CachedAttachment): void
   putFile(cacheFileOf(dir, attachment), renderAttachment(attachment), { what: 'cached result' });
 }
 
+/**
+ * Replaces a cached result, but never one that another runtime has written meanwhile: the file is taken aside and looked at, and the
+ * new one is linked to its name, which fails if there is one again. If the process dies, the next call puts back what was taken.
+ * @param isStill whether what was found, or nothing, is what the caller has seen; a file that cannot be used is nothing
+ * @throws CniError 5
+ */
+export function replaceAttachment(
+  dir: string,
+  attachment: CachedAttachment,
+  isStill: (cached: CachedAttachment | undefined) => boolean,
+): void {
+  const file = cacheFileOf(dir, attachment);
+  const results = dirname(file);
+  const aside = asideOf(file);
+  const fresh = join(results, unfinishedName());
+  try {
+    mkdirSync(results, { recursive: true, mode: 0o700 });
+    closeSync(writeNewFile(fresh, renderAttachment(attachment)));
+    putBack(aside, file);
+    if (lstatSync(file, { throwIfNoEntry: false })) renameSync(file, aside);
+    const text = tryRead(aside);
+    const found = text === undefined ? undefined : tryParse(() => parseRecord(text, file, attachment));
+    if (isStill(found)) linkUnlessThere(fresh, file);
+    putBack(aside, file);
+  } catch (cause) {
+    throw fileFailure('replace cached result', file, cause);
+  } finally {
+    rmSync(fresh, { force: true });
+  }
+}
+
+/** Removes what {@link replaceAttachment} has taken aside and its process, which died, has not put back. @throws CniError 5 */
+export function removeAside(dir: string, id: AttachmentId): void {
+  removeFile(asideOf(cacheFileOf(dir, id)), 'cached result');
+}
+
+function asideOf(file: string): string {
+  return join(dirname(file), `${ASIDE}${digestOf(basename(file))}`);
+}
+
+const ASIDE = '.catena-aside-';
+
+/** Puts a file that was taken aside back, unless there is one again. */
+function putBack(aside: string, file: string): void {
+  if (lstatSync(aside, { throwIfNoEntry: false }) === undefined) return;
+  linkUnlessThere(aside, file);
+  unlinkSync(aside);
+}
+
+function linkUnlessThere(from: string, to: string): void {
+  try {
+    linkSync(from, to);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+}
+
+function tryParse<T>(parse: () => T): T | undefined {
+  try {
+    return parse();
+  } catch {
+    return undefined;
+  }
+}
+
 /** Removes temporary files of processes that were killed while they wrote a cached result. */
 export function sweepCache(dir: string): void {
-  sweepUnfinished(join(dir, 'results'));
+  const results = join(dir, 'results');
+  sweepUnfinished(results);
+  sweepGivenUp(results, name => name.startsWith(ASIDE));
 }
 
 /**
@@ -61,6 +137,7 @@ export function sweepCache(dir: string): void {
 export function removeAttachment(dir: string, id: AttachmentId): void {
   const file = cacheFileOf(dir, id);
   if (isOfAnother(file, id)) return;
+  removeAside(dir, id);
   removeFile(file, 'cached result');
 }
 

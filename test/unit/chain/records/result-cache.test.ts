@@ -8,6 +8,7 @@ import {
   listAttachments,
   readAttachment,
   removeAttachment,
+  replaceAttachment,
   writeAttachment,
 } from '../../../../src/chain/records/result-cache.ts';
 
@@ -190,5 +191,52 @@ describe('listAttachments()', () => {
     expect(listAttachments(dir)).toEqual({ attachments: [], damaged: [] });
     fs.writeFileSync(path.join(dir, 'results'), '');
     expect(() => listAttachments(dir)).toThrow(`Cannot list cached results in "${dir}/results": ENOTDIR`);
+  });
+});
+
+describe('replaceAttachment()', () => {
+  const later = { ...FULL, netns: '/run/netns/later' };
+  const changed = { ...FULL, capabilityArgs: {} };
+  const isFull = (cached: CachedAttachment | undefined) => cached?.netns === FULL.netns;
+  const names = () => fs.readdirSync(path.join(dir, 'results'));
+  const file = () => cacheFileOf(dir, ID);
+
+  test('replaces what the caller has seen, and leaves nothing else', () => {
+    writeAttachment(dir, FULL);
+    replaceAttachment(dir, changed, isFull);
+    expect([readAttachment(dir, ID), names()]).toEqual([changed, ['n1-c1-eth0']]);
+  });
+
+  test('puts back what another runtime has written since', () => {
+    writeAttachment(dir, later);
+    replaceAttachment(dir, changed, isFull);
+    expect([readAttachment(dir, ID), names()]).toEqual([later, ['n1-c1-eth0']]);
+    put('n1-c1-eth0', '{"kind":');
+    replaceAttachment(dir, changed, isFull);
+    expect([fs.readFileSync(file(), 'utf8'), names()]).toEqual(['{"kind":', ['n1-c1-eth0']]);
+  });
+
+  test('leaves what another runtime writes at that very moment', () => {
+    writeAttachment(dir, FULL);
+    replaceAttachment(dir, changed, cached => {
+      writeAttachment(dir, later);
+      return isFull(cached);
+    });
+    expect([readAttachment(dir, ID), names()]).toEqual([later, ['n1-c1-eth0']]);
+  });
+
+  test('puts back what a process that died had taken aside', () => {
+    writeAttachment(dir, FULL);
+    expect(() =>
+      replaceAttachment(dir, changed, () => {
+        throw new Error('it dies');
+      }),
+    ).toThrow('it dies');
+    expect(fs.existsSync(file())).toBe(false);
+    replaceAttachment(dir, changed, isFull);
+    expect([readAttachment(dir, ID), names()]).toEqual([changed, ['n1-c1-eth0']]);
+    fs.renameSync(file(), path.join(dir, 'results', '.catena-aside-of-another'));
+    removeAttachment(dir, ID);
+    expect(names()).toEqual(['.catena-aside-of-another']);
   });
 });
