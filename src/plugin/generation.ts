@@ -75,8 +75,8 @@ function tokenOf({
 }
 
 /**
- * Removes the note of an attachment that is deleted. A DEL does so before it deletes anything: whoever repairs the attachment
- * meanwhile sees by the missing note that it has begun.
+ * Removes the note of an attachment that is deleted. A DEL does so before it deletes anything: a repair during the DEL sees by the
+ * missing note that it has begun.
  * @param before the note to put in its place
  */
 export function forget({ attachment, environment, log }: Omit<NotedCall, 'request'>, before?: string): void {

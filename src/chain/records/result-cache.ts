@@ -59,7 +59,7 @@ export function writeAttachment(dir: string, attachment: CachedAttachment): void
 }
 
 /**
- * Replaces a cached result, but never one that another runtime has written meanwhile: the file is taken aside and looked at, and the
+ * Replaces a cached result, but never one that another runtime has written since: the file is taken aside and looked at, and the
  * new one is linked to its name, which fails if there is one again. If the process dies, the next call puts back what was taken.
  * @param isStill whether what was found, or nothing, is what the caller has seen; a file that cannot be used is nothing
  * @throws CniError 5

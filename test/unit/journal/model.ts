@@ -232,7 +232,7 @@ const repairing = (changes: boolean): Program => [
     const written = writeEntry(world, mindOf(world, self).life);
     return remember(written, self, { stamp: written.stamps });
   },
-  // 8: has its runtime deleted it meanwhile?
+  // 8: has its runtime deleted it since?
   (world, self, rules) => {
     if (!rules.asksAfter) return 'end';
     const { generation, life } = mindOf(world, self);
