@@ -1,7 +1,7 @@
 // What is wrong with this node?
 import { mtu, needed, subnets } from './checks/addresses.ts';
 import { between } from './checks/between.ts';
-import { broken, executables, shadowed, unlisted } from './checks/configuration.ts';
+import { broken, executables, shadowed, tooNew, unlisted } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
 import { foreignRules } from './checks/foreign-rules.ts';
 import { forwarding } from './checks/forwarding.ts';
@@ -17,6 +17,7 @@ import { isDenied } from './readable.ts';
 export const CHECKS: readonly Check[] = [
   broken,
   shadowed,
+  tooNew,
   unlisted,
   executables,
   permissions,

@@ -1,5 +1,6 @@
 // What does an examination of a node report?
 import type { FindAbout } from '../cni/network-plugins.ts';
+import type { InstalledRuntime } from '../runtimes/libcni.ts';
 import type { BetweenView } from './between-view.ts';
 import type { DaemonView } from './daemon-view.ts';
 import type { NodeFacts } from './facts.ts';
@@ -47,6 +48,8 @@ export interface NodeView {
   readonly ownNames: readonly string[];
   /** The user as which the node is examined; root by default. */
   readonly user?: NodeUser;
+  /** Container runtimes of this node whose libcni is known. */
+  readonly installedRuntimes?: readonly InstalledRuntime[];
   readonly confDir: string;
   readonly pluginDirs: readonly string[];
   readonly cacheDir: string;

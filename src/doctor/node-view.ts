@@ -17,7 +17,15 @@ import { currentUser } from './user.ts';
 /** What the caller chooses. */
 export type Places = Pick<
   NodeView,
-  'confDir' | 'pluginDirs' | 'cacheDir' | 'stateDir' | 'runDir' | 'daemon' | 'findAbout' | 'ownNames'
+  | 'confDir'
+  | 'pluginDirs'
+  | 'cacheDir'
+  | 'stateDir'
+  | 'runDir'
+  | 'daemon'
+  | 'findAbout'
+  | 'ownNames'
+  | 'installedRuntimes'
 >;
 
 /** This node, as seen from the namespace of this process. */

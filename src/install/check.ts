@@ -2,6 +2,7 @@
 import type { Runtime } from '../chain/run/runtime.ts';
 import { type Candidate, candidateOf, readCandidates } from '../runtimes/candidate.ts';
 import type { Configured } from '../runtimes/configured.ts';
+import { installedAs } from '../runtimes/libcni.ts';
 import { choose, type RuntimeName } from '../runtimes/rules.ts';
 
 /** Runtimes that use one file for every pod; the others are given a name each time. */
@@ -43,11 +44,7 @@ export async function checkPick(
       files: taken,
       verdicts,
       problem,
-    } = choose(
-      one,
-      files,
-      configured.find(own => own.runtime === one),
-    );
+    } = choose(one, files, { ...configured.find(own => own.runtime === one), ...installedAs(one) });
     const why = verdicts.find(({ file }) => file === name)?.why ?? 'there is no such file';
     const isTaken = taken.includes(name) && problem === undefined;
     const instead = isTaken || !taken[0] || taken[0] === name ? '' : `"${taken[0]}" is used: `;

@@ -21,7 +21,7 @@ export interface Candidate {
   readonly extension?: (typeof EXTENSIONS)[number];
   readonly ignored?: string;
   /** The network in the file. */
-  readonly list?: Pick<Conflist, 'name' | 'version' | 'plugins'>;
+  readonly list?: Pick<Conflist, 'name' | 'version' | 'plugins' | 'source'>;
   /** Why libcni cannot load it. */
   readonly broken?: string;
   /** It contains no name; the conflist's name is that of the file. */

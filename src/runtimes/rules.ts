@@ -1,6 +1,7 @@
 // Which of the files does each container runtime use, and why?
 import { defined } from '../cni/defined.ts';
 import type { Candidate } from './candidate.ts';
+import { type InstalledRuntime, refusalOf } from './libcni.ts';
 
 /** Runtimes whose rules are known. */
 export const RUNTIMES = ['containerd', 'CRI-O', 'podman'] as const;
@@ -12,6 +13,8 @@ export interface Settings {
   readonly maxConfNum?: number;
   /** CRI-O: `cni_default_network`. */
   readonly defaultNetwork?: string;
+  /** The runtime itself, if it is installed and its libcni is known. */
+  readonly installed?: InstalledRuntime;
 }
 
 /** What a runtime does with one file. */
@@ -33,7 +36,27 @@ export interface Choice {
 
 /** Which of a directory's files, sorted by name, a runtime uses. */
 export function choose(runtime: RuntimeName, files: readonly Candidate[], settings: Settings = {}): Choice {
-  return RULES[runtime](files, settings);
+  const choice = RULES[runtime](files, settings);
+  const { installed } = settings;
+  if (installed === undefined) return choice;
+  const refused = new Map(
+    choice.files.flatMap(name => {
+      const source = files.find(file => file.name === name)?.list?.source;
+      const why = source === undefined ? undefined : refusalOf(source, installed);
+      return why === undefined ? [] : [[name, why] as const];
+    }),
+  );
+  const [first] = refused;
+  if (first === undefined) return choice;
+  const verdicts = choice.verdicts.map(one => {
+    const why = refused.get(one.file);
+    return why === undefined ? one : { ...one, why: `${one.why}, but every container fails: ${why}` };
+  });
+  return {
+    ...choice,
+    verdicts,
+    problem: choice.problem ?? `"${first[0]}" is used, but every container fails: ${first[1]}`,
+  };
 }
 
 const RULES: Readonly<Record<RuntimeName, (files: readonly Candidate[], settings: Settings) => Choice>> = {

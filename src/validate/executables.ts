@@ -7,6 +7,7 @@ import { findHighestCommon, type PluginVersions, pluginVersion } from '../chain/
 import type { Runtime } from '../chain/run/runtime.ts';
 import { CniError, describeError } from '../cni/errors.ts';
 import { SPEC_VERSIONS } from '../cni/version.ts';
+import { type InstalledRuntime, refusalOf } from '../runtimes/libcni.ts';
 import { atValue, type Path } from './document.ts';
 import type { Finding } from './finding.ts';
 import type { PlacedNetwork, PlacedPlugin } from './network.ts';
@@ -19,8 +20,11 @@ export interface Executables {
   judge(network: PlacedNetwork): Promise<Finding[]>;
 }
 
-/** The executables in a runtime's plugin directories. */
-export function openExecutables(runtime: Runtime): Executables {
+/**
+ * The executables in a runtime's plugin directories.
+ * @param installed container runtimes of this host, which may refuse the version of a list
+ */
+export function openExecutables(runtime: Runtime, installed: readonly InstalledRuntime[] = []): Executables {
   const paths = new Map<string, string | CniError>();
   const answers = new Map<string, Promise<PluginVersions>>();
   const find = (type: string): string | CniError => {
@@ -47,7 +51,11 @@ export function openExecutables(runtime: Runtime): Executables {
       });
       if (network.list === undefined) return missing;
       const there = named.filter(({ type }) => typeof find(type) === 'string');
-      return [...missing, ...(await judgeVersions(network, network.list, there, ask))];
+      const refused = installed.flatMap(one => {
+        const why = refusalOf(network.document.value, one);
+        return why ? [atValue(network.document, ['cniVersion'], ['warning', 'version', why])] : [];
+      });
+      return [...missing, ...refused, ...(await judgeVersions(network, network.list, there, ask))];
     },
   };
 }

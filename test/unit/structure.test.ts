@@ -87,7 +87,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/pools/block-object', 'src/pools/objects'],
   ],
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
-  'src/validate': ['src/chain', 'src/cni', 'src/net'],
+  'src/validate': ['src/chain', 'src/runtimes/libcni', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
   // How plugins describe their options; the build of another author's plugin imports it.
   'src/schema': ['src/cni'],
@@ -143,6 +143,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What the daemon keeps between nodes.
     'src/between',
     'src/chain',
+    'src/runtimes/libcni',
     'src/journal',
     'src/ipam',
     'src/netlink',
@@ -313,8 +314,8 @@ const MAY_START_PROCESSES = [
     'src/netlink/iptables/program',
     'plugins/tap/selinux',
   ],
-  // A daemon that a call or its predecessor starts, and the service manager.
-  ...['src/daemon/on-demand', 'src/daemon/succession', 'src/install/systemctl'],
+  // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
+  ...['src/daemon/on-demand', 'src/daemon/succession', 'src/install/systemctl', 'src/runtimes/libcni'],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in', 'src/conformance/beside'],
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),

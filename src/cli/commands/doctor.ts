@@ -11,6 +11,7 @@ import type { Finding, NodeView } from '../../doctor/finding.ts';
 import { type Places, viewNode } from '../../doctor/node-view.ts';
 import { routedPods } from '../../doctor/pods.ts';
 import { exitCodeOf, judge } from '../../doctor/verdict.ts';
+import { installedRuntimes } from '../../runtimes/libcni.ts';
 import { ownWorker, workerSegments } from '../../worker/client.ts';
 import type { CommandCall } from '../command.ts';
 import { renderDiagnosis } from '../doctor-render.ts';
@@ -32,6 +33,7 @@ export async function run(call: CommandCall): Promise<number> {
     daemon: await viewDaemon(runDir(call.env)),
     findAbout: await loadAbouts(call.plugins.find, call.plugins.types),
     ownNames: call.plugins.types,
+    installedRuntimes: installedRuntimes(),
   });
   const checked = await during(call, 'doctor', 'CHECK of every attachment', () =>
     checkAll(call, node, runtime),

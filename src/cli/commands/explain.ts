@@ -5,6 +5,7 @@ import { explainCode } from '../../explain/codes.ts';
 import { explainList } from '../../explain/list.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { readConfigured } from '../../runtimes/configured.ts';
+import { installedAs } from '../../runtimes/libcni.ts';
 import { choose, RUNTIMES } from '../../runtimes/rules.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { type RuntimeVerdict, renderCode, renderList } from '../explain-render.ts';
@@ -61,7 +62,7 @@ async function verdictsOn(list: Conflist, dir: string, file: string | undefined)
   const name = file ?? candidates.find(one => one.list?.name === list.name)?.name;
   return RUNTIMES.flatMap(runtime => {
     const own = configured.find(one => one.runtime === runtime);
-    const { verdicts } = choose(runtime, candidates, { ...own });
+    const { verdicts } = choose(runtime, candidates, { ...own, ...installedAs(runtime) });
     return verdicts.filter(verdict => verdict.file === name).map(({ used, why }) => ({ runtime, used, why }));
   });
 }

@@ -3,6 +3,7 @@ import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
 import { type Candidate, readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
+import { installedAs } from '../../runtimes/libcni.ts';
 import { type Choice, choose, RUNTIMES, type Settings } from '../../runtimes/rules.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
@@ -17,7 +18,7 @@ export async function run(call: CommandCall): Promise<number> {
   const candidates = await readCandidates(dir, call.on('files-only') ? undefined : runtimeOf(call));
   const choices = RUNTIMES.map(runtime => {
     const own = configured.find(one => one.runtime === runtime);
-    return choose(runtime, candidates, { ...own, ...given });
+    return choose(runtime, candidates, { ...own, ...given, ...installedAs(runtime) });
   });
   const noted = notes.map(note => `note: ${note}\n`).join('');
   const text = (why: boolean) => `${render(dir, candidates, choices, why)}${noted}`;

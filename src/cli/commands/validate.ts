@@ -1,4 +1,5 @@
 // What does `catena validate` do?
+import { installedRuntimes } from '../../runtimes/libcni.ts';
 import { NO_EXECUTABLES, openExecutables } from '../../validate/executables.ts';
 import { countFindings } from '../../validate/finding.ts';
 import { validatePath } from '../../validate/validate.ts';
@@ -15,7 +16,7 @@ export async function run(call: CommandCall): Promise<number> {
   const [path = ''] = call.positionals;
   // The standard error of plugins that are asked for their versions is not shown.
   const { onPlugin: _, ...runtime } = runtimeOf(call);
-  const executables = call.on('files-only') ? NO_EXECUTABLES : openExecutables(runtime);
+  const executables = call.on('files-only') ? NO_EXECUTABLES : openExecutables(runtime, installedRuntimes());
   const report = await validatePath(path, catalogOf(call), executables);
   const { error, warning } = countFindings(report);
   const valid = error + (call.on('strict') ? warning : 0) === 0;

@@ -6,6 +6,7 @@ import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { coreBeside, isFront } from '../../chain/config/own-executable.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
+import { refusalOf } from '../../runtimes/libcni.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 import { isGone } from '../gone.ts';
 
@@ -39,6 +40,26 @@ export const shadowed: Check = {
     if (others.length === 0) return fine(this.id, `"${first}" is the only file, so every runtime uses it`);
     const found = `runtimes that use one file use "${first}"; they ignore ${others.map(name => `"${name}"`).join(', ')}`;
     return [{ id: this.id, severity: 'info', found, mend: 'catena networks --why' }];
+  },
+};
+
+/** Lists in a version whose results a runtime of this node refuses. */
+export const tooNew: Check = {
+  id: 'configuration.too-new',
+  run({ confDir, facts, installedRuntimes = [] }) {
+    const { networks } = facts.networks();
+    const findings = networks.flatMap(({ file, list }) =>
+      installedRuntimes.flatMap((runtime): Finding[] => {
+        const found = refusalOf(list.source, runtime);
+        if (found === undefined) return [];
+        return [
+          { id: this.id, severity: 'warning', found: `"${basename(file)}": ${found}`, mend: 'edit the list' },
+        ];
+      }),
+    );
+    return findings.length
+      ? findings
+      : fine(this.id, `installed runtimes know the versions of all lists in "${confDir}"`);
   },
 };
 

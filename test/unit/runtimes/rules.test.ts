@@ -1,12 +1,13 @@
 // The rows of the table of real runtimes: order, which file wins, broken files, names that are there twice.
 import { describe, expect, test } from 'bun:test';
 import type { Candidate } from '../../../src/runtimes/candidate.ts';
+import { versionIn } from '../../../src/runtimes/libcni.ts';
 import { choose, type RuntimeName, type Settings } from '../../../src/runtimes/rules.ts';
 
 function file(name: string, more: Partial<Candidate> & { network?: string } = {}): Candidate {
   const { network = name.replace(/\..*/, ''), ...rest } = more;
   const extension = (['.conflist', '.conf', '.json'] as const).find(end => name.endsWith(end));
-  const list = { name: network, version: '1.0.0' as const, plugins: [] };
+  const list = { name: network, version: '1.0.0' as const, plugins: [], source: '{"cniVersion":"1.0.0"}' };
   return {
     name,
     path: `/d/${name}`,
@@ -94,3 +95,38 @@ test.each(['containerd', 'CRI-O', 'podman'] as const)(
     expect(verdicts.filter(({ why }) => why === '')).toEqual([]);
   },
 );
+
+describe('an installed runtime', () => {
+  const said = 'podman version 4.3.1\n';
+  const podman = versionIn('podman', 'podman', said, [5, 2]);
+  const containerd = versionIn(
+    'containerd',
+    'containerd',
+    'containerd github.com/containerd/containerd v2.0.1 x',
+    [2, 0],
+  );
+  const list = (source: object) =>
+    file('50-new.conflist', {
+      list: { name: 'new', version: '1.1.0', plugins: [], source: JSON.stringify(source) },
+    });
+
+  test('tells its version, and so that of its libcni', () => {
+    expect(podman).toEqual({ runtime: 'podman', program: 'podman 4.3.1', newest: '1.0.0' });
+    expect(containerd).toMatchObject({ program: 'containerd 2.0.1', newest: '1.1.0' });
+    expect(versionIn('podman', 'podman', 'nothing', [5, 2])).toBeUndefined();
+  });
+
+  test('refuses a list that says only a newer version, and uses one that says an older one, too', () => {
+    if (podman === undefined) throw new Error('it has a version');
+    const both = list({ cniVersion: '1.0.0', cniVersions: ['1.0.0', '1.1.0'] });
+    expect(choose('podman', [both], { installed: podman }).problem).toBeUndefined();
+    const { problem, verdicts } = choose('podman', [list({ cniVersion: '1.1.0' })], { installed: podman });
+    expect(problem).toContain(
+      'podman 4.3.1 refuses results of 1.1.0, since its libcni knows CNI up to 1.0.0',
+    );
+    expect(verdicts[0]?.why).toBe(
+      `by name: --network new, but every container fails: ${problem?.split('fails: ')[1]}`,
+    );
+    expect(problem).toContain('write "cniVersion": "1.0.0" and "cniVersions": ["1.0.0", "1.1.0"]');
+  });
+});
