@@ -3,14 +3,11 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { findCidr } from '../../src/net/cidr.ts';
 import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
+import { withContainerLock } from '../../src/plugin/lock.ts';
 import { mend } from '../../src/plugin/mend.ts';
-import { withOpenFlock } from '../../src/sys/flock.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
 import { addressesOf, applySbr, checkSbr, readPresent, removeSbr, requirePolicyRouting } from './kernel.ts';
 import { expectMoved, planSbr, type SbrPlan, type Source, sourcesOf } from './plan.ts';
-
-/** Longest wait for another attachment of the same pod. */
-const TURN_DEADLINE_MS = 30_000;
 
 /** Sends packets from an address of the pod through the interface that has the address. */
 export const sbr = definePlugin({
@@ -21,7 +18,7 @@ export const sbr = definePlugin({
   add(call) {
     const sources = sourcesOfCall(call);
     if (sources.length > 0) {
-      inTurn(call, () => {
+      withContainerLock(call, () => {
         applySbr(call, planOf(call, sources, getLink(call.container, call.env.ifname)));
       });
     }
@@ -41,7 +38,7 @@ export const sbr = definePlugin({
     const sources = sourcesOfCall(call);
     const link = findLink(call.container, call.env.ifname);
     if (sources.length === 0 || link === undefined) return;
-    inTurn(call, () => {
+    withContainerLock(call, () => {
       const plan = planOf(call, sources, link);
       mend(
         () => checkSbr(link, plan, readPresent(call.container, link)),
@@ -53,7 +50,7 @@ export const sbr = definePlugin({
   del(call) {
     // Rules and routes are deleted with the namespace.
     if (call.findContainerNetns() === undefined) return;
-    inTurn(call, () => {
+    withContainerLock(call, () => {
       // Another container may have been attached in the namespace during the wait.
       if (call.findContainerNetns(true) === undefined) return;
       const link = findLink(call.container, call.env.ifname);
@@ -98,10 +95,4 @@ function sourcesOfCall(call: Call<SbrConf>): Source[] {
 
 function planOf(call: Call<SbrConf>, sources: readonly Source[], link: Link): SbrPlan {
   return planSbr(sources, parseSbrConf(call.conf), readPresent(call.container, link));
-}
-
-/** Serializes the attachments of one pod, which must not take the same table. */
-function inTurn(call: Call, work: () => void): void {
-  const { fd, path } = call.containerNetns;
-  withOpenFlock(fd, path, TURN_DEADLINE_MS, work);
 }

@@ -8,15 +8,12 @@ import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
+import { withContainerLock } from '../../src/plugin/lock.ts';
 import { mend } from '../../src/plugin/mend.ts';
-import { withOpenFlock } from '../../src/sys/flock.ts';
 import { parseVrfConf, VrfConf } from './config.ts';
 import { checkVrf, ensureVrf, findVrf, removeUnusedVrf, vrfOf } from './device.ts';
 import { join, leave } from './members.ts';
 import { reportedAddresses, reportedRoutes } from './plan.ts';
-
-/** Longest wait for another attachment of the same pod. */
-const TURN_DEADLINE_MS = 30_000;
 
 /** Moves the container's interface, with its routes, into a routing table of its own. */
 export const vrf = definePlugin({
@@ -28,7 +25,7 @@ export const vrf = definePlugin({
   async add(call) {
     const options = parseVrfConf(call.conf);
     const result = resultOf(call);
-    const link = inTurn(call, () => {
+    const link = withContainerLock(call, () => {
       const own = getLink(call.container, call.env.ifname);
       join(call, own, ensureVrf(call, options));
       return own;
@@ -47,7 +44,7 @@ export const vrf = definePlugin({
     const result = resultOf(call);
     const link = findLink(call.container, call.env.ifname);
     if (link === undefined) return;
-    inTurn(call, () => {
+    withContainerLock(call, () => {
       const own = ensureVrf(call, options);
       join(call, link, own);
       const routes = reportedRoutes(result, own.table);
@@ -61,7 +58,7 @@ export const vrf = definePlugin({
   del(call) {
     // The kernel deletes the VRF with the namespace.
     if (call.findContainerNetns() === undefined) return;
-    inTurn(call, () => {
+    withContainerLock(call, () => {
       // Another container may have been attached in the namespace during the wait.
       if (call.findContainerNetns(true) === undefined) return;
       const { container, conf } = call;
@@ -127,10 +124,4 @@ function stagesOf({ container, host }: Call, link: Link): Stage[] {
     { socket: container, link, ips: [] },
     ...(isPeer ? [{ socket: host, link: outside, ips: [] }] : []),
   ];
-}
-
-/** Serializes the attachments of one pod, which must not take the same table. */
-function inTurn<T>(call: Call, work: () => T): T {
-  const { fd, path } = call.containerNetns;
-  return withOpenFlock(fd, path, TURN_DEADLINE_MS, work);
 }

@@ -1,12 +1,12 @@
 // How are our files installed so that a reader finds each of them either old or new at any moment?
-import { closeSync, openSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { namesIn } from '../files/names-in.ts';
-import { withOpenFlock } from '../sys/flock.ts';
+import { withFlock } from '../sys/flock.ts';
 import { type Files, REAL_FILES } from './files.ts';
 import { layKubeconfig } from './kubeconfig.ts';
 import { type Manifest, writeManifest } from './manifest.ts';
-import { REPLACED, UNFINISHED } from './names.ts';
+import { REPLACED, TURN_NAME, UNFINISHED } from './names.ts';
 import { type InstallPlan, planInstall, type Step, sourcesOf, type Wanted } from './plan.ts';
 import type { TextFile } from './units.ts';
 
@@ -40,12 +40,7 @@ export function install(wanted: Wanted, version: string, files: Files = REAL_FIL
 
 /** Runs one installation at a time in a directory. */
 export function takeTurn<T>(binDir: string, work: () => T): T {
-  const fd = openSync(binDir, 'r');
-  try {
-    return withOpenFlock(fd, binDir, LOCK_DEADLINE_MS, work);
-  } finally {
-    closeSync(fd);
-  }
+  return withFlock(join(binDir, TURN_NAME), LOCK_DEADLINE_MS, work, { transient: true });
 }
 
 /** Removes the temporary files of an interrupted installation. */

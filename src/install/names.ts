@@ -3,6 +3,9 @@
 /** Prefix of temporary files. No runtime reads them, and the next installation removes them. */
 export const UNFINISHED = '.catena-install-';
 
+/** The lock of an installation: every user can open the directory, and would hold its lock. */
+export const TURN_NAME = '.catena-turn.lock';
+
 /** Suffix of a file that was replaced; no runtime reads it. */
 export const REPLACED = '.before-catena';
 

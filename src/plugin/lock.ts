@@ -1,6 +1,8 @@
 // How do calls of a plugin, in whichever process, take turns at something that they share?
+import { runDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { withFlock } from '../sys/flock.ts';
+import type { Call } from './define.ts';
 
 /** Holders change devices of the kernel at most: the longest wait is for RCU grace periods, and for a network card to go down. */
 const LOCK_DEADLINE_MS = 20_000;
@@ -26,4 +28,16 @@ export function withPluginLock<T>(path: string, step: () => T, deadlineMs = LOCK
     if (entered) throw cause;
     throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
   }
+}
+
+/**
+ * Runs a step while no other call under this lock works in the container. The namespace itself must not be the lock: its own
+ * processes, and every user of the host, can open and hold it.
+ * @throws CniError 11 when the lock is not available in time
+ */
+export function withContainerLock<T>(
+  { containerNetns, environment }: Pick<Call, 'containerNetns' | 'environment'>,
+  step: () => T,
+): T {
+  return withPluginLock(`${runDir(environment)}/container-${containerNetns.ino}.lock`, step);
 }

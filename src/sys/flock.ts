@@ -1,5 +1,5 @@
 // How do processes take turns with a lock on a file?
-import { closeSync, constants, fstatSync, mkdirSync, openSync } from 'node:fs';
+import { closeSync, constants, existsSync, fstatSync, mkdirSync, openSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { Errno } from './errno.ts';
 import { errno, libc, SystemError } from './libc.ts';
@@ -8,14 +8,18 @@ import { findFlockHolder } from './lock-holder.ts';
 /** sys/file.h */
 const LOCK_EX = 2;
 const LOCK_NB = 4;
-const LOCK_UN = 8;
 
-/** Permissions for creating a missing lock file. */
+/** How a missing lock file is created. Any user that can open a file can hold its lock, so only root may open ours. */
 export interface LockFile {
-  /** Mode of the file; readable by all unless given. */
+  /** Mode of the file; 0600 unless given. */
   readonly mode?: number;
-  /** Mode of missing parent directories; without it, they must exist. */
+  /**
+   * Mode of missing parent directories; without it, they must exist. A directory of 0700 is the lock itself while it has no room
+   * for the file.
+   */
   readonly directoryMode?: number;
+  /** The file is removed with the lock. */
+  readonly transient?: boolean;
 }
 
 /**
@@ -25,12 +29,20 @@ export interface LockFile {
  * @throws Error naming the file and the holder on a timeout
  */
 export function withFlock<T>(path: string, deadlineMs: number, work: () => T, file: LockFile = {}): T {
-  const fd = openLock(path, file);
-  try {
-    lock(fd, path, deadlineMs);
-    return work();
-  } finally {
-    closeSync(fd);
+  for (;;) {
+    const fd = openLock(path, file);
+    try {
+      lock(fd, path, deadlineMs);
+      // The holder that this one waited for has removed the file: others would take another one.
+      if (file.transient && statSync(path, { throwIfNoEntry: false })?.ino !== fstatSync(fd).ino) continue;
+      try {
+        return work();
+      } finally {
+        if (file.transient) rmSync(path, { force: true });
+      }
+    } finally {
+      closeSync(fd);
+    }
   }
 }
 
@@ -47,31 +59,22 @@ export function holdFlock(path: string, file: LockFile = {}): (() => void) | und
   throw new SystemError(`lock "${path}"`, problem);
 }
 
-/**
- * Runs a function while holding the exclusive flock(2) of an open file, such as a namespace.
- * @param path names it in the error
- */
-export function withOpenFlock<T>(fd: number, path: string, deadlineMs: number, work: () => T): T {
-  lock(fd, path, deadlineMs);
-  try {
-    return work();
-  } finally {
-    libc().flock(fd, LOCK_UN);
-  }
-}
-
 /** Others may write to the directory: a symbolic link would make root create or open its target, and a pipe would block. */
 const NO_DETOUR = constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const WRITING = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | NO_DETOUR;
 const READING = constants.O_RDONLY | NO_DETOUR;
+const NO_ROOM = ['EROFS', 'ENOSPC', 'EDQUOT'];
 
-function openLock(path: string, { mode = 0o644, directoryMode }: LockFile): number {
+function openLock(path: string, { mode = 0o600, directoryMode }: LockFile): number {
   try {
     return openFile(path, WRITING, mode);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    // On a read-only file system an existing lock file can still be locked.
-    if (code === 'EROFS') return openFile(path, READING, mode);
+    const { code = '' } = error as NodeJS.ErrnoException;
+    // Where no file can be created, an existing one can still be locked, and so can a directory that is root's alone.
+    if (NO_ROOM.includes(code)) {
+      const place = existsSync(path) || directoryMode !== 0o700 ? path : dirname(path);
+      return openFile(place, READING, mode);
+    }
     if (code !== 'ENOENT' || directoryMode === undefined) throw error;
     mkdirSync(dirname(path), { recursive: true, mode: directoryMode });
     return openFile(path, WRITING, mode);

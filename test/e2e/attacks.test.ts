@@ -4,13 +4,13 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { wireOf } from '../../src/daemon/protocol.ts';
 import { encodeAnswer } from '../../src/daemon/wire.ts';
-import { CATENA, catena } from '../helpers/catena.ts';
+import { AS_ORDINARY_USER, CATENA, catena } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { binWith, writeScript } from '../helpers/script.ts';
-import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
+import { describeRoot, type Need, requires, testNeeding } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 import { actAsDaemon } from '../helpers/wire.ts';
 
@@ -195,6 +195,44 @@ const SHARED: Readonly<Record<string, number>> = {
   'leases/podnet/lock': 0o750,
 };
 
+describeRoot('locks', () => {
+  const makeLab = useLabs();
+
+  testNeeding(
+    'on all that another user, or a process of the pod, can open delay no verb and no installation',
+    async () => {
+      const lab = await makeLab();
+      const list = fullChain(lab);
+      const chain = writeChain(lab, { ...list, plugins: [...(list.plugins as object[]), { type: 'sbr' }] });
+      const install = () => catena(lab, ['install', '--bin-dir', `${lab.tmp}/bin`]);
+      const container = await lab.container();
+      await chain.add(container);
+      await install();
+      fs.chmodSync(lab.tmp, 0o755);
+      const wanted = [container.path, ...entriesBelow(lab.tmp, 9).map(name => path.join(lab.tmp, name))];
+      const holder = Bun.spawn([...AS_ORDINARY_USER, 'perl', '-e', HOLD_ALL, ...wanted], {
+        stdin: 'pipe',
+        stdout: 'pipe',
+      });
+      try {
+        const { value } = await holder.stdout.getReader().read();
+        // The namespace, and the directories that the reference shares, at least.
+        expect(Number(new TextDecoder().decode(value))).toBeGreaterThan(2);
+        for (const verb of ['check', 'del', 'add', 'del']) {
+          const { exitCode, stderr } = await chain.run(verb, container);
+          expect([verb, exitCode, stderr]).toEqual([verb, 0, '']);
+        }
+        expect((await install()).stderr).toBe('');
+        expect(entriesBelow(`${lab.tmp}/bin`, 1).filter(name => name.includes('lock'))).toEqual([]);
+      } finally {
+        holder.kill();
+      }
+    },
+    requiresSecondUser(),
+    requires('setpriv', 'perl'),
+  );
+});
+
 describeRoot('what a chain and a daemon keep', () => {
   const makeLab = useLabs();
 
@@ -295,6 +333,10 @@ describeRoot('the daemon’s socket', () => {
     requiresSecondUser(),
   );
 });
+
+/** Locks every file and directory that it can open, says how many these are, and ends with its input. */
+const HOLD_ALL =
+  'use Fcntl qw(:DEFAULT :flock); my @held; for (@ARGV) { sysopen(my $f, $_, O_RDONLY | O_NONBLOCK) or next; push @held, $f if flock($f, LOCK_EX | LOCK_NB) } $| = 1; print scalar(@held), "\\n"; <STDIN>';
 
 /** A foreign file, with a check that it is untouched. */
 function plantVictim(lab: Lab): { path: string; check(): void } {

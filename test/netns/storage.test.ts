@@ -29,7 +29,10 @@ async function withDisk(body: (place: Place) => Promise<void>): Promise<void> {
   await withHost(async lab => {
     await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
     await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
-    const disk = await mountSmallDisk(lab, dir => fullChain({ ...lab, tmp: dir }));
+    const disk = await mountSmallDisk(lab, dir => {
+      const list = fullChain({ ...lab, tmp: dir });
+      return { ...list, plugins: [...(list.plugins as object[]), { type: 'sbr' }] };
+    });
     const [container, warm] = [await lab.container(), await lab.container()];
     // Bridge and tables stay when the last container has gone.
     for (const verb of ['add', 'del']) expect(await disk.catena(verb, warm)).toMatchObject({ exitCode: 0 });
@@ -99,6 +102,18 @@ describeRoot('on a full disk', () => {
       expect(await disk.catena('list')).toMatchObject(DONE);
       const del = await disk.catena('del', container);
       expect([del.exitCode, del.stderr]).toEqual([0, expect.stringContaining('ENOSPC')]);
+      await expectNothing();
+    });
+  });
+
+  test('DEL needs no room for the files of locks', async () => {
+    await withDisk(async ({ disk, container, add, expectNothing }) => {
+      expect(await add()).toMatchObject({ exitCode: 0 });
+      const locks = filesBelow(disk.outside('run')).filter(file => /(^|\/)(bridge|container).*\.lock$/.test(file));
+      expect(locks.length).toBeGreaterThan(1);
+      for (const file of locks) fs.rmSync(disk.outside(`run/${file}`));
+      await disk.limitFiles(0);
+      expect(await disk.catena('del', container)).toMatchObject({ exitCode: 0 });
       await expectNothing();
     });
   });

@@ -24,6 +24,12 @@ describe('withFlock()', () => {
     expect(withFlock(file, 0, () => 1)).toBe(1);
   });
 
+  test('creates a file that only its owner may open, and hold', () => {
+    const plain = path.join(dir, 'plain');
+    withFlock(plain, 0, () => undefined);
+    expect(fs.statSync(plain).mode & 0o777).toBe(0o600);
+  });
+
   test('creates the file with the given mode and keeps its content', () => {
     const other = path.join(dir, 'other');
     withFlock(other, 0, () => fs.writeFileSync(other, 'kept'), { mode: 0o600 });
@@ -61,7 +67,7 @@ describe('withFlock()', () => {
     );
   });
 
-  test('excludes other processes: no count is lost', async () => {
+  test.each([false, true])('excludes other processes: no count is lost (transient: %p)', async transient => {
     const counter = path.join(dir, 'counter');
     fs.writeFileSync(counter, '0');
     const source = `
@@ -69,7 +75,9 @@ describe('withFlock()', () => {
       import { withFlock } from '${path.resolve(import.meta.dir, '../../../src/sys/flock.ts')}';
       const [file, counter] = process.argv.slice(-2);
       for (let i = 0; i < 50; i++) {
-        withFlock(file, 30_000, () => fs.writeFileSync(counter, String(Number(fs.readFileSync(counter)) + 1)));
+        withFlock(file, 30_000, () => fs.writeFileSync(counter, String(Number(fs.readFileSync(counter)) + 1)), {
+          transient: ${transient},
+        });
       }`;
     const script = path.join(dir, 'count.ts');
     fs.writeFileSync(script, source);
@@ -78,5 +86,6 @@ describe('withFlock()', () => {
     );
     expect(await Promise.all(children.map(child => child.exited))).toEqual([0, 0, 0]);
     expect(fs.readFileSync(counter, 'utf8')).toBe('150');
+    expect(fs.existsSync(file)).toBe(!transient);
   });
 });
