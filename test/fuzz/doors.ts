@@ -23,7 +23,7 @@ export const DOORS: readonly AnyDoor[] = [
   records.traces,
   ...[host.runtimeConfig, host.candidates, host.notes, host.kubeconfig],
   leases.leases,
-  ...[dhcp.packets, dhcp.messages6, dhcp.advertisements, dhcp.notes],
+  ...[dhcp.packets, dhcp.options, dhcp.messages6, dhcp.advertisements, dhcp.notes],
   ...[netlink.replies, netlink.messages, netlink.legacyRules, netlink.savedRules, netlink.clock],
   ...[texts.annotation, texts.subnetFile, texts.resolvConf, texts.allowlist, texts.sysctls, texts.conditions],
   ...[texts.ranges, texts.addresses, texts.logWords],

@@ -2,15 +2,13 @@
 import { ipFromBytes, ipToBytes, parseIp, renderIp } from '../../../src/net/ip.ts';
 import { parseMac } from '../../../src/net/mac.ts';
 import { pause } from '../../../src/wait.ts';
-import { MessageType } from '../codec/message.ts';
+import { MAX_MESSAGE_BYTES, MessageType } from '../codec/message.ts';
 import { Code, type Options } from '../codec/options.ts';
 import { isHost, textOf } from '../codec/values.ts';
 import type { Wishes } from '../config.ts';
 import { type Lease, leaseOf, serverOf } from '../lease.ts';
 import { type Answer, ask, type Client, type Destination, type Question, tell } from './conversation.ts';
 
-/** A server sends more only to clients that say that they accept it. */
-const MAX_MESSAGE_BYTES = 1472;
 /** How long an offer is worth repeating the request for. */
 const REQUEST_MS = 4_000;
 /** RFC 2131, 3.1.5: pause after a refused request, before it all begins again. */

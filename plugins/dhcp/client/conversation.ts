@@ -1,8 +1,13 @@
 // How are questions put to DHCP servers through an interface, and answers awaited?
-import { renderMac } from '../../../src/net/mac.ts';
 import { awaitPacket, type PacketSocket, receivePacket, sendPacket } from '../../../src/sys/packet-socket.ts';
 import { decodeDatagram, encodeDatagram } from '../codec/datagram.ts';
-import { type ClientMessage, decodeMessage, encodeMessage, type ServerMessage } from '../codec/message.ts';
+import {
+  type ClientMessage,
+  decodeMessage,
+  encodeMessage,
+  MAX_MESSAGE_BYTES,
+  type ServerMessage,
+} from '../codec/message.ts';
 import { Code } from '../codec/options.ts';
 
 /** RFC 2131, section 4.1 */
@@ -23,6 +28,8 @@ const LONGEST_PAUSE_MS = 8_000;
 const JITTER = 0.25;
 /** Longest time in which this thread does nothing else. */
 const SLICE_MS = 100;
+/** Headers of IPv4 and UDP, and a message: what is larger is cut, and ignored. */
+const ROOM_BYTES = 60 + 8 + MAX_MESSAGE_BYTES;
 
 /** Where a message goes; without one, to everyone on the link. */
 export interface Destination {
@@ -102,17 +109,20 @@ async function listen<T>(
   accept: (answer: Answer) => T | undefined,
   until: () => number,
 ): Promise<T | undefined> {
-  const room = new Uint8Array(0x10000);
+  const room = new Uint8Array(ROOM_BYTES);
+  let yielded = performance.now();
   for (let left = until() - performance.now(); left > 0; left = until() - performance.now()) {
-    if (!awaitPacket(client.socket, Math.min(left, SLICE_MS))) {
-      // Signals and timers get their turn.
+    const isThere = awaitPacket(client.socket, Math.min(left, SLICE_MS));
+    if (!isThere || performance.now() - yielded > SLICE_MS) {
+      // Signals and timers get their turn, however much there is to read.
       await Bun.sleep(0);
+      yielded = performance.now();
       continue;
     }
     const packet = receivePacket(client.socket, room);
     const payload = packet && decodeDatagram(packet.bytes, SERVER_PORT, CLIENT_PORT);
-    const message = payload && decodeMessage(payload);
-    if (!message || !isFor(client, xid, message)) continue;
+    const message = payload && decodeMessage(payload, { xid, mac: client.mac });
+    if (!message || !namesClient(client, message)) continue;
     const outcome = accept({ message, mac: packet.from });
     if (outcome !== undefined) return outcome;
   }
@@ -120,8 +130,7 @@ async function listen<T>(
 }
 
 /** Clients that share a hardware address differ in the id, which servers may repeat (RFC 6842). */
-function isFor({ mac, clientId }: Client, xid: number, message: ServerMessage): boolean {
-  if (message.xid !== xid || renderMac(message.mac) !== renderMac(mac)) return false;
-  const repeated = message.options.get(Code.clientId);
+function namesClient({ clientId }: Client, { options }: ServerMessage): boolean {
+  const repeated = options.get(Code.clientId);
   return repeated === undefined || Buffer.compare(repeated, clientId) === 0;
 }

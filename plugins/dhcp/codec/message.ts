@@ -30,6 +30,12 @@ const OPTIONS_AT = 240;
 /** A server may expect no less (RFC 1542, section 2.1). */
 const MIN_BYTES = 300;
 
+/** The largest message that the client says it accepts; a server must not send more. */
+export const MAX_MESSAGE_BYTES = 1472;
+
+/** What tells an answer to a client from all else on the link. */
+export type Asked = Pick<ServerMessage, 'xid' | 'mac'>;
+
 /** What a client sends. Addresses are 4 bytes. */
 export interface ClientMessage {
   readonly xid: number;
@@ -69,18 +75,24 @@ export function encodeMessage({ xid, secs, broadcast, ciaddr, mac, options }: Cl
   return bytes;
 }
 
-/** Decodes a server's message; undefined for anything else. */
-export function decodeMessage(bytes: Uint8Array): ServerMessage | undefined {
-  if (bytes.length < OPTIONS_AT) return undefined;
+/**
+ * Decodes a server's message; undefined for anything else, and for what is not for this client: every host of the link can make it
+ * look, so it looks at the options last.
+ */
+export function decodeMessage(bytes: Uint8Array, asked?: Asked): ServerMessage | undefined {
+  if (bytes.length < OPTIONS_AT || bytes.length > MAX_MESSAGE_BYTES) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (bytes[0] !== BOOTREPLY || bytes[1] !== ETHERNET || bytes[2] !== MAC_BYTES) return undefined;
   if (view.getUint32(COOKIE_AT) !== COOKIE) return undefined;
+  const xid = view.getUint32(AT.xid);
+  const mac = bytes.slice(AT.chaddr, AT.chaddr + MAC_BYTES);
+  if (asked && (asked.xid !== xid || Buffer.compare(asked.mac, mac) !== 0)) return undefined;
   const options = optionsOf(bytes);
   const [type] = options.get(Code.messageType) ?? [];
   if (type === undefined) return undefined;
   return {
-    xid: view.getUint32(AT.xid),
-    mac: bytes.slice(AT.chaddr, AT.chaddr + MAC_BYTES),
+    xid,
+    mac,
     yiaddr: bytes.slice(AT.yiaddr, AT.yiaddr + 4),
     type,
     options,

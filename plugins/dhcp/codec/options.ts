@@ -53,7 +53,7 @@ export function encodeOptions(options: Options): Uint8Array {
  * area ends it: what came before is kept.
  */
 export function decodeOptions(areas: readonly Uint8Array[]): Map<number, Uint8Array> {
-  const options = new Map<number, Uint8Array>();
+  const pieces = new Map<number, Uint8Array[]>();
   for (const area of areas) {
     for (let at = 0; at < area.length; ) {
       const code = area[at] ?? Code.end;
@@ -64,11 +64,13 @@ export function decodeOptions(areas: readonly Uint8Array[]): Map<number, Uint8Ar
       }
       const length = area[at + 1];
       if (length === undefined || at + 2 + length > area.length) break;
-      const part = area.slice(at + 2, at + 2 + length);
-      const before = options.get(code);
-      options.set(code, before ? Uint8Array.from([...before, ...part]) : part);
+      const part = area.subarray(at + 2, at + 2 + length);
+      const before = pieces.get(code);
+      if (before) before.push(part);
+      else pieces.set(code, [part]);
       at += 2 + length;
     }
   }
-  return options;
+  // Joined once: an option in thousands of pieces must not be copied for each of them.
+  return new Map(Array.from(pieces, ([code, parts]) => [code, new Uint8Array(Buffer.concat(parts))]));
 }

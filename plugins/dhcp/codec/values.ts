@@ -9,6 +9,8 @@ import { type Ip, ipFromBytes } from '../../../src/net/ip.ts';
 const MAX_ROUTES = 64;
 const MAX_NAMESERVERS = 8;
 const MAX_SEARCH = 16;
+/** Pointers make a long name of two bytes. */
+const MAX_NAMES_READ = 4 * MAX_SEARCH;
 /** RFC 1035, section 2.3.4 */
 const MAX_NAME = 253;
 const MAX_LABEL = 63;
@@ -85,7 +87,7 @@ export function nameOf(value: Uint8Array | undefined): string | undefined {
 export function searchOf(value: Uint8Array | undefined): string[] {
   if (value === undefined) return [];
   const names: string[] = [];
-  for (let at = 0; at < value.length && names.length < MAX_SEARCH; ) {
+  for (let at = 0, left = MAX_NAMES_READ; at < value.length && names.length < MAX_SEARCH && left > 0; left--) {
     const read = readName(value, at);
     if (read === undefined) break;
     if (isName(read.name)) names.push(read.name);

@@ -30,7 +30,8 @@ const ALL_ROUTERS = parseMac('33:33:00:00:00:02');
 /** More routers than a link has; a forger could name any number. */
 const MAX_ROUTERS = 8;
 const MOST_FRAMES = 1_000;
-const ROOM_BYTES = 0x10000;
+/** A router says less: what is larger is cut, and ignored. */
+const ROOM_BYTES = 4096;
 /** RFC 4861, section 6.2.6: a router answers within half a second. */
 const ANSWER_MS = 1_000;
 const POLL_MS = 25;

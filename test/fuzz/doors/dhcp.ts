@@ -1,10 +1,10 @@
 // Are any bytes from a DHCP server, and any content of a lease's record, handled?
 import fs from 'node:fs';
 import path from 'node:path';
-import type fc from 'fast-check';
+import fc from 'fast-check';
 import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/codec/datagram.ts';
 import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec/message.ts';
-import { Code } from '../../../plugins/dhcp/codec/options.ts';
+import { Code, decodeOptions } from '../../../plugins/dhcp/codec/options.ts';
 import { decodeAdvertisement, ROUTER_ADVERTISEMENT } from '../../../plugins/dhcp/ipv6/codec/advertisement.ts';
 import { encodeAssociation } from '../../../plugins/dhcp/ipv6/codec/association.ts';
 import * as ipv6 from '../../../plugins/dhcp/ipv6/codec/message.ts';
@@ -56,6 +56,22 @@ export const packets = door({
     const message = payload && decodeMessage(payload);
     const lease = message && leaseOf({ message, mac: MAC }, 0);
     if (typeof lease === 'object') parseResult(renderResult(resultOf(lease, 1), '1.1.0'), '1.1.0');
+  },
+});
+
+/** Areas of options as large as a datagram, of few kinds, in many pieces. */
+export const options = door({
+  name: 'DHCP options in pieces',
+  weight: 0.2,
+  arbitrary: fc
+    .tuple(fc.uniqueArray(fc.integer({ min: 1, max: 254 }), { minLength: 1, maxLength: 3 }), fc.nat(4))
+    .map(([codes, bytes]) => ({ codes, bytes })),
+  run({ codes, bytes }) {
+    const piece = codes.flatMap(code => [code, bytes, ...Array(bytes).fill(1)]);
+    const times = Math.floor(65_000 / piece.length);
+    const decoded = decodeOptions([Uint8Array.from(Array(times).fill(piece).flat())]);
+    for (const code of codes)
+      if (decoded.get(code)?.length !== bytes * times) throw new Error(`pieces of option ${code} are missing`);
   },
 });
 

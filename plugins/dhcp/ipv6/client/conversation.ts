@@ -25,8 +25,8 @@ const LONGEST_PAUSE_MS = 8_000;
 const JITTER = 0.1;
 /** Longest time in which this thread does nothing else. */
 const SLICE_MS = 100;
-/** More than a datagram holds. */
-const ROOM_BYTES = 0x10000;
+/** More than a server has to say: what is larger is cut, and ignored. */
+const ROOM_BYTES = 4096;
 
 /** The client's end: a socket at its link-local address. */
 export interface Client extends Identity {
@@ -98,19 +98,21 @@ async function listen<T>(
   until: () => number,
 ): Promise<T | undefined> {
   const room = new Uint8Array(ROOM_BYTES);
+  let yielded = performance.now();
   for (let left = until() - performance.now(); left > 0; left = until() - performance.now()) {
-    const received = receiveBytes(client.socket, room);
-    if (received === undefined) {
-      waitFor([[client.socket, POLLIN]], Math.min(left, SLICE_MS));
-      // Signals and timers get their turn.
+    const isThere = waitFor([[client.socket, POLLIN]], Math.min(left, SLICE_MS));
+    if (!isThere || performance.now() - yielded > SLICE_MS) {
+      // Signals and timers get their turn, however much there is to read.
       await Bun.sleep(0);
+      yielded = performance.now();
       continue;
     }
-    const from = received.from && ipFromBytes(received.from.address);
-    const message = decodeMessage(received.bytes);
+    const received = receiveBytes(client.socket, room);
+    const from = received?.from && ipFromBytes(received.from.address);
+    const message = received && decodeMessage(received.bytes, transaction);
     const server = message && findOption(message.options, Code.serverId);
     if (!from || !isLinkLocal(from) || !message || !server?.length) continue;
-    if (message.transaction !== transaction || !isFor(client, message)) continue;
+    if (!isFor(client, message)) continue;
     const outcome = accept({ message, server, from: renderIp(from) });
     if (outcome !== undefined) return outcome;
   }

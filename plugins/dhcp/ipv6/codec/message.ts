@@ -37,12 +37,14 @@ export function encodeMessage({ type, transaction, options }: Message): Uint8Arr
   return bytes;
 }
 
-/** Decodes a server's message; undefined for anything else. */
-export function decodeMessage(bytes: Uint8Array): Message | undefined {
+/** Decodes a server's message; undefined for anything else, and for another transaction if one is given. */
+export function decodeMessage(bytes: Uint8Array, asked?: number): Message | undefined {
   if (bytes.length < HEADER_BYTES) return undefined;
   const head = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(0);
   const type = Math.floor(head / TRANSACTIONS);
   if (type !== MessageType.advertise && type !== MessageType.reply) return undefined;
+  const transaction = head % TRANSACTIONS;
+  if (asked !== undefined && asked !== transaction) return undefined;
   const options = decodeOptions(bytes.subarray(HEADER_BYTES));
-  return options && { type, transaction: head % TRANSACTIONS, options };
+  return options && { type, transaction, options };
 }

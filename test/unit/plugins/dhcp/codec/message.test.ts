@@ -89,6 +89,25 @@ describe('a message', () => {
     expect(decodeMessage(message)?.options.get(Code.domainSearch)).toEqual(long);
   });
 
+  test('that is larger than a client accepts, or for another one, is none', () => {
+    const made = (bytes: number) => {
+      const message = new Uint8Array(bytes);
+      message.set(
+        encodeMessage({
+          ...{ xid: 7, secs: 0, broadcast: false, ciaddr: new Uint8Array(4), mac: MAC },
+          options: new Map([[Code.messageType, Uint8Array.of(MessageType.offer)]]),
+        }),
+      );
+      message[0] = 2;
+      return message;
+    };
+    expect(decodeMessage(made(1472))).toBeDefined();
+    expect(decodeMessage(made(1473))).toBeUndefined();
+    expect(decodeMessage(made(400), { xid: 7, mac: MAC })).toBeDefined();
+    expect(decodeMessage(made(400), { xid: 8, mac: MAC })).toBeUndefined();
+    expect(decodeMessage(made(400), { xid: 7, mac: MAC.slice(1) })).toBeUndefined();
+  });
+
   test('may hold options in "file" and "sname", in that order', () => {
     const given = new Map([
       [Code.messageType, Uint8Array.of(MessageType.offer)],
