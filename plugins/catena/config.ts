@@ -33,6 +33,8 @@ export const CatenaConf = z.extend(PluginConfig, {
   defaultNetworks: optionalTexts,
   /** Further networks of every container, as in the pod annotation: `name@interface,…`, or an array of objects. */
   networks: z.optional(z.union([z.string(), z.array(NetworkSelection)], 'must be a string or an array')),
+  /** Networks that a pod may ask for, by its annotation and CNI_ARGS together. */
+  maxNetworks: z._default(z.int().check(z.minimum(0)), 64),
   /** Directory of network configurations; default `/etc/cni/catena/net.d`, for the type `multus` `/etc/cni/multus/net.d`. */
   confDir: optionalText,
   /** Directory of NetworkAttachmentDefinitions, as JSON or YAML files. */
@@ -151,6 +153,7 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
       cniVersion: version,
     },
     auxiliary: auxiliaryOf(conf),
+    maxNetworks: conf.maxNetworks,
     interfacePrefix: conf.interfacePrefix,
     runtimeConfigFor: conf.runtimeConfigFor,
     defaultRoute: { 4: owners?.ipv4 || undefined, 6: owners?.ipv6 || undefined },

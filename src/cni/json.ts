@@ -88,7 +88,10 @@ function check<T extends z.core.$ZodType>(
 ): z.output<T> {
   const parsed = z.safeParse(schema, value, { reportInput: true });
   if (parsed.success) return parsed.data;
-  throw new CniError(code, `Cannot use ${what}: ${parsed.error.issues.map(describeIssue).join('; ')}`);
+  const { issues } = parsed.error;
+  const told = issues.slice(0, MAX_ISSUES).map(describeIssue);
+  const more = issues.length > told.length ? [`and ${issues.length - told.length} more`] : [];
+  throw new CniError(code, `Cannot use ${what}: ${[...told, ...more].join('; ')}`);
 }
 
 /**
@@ -180,6 +183,8 @@ export function quote(value: unknown, maxChars = MAX_QUOTE): string {
 }
 
 const MAX_QUOTE = 1_000;
+/** Issues that an error tells. */
+const MAX_ISSUES = 10;
 
 function expectationOf(issue: z.core.$ZodIssue): string {
   // A message of the schema's own; without a locale, zod's own message is always "Invalid input".

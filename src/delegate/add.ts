@@ -157,7 +157,7 @@ export function refuseUnheeded(
   }
   if (mac !== undefined && !advertises(list, 'mac')) {
     const own = given.interfaces?.find(({ name, sandbox }) => name === attachment.ifname && sandbox);
-    if (own?.mac?.toLowerCase() !== mac.toLowerCase().replaceAll('-', ':')) lost.push(mac);
+    if (own?.mac?.toLowerCase() !== mac) lost.push(mac);
   }
   if (!lost.length) return;
   throw new CniError(

@@ -30,8 +30,9 @@ export async function fetchAnnotations(
 }
 
 /**
- * Writes or removes the network status of the pod. Does nothing for a container that is not a Kubernetes pod.
- * @throws CniError 11 when the cluster cannot be reached, 3 when the pod is gone
+ * Writes or removes the network status of the pod, and of no other one of its name. Does nothing for a container that is not a
+ * Kubernetes pod.
+ * @throws CniError 11 when the cluster cannot be reached, or has another pod of that name; 3 when the pod is gone
  */
 export async function publishStatus(
   cluster: () => Promise<Cluster>,
@@ -39,7 +40,20 @@ export async function publishStatus(
   status: readonly NetworkStatus[] | undefined,
 ): Promise<void> {
   const place = placeOf(pod);
-  if (place) await (await cluster()).setStatus(place.namespace, place.name, status);
+  if (place === undefined) return;
+  const { namespace, name } = place;
+  const uid = argOf(pod, 'K8S_POD_UID');
+  const api = await cluster();
+  if (await api.setStatus(namespace, name, status, uid)) return;
+  const found = await api.findPod(namespace, name, uid);
+  if (found && isStatic(found) && (await api.setStatus(namespace, name, status, found.uid))) return;
+  if (status === undefined) return;
+  const what = `Cannot write network status of pod "${namespace}/${name}"`;
+  if (found === undefined) throw new CniError(ErrorCode.unknownContainer, `${what}: there is no such pod`);
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `${what}: ${findProblem(found, uid) ?? 'the API server refused it'}`,
+  );
 }
 
 /** Namespace and name of a Kubernetes pod; undefined for any other container. */
@@ -50,8 +64,11 @@ export function placeOf(pod: Pick<Pod, 'args'>): { namespace: string; name: stri
 
 function findProblem(found: KubernetesPod | undefined, uid: string | undefined): string | undefined {
   if (found === undefined) return 'the cluster has no such pod';
-  const source = found.annotations[SOURCE_ANNOTATION];
-  const isStatic = source !== undefined && source !== 'api';
-  if (!uid || isStatic || found.uid === uid) return undefined;
+  if (!uid || isStatic(found) || found.uid === uid) return undefined;
   return `the cluster has one with uid "${found.uid}", not "${uid}"`;
+}
+
+function isStatic({ annotations }: KubernetesPod): boolean {
+  const source = annotations[SOURCE_ANNOTATION];
+  return source !== undefined && source !== 'api';
 }

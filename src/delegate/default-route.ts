@@ -35,7 +35,9 @@ const FAMILIES: readonly Family[] = [4, 6];
 /** Tracks which network has the default route while the networks of one pod are attached, in order. */
 export class DefaultRoutes {
   /** Index of the network chosen by a request or the configuration. */
-  readonly #chosen: Readonly<Record<Family, number | undefined>>;
+  readonly #chosen: Record<Family, number | undefined>;
+  /** Index of a network that lost its own. */
+  readonly #lost: Record<Family, number | undefined> = { 4: undefined, 6: undefined };
   readonly #networks: readonly PlannedNetwork[];
   #found: Record<Family, number | undefined> = { 4: undefined, 6: undefined };
 
@@ -50,9 +52,16 @@ export class DefaultRoutes {
     return this.#networks.length < 2 && gatewaysOf(this.#networks[0]).length === 0;
   }
 
-  /** The changes to make after a network is attached, given the families in which it already has a default route. */
+  /**
+   * The changes to make after a network is attached, given the families in which it already has a default route.
+   * @throws CniError 7 when it requested to keep one that it does not set, and another network has lost its own for it
+   */
   after(index: number, present: readonly Family[]): RouteTask {
     const add = gatewaysOf(this.#networks[index]);
+    for (const family of FAMILIES) {
+      const isMissing = index === this.#chosen[family] && !present.includes(family);
+      if (isMissing && this.#networks[index]?.selection.defaultRoute?.length === 0) this.#choosesNone(family);
+    }
     for (const family of FAMILIES) {
       if (present.includes(family)) this.#found[family] ??= index;
     }
@@ -61,7 +70,20 @@ export class DefaultRoutes {
       const owner = this.#chosen[family] ?? this.#found[family];
       return isReplaced || (present.includes(family) && owner !== index);
     });
+    for (const family of remove) if (present.includes(family)) this.#lost[family] ??= index;
     return { remove, add };
+  }
+
+  #choosesNone(family: Family): void {
+    const [asking, lost] = [this.#chosen[family], this.#lost[family]].map(
+      index => index !== undefined && JSON.stringify(this.#networks[index]?.label),
+    );
+    this.#chosen[family] = undefined;
+    if (lost === false) return;
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot give the IPv${family} default route to network ${asking}: it sets none, and its "default-route" names no gateway; the pod would lose that of network ${lost}`,
+    );
   }
 }
 

@@ -37,8 +37,17 @@ export interface Cluster {
    * @param uid that the caller expects: a cached pod with a different one need not be returned
    */
   findPod(namespace: string, name: string, uid?: string): Promise<KubernetesPod | undefined>;
-  /** Writes or removes the annotation; the rest of the pod stays unchanged. */
-  setStatus(namespace: string, name: string, status: readonly NetworkStatus[] | undefined): Promise<void>;
+  /**
+   * Writes or removes the annotation; the rest of the pod stays unchanged.
+   * @param uid of the pod; a later one of its name is left alone
+   * @returns false if there is no such pod
+   */
+  setStatus(
+    namespace: string,
+    name: string,
+    status: readonly NetworkStatus[] | undefined,
+    uid?: string,
+  ): Promise<boolean>;
   /**
    * Writes the annotation of this very pod in this version.
    * @returns false if the pod has been changed or replaced since, or is gone
@@ -100,20 +109,13 @@ export function clusterAt(server: ApiServer): Cluster {
       const pod = await server.ask('GET', podPath(namespace, name));
       return pod && podOf(pod);
     },
-    async setStatus(namespace, name, status) {
-      const patch = { metadata: statusPatch(status) };
-      const patched = await server.ask('PATCH', `${podPath(namespace, name)}/status`, patch);
-      if (patched !== undefined || status === undefined) return;
-      throw new CniError(
-        ErrorCode.unknownContainer,
-        `Cannot write network status of pod "${namespace}/${name}": there is no such pod`,
-      );
-    },
-    async replaceStatus(namespace, name, { uid, version }, status) {
-      const patch = { metadata: { uid, resourceVersion: version, ...statusPatch(status) } };
-      const path = `${podPath(namespace, name)}/status`;
-      return (await server.ask('PATCH', path, patch, [NOT_FOUND, CONFLICT])) !== undefined;
-    },
+    setStatus: (namespace, name, status, uid) =>
+      patchStatus(server, podPath(namespace, name), { ...(uid ? { uid } : {}), ...statusPatch(status) }),
+    replaceStatus: (namespace, name, { uid, version }, status) =>
+      patchStatus(server, podPath(namespace, name), {
+        ...{ uid, resourceVersion: version },
+        ...statusPatch(status),
+      }),
     async addEvent(namespace, event) {
       await server.ask('POST', `api/v1/namespaces/${enc(namespace)}/events`, event, [CONFLICT]);
     },
@@ -123,6 +125,14 @@ export function clusterAt(server: ApiServer): Cluster {
     },
     fillClaim: (claim, ips, pod) => fillClaim(server, claim, ips, pod),
   };
+}
+
+/** The server refuses a patch that names another uid (422, since it cannot be changed, or 409) or version (409) than the pod has. */
+async function patchStatus(server: ApiServer, pod: string, metadata: JsonObject): Promise<boolean> {
+  return (
+    (await server.ask('PATCH', `${pod}/status`, { metadata }, [NOT_FOUND, CONFLICT, UNPROCESSABLE])) !==
+    undefined
+  );
 }
 
 function statusPatch(status: readonly NetworkStatus[] | undefined): JsonObject {

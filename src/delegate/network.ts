@@ -29,13 +29,17 @@ export function makeNetwork(config: JsonObject, missing: Missing, what: string):
   return parseNetwork(JSON.stringify(complete), what);
 }
 
-/** The network with a selection's requests added to its plugins: the device to the first, arguments to all. */
-export function inject(list: Conflist, { cniArgs, deviceId }: Injected): Conflist {
-  if (cniArgs === undefined && deviceId === undefined) return list;
+/**
+ * The network with a selection's requests added to its plugins: arguments to all, and to the first the device, unless a pod asks
+ * for it: that is a request for the capability, and the list decides.
+ */
+export function inject(list: Conflist, { cniArgs, deviceId }: Injected, byPod: boolean): Conflist {
+  const device = byPod || deviceId === undefined ? {} : { deviceID: deviceId, pciBusID: deviceId };
+  if (cniArgs === undefined && !Object.keys(device).length) return list;
   const plugins = list.plugins.map(({ conf }, i) => ({
     ...conf,
-    ...(deviceId !== undefined && i === 0 ? { deviceID: deviceId, pciBusID: deviceId } : {}),
-    ...(cniArgs === undefined ? {} : { args: withCniArgs(memberOf(conf, 'args'), cniArgs) }),
+    ...(i === 0 ? device : {}),
+    ...(cniArgs === undefined ? {} : { args: withCniArgs(conf, cniArgs, byPod) }),
   }));
   const source = JSON.parse(list.source) as JsonObject;
   return parseNetwork(JSON.stringify({ ...source, plugins }), `network "${list.name}"`);
@@ -55,8 +59,18 @@ export function refuseRecursion(list: Conflist, own: readonly string[]): void {
   );
 }
 
-/** Existing arguments stay, unless the selection overrides them. */
-function withCniArgs(args: unknown, cniArgs: JsonObject): JsonObject {
+/**
+ * The arguments of a plugin. The configuration may override what its list says; a pod may not, in the arguments or as an option that
+ * an argument of the same name would replace.
+ */
+function withCniArgs(conf: JsonObject, cniArgs: JsonObject, byPod: boolean): JsonObject {
+  const [args, ipam] = [memberOf(conf, 'args'), memberOf(conf, 'ipam')];
   const known = isObject(args) ? args : {};
-  return { ...known, cni: { ...(isObject(known.cni) ? known.cni : {}), ...cniArgs } };
+  const own = isObject(known.cni) ? known.cni : {};
+  const isFixed = (key: string) =>
+    memberOf(own, key) !== undefined ||
+    memberOf(conf, key) !== undefined ||
+    (key.toLowerCase() === 'ips' && isObject(ipam) && memberOf(ipam, 'addresses') !== undefined);
+  const asked = Object.entries(cniArgs).filter(([key]) => !(byPod && isFixed(key)));
+  return { ...known, cni: { ...own, ...Object.fromEntries(asked) } };
 }

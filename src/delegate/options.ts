@@ -33,6 +33,8 @@ export interface RunnerOptions {
   readonly places: NetworkPlaces;
   /** A chain beside the default network: plugins in separate files, in the directory of that name beside `file`. */
   readonly auxiliary: { readonly file: string; readonly name: string } | undefined;
+  /** Networks that a pod may ask for, in annotation and arguments together. */
+  readonly maxNetworks: number;
   readonly interfacePrefix: string;
   /** Which networks besides the default one get the runtime's capabilities: none, all, or those of these names. */
   readonly runtimeConfigFor: 'default' | 'all' | readonly string[];

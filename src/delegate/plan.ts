@@ -5,7 +5,7 @@ import type { Attachment } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
+import { type JsonObject, memberOf } from '../cni/json.ts';
 import { type FoundNetwork, findNetwork, loadPath } from './find-network.ts';
 import { inject, makeNetwork, refuseRecursion } from './network.ts';
 import type { Pod, RunnerOptions } from './options.ts';
@@ -39,6 +39,8 @@ export async function planNetworks(
   const ifnames = nameInterfaces(options, pod, wanted);
   const planned: PlannedNetwork[] = [];
   for (const [index, one] of wanted.entries()) {
+    // The daemon that plans serves other pods, too.
+    await new Promise<void>(resume => setImmediate(resume));
     planned.push(await planNetwork(options, pod, one, { index, ifname: ifnames[index] as string }));
   }
   return planned;
@@ -55,10 +57,15 @@ export async function planNetwork(
   wanted: Wanted,
   { index, ifname }: { readonly index: number; readonly ifname: string },
 ): Promise<PlannedNetwork> {
-  const { selection, prevResult, asked } = wanted;
+  const { selection, prevResult, asked, byPod } = wanted;
   const { label, list: found } = await resolveNetwork(options, wanted, index);
-  const list = inject(found, selection);
-  refuseMissingCapability(list, selection);
+  const list = inject(found, selection, byPod);
+  const requests = {
+    ...selection.capabilityArgs,
+    ...defined({ deviceID: byPod ? selection.deviceId : undefined }),
+  };
+  refuseMissingCapability(list, requests);
+  if (byPod) refuseFixed(found, requests);
   const attachment = {
     containerId: pod.containerId,
     netns: pod.netns,
@@ -172,16 +179,34 @@ export function advertises(list: Conflist, capability: string): boolean {
   return list.plugins.some(({ capabilities }) => capabilities[capability] === true);
 }
 
-function refuseMissingCapability(list: Conflist, { capabilityArgs }: Selection): void {
-  const missing = Object.keys(capabilityArgs).find(
-    key => !ALSO_BY_ARGS.includes(key) && !advertises(list, key),
-  );
+function refuseMissingCapability(list: Conflist, requests: JsonObject): void {
+  const missing = Object.keys(requests).find(key => !ALSO_BY_ARGS.includes(key) && !advertises(list, key));
   if (missing === undefined) return;
   const types = list.plugins.map(({ type }) => `"${type}"`).join(', ');
   throw invalid(
     `Cannot give ${JSON.stringify(missing)} to network "${list.name}": none of its plugins (${types}) has that capability`,
-    JSON.stringify(capabilityArgs[missing]),
+    JSON.stringify(requests[missing]),
   );
+}
+
+/** Options that choose a device, of our plugins and of those for SR-IOV. */
+const DEVICE_OPTIONS = ['deviceID', 'pciBusID', 'device', 'hwaddr', 'kernelpath'];
+
+/** What a list says itself is not for its pods to choose: the device, or without the capability the hardware address. */
+function refuseFixed(list: Conflist, { deviceID, mac }: JsonObject): void {
+  for (const { type, conf, capabilities } of list.plugins) {
+    const options = [
+      ...(deviceID !== undefined && capabilities.deviceID ? DEVICE_OPTIONS : []),
+      ...(mac !== undefined && !capabilities.mac ? ['mac'] : []),
+    ];
+    const fixed = options.find(key => memberOf(conf, key));
+    if (fixed === undefined) continue;
+    const asked = fixed === 'mac' ? 'mac' : 'deviceID';
+    throw invalid(
+      `Cannot give ${JSON.stringify(asked)} of a pod to network "${list.name}": its plugin "${type}" has ${JSON.stringify(fixed)} already`,
+      JSON.stringify(asked === 'mac' ? mac : deviceID),
+    );
+  }
 }
 
 function invalid(message: string, details?: string): CniError {

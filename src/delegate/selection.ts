@@ -8,6 +8,11 @@ import { optionalFlag, optionalObject, optionalText } from '../cni/schema-parts.
 import { findCidr } from '../net/cidr.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import { findIp } from '../net/ip.ts';
+import { parseMac, renderMac } from '../net/mac.ts';
+
+/** Bounds of one selection: each address and port costs requests to the kernel. */
+const MOST_ADDRESSES = 32;
+const MOST_PORTS = 1_024;
 
 /** An element of the annotation `k8s.v1.cni.cncf.io/networks`, and of "networks" and "delegates" of the configuration. */
 export const NetworkSelection = z.looseObject({
@@ -24,13 +29,13 @@ export const NetworkSelection = z.looseObject({
   /** What `interface` was called once. */
   interfaceRequest: optionalText,
   /** Addresses, with or without prefix length; the capability `ips` and `IP` of CNI_ARGS. */
-  ips: z.optional(z.array(z.string().check(z.refine(isAddress, 'must be an address')))),
-  /** Hardware address of six bytes; the capability `mac` and `MAC` of CNI_ARGS. */
-  mac: z.optional(
+  ips: z.optional(
     z
-      .string()
-      .check(z.regex(/^$|^([0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}$/, 'must be six bytes in hexadecimal')),
+      .array(z.string().check(z.refine(isAddress, 'must be an address')))
+      .check(z.maxLength(MOST_ADDRESSES, `must have no more than ${MOST_ADDRESSES} addresses`)),
   ),
+  /** Hardware address of six bytes in colon, hyphen or dotted notation; the capability `mac` and `MAC` of CNI_ARGS. */
+  mac: z.optional(z.string().check(z.refine(isMac, 'must be six bytes in hexadecimal'))),
   /** GUID of eight bytes; the capability `infinibandGUID`. */
   'infiniband-guid': z.optional(
     z
@@ -38,16 +43,20 @@ export const NetworkSelection = z.looseObject({
       .check(z.regex(/^$|^([0-9a-fA-F]{2}[:-]){7}[0-9a-fA-F]{2}$/, 'must be eight bytes in hexadecimal')),
   ),
   /** Ports of the host that lead here; the capability `portMappings`. */
-  portMappings: z.optional(z.array(PortMapping)),
+  portMappings: z.optional(
+    z.array(PortMapping).check(z.maxLength(MOST_PORTS, `must have no more than ${MOST_PORTS} ports`)),
+  ),
   /** Limits; the capability `bandwidth`. */
   bandwidth: z.optional(Bandwidth),
   /** This network has the container's default route: by these gateways, or when empty by what it sets itself. */
   'default-route': z.optional(
-    z.array(z.string().check(z.refine(text => findIp(text) !== undefined, 'must be an address'))),
+    z
+      .array(z.string().check(z.refine(text => findIp(text) !== undefined, 'must be an address')))
+      .check(z.maxLength(MOST_ADDRESSES, `must have no more than ${MOST_ADDRESSES} addresses`)),
   ),
   /** Goes into `args.cni` of every plugin. */
   'cni-args': optionalObject,
-  /** Device to use; goes into the configuration as `deviceID` and `pciBusID`, and is the capability `deviceID`. */
+  /** Device to use: the capability `deviceID`; in the runner's configuration also `deviceID` and `pciBusID` of the first plugin. */
   deviceID: optionalText,
   /** Name of an IPAMClaim in the pod's namespace: the network gives the addresses that are in it, or those it gives get in. */
   'ipam-claim-reference': optionalText,
@@ -179,11 +188,20 @@ function capabilityArgsOf(known: NetworkSelection): JsonObject {
   const guid = known['infiniband-guid'];
   return {
     ...(ips?.length ? { ips } : {}),
-    ...(mac ? { mac } : {}),
+    // Plugins of others read colons only.
+    ...(mac ? { mac: renderMac(parseMac(mac)) } : {}),
     ...(guid ? { infinibandGUID: guid } : {}),
     ...(portMappings?.length ? { portMappings } : {}),
     ...defined({ bandwidth }),
   };
+}
+
+function isMac(text: string): boolean {
+  try {
+    return text === '' || parseMac(text).length > 0;
+  } catch {
+    return false;
+  }
 }
 
 function isAddress(text: string): boolean {

@@ -64,14 +64,14 @@ export function listWanted(
     };
 
   const [first, ...others] = configured(options).map(byConfiguration);
-  const replacement = replacementOf(annotations).map(byPod(policy.definitions))[0];
+  const replacement = replacementOf(options, annotations).map(byPod(policy.definitions))[0];
   const everyPod = policy.system.includes(own) ? [] : options.defaultNetworks;
   const wanted = [
     replacement ?? first,
     ...others,
     ...everyPod.map(name => byConfiguration(selectByName(name))),
     ...options.networks.map(byConfiguration),
-    ...parseSelections(argOf(pod, NETWORKS_ARG) ?? '', `"${NETWORKS_ARG}" of CNI_ARGS`).map(byPod(own)),
+    ...inArguments(options, pod).map(byPod(own)),
     ...listAnnotated(options, pod, annotations),
     ...auxiliaryOf(options),
   ];
@@ -89,7 +89,8 @@ export function listAnnotated(
 ): Wanted[] {
   const own = namespaceOf(pod) ?? NO_NAMESPACE;
   const what = annotation(NETWORKS_ANNOTATION);
-  return parseSelections(annotations[NETWORKS_ANNOTATION] ?? '', what).map(selection => {
+  const most = options.maxNetworks - inArguments(options, pod).length;
+  return parseSelections(annotations[NETWORKS_ANNOTATION] ?? '', what, most).map(selection => {
     const namespace = selection.namespace ?? own;
     refuseForeign(options, own, namespace, selection);
     return { selection, namespace, byPod: true, asked: JSON.stringify([namespace, selection]) };
@@ -134,9 +135,17 @@ function configured({ defaultNetwork, delegates, network }: RunnerOptions): read
   );
 }
 
-function replacementOf(annotations: Readonly<Record<string, string>>): Selection[] {
+function inArguments({ maxNetworks }: RunnerOptions, pod: Pod): Selection[] {
+  const what = `"${NETWORKS_ARG}" of CNI_ARGS`;
+  return parseSelections(argOf(pod, NETWORKS_ARG) ?? '', what, maxNetworks);
+}
+
+function replacementOf(
+  { maxNetworks }: RunnerOptions,
+  annotations: Readonly<Record<string, string>>,
+): Selection[] {
   const what = annotation(DEFAULT_NETWORK_ANNOTATION);
-  const found = parseSelections(annotations[DEFAULT_NETWORK_ANNOTATION] ?? '', what);
+  const found = parseSelections(annotations[DEFAULT_NETWORK_ANNOTATION] ?? '', what, maxNetworks);
   if (found.length < 2) return found;
   throw new CniError(
     ErrorCode.invalidConfig,

@@ -10,6 +10,7 @@ import * as lists from './doors/lists.ts';
 import * as netlink from './doors/netlink.ts';
 import * as records from './doors/records.ts';
 import * as replies from './doors/replies.ts';
+import { requests } from './doors/requests.ts';
 import * as running from './doors/running-daemon.ts';
 import * as stdin from './doors/stdin.ts';
 import * as texts from './doors/texts.ts';
@@ -25,6 +26,7 @@ export const DOORS: readonly AnyDoor[] = [
   leases.leases,
   ...[dhcp.packets, dhcp.options, dhcp.messages6, dhcp.advertisements, dhcp.notes],
   ...[netlink.replies, netlink.messages, netlink.legacyRules, netlink.savedRules, netlink.clock],
+  requests,
   ...[texts.annotation, texts.subnetFile, texts.resolvConf, texts.allowlist, texts.sysctls, texts.conditions],
   ...[texts.ranges, texts.addresses, texts.logWords],
   ...[stdin.request, stdin.noise],

@@ -87,7 +87,11 @@ export function nameOf(value: Uint8Array | undefined): string | undefined {
 export function searchOf(value: Uint8Array | undefined): string[] {
   if (value === undefined) return [];
   const names: string[] = [];
-  for (let at = 0, left = MAX_NAMES_READ; at < value.length && names.length < MAX_SEARCH && left > 0; left--) {
+  for (
+    let at = 0, left = MAX_NAMES_READ;
+    at < value.length && names.length < MAX_SEARCH && left > 0;
+    left--
+  ) {
     const read = readName(value, at);
     if (read === undefined) break;
     if (isName(read.name)) names.push(read.name);

@@ -71,7 +71,8 @@ export const options = door({
     const times = Math.floor(65_000 / piece.length);
     const decoded = decodeOptions([Uint8Array.from(Array(times).fill(piece).flat())]);
     for (const code of codes)
-      if (decoded.get(code)?.length !== bytes * times) throw new Error(`pieces of option ${code} are missing`);
+      if (decoded.get(code)?.length !== bytes * times)
+        throw new Error(`pieces of option ${code} are missing`);
   },
 });
 

@@ -36,6 +36,8 @@ const SELECTIONS = [
   },
 ];
 
+const MOST_NETWORKS = 64;
+
 /** Which networks a pod requests. */
 export const annotation = door({
   name: 'pod annotation',
@@ -46,13 +48,22 @@ export const annotation = door({
     damagedText(['a', 'ns/a@net1,b@net2', 'a, b ,c', 'kube-system/multus@eth0']),
     damagedJsonText(SELECTIONS).map(text => `[${text}]`),
     damagedJsonText(SELECTIONS),
+    // As large as Kubernetes lets an annotation be: many, and deep.
+    fc.nat(120_000).map(count => 'a,'.repeat(count)),
+    fc.nat(13_000).map(count => `[${Array(count).fill('{"name":"a"}').join()}]`),
+    fc
+      .nat(60_000)
+      .map(levels => `[{"name":"a","cni-args":{"x":${'['.repeat(levels)}${']'.repeat(levels)}}}]`),
   ),
   run(text) {
     const selections = answersOrRefuses(
-      () => parseSelections(text, 'annotation "a"'),
+      () => parseSelections(text, 'annotation "a"', MOST_NETWORKS),
       ErrorCode.invalidConfig,
       ErrorCode.decodingFailure,
     );
+    if (selections && selections.length > MOST_NETWORKS) throw new Error(`it let ${selections.length} in`);
+    // As planning and the records do.
+    JSON.stringify(selections);
     for (const { name, namespace, ifname, config } of selections ?? []) {
       // Names become file names; a configuration would be run as root.
       if (config !== undefined) throw new Error('a pod brought a configuration of its own');

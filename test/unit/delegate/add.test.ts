@@ -298,6 +298,27 @@ describe('addPod(), default routes', () => {
     expect(runner.changes).toEqual(['remove 4 eth0', 'remove 6 eth0']);
   });
 
+  test('requested of a network that sets none are refused, unless no other one would lose its own', async () => {
+    const runner = both({ networks: [] });
+    const [one, two] = runner.options.delegates;
+    const asking = (...delegates: object[]) => ({
+      ...runner,
+      options: { ...runner.options, delegates } as never,
+    });
+    runner.present.set('net1', [4]);
+    await expect(addPod(asking({ ...one }, { ...two, defaultRoute: [] }), makePod())).rejects.toMatchObject({
+      code: 7,
+      message:
+        'Cannot give the IPv6 default route to network "two": it sets none, and its "default-route" names no gateway; the pod would lose that of network "one"',
+    });
+    expect(findPod(runner)).toBeUndefined();
+    runner.changes.length = 0;
+    runner.present.set('eth0', []);
+    runner.present.set('net1', [4, 6]);
+    expect((await addPod(asking({ ...one, defaultRoute: [] }, { ...two }), makePod())).routes).toBeDefined();
+    expect(runner.changes).toEqual([]);
+  });
+
   test('requested twice for one family are refused', async () => {
     const runner = both();
     const delegates = runner.options.delegates.map(one => ({ ...one, defaultRoute: ['10.0.0.1'] }));

@@ -65,6 +65,46 @@ describe('parseSelections()', () => {
     expect(() => parse(text)).toThrow(problem);
   });
 
+  test('refuses what would cost too much, with its name and in few words', () => {
+    const nested = (levels: number) =>
+      `[{"name":"a","cni-args":{"x":${'['.repeat(levels)}${']'.repeat(levels)}}}]`;
+    expect(parse(nested(29))).toHaveLength(1);
+    const many = (value: unknown, count: number) => Array(count).fill(value);
+    const [port, ip] = [{ hostPort: 80, containerPort: 80 }, '10.0.0.1'];
+    for (const [text, problem] of [
+      [nested(30), 'its JSON is nested more than 32 levels deep'],
+      [nested(40_000), 'its JSON is nested more than 32 levels deep'],
+      ['a,'.repeat(200_000), 'it has 400000 characters, more than 262144'],
+      [JSON.stringify([{ name: 'a', ips: many(ip, 33) }]), '"ips" must have no more than 32 addresses'],
+      [JSON.stringify([{ name: 'a', 'default-route': many(ip, 33) }]), 'no more than 32 addresses'],
+      [JSON.stringify([{ name: 'a', portMappings: many(port, 1_025) }]), 'no more than 1024 ports'],
+      [
+        JSON.stringify([{ name: 'a', portMappings: many({ hostPort: 0, containerPort: 80 }, 1_000) }]),
+        'and 990 more',
+      ],
+    ] as const) {
+      const refused = expect.objectContaining({ code: 7, message: expect.stringContaining(problem) });
+      expect(() => parse(text)).toThrow(refused);
+      try {
+        parse(text);
+      } catch (error) {
+        expect((error as Error).message).toContain('annotation "x"');
+        expect((error as Error).message.length).toBeLessThan(4_000);
+      }
+    }
+    // Brackets inside of text are no levels.
+    expect(parse(`[{"name":"a","cni-args":{"x":"${'['.repeat(99)}\\"[${'{'.repeat(99)}"}}]`)).toHaveLength(1);
+  });
+
+  test.each(['c2b0.5749.47f3', 'C2-B0-57-49-47-F3', 'c2:b0:57:49:47:f3'])(
+    'takes hardware address %s',
+    mac => {
+      expect(parse(JSON.stringify([{ name: 'a', mac }]))[0]?.capabilityArgs).toEqual({
+        mac: 'c2:b0:57:49:47:f3',
+      });
+    },
+  );
+
   test('gives text that is not JSON code 6, and all else code 7', () => {
     expect(() => parse('[{]')).toThrow(expect.objectContaining({ code: 6, details: '[{]' }));
     expect(() => parse('a@b@c')).toThrow(expect.objectContaining({ code: 7 }));

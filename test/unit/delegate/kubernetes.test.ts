@@ -2,8 +2,11 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { parseCniArgs } from '../../../src/cni/cni-args.ts';
+import { publishStatus } from '../../../src/delegate/cluster-pod.ts';
 import { isInCluster } from '../../../src/delegate/in-cluster.ts';
 import { type Cluster, openCluster } from '../../../src/delegate/kubernetes.ts';
+import type { NetworkStatus } from '../../../src/delegate/network-status.ts';
 import { type ApiServer, startApiServer } from '../../helpers/kubernetes.ts';
 import { describeNeeding, requires } from '../../helpers/skip.ts';
 
@@ -63,8 +66,38 @@ describeNeeding(
       });
       await cluster.setStatus('ns', 'web', undefined);
       expect(api.annotations('ns', 'web')).toEqual({ kept: 'yes' });
-      await expect(cluster.setStatus('ns', 'gone', [])).rejects.toMatchObject({ code: 3 });
-      await cluster.setStatus('ns', 'gone', undefined);
+      expect(await cluster.setStatus('ns', 'gone', [])).toBe(false);
+    });
+
+    test('leaves the status of a later pod of that name alone', async () => {
+      const pod = (uid: string) => ({
+        ...{ containerId: 'c1', netns: '/n', ifname: 'eth0', capabilityArgs: {} },
+        args: parseCniArgs(`K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0;K8S_POD_UID=${uid}`),
+      });
+      const publish = (uid: string, status: NetworkStatus[] | undefined) =>
+        publishStatus(async () => cluster, pod(uid), status);
+      const seen = () => api.annotations('ns', 'web-0')['k8s.v1.cni.cncf.io/network-status'];
+      await expect(publish('old', [])).rejects.toMatchObject({ code: 3 });
+      await publish('old', undefined);
+
+      api.addPod('ns', 'web-0', { uid: 'new', annotations: {} });
+      await expect(publish('old', [])).rejects.toMatchObject({
+        code: 11,
+        message:
+          'Cannot write network status of pod "ns/web-0": the cluster has one with uid "new", not "old"',
+      });
+      expect(seen()).toBeUndefined();
+      await publish('new', []);
+      expect(seen()).toBe('[]');
+      await publish('old', undefined);
+      expect(seen()).toBe('[]');
+
+      // What stands for a static pod has a uid of its own.
+      api.addPod('ns', 'web-0', { uid: 'mirror', annotations: { 'kubernetes.io/config.source': 'file' } });
+      await publish('static', []);
+      expect(seen()).toBe('[]');
+      await publish('static', undefined);
+      expect(seen()).toBeUndefined();
     });
 
     test.each([

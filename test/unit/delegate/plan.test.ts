@@ -41,7 +41,7 @@ interface Asked {
   readonly runtimeConfig?: JsonObject;
 }
 
-function plan({ conf = {}, args = '', annotations = {}, runtimeConfig = {} }: Asked) {
+async function plan({ conf = {}, args = '', annotations = {}, runtimeConfig = {} }: Asked) {
   const request = { type: 'catena', confDir: dir, delegates: [PODS], ...conf };
   const options = optionsOf(decode(CatenaConf, request, 'configuration'), 'outer', '1.1.0');
   const pod = {
@@ -282,9 +282,69 @@ describe('planNetworks()', () => {
     expect(data?.list.plugins[0]?.conf.args).toEqual({ cni: { hint: 1 } });
   });
 
-  test('passes a device to the first plugin and as a capability', async () => {
-    const annotations = { [NETWORKS]: '[{"name":"data","deviceID":"0000:01:00.0"}]' };
-    const [, data] = await plan({ annotations });
+  test('lets no pod choose a device, or anything else that a list says itself', async () => {
+    const device = { [NETWORKS]: '[{"name":"nic","deviceID":"0000:01:00.0"}]' };
+    network('nic', { pciBusID: '0000:03:00.1' });
+    await expect(plan({ annotations: device })).rejects.toMatchObject({
+      code: 7,
+      message: expect.stringContaining('Cannot give "deviceID" to network "nic": none of its plugins'),
+    });
+    for (const own of ['pciBusID', 'PciBusId', 'deviceID', 'device']) {
+      network('nic', { [own]: 'x', capabilities: { deviceID: true } });
+      await expect(plan({ annotations: device })).rejects.toMatchObject({
+        code: 7,
+        message: `Cannot give "deviceID" of a pod to network "nic": its plugin "noop" has "${own.toLowerCase() === 'pcibusid' ? 'pciBusID' : own}" already`,
+      });
+    }
+    network('nic', { capabilities: { deviceID: true } });
+    const [, nic] = await plan({ annotations: device });
+    expect(nic?.list.plugins[0]?.conf).not.toHaveProperty('deviceID');
+    expect(nic?.list.plugins[0]?.conf).not.toHaveProperty('pciBusID');
+    expect(nic?.attachment.capabilityArgs).toEqual({ deviceID: '0000:01:00.0' });
+
+    network('nic', { mac: '02:00:00:00:00:01' });
+    await expect(
+      plan({ annotations: { [NETWORKS]: '[{"name":"nic","mac":"02:00:00:00:00:02"}]' } }),
+    ).rejects.toMatchObject({ code: 7, message: expect.stringContaining('has "mac" already') });
+
+    network('nic', {
+      mtu: 1400,
+      ipam: { type: 'static', addresses: [{ address: '10.0.0.2/24' }] },
+      args: { cni: { kept: 'list' } },
+    });
+    const asked = { kept: 'pod', MTU: 9000, ips: ['10.0.0.9/24'], more: 'pod' };
+    const annotations = { [NETWORKS]: JSON.stringify([{ name: 'nic', 'cni-args': asked }]) };
+    expect((await plan({ annotations }))[1]?.list.plugins[0]?.conf.args).toEqual({
+      cni: { kept: 'list', more: 'pod' },
+    });
+    // The configuration is not a pod.
+    const conf = { networks: [{ name: 'nic', 'cni-args': { kept: 'runner' } }] };
+    expect((await plan({ conf }))[1]?.list.plugins[0]?.conf.args).toEqual({ cni: { kept: 'runner' } });
+  });
+
+  test('takes a bounded number of networks from a pod, in annotation and arguments together', async () => {
+    const many = (count: number) => Array(count).fill('data').join(',');
+    expect(await plan({ annotations: { [NETWORKS]: many(64) } })).toHaveLength(65);
+    const refused = (count: number, most: number) =>
+      expect.objectContaining({
+        code: 7,
+        message: expect.stringContaining(`it names ${count} networks; a pod may ask for ${most} in all`),
+      });
+    for (const text of [many(50_000), JSON.stringify(Array(50_000).fill({ name: 'data' }).slice(0, 9_000))])
+      await expect(plan({ annotations: { [NETWORKS]: text } })).rejects.toEqual(
+        refused(text.startsWith('[') ? 9_000 : 50_000, 64),
+      );
+    const args = 'IgnoreUnknown=1;CATENA_NETWORKS=data,data';
+    const conf = { maxNetworks: 3, networks: 'data,data,data,data' };
+    expect(await plan({ args, conf, annotations: { [NETWORKS]: 'data' } })).toHaveLength(8);
+    await expect(plan({ args, conf, annotations: { [NETWORKS]: 'data,data' } })).rejects.toEqual(
+      refused(2, 1),
+    );
+    await expect(plan({ args, conf: { maxNetworks: 1 } })).rejects.toEqual(refused(2, 1));
+  });
+
+  test('passes a device of the configuration to the first plugin and as a capability', async () => {
+    const [, data] = await plan({ conf: { networks: [{ name: 'data', deviceID: '0000:01:00.0' }] } });
     expect(data?.list.plugins[0]?.conf).toMatchObject({ deviceID: '0000:01:00.0', pciBusID: '0000:01:00.0' });
     expect(data?.attachment.capabilityArgs).toEqual({ deviceID: '0000:01:00.0' });
   });

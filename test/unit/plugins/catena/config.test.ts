@@ -41,6 +41,7 @@ describe('optionsOf()', () => {
       defaultNetwork: undefined,
       defaultNetworks: [],
       networks: [],
+      maxNetworks: 64,
       interfacePrefix: 'net',
       runtimeConfigFor: 'default',
       defaultRoute: { 4: undefined, 6: undefined },
