@@ -188,7 +188,7 @@ function capabilityArgsOf(known: NetworkSelection): JsonObject {
   const guid = known['infiniband-guid'];
   return {
     ...(ips?.length ? { ips } : {}),
-    // Plugins of others read colons only.
+    // Third-party plugins read colons only.
     ...(mac ? { mac: renderMac(parseMac(mac)) } : {}),
     ...(guid ? { infinibandGUID: guid } : {}),
     ...(portMappings?.length ? { portMappings } : {}),
