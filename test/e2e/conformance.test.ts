@@ -1,12 +1,11 @@
-// Which rules of the protocol do our plugins keep, and which do the reference's? Prints the table.
+// Which rules of the protocol do our plugins keep? Prints the table; conformance-reference.test.ts prints the reference's.
 import { afterAll, expect, test } from 'bun:test';
-import { existsSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
+import { symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
-import { run, TEST_PATH } from '../helpers/command.ts';
+import { endExamination, examine, ipam, ipam4, reportOn, SAMPLES, tmp } from '../helpers/conformance.ts';
 import { deadline } from '../helpers/deadline.ts';
-import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
 import {
   describeRoot,
   type Need,
@@ -17,72 +16,6 @@ import {
   requiresVrf,
   testNeeding,
 } from '../helpers/skip.ts';
-
-interface Rule {
-  readonly id: string;
-  readonly level: 'must' | 'should';
-  readonly outcome: 'kept' | 'broken' | 'skipped';
-  readonly details?: string;
-}
-
-interface Report {
-  readonly ok: boolean;
-  readonly supportedVersions: readonly string[];
-  readonly rules: readonly Rule[];
-}
-
-/** A configuration to examine a plugin with; none where it needs more than a namespace. */
-interface Sample {
-  readonly conf?: object;
-  readonly args?: readonly string[];
-  readonly timeoutMs?: number;
-}
-
-const tmp = mkdtempSync(join(tmpdir(), `cat-${process.pid}-`));
-const subnetFile = join(tmp, 'subnet.env');
-writeFileSync(
-  subnetFile,
-  'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n',
-);
-const ipam = { type: 'host-local', ranges: [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]] };
-const ipam4 = { type: 'host-local', subnet: '10.88.0.0/24' };
-const onDevice = ['--device', 'dev0'];
-const rates = { ingressRate: 8e6, ingressBurst: 4e6, egressRate: 8e6, egressBurst: 4e6 };
-const portMappings = [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }];
-const addresses = [{ address: '10.5.0.2/24', gateway: '10.5.0.1' }];
-
-const SAMPLES: Readonly<Record<string, Sample>> = {
-  bandwidth: { conf: rates, args: ['--chained'] },
-  bridge: { conf: { bridge: 'br0', isDefaultGateway: true, ipMasq: true, ipam } },
-  cluster: { conf: { ipam: { type: 'cluster', subnets: [{ ipv4: '10.88.0.0/24', ipv6: 'fd88::/120' }] } } },
-  // Its ADD needs a server on the network.
-  dhcp: {
-    conf: { ipam: { type: 'dhcp', timeout: 5 } },
-    args: ['--on-bridge', 'lan0', '--beside', join(import.meta.dir, '../fixtures/dhcp-server')],
-    timeoutMs: 170_000,
-  },
-  dummy: { conf: { ipam: ipam4 } },
-  firewall: { conf: { backend: 'iptables' }, args: ['--chained'] },
-  flannel: { conf: { subnetFile } },
-  'host-device': { conf: { device: 'dev0', ipam: ipam4 }, args: onDevice },
-  'host-local': { conf: { ipam } },
-  ipvlan: { conf: { master: 'dev0', ipam: ipam4 }, args: onDevice },
-  loopback: { conf: {}, args: ['--ifname', 'lo'] },
-  macvlan: { conf: { master: 'dev0', ipam: ipam4 }, args: onDevice },
-  portmap: { conf: { runtimeConfig: { portMappings } }, args: ['--chained'] },
-  ptp: { conf: { ipMasq: true, ipam: ipam4 } },
-  sbr: { conf: {}, args: ['--chained'] },
-  static: { conf: { ipam: { type: 'static', addresses } } },
-  tap: { conf: { ipam: ipam4 } },
-  tuning: {
-    conf: { sysctl: { 'net.core.somaxconn': '321' }, mtu: 1400, promisc: true },
-    args: ['--chained'],
-  },
-  // Only a cluster makes its ADD work (test/e2e/cluster-ipam.test.ts).
-  whereabouts: {},
-  vlan: { conf: { master: 'dev0', vlanId: 5, ipam: ipam4 }, args: onDevice },
-  vrf: { conf: { vrfname: 'blue' }, args: ['--chained'] },
-};
 
 /** What the kernel must have for a plugin. */
 const NEEDS: Readonly<Record<string, Need>> = {
@@ -95,20 +28,8 @@ const NEEDS: Readonly<Record<string, Need>> = {
   whereabouts: 'needs the API of a cluster, which the examination does not start',
 };
 
-const REFERENCE_NAMES = existsSync(REFERENCE_BIN_DIR) ? readdirSync(REFERENCE_BIN_DIR).sort() : [];
-const AT_ONCE = 3;
-
-const executables = [
-  ...PLUGIN_NAMES.map(name => join(BIN_DIR, name)),
-  ...REFERENCE_NAMES.map(name => join(REFERENCE_BIN_DIR, name)),
-];
-const reports = new Map<string, Promise<Report>>();
-
 describeRoot('catena conformance', () => {
-  afterAll(async () => {
-    process.stdout.write(await renderTable());
-    rmSync(tmp, { recursive: true, force: true });
-  });
+  afterAll(endExamination);
 
   test('a sample exists for every plugin', () => {
     const without = PLUGIN_NAMES.filter(name => SAMPLES[name]?.conf === undefined);
@@ -124,15 +45,6 @@ describeRoot('catena conformance', () => {
     expect(report.rules.filter(({ level, outcome }) => level === 'must' && outcome === 'broken')).toEqual([]);
     expect(report.ok).toBe(true);
     expect(report.rules.find(({ id }) => id === 'add/works')?.outcome).toBe('kept');
-  }
-
-  for (const name of REFERENCE_NAMES) {
-    test(`the reference's ${name} is examined to the end`, async () => {
-      const { rules, supportedVersions } = await reportOn(join(REFERENCE_BIN_DIR, name));
-      expect(supportedVersions).toContain('1.0.0');
-      expect(rules.find(({ id }) => id === 'version/answers')?.outcome).toBe('kept');
-      expect(rules.find(({ id }) => id === 'reply/error-version')?.outcome).toBe('broken');
-    });
   }
 
   test(
@@ -176,66 +88,3 @@ describeRoot('catena conformance', () => {
     expect(rules.find(({ id }) => id === 'chain/passes-result')?.outcome).toBe('kept');
   });
 });
-
-/** The report on one executable; those of the next ones are started ahead, since most of the time is spent waiting. */
-function reportOn(executable: string): Promise<Report> {
-  const at = executables.indexOf(executable);
-  for (const next of executables.slice(at, at + AT_ONCE)) {
-    if (reports.has(next)) continue;
-    const report = examine(next, SAMPLES[basename(next)] ?? {});
-    report.catch(() => {});
-    reports.set(next, report);
-  }
-  return (
-    reports.get(executable) ?? Promise.reject(new Error(`Cannot find "${executable}" among the executables`))
-  );
-}
-
-async function examine(executable: string, { conf, args = [], timeoutMs = 55_000 }: Sample): Promise<Report> {
-  const file = join(tmp, `${basename(dirname(executable))}-${basename(executable)}.json`);
-  if (conf !== undefined) writeFileSync(file, JSON.stringify(conf));
-  const given = conf === undefined ? [] : ['--conf', file];
-  const argv = [join(BIN_DIR, 'catena'), 'conformance', executable, ...given, ...args, '--json'];
-  const { exitCode, stdout, stderr } = await run(argv, {
-    env: { PATH: TEST_PATH },
-    timeoutMs: deadline(timeoutMs),
-  });
-  if (exitCode > 1 || stderr !== '') throw new Error(`Cannot examine "${executable}": ${stderr}`);
-  return JSON.parse(stdout);
-}
-
-/** One row per executable, one per broken rule, and what was seen where a rule must be kept. */
-async function renderTable(): Promise<string> {
-  const counts: string[] = [];
-  const breakers = new Map<string, string[]>();
-  const seen: string[] = [];
-  for (const executable of executables) {
-    const report = await reports.get(executable)?.catch(() => undefined);
-    if (report === undefined) continue;
-    const name = executable.replace(BIN_DIR, 'catena').replace(REFERENCE_BIN_DIR, 'reference');
-    const { rules, supportedVersions } = report;
-    const number = (outcome: string, level = /./) =>
-      rules.filter(one => one.outcome === outcome && level.test(one.level)).length;
-    const versions = `${supportedVersions[0]} to ${supportedVersions.at(-1)}`;
-    const numbers = [number('kept'), number('broken', /must/), number('broken', /should/), number('skipped')];
-    counts.push(`| ${name} | ${versions} | ${numbers.join(' | ')} |`);
-    for (const { id, level, outcome, details } of rules) {
-      const matters = level === 'must' || name.startsWith('catena');
-      if (outcome === 'broken')
-        breakers.set(`${level} | ${id}`, [...(breakers.get(`${level} | ${id}`) ?? []), name]);
-      if (outcome === 'broken' && matters) seen.push(`| ${name} | ${id} | ${details} |`);
-      if (outcome === 'skipped' && id === 'add/works') seen.push(`| ${name} | ${id}, skipped | ${details} |`);
-    }
-  }
-  const table = (head: string, rows: readonly string[]) =>
-    [head, head.replace(/[^|]+/g, '---'), ...rows, ''].join('\n');
-  return [
-    '',
-    table('| executable | versions | kept | broken, must | broken, should | skipped |', counts),
-    table(
-      '| level | broken rule | by |',
-      [...breakers].sort().map(([rule, names]) => `| ${rule} | ${names.join(', ')} |`),
-    ),
-    table('| executable | rule | seen |', seen),
-  ].join('\n');
-}
