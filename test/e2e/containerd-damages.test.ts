@@ -2,8 +2,14 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import { requiresContainerd, withContainerd } from '../helpers/containerd.ts';
 import type { Cri, Pod } from '../helpers/cri.ts';
-import { BEYOND_REPAIR, SCENES, shopList } from '../helpers/damage-scenes.ts';
-import { damageOneByOne, expectOutcomes, prepareNode, startRepairing } from '../helpers/damage-table.ts';
+import { BEYOND_REPAIR, scenesApart, shopList } from '../helpers/damage-scenes.ts';
+import {
+  type DamagedNode,
+  damageOneByOne,
+  expectOutcomes,
+  prepareNode,
+  startRepairing,
+} from '../helpers/damage-table.ts';
 import { deadline } from '../helpers/deadline.ts';
 import type { Machine } from '../helpers/machine.ts';
 import type { Row } from '../helpers/netns.ts';
@@ -16,7 +22,20 @@ setDefaultTimeout(deadline(420_000));
 describeRoot(
   'pods of containerd under a daemon that repairs',
   () => {
-    test('are repaired after each damage, or the reason why not is told; a transfer of a neighbour goes on', async () => {
+    test.each(scenesApart(3))(
+      'are repaired after each damage, or the reason why not is told; a transfer of a neighbour goes on, part %#',
+      (...scenes) => onNode(node => expectOutcomes(node, scenes)),
+    );
+
+    test('are repaired after damages of the node; a damage beyond repair is told', async () => {
+      await onNode(async (node, maker) => {
+        await expectWays(node, maker);
+        const [told] = await damageOneByOne(node, [BEYOND_REPAIR]);
+        expect(told?.outcome).toBe(BEYOND_REPAIR.outcome);
+      });
+    });
+
+    async function onNode(body: (node: DamagedNode, maker: Maker) => Promise<void>): Promise<void> {
       // Each pod has all networks, in the order of the names.
       await withContainerd(
         [shopList('shop', 66), stillList(), tightList(3)],
@@ -34,10 +53,7 @@ describeRoot(
             web,
             neighbour: { pid: peer.pid, address: own?.addr_info[0].local },
           });
-          await expectOutcomes(node, SCENES);
-          await expectWays(node, makerOf(machine, cri));
-          const [told] = await damageOneByOne(node, [BEYOND_REPAIR]);
-          expect(told?.outcome).toBe(BEYOND_REPAIR.outcome);
+          await body(node, makerOf(machine, cri));
           for (const { id } of [web, peer]) await endPod(cri, id);
           cri.close();
           // The record that a scene made by adopting goes with the next command that looks.
@@ -45,7 +61,7 @@ describeRoot(
           expect((await machine.holds()).files).toEqual([]);
         },
       );
-    });
+    }
   },
   requires('ip', 'nft', 'tc', 'ss'),
   requiresContainerd(),

@@ -1,7 +1,13 @@
 // Does the daemon notice every damage to a container of podman, repair what it can, and leave alone what is sound?
 import { expect, setDefaultTimeout, test } from 'bun:test';
-import { BEYOND_REPAIR, quietList, SCENES, shopList } from '../helpers/damage-scenes.ts';
-import { damageOneByOne, expectOutcomes, prepareNode, startRepairing } from '../helpers/damage-table.ts';
+import { BEYOND_REPAIR, quietList, scenesApart, shopList } from '../helpers/damage-scenes.ts';
+import {
+  type DamagedNode,
+  damageOneByOne,
+  expectOutcomes,
+  prepareNode,
+  startRepairing,
+} from '../helpers/damage-table.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import { expectWays, type Maker, tightList } from '../helpers/node-damage.ts';
@@ -13,7 +19,20 @@ setDefaultTimeout(deadline(420_000));
 describeRoot(
   'containers of podman under a daemon that repairs',
   () => {
-    test('are repaired after each damage, or the reason why not is told; a transfer of a neighbour goes on', async () => {
+    test.each(scenesApart(3))(
+      'are repaired after each damage, or the reason why not is told; a transfer of a neighbour goes on, part %#',
+      (...scenes) => onNode(node => expectOutcomes(node, scenes)),
+    );
+
+    test('are repaired after damages of the node; a damage beyond repair is told', async () => {
+      await onNode(async (node, maker) => {
+        await expectWays(node, maker);
+        const [told] = await damageOneByOne(node, [BEYOND_REPAIR]);
+        expect(told?.outcome).toBe(BEYOND_REPAIR.outcome);
+      });
+    });
+
+    async function onNode(body: (node: DamagedNode, maker: Maker) => Promise<void>): Promise<void> {
       await withMachine(async machine => {
         const podman = await startPodman(machine);
         const outside = await machine.lab.outside();
@@ -38,16 +57,13 @@ describeRoot(
           web,
           neighbour: { ...peer, address: peer.addresses.quiet?.v4 ?? '' },
         });
-        await expectOutcomes(node, SCENES);
-        await expectWays(node, makerOf(machine, podman));
-        const [told] = await damageOneByOne(node, [BEYOND_REPAIR]);
-        expect(told?.outcome).toBe(BEYOND_REPAIR.outcome);
+        await body(node, makerOf(machine, podman));
         await podman.run('rm', '--force', '--time', '0', 'web', 'peer');
         // The record that a scene made by adopting goes with the next command that looks.
         await machine.ok(['/opt/cni/bin/catena', 'repair']);
         expect((await machine.holds()).files).toEqual([]);
       });
-    });
+    }
   },
   requires('ip', 'nft', 'tc', 'ss'),
   requiresPodman(),

@@ -9,7 +9,7 @@ import { deadline } from './deadline.ts';
 import { ROOT } from './source-tree.ts';
 
 export const COMPARED = join(ROOT, 'conflists/bridge-full.conflist');
-export const COMPARE_DEADLINE_MS = deadline(120_000);
+export const COMPARE_DEADLINE_MS = deadline(300_000);
 
 interface Told {
   readonly step: string;

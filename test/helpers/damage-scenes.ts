@@ -232,6 +232,11 @@ export const SCENES: readonly Scene[] = [
   },
 ];
 
+/** The scenes in as many parts, which are played beside each other, each on a node of its own. */
+export function scenesApart(parts: number): readonly (readonly Scene[])[] {
+  return Array.from({ length: parts }, (_, part) => SCENES.filter((_, i) => i % parts === part));
+}
+
 /** Damage that is none of an attachment, and what must come of each, in the order in which it is played. */
 export const NODE_WAYS: readonly (readonly [way: string, outcome: string])[] = [
   ['the last address of a pool in use', 'doctor: ipam.pools'],
