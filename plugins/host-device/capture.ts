@@ -1,66 +1,126 @@
 // What does the record hold of a device, and how does the device get it back?
+//
+// Addresses and routes are kept as the kernel's own messages, and sent back with the index that the device has then: what this program
+// has no name for comes home as well.
 import { describeError } from '../../src/cni/errors.ts';
-import { parseCidr, renderCidr } from '../../src/net/cidr.ts';
-import { parseIp, renderIp } from '../../src/net/ip.ts';
+import { renderCidr } from '../../src/net/cidr.ts';
+import { renderIp } from '../../src/net/ip.ts';
 import { isNetlinkError, NetlinkError } from '../../src/netlink/errors.ts';
 import {
   type Address,
+  decodeAddress,
+  IFA_F_NODAD,
   IFA_F_PERMANENT,
-  listAddresses,
+  IFAPROT_KERNEL_LL,
+  listAddressMessages,
   RT_SCOPE_LINK,
   restoreAddress,
 } from '../../src/netlink/rtnl/addr.ts';
 import { addAltNameRequest, type Link, setLinkRequest } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
-import { addRoute, listRoutes, type Route } from '../../src/netlink/rtnl/route.ts';
+import {
+  IFF_ALLMULTI,
+  IFF_MULTICAST,
+  IFF_NOARP,
+  IFF_PROMISC,
+  IFF_UP,
+} from '../../src/netlink/rtnl/link-header.ts';
+import {
+  decodeRoute,
+  listRouteMessages,
+  type Route,
+  restoreRoutes,
+  routeThrough,
+} from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { Errno } from '../../src/sys/errno.ts';
-import type { DeviceRecord, RecordedAddress, RecordedRoute } from './record.ts';
+import type { DeviceRecord } from './record.ts';
+import { programOf, programRequests, readSettings, settingRequests } from './settings.ts';
 
 /** linux/rtnetlink.h */
 const RT_TABLE_LOCAL = 255;
 const RTPROT_KERNEL = 2;
 const RTPROT_RA = 9;
 
-/** What a device loses when it is moved to another namespace. */
-export type DeviceState = Pick<
+/** What a container can change of a device's flags, apart from its state. */
+const CHOSEN_FLAGS = IFF_NOARP | IFF_MULTICAST | IFF_PROMISC | IFF_ALLMULTI;
+
+/** What a device loses when it is moved to another namespace, or a container can change. */
+export type DeviceState = Omit<
   DeviceRecord,
-  | 'name'
-  | 'ifindex'
-  | 'kind'
-  | 'mac'
-  | 'permanentMac'
-  | 'parent'
-  | 'altNames'
-  | 'alias'
-  | 'up'
-  | 'mtu'
-  | 'txqlen'
-  | 'addresses'
-  | 'routes'
+  'id' | 'boot' | 'network' | 'containerId' | 'ifname' | 'netns' | 'rules'
 >;
 
 /** Reads everything that the record holds of a device. Same as: `ip -d link show`, `ip addr show`, `ip route show table all` */
-export function capture(host: NetlinkSocket, link: Link): DeviceState {
-  const { alias, permAddress, parentDevName, parentDevBusName, propList, txqlen } = link.attrs;
+export function capture(
+  host: NetlinkSocket,
+  link: Link,
+  identity: Pick<DeviceRecord, 'parent' | 'node'>,
+): DeviceState {
+  const { alias, permAddress, propList, txqlen } = link.attrs;
+  const addresses = listAddressMessages(host, link.index)
+    .map(message => ({ message, address: decodeAddress(message) }))
+    .filter(({ address }) => address.index === link.index && isLasting(address));
+  const own = new Set(addresses.map(({ address }) => renderIp(address.cidr.ip)));
   return {
     name: link.name,
     ifindex: link.index,
+    ...identity,
     kind: link.kind,
     mac: link.mac,
     permanentMac: permAddress,
-    parent: parentDevName === undefined ? undefined : { bus: parentDevBusName, name: parentDevName },
     altNames: [...(propList ?? [])],
     alias,
-    up: Boolean(link.flags & IFF_UP),
+    flags: link.flags,
     mtu: link.mtu,
     txqlen,
-    addresses: listAddresses(host, link.index).filter(isLasting).map(recordAddress),
-    routes: listRoutes(host)
-      .filter(route => isOwn(route, link.index))
-      .map(recordRoute)
-      .sort(narrowFirst),
+    settings: readSettings(link),
+    xdp: programOf(link),
+    addresses: addresses.map(({ message, address }) => keep(renderCidr(address.cidr), message)),
+    routes: listRouteMessages(host)
+      .map(message => ({ message, route: decodeRoute(message) }))
+      .filter(({ route }) => isLost(route, link.index, own))
+      .sort((a, b) => narrowFirst(a.route, b.route))
+      .map(({ message, route }) => keep(describeRoute(route), message)),
   };
+}
+
+/** Addresses of a record, for a device that has this index now. */
+export function addressesOf(
+  { addresses, routes }: Pick<DeviceRecord, 'addresses' | 'routes'>,
+  index: number,
+): Address[] {
+  const sources = new Set(
+    routes.flatMap(({ message }) => renderSource(decodeRoute(Buffer.from(message, 'base64')))),
+  );
+  const restored = addresses.map(({ message }) => {
+    const address = decodeAddress(Buffer.from(message, 'base64'));
+    // A route cannot name an address as its source while the kernel still looks for a duplicate.
+    const isSource = address.cidr.ip.family === 6 && sources.has(renderIp(address.cidr.ip));
+    return { ...address, index, flags: address.flags | (isSource ? IFA_F_NODAD : 0) };
+  });
+  const isIpv6 = ({ cidr }: Address) => cidr.ip.family === 6;
+  // The kernel puts a new address of IPv6 before the others, and a new one of IPv4 after them.
+  return [...restored.filter(one => !isIpv6(one)), ...restored.filter(isIpv6).reverse()];
+}
+
+/** Routes of a record, for a device that has this index now. */
+export function routesOf(
+  { routes, ifindex }: Pick<DeviceRecord, 'routes' | 'ifindex'>,
+  index: number,
+): Route[] {
+  return routes.map(({ message }) => {
+    const route = decodeRoute(Buffer.from(message, 'base64'));
+    const here = (oif: number): number => (oif === ifindex ? index : oif);
+    // One that leads through another device alone has an address of this one as its source.
+    const own = route.dst.ip.family === 6 ? routeThrough(route, ifindex, index) : undefined;
+    return (
+      own ?? {
+        ...route,
+        oif: here(route.oif),
+        ways: route.ways?.map(way => ({ ...way, oif: here(way.oif) })),
+      }
+    );
+  });
 }
 
 /**
@@ -68,82 +128,61 @@ export function capture(host: NetlinkSocket, link: Link): DeviceState {
  * @returns what could not be restored, human-readable
  */
 export function restore(host: NetlinkSocket, link: Link, record: DeviceRecord): string[] {
-  const { mac, mtu, txqlen, up } = record;
+  const { mac, mtu, txqlen } = record;
+  const up = Boolean(record.flags & IFF_UP);
+  const flags = record.flags & CHOSEN_FLAGS;
   const missing = record.altNames.filter(name => !link.attrs.propList?.includes(name));
   const requests = [
     setLinkRequest(link.index, { alias: record.alias ?? '' }),
+    ...programRequests(link, record.xdp),
+    ...(flags === (link.flags & CHOSEN_FLAGS)
+      ? []
+      : [setLinkRequest(link.index, { flags: { of: CHOSEN_FLAGS, value: flags } })]),
     ...(mac !== undefined && mac !== link.mac ? [setLinkRequest(link.index, { mac })] : []),
     ...(mtu === link.mtu ? [] : [setLinkRequest(link.index, { mtu })]),
     ...(txqlen === undefined || txqlen === link.attrs.txqlen ? [] : [setLinkRequest(link.index, { txqlen })]),
     ...missing.map(name => addAltNameRequest(link.index, name)),
+    ...settingRequests(link, record.settings),
     ...(up ? [setLinkRequest(link.index, { up })] : []),
   ];
   const outcomes = host.attemptAll(requests);
   return [
     ...outcomes.flatMap(outcome => (outcome instanceof NetlinkError ? [outcome.message] : [])),
-    ...record.addresses.flatMap(address =>
-      attempt(() => restoreAddress(host, addressOf(address, link.index))),
-    ),
+    ...addressesOf(record, link.index).flatMap(address => attempt(() => restoreAddress(host, address))),
     // A device that is down has no routes.
-    ...(up ? record.routes.flatMap(route => attempt(() => addRoute(host, routeOf(route, link.index)))) : []),
+    ...(up ? restoreRoutes(host, routesOf(record, link.index)).map(({ message }) => message) : []),
   ];
 }
 
-/** The address as the kernel takes it. */
-export function addressOf(
-  { address, scope, broadcast, label, flags }: RecordedAddress,
-  index: number,
-): Address {
-  return {
-    index,
-    cidr: parseCidr(address),
-    flags,
-    scope,
-    broadcast: broadcast === undefined ? undefined : parseIp(broadcast),
-    label,
-  };
-}
-
-/** The route as the kernel takes it. */
-export function routeOf(route: RecordedRoute, oif: number): Route {
-  const { dst, gateway, source, table, scope, priority, mtu, advmss, protocol } = route;
-  return {
-    dst: parseCidr(dst),
-    gateway: gateway === undefined ? undefined : parseIp(gateway),
-    oif,
-    source: source === undefined ? undefined : parseIp(source),
-    ...{ table, scope, priority, mtu, advmss, protocol },
-  };
+function keep(what: string, message: Uint8Array): DeviceRecord['routes'][number] {
+  return { what, message: Buffer.from(message).toString('base64') };
 }
 
 /** Leased and advertised addresses come from a program or a router, which gives them again; so does the kernel its own. */
-function isLasting({ cidr, flags, scope }: Address): boolean {
-  return Boolean(flags & IFA_F_PERMANENT) && !(cidr.ip.family === 6 && scope === RT_SCOPE_LINK);
+function isLasting({ cidr, flags, scope, protocol }: Address): boolean {
+  const isLinkLocal = cidr.ip.family === 6 && scope === RT_SCOPE_LINK;
+  return Boolean(flags & IFA_F_PERMANENT) && !(isLinkLocal && protocol === IFAPROT_KERNEL_LL);
 }
 
-function isOwn({ oif, ways, table, protocol }: Route, index: number): boolean {
-  if (oif !== index || ways !== undefined || table === RT_TABLE_LOCAL) return false;
-  return protocol !== RTPROT_KERNEL && protocol !== RTPROT_RA;
+/** Whether the kernel deletes the route with the device, and no program or router makes it again. */
+function isLost(route: Route, index: number, own: ReadonlySet<string>): boolean {
+  if (route.table === RT_TABLE_LOCAL || route.protocol === RTPROT_KERNEL || route.protocol === RTPROT_RA)
+    return false;
+  return routeThrough(route, index) !== undefined || renderSource(route).some(source => own.has(source));
 }
 
-function recordAddress({ cidr, flags, scope, broadcast, label }: Address): RecordedAddress {
-  const text = broadcast && renderIp(broadcast);
-  return { address: renderCidr(cidr), scope, flags, broadcast: text, label };
+function renderSource({ source }: Route): string[] {
+  return source ? [renderIp(source)] : [];
 }
 
-function recordRoute(route: Route): RecordedRoute {
-  const { dst, gateway, source, table = 0, scope = 0, priority, mtu, advmss, protocol } = route;
-  return {
-    dst: renderCidr(dst),
-    gateway: gateway && renderIp(gateway),
-    source: source && renderIp(source),
-    ...{ table, scope, priority, mtu, advmss, protocol },
-  };
+function describeRoute({ dst, gateway, table }: Route): string {
+  return `${renderCidr(dst)}${gateway ? ` via ${renderIp(gateway)}` : ''} table ${table}`;
 }
 
 /** A gateway must be reachable before a route uses it: narrow scopes first, and within one scope those without a gateway. */
-function narrowFirst(a: RecordedRoute, b: RecordedRoute): number {
-  return b.scope - a.scope || Number(a.gateway !== undefined) - Number(b.gateway !== undefined);
+function narrowFirst(a: Route, b: Route): number {
+  const isVia = ({ gateway, ways }: Route) => Number(gateway !== undefined || ways !== undefined);
+  return (b.scope ?? 0) - (a.scope ?? 0) || isVia(a) - isVia(b);
 }
 
 function attempt(step: () => void): string[] {

@@ -2,16 +2,28 @@
 import { describeError } from '../../src/cni/errors.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
-import { getLink, type Link, listLinks, setLink } from '../../src/netlink/rtnl/link.ts';
+import { type Link, listLinks, setLink } from '../../src/netlink/rtnl/link.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { ownIdIn } from '../../src/netlink/rtnl/netns-id.ts';
 import { removeRule } from '../../src/netlink/rtnl/rule.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { ContainerNetns } from '../../src/plugin/container-netns.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { closeNetns, findNetns, ownNetns, sameNetns } from '../../src/sys/netns.ts';
+import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../../src/sys/netns.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
+import { listDeviceNodes } from '../../src/sys/sysfs.ts';
 import { restore } from './capture.ts';
 import { findSelector, type HostDeviceConf } from './config.ts';
-import { findInContainer, findOnHost, isHardware, isMarked, isRecorded } from './identity.ts';
+import {
+  findInContainer,
+  findOnHost,
+  type Identity,
+  type Inside,
+  isDeviceOf,
+  isHardware,
+  isMarked,
+  parentOf,
+} from './identity.ts';
 import { withDeviceLock } from './lock.ts';
 import { moveOut, rename } from './move.ts';
 import { type DeviceRecord, findRecord, listRecords, removeRecord } from './record.ts';
@@ -19,9 +31,6 @@ import { findPciAddress } from './select.ts';
 
 /** The part of a call that returning a device needs. */
 export type Returning = Pick<Call, 'host' | 'environment' | 'log'>;
-
-/** Where a namespace is looked into: a socket in it. */
-type Inside = NetlinkSocket | undefined;
 
 /** After the last process of a namespace has ended, the kernel takes its devices apart in the background. */
 const CLEANUP_MS = 5_000;
@@ -31,7 +40,7 @@ const LOOK_AGAIN_MS = 50;
  * Returns the device of a record and removes the record. The device may be in the container under any name, on the host because
  * its namespace has ended or because ADD was interrupted, or deleted together with its namespace. Hardware that is nowhere keeps
  * its record: some process still has the namespace open, and GC or the next ADD looks again.
- * @param inside a socket in the container's namespace, if the call has one
+ * @param inside the container's namespace, if the call has one
  * @throws CniError 11 when another interface has its name
  */
 export async function giveBack(call: Returning, record: DeviceRecord, inside?: Inside): Promise<void> {
@@ -56,12 +65,19 @@ export function tryGiveBack(call: Returning, record: DeviceRecord, inside?: Insi
   return withDeviceLock(call.environment, record, () => {
     // A later ADD of the same attachment has a record of its own.
     if (findRecord(call.environment, record)?.id !== record.id) return true;
-    const link =
-      (inside && leave(call, record, inside)) ??
-      inOldNetns(record, socket => leave(call, record, socket)) ??
-      findOnHost(call.host, record);
-    if (link === undefined && isHardware(record)) return false;
-    if (link && isMarked(link, record)) restoreOn(call, link, record);
+    const left =
+      (inside && leave(call, record, inside)) ?? inOldNetns(record, place => leave(call, record, place));
+    if (left) restoreOn(call, left, record);
+    else {
+      const link = findOnHost(call.host, record);
+      if (link === undefined && isHardware(record)) return false;
+      if (link) settle(call, link, record);
+      else if (inside) {
+        call.log.warn(
+          `Device "${record.name}" does not come back: the container has deleted it or moved it elsewhere; a device that only looks like it stays`,
+        );
+      }
+    }
     removeRecord(call.environment, record);
     return true;
   });
@@ -71,10 +87,10 @@ export function tryGiveBack(call: Returning, record: DeviceRecord, inside?: Insi
  * Returns the devices of earlier attachments that are on the host already, so that they have their own names before the next
  * container gets them. The caller holds the lock of the device.
  */
-export function settleEarlier(call: Returning, link: Link): void {
+export function settleEarlier(call: Returning, link: Link, node: string): void {
   for (const record of listRecords(call.environment)) {
-    if (!isRecorded(link, record)) continue;
-    if (isMarked(link, record)) restoreOn(call, link, record);
+    if (!isDeviceOf(link, node, record)) continue;
+    settle(call, link, record);
     removeRecord(call.environment, record);
   }
 }
@@ -83,76 +99,91 @@ export function settleEarlier(call: Returning, link: Link): void {
 export function settleReturned(call: Returning, record: DeviceRecord): void {
   withDeviceLock(call.environment, record, () => {
     const link = findOnHost(call.host, record);
-    if (link && findRecord(call.environment, record)?.id === record.id) settleEarlier(call, link);
+    if (link && findRecord(call.environment, record)?.id === record.id)
+      settleEarlier(call, link, record.node);
   });
 }
 
 /**
- * Returns a device that has no record: the reference plugin attached it, or the record was lost. Its alias is the name that it had.
- * Like the reference's DEL it leaves the device down.
+ * Returns a device that has no record: the reference plugin attached it, or the record was lost. Like the reference's DEL it leaves the
+ * device down.
  */
 export function giveBackUnrecorded(call: Call<HostDeviceConf>): void {
   const link = findUnrecorded(call);
   if (link === undefined) return;
-  const name = link.attrs.alias ?? '';
-  withDeviceLock(call.environment, link, () => {
-    moveOut(call.host, call.container, link, { name, ifname: call.env.ifname });
-    setLink(call.host, getLink(call.host, name).index, { alias: '' });
+  const { container: socket, containerNetns: netns, host, env, conf } = call;
+  const selector = findSelector(conf);
+  const name = selector?.by === 'name' ? selector.name : (link.attrs.alias ?? '');
+  const [{ node } = { node: '' }] = inNetns(netns, listDeviceNodes).filter(
+    ({ index }) => index === link.index,
+  );
+  const identity = { name, node, permanentMac: link.attrs.permAddress, parent: parentOf(link) };
+  withDeviceLock(call.environment, identity, () => {
+    const came = moveOut(host, { socket, netns }, link, { name, ifname: env.ifname }, isSame(host, identity));
+    setLink(host, came.index, { alias: '' });
   });
 }
 
+/**
+ * What has no record must be something that a container cannot make: hardware, or a device whose lower device or other end is in this
+ * namespace, and whose name the configuration has. The alias alone proves nothing, nor does a second DEL.
+ */
 function findUnrecorded(call: Call<HostDeviceConf>): Link | undefined {
   const { env, conf, log, prevResult } = call;
   if (call.findContainerNetns() === undefined) return undefined;
   const links = listLinks(call.container);
   const records = listRecords(call.environment);
-  const marked = links.filter(link => {
+  const hostId = ownIdIn(call.container);
+  const selector = findSelector(conf);
+  const lent = links.filter(link => {
     const { alias } = link.attrs;
-    const isName = alias !== undefined && findIfnameProblem(alias) === undefined;
+    if (alias === undefined || findIfnameProblem(alias) !== undefined) return false;
+    const isNamed = selector?.by === 'name' && alias === selector.name;
+    if (parentOf(link) === undefined && !(isNamed && link.attrs.linkNetnsId === hostId)) return false;
     // One that has a record is another attachment's.
-    return isName && !records.some(record => isMarked(link, record) && isRecorded(link, record));
+    return !records.some(record => isMarked(link, record) && record.netns.path === env.netns);
   });
   const told = prevResult?.interfaces
     ?.find(one => one.name === env.ifname && one.sandbox)
     ?.mac?.toLowerCase();
-  const selector = findSelector(conf);
   const pci = selector && findPciAddress(selector);
   const found =
-    marked.find(({ name }) => name === env.ifname) ??
-    marked.find(({ mac }) => told !== undefined && mac === told) ??
-    marked.find(({ attrs, mac }) => {
+    lent.find(({ attrs, mac }) => {
       if (selector?.by === 'name') return attrs.alias === selector.name;
-      if (selector?.by === 'mac') return mac === selector.mac;
+      if (selector?.by === 'mac') return (attrs.permAddress ?? mac) === selector.mac;
       return pci !== undefined && attrs.parentDevName === pci;
-    });
+    }) ??
+    lent.find(({ name }) => name === env.ifname) ??
+    lent.find(({ mac }) => told !== undefined && mac === told);
   if (found === undefined && links.some(({ name }) => name === env.ifname)) {
     log.warn(
-      `Interface "${env.ifname}" stays in the container: it has neither a record nor an alias with the name of a device of the host`,
+      `Interface "${env.ifname}" stays in the container: it has no record, and nothing proves that it is a device of the host`,
     );
   }
   return found;
 }
 
+function isSame(host: NetlinkSocket, identity: Identity): (came: Link) => boolean {
+  return came => findOnHost(host, identity)?.index === came.index;
+}
+
 /** Moves the device out of a container. @returns the device on the host; undefined if it was not in the container */
-function leave({ host, log }: Returning, record: DeviceRecord, container: NetlinkSocket): Link | undefined {
-  const link = findInContainer(container, record);
+function leave({ host, log }: Returning, record: DeviceRecord, inside: Inside): Link | undefined {
+  const link = findInContainer(inside, record);
   if (link === undefined) return undefined;
-  moveOut(host, container, link, record);
+  const home = moveOut(host, inside, link, record, isSame(host, record));
   for (const { from, table, priority } of record.rules) {
     try {
-      removeRule(container, { from: parseCidr(from), table, priority });
+      removeRule(inside.socket, { from: parseCidr(from), table, priority });
     } catch (thrown) {
       log.warn(describeError(thrown));
     }
   }
-  return getLink(host, record.name);
+  return home;
 }
 
 /** Runs a step in the namespace that the device was moved to, if that one still exists at its path. */
-function inOldNetns<T>(
-  { netns: { path, cookie } }: DeviceRecord,
-  step: (socket: NetlinkSocket) => T,
-): T | undefined {
+function inOldNetns<T>({ netns: { path, cookie } }: DeviceRecord, step: (place: Inside) => T): T | undefined {
   if (cookie !== undefined && findNetnsCookie(path) !== cookie) return undefined;
   const found = findNetns(path);
   if (found === undefined) return undefined;
@@ -161,10 +192,18 @@ function inOldNetns<T>(
   if (isOwn) return undefined;
   const netns = new ContainerNetns(path);
   try {
-    return step(netns.socket);
+    return step(netns);
   } finally {
     netns.release();
   }
+}
+
+/**
+ * The kernel brings a device home down and bare, with the alias unless the container has taken it. One that is up without our alias is
+ * in use again, or ADD was interrupted before it was moved: that is left alone.
+ */
+function settle(call: Returning, link: Link, record: DeviceRecord): void {
+  if (isMarked(link, record) || !(link.flags & IFF_UP)) restoreOn(call, link, record);
 }
 
 /** What cannot be restored must not keep the container from being deleted. */

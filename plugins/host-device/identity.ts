@@ -1,36 +1,71 @@
 // Is this the device of that record?
 //
-// Never by its name or index alone: both are given to other devices. Hardware is known by its place on the bus, and a function
-// with several ports also by the address that is burnt in. Of the alias that ADD set, the name on the host and the hardware address, a device of software has two.
+// A container can give a device that it makes any name, alias, hardware address, index and kind, and it can make a second macvlan
+// beside its first. So hardware is known by its place on the bus, and a function with several ports also by the address that is
+// burnt in; everything else by the number that its directory in sysfs has.
 import { type Link, listLinks } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { inNetns, type Netns } from '../../src/sys/netns.ts';
+import { listDeviceNodes } from '../../src/sys/sysfs.ts';
 import type { DeviceRecord } from './record.ts';
 
-/** The device of a record in the container that has it, even if the container changed one of its name, address and alias. */
-export function findInContainer(container: NetlinkSocket, record: DeviceRecord): Link | undefined {
-  const links = listLinks(container);
-  if (record.parent) return links.find(link => isHardwareOf(link, record));
-  const signsOf = (link: Link): number =>
-    [isMarked(link, record), link.mac === record.mac, link.name === record.ifname].filter(Boolean).length;
-  // The name alone says nothing: another interface may have it.
-  const candidates = links.filter(link => isMarked(link, record) || link.mac === record.mac);
-  return candidates.sort((a, b) => signsOf(b) - signsOf(a))[0];
+/** A container's namespace. */
+export interface Inside {
+  readonly socket: NetlinkSocket;
+  readonly netns: Netns;
+}
+
+/** What tells one device from every other. */
+export type Identity = Pick<DeviceRecord, 'name' | 'parent' | 'permanentMac' | 'node'>;
+
+/** The device that it belongs to, such as a PCI function; software has none. */
+export function parentOf({ attrs }: Pick<Link, 'attrs'>): DeviceRecord['parent'] {
+  const { parentDevName: name, parentDevBusName: bus } = attrs;
+  return name === undefined ? undefined : { bus, name };
+}
+
+/**
+ * What tells a device on the host from every other.
+ * @throws SystemError for a device of software, if sysfs cannot be mounted
+ */
+export function identify({ index, attrs }: Link): Pick<DeviceRecord, 'parent' | 'node'> {
+  const parent = parentOf({ attrs });
+  try {
+    return { parent, node: listDeviceNodes().find(one => one.index === index)?.node ?? '' };
+  } catch (thrown) {
+    if (parent) return { parent, node: '' };
+    throw thrown;
+  }
+}
+
+/** The device of a record in the container that has it, whatever the container has changed. */
+export function findInContainer({ socket, netns }: Inside, identity: Identity): Link | undefined {
+  return findAmong(socket, identity, () => inNetns(netns, listDeviceNodes));
 }
 
 /** The device of a record on the host. */
-export function findOnHost(host: NetlinkSocket, record: DeviceRecord): Link | undefined {
-  return listLinks(host).find(link => isRecorded(link, record));
+export function findOnHost(host: NetlinkSocket, identity: Identity): Link | undefined {
+  return findAmong(host, identity, listDeviceNodes);
 }
 
-/** Whether a device on the host is one that an earlier ADD has recorded, and that must therefore have come back since. */
-export function isRecorded(link: Link, record: DeviceRecord): boolean {
-  if (record.parent) return isHardwareOf(link, record);
-  const signs = [isMarked(link, record), link.name === record.name, link.mac === record.mac];
-  return signs.filter(Boolean).length >= 2;
+/** Whether a device with that identity is the one of a record. */
+export function isDeviceOf(link: Link, node: string, record: Identity): boolean {
+  return record.parent ? isHardwareOf(link, record) : node !== '' && node === record.node;
+}
+
+function findAmong(
+  socket: NetlinkSocket,
+  identity: Identity,
+  listNodes: typeof listDeviceNodes,
+): Link | undefined {
+  const links = listLinks(socket);
+  if (identity.parent) return links.find(link => isHardwareOf(link, identity));
+  const found = listNodes().find(({ node }) => node === identity.node);
+  return found && links.find(({ index }) => index === found.index);
 }
 
 /** Whether the device still has the alias that ADD set: then it came back by other means than a DEL. */
-export function isMarked({ attrs }: Link, { name }: DeviceRecord): boolean {
+export function isMarked({ attrs }: Link, { name }: Pick<DeviceRecord, 'name'>): boolean {
   return attrs.alias === name;
 }
 
@@ -39,7 +74,7 @@ export function isHardware({ parent, kind }: DeviceRecord): boolean {
   return parent !== undefined || kind === '';
 }
 
-function isHardwareOf({ attrs, name: ownName }: Link, { parent, permanentMac, name }: DeviceRecord): boolean {
+function isHardwareOf({ attrs, name: ownName }: Link, { parent, permanentMac, name }: Identity): boolean {
   if (attrs.parentDevName !== parent?.name || attrs.parentDevBusName !== parent?.bus) return false;
   return permanentMac === undefined
     ? attrs.alias === name || ownName === name

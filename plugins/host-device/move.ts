@@ -8,6 +8,7 @@ import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/li
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { closeNetns, type Netns, openOwnNetns } from '../../src/sys/netns.ts';
+import type { Inside } from './identity.ts';
 
 /**
  * Moves a device into the container, where it is down. Its alias keeps the name that it had.
@@ -26,14 +27,16 @@ export function moveIn(
 
 /**
  * Moves a device back to the host under its old name, where it is down.
- * @throws CniError 11 when the host has another interface of that name; the device then stays in the container, unchanged
+ * @param isIt whether what came is the device: the container may have put another in its place since it was found
+ * @throws CniError 11 when the host has another interface of that name, or another device came; the container then has it, unchanged
  */
 export function moveOut(
   host: NetlinkSocket,
-  container: NetlinkSocket,
+  { socket: container, netns }: Inside,
   link: Link,
   { name, ifname }: { readonly name: string; readonly ifname: string },
-): void {
+  isIt: (found: Link) => boolean,
+): Link {
   if (findLink(host, name)) throw nameTaken(name, ifname);
   setLink(container, link.index, { up: false });
   const home = openOwnNetns();
@@ -48,6 +51,13 @@ export function moveOut(
   } finally {
     closeNetns(home);
   }
+  const came = getLink(host, name);
+  if (isIt(came)) return came;
+  setLink(host, came.index, { netnsFd: netns.fd, name: link.name });
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot return device "${ifname}" to the host as "${name}": the container put another device in its place meanwhile; run DEL again`,
+  );
 }
 
 /**

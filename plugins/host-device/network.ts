@@ -3,39 +3,44 @@ import type { ContainerAddressing } from '../../src/attach/addressing.ts';
 import { addressContainer } from '../../src/attach/container.ts';
 import { addRoutes } from '../../src/attach/routes.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
-import { parseCidr } from '../../src/net/cidr.ts';
+import { parseCidr, renderCidr } from '../../src/net/cidr.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_LOWER_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
 import { addRule, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { Errno } from '../../src/sys/errno.ts';
+import type { OwnNetwork } from './plan.ts';
 import type { RecordedRule } from './record.ts';
 
 /**
  * Addresses the interface and brings it up. Other hosts share its link, so IPv6 duplicate address detection stays on, and is awaited
  * if there is a carrier.
+ * @param own addresses and routes that the device had on the host, which come first
  * @throws Error when another host has one of the addresses
  */
-export async function configure(call: Call, link: Link, { ips, routes }: ContainerAddressing): Promise<void> {
+export async function configure(
+  call: Call,
+  link: Link,
+  { ips, routes }: ContainerAddressing,
+  own: OwnNetwork = { addresses: [], routes: [] },
+): Promise<void> {
   const { container } = call;
-  if (ips.length === 0) {
-    setLink(container, link.index, { up: true });
-  } else {
-    addressContainer(
-      call,
-      link,
-      ips.map(({ cidr }) => cidr),
-      true,
-    );
-  }
+  const cidrs = ips.map(({ cidr }) => cidr);
+  const known = new Set(cidrs.map(renderCidr));
+  const kept = own.addresses.filter(({ cidr }) => !known.has(renderCidr(cidr)));
+  if (cidrs.length + kept.length === 0) setLink(container, link.index, { up: true });
+  else addressContainer(call, link, cidrs, true, kept);
+  const [refused] = restoreRoutes(container, own.routes);
+  if (refused) throw refused;
   // The routes to gateways come first, as the reference sorts them: from narrow to wide scopes.
   addRoutes(
     container,
     link,
     [...routes].sort((a, b) => (b.scope ?? 0) - (a.scope ?? 0)),
   );
-  if (!ips.some(({ cidr }) => cidr.ip.family === 6)) return;
+  if (![...cidrs, ...kept.map(({ cidr }) => cidr)].some(({ ip }) => ip.family === 6)) return;
   if (getLink(container, link.index).flags & IFF_LOWER_UP) await settleAddresses(container, link);
   else call.log.info(`"${link.name}" has no carrier yet: duplicate addresses are detected once it has`);
 }

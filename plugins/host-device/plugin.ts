@@ -13,8 +13,9 @@ import { checkDevice } from './check.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
 import { returnStale } from './garbage.ts';
 import { giveBack, giveBackUnrecorded } from './give-back.ts';
+import type { Inside } from './identity.ts';
 import { configure, copyRules } from './network.ts';
-import { mergeNetworks, networkOf, rulesFor } from './plan.ts';
+import { mergeNetworks, networkOf, type OwnNetwork, ownNetwork, rulesFor } from './plan.ts';
 import { type DeviceRecord, findRecord, removeUnreadable, writeRecord } from './record.ts';
 import { repairDevice } from './repair.ts';
 import { renderDevice, renderUserspace } from './report.ts';
@@ -38,8 +39,8 @@ export const hostDevice = definePlugin({
     }
     const own = call.conf.useInterfaceNetwork ? copyNetwork(call, taken) : undefined;
     const ipam = await askIpam();
-    const addressing = mergeNetworks(own, ipam);
-    await configure(call, taken.link, planLayer3(addressing));
+    const addressing = mergeNetworks(own && networkOf(own), ipam);
+    await configure(call, taken.link, planLayer3(ipam ?? {}), own);
     if (own) copyRules(call, taken.record.rules);
     return renderDevice(call, getLink(call.container, taken.link.index), ipam, addressing);
   },
@@ -78,23 +79,24 @@ export const hostDevice = definePlugin({
 async function returnDevice(call: Call<HostDeviceConf>): Promise<void> {
   const attachment = attachmentOf(call);
   const record = findRecord(call.environment, attachment);
-  if (record) await giveBack(call, record, isNetnsOf(call, record) ? call.container : undefined);
+  if (record) await giveBack(call, record, insideOf(call, record));
   else giveBackUnrecorded(call);
   removeUnreadable(call.environment, attachment);
 }
 
 /** A namespace at the same path may be that of another container. */
-function isNetnsOf(call: Call<HostDeviceConf>, { netns: { cookie } }: DeviceRecord): boolean {
-  if (call.findContainerNetns() === undefined) return false;
-  return cookie === undefined || findNetnsCookie(call.env.netns) === cookie;
+function insideOf(call: Call<HostDeviceConf>, { netns: { cookie } }: DeviceRecord): Inside | undefined {
+  if (call.findContainerNetns() === undefined) return undefined;
+  if (cookie !== undefined && findNetnsCookie(call.env.netns) !== cookie) return undefined;
+  return { socket: call.container, netns: call.containerNetns };
 }
 
 /** What the device had on the host; the rules are noted in the record first, so that DEL can remove them. */
-function copyNetwork(call: Call<HostDeviceConf>, taken: Taken): ReturnType<typeof networkOf> {
-  const { record } = taken;
-  record.rules = rulesFor(record.routes, listRules(call.host));
+function copyNetwork(call: Call<HostDeviceConf>, { record, link }: Taken): OwnNetwork {
+  const own = ownNetwork(record, link.index);
+  record.rules = rulesFor(own.routes, listRules(call.host));
   writeRecord(call.environment, record);
-  return networkOf(record);
+  return own;
 }
 
 function refuseNetworkOf({ conf }: Call<HostDeviceConf>): void {

@@ -14,40 +14,33 @@ import { tryRead } from '../../src/files/read-file.ts';
 import { removeFile } from '../../src/files/remove-file.ts';
 import { findCidr } from '../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
-import { isIp } from '../../src/net/ip.ts';
+import { decodeAddress } from '../../src/netlink/rtnl/addr.ts';
+import { decodeRoute } from '../../src/netlink/rtnl/route.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 const ifname = z.string().check(z.refine(name => findIfnameProblem(name) === undefined));
 const cidr = z.string().check(z.refine(text => findCidr(text) !== undefined));
-const ip = z.string().check(z.refine(isIp));
 const number = z.int().check(z.minimum(0), z.maximum(0xffffffff));
 
-/** An address that the device had. */
-export const RecordedAddress = z.object({
-  address: cidr,
-  /** RT_SCOPE_* of linux/rtnetlink.h. */
-  scope: number,
-  broadcast: z.optional(ip),
-  label: z.optional(z.string().check(z.maxLength(15))),
-  /** IFA_F_* of linux/if_addr.h. */
-  flags: number,
-});
-export type RecordedAddress = z.output<typeof RecordedAddress>;
+/** A message of the kernel, sent back as it is apart from the device's index: base64, and the same in words for people who read the record. */
+function kept(decode: (message: Uint8Array) => unknown) {
+  const isReadable = (text: string) => {
+    try {
+      decode(Buffer.from(text, 'base64'));
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  return z.object({ what: z.string(), message: z.string().check(z.refine(isReadable)) });
+}
 
-/** A route through the device; numbers as in linux/rtnetlink.h. */
-export const RecordedRoute = z.object({
-  dst: cidr,
-  gateway: z.optional(ip),
-  source: z.optional(ip),
-  table: number,
-  scope: number,
-  priority: z.optional(number),
-  mtu: z.optional(number),
-  advmss: z.optional(number),
-  protocol: z.optional(number),
-});
-export type RecordedRoute = z.output<typeof RecordedRoute>;
+/** An address that the device had: RTM_NEWADDR. */
+const KeptAddress = kept(decodeAddress);
+
+/** A route through the device, or from one of its addresses: RTM_NEWROUTE. */
+const KeptRoute = kept(decodeRoute);
 
 /** A rule that was copied into the container. */
 export const RecordedRule = z.object({ from: cidr, table: number, priority: number });
@@ -70,6 +63,8 @@ export const DeviceRecord = z.object({
   /** Name on the host, which is also the alias that the device has in the container. */
   name: ifname,
   ifindex: number,
+  /** Number of its directory in sysfs, which no other device has (sys/sysfs.ts). */
+  node: z.string(),
   kind: z.string(),
   mac: z.optional(z.string()),
   /** The address that is burnt in; devices of software have none. */
@@ -78,11 +73,16 @@ export const DeviceRecord = z.object({
   parent: z.optional(z.object({ bus: z.optional(z.string()), name: z.string() })),
   altNames: z.array(z.string()),
   alias: z.optional(z.string()),
-  up: z.boolean(),
+  /** IFF_* of linux/if.h. */
+  flags: number,
   mtu: number,
   txqlen: z.optional(number),
-  addresses: z.array(RecordedAddress),
-  routes: z.array(RecordedRoute),
+  /** Further attributes of the kernel by their numbers, base64: group, offload sizes. */
+  settings: z.record(z.string().check(z.regex(/^\d{1,3}$/)), z.string()),
+  /** Program that the driver ran for each packet; 0 for none. */
+  xdp: number,
+  addresses: z.array(KeptAddress),
+  routes: z.array(KeptRoute),
   /** Rules that the container got with `useInterfaceNetwork`. */
   rules: z.array(RecordedRule),
 });

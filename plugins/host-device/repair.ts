@@ -4,11 +4,13 @@ import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
 import { findLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import type { HostDeviceConf } from './config.ts';
 import { copyRules } from './network.ts';
+import { ownNetwork } from './plan.ts';
 import { findRecord } from './record.ts';
 
 /**
@@ -16,7 +18,7 @@ import { findRecord } from './record.ts';
  * @throws Error when the interface is missing: only a new ADD can fetch the device
  */
 export async function repairDevice(call: Call<HostDeviceConf>): Promise<void> {
-  const { container, env, prevResult } = call;
+  const { conf, container, env, prevResult } = call;
   const link = findLink(container, env.ifname);
   const record = findRecord(call.environment, attachmentOf(call));
   if (!prevResult || !link) {
@@ -29,6 +31,9 @@ export async function repairDevice(call: Call<HostDeviceConf>): Promise<void> {
     },
     () => {
       if (record && link.attrs.alias !== record.name) setLink(container, link.index, { alias: record.name });
+    },
+    () => {
+      if (record && conf.useInterfaceNetwork) restoreRoutes(container, ownNetwork(record, link.index).routes);
     },
     () =>
       mend(

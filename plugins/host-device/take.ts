@@ -10,6 +10,7 @@ import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { capture } from './capture.ts';
 import { type HostDeviceConf, type Selector, selectorOf } from './config.ts';
 import { giveBack, settleEarlier, settleReturned, tryGiveBack } from './give-back.ts';
+import { identify } from './identity.ts';
 import { withDeviceLock } from './lock.ts';
 import { moveIn } from './move.ts';
 import { type DeviceRecord, findRecord, listRecords, writeRecord } from './record.ts';
@@ -44,29 +45,34 @@ export function take(call: Call<HostDeviceConf>): Taken | Userspace {
   if (found.kind === 'userspace') return found;
   refuseTakenName(call);
   endEarlier(call);
-  return withDeviceLock(call.environment, found.link, () => {
+  const identity = identify(found.link);
+  return withDeviceLock(call.environment, identity, () => {
     // Another process may have moved or renamed it since.
     const again = select(call.host, selector);
     if (again.kind !== 'interface' || again.link.index !== found.link.index) throw moved(found.link);
-    settleEarlier(call, again.link);
+    settleEarlier(call, again.link, identity.node);
     const link = findLink(call.host, again.link.index);
     if (link === undefined) throw moved(found.link);
     if (link.flags & IFF_LOOPBACK) throw unusable(`"${link.name}" is the loopback device of the host`);
-    return { kind: 'interface', ...moveWithRecord(call, link) };
+    return { kind: 'interface', ...moveWithRecord(call, link, identity) };
   });
 }
 
-function moveWithRecord(call: Call<HostDeviceConf>, link: Link): Omit<Taken, 'kind'> {
+function moveWithRecord(
+  call: Call<HostDeviceConf>,
+  link: Link,
+  identity: ReturnType<typeof identify>,
+): Omit<Taken, 'kind'> {
   const { host, container, containerNetns: netns, env, environment } = call;
   const record: DeviceRecord = {
     id: crypto.randomUUID(),
     boot: bootId(environment),
     ...attachmentOf(call),
     netns: { path: env.netns, cookie: findNetnsCookie(env.netns) },
-    ...capture(host, link),
+    ...capture(host, link, identity),
     rules: [],
   };
-  call.onFailure(`return device "${link.name}"`, () => giveBack(call, record, container));
+  call.onFailure(`return device "${link.name}"`, () => giveBack(call, record, { socket: container, netns }));
   writeRecord(environment, record);
   return { link: moveIn(host, container, link, { netns, ifname: env.ifname }), record };
 }

@@ -1,11 +1,12 @@
-// How is the tap made, configured and deleted in the kernel?
+// How is the tap made and configured in the kernel?
 
 import type { ContainerAddressing } from '../../src/attach/addressing.ts';
 import { addressContainer } from '../../src/attach/container.ts';
 import { derivedMac } from '../../src/attach/mac.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes } from '../../src/attach/routes.ts';
-import { findOwner, renderOwner } from '../../src/cni/attachment.ts';
+import { makeUpper } from '../../src/attach/upper/create.ts';
+import { renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { MACVLAN_MODES } from '../../src/netlink/rtnl/kinds/macvlan.ts';
 import {
@@ -17,16 +18,12 @@ import {
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
-import { createUpper } from '../../src/netlink/rtnl/upper.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { deleteInContainer } from '../../src/plugin/delete-devices.ts';
+import { interimName } from '../../src/plugin/first-names.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { createTap } from '../../src/sys/tun.ts';
 import { isMacvtap, type TapConf } from './config.ts';
 import { createTapInContext } from './selinux.ts';
-
-/** Kinds of devices that this plugin makes; the kernel calls a tap by the name of its driver. */
-const KINDS = ['tun', 'macvtap'];
 
 /**
  * Makes the tap in the container under its final name, where it is down, with its hardware address, MTU and bridge. Registers its
@@ -35,34 +32,37 @@ const KINDS = ['tun', 'macvtap'];
  * chooses the one of a tap, which only its program does
  */
 export function makeTap(call: Call<TapConf>, requested: string | undefined): Link {
-  const { container, containerNetns: netns, conf, env } = call;
-  const { multiQueue, owner, group, selinuxContext } = conf;
-  const master = conf.bridge ? findBridge(call, conf.bridge).index : undefined;
-  let mac = requested;
+  const { container, conf } = call;
   if (isMacvtap(conf)) {
     const parent = findMaster(call);
     // In mode `passthru`, the kernel gives it the address of the device that it replaces.
-    if (conf.mode !== 'passthru') mac ??= derivedMac(attachmentOf(call), parent.mac ?? '');
+    const mac =
+      requested ?? (conf.mode === 'passthru' ? undefined : derivedMac(attachmentOf(call), parent.mac ?? ''));
     const data = { mode: MACVLAN_MODES[conf.mode as keyof typeof MACVLAN_MODES] };
-    const upper = {
-      name: env.ifname,
-      kind: 'macvtap',
-      data,
-      lower: parent.index,
-      netnsFd: netns.fd,
-    } as const;
-    createUpper(call.host, upper);
-  } else {
-    const tap = { ifname: env.ifname, multiQueue, owner, group };
-    if (selinuxContext) createTapInContext(netns, tap, selinuxContext);
-    else inNetns(netns, () => createTap(tap));
+    const plan = { kind: 'macvtap', data, mac, mtu: conf.mtu } as const;
+    return getLink(container, makeUpper(call, { link: parent, socket: call.host }, plan).index);
   }
-  call.onFailure(`delete tap "${env.ifname}"`, () => removeLink(container, env.ifname));
-  const { index } = getLink(container, env.ifname);
-  const alias = renderOwner(attachmentOf(call), ALIAS_MAX_BYTES);
-  setLink(container, index, { mac, mtu: conf.mtu || undefined, alias });
+  const master = conf.bridge ? findBridge(call, conf.bridge).index : undefined;
+  const index = createNamed(call);
+  setLink(container, index, { mac: requested, mtu: conf.mtu || undefined });
   if (master !== undefined) setLink(container, index, { master });
   return getLink(container, index);
+}
+
+/** As with other devices, DEL knows the tap by its first name until it has its own together with the alias. */
+function createNamed(call: Call<TapConf>): number {
+  const { container, containerNetns: netns, conf, env } = call;
+  const { multiQueue, owner, group, selinuxContext } = conf;
+  const tap = { ifname: interimName(attachmentOf(call)), multiQueue, owner, group };
+  // An ADD that was killed may have left it; the runtime never runs two for one attachment.
+  removeLink(container, tap.ifname);
+  if (selinuxContext) createTapInContext(netns, tap, selinuxContext);
+  else inNetns(netns, () => createTap(tap));
+  let which: string | number = tap.ifname;
+  call.onFailure(`delete tap "${env.ifname}"`, () => removeLink(container, which));
+  which = getLink(container, tap.ifname).index;
+  setLink(container, which, { name: env.ifname, alias: renderOwner(attachmentOf(call), ALIAS_MAX_BYTES) });
+  return which;
 }
 
 /**
@@ -81,23 +81,6 @@ export function configureTap(call: Call<TapConf>, link: Link, { ips, routes }: C
     false,
   );
   addRoutes(call.container, link, routes);
-}
-
-/** Deletes the tap of an attachment; one of another attachment, and an interface of another kind, stay. */
-export function removeTap(call: Call<TapConf>): void {
-  if (call.findContainerNetns() === undefined) return;
-  const { container, env, log } = call;
-  const link = findLink(container, env.ifname);
-  if (link === undefined) return;
-  const { alias } = link.attrs;
-  const isOthers =
-    findOwner(alias) !== undefined && alias !== renderOwner(attachmentOf(call), ALIAS_MAX_BYTES);
-  if (KINDS.includes(link.kind) && !isOthers) {
-    deleteInContainer(call, [link.index]);
-    return;
-  }
-  const why = isOthers ? `it belongs to "${alias}"` : `it is of kind "${link.kind}", not a tap`;
-  log.warn(`Cannot delete "${env.ifname}": ${why}`);
 }
 
 /** The device of the host that a macvtap is made on. @throws CniError 7 when it is missing, down or too small */

@@ -1,18 +1,21 @@
 // What does the tap plugin do for each verb?
 import { planLayer3 } from '../../src/attach/device/plan.ts';
+import { removeDevices } from '../../src/attach/device/remove.ts';
 import { refuseTakenName } from '../../src/attach/free-name.ts';
 import { prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { getLink } from '../../src/netlink/rtnl/link.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
 import { checkTap } from './check.ts';
 import { TapConf, validateTapConf } from './config.ts';
-import { configureTap, makeTap, removeTap } from './kernel.ts';
+import { configureTap, makeTap } from './kernel.ts';
 import { repairTap } from './repair.ts';
 import { renderTap } from './report.ts';
 import { probeTap } from './status.ts';
+
+/** Kinds of devices that this plugin makes; the kernel calls a tap by the name of its driver. */
+const KINDS = ['tun', 'macvtap'];
 
 /** Makes a tap in the container, for a program such as a virtual machine. */
 export const tap = definePlugin({
@@ -45,7 +48,7 @@ export const tap = definePlugin({
   repair: repairTap,
 
   async del(call) {
-    await removeAndRelease(call, 'del', release => tryAll([() => removeTap(call), release]));
+    await removeAndRelease(call, 'del', release => removeDevices(call, KINDS, release));
   },
 
   async gc(call) {

@@ -1,4 +1,5 @@
 // Which devices does the container get, according to the configuration?
+import { digestOf } from '../../src/cni/attachment.ts';
 import { IFNAME_MAX_BYTES } from '../../src/net/ifname.ts';
 import { VLAN_PROTOCOLS } from '../../src/netlink/rtnl/kinds/vlan.ts';
 import type { UpperData } from '../../src/netlink/rtnl/upper.ts';
@@ -32,8 +33,8 @@ export function planTags(conf: VlanConf, ifname: string): PlannedTag[] {
   });
 }
 
-/** `net1-100`: the interface, and the VLAN below it. */
+/** `net1-100`: the interface, and the VLAN below it. Of a long name only a digest has room: cut names of two interfaces could be the same. */
 function outerName(ifname: string, id: number): string {
-  const end = `-${id}`;
-  return `${ifname.slice(0, IFNAME_MAX_BYTES - end.length)}${end}`;
+  const name = `${ifname}-${id}`;
+  return Buffer.byteLength(name) > IFNAME_MAX_BYTES ? `${digestOf(ifname).slice(-8)}-${id}` : name;
 }

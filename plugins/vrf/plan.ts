@@ -6,7 +6,7 @@ import { type Cidr, networkOf, parseCidr, renderCidr } from '../../src/net/cidr.
 import { findIp } from '../../src/net/ip.ts';
 import type { Address } from '../../src/netlink/rtnl/addr.ts';
 import { RT_SCOPE_UNIVERSE } from '../../src/netlink/rtnl/addr.ts';
-import { type Route, RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
+import { type Route, RT_TABLE_MAIN, routeThrough } from '../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../src/netlink/rtnl/rule.ts';
 import { RESERVED_TABLES } from './config.ts';
 
@@ -52,7 +52,9 @@ export function belongingsOf(
   addresses: readonly Address[],
   routes: readonly Route[],
 ): Belongings {
-  const own = routes.flatMap(route => ownPart(route, index)).filter(({ table }) => table !== RT_TABLE_LOCAL);
+  const own = routes
+    .flatMap(route => routeThrough(route, index) ?? [])
+    .filter(({ table }) => table !== RT_TABLE_LOCAL);
   const isMade = (route: Route) => (route.table ?? RT_TABLE_MAIN) === from && isKernels(route);
   return {
     addresses: addresses.filter(({ scope }) => scope === RT_SCOPE_UNIVERSE),
@@ -108,16 +110,6 @@ export function reportedAddresses(result: Result, ifname: string): Cidr[] {
     const link = index === undefined ? undefined : result.interfaces?.[index];
     return link !== undefined && (link.name !== ifname || !link.sandbox) ? [] : [parseCidr(address)];
   });
-}
-
-/** IPv6 merges routes of several interfaces with one destination and metric into one: the next hops of this one are its own. */
-function ownPart(route: Route, index: number): Route[] {
-  if (route.ways === undefined) return route.oif === index ? [route] : [];
-  const ways = route.ways.filter(({ oif }) => oif === index);
-  const [way] = ways;
-  if (way === undefined) return [];
-  const { ways: _, ...rest } = route;
-  return [ways.length === 1 ? { ...rest, oif: index, gateway: way.gateway } : { ...rest, oif: index, ways }];
 }
 
 function isKernels({ protocol }: Route): boolean {

@@ -1,6 +1,6 @@
 // How does the container's interface get its addresses?
 import type { Cidr } from '../net/cidr.ts';
-import { addAddressRequest } from '../netlink/rtnl/addr.ts';
+import { type Address, addAddressRequest, restoreAddressRequest } from '../netlink/rtnl/addr.ts';
 import { type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-header.ts';
 import type { Request } from '../netlink/socket.ts';
@@ -30,15 +30,17 @@ export function configureContainer(
 /**
  * Gives the container's interface its addresses and brings it up. The addresses come first because the kernel announces
  * them when the interface comes up (arp_notify, ndisc_notify).
+ * @param kept addresses that were listed elsewhere, with all that belongs to them; they come before the others
  */
 export function addressContainer(
   call: Call,
   link: Link,
   cidrs: readonly Cidr[],
   detectDuplicates: boolean,
+  kept: readonly Address[] = [],
 ): void {
-  prepare(call, link, cidrs, detectDuplicates);
-  call.container.requestAll(addressing(link, cidrs, detectDuplicates));
+  prepare(call, link, [...kept.map(({ cidr }) => cidr), ...cidrs], detectDuplicates);
+  call.container.requestAll(addressing(link, cidrs, detectDuplicates, kept));
 }
 
 /** Applies the settings that the interface needs before it gets addresses. */
@@ -57,9 +59,15 @@ function prepare(call: Call, link: Link, cidrs: readonly Cidr[], detectDuplicate
 }
 
 /** A device that is up already, as a DHCP client needs it, goes down first: the kernel announces addresses on the way up. */
-function addressing({ index, flags }: Link, cidrs: readonly Cidr[], detectDuplicates: boolean): Request[] {
+function addressing(
+  { index, flags }: Link,
+  cidrs: readonly Cidr[],
+  detectDuplicates: boolean,
+  kept: readonly Address[] = [],
+): Request[] {
   return [
     ...(flags & IFF_UP ? [setLinkRequest(index, { up: false })] : []),
+    ...kept.map(address => restoreAddressRequest({ ...address, index })),
     ...cidrs.map(cidr => addAddressRequest(index, cidr, { nodad: !detectDuplicates })),
     setLinkRequest(index, { up: true }),
   ];

@@ -12,5 +12,10 @@ export function findIfnameProblem(name: string): string | undefined {
   if (name === '.' || name === '..') return 'interface name must not be "." or ".."';
   // U+0085 is white space to the reference implementations and to the kernel's isspace(), but not to \s.
   if (/[/:\s\u0085\0]/u.test(name)) return 'interface name must not contain "/", ":" or white space';
+  // The kernel counts up in the place of "%d", and refuses every other "%".
+  if (name.includes('%')) return 'interface name must not contain "%"';
+  if (name === 'all' || name === 'default') {
+    return `interface name "${name}" stands for the settings of several interfaces`;
+  }
   return undefined;
 }

@@ -190,7 +190,17 @@ export class LiveCall implements Call<never> {
     if (opened === undefined) return;
     const isOwn = sameNetns(ownNetns(), opened.netns);
     if (isOwn && !netnsOverride) this.#refuseOwn();
-    this.#mayBeOthers = !isOwn && command !== 'ADD';
+    this.#mayBeOthers = !isOwn && (command !== 'ADD' || this.#isChainedByOther());
+  }
+
+  /**
+   * Whether an ADD works on the interface of a result that another program passes on: what CHECK would refuse and DEL would not undo must
+   * not be done. Our runner calls a whole chain for one container.
+   */
+  #isChainedByOther(): boolean {
+    const { env, prevResult } = this;
+    const isTold = prevResult?.interfaces?.some(({ name, sandbox }) => name === env.ifname && sandbox);
+    return Boolean(isTold) && this.#facts.workplace === undefined;
   }
 
   #refuseOwn(): void {

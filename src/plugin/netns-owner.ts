@@ -6,7 +6,7 @@
 // of other interfaces of the namespace. If none of them tells, the runtime is trusted.
 import { type AttachmentId, digestOf, findOwner, renderOwner } from '../cni/attachment.ts';
 import type { Result } from '../cni/result.ts';
-import { findCidr } from '../net/cidr.ts';
+import { findCidr, renderCidr } from '../net/cidr.ts';
 import { type Ip, sameIp } from '../net/ip.ts';
 import { askAll, type Question } from '../netlink/ask.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
@@ -54,13 +54,34 @@ export function findStranger(visit: Visit): string | undefined {
     const isByDelegate = isSameInterface(at.named, owner) && proof === 'same';
     return isExact || isByDelegate ? undefined : words(at);
   }
-  if (proof === 'same') return undefined;
+  // The container may have taken the name off, and given the device the alias of another.
+  const isHidden = link === undefined && devices.some(one => isReported(visit, one));
+  if (proof === 'same' || isHidden) return undefined;
   const isOwnContainer = noted.some(({ named }) => isSameContainer(named, owner));
   const [stranger] = noted;
   if (stranger && !isOwnContainer) return words(stranger);
   return proof === 'other'
     ? `interface "${owner.ifname}" in it is not the one in the result of its ADD`
     : undefined;
+}
+
+/** Kinds of devices that have the address of their master, as all others on it. */
+const SHARED_MAC = ['ipvlan', 'vlan'];
+
+/**
+ * Whether a device of the container, whatever its name and alias, is the interface in the result: it has the hardware address, and if
+ * others have that as well, an address of the result.
+ */
+export function isReported(
+  { owner: { ifname }, prevResult, container }: Pick<Visit, 'owner' | 'prevResult' | 'container'>,
+  link: Link,
+): boolean {
+  const { interfaces = [], ips = [] } = prevResult ?? {};
+  const told = interfaces.find(one => one.name === ifname && one.sandbox)?.mac?.toLowerCase();
+  if (!told || told === NO_MAC || told !== link.mac) return false;
+  if (!SHARED_MAC.includes(link.kind)) return true;
+  const addresses = new Set(ips.map(({ address }) => address));
+  return listAddresses(container, link.index).some(({ cidr }) => addresses.has(renderCidr(cidr)));
 }
 
 /** Whether the device was made by an ADD of the attachment that was killed before it could set the alias. */

@@ -4,7 +4,7 @@
 // to read it, and is gone when its descriptor is closed (Linux 5.2).
 
 import { FFIType } from 'bun:ffi';
-import { closeSync, readdirSync, readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { checked, cString, loadLibc, ptr } from './libc.ts';
 
 /** asm-generic/unistd.h; the numbers of these calls are the same for all processors. */
@@ -61,4 +61,38 @@ export function readTapNode(ifname: string): string {
     const [name] = readdirSync(dir);
     return readFileSync(`${dir}/${name}/dev`, 'utf8').trim();
   });
+}
+
+/** A device of a namespace, and the number of its directory in sysfs. */
+export interface DeviceNode {
+  readonly index: number;
+  /** Decimal. It goes with the device into every namespace, and no other device of this boot ever has it. */
+  readonly node: string;
+}
+
+/**
+ * The devices of the thread's namespace with the numbers of their directories. No program can choose such a number, as a container can
+ * choose name, alias, hardware address, index and kind of a device that it makes.
+ * Same as: `stat --dereference --format %i /sys/class/net/*`
+ * @throws SystemError when this kernel, or this user, cannot mount sysfs
+ */
+export function listDeviceNodes(): DeviceNode[] {
+  return withSysfs(sys => {
+    const dir = `${sys}/class/net`;
+    return readdirSync(dir).flatMap(name => findDeviceNode(`${dir}/${name}`) ?? []);
+  });
+}
+
+/** Undefined if the device has just gone, or what is there is none, such as `bonding_masters`. */
+function findDeviceNode(path: string): DeviceNode | undefined {
+  let fd: number | undefined;
+  try {
+    fd = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY);
+    const { ino } = fstatSync(fd, { bigint: true });
+    return { index: Number(readFileSync(`/proc/self/fd/${fd}/ifindex`, 'utf8')), node: String(ino) };
+  } catch {
+    return undefined;
+  } finally {
+    if (fd !== undefined) closeSync(fd);
+  }
 }

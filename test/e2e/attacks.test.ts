@@ -43,8 +43,8 @@ describeRoot('names', () => {
         expect([link, name, asNetwork.error?.code]).toEqual([link, name, 7]);
       }
     }
-    for (const ifname of ['../ESCAPE', '..', 'a b', 'x'.repeat(16)]) {
-      for (const link of ['bridge', 'tuning', 'catena']) {
+    for (const ifname of ['../ESCAPE', '..', 'a b', 'x'.repeat(16), 'net%d', 'all', 'default']) {
+      for (const link of ['bridge', 'tap', 'macvlan', 'tuning', 'catena']) {
         const { error } = await lab.plugin(link, { command: 'ADD', conf, container, ifname });
         expect([link, ifname, error?.code]).toEqual([link, ifname, 4]);
       }

@@ -1,7 +1,14 @@
 // Does host-device move a device into a container and bring it home as it was, whatever has happened to it?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { type Container, type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
+import {
+  type Container,
+  type Lab,
+  type Namespace,
+  type Row,
+  untilLocal,
+  withHost,
+} from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
@@ -32,11 +39,12 @@ function confOf(lab: Lab, more: Row = {}): Row {
   };
 }
 
-/** A device `up0` of the host with everything that can be lost; its other end is in a namespace of its own, with 10.66.0.1. */
-async function withDevice(lab: Lab): Promise<Namespace> {
-  const outside = await lab.container();
+/** A device `up0` of the host with everything that can be lost; its other end is in a namespace of its own, or given, with 10.66.0.1. */
+async function withDevice(lab: Lab, at?: Namespace): Promise<Namespace> {
+  const outside = at ?? (await lab.container());
   const ip = (...args: string[]) => lab.ip(lab.host, ...args);
-  await ip('link', 'add', 'up0', 'address', MAC, 'type', 'veth', 'peer', 'far0', 'netns', outside.name);
+  await ip('link', 'add', 'up0', 'address', MAC, 'type', 'veth', 'peer', 'far0');
+  if (outside !== lab.host) await ip('link', 'set', 'far0', 'netns', outside.name);
   await ip('link', 'set', 'up0', 'mtu', '1400', 'txqueuelen', '500', 'alias', 'rack 7, port 3');
   await ip('link', 'property', 'add', 'dev', 'up0', 'altname', 'enp3s0np1');
   await ip('addr', 'add', '192.0.2.7/24', 'dev', 'up0', 'label', 'up0:a');
@@ -53,6 +61,7 @@ async function withDevice(lab: Lab): Promise<Namespace> {
   ]) {
     await lab.ip(outside, ...args);
   }
+  await untilLocal(lab.host, '2001:db8::7');
   return outside;
 }
 
@@ -76,6 +85,13 @@ async function stateOf(lab: Lab): Promise<unknown> {
     records: recordsOf(lab),
     leases: leasesOf(lab),
   };
+}
+
+/** What a container can switch, and what is lost when a device is moved. */
+async function flagsOf(lab: Lab): Promise<unknown> {
+  const [link] = await lab.ip(lab.host, 'link', 'show', 'up0');
+  const { flags, group, gso_max_size, inet6_addr_gen_mode, promiscuity, allmulti } = link ?? {};
+  return { flags, group, gso_max_size, inet6_addr_gen_mode, promiscuity, allmulti };
 }
 
 function recordsOf(lab: Lab): string[] {
@@ -201,9 +217,9 @@ describeRoot('host-device', () => {
     });
   });
 
-  test('[1.1.0] DEL returns a device that has no record, as far as its alias tells', async () => {
+  test('[1.1.0] DEL returns a device that has no record, if only the host can have made it', async () => {
     await withHost(async lab => {
-      await withDevice(lab);
+      await withDevice(lab, lab.host);
       const container = await lab.container();
       const result = await add(lab, container);
       fs.writeFileSync(recordOf(lab, container).path, '{ truncated');
@@ -214,6 +230,176 @@ describeRoot('host-device', () => {
       expect(link).toMatchObject({ ifname: 'up0', operstate: 'DOWN' });
       expect(link?.ifalias).toBeUndefined();
       expect([recordsOf(lab), leasesOf(lab)]).toEqual([[], []]);
+    });
+  });
+
+  test('[1.1.0] DEL moves nothing to the host that the container made, whatever it looks like', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const [container, hidden] = [await lab.container(), await lab.container()];
+      await add(lab, container);
+      const before = await lab.ip(lab.host, 'link');
+      const [{ ifindex }] = (await lab.ip(container, 'link', 'show', 'eth0')) as [Row];
+      const inside = (...args: string[]) => lab.ip(container, ...args);
+      await inside('link', 'set', 'eth0', 'netns', hidden.name);
+      // All that a container can choose: kind, index, name, address and alias. The other end is the attacker's.
+      const sign = ['name', 'eth0', 'index', String(ifindex), 'address', MAC];
+      await inside('link', 'add', ...sign, 'type', 'veth', 'peer', 'tail', 'netns', hidden.name);
+      for (const alias of ['up0', 'cni0']) {
+        await inside('link', 'set', 'eth0', 'alias', alias, 'up');
+        // A second DEL has no record: the alias proves nothing.
+        const del = await call(lab, 'DEL', container);
+        expect(del).toMatchObject(OK);
+        expect(del.stderr).toMatch(/does not come back|stays in the container/);
+        expect(await lab.ip(lab.host, 'link')).toEqual(before);
+      }
+      expect((await inside('link', 'show', 'eth0'))[0]).toMatchObject({ ifalias: 'cni0' });
+      expect([recordsOf(lab), leasesOf(lab)]).toEqual([[], []]);
+    });
+  });
+
+  test('[1.1.0] DEL finds the device among others of its kind on the same lower device', async () => {
+    await withHost(async lab => {
+      const ip = (...args: string[]) => lab.ip(lab.host, ...args);
+      await ip('link', 'add', 'low0', 'up', 'type', 'veth', 'peer', 'low1');
+      await ip('link', 'add', 'up0', 'link', 'low0', 'type', 'macvlan', 'mode', 'bridge');
+      await ip('addr', 'add', '192.0.2.7/24', 'dev', 'up0');
+      const container = await lab.container();
+      const [{ address }] = (await ip('link', 'show', 'up0')) as [Row];
+      await add(lab, container);
+      const inside = (...args: string[]) => lab.ip(container, ...args);
+      const [{ ifindex, link_index }] = (await inside('link', 'show', 'eth0')) as [Row];
+      // The kernel makes a macvlan on a macvlan directly on the device of the host.
+      await inside('link', 'add', 'twin', 'link', 'eth0', 'type', 'macvlan', 'mode', 'bridge');
+      await inside('link', 'set', 'eth0', 'down');
+      await inside('link', 'set', 'eth0', 'name', 'other', 'alias', '');
+      await inside('link', 'set', 'twin', 'name', 'eth0', 'alias', 'up0');
+      const [twin] = (await inside('link', 'show', 'eth0')) as [Row];
+      expect(twin).toMatchObject({ link_index });
+      expect(await call(lab, 'DEL', container)).toMatchObject(OK);
+      expect(await ip('addr', 'show', 'up0')).toMatchObject([
+        { ifindex, address, addr_info: [{ local: '192.0.2.7' }] },
+      ]);
+    });
+  });
+
+  test('[1.1.0] DEL restores every kind of address, route and setting, also of a device that lost its alias', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const ip = (...args: string[]) => lab.ip(lab.host, ...args);
+      for (const args of [
+        ['link', 'set', 'up0', 'group', '7', 'arp', 'on', 'multicast', 'on', 'gso_max_size', '40000'],
+        ['link', 'set', 'up0', 'addrgenmode', 'none'],
+        ['addr', 'add', '10.1.1.5', 'peer', '10.1.1.1/32', 'dev', 'up0'],
+        ['addr', 'add', '10.2.2.5/24', 'metric', '777', 'dev', 'up0'],
+        ['addr', 'add', '10.3.3.5/24', 'noprefixroute', 'dev', 'up0'],
+        ['addr', 'add', 'fe80::5/64', 'nodad', 'dev', 'up0'],
+        ['addr', 'add', '2001:db8:2::5', 'peer', '2001:db8:2::1/128', 'nodad', 'dev', 'up0'],
+        ['route', 'add', 'default', 'via', '172.31.1.1', 'dev', 'up0', 'onlink'],
+        ['route', 'add', '10.50.0.0/16', 'via', 'inet6', 'fe80::1', 'dev', 'up0'],
+        [
+          'route',
+          'add',
+          '10.51.0.0/16',
+          'via',
+          '10.1.1.1',
+          'initcwnd',
+          '20',
+          'mtu',
+          '1300',
+          'src',
+          '10.2.2.5',
+        ],
+        ['route', 'add', '10.52.0.0/16', 'tos', '0x10', 'via', '10.1.1.1', 'proto', 'static'],
+        [
+          'route',
+          'add',
+          '10.53.0.0/16',
+          'nexthop',
+          'via',
+          '10.1.1.1',
+          'weight',
+          '3',
+          'nexthop',
+          'via',
+          '10.2.2.1',
+        ],
+        ['route', 'add', '10.54.0.0/16', 'dev', 'lo', 'src', '10.2.2.5'],
+        ['route', 'append', '10.52.0.0/16', 'tos', '0x10', 'via', '10.2.2.1', 'proto', 'static'],
+        [
+          '-6',
+          'route',
+          'add',
+          '2001:db8:5::/48',
+          'via',
+          '2001:db8:9::1',
+          'dev',
+          'up0',
+          'onlink',
+          'src',
+          '2001:db8::7',
+        ],
+        [
+          '-6',
+          'route',
+          'add',
+          '2001:db8:6::/48',
+          'via',
+          'fe80::1',
+          'dev',
+          'up0',
+          'metric',
+          '9',
+          'pref',
+          'high',
+        ],
+      ]) {
+        await ip(...args);
+      }
+      const container = await lab.container();
+      const [flags, before, lo] = [
+        await flagsOf(lab),
+        await stateOf(lab),
+        await ip('route', 'show', 'dev', 'lo'),
+      ];
+      await add(lab, container);
+      const inside = (...args: string[]) => lab.ip(container, ...args);
+      const off = ['arp', 'off', 'multicast', 'off', 'promisc', 'on', 'allmulticast', 'on', 'group', '42'];
+      await inside('link', 'set', 'eth0', ...off, 'gso_max_size', '3000', 'alias', '');
+      const del = await call(lab, 'DEL', container);
+      expect(del).toMatchObject(OK);
+      expect(del.stderr).not.toContain('is back, but');
+      expect(await stateOf(lab)).toEqual(before);
+      expect(await flagsOf(lab)).toEqual(flags);
+      expect(await ip('route', 'show', 'dev', 'lo')).toEqual(lo);
+    });
+  });
+
+  test('[1.1.0] useInterfaceNetwork takes along what a result has no word for', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const ip = (...args: string[]) => lab.ip(lab.host, ...args);
+      await ip('route', 'add', 'default', 'via', '172.31.1.1', 'dev', 'up0', 'onlink', 'initcwnd', '20');
+      await ip('route', 'add', '10.50.0.0/16', 'via', 'inet6', 'fe80::1', 'dev', 'up0');
+      await ip('addr', 'add', '10.1.1.5', 'peer', '10.1.1.1/32', 'dev', 'up0');
+      const container = await lab.container();
+      const before = await stateOf(lab);
+      const { ipam: _, ...rest } = confOf(lab);
+      const conf = { ...rest, useInterfaceNetwork: true };
+      const prevResult = await add(lab, container, { conf });
+      expect(await lab.ip(container, 'route')).toEqual(
+        expect.arrayContaining([
+          expect.objectContaining({ dst: 'default', gateway: '172.31.1.1', flags: ['onlink'] }),
+          expect.objectContaining({ dst: '10.50.0.0/16', via: { family: 'inet6', host: 'fe80::1' } }),
+          expect.objectContaining({ dst: '10.1.1.1' }),
+        ]),
+      );
+      await lab.ip(container, 'route', 'del', 'default');
+      expect((await call(lab, 'CHECK', container, { conf, prevResult })).error?.msg).toContain('routes of');
+      const repaired = await call(lab, 'CHECK', container, { conf, prevResult, env: { CATENA_REPAIR: '1' } });
+      expect(repaired).toMatchObject(OK);
+      expect(await call(lab, 'DEL', container, { conf })).toMatchObject(OK);
+      expect(await stateOf(lab)).toEqual(before);
     });
   });
 
@@ -491,7 +677,7 @@ describeRoot('host-device', () => {
     '[1.0.0] a device changes hands with the reference plugin in both directions',
     async () => {
       await withHost(async lab => {
-        await withDevice(lab);
+        await withDevice(lab, lab.host);
         const theirs = { binDir: REFERENCE_BIN_DIR };
         const base = confOf(lab, { cniVersion: '1.0.0' });
         // The CHECK of the reference knows the main table only.

@@ -466,6 +466,23 @@ describeRoot(
       });
     });
 
+    test('DEL finds the interface without its name and alias, beside another that has them', async () => {
+      await withHost(async lab => {
+        await lab.outside();
+        const container = await lab.container();
+        const prevResult = await add(lab, container, confOf(lab));
+        const inside = (...args: string[]) => lab.ip(container, 'link', ...args);
+        await inside('set', 'eth0', 'down');
+        const [{ ifalias }] = (await inside('show', 'eth0')) as [Row];
+        await inside('set', 'eth0', 'name', 'mine', 'alias', '');
+        await inside('add', 'eth0', 'link', 'mine', 'type', 'macvlan');
+        await inside('set', 'eth0', 'alias', ifalias);
+        const call = { command: 'DEL', conf: confOf(lab), container, prevResult };
+        expect(await lab.plugin('macvlan', call)).toMatchObject({ exitCode: 0 });
+        expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+      });
+    });
+
     test('DEL removes what an ADD left that was killed before the interface had its name', async () => {
       await withHost(async lab => {
         const container = await lab.container();

@@ -223,6 +223,38 @@ describeRoot('tap', () => {
     });
   });
 
+  test('[1.1.0] DEL deletes a tap and a macvtap under whatever name the container gave it', async () => {
+    await withHost(async lab => {
+      await lab.ip(lab.host, 'link', 'add', 'low0', 'up', 'type', 'veth', 'peer', 'low1');
+      for (const more of [{}, { kind: 'macvtap', master: 'low0', mode: 'passthru' }]) {
+        for (const hide of [[], ['alias', ''], ['alias', 'catena:podnet/forged/eth0']]) {
+          const container = await lab.container();
+          const conf = confOf(lab, more);
+          const prevResult = await add(lab, container, { conf });
+          await lab.ip(container, 'link', 'set', 'eth0', 'down');
+          await lab.ip(container, 'link', 'set', 'eth0', 'name', 'foo', ...hide);
+          expect(await call(lab, 'DEL', container, { conf, prevResult })).toMatchObject(OK);
+          expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+        }
+      }
+      expect(leasesOf(lab)).toEqual([]);
+    });
+  });
+
+  test.each(['net%d', 'all', 'default'])(
+    '[1.1.0] ADD refuses "%s" as name, and leaves nothing',
+    async ifname => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const before = await lab.dump(container);
+        const reply = await call(lab, 'ADD', container, { ifname });
+        expect(reply.error).toMatchObject({ code: 4, msg: expect.stringContaining('CNI_IFNAME') });
+        expect(await lab.dump(container)).toEqual(before);
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    },
+  );
+
   test('[1.1.0] DEL leaves a tap of another attachment, and an interface that is no tap', async () => {
     await withHost(async lab => {
       const [container, plain] = [await lab.container(), await lab.container()];
@@ -230,7 +262,7 @@ describeRoot('tap', () => {
       await lab.ip(plain, 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'other');
       for (const [path, words] of [
         [container.path, 'it belongs to'],
-        [plain.path, 'not a tap'],
+        [plain.path, 'not the tun or macvtap'],
       ] as const) {
         const other = await call(lab, 'DEL', { ...container, id: 'another', path });
         expect(other).toMatchObject(OK);

@@ -188,8 +188,8 @@ describeRoot('tuning', () => {
       failed.push(fault);
       await lab.close();
     }
-    // The question for the interface, three sysctls and five attributes.
-    expect(failed).toHaveLength(9);
+    // Whose interface it is, the question for the interface, three sysctls and five attributes.
+    expect(failed).toHaveLength(12);
   });
 
   const refusals: [title: string, conf: object, gist: string][] = [
@@ -345,6 +345,25 @@ describeRoot('tuning', () => {
     }
     await lab.sysctl(container, 'net/ipv4/ip_local_port_range', '20000 30001');
     expect((await call('CHECK', conf)).error?.msg).toContain('is "20000\t30001" instead of "20000 30000"');
+  });
+
+  test("ADD refuses another container's interface, as CHECK does and DEL would not restore it", async () => {
+    const { lab, container, call } = await attachment();
+    const owner = `catena:tuned/${container.id}/eth0`;
+    await lab.ip(lab.host, 'link', 'set', 'vethhost', 'alias', owner);
+    const other = { ...container, id: 'another' };
+    const before = await linkOf(lab, container);
+    for (const command of ['ADD', 'CHECK']) {
+      const { error } = await call(command, wanted, { container: other });
+      expect(error).toMatchObject({
+        code: 8,
+        msg: expect.stringContaining(`belongs to container "${container.id}"`),
+      });
+    }
+    expect(await linkOf(lab, container)).toEqual(before);
+    expect(await call('ADD', wanted)).toMatchObject({ exitCode: 0 });
+    expect(await call('DEL', wanted)).toMatchObject({ exitCode: 0 });
+    expect(await linkOf(lab, container)).toEqual(before);
   });
 
   test('CHECK ignores a packet capture and attributes that are not configured', async () => {

@@ -38,7 +38,7 @@ export function isOpenTo(call: Call): boolean {
 
 function closeAccess(call: Call, isGone: (note: string) => boolean): void {
   const { host, hostNft } = call;
-  withHostAccessLock(call, () => {
+  const close = (): void => {
     const noted = listOwned(hostNft, OWNED_SETS, () => true);
     const isOfGone = ({ element: { comment = '' } }: Entry): boolean => isGone(comment);
     const gone = keysOf(noted.filter(isOfGone));
@@ -61,7 +61,8 @@ function closeAccess(call: Call, isGone: (note: string) => boolean): void {
           .map(({ key }) => ({ set: DEVICES, key })),
       ),
     ]);
-  });
+  };
+  withHostAccessLock(call, close, { closing: true });
 }
 
 /** Routes to one address each, through a device. */

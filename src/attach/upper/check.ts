@@ -2,11 +2,10 @@
 import type { PluginConfig } from '../../cni/plugin-config.ts';
 import type { Link } from '../../netlink/rtnl/link.ts';
 import { findLink } from '../../netlink/rtnl/link.ts';
-import { netnsIdOf } from '../../netlink/rtnl/netns-id.ts';
+import { ownIdIn } from '../../netlink/rtnl/netns-id.ts';
 import type { UpperKind } from '../../netlink/rtnl/upper.ts';
 import { confirm } from '../../plugin/confirm.ts';
 import type { Call } from '../../plugin/define.ts';
-import { closeNetns, openOwnNetns } from '../../sys/netns.ts';
 import { stateOf } from '../check.ts';
 import { checkDevice } from '../device/check.ts';
 import type { MasterConf } from './master.ts';
@@ -44,14 +43,4 @@ function checkMaster({ conf, container, host }: Call<UpperConf>, link: Link): Li
   if (conf.master) confirm(name, conf.master, master.name);
   confirm(`state of "${master.name}", the ${name}`, 'up', stateOf(master));
   return master;
-}
-
-/** Under which id the container knows the namespace that the plugin runs in. */
-function ownIdIn(container: Call['container']): number {
-  const own = openOwnNetns();
-  try {
-    return netnsIdOf(container, own.fd);
-  } finally {
-    closeNetns(own);
-  }
 }

@@ -1,6 +1,6 @@
 // How are addresses added to interfaces, listed and removed?
 import { type Cidr, lastOf, renderCidr } from '../../net/cidr.ts';
-import type { Ip } from '../../net/ip.ts';
+import { type Ip, sameIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { ip, s32, str, u8, u32 } from '../codec/fields.ts';
@@ -16,6 +16,9 @@ const RTM_NEWADDR = 20;
 const RTM_DELADDR = 21;
 const RTM_GETADDR = 22;
 
+/** linux/if_addr.h: the kernel's own link-local address (Linux 5.18). */
+export const IFAPROT_KERNEL_LL = 3;
+
 /** linux/if_addr.h, IFA_F_* */
 export const IFA_F_TEMPORARY = 0x01;
 export const IFA_F_NODAD = 0x02;
@@ -24,6 +27,9 @@ export const IFA_F_DADFAILED = 0x08;
 export const IFA_F_DEPRECATED = 0x20;
 export const IFA_F_TENTATIVE = 0x40;
 export const IFA_F_PERMANENT = 0x80;
+/** Flags that a program chooses: NODAD, HOMEADDRESS, MANAGETEMPADDR, NOPREFIXROUTE, MCAUTOJOIN. The others are states. */
+const CHOSEN_FLAGS = 0x02 | 0x10 | 0x100 | 0x200 | 0x400;
+const FOREVER = 0xffffffff;
 
 /** linux/rtnetlink.h, enum rt_scope_t */
 export const RT_SCOPE_UNIVERSE = 0;
@@ -58,7 +64,9 @@ const addrAttrs = attrs('address', {
   broadcast: [4, ip],
   lifetimes: [6, ifaCacheinfo],
   flags: [8, u32],
+  priority: [9, u32], // IFA_RT_PRIORITY
   targetNetnsId: [10, s32],
+  protocol: [11, u8],
 });
 
 /** RTM_NEWADDR, RTM_DELADDR and RTM_GETADDR. */
@@ -77,14 +85,28 @@ export interface Address {
   readonly scope: number;
   readonly broadcast?: Ip | undefined;
   readonly label?: string | undefined;
+  /** The other end of a point-to-point link, in place of a subnet. */
+  readonly peer?: Ip | undefined;
+  /** Metric of the route to the subnet. */
+  readonly priority?: number | undefined;
+  /** Origin, IFAPROT_*; 0 or absent for programs. */
+  readonly protocol?: number | undefined;
 }
 
 /** Addresses of the namespace, or of one interface. Same as: `ip addr show [dev <link>]` */
 export function listAddresses(socket: NetlinkSocket, index?: number): Address[] {
-  // The kernel filters by interface only in strict mode, which older kernels lack, so filter here as well.
+  return listAddressMessages(socket, index)
+    .map(decodeAddress)
+    .filter(address => index === undefined || address.index === index);
+}
+
+/**
+ * The kernel's own messages of addresses, for {@link decodeAddress}: what a record keeps of them. An older kernel, without strict
+ * mode, sends those of other interfaces as well.
+ */
+export function listAddressMessages(socket: NetlinkSocket, index?: number): Uint8Array[] {
   const body = addrMessage.encode(index === undefined ? {} : { index }, {});
-  const all = socket.dump({ op: 'list addresses', type: RTM_GETADDR, body }).map(decodeAddress);
-  return all.filter(address => index === undefined || address.index === index);
+  return socket.dump({ op: 'list addresses', type: RTM_GETADDR, body });
 }
 
 /**
@@ -149,7 +171,16 @@ export function limitAddress(socket: NetlinkSocket, index: number, cidr: Cidr, l
 
 /** Restores a listed address on its interface; EEXIST when it exists already. */
 export function restoreAddress(socket: NetlinkSocket, address: Address): void {
-  socket.request(additionOf({ ...address, flags: address.flags & IFA_F_NODAD }));
+  socket.request(restoreAddressRequest(address));
+}
+
+/** The request of {@link restoreAddress}, for a batch. */
+export function restoreAddressRequest(address: Address): Request {
+  const isDeprecated = (address.flags & IFA_F_DEPRECATED) !== 0;
+  return additionOf(
+    { ...address, flags: address.flags & CHOSEN_FLAGS },
+    isDeprecated ? { preferred: 0, valid: FOREVER } : undefined,
+  );
 }
 
 /** Removes an address from an interface; a missing one is ignored. Same as: `ip addr del <cidr> dev <link>` */
@@ -169,21 +200,24 @@ function plainAddress(index: number, cidr: Cidr, flags: number): Address {
   return { index, cidr, flags, scope: RT_SCOPE_UNIVERSE, broadcast };
 }
 
-function additionOf(address: Address): Request {
+function additionOf(address: Address, lifetimes?: Lifetimes): Request {
   const op = `add address ${renderCidr(address.cidr)} to link with index ${address.index}`;
-  const body = encodeAddress(address);
+  const body = encodeAddress(address, lifetimes);
   return { op, type: RTM_NEWADDR, flags: NLM_F_CREATE | NLM_F_EXCL, body };
 }
 
 function encodeAddress(
-  { index, cidr, flags, scope, broadcast, label }: Address,
+  { index, cidr, flags, scope, broadcast, label, peer, priority, protocol }: Address,
   lifetimes?: Lifetimes,
 ): Uint8Array {
   const { ip: address, prefix } = cidr;
   return addrMessage.encode(
-    { family: addressFamily(address), prefix, flags, scope, index },
+    { family: addressFamily(address), prefix, flags: flags & 0xff, scope, index },
     {
-      ...{ local: address, address },
+      ...{ local: address, address: peer ?? address },
+      ...(flags > 0xff ? { flags } : {}),
+      ...(priority ? { priority } : {}),
+      ...(protocol ? { protocol } : {}),
       ...(broadcast ? { broadcast } : {}),
       ...(label ? { label } : {}),
       ...(lifetimes ? { lifetimes: { ...ifaCacheinfo.zero, ...lifetimes } } : {}),
@@ -191,7 +225,8 @@ function encodeAddress(
   );
 }
 
-function decodeAddress(body: Uint8Array): Address {
+/** Reads a message of {@link listAddressMessages}. */
+export function decodeAddress(body: Uint8Array): Address {
   const { header, attrs: own } = addrMessage.decode(body);
   // IPv4 point-to-point links carry the peer in IFA_ADDRESS and the interface's own address in IFA_LOCAL.
   const address = own.local ?? own.address;
@@ -204,5 +239,8 @@ function decodeAddress(body: Uint8Array): Address {
     scope: header.scope,
     ...(own.broadcast ? { broadcast: own.broadcast } : {}),
     ...(own.label ? { label: own.label } : {}),
+    ...(own.local && own.address && !sameIp(own.local, own.address) ? { peer: own.address } : {}),
+    ...(own.priority ? { priority: own.priority } : {}),
+    ...(own.protocol ? { protocol: own.protocol } : {}),
   };
 }

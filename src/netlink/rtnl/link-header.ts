@@ -22,6 +22,7 @@ export const IFF_LOOPBACK = 0x8;
 export const IFF_NOARP = 0x80;
 export const IFF_PROMISC = 0x100;
 export const IFF_ALLMULTI = 0x200;
+export const IFF_MULTICAST = 0x1000;
 /** Carrier: of a bridge, that a port of it is up and has one. */
 export const IFF_LOWER_UP = 0x10000;
 

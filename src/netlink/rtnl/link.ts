@@ -2,6 +2,7 @@
 import { IFNAME_MAX_BYTES } from '../../net/ifname.ts';
 import { Errno } from '../../sys/errno.ts';
 import { askAll, type Question } from '../ask.ts';
+import type { RawAttribute } from '../codec/attrs.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { isNetlinkError, NetlinkError, tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
@@ -71,6 +72,8 @@ export interface LinkChange {
   readonly up?: boolean | undefined;
   readonly promisc?: boolean | undefined;
   readonly allmulti?: boolean | undefined;
+  /** Flags as IFF_*, and which of them to set or clear. */
+  readonly flags?: { readonly of: number; readonly value: number } | undefined;
   readonly mac?: string | undefined;
   readonly mtu?: number | undefined;
   readonly txqlen?: number | undefined;
@@ -174,8 +177,7 @@ export function setLinkRequest(index: number, change: LinkChange): Request {
     [change.promisc, IFF_PROMISC],
     [change.allmulti, IFF_ALLMULTI],
   ];
-  let flags = 0;
-  let mask = 0;
+  let { of: mask, value: flags } = change.flags ?? { of: 0, value: 0 };
   for (const [on, bit] of switches) {
     if (on === undefined) continue;
     mask |= bit;
@@ -186,8 +188,16 @@ export function setLinkRequest(index: number, change: LinkChange): Request {
     { index, flags, change: mask },
     defined({ address: mac, mtu, txqlen, master, ifname: name, alias, netnsFd }),
   );
-  const words = Object.entries(defined(change)).map(([key, value]) => `${key} ${value}`);
+  const words = Object.entries(defined(change)).map(
+    ([key, value]) => `${key} ${typeof value === 'object' ? value.value : value}`,
+  );
   return { op: `set ${words.join(', ')} on link with index ${index}`, type: RTM_NEWLINK, body };
+}
+
+/** The request that sends attributes of a link back as the kernel told them. */
+export function linkSettingRequest(index: number, setting: RawAttribute): Request {
+  const body = linkMessage.encode({ index }, { unknown: [setting] });
+  return { op: `set attribute ${setting.type} on link with index ${index}`, type: RTM_NEWLINK, body };
 }
 
 /** The request that gives a link one more alternative name. Same as: `ip link property add dev <link> altname <name>` */

@@ -1,15 +1,16 @@
 // How are routes added, listed and removed?
 import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
 import { type Ip, renderIp } from '../../net/ip.ts';
-import { attrs } from '../codec/attrs.ts';
-import { ip, u8, u32 } from '../codec/fields.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
+import { Errno } from '../../sys/errno.ts';
+import { attrs, type RawAttribute } from '../codec/attrs.ts';
+import { bytes, ip, u8, u32 } from '../codec/fields.ts';
+import { layout, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
-import { tolerating } from '../errors.ts';
+import { NetlinkError, tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { AF_INET, AF_INET6, addressFamily } from './family.ts';
-import { type Nexthop, nexthops } from './nexthop.ts';
+import { gatewayOf, type Nexthop, nexthops, RTNH_F_ONLINK, via } from './nexthop.ts';
 
 /** linux/rtnetlink.h */
 const RTM_NEWROUTE = 24;
@@ -20,8 +21,6 @@ const RTPROT_UNSPEC = 0;
 const RTPROT_BOOT = 3;
 const RTN_UNICAST = 1;
 const RTN_UNREACHABLE = 7;
-/** linux/rtnetlink.h: the gateway is on the link, whatever the addresses say. */
-const RTNH_F_ONLINK = 4;
 const ESRCH = 3;
 
 /**
@@ -57,7 +56,10 @@ const routeAttrs = attrs('route', {
   prefsrc: [7, ip],
   metrics: [8, metrics],
   multipath: [9, nexthops],
+  cacheinfo: [12, bytes],
   table: [15, u32],
+  via: [18, via],
+  nhId: [30, u32],
 });
 
 /** RTM_NEWROUTE, RTM_DELROUTE and RTM_GETROUTE. */
@@ -67,11 +69,16 @@ export const routeMessage = traced(
   layout(rtmsg, routeAttrs),
 );
 
-/** A unicast route. */
+/** A route of one type, unicast unless given. Encoding a listed one again loses nothing of it. */
 export interface Route {
+  /** RTN_* of linux/rtnetlink.h. */
+  readonly type?: number | undefined;
   /** Destination; prefix 0 is the default route. */
   readonly dst: Cidr;
+  /** IPv4 may have a gateway of IPv6. */
   readonly gateway?: Ip | undefined;
+  /** The gateway is on the link, whatever the addresses say. */
+  readonly onlink?: boolean | undefined;
   /** Index of the outgoing interface. */
   readonly oif: number;
   /** Several next hops instead of `gateway`; traffic is spread over them. */
@@ -86,6 +93,13 @@ export interface Route {
   readonly advmss?: number | undefined;
   /** Origin of the route, as RTPROT_* or a private number; 3 (`boot`, as in `ip`) unless given. */
   readonly protocol?: number | undefined;
+  readonly tos?: number | undefined;
+  /** Packets from these addresses only; IPv6. */
+  readonly from?: Cidr | undefined;
+  /** Attributes and metrics without a name here, as the kernel told them: the preference, the first congestion window. */
+  readonly others?:
+    | { readonly route: readonly RawAttribute[]; readonly metrics: readonly RawAttribute[] }
+    | undefined;
 }
 
 /** A route of one origin: to a gateway, or one that says that there is none. */
@@ -184,6 +198,39 @@ export function prependRoute(socket: NetlinkSocket, route: Route): void {
   socket.request({ op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
 }
 
+/**
+ * Adds routes as they were listed, after those with the same destination; existing ones are ignored. A gateway may be reached by a route
+ * that comes later, so refused ones are tried until none of them is accepted.
+ * @returns what the kernel refused
+ */
+export function restoreRoutes(socket: NetlinkSocket, routes: readonly Route[]): NetlinkError[] {
+  const flags = NLM_F_CREATE | NLM_F_APPEND;
+  for (let left = routes; ; ) {
+    const refused: [Route, NetlinkError][] = [];
+    for (const route of left) {
+      const request = { op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) };
+      const [outcome] = socket.attemptAll([request]);
+      if (outcome instanceof NetlinkError && outcome.errno !== Errno.EEXIST) refused.push([route, outcome]);
+    }
+    if (refused.length === 0 || refused.length === left.length) return refused.map(([, error]) => error);
+    left = refused.map(([route]) => route);
+  }
+}
+
+/**
+ * The part of a route that leads through one device, which another index may have now; undefined if none does. IPv6 combines routes with
+ * one destination and metric into one, so the next hops of other devices belong to other routes; IPv4 deletes a route with all its hops.
+ */
+export function routeThrough(route: Route, index: number, now = index): Route | undefined {
+  const { ways, ...rest } = route;
+  if (ways === undefined) return route.oif === index ? { ...route, oif: now } : undefined;
+  const own = ways.filter(({ oif }) => oif === index);
+  const [way] = own;
+  if (way === undefined) return undefined;
+  if (own.length > 1) return { ...rest, oif: now, ways: own.map(one => ({ ...one, oif: now })) };
+  return { ...rest, oif: now, gateway: way.gateway, onlink: way.onlink };
+}
+
 /** Adds a route, replacing any route with that destination. Same as: `ip route replace …` */
 export function replaceRoute(socket: NetlinkSocket, route: Route): void {
   const flags = NLM_F_CREATE | NLM_F_REPLACE;
@@ -199,25 +246,40 @@ export function removeRoute(socket: NetlinkSocket, route: Route): void {
 
 /** Unicast routes of every table, both families. Same as: `ip route show table all` and `ip -6 …` */
 export function listRoutes(socket: NetlinkSocket): Route[] {
-  const bodies = socket.dump({ op: 'list routes', type: RTM_GETROUTE, body: routeMessage.encode({}, {}) });
-  return bodies.flatMap(body => {
-    const { header, attrs: own } = routeMessage.decode(body);
-    if (header.type !== RTN_UNICAST) return [];
-    const family = header.family === AF_INET ? 4 : 6;
-    return {
-      dst: { ip: own.dst ?? { family, value: 0n }, prefix: header.dstLength },
-      gateway: own.gateway,
-      oif: own.oif ?? own.multipath?.[0]?.oif ?? 0,
-      ways: own.multipath,
-      source: own.prefsrc,
-      table: own.table ?? header.table,
-      scope: header.scope,
-      priority: own.priority,
-      mtu: own.metrics?.mtu,
-      advmss: own.metrics?.advmss,
-      protocol: header.protocol,
-    };
+  return listRouteMessages(socket).flatMap(body => {
+    const route = decodeRoute(body);
+    return route.type === undefined ? [route] : [];
   });
+}
+
+/** The kernel's own messages of all routes, for {@link decodeRoute}: what a record keeps of them. */
+export function listRouteMessages(socket: NetlinkSocket): Uint8Array[] {
+  return socket.dump({ op: 'list routes', type: RTM_GETROUTE, body: routeMessage.encode({}, {}) });
+}
+
+/** Reads a message of {@link listRouteMessages}. A route that uses a next hop object gets the next hop itself. */
+export function decodeRoute(body: Uint8Array): Route {
+  const { header, attrs: own } = routeMessage.decode(body);
+  const family = header.family === AF_INET ? 4 : 6;
+  const { unknown: route = [], metrics: { unknown: metrics = [] } = {} } = own;
+  return {
+    dst: { ip: own.dst ?? { family, value: 0n }, prefix: header.dstLength },
+    gateway: own.gateway ?? own.via,
+    oif: own.oif ?? own.multipath?.[0]?.oif ?? 0,
+    ways: own.multipath,
+    source: own.prefsrc,
+    table: own.table ?? header.table,
+    scope: header.scope,
+    priority: own.priority,
+    mtu: own.metrics?.mtu,
+    advmss: own.metrics?.advmss,
+    protocol: header.protocol,
+    ...(header.type === RTN_UNICAST ? {} : { type: header.type }),
+    ...(header.flags & RTNH_F_ONLINK ? { onlink: true } : {}),
+    ...(header.tos ? { tos: header.tos } : {}),
+    ...(own.src && header.srcLength ? { from: { ip: own.src, prefix: header.srcLength } } : {}),
+    ...(route.length + metrics.length ? { others: { route, metrics } } : {}),
+  };
 }
 
 /** linux/rtnetlink.h: RTN_BLACKHOLE, RTN_UNREACHABLE, RTN_PROHIBIT */
@@ -246,25 +308,32 @@ export function listRefusingRoutes(socket: NetlinkSocket): RefusingRoute[] {
 
 function encodeRoute(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Uint8Array {
   const { dst, gateway, oif, ways, source, table = RT_TABLE_MAIN, scope = 0, priority, mtu, advmss } = route;
-  const hasMetrics = mtu !== undefined || advmss !== undefined;
+  const { type = RTN_UNICAST, onlink, tos = 0, from, others } = route;
+  const unknown = [...(others?.metrics ?? [])];
+  const hasMetrics = mtu !== undefined || advmss !== undefined || unknown.length > 0;
   return routeMessage.encode(
     {
       family: addressFamily(dst.ip),
       dstLength: dst.prefix,
+      srcLength: from?.prefix ?? 0,
+      tos,
       // Tables above 255 only fit into the attribute.
       table: table < 256 ? table : 0,
       protocol,
       scope,
-      type: RTN_UNICAST,
+      type,
+      flags: onlink ? RTNH_F_ONLINK : 0,
     },
     {
       dst: networkOf(dst),
-      ...(gateway ? { gateway } : {}),
+      ...(from ? { src: networkOf(from) } : {}),
+      ...gatewayOf(dst.ip.family, gateway),
       ...(ways ? { multipath: ways } : { oif }),
       ...(source ? { prefsrc: source } : {}),
       ...(priority ? { priority } : {}),
       ...(table < 256 ? {} : { table }),
-      ...(hasMetrics ? { metrics: { ...(mtu ? { mtu } : {}), ...(advmss ? { advmss } : {}) } } : {}),
+      ...(hasMetrics ? { metrics: { ...(mtu ? { mtu } : {}), ...(advmss ? { advmss } : {}), unknown } } : {}),
+      ...(others ? { unknown: [...others.route] } : {}),
     },
   );
 }

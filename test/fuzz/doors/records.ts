@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
-import { addressOf, routeOf } from '../../../plugins/host-device/capture.ts';
+import { addressesOf, routesOf } from '../../../plugins/host-device/capture.ts';
 import { type DeviceRecord, parseRecord as parseDevice } from '../../../plugins/host-device/record.ts';
 import { findBackup, findStaleBackups } from '../../../plugins/tuning/backup.ts';
 import { BETWEEN_SETTINGS } from '../../../src/between/settings.ts';
@@ -17,6 +17,9 @@ import { lastBegun, parseRecord } from '../../../src/journal/lines.ts';
 import { recordFileOf, recordsDir } from '../../../src/journal/place.ts';
 import { listRecords } from '../../../src/journal/store.ts';
 import { parseCidr } from '../../../src/net/cidr.ts';
+import { parseIp } from '../../../src/net/ip.ts';
+import { addrMessage } from '../../../src/netlink/rtnl/addr.ts';
+import { routeMessage } from '../../../src/netlink/rtnl/route.ts';
 import { OBSERVE_CHOICES } from '../../../src/observe/choices.ts';
 import { listTraces } from '../../../src/observe/trace-ring.ts';
 import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';
@@ -160,6 +163,20 @@ export const backup = door({
   },
 });
 
+/** 192.0.2.7/24 and a default route via 192.0.2.1, as the kernel tells them. */
+const ADDRESS = Buffer.from(
+  addrMessage.encode(
+    { family: 2, prefix: 24, flags: 128, index: 3 },
+    { address: parseIp('192.0.2.7'), local: parseIp('192.0.2.7'), label: 'ens4' },
+  ),
+);
+const ROUTE = Buffer.from(
+  routeMessage.encode(
+    { family: 2, table: 254, protocol: 3, type: 1 },
+    { gateway: parseIp('192.0.2.1'), oif: 3 },
+  ),
+);
+
 const DEVICE: DeviceRecord = {
   id: 'i',
   boot: 'b',
@@ -175,13 +192,14 @@ const DEVICE: DeviceRecord = {
   parent: { bus: 'pci', name: '0000:03:00.0' },
   altNames: ['enp3s0'],
   alias: 'rack 7',
-  up: true,
+  node: '4711',
+  flags: 0x1003,
   mtu: 1500,
+  settings: { 27: 'AAAAAA==' },
+  xdp: 0,
   txqlen: 1000,
-  addresses: [{ address: '192.0.2.7/24', scope: 0, flags: 128, broadcast: '192.0.2.255', label: 'ens4' }],
-  routes: [
-    { dst: '0.0.0.0/0', gateway: '192.0.2.1', source: '192.0.2.7', table: 254, scope: 0, protocol: 3 },
-  ],
+  addresses: [{ what: '192.0.2.7/24', message: ADDRESS.toString('base64') }],
+  routes: [{ what: '0.0.0.0/0 via 192.0.2.1', message: ROUTE.toString('base64') }],
   rules: [{ from: '192.0.2.7/32', table: 100, priority: 500 }],
 };
 
@@ -199,8 +217,8 @@ export const device = door({
       if (!/^[^/:\s]{1,15}$/.test(name)) throw new Error(`it would name a device "${name}"`);
     }
     // All of it can be given to the kernel.
-    for (const address of record.addresses) addressOf(address, record.ifindex);
-    for (const route of record.routes) routeOf(route, record.ifindex);
+    addressesOf(record, record.ifindex);
+    routesOf(record, record.ifindex);
     for (const { from } of record.rules) parseCidr(from);
   },
 });

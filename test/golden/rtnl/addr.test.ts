@@ -194,6 +194,7 @@ test('listAddresses() reads both families, flags and scopes', () => {
       cidr: parseCidr('fe80::c42c:66ff:fe3b:d5fa/64'),
       flags: IFA_F_PERMANENT | 0x40,
       scope: RT_SCOPE_LINK,
+      protocol: 3,
     },
   ]);
 });

@@ -2,17 +2,26 @@
 import { expect, test } from 'bun:test';
 import { mergeNetworks, networkOf, rulesFor } from '../../../../plugins/host-device/plan.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
+import { parseIp } from '../../../../src/net/ip.ts';
+import type { Route } from '../../../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../../../src/netlink/rtnl/rule.ts';
 
-const ROUTES = [
-  { dst: '203.0.113.0/24', gateway: '192.0.2.1', table: 100, scope: 0, priority: 7 },
-  { dst: '0.0.0.0/0', table: 254, scope: 253 },
+const ROUTES: Route[] = [
+  {
+    dst: parseCidr('203.0.113.0/24'),
+    gateway: parseIp('192.0.2.1'),
+    oif: 3,
+    table: 100,
+    scope: 0,
+    priority: 7,
+  },
+  { dst: parseCidr('0.0.0.0/0'), oif: 3, table: 254, scope: 253 },
 ];
 
 test('networkOf() names gateways in routes only, and leaves out what is the default', () => {
   const addresses = [
-    { address: '192.0.2.7/24', scope: 0, flags: 128 },
-    { address: '169.254.1.1/16', scope: 253, flags: 128 },
+    { index: 3, cidr: parseCidr('192.0.2.7/24'), scope: 0, flags: 128 },
+    { index: 3, cidr: parseCidr('169.254.1.1/16'), scope: 253, flags: 128 },
   ];
   expect(networkOf({ addresses, routes: ROUTES })).toEqual({
     ips: [{ address: '192.0.2.7/24' }],

@@ -13,10 +13,27 @@ import {
   removeRecord,
   writeRecord,
 } from '../../../../plugins/host-device/record.ts';
+import { parseIp } from '../../../../src/net/ip.ts';
+import { addrMessage } from '../../../../src/netlink/rtnl/addr.ts';
+import { routeMessage } from '../../../../src/netlink/rtnl/route.ts';
 
 const RUN = fs.mkdtempSync(path.join(os.tmpdir(), 'cat-records-'));
 afterAll(() => fs.rmSync(RUN, { recursive: true, force: true }));
 const env = { CATENA_RUN_DIR: RUN, CATENA_BOOT_ID: 'this' };
+
+/** 192.0.2.7/24 and a default route via 192.0.2.1, as the kernel tells them. */
+const ADDRESS = Buffer.from(
+  addrMessage.encode(
+    { family: 2, prefix: 24, flags: 128, index: 3 },
+    { address: parseIp('192.0.2.7'), local: parseIp('192.0.2.7'), label: 'ens4' },
+  ),
+);
+const ROUTE = Buffer.from(
+  routeMessage.encode(
+    { family: 2, table: 254, protocol: 3, type: 1 },
+    { gateway: parseIp('192.0.2.1'), oif: 3 },
+  ),
+);
 
 const RECORD: DeviceRecord = {
   id: 'one',
@@ -31,10 +48,13 @@ const RECORD: DeviceRecord = {
   mac: '02:00:00:00:00:01',
   parent: { bus: 'pci', name: '0000:03:00.0' },
   altNames: ['enp3s0'],
-  up: true,
+  node: '4711',
+  flags: 0x1003,
   mtu: 1500,
-  addresses: [{ address: '192.0.2.7/24', scope: 0, flags: 128, broadcast: '192.0.2.255' }],
-  routes: [{ dst: '0.0.0.0/0', gateway: '192.0.2.1', table: 254, scope: 0 }],
+  settings: { 27: 'AAAAAA==' },
+  xdp: 0,
+  addresses: [{ what: '192.0.2.7/24', message: ADDRESS.toString('base64') }],
+  routes: [{ what: '0.0.0.0/0 via 192.0.2.1', message: ROUTE.toString('base64') }],
   rules: [],
 };
 
@@ -63,8 +83,9 @@ test('a record is removed by the ADD that wrote it, not by an earlier one of the
 test.each([
   { name: '../../x' },
   { ifname: '' },
-  { addresses: [{ address: 'nonsense', scope: 0, flags: 0 }] },
-  { routes: [{ dst: '0.0.0.0/0', table: -1, scope: 0 }] },
+  { addresses: [{ what: '192.0.2.7/24', message: 'AA==' }] },
+  { routes: [{ what: '0.0.0.0/0', message: ROUTE.subarray(0, 14).toString('base64') }] },
+  { settings: { nonsense: 'AA==' } },
   { mtu: 'x' },
 ])('a file with %p is no record', more => {
   expect(parseRecord(JSON.stringify({ ...RECORD, ...more }))).toBeUndefined();
