@@ -7,12 +7,13 @@ import { encodeAnswer } from '../../src/daemon/wire.ts';
 import { AS_ORDINARY_USER, CATENA, catena } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
-import { type Container, directories, type Lab, useLabs } from '../helpers/netns.ts';
+import { type Container, directories, type Lab, type Row, useLabs, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { binWith, writeScript } from '../helpers/script.ts';
 import { describeRoot, type Need, requires, testNeeding } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 import { actAsDaemon } from '../helpers/wire.ts';
+import { Random } from '../storm/random.ts';
 
 const POD = 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1';
 
@@ -386,4 +387,135 @@ function requiresSecondUser(): Need {
   } finally {
     fs.rmSync(path.dirname(file), { recursive: true });
   }
+}
+
+describeRoot('a container that administers its network', () => {
+  /** More of them, or others: CATENA_FORGER_SEED=5 CATENA_FORGER_ROUNDS=300. */
+  const first = Number(process.env.CATENA_FORGER_SEED ?? 1);
+  const rounds = Number(process.env.CATENA_FORGER_ROUNDS ?? 8);
+
+  test('keeps nothing of the host, puts nothing there, and changes nothing that comes home, by whatever it forges', async () => {
+    for (let seed = first; seed < first + rounds; seed++) {
+      await withHost(async lab => {
+        const forgery = await forge(lab, new Random(seed));
+        expect({ seed, ...forgery, ...(await forgery.after()) }).toMatchObject({
+          ...forgery.before,
+          kept: [],
+          exitCodes: [0, 0],
+        });
+      });
+    }
+  }, 600_000);
+});
+
+/** One attachment, what its container forges, and DEL, twice. */
+async function forge(lab: Lab, random: Random) {
+  const [container, hiding] = [await lab.container(), await lab.container()];
+  const host = (...args: string[]) => lab.ip(lab.host, ...args);
+  const inside = (...args: string[]) => lab.ip(container, ...args).catch(() => []);
+  await host('link', 'add', 'low0', 'up', 'type', 'veth', 'peer', 'low1');
+  const kind = random.pick(['veth', 'lower', 'macvlan', 'tap', 'macvtap']);
+  const isLent = kind === 'veth' || kind === 'lower';
+  if (kind === 'veth') await host('link', 'add', 'up0', 'type', 'veth', 'peer', 'far0', 'netns', hiding.name);
+  if (kind === 'lower') await host('link', 'add', 'up0', 'link', 'low0', 'type', 'macvlan', 'mode', 'bridge');
+  if (isLent) {
+    await host('addr', 'add', '10.1.1.5', 'peer', '10.1.1.1/32', 'dev', 'up0');
+    await host('link', 'set', 'up0', 'up', 'alias', 'rack 7');
+    await host('route', 'add', 'default', 'via', '172.31.1.1', 'dev', 'up0', 'onlink', 'initcwnd', '20');
+    await host('route', 'add', '10.50.0.0/16', 'via', 'inet6', 'fe80::1', 'dev', 'up0');
+  }
+  const type = isLent ? 'host-device' : kind === 'macvlan' ? 'macvlan' : 'tap';
+  const master = { tap: {}, macvlan: { master: 'low0' }, macvtap: { kind: 'macvtap', master: 'low0' } };
+  const conf = {
+    ...{ cniVersion: '1.1.0', name: 'podnet', type },
+    ...(isLent ? { device: 'up0' } : master[kind as keyof typeof master]),
+  };
+  const stateOf = async () => ({
+    links: (await host('link')).map(({ ifname, flags, group, ifalias, address }) => {
+      return {
+        ifname,
+        flags: flags.filter((one: string) => !/LOWER|NO-CARRIER/.test(one)),
+        group,
+        ifalias,
+        address,
+      };
+    }),
+    routes: (await host('route')).map(row =>
+      JSON.stringify({ ...row, flags: row.flags.filter((one: string) => one !== 'linkdown') }),
+    ),
+    addresses: (await host('-4', 'addr')).flatMap(({ addr_info }) => addr_info),
+  });
+  const before = await stateOf();
+  const add = await lab.plugin(type, { command: 'ADD', conf, container });
+  expect([kind, add.error]).toEqual([kind, undefined]);
+  const [own] = (await lab.ip(container, 'link', 'show', 'eth0')) as [Row];
+  const steps: string[][] = [];
+  let name = 'eth0';
+  let isHidden = false;
+  const act = async (...args: string[]): Promise<void> => {
+    steps.push(args);
+    await inside(...args);
+  };
+  for (let n = random.int(1, 6); n > 0 && !isHidden; n--) {
+    const step = random.pick([
+      'name',
+      'alias',
+      'flags',
+      'twin',
+      'decoy',
+      ...(isLent ? ['address', 'hide'] : []),
+    ]);
+    if (step === 'name') {
+      const other = random.pick(['foo', 'cni0', 'up0']);
+      await act('link', 'set', name, 'down');
+      await act('link', 'set', name, 'name', other);
+      if ((await inside('link', 'show', other))[0]?.ifindex === own.ifindex) name = other;
+    }
+    // With its name, the alias of another container makes DEL think that the path is that one's; GC finds it then.
+    const aliases = ['', 'up0', 'cni0', ...(name === 'eth0' ? [] : ['catena:podnet/forged/eth0'])];
+    if (step === 'alias') await act('link', 'set', name, 'alias', random.pick(aliases));
+    if (step === 'address') await act('link', 'set', name, 'address', '02:00:00:00:0f:01');
+    if (step === 'flags') {
+      await act('link', 'set', name, 'arp', 'off', 'multicast', 'off', 'promisc', 'on', 'group', '9');
+    }
+    if (step === 'hide') {
+      await act('link', 'set', name, 'netns', hiding.name);
+      isHidden = true;
+    }
+    if (step === 'twin' && kind === 'lower')
+      await act('link', 'add', 'twin', 'link', name, 'type', 'macvlan', 'mode', 'bridge');
+    if (step === 'twin') await act('link', 'set', 'twin', 'name', 'eth0', 'alias', 'up0');
+    if (step === 'decoy' || isHidden) {
+      const sign = [
+        'name',
+        'eth0',
+        'address',
+        own.address,
+        ...(isHidden ? ['index', String(own.ifindex)] : []),
+      ];
+      await act('link', 'add', ...sign, 'type', 'veth', 'peer', 'tail', 'netns', hiding.name);
+      await act('link', 'set', 'eth0', 'alias', random.pick(['up0', 'cni0']), 'up');
+    }
+  }
+  const prevResult = add.result;
+  const exitCodes: number[] = [];
+  for (const _ of [1, 2]) {
+    exitCodes.push((await lab.plugin(type, { command: 'DEL', conf, container, prevResult })).exitCode);
+  }
+  const lost = (text: string) => isHidden && /up0|10\.1\.1\.|172\.31|10\.50/.test(text);
+  return {
+    ...{ kind, steps, exitCodes },
+    // What the container hid ends with its namespace.
+    before: {
+      links: before.links.filter(({ ifname }) => !(isHidden && ifname === 'up0')),
+      routes: before.routes.filter(text => !lost(text)),
+      addresses: before.addresses.filter(({ local }) => !lost(local)),
+    },
+    async after() {
+      const kept = (await inside('link')).filter(({ ifindex, link_netnsid }) => {
+        return ifindex === own.ifindex && !isHidden && (kind !== 'veth' || link_netnsid !== undefined);
+      });
+      return { ...(await stateOf()), kept };
+    },
+  };
 }
