@@ -56,7 +56,7 @@ export function moveOut(
   setLink(host, came.index, { netnsFd: netns.fd, name: link.name });
   throw new CniError(
     ErrorCode.tryAgainLater,
-    `Cannot return device "${ifname}" to the host as "${name}": the container put another device in its place meanwhile; run DEL again`,
+    `Cannot return device "${ifname}" to the host as "${name}": the container put another device in its place while it was moved; run DEL again`,
   );
 }
 

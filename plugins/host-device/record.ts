@@ -23,7 +23,7 @@ const ifname = z.string().check(z.refine(name => findIfnameProblem(name) === und
 const cidr = z.string().check(z.refine(text => findCidr(text) !== undefined));
 const number = z.int().check(z.minimum(0), z.maximum(0xffffffff));
 
-/** A message of the kernel, sent back as it is apart from the device's index: base64, and the same in words for people who read the record. */
+/** A message of the kernel, sent back as it is apart from the device's index: base64, and the same as text for people who read the record. */
 function kept(decode: (message: Uint8Array) => unknown) {
   const isReadable = (text: string) => {
     try {

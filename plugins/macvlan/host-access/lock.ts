@@ -4,7 +4,7 @@ import type { Call } from '../../../src/plugin/define.ts';
 import { withPluginLock } from '../../../src/plugin/lock.ts';
 import { ownNetns } from '../../../src/sys/netns.ts';
 
-/** The file is missing and cannot be made: the file system is full or read-only (then the existing one is opened, in vain). */
+/** The file is missing and cannot be made: the file system is full or read-only. */
 const NO_ROOM = ['ENOSPC', 'EDQUOT', 'EROFS', 'ENOENT'];
 
 /**

@@ -2,6 +2,7 @@ import { expect, test } from 'bun:test';
 import { VlanConf } from '../../../../plugins/vlan/config.ts';
 import { planTags } from '../../../../plugins/vlan/plan.ts';
 import { decode } from '../../../../src/cni/json.ts';
+import { findIfnameProblem } from '../../../../src/net/ifname.ts';
 
 const conf = (more: object) => decode(VlanConf, { type: 'vlan', master: 'eth0', ...more }, 'conf');
 
@@ -20,7 +21,10 @@ test("of two VLANs the inner one is the interface, with the priorities; the prot
   ]);
 });
 
-test("the outer device's name fits, whatever the interface is called", () => {
-  const [outer] = planTags(conf({ vlanId: [4094, 1] }), 'fifteen-letters');
-  expect(outer?.name).toBe('fifteen-le-4094');
+test("the outer device's name fits, whatever the interface is called, and is another one for another interface", () => {
+  const outerOf = (ifname: string) => planTags(conf({ vlanId: [4094, 1] }), ifname)[0]?.name ?? '';
+  const names = ['fifteen-letters', 'fifteen-lettern', 'ääääääo'].map(outerOf);
+  for (const name of names) expect(findIfnameProblem(name)).toBeUndefined();
+  expect(new Set(names).size).toBe(3);
+  expect(outerOf('net1')).toBe('net1-4094');
 });
