@@ -1,9 +1,7 @@
 // Which recorded container, and which of its attachments, does a command line mean?
 import type { ChainRuntime } from '../chain/run/runtime.ts';
-import { runnerJournals } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import { listRecords } from '../journal/store.ts';
 import { findKnown } from '../running/container.ts';
 import type { CommandCall } from './command.ts';
 
@@ -23,11 +21,10 @@ export function findContainer(
   call: Pick<CommandCall, 'cwd'>,
   runtime: ChainRuntime,
 ): Recorded[] {
-  const { containerId } = findKnown(given, call.cwd, runtime);
-  const { stateDir = '' } = runtime;
-  const found = [stateDir, runnerJournals(stateDir).delegates]
-    .flatMap(dir => listRecords(dir).records.map(record => ({ record, stateDir: dir })))
-    .filter(({ record }) => record.containerId === containerId);
+  const { attachments } = findKnown(given, call.cwd, runtime);
+  const found = attachments.flatMap(({ record, stateDir }) =>
+    record && stateDir ? { record, stateDir } : [],
+  );
   if (found.length > 0) return found;
   throw new CniError(
     ErrorCode.unknownContainer,

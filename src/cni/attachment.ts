@@ -12,6 +12,11 @@ export function sameAttachment(a: AttachmentId, b: AttachmentId): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }
 
+/** Identifies an attachment among those of all networks. */
+export function keyOf({ network, containerId, ifname }: AttachmentId): string {
+  return `${network}\n${containerId}\n${ifname}`;
+}
+
 /** Prefix of our own notes; other software may use the same fields. */
 const PREFIX = 'catena:';
 

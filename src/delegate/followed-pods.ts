@@ -1,5 +1,7 @@
 // When does a daemon have the networks of a pod follow its annotation?
+
 import { readAttachment } from '../chain/records/result-cache.ts';
+import { keyOf } from '../cni/attachment.ts';
 import { findCniArgs } from '../cni/cni-args.ts';
 import { describeError } from '../cni/errors.ts';
 import { parseObject } from '../cni/json.ts';
@@ -79,7 +81,7 @@ export function followPods({ podsDir, call, log, times = TIMES }: FollowParts): 
     const { first, last } = times.backoffMs;
     const most = Math.min(first * 2 ** (count - 1), last);
     later(most * (0.5 + Math.random() / 2), () => {
-      if (failures.get(key)?.count === count) add(followed().filter(pod => keyOf(pod) === key));
+      if (failures.get(key)?.count === count) add(followed().filter(pod => keyOf(pod.record) === key));
     });
   };
   const callFor = async (pod: PodRecord): Promise<string | undefined> => {
@@ -104,7 +106,7 @@ export function followPods({ podsDir, call, log, times = TIMES }: FollowParts): 
     }
   };
   const add = (pods: readonly PodRecord[]): void => {
-    for (const pod of pods) due.set(keyOf(pod), pod);
+    for (const pod of pods) due.set(keyOf(pod.record), pod);
     next();
   };
   let isGathering = false;
@@ -115,14 +117,14 @@ export function followPods({ podsDir, call, log, times = TIMES }: FollowParts): 
       const now = changes.get(placeKey(pod));
       if (now === undefined || argOf(argsOf(pod), 'K8S_POD_UID') !== now.uid) return false;
       const text = now.annotations[NETWORKS_ANNOTATION] ?? '';
-      const failed = failures.get(keyOf(pod));
+      const failed = failures.get(keyOf(pod.record));
       // After a failure, the same annotation waits for its next attempt.
       return text !== pod.follow?.annotation && !(failed && failed.annotation === text);
     });
     const kept = new Set(pods.map(placeKey));
     add(those);
     for (const key of changes.keys()) if (!kept.has(key)) changes.delete(key);
-    const known = new Set(pods.map(keyOf));
+    const known = new Set(pods.map(({ record }) => keyOf(record)));
     for (const key of failures.keys()) if (!known.has(key)) failures.delete(key);
   };
   const gatherSoon = (): void => {
@@ -158,10 +160,6 @@ function withResult({ record, cacheDir, networks, follow }: PodRecord): FollowCa
   if (result === undefined) return follow.call;
   const prevResult = convertResult(result, request.cniVersion as SpecVersion, 'recorded result');
   return { env: follow.call.env, stdin: JSON.stringify({ ...request, prevResult }) };
-}
-
-function keyOf({ record: { network, containerId, ifname } }: PodRecord): string {
-  return JSON.stringify([network, containerId, ifname]);
 }
 
 function argsOf({ follow }: PodRecord): Pick<Pod, 'args'> {

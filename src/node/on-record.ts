@@ -1,19 +1,14 @@
 // Which attachments do the records of this node name, and what do they say about each?
+import { type KnownAttachment, listKnown } from '../chain/records/known-attachments.ts';
 import { findReason } from '../chain/records/recover.ts';
-import { chooseRemembered, type RememberedAdd, toRemembered } from '../chain/records/remembered-add.ts';
-import { cacheFileOf, listAttachments } from '../chain/records/result-cache.ts';
+import { cacheFileOf } from '../chain/records/result-cache.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
-import type { AttachmentId } from '../cni/attachment.ts';
+import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import { listPods } from '../delegate/record.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
-import { listRecords } from '../journal/store.ts';
 
 /** An attachment with everything that records say about it. */
-export interface RecordedAttachment {
-  readonly known: RememberedAdd;
-  /** Undefined if only libcni's cache has it. */
-  readonly record: AttachmentRecord | undefined;
+export interface RecordedAttachment extends KnownAttachment {
   /** Its cached result; undefined if only the journal has it. */
   readonly cacheFile: string | undefined;
   /** The network through which a delegate runner attached it. */
@@ -36,41 +31,25 @@ export interface OnRecord {
 export function readRecords(runtime: ChainRuntime): OnRecord {
   const { stateDir = '', env = process.env } = runtime;
   const { pods, delegates } = runnerJournals(stateDir);
-  const journals = [stateDir, delegates].map(dir => listRecords(dir));
-  const records = journals.flatMap(journal => journal.records);
+  const cacheDir = cacheDirOf(runtime);
+  const listed = listKnown({ cacheDir, journals: [stateDir, delegates] });
   const podList = listPods(pods);
-  const cacheDirs = new Set([cacheDirOf(runtime), ...records.map(({ cacheDir }) => cacheDir)]);
-  const caches = [...cacheDirs].map(dir => ({ dir, ...listAttachments(dir) }));
+  const through = new Map(
+    podList.pods.flatMap(({ record: { network, containerId }, networks }) =>
+      networks.map(one => [keyOf({ ...one, containerId }), network] as const),
+    ),
+  );
   const found = new Map<string, RecordedAttachment>();
-  for (const { dir, attachments } of caches) {
-    for (const known of attachments) {
-      const cacheFile = cacheFileOf(dir, known);
-      found.set(keyOf(known), {
-        known,
-        cacheFile,
-        record: undefined,
-        through: undefined,
-        unsettled: undefined,
-      });
-    }
+  for (const one of listed.attachments) {
+    const { known, record, cached } = one;
+    const key = keyOf(known);
+    found.set(key, {
+      ...one,
+      cacheFile: cached && cacheFileOf(record?.cacheDir ?? cacheDir, known),
+      through: through.get(key),
+      unsettled: record && findReason(record, env),
+    });
   }
-  for (const record of records) {
-    const cached = found.get(keyOf(record));
-    const known = chooseRemembered(record, cached?.known) ?? toRemembered(record);
-    const unsettled = findReason(record, env);
-    found.set(keyOf(record), { known, record, cacheFile: cached?.cacheFile, through: undefined, unsettled });
-  }
-  for (const { record: pod, networks } of podList.pods) {
-    for (const { network, ifname } of networks) {
-      const key = keyOf({ network, ifname, containerId: pod.containerId });
-      const one = found.get(key);
-      if (one !== undefined) found.set(key, { ...one, through: pod.network });
-    }
-  }
-  const damaged = [...caches, ...journals, podList].flatMap(source => source.damaged);
-  return { attachments: [...found.values()], damaged: damaged.map(({ message }) => message) };
-}
-
-function keyOf({ network, containerId, ifname }: AttachmentId): string {
-  return [network, containerId, ifname].join('\n');
+  const damaged = [...listed.damaged, ...podList.damaged].map(({ message }) => message);
+  return { attachments: [...found.values()], damaged };
 }

@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import { listNetworks } from '../chain/config/load.ts';
 import { checkAttachments } from '../chain/records/check-attachments.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
-import { type AttachmentId, renderOwner } from '../cni/attachment.ts';
+import { keyOf, renderOwner } from '../cni/attachment.ts';
 import { defined } from '../cni/defined.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import { isObject, memberOf } from '../cni/json.ts';
@@ -141,11 +141,6 @@ function addressesOf(result: RecordedAttachment['known']['result']): string[] {
   return [...listed, ...older].filter(text => typeof text === 'string');
 }
 
-function keyOf({ network, containerId, ifname }: AttachmentId): string {
-  return [network, containerId, ifname].join('\n');
-}
-
 function byName(a: NodeAttachment, b: NodeAttachment): number {
-  const key = (one: NodeAttachment) => [one.network, one.containerId, one.ifname].join('\n');
-  return key(a) < key(b) ? -1 : 1;
+  return keyOf(a) < keyOf(b) ? -1 : 1;
 }

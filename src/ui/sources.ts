@@ -1,4 +1,5 @@
 // Which commands answer the page, and how often do they run?
+import { keyOf } from '../cni/attachment.ts';
 import type { NodeHealth, NodeModel } from '../node/model.ts';
 import { etagOf, Reading, type Snapshot } from './reading.ts';
 import type { RequestSummary, ShownLease, ShownNode, ShownRequest } from './shown.ts';
@@ -138,16 +139,4 @@ function summaries(text: string): RequestSummary[] {
 /** Of an answer that is a list. */
 function itemsIn<T>(text: string): T[] {
   return (JSON.parse(text) as { items: T[] }).items;
-}
-
-function keyOf({
-  network,
-  containerId,
-  ifname,
-}: {
-  readonly network: string;
-  readonly containerId: string;
-  readonly ifname: string;
-}): string {
-  return [network, containerId, ifname].join('\n');
 }

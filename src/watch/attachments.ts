@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { isUnfinished } from '../chain/change/unfinished.ts';
 import { type CachedAttachment, parseRecord } from '../chain/records/cache-record.ts';
 import { toRemembered } from '../chain/records/remembered-add.ts';
-import type { AttachmentId } from '../cni/attachment.ts';
+import { type AttachmentId, keyOf } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { namesIn } from '../files/names-in.ts';
 import { readIfThere } from '../files/read-file.ts';
@@ -36,11 +36,6 @@ export interface PodCall {
   readonly podsDir: string;
   /** The list that names the runner, if the runtime's attachment is listed. */
   readonly source: string | undefined;
-}
-
-/** Identifies an attachment among those of all networks. */
-export function keyOf({ network, containerId, ifname }: AttachmentId): string {
-  return `${network}\n${containerId}\n${ifname}`;
 }
 
 /**

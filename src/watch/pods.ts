@@ -3,19 +3,13 @@
 // A runtime calls the runner as one plugin, and has one attachment. The runner keeps each network as an attachment of its own, and a
 // record of the pod that names them. So the same interface is listed twice, and a CHECK of the runtime's attachment is a CHECK of all
 // networks, by a process of its own. Networks that are listed are enough then.
+import { keyOf } from '../cni/attachment.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import { parsePod } from '../delegate/record.ts';
 import { holderOf } from '../journal/claim.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readFile, readRecord } from '../journal/store.ts';
-import {
-  fileOf,
-  keyOf,
-  type Lister,
-  type PodCall,
-  recordDirsIn,
-  type WatchedAttachment,
-} from './attachments.ts';
+import { fileOf, type Lister, type PodCall, recordDirsIn, type WatchedAttachment } from './attachments.ts';
 import { FileCache } from './file-cache.ts';
 
 /** A pod on record, and the journal and keys of its networks. */

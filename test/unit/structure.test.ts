@@ -176,6 +176,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // It asks commands, and knows what they print.
   'src/ui': [
+    'src/cni/attachment',
     ...[
       'src/answers',
       'src/graph',
@@ -474,12 +475,12 @@ const MAY_OPEN_ATTACHMENTS: readonly string[] = [
   'src/chain/change/settle.ts',
   'src/chain/records/add-record.ts',
   'src/chain/records/adopted-attachments.ts',
-  'src/chain/records/check-attachments.ts',
   'src/chain/records/collect-garbage.ts',
   'src/chain/records/config-of-add.ts',
   'src/chain/records/delete-attachment.ts',
   'src/chain/records/earlier-add.ts',
   'src/chain/records/garbage.ts',
+  'src/chain/records/known-attachments.ts',
   'src/chain/records/orphan-wait.ts',
   'src/chain/records/recover.ts',
   'src/chain/records/remembered-add.ts',
@@ -490,7 +491,6 @@ const MAY_OPEN_ATTACHMENTS: readonly string[] = [
   'src/cli/bundle/collect.ts',
   'src/cli/commands/list.ts',
   'src/cli/commands/repair.ts',
-  'src/cli/container.ts',
   'src/cli/daemon/host-facts.ts',
   'src/cli/ipam/place.ts',
   'src/delegate/add.ts',
@@ -505,7 +505,6 @@ const MAY_OPEN_ATTACHMENTS: readonly string[] = [
   'src/delegate/recover.ts',
   'src/doctor/checks/state.ts',
   'src/doctor/facts.ts',
-  'src/handover/attachments.ts',
   'src/handover/hand-over.ts',
   'src/index.ts',
   'src/node/on-record.ts',

@@ -4,14 +4,13 @@ import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { findNetnsIdentity } from '../../journal/netns-identity.ts';
-import { listRecords } from '../../journal/store.ts';
 import { listUses } from '../config/plugin-uses.ts';
 import { checkNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import type { SegmentRunner } from '../run/segment.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
+import { listKnown } from './known-attachments.ts';
 import { findRemembered, type RememberedAdd } from './remembered-add.ts';
-import { listAttachments } from './result-cache.ts';
 
 /** The condition of one attachment. */
 export interface AttachmentCheck extends AttachmentId {
@@ -70,15 +69,14 @@ interface Place {
 }
 
 function listStanding(journals: readonly string[], runtime: ChainRuntime): Place[] {
-  const { attachments } = listAttachments(cacheDirOf(runtime));
-  const own = attachments.map(id => ({ id, within: runtime }));
   const dirs = [...new Set([...(runtime.stateDir === undefined ? [] : [runtime.stateDir]), ...journals])];
-  const recorded = dirs.flatMap(stateDir => {
-    return listRecords(stateDir)
-      .records.filter(({ phase }) => phase === 'attached')
-      .map(record => ({ id: record, within: { ...runtime, stateDir, cacheDir: record.cacheDir } }));
+  const cacheDir = cacheDirOf(runtime);
+  const { attachments } = listKnown({ cacheDir, journals: dirs });
+  return attachments.flatMap(({ known, record, stateDir, cached }): Place[] => {
+    if (record?.phase === 'attached')
+      return [{ id: record, within: { ...runtime, stateDir, cacheDir: record.cacheDir } }];
+    return cached && (record?.cacheDir ?? cacheDir) === cacheDir ? [{ id: known, within: runtime }] : [];
   });
-  return [...own, ...recorded];
 }
 
 async function checkOne(

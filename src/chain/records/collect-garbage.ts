@@ -113,7 +113,7 @@ async function removeStale({ list, snapshot, runtime }: Run, stale: GarbageCandi
   const isStill = (record: AttachmentRecord | undefined): boolean => {
     const note = findGeneration(dir, id);
     if (note && snapshot && !snapshot.snapshot.tokens.has(note.token)) return false;
-    const life = lifeOf(record, findCached(id, quiet));
+    const life = lifeOf(record, findCached(id, record ? { ...quiet, cacheDir: record.cacheDir } : quiet));
     return life === (stale.life ?? lifeOf(undefined, undefined));
   };
   await deleteNetwork(list, stale, runtime, isStill);

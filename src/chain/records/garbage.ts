@@ -8,7 +8,6 @@ import { atLeast, SINCE } from '../../cni/version.ts';
 import { holderOf } from '../../journal/claim.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { listRecords } from '../../journal/store.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { isOwnExecutable } from '../config/own-executable.ts';
@@ -17,9 +16,9 @@ import { findExecutable } from '../run/call-plugins.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { type CachedAttachment, renderAttachment } from './cache-record.ts';
 import type { HeldAttachment } from './held-attachment.ts';
+import { listKnown } from './known-attachments.ts';
 import { findReason } from './recover.ts';
-import { chooseRemembered, type RememberedAdd, toRemembered } from './remembered-add.ts';
-import { listAttachments } from './result-cache.ts';
+import type { RememberedAdd } from './remembered-add.ts';
 import { isOfLaterAdd } from './successor.ts';
 
 type ValidKeys = readonly AttachmentKey[];
@@ -146,24 +145,18 @@ function findAll(
   scope: GcScope,
   place: GarbagePlace,
 ): { found: readonly JudgedCandidate[]; damaged: readonly CniError[] } {
-  const { stateDir, env } = place;
-  const cached = listAttachments(cacheDirOf(place), { network });
-  const journal = stateDir === undefined ? { records: [], damaged: [] } : listRecords(stateDir, network);
-  const inCache = new Map(cached.attachments.map(one => [idText(one), one]));
+  const journals = place.stateDir === undefined ? [] : [place.stateDir];
+  const { attachments, damaged } = listKnown({ cacheDir: cacheDirOf(place), journals }, network);
   const found = new Map<string, JudgedCandidate>();
-  for (const [id, one] of inCache) found.set(id, { ...one, life: lifeOf(undefined, one) });
-  for (const record of journal.records) {
-    const id = idText(record);
-    const cachedNow = inCache.get(id);
-    const known = chooseRemembered(record, cachedNow) ?? toRemembered(record);
-    const judged = judge(record, scope, env);
+  for (const { known, record, cached } of attachments) {
+    const life = lifeOf(record, cached);
+    const judged = record ? judge(record, scope, place.env) : {};
     // The record says nothing about an attachment that another runtime has made again since: the scope decides.
-    const isRemade = cachedNow !== undefined && judged.stays !== true && isOfLaterAdd(cachedNow, record);
-    const life = lifeOf(record, cachedNow);
-    found.set(id, isRemade ? { ...cachedNow, life } : { ...known, ...judged, life });
+    const isRemade = cached && record && judged.stays !== true && isOfLaterAdd(cached, record);
+    found.set(idText(known), isRemade ? { ...cached, life } : { ...known, ...judged, life });
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
-  return { found: sorted, damaged: [...cached.damaged, ...journal.damaged] };
+  return { found: sorted, damaged };
 }
 
 /** Adds what the node holds of recorded attachments, and of unrecorded ones. */

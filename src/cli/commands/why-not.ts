@@ -2,13 +2,14 @@
 
 import { peersIn } from '../../between/peers.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
+import { keyOf } from '../../cni/attachment.ts';
 import { runDir, runnerJournals } from '../../cni/directories.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { parseFrom, parseTo } from '../../packet/ends.ts';
 import { whyNot } from '../../packet/why-not.ts';
 import type { Advice } from '../../packet/world.ts';
 import { findKnown } from '../../running/container.ts';
-import { attachmentLister, keyOf } from '../../watch/attachments.ts';
+import { attachmentLister } from '../../watch/attachments.ts';
 import { commandsFor } from '../../watch/commands.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';

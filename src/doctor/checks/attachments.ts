@@ -1,8 +1,10 @@
 // Do the attached containers still have what their ADD gave them?
+
 import { type AttachmentCheck, checkAttachments } from '../../chain/records/check-attachments.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../chain/run/segment.ts';
-import { attachmentLister, keyOf, type WatchedAttachment } from '../../watch/attachments.ts';
+import { keyOf } from '../../cni/attachment.ts';
+import { attachmentLister, type WatchedAttachment } from '../../watch/attachments.ts';
 import { commandsFor } from '../../watch/commands.ts';
 import { type Finding, fine, type NodeView } from '../finding.ts';
 import { groupBy } from '../group.ts';

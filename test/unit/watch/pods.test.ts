@@ -1,14 +1,16 @@
 // Is a pod of the delegate runner checked once, by its own policy, and not while a process attaches or detaches it?
+
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { writeAttachment } from '../../../src/chain/records/result-cache.ts';
+import { keyOf } from '../../../src/cni/attachment.ts';
 import { parseCniArgs } from '../../../src/cni/cni-args.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { type Claim, claimRecord } from '../../../src/journal/claim.ts';
 import { recordFileOf } from '../../../src/journal/place.ts';
-import { attachmentLister, keyOf, type WatchedAttachment } from '../../../src/watch/attachments.ts';
+import { attachmentLister, type WatchedAttachment } from '../../../src/watch/attachments.ts';
 import { examine, type Verdict } from '../../../src/watch/examine.ts';
 import { isPodHeld, podLister, withPods } from '../../../src/watch/pods.ts';
 import { policyOf } from '../../../src/watch/policy.ts';

@@ -1,0 +1,66 @@
+// Which attachments does this node have, as its journals and libcni's cache say together?
+import { keyOf } from '../../cni/attachment.ts';
+import type { CniError } from '../../cni/errors.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import { listRecords } from '../../journal/store.ts';
+import type { CachedAttachment } from './cache-record.ts';
+import { chooseRemembered, findCached, type RememberedAdd, toRemembered } from './remembered-add.ts';
+import { listAttachments } from './result-cache.ts';
+
+/** An attachment, with all that files say about it. */
+export interface KnownAttachment {
+  /** What its ADD was called with, and its result. */
+  readonly known: RememberedAdd;
+  /** Its record, and the journal that has it; undefined if only libcni's cache has it. */
+  readonly record: AttachmentRecord | undefined;
+  readonly stateDir: string | undefined;
+  /** What libcni's cache has of it: that of the caller, or the one that its record names. */
+  readonly cached: CachedAttachment | undefined;
+}
+
+/** What is in the files of a node. */
+export interface KnownList {
+  /** Those that only the cache has, then those of each journal in turn: two journals may have one of the same name. */
+  readonly attachments: readonly KnownAttachment[];
+  /** Files that cannot be used, with the reason. */
+  readonly damaged: readonly CniError[];
+}
+
+/**
+ * Lists attachments of all networks, or of one. An unusable file does not hide the others.
+ * @param place.journals state directories
+ * @throws CniError 5 when a directory cannot be read; a missing one is empty
+ */
+export function listKnown(
+  { cacheDir, journals }: { readonly cacheDir: string; readonly journals: readonly string[] },
+  network?: string,
+): KnownList {
+  const cache = listAttachments(cacheDir, network === undefined ? {} : { network });
+  const lists = journals.map(stateDir => ({ stateDir, ...listRecords(stateDir, network) }));
+  const damaged = [...cache.damaged, ...lists.flatMap(list => list.damaged)];
+  const found = new Map(cache.attachments.map(one => [keyOf(one), one]));
+  const onRecord = new Set<string>();
+  const cachedOf = (record: AttachmentRecord): CachedAttachment | undefined => {
+    if (record.cacheDir !== cacheDir) {
+      const onWarning = (problem: CniError) => void damaged.push(problem);
+      return findCached(record, { pluginDirs: [], cacheDir: record.cacheDir, onWarning });
+    }
+    onRecord.add(keyOf(record));
+    return found.get(keyOf(record));
+  };
+  const recorded = lists.flatMap(({ stateDir, records }) =>
+    records.map((record): KnownAttachment => {
+      const cached = cachedOf(record);
+      return { known: chooseRemembered(record, cached) ?? toRemembered(record), record, stateDir, cached };
+    }),
+  );
+  const others = cache.attachments.filter(one => !onRecord.has(keyOf(one)));
+  return {
+    attachments: [...others.map(fromCache), ...recorded],
+    damaged,
+  };
+}
+
+function fromCache(cached: CachedAttachment): KnownAttachment {
+  return { known: cached, record: undefined, stateDir: undefined, cached };
+}
