@@ -1,5 +1,6 @@
 // By which steps does ADD connect a container to the bridge, and how is each step undone?
-import { configureContainer } from '../../src/attach/container.ts';
+import { configureContainer, ignoreNeighbours } from '../../src/attach/container.ts';
+import { refuseHostsOwn } from '../../src/attach/hosts-own.ts';
 import { resolveMtu } from '../../src/attach/mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import type { Stage } from '../../src/attach/ready.ts';
@@ -47,6 +48,7 @@ export function connect(call: Call<BridgeConf>, mac: string | undefined): Port {
   const onFailure: Call['onFailure'] = (what, undo) => void steps.unshift({ what, undo });
   const port = { ...joinBridge(call, mac, () => registerAll(call, steps)), onFailure };
   keepOutOfIpv6(port.host);
+  ignoreNeighbours(call, port.container.name);
   // Before the interface is up, so that no frame leaves unchecked.
   if (call.conf.macspoofchk) restrict(call, port);
   return port;
@@ -59,6 +61,7 @@ export function address(call: Call<BridgeConf>, port: Port, addressing: Addressi
     if (!conf.disableContainerInterface) setLink(container, port.container.index, { up: true });
     return { ...port, gatewayPort: undefined };
   }
+  if (addressing.gateways.length === 0) refuseHostsOwn(call, port.bridge, addressing.ips);
   const attached = addressing.gateways.length
     ? addGateways(call, port, addressing)
     : { ...port, gatewayPort: undefined };

@@ -8,8 +8,8 @@ import {
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultRoute } from '../../src/cni/result.ts';
 import { spreadGateways } from '../../src/cni/routes.ts';
-import { type Cidr, networkOf, parseCidr } from '../../src/net/cidr.ts';
-import { offsetIp, parseIp, renderIp } from '../../src/net/ip.ts';
+import { type Cidr, isSmallest, lastOf, networkOf, parseCidr, renderCidr } from '../../src/net/cidr.ts';
+import { type Ip, offsetIp, parseIp, renderIp, sameIp } from '../../src/net/ip.ts';
 import { type BridgeConf, wantsGateway } from './config.ts';
 
 /** Index of the container's interface in the result; the bridge and the host end of the veth pair precede it. */
@@ -24,7 +24,7 @@ export interface Addressing extends ContainerAddressing {
 }
 
 /**
- * Derives the addressing of an attachment. A gateway that IPAM left out becomes the first address of the subnet, one default
+ * Derives the addressing of an attachment. A gateway that IPAM left out becomes the first address of the subnet, or the other one of two; one default
  * route is added per family, and a route without a gateway uses the gateway of its family.
  * @throws CniError when IPAM gave no address, or text that is not one
  */
@@ -33,7 +33,7 @@ export function planAddressing(conf: BridgeConf, ipam: Result): Addressing {
   const ips = (ipam.ips ?? []).map(({ address, gateway }) => {
     const cidr = parseCidr(address);
     const own = gateway ? parseIp(gateway) : undefined;
-    return { cidr, gateway: own ?? (onHost ? offsetIp(networkOf(cidr), 1n) : undefined) };
+    return { cidr, gateway: own ?? (onHost ? usualGateway(cidr) : undefined) };
   });
   if (ips.length === 0) {
     throw new CniError(
@@ -50,6 +50,17 @@ export function planAddressing(conf: BridgeConf, ipam: Result): Addressing {
     routes: spreadGateways(resultRoutes).map(route => planRoute(route, ips)),
     resultRoutes,
   };
+}
+
+/** The first address of the subnet, or the other one of two. @throws CniError 7 when there is no other */
+function usualGateway(cidr: Cidr): Ip {
+  if (!isSmallest(cidr)) return offsetIp(networkOf(cidr), 1n);
+  const other = [networkOf(cidr), lastOf(cidr)].find(ip => !sameIp(ip, cidr.ip));
+  if (other) return other;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot add gateway of ${renderCidr(cidr)}: a subnet of one address has no room for it; set "gateway" in "ipam"`,
+  );
 }
 
 /** The addressing that an earlier ADD reported, for CHECK and DEL. */

@@ -72,7 +72,10 @@ export const bridge = definePlugin({
     if (addressing && conf.enabledad) await settleAddresses(call.container, attached.container);
     const bridge = bridgeNow(call, attached.bridge);
     // The last step, because it has no undo step.
-    ensureForwarding((addressing?.gateways ?? []).map(({ ip }) => ip));
+    ensureForwarding(
+      call,
+      (addressing?.gateways ?? []).map(({ ip }) => ip),
+    );
     return renderAttachment(call, { ...attached, bridge }, ipam, addressing);
   },
 

@@ -104,7 +104,10 @@ function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gatew
     () => checkRoutes(container, inside, routes),
     () => addRoutes(container, inside, routes),
   );
-  ensureForwarding(gateways.map(({ ip }) => ip));
+  ensureForwarding(
+    call,
+    gateways.map(({ ip }) => ip),
+  );
   if (!conf.ipMasq) return;
   const backend = backendOf(conf);
   const cidrs = withSources(

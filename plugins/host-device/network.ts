@@ -34,12 +34,7 @@ export async function configure(
   else addressContainer(call, link, cidrs, true, kept);
   const [refused] = restoreRoutes(container, own.routes);
   if (refused) throw refused;
-  // The routes to gateways come first, as the reference sorts them: from narrow to wide scopes.
-  addRoutes(
-    container,
-    link,
-    [...routes].sort((a, b) => (b.scope ?? 0) - (a.scope ?? 0)),
-  );
+  addRoutes(container, link, routes);
   if (![...cidrs, ...kept.map(({ cidr }) => cidr)].some(({ ip }) => ip.family === 6)) return;
   if (getLink(container, link.index).flags & IFF_LOWER_UP) await settleAddresses(container, link);
   else call.log.info(`"${link.name}" has no carrier yet: duplicate addresses are detected once it has`);

@@ -1,5 +1,6 @@
 // What does the host-device plugin do for each verb?
 
+import { ignoreNeighbours } from '../../src/attach/container.ts';
 import { planLayer3 } from '../../src/attach/device/plan.ts';
 import { prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
@@ -37,6 +38,7 @@ export const hostDevice = definePlugin({
       refuseNetworkOf(call);
       return renderUserspace(call, taken.pciAddress, await askIpam());
     }
+    ignoreNeighbours(call, taken.link.name);
     const own = call.conf.useInterfaceNetwork ? copyNetwork(call, taken) : undefined;
     const ipam = await askIpam();
     const addressing = mergeNetworks(own && networkOf(own), ipam);

@@ -30,7 +30,7 @@ export interface StorePlace {
 /** Counts the leased addresses; gateways count neither as capacity nor as used. */
 export function usageOf(set: RangeSet, store: Pick<LeaseStore, 'countTaken' | 'isTaken'>): Usage {
   const taken = set.reduce((sum, { start, end }) => sum + store.countTaken(start, end), 0);
-  const gateways = new Map(set.map(({ gateway }) => [gateway.value, gateway]));
+  const gateways = new Map(set.flatMap(({ gateway }) => (gateway ? [[gateway.value, gateway]] : [])));
   const leasedGateways = [...gateways.values()].filter(ip => findRange(set, ip) && store.isTaken(ip));
   return { capacity: capacityOf(set), used: BigInt(taken - leasedGateways.length) };
 }

@@ -60,7 +60,7 @@ export function planResult(
 ): Result {
   const ips = allocations.map(({ ip, range }) => ({
     address: renderCidr({ ip, prefix: range.subnet.prefix }),
-    gateway: renderIp(range.gateway),
+    ...(range.gateway ? { gateway: renderIp(range.gateway) } : {}),
   }));
   return { ips, ...(plan.routes.length ? { routes: [...plan.routes] } : {}), ...defined({ dns }) };
 }

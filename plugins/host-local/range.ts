@@ -1,7 +1,15 @@
 // Which addresses may be handed out?
 import type { IpRange } from '../../src/cni/capabilities.ts';
 import { parseStretches, type Stretch, stretchContains, without } from '../../src/ipam/stretch.ts';
-import { type Cidr, cidrContains, findCidr, lastOf, networkOf, renderCidr } from '../../src/net/cidr.ts';
+import {
+  type Cidr,
+  cidrContains,
+  findCidr,
+  isSmallest,
+  lastOf,
+  networkOf,
+  renderCidr,
+} from '../../src/net/cidr.ts';
 import { findIp, type Ip, offsetIp, renderIp, sameIp } from '../../src/net/ip.ts';
 
 /** Consecutive addresses within one subnet, both ends included. The gateway is left out wherever it is. */
@@ -9,14 +17,12 @@ export interface Range {
   readonly subnet: Cidr;
   readonly start: Ip;
   readonly end: Ip;
-  readonly gateway: Ip;
+  /** None unless configured in the smallest subnets, whose addresses are all for hosts. */
+  readonly gateway: Ip | undefined;
 }
 
 /** Ranges of one family that do not overlap; each attachment gets one address from the set. */
 export type RangeSet = readonly [Range, ...Range[]];
-
-/** Longest prefix that has room for a network address, a gateway and one container. */
-const MAX_PREFIX = { 4: 30, 6: 126 } as const;
 
 /**
  * Parses the ranges of all sets.
@@ -48,7 +54,10 @@ export interface ConfiguredRange extends Range {
   readonly except: readonly Stretch[];
 }
 
-/** One range with its defaults: gateway and start at network + 1, end before the broadcast address. */
+/**
+ * One range with its defaults: gateway and start at network + 1, end before the broadcast address. Subnets of one or two addresses have
+ * no such addresses, and no gateway by default.
+ */
 export function parseRange(raw: IpRange): ConfiguredRange {
   const subnet = findCidr(raw.subnet);
   if (subnet === undefined)
@@ -59,19 +68,15 @@ export function parseRange(raw: IpRange): ConfiguredRange {
     const proper = renderCidr({ ip: network, prefix: subnet.prefix });
     throw new Error(`"subnet" ${raw.subnet} has host bits set, its network is ${proper}`);
   }
-  if (subnet.prefix > MAX_PREFIX[family]) {
-    throw new Error(
-      `"subnet" ${raw.subnet} is too small, its prefix length may be ${MAX_PREFIX[family]} at most`,
-    );
-  }
-  const first = offsetIp(network, 1n);
-  const last = family === 4 ? offsetIp(lastOf(subnet), -1n) : lastOf(subnet);
+  const isAll = isSmallest(subnet);
+  const first = isAll ? network : offsetIp(network, 1n);
+  const last = isAll || family === 6 ? lastOf(subnet) : offsetIp(lastOf(subnet), -1n);
   const start = parseMember(raw.rangeStart, 'rangeStart', subnet) ?? first;
   const end = parseMember(raw.rangeEnd, 'rangeEnd', subnet) ?? last;
   if (start.value > end.value) {
     throw new Error(`"rangeStart" ${renderIp(start)} comes after "rangeEnd" ${renderIp(end)}`);
   }
-  const gateway = parseOptionalIp(raw.gateway, 'gateway') ?? first;
+  const gateway = parseOptionalIp(raw.gateway, 'gateway') ?? (isAll ? undefined : first);
   const excluded = parseStretches(raw.exclude ?? [], 'exclude', subnet);
   if (raw.addresses === undefined) return { subnet, start, end, gateway, except: excluded };
   if (raw.rangeStart || raw.rangeEnd) {
@@ -101,12 +106,14 @@ export function findRange(set: RangeSet, ip: Ip): Range | undefined {
 
 /** True when the address is a gateway of the set and must not be handed out. */
 export function isGateway(set: RangeSet, ip: Ip): boolean {
-  return set.some(range => sameIp(range.gateway, ip));
+  return set.some(({ gateway }) => gateway && sameIp(gateway, ip));
 }
 
 /** How many addresses the set can hand out: all of its ranges, less the gateways in them. */
 export function capacityOf(set: RangeSet): bigint {
-  const gateways = new Set(set.map(range => range.gateway.value).filter(value => inSet(set, value)));
+  const gateways = new Set(
+    set.flatMap(({ gateway }) => (gateway && inSet(set, gateway.value) ? gateway.value : [])),
+  );
   return set.reduce((sum, range) => sum + sizeOf(range), 0n) - BigInt(gateways.size);
 }
 

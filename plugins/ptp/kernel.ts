@@ -1,7 +1,8 @@
 // How are the pair, its addresses and its routes created in the kernel?
 
 import type { PlannedRoute } from '../../src/attach/addressing.ts';
-import { addressContainer } from '../../src/attach/container.ts';
+import { addressContainer, ignoreNeighbours } from '../../src/attach/container.ts';
+import { enableHostIpv6 } from '../../src/attach/host-ipv6.ts';
 import { resolveMtu } from '../../src/attach/mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes } from '../../src/attach/routes.ts';
@@ -26,6 +27,7 @@ export function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_ra`, '0');
   // During duplicate address detection of its link-local address (one second) the host could not resolve the container's address.
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_dad`, '0');
+  ignoreNeighbours(call, pair.container.name);
   configureContainerEnd(call, pair, plan);
   configureHostEnd(call, pair.host, plan);
   return pair;
@@ -51,6 +53,7 @@ function configureContainerEnd(call: Call, { container: link }: Pair, plan: PtpP
 }
 
 function configureHostEnd({ host }: Call, link: Link, plan: PtpPlan): void {
+  if (plan.hostAddresses.some(({ ip }) => ip.family === 6)) enableHostIpv6(link.name);
   for (const cidr of plan.hostAddresses) addHostAddress(host, link, cidr);
   for (const route of plan.hostRoutes) addHostRoute(host, link, route);
 }

@@ -1,5 +1,5 @@
 // Which addresses and routes do both ends get, according to the IPAM plugin?
-import type { PlannedRoute } from '../../src/attach/addressing.ts';
+import { type PlannedRoute, refuseUnusable } from '../../src/attach/addressing.ts';
 import { holdingsOf } from '../../src/attach/held-subnets.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -68,9 +68,10 @@ export function planPtp(ipam: Result, type: string): PtpPlan {
 /**
  * Rejects addresses that the container itself introduces. The host gets a route to each address, and each gateway as an address
  * of its own: if a pod could request a resolver's address, the node's traffic to that resolver would go to the pod.
- * @throws CniError 7 for a requested address that is in no subnet of the configuration
+ * @throws CniError 7 for a requested address that is in no subnet of the configuration, and for one that no container can have
  */
 export function refuseBrought(call: Pick<Call, 'request' | 'env'>, { ips }: Pick<PtpPlan, 'ips'>): void {
+  refuseUnusable(ips);
   const { holds, isAsked } = holdingsOf(call);
   const brought = ips
     .flatMap(({ cidr, gateway }) => [cidr.ip, gateway])

@@ -42,7 +42,10 @@ export const ptp = definePlugin({
       { socket: call.container, link: pair.container, ips: cidrs.map(({ ip }) => ip) },
       { socket: call.host, link: pair.host, ips: plan.hostAddresses.map(({ ip }) => ip) },
     ]);
-    ensureForwarding(cidrs.map(({ ip }) => ip));
+    ensureForwarding(
+      call,
+      cidrs.map(({ ip }) => ip),
+    );
     return renderConnection(call, pair, ipam, plan);
   },
 

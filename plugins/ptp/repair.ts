@@ -37,7 +37,11 @@ export async function repairConnection(call: Call<PtpConf>): Promise<void> {
     () => raise(host, outside),
     () => repairHostEnd(call, outside, plan),
     () => repairRoutes(call, inside, plan),
-    () => ensureForwarding(cidrs.map(({ ip }) => ip)),
+    () =>
+      ensureForwarding(
+        call,
+        cidrs.map(({ ip }) => ip),
+      ),
     () => {
       if (!conf.ipMasq) return;
       mend(

@@ -1,5 +1,6 @@
 // How are rules and routes added to the pod's namespace, and removed from it?
-import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
+import { reachingGateway } from '../../src/attach/routes.ts';
+import { bySubnet, type Cidr, renderCidr } from '../../src/net/cidr.ts';
 import { type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
 import { NetlinkError } from '../../src/netlink/errors.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
@@ -31,7 +32,7 @@ export function applySbr(call: Call, plan: SbrPlan): void {
   for (const { rule, known, routes } of plan.sources) {
     for (const route of routes) {
       call.onFailure('remove a route', () => removeRoute(socket, route));
-      replaceRoute(socket, route);
+      reachingGateway(socket, route, () => replaceRoute(socket, route));
     }
     if (known) continue;
     addRule(socket, rule);
@@ -51,8 +52,9 @@ export function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
     const from = renderCidr(rule.from);
     if (!known) confirm(`rule for packets from ${from}`, `from ${from} lookup ${rule.table}`, undefined);
     const own = present.routes.filter(({ table, oif }) => table === rule.table && oif === link.index);
+    const presentTo = bySubnet(own);
     for (const wanted of routes) {
-      if (own.some(route => isSame(route, wanted))) continue;
+      if (presentTo(wanted.dst).some(route => hasSameWay(route, wanted))) continue;
       confirm(`routes in table ${rule.table} for packets from ${from}`, render(wanted), own.map(render));
     }
   }
@@ -117,13 +119,8 @@ function inOrder(routes: readonly Route[]): Route[] {
   return [...routes].sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b)));
 }
 
-function isSame(found: Route, wanted: Route): boolean {
-  const same = (a: Ip | undefined, b: Ip | undefined) => (a && b ? sameIp(a, b) : a === b);
-  return (
-    found.dst.prefix === wanted.dst.prefix &&
-    sameIp(found.dst.ip, wanted.dst.ip) &&
-    same(found.gateway, wanted.gateway)
-  );
+function hasSameWay({ gateway: found }: Route, { gateway: wanted }: Route): boolean {
+  return found && wanted ? sameIp(found, wanted) : found === wanted;
 }
 
 function render({ dst, gateway }: Route): string {

@@ -4,7 +4,7 @@ import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { spreadGateways } from '../../src/cni/routes.ts';
-import { type Cidr, cidrContains, findCidr, parseCidr, subnetOf } from '../../src/net/cidr.ts';
+import { type Cidr, cidrContains, findCidr, parseCidr, subnetKey, subnetOf } from '../../src/net/cidr.ts';
 import { findIp, IP_BITS, type Ip, sameIp } from '../../src/net/ip.ts';
 import type { Route } from '../../src/netlink/rtnl/route.ts';
 import { RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
@@ -119,9 +119,10 @@ export function expectMoved(
     ...rest,
     sources: plans.map((plan, i) => {
       const source = sources[i];
+      const planned = new Set(plan.routes.map(({ dst }) => subnetKey(dst)));
       const moved = reported.filter(route => {
         const isOwn = source && belongs(route, source, sources) && !isReplaced(route, options);
-        return isOwn && !plan.routes.some(one => sameDestination(one, route));
+        return isOwn && !planned.has(subnetKey(route.dst));
       });
       return { ...plan, routes: [...plan.routes, ...moved] };
     }),

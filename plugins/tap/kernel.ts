@@ -1,7 +1,7 @@
 // How is the tap made and configured in the kernel?
 
 import type { ContainerAddressing } from '../../src/attach/addressing.ts';
-import { addressContainer } from '../../src/attach/container.ts';
+import { addressContainer, ignoreNeighbours } from '../../src/attach/container.ts';
 import { derivedMac } from '../../src/attach/mac.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes } from '../../src/attach/routes.ts';
@@ -74,6 +74,7 @@ export function configureTap(call: Call<TapConf>, link: Link, { ips, routes }: C
     setLink(call.container, link.index, { up: true });
     return;
   }
+  ignoreNeighbours(call, link.name);
   addressContainer(
     call,
     link,

@@ -6,6 +6,7 @@ import {
   cidrContains,
   cidrsOverlap,
   findCidr,
+  isSmallest,
   lastOf,
   networkOf,
   renderCidr,
@@ -79,9 +80,7 @@ function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): R
   const whole = findCidr(tail ?? head);
   if (whole === undefined) throw invalid(`"range" must be a subnet, found ${JSON.stringify(raw.range)}`);
   const subnet = { ip: networkOf(whole), prefix: whole.prefix };
-  const first = offsetIp(subnet.ip, 1n);
-  const last = offsetIp(lastOf(subnet), -1n);
-  if (last.value < first.value) throw invalid(`"range" ${renderCidr(subnet)} has no address to hand out`);
+  const [first, last] = endsOf(subnet);
   const member = (key: string, text: string | undefined, otherwise: Ip): Ip => {
     if (!text) return otherwise;
     const ip = findIp(text);
@@ -111,6 +110,12 @@ function parseRange(raw: RangeConf, gateway: Ip | undefined, network: string): R
   };
 }
 
+/** First and last address to hand out. The original has none in the smallest subnets. */
+function endsOf(subnet: Cidr): Stretch {
+  if (isSmallest(subnet)) return [subnet.ip, lastOf(subnet)];
+  return [offsetIp(subnet.ip, 1n), offsetIp(lastOf(subnet), -1n)];
+}
+
 /** The objects that may have the slices of a range, likeliest first: releases of whereabouts name them differently. */
 export function sliceNames({ subnet }: Range, networkName: string, network: string): string[] {
   return networkName ? [networkName] : [named(renderCidr(subnet)), network];
@@ -129,7 +134,7 @@ export function sliceOf(range: Range, slice: string, node: string, networkName: 
     );
   }
   const subnet = { ip: networkOf(cidr), prefix: cidr.prefix };
-  const [first, last] = [offsetIp(subnet.ip, 1n), offsetIp(lastOf(subnet), -1n)];
+  const [first, last] = endsOf(subnet);
   const free = range.free.flatMap(([from, to]): Stretch[] => {
     const [low, high] = [from.value > first.value ? from : first, to.value < last.value ? to : last];
     return low.value <= high.value ? [[low, high]] : [];

@@ -1,4 +1,5 @@
 // How does the container's interface get its addresses?
+import type { PluginConfig } from '../cni/plugin-config.ts';
 import type { Cidr } from '../net/cidr.ts';
 import { type Address, addAddressRequest, restoreAddressRequest } from '../netlink/rtnl/addr.ts';
 import { type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
@@ -10,6 +11,7 @@ import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
 import type { ContainerAddressing } from './addressing.ts';
 import { addRoutes } from './routes.ts';
 
+const ALL_REDIRECTS = 'net/ipv4/conf/all/accept_redirects';
 const LOOPBACK_SWITCH = 'net/ipv6/conf/lo/disable_ipv6';
 
 /**
@@ -41,6 +43,25 @@ export function addressContainer(
 ): void {
   prepare(call, link, [...kept.map(({ cidr }) => cidr), ...cidrs], detectDuplicates);
   call.container.requestAll(addressing(link, cidrs, detectDuplicates, kept));
+}
+
+/**
+ * Leaves addresses, routes and gateways of the interface to its configuration: any neighbour could otherwise route the container by a
+ * router advertisement (CVE-2020-13401) or a redirect. To be called before the interface is up; dhcp opens what `ipv6` asks for.
+ */
+export function ignoreNeighbours(call: Call<PluginConfig>, ifname: string): void {
+  const { containerNetns: netns, conf } = call;
+  if (!conf.ipam?.type) return;
+  inNetns(netns, () => {
+    for (const key of ['accept_ra', 'autoconf', 'accept_redirects'])
+      trySysctl(`net/ipv6/conf/${ifname}/${key}`, '0');
+    for (const key of ['accept_redirects', 'accept_source_route'])
+      trySysctl(`net/ipv4/conf/${ifname}/${key}`, '0');
+    // Either of both counts, on an interface that does not forward.
+    if (findSysctl(ALL_REDIRECTS) !== '1') return;
+    call.onFailure('accept redirects again', () => inNetns(netns, () => trySysctl(ALL_REDIRECTS, '1')));
+    trySysctl(ALL_REDIRECTS, '0');
+  });
 }
 
 /** Applies the settings that the interface needs before it gets addresses. */

@@ -1,26 +1,71 @@
 // How is packet forwarding enabled on the host?
 import type { Ip } from '../net/ip.ts';
+import { listLinks } from '../netlink/rtnl/link.ts';
+import { IFF_LOOPBACK } from '../netlink/rtnl/link-header.ts';
+import { listRoutes } from '../netlink/rtnl/route.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
+import type { Call } from '../plugin/define.ts';
 import { canWriteSysctl, findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
 
+/** Value of accept_ra, kernel's Documentation/networking/ip-sysctl.rst: 1 is off where the host forwards, 2 is not. */
+const EVEN_IF_FORWARDING = '2';
+/** linux/rtnetlink.h */
+const RTPROT_RA = 9;
+const REDIRECTS = 'net/ipv4/conf/all/accept_redirects';
 const SYSCTLS = { 4: 'net/ipv4/ip_forward', 6: 'net/ipv6/conf/all/forwarding' } as const;
 
 /**
  * Enables forwarding for the families of these addresses. Never disabled again, because other networks or the host itself
  * may rely on it. Call it last, so that a failed ADD has not touched it.
  */
-export function ensureForwarding(ips: readonly Ip[]): void {
-  const changed: string[] = [];
-  for (const path of sysctlsFor(ips)) {
-    if (findSysctl(path) === '1') continue;
-    try {
-      writeSysctl(path, '1');
-      changed.push(path);
-    } catch (thrown) {
-      for (const other of changed) trySysctl(other, '0');
-      throw thrown;
+export function ensureForwarding({ host, log }: Pick<Call, 'host' | 'log'>, ips: readonly Ip[]): void {
+  const undo: (() => void)[] = [];
+  const change = (path: string, value: string, before: string): void => {
+    writeSysctl(path, value);
+    undo.unshift(() => trySysctl(path, before));
+  };
+  try {
+    for (const path of sysctlsFor(ips)) {
+      if (findSysctl(path) === '1') continue;
+      if (path === SYSCTLS[6]) {
+        for (const name of listRouted(host)) {
+          log.info(
+            `Setting accept_ra of "${name}" to 2: as a router, the host would lose its own IPv6 router`,
+          );
+          change(acceptanceOf(name), EVEN_IF_FORWARDING, '1');
+        }
+      } else {
+        // The kernel sets it with the switch, to 1 when that goes back to 0, also where an operator had set it to 0.
+        const redirects = findSysctl(REDIRECTS);
+        if (redirects !== undefined) undo.unshift(() => trySysctl(REDIRECTS, redirects));
+      }
+      change(path, '1', '0');
     }
+  } catch (thrown) {
+    for (const step of undo) step();
+    throw thrown;
   }
+}
+
+/**
+ * Devices on which the host listens to routers, which it stops when it forwards: the kernel then drops the routes that it has learned,
+ * and ignores what follows. Ours listen to none, ports of bridges have no IPv6 of their own, and on a bridge there may be containers: it
+ * counts if a router has been heard there.
+ */
+function listRouted(host: NetlinkSocket): string[] {
+  const heard = new Set(listRoutes(host).flatMap(({ oif, protocol }) => (protocol === RTPROT_RA ? oif : [])));
+  return listLinks(host)
+    .filter(({ attrs, flags, index, kind, master }) => {
+      const isOurs = attrs.alias?.startsWith('catena:') ?? false;
+      return !isOurs && !master && !(flags & IFF_LOOPBACK) && (kind !== 'bridge' || heard.has(index));
+    })
+    .map(({ name }) => name)
+    .filter(name => findSysctl(acceptanceOf(name)) === '1');
+}
+
+function acceptanceOf(name: string): string {
+  return `net/ipv6/conf/${name}/accept_ra`;
 }
 
 /** @throws Error naming the sysctl that is off */

@@ -1,9 +1,11 @@
 // How do the planned routes of an interface get into the kernel, and do they still exist?
-import { networkOf, renderCidr } from '../net/cidr.ts';
-import { type Ip, renderIp, sameIp } from '../net/ip.ts';
-import { NetlinkError } from '../netlink/errors.ts';
+import { bySubnet, renderCidr, subnetKey } from '../net/cidr.ts';
+import { IP_BITS, type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { isNetlinkError, NetlinkError } from '../netlink/errors.ts';
+import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import {
+  addRoute,
   addRouteRequest,
   listRoutes,
   prependRoute,
@@ -17,7 +19,9 @@ import type { PlannedRoute } from './addressing.ts';
 
 /**
  * Adds the routes with the interface as their output; routes that already exist are ignored. A route to the same destination
- * through another interface is kept, and this one is placed before it, as in the reference.
+ * through another interface is kept, and this one is placed before it, as in the reference. Routes without a gateway come first, since
+ * they lead to gateways, and a gateway that none leads to is on the link itself: providers and DHCP servers give hosts a gateway outside
+ * of their subnet.
  * @param first requests to send before the routes, in the same batch
  */
 export function addRoutes(
@@ -27,17 +31,55 @@ export function addRoutes(
   first: readonly Request[] = [],
 ): void {
   const merged = mergeWays(routes, index);
-  const outcomes = socket.attemptAll([...first, ...merged.map(addRouteRequest)]);
-  let mended = false;
+  const ordered = [...merged.filter(one => !hasGateway(one)), ...merged.filter(hasGateway)];
+  const outcomes = socket.attemptAll([...first, ...ordered.map(addRouteRequest)]);
   for (const [i, outcome] of outcomes.entries()) {
     if (!(outcome instanceof NetlinkError)) continue;
-    const route = merged[i - first.length];
-    // A route may use a gateway reached by an earlier one that did not exist yet.
-    if (!route || !(mended || outcome.errno === Errno.EEXIST)) throw outcome;
-    if (outcome.errno === Errno.EEXIST) comeBefore(socket, index, route);
-    else addRoutes(socket, { index }, [route]);
-    mended = true;
+    const route = ordered[i - first.length];
+    if (route && outcome.errno === Errno.EEXIST) comeBefore(socket, index, route);
+    else if (route && isUnreached(outcome))
+      reachingGateway(socket, route, () => addOne(socket, index, route));
+    else throw outcome;
   }
+}
+
+function addOne(socket: NetlinkSocket, index: number, route: Route): void {
+  try {
+    addRoute(socket, route);
+  } catch (thrown) {
+    if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
+    comeBefore(socket, index, route);
+  }
+}
+
+/**
+ * Adds a route whose gateway may be outside of the subnets that the interface has: such a gateway is on the link.
+ * @param add adds the route
+ */
+export function reachingGateway(socket: NetlinkSocket, route: Route, add: () => void): void {
+  try {
+    add();
+  } catch (thrown) {
+    if (!(thrown instanceof NetlinkError && isUnreached(thrown))) throw thrown;
+    const { oif, table } = route;
+    const onLink = gatewaysOf(route).map(ip => ({ ip, prefix: IP_BITS[ip.family] }));
+    // What the kernel refuses here makes it refuse the route again.
+    socket.attemptAll(onLink.map(dst => addRouteRequest({ dst, oif, table, scope: RT_SCOPE_LINK })));
+    add();
+  }
+}
+
+/** net/ipv4/fib_semantics.c and net/ipv6/route.c refuse a gateway to which no route leads with one of these each. */
+function isUnreached({ errno }: NetlinkError): boolean {
+  return errno === Errno.ENETUNREACH || errno === Errno.EHOSTUNREACH;
+}
+
+function hasGateway(route: Route): boolean {
+  return gatewaysOf(route).length > 0;
+}
+
+function gatewaysOf({ gateway, ways = [] }: Pick<Route, 'gateway' | 'ways'>): Ip[] {
+  return [gateway, ...ways.map(way => way.gateway)].filter(ip => ip !== undefined);
 }
 
 /** The kernel has already made the subnet's own route, and IPAM may list a route twice. */
@@ -49,8 +91,9 @@ function comeBefore(socket: NetlinkSocket, index: number, route: Route): void {
 /** @throws Error naming the first route that is missing from the interface, in any table */
 export function checkRoutes(socket: NetlinkSocket, link: Link, wanted: readonly PlannedRoute[]): void {
   const present = listRoutes(socket).filter(route => leavesBy(route, link.index));
+  const presentTo = bySubnet(present);
   for (const route of wanted) {
-    if (present.some(one => isSameRoute(one, route))) continue;
+    if (presentTo(route.dst).some(one => isSameRoute(one, route))) continue;
     confirm(`routes of "${link.name}"`, renderRoute(route), present.map(renderRoute));
   }
 }
@@ -63,7 +106,7 @@ export function mergeWays(routes: readonly PlannedRoute[], oif: number): Route[]
   const byDestination = new Map<string, PlannedRoute[]>();
   for (const route of routes) {
     const { dst, table = RT_TABLE_MAIN, priority = 0 } = route;
-    const key = `${renderIp(networkOf(dst))}/${dst.prefix} ${table} ${priority}`;
+    const key = `${subnetKey(dst)} ${table} ${priority}`;
     const group = byDestination.get(key) ?? [];
     byDestination.set(key, group);
     if (!group.some(one => sameGateway(one.gateway, route.gateway))) group.push(route);
@@ -85,24 +128,21 @@ function leavesBy({ oif, ways }: Route, index: number): boolean {
 
 function isSamePlace(found: Route, wanted: Route): boolean {
   return (
-    sameIp(networkOf(found.dst), networkOf(wanted.dst)) &&
-    found.dst.prefix === wanted.dst.prefix &&
+    subnetKey(found.dst) === subnetKey(wanted.dst) &&
     found.table === (wanted.table || RT_TABLE_MAIN) &&
     (!wanted.priority || found.priority === wanted.priority)
   );
 }
 
-/** Ignores attributes that the plan does not specify. */
+/** Compares two of one destination. Ignores attributes that the plan does not specify. */
 function isSameRoute(found: Route, wanted: PlannedRoute): boolean {
-  const network = networkOf(wanted.dst);
-  if (!sameIp(networkOf(found.dst), network) || found.dst.prefix !== wanted.dst.prefix) return false;
   // A later plugin, such as sbr, may have moved it.
   if (wanted.table && wanted.table !== found.table) return false;
-  const gateways = [found.gateway, ...(found.ways ?? []).map(({ gateway }) => gateway)];
-  if (wanted.gateway && !gateways.some(gateway => sameGateway(gateway, wanted.gateway))) return false;
+  if (wanted.gateway && !gatewaysOf(found).some(gateway => sameGateway(gateway, wanted.gateway)))
+    return false;
   if (wanted.source && !sameGateway(found.source, wanted.source)) return false;
   // IPv6 has no scopes.
-  if (wanted.scope && network.family === 4 && wanted.scope !== found.scope) return false;
+  if (wanted.scope && wanted.dst.ip.family === 4 && wanted.scope !== found.scope) return false;
   const numbers = ['priority', 'mtu', 'advmss'] as const;
   return numbers.every(key => !wanted[key] || wanted[key] === found[key]);
 }
@@ -111,9 +151,9 @@ function sameGateway(a: Ip | undefined, b: Ip | undefined): boolean {
   return a === undefined || b === undefined ? a === b : sameIp(a, b);
 }
 
-function renderRoute(route: PlannedRoute): string {
-  const { dst, gateway, ways, source, priority, table, scope, mtu, advmss } = route;
-  const via = [gateway, ...(ways ?? []).map(way => way.gateway)].flatMap(ip => (ip ? renderIp(ip) : []));
+function renderRoute(route: Omit<Route, 'oif'>): string {
+  const { dst, source, priority, table, scope, mtu, advmss } = route;
+  const via = gatewaysOf(route).map(renderIp);
   return [
     renderCidr(dst),
     ...via.map(ip => `via ${ip}`),

@@ -19,7 +19,7 @@ export interface AddressRange {
   /** Parts of it that are not handed out, ascending: first and last address of each. */
   readonly except?: readonly (readonly [from: Ip, to: Ip])[];
   /** Not handed out, neither from this range nor from another of its set. */
-  readonly gateway: Ip;
+  readonly gateway?: Ip | undefined;
   /** Ranges with the same number form a set. */
   readonly set: number;
   /** As configured: `10.1.0.0/24`, or with its ends. */

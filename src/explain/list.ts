@@ -127,7 +127,7 @@ function effectsOf(about: PluginAbout, conf: JsonObject, request: JsonObject): s
     ),
     ...ranges.map(
       ({ start, end, gateway }) =>
-        `assigns ${renderIp(start)} to ${renderIp(end)}, without the gateway ${renderIp(gateway)}`,
+        `assigns ${renderIp(start)} to ${renderIp(end)}, ${gateway ? `without the gateway ${renderIp(gateway)}` : 'and has no gateway'}`,
     ),
     ...policies.map(policy => `the container ${policy}`),
     ...(ingressBits ? [`the container receives at most ${ingressBits} bit/s`] : []),

@@ -59,7 +59,7 @@ function measure(ranges: ReturnType<typeof rangesOf>): Measured[] {
   const held = new Map(ranges.map(({ leaseDir = '' }) => [leaseDir, tryListLeases(leaseDir).map(parseIp)]));
   return ranges.map(({ range, leaseDir }) => {
     const siblings = ranges.filter(other => other.leaseDir === leaseDir && other.range.set === range.set);
-    const gateways = siblings.map(other => other.range.gateway);
+    const gateways = siblings.flatMap(other => other.range.gateway ?? []);
     return { range, leaseDir, ...useOf(range, gateways, held.get(leaseDir ?? '') ?? []) };
   });
 }

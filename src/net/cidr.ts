@@ -48,6 +48,11 @@ export function lastOf(cidr: Cidr): Ip {
   return { family: cidr.ip.family, value: networkOf(cidr).value | hostMaskOf(cidr) };
 }
 
+/** True for a subnet of one or two addresses, which hosts have all of: none is the network's or a broadcast (RFC 3021, RFC 6164). */
+export function isSmallest({ ip, prefix }: Cidr): boolean {
+  return prefix > IP_BITS[ip.family] - 2;
+}
+
 /** The subnet itself: the address with its host bits cleared. */
 export function subnetOf(cidr: Cidr): Cidr {
   return { ip: networkOf(cidr), prefix: cidr.prefix };
@@ -74,4 +79,22 @@ function hostMaskOf(cidr: Cidr): bigint {
 
 function maskOf(cidr: Cidr): bigint {
   return ((1n << BigInt(IP_BITS[cidr.ip.family])) - 1n) ^ hostMaskOf(cidr);
+}
+
+/** Equal for two of one subnet, whatever their host bits: for maps of routes. */
+export function subnetKey(cidr: Cidr): string {
+  const { family, value } = networkOf(cidr);
+  return `${family} ${value} ${cidr.prefix}`;
+}
+
+/** Finds those with the destination of a subnet, in constant time. */
+export function bySubnet<T extends { readonly dst: Cidr }>(all: readonly T[]): (dst: Cidr) => readonly T[] {
+  const found = new Map<string, T[]>();
+  for (const one of all) {
+    const key = subnetKey(one.dst);
+    const known = found.get(key);
+    if (known) known.push(one);
+    else found.set(key, [one]);
+  }
+  return dst => found.get(subnetKey(dst)) ?? [];
 }

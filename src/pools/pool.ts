@@ -1,7 +1,7 @@
 // Which addresses does a pool have, and how are they divided into blocks?
 import * as z from 'zod/mini';
 import { parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
-import { type Cidr, cidrContains, findCidr, lastOf, networkOf, renderCidr } from '../net/cidr.ts';
+import { type Cidr, cidrContains, findCidr, isSmallest, lastOf, networkOf, renderCidr } from '../net/cidr.ts';
 import { findIp, IP_BITS, type Ip, offsetIp, renderIp, sameIp } from '../net/ip.ts';
 
 /** A pool as its object, or a configuration, describes it. */
@@ -174,7 +174,8 @@ function rangesOf(pool: Pool, subnet: Cidr, block: Cidr, exclude: readonly Stret
   }
   const gateway = pool.gateways.find(({ family }) => family === ip.family);
   // The address of the subnet itself is that of all its routers in IPv6, the last one a broadcast in IPv4.
-  const special = [subnet.ip, ...(ip.family === 4 ? [lastOf(subnet)] : []), ...(gateway ? [gateway] : [])];
+  const ends = isSmallest(subnet) ? [] : [subnet.ip, ...(ip.family === 4 ? [lastOf(subnet)] : [])];
+  const special = [...ends, ...(gateway ? [gateway] : [])];
   const taken = special.map((one): Stretch => [one, one]);
   return taken
     .reduce((left, one) => left.flatMap(part => without(part, [one])), without([ip, last], exclude))

@@ -18,7 +18,7 @@ export function heldRanges(dir: string): AddressRange[] {
         const ends = gateway === undefined ? ` ${renderIp(from)}-${renderIp(to)}` : '';
         return {
           ...{ path: ['ipam'], subnet, start: from, end: to, set: 2 * i + (from.family === 4 ? 0 : 1) },
-          gateway: (gateway === undefined ? undefined : findIp(gateway)) ?? subnet.ip,
+          gateway: gateway === undefined ? undefined : findIp(gateway),
           text: `${renderCidr(subnet)}${ends}`,
         };
       }),

@@ -58,6 +58,8 @@ export const Errno = {
   EMSGSIZE: 90,
   EOPNOTSUPP: 95,
   EADDRNOTAVAIL: 99,
+  ENETUNREACH: 101,
+  EHOSTUNREACH: 113,
 } as const;
 
 /** `EEXIST`, or `error 42` for an unknown number. */

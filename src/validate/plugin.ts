@@ -4,7 +4,7 @@ import { decode, type JsonObject } from '../cni/json.ts';
 import { rangesIn } from '../cni/network-plugins.ts';
 import type { AddressRange } from '../cni/plugin-about.ts';
 import { ListedPlugin } from '../cni/plugin-config.ts';
-import { cidrContains, renderCidr } from '../net/cidr.ts';
+import { cidrContains, isSmallest, renderCidr } from '../net/cidr.ts';
 import { renderIp } from '../net/ip.ts';
 import { atKey, atValue, type Path } from './document.ts';
 import type { Finding, Severity } from './finding.ts';
@@ -97,12 +97,12 @@ function adviseOn(placed: PlacedPlugin, isForeign: (type: string) => boolean): F
 function judgeGateways(placed: PlacedPlugin): Finding[] {
   const { document, path, plugin } = placed;
   if (!plugin?.about?.needsGatewayInSubnet) return [];
-  return rangesOf(placed)
-    .filter(({ subnet, gateway }) => !cidrContains(subnet, gateway))
-    .map(({ path: inner, subnet, gateway }) => {
-      const message = `gateway ${renderIp(gateway)} is outside of the subnet ${renderCidr(subnet)}: containers cannot reach it`;
-      return atValue(document, [...path, ...inner.slice(0, -1), 'gateway'], ['warning', 'option', message]);
-    });
+  return rangesOf(placed).flatMap(({ path: inner, subnet, gateway }): Finding[] => {
+    // A host's only address has its gateway elsewhere.
+    if (!gateway || isSmallest(subnet) || cidrContains(subnet, gateway)) return [];
+    const message = `gateway ${renderIp(gateway)} is outside of the subnet ${renderCidr(subnet)}: containers look for it on their link, where it needs a route back to them`;
+    return [atValue(document, [...path, ...inner.slice(0, -1), 'gateway'], ['warning', 'option', message])];
+  });
 }
 
 function judgeUnknownKeys(placed: PlacedPlugin): Finding[] {

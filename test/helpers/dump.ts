@@ -18,6 +18,8 @@ export interface Dump {
 export interface DumpOptions {
   /** Tables such as `inet catena`: a fixed skeleton may outlive the last attachment. */
   readonly ignoreTables?: readonly string[];
+  /** With bridges of ours that wait for their next container; default without. */
+  readonly waiting?: boolean;
 }
 
 // Counters, timers and handles differ between two dumps of the same configuration.
@@ -46,7 +48,7 @@ const VOLATILE = new Set([
 
 /**
  * Reads links, addresses, routes, rules, the nf_tables rule set, qdiscs and filters; `exec` runs a tool in the namespace. Leaves out
- * bridges of ours that wait for their next container: DEL keeps the device, but nothing on it.
+ * bridges of ours that wait for their next container, with the ports that carry their VLANs' gateways: DEL keeps them.
  */
 export async function dumpKernelState(
   exec: (argv: string[], stdin?: string) => Promise<Finished>,
@@ -75,7 +77,7 @@ export async function dumpKernelState(
   const [routes6 = [], rules6 = []] = v6;
   const filters = filterQuestions(qdiscs);
   const found = await ask(['tc'], ...filters.map(({ question }) => question));
-  const waiting = waitingBridges(links, addresses);
+  const waiting = options.waiting ? [] : waitingBridges(links);
   const isKept = ({ ifname, dev }: Row): boolean => !waiting.includes(String(ifname ?? dev));
   return {
     links: sorted(links.filter(isKept)),
@@ -90,16 +92,16 @@ export async function dumpKernelState(
   };
 }
 
-/** Bridges that our plugin made and that have neither a port nor an address. */
-export function waitingBridges(links: readonly Row[], addresses: readonly Row[]): string[] {
-  return links
-    .filter(({ ifalias, ifname, linkinfo }) => {
-      const own = addresses.find(row => row.ifname === ifname)?.addr_info ?? [];
-      const isIdle = own.every(({ scope }: Row) => scope === 'link');
-      const hasPort = links.some(({ master }) => master === ifname);
-      return linkinfo?.info_kind === 'bridge' && ifalias === 'catena:bridge' && isIdle && !hasPort;
-    })
-    .map(({ ifname }) => String(ifname));
+/** Bridges that our plugin made and that have no port but those for the gateways of VLANs, and these. */
+export function waitingBridges(links: readonly Row[]): string[] {
+  const isGateway = ({ ifalias }: Row) => ifalias === 'catena:gateway';
+  const idle = links.filter(({ ifalias, ifname }) => {
+    return ifalias === 'catena:bridge' && links.every(one => one.master !== ifname || isGateway(one));
+  });
+  const names = idle.map(({ ifname }) => String(ifname));
+  const ends = links.filter(one => isGateway(one) && names.includes(String(one.master)));
+  const carriers = links.filter(one => isGateway(one) && ends.some(({ link }) => link === one.ifname));
+  return [...names, ...[...ends, ...carriers].map(({ ifname }) => String(ifname))];
 }
 
 /** The questions about the filters of every qdisc that can have some. */

@@ -35,6 +35,12 @@ async function leasesOf(lab: Lab): Promise<string[]> {
   return stdout.split('\n').filter(name => /^[0-9a-f]+[.:]/.test(name));
 }
 
+/** Addresses of a device, but for the kernel's own. */
+async function globalOf(lab: Lab, device: string): Promise<Row[]> {
+  const [{ addr_info: all = [] } = {}] = await lab.ip(lab.host, 'addr', 'show', device);
+  return all.filter(({ scope }: Row) => scope === 'global');
+}
+
 async function add(lab: Lab, container: Container, conf: object) {
   const reply = await lab.plugin('bridge', { command: 'ADD', conf, container });
   expect(reply).toMatchObject({ exitCode: 0 });
@@ -260,44 +266,90 @@ describeRoot('bridge, verbs in unusual order', () => {
     });
   });
 
-  test('[1.1.0] the bridge waits for its next container without addresses or routes, and GC deletes it', async () => {
+  test('[1.1.0] the bridge keeps its addresses without containers, for what the host has bound to them, also over GC', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const [conf, gc] = [confOf(lab, { mtu: 1400 }), { ...confOf(lab), 'cni.dev/valid-attachments': [] }];
-      const bridges = () => lab.ip(lab.host, 'link', 'show', 'type', 'bridge');
-      const call = async (command: string, container: Container, prevResult?: unknown) =>
-        expect(await lab.plugin('bridge', { command, conf, container, prevResult })).toMatchObject({
-          exitCode: 0,
-        });
       const result = await add(lab, one, conf);
-      const before = await bridges();
+      const before = await lab.ip(lab.host, 'addr', 'show', 'br0');
+      const addresses = [{ local: '10.88.0.1' }, { local: 'fd88::1' }];
       for (const prevResult of [result, undefined]) {
-        await call('DEL', one, prevResult);
-        expect(await bridges()).toMatchObject([{ ifname: 'br0', address: before[0]?.address }]);
-        const [{ addr_info = [] } = {}] = await lab.ip(lab.host, 'addr', 'show', 'br0');
-        expect(addr_info.filter(({ scope }: Row) => scope !== 'link')).toEqual([]);
-        expect(await lab.ip(lab.host, '-4', 'route', 'show', 'table', 'all', 'dev', 'br0')).toEqual([]);
-        const routes = await lab.ip(lab.host, '-6', 'route', 'show', 'dev', 'br0');
-        expect(routes.filter(({ dst }) => dst !== 'fe80::/64')).toEqual([]);
-        await add(lab, one, confOf(lab, { mtu: 1450 }));
-        expect(await bridges()).toMatchObject([{ address: before[0]?.address, mtu: 1450 }]);
+        const del = { command: 'DEL', conf, container: one, prevResult };
+        expect(await lab.plugin('bridge', del)).toMatchObject({ exitCode: 0 });
+        expect(await globalOf(lab, 'br0')).toMatchObject(addresses);
+        expect((await lab.run(lab.host, ['ping', '-c1', '-W1', '10.88.0.1'])).exitCode).toBe(0);
+        await add(lab, one, conf);
+        expect((await lab.ip(lab.host, 'link', 'show', 'br0'))[0]?.address).toBe(before[0]?.address);
         expect(await ping(lab, one, '10.88.0.1')).toBe(true);
       }
       await add(lab, two, conf);
       expect(await lab.plugin('bridge', { command: 'GC', conf: gc })).toMatchObject({ exitCode: 0 });
-      expect(await bridges()).toEqual([]);
+      expect(await globalOf(lab, 'br0')).toMatchObject(addresses);
     });
   });
 
-  test('[1.1.0] an address that others gave the bridge stays on it, and keeps it', async () => {
+  test("[1.1.0] GC deletes a bridge of ours without addresses; an operator's address keeps it", async () => {
     await withHost(async lab => {
       const container = await lab.container();
-      const prevResult = await add(lab, container, confOf(lab));
+      const conf = confOf(lab, { isDefaultGateway: false, ipMasq: false, ipam: undefined });
+      const gc = { command: 'GC', conf: { ...conf, 'cni.dev/valid-attachments': [] } };
+      await add(lab, container, conf);
       await lab.ip(lab.host, 'addr', 'add', '192.0.2.1/24', 'dev', 'br0');
-      const del = { command: 'DEL', conf: confOf(lab), container, prevResult };
-      expect(await lab.plugin('bridge', del)).toMatchObject({ exitCode: 0 });
-      const [{ addr_info = [] } = {}] = await lab.ip(lab.host, 'addr', 'show', 'br0');
-      expect(addr_info.map(({ local }: Row) => local)).toContain('192.0.2.1');
+      expect(await lab.plugin('bridge', gc)).toMatchObject({ exitCode: 0 });
+      expect(await globalOf(lab, 'br0')).toMatchObject([{ local: '192.0.2.1' }]);
+      await lab.ip(lab.host, 'addr', 'del', '192.0.2.1/24', 'dev', 'br0');
+      expect(await lab.plugin('bridge', gc)).toMatchObject({ exitCode: 0 });
+      expect(await lab.ip(lab.host, 'link', 'show', 'type', 'bridge')).toEqual([]);
+    });
+  });
+
+  test("[1.1.0] an operator's addresses outlive containers, in the gateway's subnet and beside it", async () => {
+    await withHost(async lab => {
+      for (const [conf, local] of [
+        [confOf(lab), '10.88.0.53'],
+        [confOf(lab), '192.0.2.1'],
+        // The subnet is the IPAM plugin's own choice, and may be another node's next.
+        [confOf(lab, { ipam: { type: 'static' }, args: { cni: { ips: ['10.88.0.7/24'] } } }), '10.88.0.53'],
+      ] as const) {
+        const container = await lab.container();
+        const prevResult = await add(lab, container, conf);
+        await lab.ip(lab.host, 'addr', 'add', `${local}/24`, 'dev', 'br0');
+        const del = { command: 'DEL', conf, container, prevResult };
+        expect(await lab.plugin('bridge', del)).toMatchObject({ exitCode: 0 });
+        expect((await globalOf(lab, 'br0')).map(one => one.local)).toEqual(
+          expect.arrayContaining([local, '10.88.0.1']),
+        );
+        await lab.ip(lab.host, 'addr', 'del', `${local}/24`, 'dev', 'br0');
+      }
+    });
+  });
+
+  test('[1.1.0] a network that moves to another bridge takes its gateway along, unless containers are left', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      await add(lab, one, confOf(lab));
+      const moved = confOf(lab, { bridge: 'br1' });
+      await lab.plugin('bridge', { command: 'DEL', conf: confOf(lab), container: one });
+      await add(lab, two, moved);
+      expect(await globalOf(lab, 'br0')).toEqual([]);
+      expect((await lab.run(lab.host, ['ping', '-c1', '-W1', '10.88.0.3'])).exitCode).toBe(0);
+      // In use: both keep it, as with the reference.
+      await add(lab, one, confOf(lab));
+      expect(await globalOf(lab, 'br1')).toMatchObject([{ local: '10.88.0.1' }, { local: 'fd88::1' }]);
+    });
+  });
+
+  test('[1.1.0] in a subnet of two addresses, the bridge has the other one', async () => {
+    await withHost(async lab => {
+      const ranges = [[{ subnet: '10.88.0.0/31' }], [{ subnet: 'fd88::/127' }]];
+      const conf = confOf(lab, { ipam: { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` } });
+      const container = await lab.container();
+      const prevResult = await add(lab, container, conf);
+      for (const address of ['10.88.0.1', 'fd88::1']) expect(await ping(lab, container, address)).toBe(true);
+      const check = { command: 'CHECK', conf, container, prevResult };
+      expect(await lab.plugin('bridge', check)).toMatchObject({ exitCode: 0 });
+      const second = { command: 'ADD', conf, container: await lab.container() };
+      expect((await lab.plugin('bridge', second)).error).toMatchObject({ code: 7 });
     });
   });
 

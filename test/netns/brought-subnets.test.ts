@@ -199,7 +199,7 @@ describeRoot('a subnet that the IPAM plugin chooses', () => {
     });
   });
 
-  test('of two networks on one bridge is removed with its own containers', async () => {
+  test('of two networks on one bridge stays, since the configuration holds it', async () => {
     await withHost(async lab => {
       const networks = ['10.72.0.0/24', '10.73.0.0/24'].map((subnet, i) =>
         confOf('bridge', { type: 'host-local', subnet, dataDir: `${lab.tmp}/leases` }, { name: `net${i}` }),
@@ -211,9 +211,9 @@ describeRoot('a subnet that the IPAM plugin chooses', () => {
         expect(added.exitCode).toBe(0);
         pods.push({ command: 'DEL', conf, container, prevResult: added.result });
       }
-      for (const [i, left] of [['10.73.0.1/24 sec0'], []].entries()) {
-        expect((await lab.plugin('bridge', pods[i] as PluginCall)).exitCode).toBe(0);
-        expect(await addressesOf(lab)).toEqual(left);
+      for (const pod of pods) {
+        expect((await lab.plugin('bridge', pod)).exitCode).toBe(0);
+        expect(await addressesOf(lab)).toEqual(['10.72.0.1/24 sec0', '10.73.0.1/24 sec0']);
       }
     });
   });
@@ -240,6 +240,54 @@ describeRoot('a subnet that the IPAM plugin chooses', () => {
       });
       expect(error).toMatchObject({ code: 7, msg: expect.stringContaining(problem) });
       expect(await addressesOf(lab)).toEqual(before);
+    });
+  });
+});
+
+describeRoot('an address that no container can have', () => {
+  test.each(WAYS)('by %s is refused: the gateway, the subnet itself, its broadcast', async (_, asking) => {
+    await withHost(async lab => {
+      const first = await lab.container();
+      expect((await add(lab, 'bridge', first, STATIC, {})).exitCode).toBe(0);
+      await lab.ip(lab.host, 'addr', 'add', '10.66.0.53/24', 'dev', 'sec0');
+      for (const type of ['bridge', 'ptp']) {
+        for (const [ip, problem] of [
+          ['10.66.0.1', 'the address of the gateway'],
+          ['10.66.0.0', 'the address of the subnet itself'],
+          ['10.66.0.255', 'the broadcast address of its subnet'],
+          ...(type === 'bridge' ? [['10.66.0.53', 'an address of the host on that link']] : []),
+        ] as const) {
+          const container = await lab.container();
+          const before = await lab.dump(lab.host);
+          const { error } = await add(lab, type, container, STATIC, asking(`${ip}/24`));
+          const msg = expect.stringContaining(`Cannot give the container address ${ip}/24: it is ${problem}`);
+          expect(error).toMatchObject({ code: 7, msg });
+          expect(await lab.dump(lab.host)).toMatchObject({ links: before.links, routes: before.routes });
+        }
+      }
+      // The first container was told of no other hardware address.
+      const [bridge] = await lab.ip(lab.host, 'link', 'show', 'sec0');
+      expect(await ping(lab, first, '10.66.0.1')).toBe(true);
+      expect(await lab.ip(first, 'neigh', 'show', '10.66.0.1')).toMatchObject([{ lladdr: bridge?.address }]);
+    });
+  });
+
+  test('is one of the node on the same link, for a macvlan', async () => {
+    await withHost(async lab => {
+      await lab.ip(lab.host, 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'up1');
+      await lab.ip(lab.host, 'link', 'set', 'up0', 'up');
+      await lab.ip(lab.host, 'addr', 'add', '10.66.0.20/24', 'dev', 'up0');
+      for (const [ip, problem] of [
+        ['10.66.0.20', 'an address of the host on that link'],
+        ['10.66.0.1', 'the address of the gateway'],
+        ['10.66.0.255', 'the broadcast address of its subnet'],
+      ] as const) {
+        const conf = { ...confOf('macvlan', STATIC), master: 'up0', runtimeConfig: { ips: [`${ip}/24`] } };
+        const container = await lab.container();
+        const { error } = await lab.plugin('macvlan', { command: 'ADD', conf, container });
+        expect(error).toMatchObject({ code: 7, msg: expect.stringContaining(`${ip}/24: it is ${problem}`) });
+        expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+      }
     });
   });
 });

@@ -57,6 +57,23 @@ describeRoot('host-local', () => {
     routes: [{ dst: '0.0.0.0/0' }, { dst: 'fd00:9::/48', gw: 'fd00:1::99' }],
   };
 
+  test('the smallest subnets are handed out whole, and their gateway is elsewhere (RFC 3021, RFC 6164)', async () => {
+    for (const [subnet, gateway, addresses] of [
+      ['10.1.0.0/31', undefined, ['10.1.0.0/31', '10.1.0.1/31']],
+      ['10.1.0.0/31', '10.1.0.0', ['10.1.0.1/31']],
+      ['fd00:1::/127', undefined, ['fd00:1::/127', 'fd00:1::1/127']],
+      ['10.1.0.5/32', '198.51.100.1', ['10.1.0.5/32']],
+      ['fd00:1::5/128', undefined, ['fd00:1::5/128']],
+    ] as const) {
+      const { call } = network({ ranges: [[{ subnet, gateway }]] });
+      for (const [i, address] of addresses.entries()) {
+        const { result } = await call('ADD', `c${i}`);
+        expect(result.ips).toEqual([{ address, ...(gateway && { gateway }) }]);
+      }
+      expect((await call('ADD', 'more')).error).toMatchObject({ code: 11 });
+    }
+  });
+
   test('[1.1.0] excluded addresses are neither handed out nor granted; lists are handed out in order', async () => {
     const { call, leases } = network({
       ranges: [

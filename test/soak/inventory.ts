@@ -26,7 +26,7 @@ export async function inventory(lab: Lab, containers: readonly Container[]): Pro
       file,
     );
   const links = await lab.ip(lab.host, 'link');
-  const waiting = waitingBridges(links, await lab.ip(lab.host, 'addr'));
+  const waiting = waitingBridges(links);
   return {
     'links on the host': links.map(link => String(link.ifname)).filter(name => !waiting.includes(name)),
     'links in containers': inside.flat().map(link => link.ifname),

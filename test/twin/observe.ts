@@ -23,7 +23,7 @@ export async function observeNamespace(
   wholePacketFilter: boolean,
 ): Promise<Observation> {
   await settle(lab, ns);
-  const dump = await lab.dump(ns);
+  const dump = await lab.dump(ns, { waiting: true });
   const sysctls = await sysctlsOf(lab, ns);
   const vlans = await vlansOf(lab, ns);
   const interfaces = dump.links.map(link => {

@@ -408,6 +408,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
       'src/ui/page/picture',
     ],
     ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
+    'src/attach/forwarding',
     'src/lab/lab',
     'src/lab/state/devices',
     'src/conformance/pod',

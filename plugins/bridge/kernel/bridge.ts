@@ -1,8 +1,8 @@
-// How is the bridge created, cleared and removed?
+// How is the bridge created, adopted and removed?
 import { resolveMtu } from '../../../src/attach/mtu.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import type { Cidr } from '../../../src/net/cidr.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
+import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts, setGroupFwdMask } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import {
   createLink,
@@ -12,20 +12,18 @@ import {
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
-import { IFF_LOWER_UP, IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
+import { IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { trySysctl } from '../../../src/sys/sysctl.ts';
 import type { BridgeConf } from '../config.ts';
 import { wantsFiltering } from '../vlans.ts';
-import { hasForeignAddress, removeAddresses } from './gateway.ts';
 import { withBridgeLock } from './lock.ts';
 import { isBridgeMac, randomBridgeMac } from './random-mac.ts';
-import { ensureFiltering, refuseVlans, requireFiltering, vlanFilteringOf } from './vlan.ts';
-import { removeUnusedGatewayPorts } from './vlan-gateway.ts';
+import { ensureFiltering, refuseVlans, requireFiltering } from './vlan.ts';
 
-/** Alias of bridges that this plugin created and may therefore clear and remove once they have no port. */
+/** Alias of bridges that this plugin created and may therefore remove once nothing uses them. */
 const CREATED_BY_US = 'catena:bridge';
 
 /** True for a bridge that this plugin created, even if it was killed before it could set the alias. */
@@ -53,51 +51,20 @@ export function ensureBridge(call: Call<BridgeConf>): Link {
 }
 
 /**
- * Removes gateway ports of unused VLANs, then what a bridge without ports still has: what DEL leaves of it has neither addresses nor
- * routes. The device stays, as a reference bridge does, because deleting it costs the kernel two more grace periods, with the lock
- * of all devices held, and the next container would create it again. Call under `withBridgeLock`.
+ * Deletes a bridge that this plugin created and on which nothing can depend: it has no port but the uplink, and no address but the
+ * kernel's own. One with an address stays, as the reference's does: resolvers and registries of the host are bound to it. Call under
+ * `withBridgeLock`.
  */
-export function clearUnusedBridge(socket: NetlinkSocket, name: string, use: BridgeUse): void {
-  const bridge = findUnusedBridge(socket, name, use);
-  if (bridge === undefined) return;
-  // The host gets its uplink back.
-  if (use.uplink) removeLink(socket, bridge.index);
-  else removeAddresses(socket, bridge, use.ours);
-}
-
-/** Like {@link clearUnusedBridge}, but deletes the device as well. */
-export function removeUnusedBridge(socket: NetlinkSocket, name: string, use: BridgeUse): void {
-  const bridge = findUnusedBridge(socket, name, use);
-  if (bridge) removeLink(socket, bridge.index);
-}
-
-/** What a bridge may have although no container uses it. */
-interface BridgeUse {
-  /** Addresses that come from us; undefined when that is not known. */
-  readonly ours: readonly Cidr[] | undefined;
-  /** The port that leads out, which the bridge does not exist for. */
-  readonly uplink: string | undefined;
-}
-
-/** The bridge, if this plugin created it, no port of a container is left and no one else gave it an address. */
-function findUnusedBridge(
-  socket: NetlinkSocket,
-  name: string,
-  { ours, uplink }: BridgeUse,
-): Link | undefined {
+export function removeUnusedBridge(socket: NetlinkSocket, name: string, uplink: string | undefined): void {
   const bridge = findLink(socket, name);
-  if (bridge?.kind !== 'bridge') return undefined;
-  // Only a bridge that filters VLANs has gateway ports.
-  const filters = vlanFilteringOf(bridge) === 1;
-  if (!filters && !isOurs(bridge)) return undefined;
-  // Listing ports takes longer the more containers there are, and is usually unnecessary: a bridge with carrier has a port.
-  if (!filters && !uplink && bridge.flags & IFF_LOWER_UP) return undefined;
-  const ports = listBridgePorts(socket, bridge.index);
+  if (bridge?.kind !== 'bridge' || !isOurs(bridge) || hasAddress(socket, bridge)) return;
   const outer = uplink ? findLink(socket, uplink)?.index : undefined;
-  const inner = ports.filter(({ index }) => index !== outer);
-  const left = filters ? removeUnusedGatewayPorts(socket, bridge, inner, ours) : inner;
-  const isUnused = isOurs(bridge) && left.length === 0 && !hasForeignAddress(socket, bridge, ours);
-  return isUnused ? bridge : undefined;
+  if (listBridgePorts(socket, bridge.index).every(({ index }) => index === outer))
+    removeLink(socket, bridge.index);
+}
+
+function hasAddress(socket: NetlinkSocket, { index }: Link): boolean {
+  return listAddresses(socket, index).some(({ scope }) => scope !== RT_SCOPE_LINK);
 }
 
 /**

@@ -1,6 +1,7 @@
 // How do gateway addresses get onto the bridge, or onto the gateway port of a VLAN?
-import type { PlannedIp } from '../../../src/attach/addressing.ts';
+import { type PlannedIp, refuseUnusable } from '../../../src/attach/addressing.ts';
 import { holdingsOf, SHORTEST_PREFIX } from '../../../src/attach/held-subnets.ts';
+import { disableHostIpv6, enableHostIpv6, requireHostIpv6 } from '../../../src/attach/host-ipv6.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { type Cidr, cidrContains, cidrsOverlap, renderCidr, subnetOf } from '../../../src/net/cidr.ts';
 import { renderIp, sameIp } from '../../../src/net/ip.ts';
@@ -14,14 +15,17 @@ import {
   removeAddress,
   restoreAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
-import { getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
+import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
+import { findLink, getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import type { BridgeConf } from '../config.ts';
 import type { Addressing } from '../plan.ts';
+import { isOurs } from './bridge.ts';
 import { removeIdleGateways } from './idle-gateway.ts';
 import { withBridgeLock } from './lock.ts';
+import { GATEWAY_PORT_ALIAS } from './port-alias.ts';
 import { randomMac } from './random-mac.ts';
 
 const NO_MAC = '00:00:00:00:00:00';
@@ -30,7 +34,8 @@ const NO_MAC = '00:00:00:00:00:00';
  * Puts gateway addresses on an interface of the host. Only an overlapping subnet is a conflict, so several range sets and foreign
  * addresses can coexist; the reference allows one IPv4 address. Registers its own undo steps.
  * @param onFailure where it registers them
- * @throws CniError 7 on a conflict, unless `forceAddress` lets the gateway win, and for a subnet that is not for containers
+ * @throws CniError 7 on a conflict, unless `forceAddress` lets the gateway win, for a subnet that is not for containers, and for an
+ * address of the container that the host has, or that is the subnet's own
  * @returns the interface, with the hardware address that containers will see for the gateway
  */
 export function ensureGateways(
@@ -41,15 +46,22 @@ export function ensureGateways(
 ): Link {
   const { conf, host } = call;
   const present = listAddresses(host, target.index);
+  refuseUnusable(
+    ips,
+    present.map(({ cidr }) => cidr.ip),
+  );
   const missing = gateways.filter(gateway => !present.some(({ cidr }) => sameCidr(cidr, gateway)));
   for (const gateway of missing) refuseSubnet(call, target, gateway, ips);
   for (const gateway of missing) {
-    for (const rival of present.filter(address => isRival(address, gateway))) {
+    // Backwards: the kernel deletes an address with the first one of its subnet.
+    for (const rival of present.filter(address => isRival(address, gateway)).reverse()) {
       if (!conf.forceAddress) throw overlap(target, rival, gateway);
       removeAddress(host, target.index, rival.cidr);
       onFailure(`restore ${renderCidr(rival.cidr)}`, () => restoreAddress(host, rival));
     }
+    moveFromIdle(call, target, gateway, onFailure);
   }
+  if (missing.some(({ ip }) => ip.family === 6)) allowIpv6(target, onFailure);
   for (const gateway of missing) {
     if (!add(host, target, gateway)) continue;
     onFailure(`remove gateway ${renderCidr(gateway)} from "${target.name}"`, () =>
@@ -69,29 +81,6 @@ export function keepMac(host: NetlinkSocket, bridge: Link, port: Link, hasGatewa
   const now = getLink(host, bridge.index);
   if (!hasGateway) return now;
   return pinMac(host, now.mac === port.mac ? bridge : now);
-}
-
-/** True when the interface has a global address that is not ours; without a list, every address counts as ours. */
-export function hasForeignAddress(
-  socket: NetlinkSocket,
-  link: Link,
-  ours: readonly Cidr[] | undefined,
-): boolean {
-  if (ours === undefined) return false;
-  return listAddresses(socket, link.index).some(
-    ({ cidr, scope }) => scope !== RT_SCOPE_LINK && !ours.some(own => sameCidr(own, cidr)),
-  );
-}
-
-/** Removes the addresses of a bridge without containers, but not the kernel's own link-local one. */
-export function removeAddresses(
-  socket: NetlinkSocket,
-  { index }: Link,
-  ours: readonly Cidr[] | undefined = [],
-): void {
-  for (const { cidr, scope } of listAddresses(socket, index)) {
-    if (scope !== RT_SCOPE_LINK || ours.some(own => sameCidr(own, cidr))) removeAddress(socket, index, cidr);
-  }
 }
 
 /**
@@ -131,6 +120,28 @@ function findSubnetProblem(
       index !== target.index && scope === RT_SCOPE_UNIVERSE && cidrContains(gateway, cidr.ip),
   );
   return own && `${subnet} contains ${renderIp(own.cidr.ip)}, an address of this host`;
+}
+
+/** A bridge, or gateway port, of ours gets IPv6 where the host disables it by default; others are their owner's. */
+function allowIpv6(target: Link, onFailure: Call['onFailure']): void {
+  const isMade = isOurs(target) || target.attrs.alias === GATEWAY_PORT_ALIAS;
+  if (!isMade) requireHostIpv6(target.name);
+  else if (enableHostIpv6(target.name))
+    onFailure(`disable IPv6 on "${target.name}" again`, () => disableHostIpv6(target.name));
+}
+
+/**
+ * A network that has moved to another bridge left its gateway on the former one, which would still attract the host's packets to the
+ * subnet.
+ */
+function moveFromIdle({ host }: Call, target: Link, gateway: Cidr, onFailure: Call['onFailure']): void {
+  for (const former of listAddresses(host)) {
+    if (former.index === target.index || !sameCidr(former.cidr, gateway)) continue;
+    const bridge = findLink(host, former.index);
+    if (bridge?.kind !== 'bridge' || !isOurs(bridge) || listBridgePorts(host, bridge.index).length) continue;
+    removeIdleGateways(host, bridge.name, bridge, [gateway]);
+    onFailure(`restore ${renderCidr(gateway)} on "${bridge.name}"`, () => restoreAddress(host, former));
+  }
 }
 
 function isBehind({ cidr, gateway }: PlannedIp, { ip, prefix }: Cidr): boolean {

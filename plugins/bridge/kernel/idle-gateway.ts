@@ -1,8 +1,10 @@
 // Which gateways of a bridge does no container need any longer?
-import { type Cidr, cidrContains, renderCidr } from '../../../src/net/cidr.ts';
+import { type Cidr, cidrContains } from '../../../src/net/cidr.ts';
+import { sameIp } from '../../../src/net/ip.ts';
 import {
   findAddressesOf,
   listAddresses,
+  RT_SCOPE_LINK,
   RT_SCOPE_UNIVERSE,
   removeAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
@@ -13,7 +15,8 @@ import { GATEWAY_PORT_ALIAS } from './port-alias.ts';
 
 /**
  * Removes gateways whose subnets no container of the bridge uses. In doubt they are kept: a port that is not a container's veth
- * may lead anywhere, and a container without an address may be about to get one. Call under `withBridgeLock`.
+ * may lead anywhere, and a container without an address may be about to get one. So is one beside an address of another's in its
+ * subnet, which the kernel would remove with it. Call under `withBridgeLock`.
  */
 export function removeIdleGateways(
   host: NetlinkSocket,
@@ -24,26 +27,12 @@ export function removeIdleGateways(
   const found = findLink(host, bridge);
   if (found === undefined) return;
   const ports = listBridgePorts(host, found.index).map(({ index }) => index);
+  const present = listAddresses(host, target.index).filter(({ scope }) => scope !== RT_SCOPE_LINK);
   for (const gateway of gateways) {
-    if (!mayBeUsed(host, ports, gateway)) removeAddress(host, target.index, gateway);
+    const inside = present.filter(({ cidr }) => cidrContains(gateway, cidr.ip));
+    const isAlone = inside.every(({ cidr }) => sameIp(cidr.ip, gateway.ip));
+    if (isAlone && !mayBeUsed(host, ports, gateway)) removeAddress(host, target.index, gateway);
   }
-}
-
-/**
- * Those of an attachment's gateways that may be idle after its DEL: the ones that the configuration does not hold, and all of
- * them if the interface carries further subnets, which would prevent the removal of a bridge of ours.
- */
-export function findLeftovers(
-  host: NetlinkSocket,
-  target: Link,
-  gateways: readonly Cidr[],
-  isHeld: (gateway: Cidr) => boolean,
-): Cidr[] {
-  const texts = listAddresses(host, target.index)
-    .filter(({ scope }) => scope === RT_SCOPE_UNIVERSE)
-    .map(({ cidr }) => renderCidr(cidr));
-  const own = gateways.filter(gateway => texts.includes(renderCidr(gateway)));
-  return own.length < texts.length ? own : own.filter(gateway => !isHeld(gateway));
 }
 
 function mayBeUsed(host: NetlinkSocket, ports: readonly number[], gateway: Cidr): boolean {

@@ -1,7 +1,6 @@
-// Which interface carries the gateway of a VLAN, and when is it removed?
+// Which interface carries the gateway of a VLAN?
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import type { Cidr } from '../../../src/net/cidr.ts';
-import { type BridgePort, listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
+import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import {
   createLink,
   findLink,
@@ -16,7 +15,6 @@ import type { Call } from '../../../src/plugin/define.ts';
 import { trySysctl } from '../../../src/sys/sysctl.ts';
 import { type BridgeConf, gatewayPortName } from '../config.ts';
 import { nativeVlan } from '../vlans.ts';
-import { hasForeignAddress } from './gateway.ts';
 import { withBridgeLock } from './lock.ts';
 import { GATEWAY_PORT_ALIAS } from './port-alias.ts';
 import { setPortVlans } from './vlan.ts';
@@ -60,31 +58,6 @@ export function findGatewayProblem(
   if (port === undefined) return `its other end is not a port of bridge "${bridge.name}"`;
   const native = port.vlans.find(({ pvid }) => pvid)?.first;
   return native === vlan ? undefined : `its other end is in VLAN ${native ?? 'none'}`;
-}
-
-/**
- * Removes the gateway ports, made by this plugin, of VLANs in which the bridge has no other port.
- * @param ours addresses that come from us; undefined when that is not known
- * @returns the remaining ports
- */
-export function removeUnusedGatewayPorts(
-  host: NetlinkSocket,
-  bridge: Link,
-  ports: readonly BridgePort[],
-  ours: readonly Cidr[] | undefined,
-): BridgePort[] {
-  const natives = new Set(ports.flatMap(({ vlans }) => vlans.filter(({ pvid }) => pvid)).map(v => v.first));
-  let left = [...ports];
-  for (const vlan of natives) {
-    const gateway = findLink(host, gatewayPortName({ bridge: bridge.name, vlan }));
-    if (gateway?.attrs.alias !== GATEWAY_PORT_ALIAS) continue;
-    const others = left.filter(({ index }) => index !== gateway.peer);
-    const used = others.some(({ vlans }) => vlans.some(({ first, last }) => first <= vlan && vlan <= last));
-    if (used || hasForeignAddress(host, gateway, ours)) continue;
-    removeLink(host, gateway.index);
-    left = others;
-  }
-  return left;
 }
 
 function createGatewayPort(

@@ -10,6 +10,7 @@ import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { listElements } from '../../../src/netlink/nft/element.ts';
 import { deletePlaces, type Entry } from '../../../src/netlink/nft/entries.ts';
 import { listOwned, placeOf } from '../../../src/netlink/nft/owned-table.ts';
+import { listAddresses, RT_SCOPE_UNIVERSE } from '../../../src/netlink/rtnl/addr.ts';
 import { type Link, removeLink } from '../../../src/netlink/rtnl/link.ts';
 import { listRoutes, type Route, removeRoute } from '../../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
@@ -49,7 +50,8 @@ function closeAccess(call: Call, isGone: (note: string) => boolean): void {
       );
       const left = withoutUnheld(unnamed, route => gone.has(keyOf(device.name, route.dst.ip)));
       for (const route of unnamed) if (!left.includes(route)) removeRoute(host, route);
-      return left.length === 0 && ![...used].some(key => key.startsWith(`${device.name} `));
+      const isFree = left.length === 0 && ![...used].some(key => key.startsWith(`${device.name} `));
+      return isFree && !hasAddress(host, device);
     });
     for (const { index } of unused) removeLink(host, index);
     const present = new Set(listDevices(host).map(({ name }) => name));
@@ -63,6 +65,11 @@ function closeAccess(call: Call, isGone: (note: string) => boolean): void {
     ]);
   };
   withHostAccessLock(call, close, { closing: true });
+}
+
+/** The plugin gives the device none, so any that is not the kernel's own is an operator's. */
+function hasAddress(host: NetlinkSocket, { index }: Link): boolean {
+  return listAddresses(host, index).some(({ scope }) => scope === RT_SCOPE_UNIVERSE);
 }
 
 /** Routes to one address each, through a device. */

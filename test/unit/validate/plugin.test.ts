@@ -30,12 +30,16 @@ test.each<[string, unknown, string[]]>([
   [
     'a gateway outside of its subnet',
     list({ type: 'bridge', isGateway: true, ipam: leased({ gateway: '10.2.0.1' }) }),
-    ['warning option gateway 10.2.0.1 is outside of the subnet 10.1.0.0/24: containers cannot reach it'],
+    [
+      'warning option gateway 10.2.0.1 is outside of the subnet 10.1.0.0/24: containers look for it on their link, where it needs a route back to them',
+    ],
   ],
   [
     'the same for a macvlan',
     list({ type: 'macvlan', ipam: leased({ gateway: '10.2.0.1' }) }),
-    ['warning option gateway 10.2.0.1 is outside of the subnet 10.1.0.0/24: containers cannot reach it'],
+    [
+      'warning option gateway 10.2.0.1 is outside of the subnet 10.1.0.0/24: containers look for it on their link, where it needs a route back to them',
+    ],
   ],
   // It makes a route to the gateway.
   ['not for ptp', list({ type: 'ptp', ipam: leased({ gateway: '169.254.1.1' }) }), []],

@@ -10,10 +10,20 @@ import { parseIp, renderIp } from '../../../../src/net/ip.ts';
 
 function texts(raw: Parameters<typeof parseRange>[0]): Record<string, string> {
   const { start, end, gateway } = parseRange(raw);
-  return { start: renderIp(start), end: renderIp(end), gateway: renderIp(gateway) };
+  return { start: renderIp(start), end: renderIp(end), ...(gateway && { gateway: renderIp(gateway) }) };
 }
 
 describe('parseRange()', () => {
+  test.each([
+    ['192.0.2.0/31', '192.0.2.0', '192.0.2.1'],
+    ['192.0.2.5/32', '192.0.2.5', '192.0.2.5'],
+    ['2001:db8::/127', '2001:db8::', '2001:db8::1'],
+    ['2001:db8::5/128', '2001:db8::5', '2001:db8::5'],
+  ])('%s has addresses for hosts alone (RFC 3021, RFC 6164)', (subnet, start, end) => {
+    expect(texts({ subnet })).toEqual({ start, end });
+    expect(texts({ subnet, gateway: '198.51.100.1' })).toEqual({ start, end, gateway: '198.51.100.1' });
+  });
+
   test('fills in gateway, start and end', () => {
     expect(texts({ subnet: '192.0.2.0/24' })).toEqual({
       start: '192.0.2.1',
@@ -50,8 +60,6 @@ describe('parseRange()', () => {
     ['host bits', { subnet: '192.0.2.12/24' }, 'its network is 192.0.2.0/24'],
     ['host bits across octets', { subnet: '192.0.2.12/23' }, 'its network is 192.0.2.0/23'],
     ['IPv6 host bits', { subnet: '2001:db8:1::24:19/64' }, 'its network is 2001:db8:1::/64'],
-    ['a subnet without room', { subnet: '192.0.2.0/31' }, 'prefix length may be 30 at most'],
-    ['an IPv6 subnet without room', { subnet: '2001:db8::/127' }, 'prefix length may be 126 at most'],
     [
       'a start outside',
       { subnet: '192.0.2.0/24', rangeStart: '192.0.3.1' },

@@ -1,0 +1,180 @@
+// What of the kernel's defaults do the main plugins change on the host and in the container, and what do they leave?
+import { expect, test } from 'bun:test';
+import { FAULT_VARIABLE } from '../../src/sys/fault-variable.ts';
+import { faultIn } from '../../src/testing/fault.ts';
+import { type Container, type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
+
+const DUAL = [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]];
+
+function confOf(lab: Lab, type: string, ranges: unknown, more: Row = {}): Row {
+  const ipam = { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` };
+  return { cniVersion: '1.1.0', name: 'podnet', type, ipam, ...more };
+}
+
+async function add(lab: Lab, conf: Row, container: Container) {
+  return lab.plugin(String(conf.type), {
+    command: 'ADD',
+    conf,
+    container,
+    env: { CATENA_LOG_LEVEL: 'info' },
+  });
+}
+
+async function settingsOf(lab: Lab, ns: Namespace, keys: readonly string[]): Promise<string[]> {
+  const { stdout } = await lab.run(ns, ['cat', ...keys.map(key => `/proc/sys/net/${key}`)]);
+  return stdout.trim().split('\n');
+}
+
+/** Sends three router advertisements for 2001:db8:bad::/64, as a host of the link may. */
+const ADVERTISE = `
+import socket,struct,sys,time
+i=sys.argv[1]
+s=socket.socket(socket.AF_INET6,socket.SOCK_RAW,socket.IPPROTO_ICMPV6)
+s.setsockopt(socket.SOL_SOCKET,socket.SO_BINDTODEVICE,i.encode())
+s.setsockopt(socket.IPPROTO_IPV6,socket.IPV6_MULTICAST_HOPS,255)
+ra=struct.pack("!BBHBBHII",134,0,0,64,0,1800,0,0)
+ra+=struct.pack("!BBBBIII",3,4,64,0xc0,86400,14400,0)+socket.inet_pton(socket.AF_INET6,"2001:db8:bad::")
+for _ in range(3): s.sendto(ra,("ff02::1",0,0,socket.if_nametoindex(i))); time.sleep(.02)
+`;
+
+async function advertise(lab: Lab, ns: Namespace, device: string): Promise<void> {
+  await lab.ip(ns, 'addr', 'add', 'fe80::bad/64', 'dev', device, 'nodad');
+  expect((await lab.run(ns, ['python3', '-c', ADVERTISE, device])).exitCode).toBe(0);
+}
+
+const learned = async (lab: Lab, ns: Namespace) =>
+  (await lab.ip(ns, '-6', 'route', 'show', 'proto', 'ra')).map(({ dst }) => dst);
+
+/** An uplink `up0`, and `far` at its other end in a namespace of its own. */
+async function uplink(lab: Lab): Promise<Container> {
+  const outside = await lab.container();
+  await lab.ip(lab.host, 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'far', 'netns', outside.path);
+  await lab.sysctl(lab.host, 'net/ipv6/conf/up0/accept_ra', 1);
+  await lab.ip(lab.host, 'link', 'set', 'up0', 'up');
+  await lab.ip(outside, 'link', 'set', 'far', 'up');
+  return outside;
+}
+
+describeRoot('the host', () => {
+  test.each(['bridge', 'ptp'])('%s: it keeps its IPv6 router when forwarding is turned on', async type => {
+    await withHost(async lab => {
+      const outside = await uplink(lab);
+      await advertise(lab, outside, 'far');
+      await until(async () => (await learned(lab, lab.host)).includes('default'));
+      await lab.ip(lab.host, 'link', 'add', 'off0', 'type', 'veth', 'peer', 'name', 'off1');
+      await lab.sysctl(lab.host, 'net/ipv6/conf/off0/accept_ra', 0);
+      const more = type === 'bridge' ? { isDefaultGateway: true } : {};
+      const added = await add(lab, confOf(lab, type, DUAL, more), await lab.container());
+      expect(added).toMatchObject({ exitCode: 0 });
+      expect(added.stderr).toContain('accept_ra of \\"up0\\" to 2');
+      expect(await learned(lab, lab.host)).toContain('default');
+      const own = added.result.interfaces
+        .map(({ name }: Row) => name)
+        .filter((name: string) => name !== 'eth0');
+      const keys = ['up0', 'off0', ...own].map(name => `ipv6/conf/${name}/accept_ra`);
+      expect(await settingsOf(lab, lab.host, keys)).toEqual(['2', '0', ...own.map(() => '0')]);
+      // What comes later is heard, too.
+      await lab.ip(lab.host, '-6', 'route', 'del', 'default');
+      await lab.run(outside, ['python3', '-c', ADVERTISE, 'far']);
+      await until(async () => (await learned(lab, lab.host)).includes('default'));
+    });
+  });
+
+  test('where forwarding cannot be turned on, everything is as it was', async () => {
+    await withHost(async lab => {
+      await uplink(lab);
+      const conf = confOf(lab, 'bridge', DUAL, { bridge: 'br0', isGateway: true });
+      const before = [
+        ['ipv4/ip_forward', 0],
+        ['ipv6/conf/all/forwarding', 0],
+        ['ipv6/conf/up0/accept_ra', 1],
+        ['ipv4/conf/all/accept_redirects', 0],
+      ] as const;
+      const container = await lab.container();
+      for (let request = 20; ; request++) {
+        for (const [key, value] of before) await lab.sysctl(lab.host, `net/${key}`, value);
+        const env = { [FAULT_VARIABLE]: `kernel:${request}` };
+        const { exitCode, stderr } = await lab.plugin('bridge', { command: 'ADD', conf, container, env });
+        const what = faultIn(stderr)?.what;
+        await lab.plugin('bridge', { command: 'DEL', conf, container });
+        if (!what?.includes('set sysctl "net/ipv6/conf/all/forwarding"')) continue;
+        expect(exitCode).not.toBe(0);
+        break;
+      }
+      const keys = before.map(([key]) => key);
+      expect(await settingsOf(lab, lab.host, keys)).toEqual(before.map(([, value]) => String(value)));
+    });
+  });
+
+  test('that has IPv6 disabled by default connects containers with IPv6', async () => {
+    await withHost(async lab => {
+      await lab.sysctl(lab.host, 'net/ipv6/conf/default/disable_ipv6', 1);
+      for (const conf of [
+        confOf(lab, 'bridge', DUAL, { bridge: 'br0', isDefaultGateway: true }),
+        confOf(lab, 'ptp', [[{ subnet: '10.89.0.0/24' }], [{ subnet: 'fd89::/64' }]], { name: 'cable' }),
+      ]) {
+        const container = await lab.container();
+        expect(await add(lab, conf, container)).toMatchObject({ exitCode: 0 });
+        expect(await ping(lab, container, conf.type === 'bridge' ? 'fd88::1' : 'fd89::1')).toBe(true);
+      }
+      // A bridge of others is theirs.
+      await lab.ip(lab.host, 'link', 'add', 'br9', 'type', 'bridge');
+      const conf = confOf(lab, 'bridge', [[{ subnet: 'fd90::/64' }]], { bridge: 'br9', isGateway: true });
+      const { error } = await add(lab, conf, await lab.container());
+      expect(error).toMatchObject({
+        code: 7,
+        msg: expect.stringMatching(/"br9".*sysctl -w net\/ipv6\/conf\/br9\/disable_ipv6=0/),
+      });
+      expect(await settingsOf(lab, lab.host, ['ipv6/conf/br9/disable_ipv6'])).toEqual(['1']);
+    });
+  });
+});
+
+const CLOSED = ['accept_ra', 'autoconf', 'accept_redirects'].map(key => `ipv6/conf/eth0/${key}`);
+const NO_REDIRECTS = ['eth0/accept_redirects', 'all/accept_redirects', 'eth0/accept_source_route'].map(
+  key => `ipv4/conf/${key}`,
+);
+
+describeRoot('a container', () => {
+  test('of a bridge is not routed by another one', async () => {
+    await withHost(async lab => {
+      const conf = confOf(lab, 'bridge', [[{ subnet: '10.88.0.0/24' }]], { bridge: 'br0', isGateway: true });
+      const [one, two] = [await lab.container(), await lab.container()];
+      for (const container of [one, two])
+        expect(await add(lab, conf, container)).toMatchObject({ exitCode: 0 });
+      await advertise(lab, one, 'eth0');
+      expect(await ping(lab, two, '10.88.0.1')).toBe(true);
+      expect(await learned(lab, two)).toEqual([]);
+      expect(await settingsOf(lab, two, [...CLOSED, ...NO_REDIRECTS])).toEqual(Array(6).fill('0'));
+    });
+  });
+
+  test.each(['macvlan', 'ptp', 'host-device', 'tap'])('of %s listens to no router either', async type => {
+    await withHost(async lab => {
+      const outside = await uplink(lab);
+      const options: Record<string, Row> = { macvlan: { master: 'up0' }, 'host-device': { device: 'up0' } };
+      const more = options[type] ?? {};
+      const container = await lab.container();
+      const conf = confOf(lab, type, [[{ subnet: '10.88.0.0/24' }]], more);
+      expect(await add(lab, conf, container)).toMatchObject({ exitCode: 0 });
+      expect(await settingsOf(lab, container, [...CLOSED, ...NO_REDIRECTS])).toEqual(Array(6).fill('0'));
+      if (type === 'macvlan') {
+        await advertise(lab, outside, 'far');
+        await until(async () => (await learned(lab, lab.host)).includes('default'));
+        expect(await learned(lab, container)).toEqual([]);
+      }
+    });
+  });
+
+  test('without addresses of a list is as the kernel made it', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = { ...confOf(lab, 'bridge', [], { bridge: 'br0' }), ipam: undefined };
+      expect(await add(lab, conf, container)).toMatchObject({ exitCode: 0 });
+      expect(await settingsOf(lab, container, CLOSED)).toEqual(['1', '1', '1']);
+    });
+  });
+});
