@@ -56,15 +56,16 @@ export interface Places {
 export function readPlaces(text: string): Places {
   const found = new Map<string, { value: number; key: number }>();
   const repeated: RepeatedKey[] = [];
+  const placeAtOffset = placesIn(text);
   scanDocument(text, (path, value, key = value) => {
     const at = JSON.stringify(path);
-    if (key !== value && found.has(at)) repeated.push({ key: String(path.at(-1)), ...placeAt(text, key) });
+    if (key !== value && found.has(at)) repeated.push({ key: String(path.at(-1)), ...placeAtOffset(key) });
     found.set(at, { value, key });
   });
   const find = (path: readonly (string | number)[], which: 'value' | 'key'): TextPlace => {
     const exact = found.get(JSON.stringify(path));
-    if (exact !== undefined) return placeAt(text, exact[which]);
-    return path.length ? find(path.slice(0, -1), 'value') : placeAt(text, 0);
+    if (exact !== undefined) return placeAtOffset(exact[which]);
+    return path.length ? find(path.slice(0, -1), 'value') : placeAtOffset(0);
   };
   return { valueAt: path => find(path, 'value'), keyAt: path => find(path, 'key'), repeated };
 }
@@ -162,6 +163,20 @@ function describe(text: string, { offset, expected }: Unexpected): string {
 }
 
 function placeAt(text: string, offset: number): TextPlace {
-  const before = text.slice(0, offset).split('\n');
-  return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
+  return placesIn(text)(offset);
+}
+
+/** Looks places up by halving: a file with thousands of mistakes has its lines counted once. */
+function placesIn(text: string): (offset: number) => TextPlace {
+  const starts = [0];
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) starts.push(at + 1);
+  return offset => {
+    let [line, after] = [0, starts.length];
+    while (after - line > 1) {
+      const middle = (line + after) >> 1;
+      if ((starts[middle] ?? 0) <= offset) line = middle;
+      else after = middle;
+    }
+    return { line: line + 1, column: offset - (starts[line] ?? 0) + 1 };
+  };
 }

@@ -10,8 +10,9 @@ export function didYouMean(word: string, known: Iterable<string>): string {
 export function findNearest(word: string, known: Iterable<string>): string | undefined {
   let best: { word: string; distance: number } | undefined;
   for (const candidate of known) {
-    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
     const limit = Math.max(1, Math.floor(Math.max(word.length, candidate.length) / 3));
+    if (Math.abs(word.length - candidate.length) > limit) continue;
+    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
     if (distance <= limit && distance < word.length && distance < (best?.distance ?? Infinity))
       best = { word: candidate, distance };
   }

@@ -24,7 +24,9 @@ export interface PurgePlaces {
 const KNOWN = new RegExp(
   `^(${[
     'catena\\.sock.*',
-    '.*\\.lock',
+    '(watch|between)\\.lock',
+    // Those of plugins name the namespace that they lock in by its inode.
+    '[a-z0-9-]+-\\d+(-.*)?\\.lock',
     '\\.catena-.*',
     'between\\.json',
     'attachments|boot|delegates|gc|generations|history|pods|removals|running|traces|unsettled|upkeep',

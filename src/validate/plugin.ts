@@ -114,14 +114,11 @@ function judgeUnknownKeys(placed: PlacedPlugin): Finding[] {
   const problems = findUnknownKeys(schemas, conf, { open }).filter(problem => {
     return about !== undefined || problem.path.length > 1;
   });
-  return (
-    problems
-      // Keys that only the runtime may set are reported separately.
-      .filter(problem => !findOddKeys(conf, 'entry').some(odd => odd.path[0] === problem.path[0]))
-      .map(problem =>
-        atKey(document, [...path, ...problem.path], ['warning', 'unknown-key', problem.message]),
-      )
-  );
+  // Keys that only the runtime may set are reported separately.
+  const odd = new Set(findOddKeys(conf, 'entry').map(one => one.path[0]));
+  return problems
+    .filter(problem => !odd.has(problem.path[0]))
+    .map(problem => atKey(document, [...path, ...problem.path], ['warning', 'unknown-key', problem.message]));
 }
 
 function judgeReservedKeys({ document, path, conf }: PlacedPlugin): Finding[] {
