@@ -1,6 +1,10 @@
 // Does host-device move a device into a container and bring it home as it was, whatever has happened to it?
+import { dlopen, FFIType, ptr } from 'bun:ffi';
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
+import { linkSettingRequest } from '../../src/netlink/rtnl/link.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import {
   type Container,
   type Lab,
@@ -129,6 +133,20 @@ async function endNamespace(lab: Lab, container: Container, name: string): Promi
 function recordOf(lab: Lab, container: Container): { path: string; record: Row } {
   const path = `${lab.tmp}/run/host-device/${container.id}_eth0.json`;
   return { path, record: JSON.parse(fs.readFileSync(path, 'utf8')) };
+}
+
+/** A program that passes every packet: `r0 = XDP_PASS; exit`. @returns its descriptor */
+function loadXdpProgram(): number {
+  const instructions = new Uint8Array([0xb7, 0, 0, 0, 2, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]);
+  const license = new TextEncoder().encode('GPL\0');
+  // linux/bpf.h: union bpf_attr of BPF_PROG_LOAD, BPF_PROG_TYPE_XDP
+  const attr = new BigUint64Array(16);
+  new Uint32Array(attr.buffer).set([6, 2]);
+  attr.set([BigInt(ptr(instructions)), BigInt(ptr(license))], 1);
+  const { i64 } = FFIType;
+  const { symbols } = dlopen('libc.so.6', { syscall: { args: [i64, i64, i64, i64], returns: i64 } });
+  const number = process.arch === 'x64' ? 321n : 280n;
+  return Number(symbols.syscall(number, 5n, BigInt(ptr(attr)), BigInt(attr.byteLength)));
 }
 
 describeRoot('host-device', () => {
@@ -373,6 +391,26 @@ describeRoot('host-device', () => {
       expect(await stateOf(lab)).toEqual(before);
       expect(await flagsOf(lab)).toEqual(flags);
       expect(await ip('route', 'show', 'dev', 'lo')).toEqual(lo);
+    });
+  });
+
+  test('[1.1.0] no program of the container runs for the packets of a device that is home', async () => {
+    await withHost(async lab => {
+      await withDevice(lab);
+      const container = await lab.container();
+      await add(lab, container);
+      const netns = openNetns(container.path);
+      const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+      const program = loadXdpProgram();
+      const [{ ifindex }] = (await lab.ip(container, 'link', 'show', 'eth0')) as [Row];
+      // IFLA_XDP of IFLA_XDP_FD
+      const bytes = Buffer.from([8, 0, 1, 0, ...Buffer.from(new Int32Array([program]).buffer)]);
+      socket.request(linkSettingRequest(ifindex, { type: 43, bytes }));
+      for (const close of [() => socket.close(), () => closeNetns(netns), () => fs.closeSync(program)])
+        close();
+      expect((await lab.ip(container, 'link', 'show', 'eth0'))[0]?.xdp).toBeDefined();
+      expect(await call(lab, 'DEL', container)).toMatchObject(OK);
+      expect((await lab.ip(lab.host, 'link', 'show', 'up0'))[0]?.xdp).toBeUndefined();
     });
   });
 

@@ -2,7 +2,9 @@
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresUpperKind } from '../helpers/skip.ts';
+import { mountSmallDisk } from '../helpers/small-disk.ts';
 import { ping } from '../helpers/traffic.ts';
 
 setDefaultTimeout(deadline(60_000));
@@ -149,6 +151,29 @@ describeRoot(
         expect((await accessOf(lab)).routes).toEqual(['10.201.0.11', 'fd00:201::11']);
         await call(lab, 'DEL', conf, two);
         expect(await accessOf(lab)).toEqual(NONE);
+      });
+    });
+
+    test('DEL ends it while the run directory is full or read-only', async () => {
+      await withHost(async lab => {
+        await lab.outside();
+        const conf = confOf(lab);
+        const disk = await mountSmallDisk(lab, () => ({}));
+        for (const state of ['full', 'ro'] as const) {
+          const container = await lab.container();
+          await call(lab, 'ADD', conf, container);
+          if (state === 'full') await disk.limitFiles(0);
+          else await disk.remount('ro');
+          const { exitCode, stdout } = await disk.run([`${BIN_DIR}/macvlan`], {
+            stdin: JSON.stringify(conf),
+            env: {
+              ...{ CNI_COMMAND: 'DEL', CNI_CONTAINERID: container.id, CNI_IFNAME: 'eth0' },
+              ...{ CNI_NETNS: container.path, CNI_PATH: BIN_DIR, CATENA_RUN_DIR: disk.dir },
+            },
+          });
+          expect([state, exitCode, stdout]).toEqual([state, 0, '']);
+          expect(await accessOf(lab)).toEqual(NONE);
+        }
       });
     });
 

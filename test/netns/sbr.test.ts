@@ -73,6 +73,27 @@ describeRoot(
       expect(await lab.dump(pod)).toEqual(before);
     });
 
+    test('routes keep all that belongs to them in their new table, and when they return', async () => {
+      const { lab, pod } = await twoInterfaces(createLab);
+      for (const route of [
+        ['10.20.0.0/16', 'via', '172.31.1.1', 'dev', 'net1', 'onlink', 'initcwnd', '20'],
+        ['10.21.0.0/16', 'via', 'inet6', 'fe80::1', 'dev', 'net1', 'mtu', '1300'],
+      ]) {
+        await lab.ip(pod, 'route', 'add', ...route);
+      }
+      const before = await lab.ip(pod, 'route', 'show', 'table', 'all');
+      expect(await add(lab, pod)).toMatchObject({ exitCode: 0, stderr: '' });
+      expect(await lab.ip(pod, 'route', 'show', 'table', '100')).toEqual(
+        expect.arrayContaining([
+          expect.objectContaining({ gateway: '172.31.1.1', flags: ['onlink'], metrics: [{ initcwnd: 20 }] }),
+          expect.objectContaining({ via: { family: 'inet6', host: 'fe80::1' }, metrics: [{ mtu: 1300 }] }),
+        ]),
+      );
+      expect(await del(lab, pod)).toMatchObject({ exitCode: 0, stdout: '' });
+      const sorted = (rows: Row[]) => rows.map(row => JSON.stringify(row)).sort();
+      expect(sorted(await lab.ip(pod, 'route', 'show', 'table', 'all'))).toEqual(sorted(before));
+    });
+
     test.each(FAMILIES)('replies leave through the interface of the request over IP%s', async family => {
       const { lab, pod, client } = await twoInterfaces(createLab);
       const address = { v4: '10.8.0.2', v6: 'fd00:8::2' }[family];
