@@ -16,6 +16,7 @@ const MEANING: Readonly<Record<DeclineReason, string>> = {
     'client and daemon are in different network or mount namespaces: start the daemon where the runtime runs',
   stale:
     'the client stopped waiting before the daemon handled the request: the daemon was stopped or overloaded',
+  busy: 'too many requests of the network, or of all networks, wait for plugins or servers that do not answer',
   workers: 'no worker could take the call',
   ending: 'the daemon is shutting down',
 };

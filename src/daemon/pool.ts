@@ -1,9 +1,10 @@
 // Which worker serves the next call?
 import type { Invocation } from '../chain/run/exec-plugin.ts';
-import type { WorkerSource } from '../worker/client.ts';
+import type { WorkerCall, WorkerSource } from '../worker/client.ts';
 import { type Limits, WorkerProcess } from '../worker/process.ts';
 import { rest } from '../worker/rest.ts';
 import { DeviceRemover } from './device-remover.ts';
+import { networkIn } from './plugin-calls.ts';
 import { residentBytes } from './process-memory.ts';
 import { type HealthEvents, WorkerHealth } from './worker-health.ts';
 
@@ -46,8 +47,10 @@ const REMOVE_DEADLINE_MS = 40_000;
 const STUCK_MS = 500;
 /** Maximum number of workers besides those at work. */
 const SPARE = 12;
+/** Of these, at most so many serve one network, whose server or foreign plugin may hang. */
+const SPARE_OF_ONE = 8;
 /** Longest wait for a worker. A call that gets none has not begun: the client makes it itself. */
-const WAIT_MS = 5_000;
+const WAIT_MS = 1_000;
 /** A worker's deferred removals run after this time even without a request to run them. It is longer than any call takes. */
 const HOLD_MS = 15 * 60_000;
 const SWEEP_EVERY_MS = 250;
@@ -58,6 +61,8 @@ interface Member {
   looked: number;
   /** When it got its current call, or when its last call ended. */
   since: number;
+  /** The network of its current call. */
+  network: () => string;
   /** It has freed the memory that its calls left behind. */
   rested: boolean;
 }
@@ -112,30 +117,35 @@ export class WorkerPool implements WorkerSource {
   }
 
   async use<T>(
-    _invocation: Invocation,
+    invocation: Pick<WorkerCall, 'stdin'>,
     work: (worker: WorkerProcess) => Promise<T>,
     which?: WorkerProcess,
   ): Promise<T> {
-    if (which === undefined) return this.#lend(work);
+    if (which === undefined) return this.#lend(work, networkOf(invocation));
     const own = [...this.#holding].find(({ process }) => process === which);
     // It is serving a call of the same chain, or it has ended. In both cases it answers in order.
     if (own === undefined) return work(which);
     this.#holding.delete(own);
-    return this.#lendOut(own, work);
+    return this.#lendOut(own, work, networkOf(invocation));
   }
 
-  async #lend<T>(work: (worker: WorkerProcess) => Promise<T>): Promise<T> {
-    const member = await this.#take();
+  async #lend<T>(work: (worker: WorkerProcess) => Promise<T>, network = () => ''): Promise<T> {
+    const member = this.#isHeldUp(network) ? undefined : await this.#take();
     if (member === undefined) {
       return work(new WorkerProcess({ absent: this.problem ?? 'all workers are busy' }, this.#env));
     }
-    return this.#lendOut(member, work);
+    return this.#lendOut(member, work, network);
   }
 
-  async #lendOut<T>(member: Member, work: (worker: WorkerProcess) => Promise<T>): Promise<T> {
+  async #lendOut<T>(
+    member: Member,
+    work: (worker: WorkerProcess) => Promise<T>,
+    network: () => string,
+  ): Promise<T> {
     this.#busy.add(member);
     member.since = performance.now();
     member.rested = false;
+    member.network = network;
     try {
       return await work(member.process);
     } finally {
@@ -163,7 +173,7 @@ export class WorkerPool implements WorkerSource {
 
   #start(): Member {
     const process = new WorkerProcess(OWN_PROGRAM, this.#env, true, problem => this.#health.note(problem));
-    return { process, looked: 0, since: performance.now(), rested: false };
+    return { process, looked: 0, since: performance.now(), network: () => '', rested: false };
   }
 
   #hasAny(): boolean {
@@ -187,9 +197,24 @@ export class WorkerPool implements WorkerSource {
   #mayStart(): boolean {
     if (this.problem !== undefined) return false;
     const { workers } = this.#limits;
-    const stuckSince = performance.now() - STUCK_MS;
-    const atWork = [...this.#busy].filter(({ since }) => since > stuckSince).length;
+    const atWork = this.#busy.size - this.#stuck().length;
     return atWork < workers && this.#busy.size + this.#holding.size < workers + SPARE;
+  }
+
+  #stuck(): Member[] {
+    const since = performance.now() - STUCK_MS;
+    return [...this.#busy].filter(member => member.since <= since);
+  }
+
+  /** Whether the call would wait for others that wait for something themselves: all that there may be, or too many of its network. */
+  #isHeldUp(network: () => string): boolean {
+    if (this.#idle.length > 0 && this.#busy.size < SPARE_OF_ONE) return false;
+    const stuck = this.#stuck();
+    const isFull = this.#busy.size + this.#holding.size >= this.#limits.workers + SPARE;
+    if (isFull && stuck.length === this.#busy.size) return true;
+    return (
+      stuck.length >= SPARE_OF_ONE && stuck.filter(one => one.network() === network()).length >= SPARE_OF_ONE
+    );
   }
 
   #giveBack(member: Member): void {
@@ -296,4 +321,10 @@ export class WorkerPool implements WorkerSource {
     this.#removedAt = performance.now();
     return outcome.exitCode === 0;
   }
+}
+
+/** The network of a call; asked only where many calls take long. */
+function networkOf({ stdin }: Pick<WorkerCall, 'stdin'>): () => string {
+  let found: string | undefined;
+  return () => (found ??= stdin === undefined ? '' : networkIn(stdin));
 }

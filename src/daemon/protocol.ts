@@ -43,7 +43,15 @@ export const ANSWER_DEADLINE_MS = 10 * 60_000;
  * `namespace`: the client is in another network or mount namespace; `stale`: the client had given up before the daemon came to
  * the request, or the request is older than clients wait; `workers`: no worker could take the call; `ending`: the daemon is shutting down.
  */
-export const DECLINE_REASONS = ['request', 'build', 'namespace', 'stale', 'workers', 'ending'] as const;
+export const DECLINE_REASONS = [
+  'request',
+  'build',
+  'namespace',
+  'stale',
+  'busy',
+  'workers',
+  'ending',
+] as const;
 export type DeclineReason = (typeof DECLINE_REASONS)[number];
 
 /** What a daemon answers instead of a reply. */

@@ -21,11 +21,26 @@ export interface ServerState {
   readonly served: number;
 }
 
+/** A request that runs longer waits for something, such as a foreign plugin or a server: it gives its turn to another one. */
+const LONG_MS = 1_000;
+/** Where no request ends for this time, what waits is declined, and its client does it itself. While requests end, waiting is cheaper. */
+const STANDSTILL_MS = 1_000;
+/** Requests that have given their turn away: so many times the limit of all, and the limit itself for each network. */
+const LONG_SHARE = 4;
+
+/** A request in the queue. */
+interface Waiter {
+  readonly group: string;
+  begin(): void;
+}
+
 /** Limits how many requests run and how many are queued. */
 export class RequestLimiter {
   #limits: ServerLimits;
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiting = new Set<Waiter>();
+  readonly #long = new Map<string, number>();
   #running = 0;
+  #longer = 0;
   #served = 0;
 
   constructor(limits: ServerLimits) {
@@ -43,38 +58,85 @@ export class RequestLimiter {
   }
 
   get state(): ServerState {
-    return { running: this.#running, queued: this.#waiting.length, served: this.#served };
+    return { running: this.#running + this.#longer, queued: this.#waiting.size, served: this.#served };
   }
 
-  /** Runs the work when its turn comes; undefined if the queue is full. */
-  admit<T>(work: (queueMs: number) => Promise<T>): Promise<T> | undefined {
+  /** Runs the work when its turn comes; undefined if that does not come soon. @param group what hangs together, such as a network */
+  async admit<T>(group: string, work: (queueMs: number) => Promise<T>): Promise<T | undefined> {
     const asked = performance.now();
-    return this.enter()?.then(async leave => {
-      try {
-        return await work(performance.now() - asked);
-      } finally {
-        leave();
-      }
+    const leave = await this.enter(group);
+    if (leave === undefined) return undefined;
+    try {
+      return await work(performance.now() - asked);
+    } finally {
+      leave();
+    }
+  }
+
+  /** @returns the function that ends the turn; undefined if the queue is full or stands still */
+  async enter(group: string): Promise<(() => void) | undefined> {
+    if (this.#mayBegin(group)) return this.#begin(group);
+    const isHopeless = this.#isHeldUp(group) || this.#waiting.size >= this.#limits.queue;
+    return isHopeless ? undefined : this.#wait(group);
+  }
+
+  #wait(group: string): Promise<(() => void) | undefined> {
+    return new Promise(resolve => {
+      let served = this.#served;
+      const look = setInterval(() => {
+        const isMoving = this.#served > served;
+        served = this.#served;
+        if (isMoving) return;
+        clearInterval(look);
+        this.#waiting.delete(waiter);
+        resolve(undefined);
+      }, STANDSTILL_MS);
+      const waiter: Waiter = {
+        group,
+        begin: () => {
+          clearInterval(look);
+          this.#waiting.delete(waiter);
+          resolve(this.#begin(group));
+        },
+      };
+      this.#waiting.add(waiter);
     });
   }
 
-  /** @returns a promise of the turn, which resolves to the function that ends the turn; undefined if the queue is full */
-  enter(): Promise<() => void> | undefined {
-    const leave = (): void => {
+  #mayBegin(group: string): boolean {
+    return this.#running < this.#limits.requests && !this.#isHeldUp(group);
+  }
+
+  /** Whether so many take long, of its network or of all, that another one would only be one more. */
+  #isHeldUp(group: string): boolean {
+    const { requests } = this.#limits;
+    return (this.#long.get(group) ?? 0) >= requests || this.#longer >= LONG_SHARE * requests;
+  }
+
+  #begin(group: string): () => void {
+    this.#running += 1;
+    let isLong = false;
+    const turn = setTimeout(() => {
+      isLong = true;
       this.#running -= 1;
+      this.#longer += 1;
+      this.#long.set(group, (this.#long.get(group) ?? 0) + 1);
+      this.#beginQueued();
+    }, LONG_MS);
+    return () => {
+      clearTimeout(turn);
       this.#served += 1;
+      if (isLong) {
+        this.#longer -= 1;
+        const left = (this.#long.get(group) ?? 1) - 1;
+        if (left > 0) this.#long.set(group, left);
+        else this.#long.delete(group);
+      } else this.#running -= 1;
       this.#beginQueued();
     };
-    const begin = (): (() => void) => {
-      this.#running += 1;
-      return leave;
-    };
-    if (this.#running < this.#limits.requests) return Promise.resolve(begin());
-    if (this.#waiting.length >= this.#limits.queue) return undefined;
-    return new Promise(resolve => this.#waiting.push(() => resolve(begin())));
   }
 
   #beginQueued(): void {
-    while (this.#running < this.#limits.requests && this.#waiting.length > 0) this.#waiting.shift()?.();
+    for (const waiter of this.#waiting) if (this.#mayBegin(waiter.group)) waiter.begin();
   }
 }

@@ -8,6 +8,7 @@ import type { BegunCalls } from './begun-calls.ts';
 import { listen, type OpenDoor, problem } from './door.ts';
 import { hasGone } from './has-gone.ts';
 import { ownPlace } from './place.ts';
+import { networkIn } from './plugin-calls.ts';
 import {
   type Declined,
   type DeclineReason,
@@ -69,8 +70,8 @@ export interface Server {
   activity(): ServerState & { readonly connections: number };
   /** Changes the limits for future requests. */
   setLimits(limits: ServerLimits): void;
-  /** Runs work when its turn comes; undefined if the queue is full. */
-  admit<T>(work: (queueMs: number) => Promise<T>): Promise<T> | undefined;
+  /** Runs work when its turn comes; undefined if that does not come. @param group the network */
+  admit<T>(group: string, work: (queueMs: number) => Promise<T>): Promise<T | undefined>;
   /** Accepts no new requests, answers those that it has, and closes. New clients run their chains themselves. */
   stop(): Promise<void>;
 }
@@ -146,7 +147,7 @@ export async function startServer(
     const why = findObstacle(request, await hasGone(signal));
     if (why) return { reply: why };
     const { ageMs = 0 } = request;
-    const answer = gate.admit(async (queueMs): Promise<AnsweredCall> => {
+    const answered = await gate.admit(groupOf(request), async (queueMs): Promise<AnsweredCall> => {
       if (signal.aborted || !calls.begin(request.key))
         return { reply: decline('stale', 'the client has cancelled the call') };
       const told = () => calls.end(request.key);
@@ -157,17 +158,17 @@ export async function startServer(
         throw error;
       }
     });
-    if (answer === undefined) return { reply: OVERLOADED };
-    const answered = await answer;
+    if (answered === undefined) return { reply: refuse('busy', BUSY) };
     if (isDeclined(answered.reply)) events.declined(answered.reply.declined, answered.reply.error);
     return answered;
   }
 
+  function refuse(reason: DeclineReason, error: string): Declined {
+    events.declined(reason, error);
+    return decline(reason, error);
+  }
+
   function findObstacle({ place: theirs, ageMs = 0 }: RunRequest, isGone: boolean): Declined | undefined {
-    const refuse = (reason: DeclineReason, error: string): Declined => {
-      events.declined(reason, error);
-      return decline(reason, error);
-    };
     if (theirs.executable !== place.executable)
       return refuse('build', `the client is executable ${theirs.executable}, the daemon ${place.executable}`);
     if (theirs.network !== place.network) return refuse('namespace', 'another network namespace');
@@ -183,7 +184,8 @@ export async function startServer(
   async function runVerb(args: readonly string[], signal: AbortSignal): Promise<Response> {
     if (await hasGone(signal)) return problem(503, 'the client has gone');
     const request = { place, args, cwd: '/', env: process.env, key: crypto.randomUUID() };
-    const reply = (await gate.admit(queueMs => backend.run(request, signal, queueMs))) ?? OVERLOADED;
+    const reply =
+      (await gate.admit(groupOf(request), queueMs => backend.run(request, signal, queueMs))) ?? OVERLOADED;
     return toResponse(reply);
   }
 
@@ -254,7 +256,7 @@ export async function startServer(
     setLimits(next) {
       gate.limits = next;
     },
-    admit: work => gate.admit(work),
+    admit: (group, work) => gate.admit(group, work),
     async stop() {
       leave();
       await Promise.all(doors.map(door => door.close()));
@@ -262,8 +264,13 @@ export async function startServer(
   };
 }
 
-/** The message to a client if the queue is full. */
-export const BUSY = "Cannot take the request: the daemon's queue is full; try again later";
+/** The message to a client whose turn does not come. */
+export const BUSY = 'Cannot take the request: too many requests wait for plugins or servers; try again later';
+
+/** The network that a request is for: what hangs in one network must not hold up others. */
+function groupOf({ stdin, args }: RunRequest): string {
+  return stdin === undefined ? (args[1] ?? '') : networkIn(stdin);
+}
 
 const OVERLOADED: RunReply = {
   exitCode: 1,

@@ -1,4 +1,5 @@
 // How are plugins called again for the attachments that they keep, while a daemon runs?
+import { VisitQueue } from '../chain/run/visits.ts';
 import { UPKEEP_VARIABLE } from '../cni/env.ts';
 import { describeError, ErrorCode } from '../cni/errors.ts';
 import { tryParse } from '../cni/json.ts';
@@ -64,6 +65,15 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
     if (problem.isGone) parts.log('info', 'the namespace of an attachment to be kept is gone', fields);
     else parts.log('warn', 'cannot keep an attachment', fields);
   };
+  const wanted = new Map<string, { readonly plugin: string; readonly note: UpkeepNote }>();
+  const visits = new VisitQueue(
+    async id => {
+      const one = wanted.get(id);
+      if (one && !end.signal.aborted) await visit(one.plugin, one.note);
+      wanted.delete(id);
+    },
+    { atOnce: AT_ONCE, groupOf: id => wanted.get(id)?.note.network ?? '' },
+  );
   const round = async (): Promise<void> => {
     release ??= becomeKeeper(parts.stateDir);
     if (release === undefined) return;
@@ -79,11 +89,12 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
       const isPast = note.boot === parts.boot ? (note.dueAt ?? 0) <= now : failures.has(note.id);
       return (isPast || !met.has(note.id)) && notBefore(note) <= now;
     });
-    const next = due.values();
-    const work = async (): Promise<void> => {
-      for (const { plugin, note } of next) if (!end.signal.aborted) await visit(plugin, note);
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    // One that hangs, as without a DHCP server, holds up those of its network alone.
+    for (const one of due.filter(({ note }) => !visits.has(note.id))) {
+      wanted.set(one.note.id, one);
+      visits.add([one.note.id]);
+    }
+    await visits.settled();
   };
   const safely = async (): Promise<void> => {
     try {
@@ -110,6 +121,7 @@ export function startUpkeep(parts: UpkeepParts): Upkeeping {
       clearInterval(timer);
       end.abort();
       await running;
+      await visits.close();
       release?.();
     },
   };

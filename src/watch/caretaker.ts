@@ -1,11 +1,11 @@
 // What happens at a visit to an attachment: it is checked, repaired if that is allowed, and reported?
 import type { ChainRuntime } from '../chain/run/runtime.ts';
+import type { Rest } from '../chain/run/visits.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import { commandsFor } from './commands.ts';
 import { type Damage, examine, type Repaired, repairAttachment } from './examine.ts';
 import type { Policy } from './policy.ts';
-import type { Rest } from './queue.ts';
 import { afterCheck, afterRepair, giveUp, isReported, pauseBefore, type Standing } from './standing.ts';
 import type { Drift, WatchState } from './state.ts';
 
@@ -55,6 +55,8 @@ export class Caretaker {
   readonly #runtime: ChainRuntime;
   readonly #standings = new Map<string, Standing>();
   readonly #checked = new Map<string, number>();
+  /** Until when those are left alone whose CHECK hung. */
+  readonly #hung = new Map<string, number>();
   readonly #counts = { checks: {} as Record<string, number>, repairs: {} as Record<string, number> };
   /** Those that are visited again when the work on them may have ended. */
   readonly #postponed = new Set<string>();
@@ -95,7 +97,7 @@ export class Caretaker {
 
   /** Forgets attachments that no longer exist. */
   forgetAllBut(attachments: ReadonlySet<string>): void {
-    for (const known of [this.#standings, this.#checked])
+    for (const known of [this.#standings, this.#checked, this.#hung])
       for (const key of known.keys()) if (!attachments.has(key)) known.delete(key);
   }
 
@@ -116,7 +118,7 @@ export class Caretaker {
     const one = this.#context.find(key);
     if (one === undefined || one.isCheckedInParts) return;
     const policy = this.#context.policyOf(one);
-    if (policy === 'off') return;
+    if (policy === 'off' || performance.now() < (this.#hung.get(key) ?? 0)) return;
     this.#postponed.delete(key);
     const work = this.#context.workOn(one);
     if (work === 'in progress') this.#postpone(key);
@@ -132,6 +134,11 @@ export class Caretaker {
     this.#lastCheck = new Date().toISOString();
     this.#checked.set(key, performance.now());
     count(this.#counts.checks, verdict.state);
+    if (verdict.state === 'unknown' && verdict.hung) {
+      this.#hung.set(key, performance.now() + HUNG_MS);
+      this.#tell('hung', one, verdict.why);
+      return;
+    }
     if (verdict.state === 'gone' || verdict.state === 'unknown') {
       this.#standings.delete(key);
       return;
@@ -183,17 +190,26 @@ export class Caretaker {
     }
   }
 
-  #tell(what: Exclude<Act, 'deleted'>, { id }: WatchedAttachment, problem: string, advice?: string): void {
+  #tell(
+    what: Exclude<Act, 'deleted'> | 'hung',
+    { id }: WatchedAttachment,
+    problem: string,
+    advice?: string,
+  ): void {
     const { network, containerId, ifname } = id;
     const level =
-      what === 'given up' ? 'error' : what === 'drifted' || what === 'damaged often' ? 'warn' : 'info';
+      what === 'given up' ? 'error' : ['drifted', 'damaged often', 'hung'].includes(what) ? 'warn' : 'info';
     const place = { network, container_id: containerId, ifname };
     const fields = { ...place, problem, ...(advice === undefined ? {} : { advice }) };
     this.#parts.log(level, MESSAGES[what], fields);
   }
 }
 
-const MESSAGES: Readonly<Record<Exclude<Act, 'deleted'>, string>> = {
+/** Pause before the next CHECK of an attachment whose CHECK hung: each costs a process for as long as a plugin may take. */
+const HUNG_MS = 10 * 60_000;
+
+const MESSAGES: Readonly<Record<Exclude<Act, 'deleted'> | 'hung', string>> = {
+  hung: 'a plugin hangs on CHECK, so the condition of an attachment is unknown; it is asked again in ten minutes',
   drifted: 'an attachment is no longer as its ADD made it',
   'damaged often':
     'an attachment is damaged again and again; repairs continue with growing pauses, and are not reported one by one',

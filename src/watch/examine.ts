@@ -16,13 +16,13 @@ import { type PluginCondition, worstOf } from '../chain/records/repair-plugins.t
 import { isOfLaterAdd } from '../chain/records/successor.ts';
 import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
+import type { Rest } from '../chain/run/visits.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { holderOf } from '../journal/claim.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import { isPodUnsettled } from './pods.ts';
-import type { Rest } from './queue.ts';
 
 /** The condition of an attachment. */
 export type Verdict =
@@ -33,7 +33,7 @@ export type Verdict =
   /** Some process works on it, or it is no longer what was listed. */
   | { readonly state: 'passed over' }
   /** No CHECK can be run. */
-  | { readonly state: 'unknown'; readonly why: string };
+  | { readonly state: 'unknown'; readonly why: string; readonly hung?: true };
 
 /** CHECK reports that something is missing. */
 export interface Damage {
@@ -71,7 +71,9 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
       await checkNetwork(list, known, own);
       return { state: 'sound' };
     } catch (thrown) {
-      const { code, message } = toCniError(thrown);
+      const { code, message, plugin } = toCniError(thrown);
+      // That a plugin hangs says nothing of the attachment, and a repair would call it again.
+      if (plugin?.ended === 'deadline') return { state: 'unknown', why: message, hung: true };
       if (code === ErrorCode.tryAgainLater || runtime.signal?.aborted) return PASSED_OVER;
       return { state: 'drifted', problem: message, note };
     }

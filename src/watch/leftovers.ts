@@ -1,6 +1,7 @@
 // When does the daemon delete attachments that outlived their namespace?
 
 import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { VisitQueue } from '../chain/run/visits.ts';
 import { describeError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
@@ -39,6 +40,11 @@ export class Leftovers {
   readonly #parts: LeftoverParts;
   readonly #known = new Map<string, Leftover>();
   readonly #deletions: Record<string, number> = {};
+  readonly #due = new Map<string, { readonly one: WatchedAttachment; readonly leftover: Leftover }>();
+  readonly #deleting = new VisitQueue(key => this.#delete(key), {
+    atOnce: 1,
+    groupOf: key => key.split('\n')[0] ?? '',
+  });
 
   constructor(parts: LeftoverParts) {
     this.#parts = parts;
@@ -66,10 +72,15 @@ export class Leftovers {
     const isAllowed = ({ one }: (typeof due)[number]) => this.#parts.policyOf(one) === 'repair';
     for (const { one, why, leftover } of due.filter(found => !isAllowed(found)))
       this.#report(leftover, one, { problem: why, advice: 'catena gc --gone' });
-    for (const { one, leftover } of due.filter(isAllowed).slice(0, AT_ONCE)) {
-      if (this.#parts.runtime.signal?.aborted) return;
-      await this.#delete(one, leftover);
-    }
+    const chosen = due.filter(isAllowed).filter(({ one }) => !this.#deleting.has(one.key));
+    for (const { one, leftover } of chosen.slice(0, AT_ONCE)) this.#due.set(one.key, { one, leftover });
+    this.#deleting.add(this.#due.keys());
+    await this.#deleting.settled();
+  }
+
+  /** Begins no further deletion, and waits for those in progress. */
+  close(): Promise<void> {
+    return this.#deleting.close();
   }
 
   #look(attachments: Iterable<WatchedAttachment>) {
@@ -90,7 +101,11 @@ export class Leftovers {
     return gone;
   }
 
-  async #delete(one: WatchedAttachment, leftover: Leftover): Promise<void> {
+  async #delete(key: string): Promise<void> {
+    const due = this.#due.get(key);
+    this.#due.delete(key);
+    if (due === undefined || this.#parts.runtime.signal?.aborted) return;
+    const { one, leftover } = due;
     const { runtime, traced } = this.#parts;
     const remove = (own: ChainRuntime) => removeGone(one, own);
     const done = await traced('DEL', one, runtime, remove, problemOf);

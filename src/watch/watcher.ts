@@ -2,6 +2,7 @@
 
 import { join } from 'node:path';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { VisitQueue } from '../chain/run/visits.ts';
 import { runDir } from '../cni/directories.ts';
 import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
@@ -16,7 +17,6 @@ import { visitInside } from './inside.ts';
 import { Leftovers } from './leftovers.ts';
 import { isPodHeld, podLister, withPods } from './pods.ts';
 import { policyOf, readPolicies } from './policy.ts';
-import { VisitQueue } from './queue.ts';
 import { startRounds } from './rounds.ts';
 import type { WatchSettings } from './settings.ts';
 import { openSources } from './sources.ts';
@@ -46,7 +46,7 @@ export interface Watching {
   readonly state: WatchState;
   /** Applies other settings from now on. */
   change(settings: WatchSettings): void;
-  /** Stops it; checks and repairs in progress are finished first. */
+  /** Stops it; checks and repairs in progress are finished first, unless they hang. */
   stop(): Promise<void>;
 }
 
@@ -61,6 +61,8 @@ const YIELD_EVERY_MS = 20;
 const INSIDE_SHARE = 100;
 /** A device that was made is mostly that of an ADD, which has ended then. */
 const ARRIVAL_MS = 1_000;
+/** Time for visits in progress when the watch ends. */
+const FINISH_MS = 2_000;
 /** How often the lock of another daemon is tried. */
 const SEAT_EVERY_MS = 3_000;
 
@@ -159,7 +161,11 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     for (let left = YIELD_MS; left > 0 && parts.isBusy() && !end.signal.aborted; left -= YIELD_EVERY_MS)
       await Bun.sleep(YIELD_EVERY_MS);
   };
-  const queue = new VisitQueue((key, rest) => caretaker.visit(key, rest), { atOnce: AT_ONCE, idle });
+  const queue = new VisitQueue((key, rest) => caretaker.visit(key, rest), {
+    atOnce: AT_ONCE,
+    groupOf: key => attachments.get(key)?.id.network ?? '',
+    idle,
+  });
   /** Those that are not checked in parts. */
   let checked: readonly string[] = [];
   const relist = (scope: 'all' | 'new'): void => {
@@ -283,10 +289,11 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     async close() {
       closeSources();
       clear();
-      const rounds = stopRounds();
-      await queue.close();
-      await rounds;
+      const done = Promise.all([stopRounds(), queue.close(), leftovers.close()]);
+      // What hangs is ended, as its next visit finds it.
+      await Promise.race([done, Bun.sleep(FINISH_MS)]);
       end.abort();
+      await done;
     },
   };
 }

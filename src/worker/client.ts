@@ -12,14 +12,13 @@ import { type Limits, type WorkerOutcome, WorkerProcess } from './process.ts';
 /** How many workers are tried: one may turn out to have ended when the request is sent. */
 const ATTEMPTS = 3;
 
+/** What a source may want to know of a call. */
+export type WorkerCall = Pick<PluginCall, 'path' | 'env'> & Partial<Pick<PluginCall, 'stdin'>>;
+
 /** Where workers come from. */
 export interface WorkerSource {
   /** Lends a worker until the work is done; a particular one if `which` is given. */
-  use<T>(
-    call: Pick<PluginCall, 'path' | 'env'>,
-    work: (worker: WorkerProcess) => Promise<T>,
-    which?: WorkerProcess,
-  ): Promise<T>;
+  use<T>(call: WorkerCall, work: (worker: WorkerProcess) => Promise<T>, which?: WorkerProcess): Promise<T>;
   /** Deletes devices together with those of other chains. @returns whether they are gone */
   remove?(indexes: readonly number[], limits: Limits): Promise<boolean>;
   /** Called when no worker has read a call and no further one is tried. */
@@ -164,7 +163,7 @@ function outcomeOf({ removals: _, unread: __, more: ___, ...outcome }: WorkerOut
 /** Borrows a worker until `giveBack` is called. */
 function borrow(
   source: WorkerSource,
-  call: Pick<PluginCall, 'path' | 'env'>,
+  call: WorkerCall,
   which: WorkerProcess | undefined,
 ): Promise<{ readonly worker: WorkerProcess; giveBack(): void }> {
   return new Promise((resolve, reject) => {

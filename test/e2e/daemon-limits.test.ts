@@ -1,12 +1,11 @@
 // What does a daemon do with more than it can take: clients, bytes, calls of a worker, a disk that is full?
 import { expect, test } from 'bun:test';
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { wireOf } from '../../src/daemon/protocol.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
-import { holdLeases } from '../helpers/held-leases.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
@@ -49,21 +48,42 @@ describeRoot('a daemon with limits', () => {
     receiver.close();
   });
 
-  test('limits running and waiting requests; the rest get "try again later"', async () => {
+  test('calls that hang in a foreign plugin hold up no call of another network', async () => {
     const lab = await makeLab();
-    const { chain, container, waiter, release } = await holdLeases(lab);
-    const daemon = await startDaemon(lab, '--config', settingsIn(lab, { requests: 1, queue: 1 }));
-    const state = async () => (await (await daemon.fetch('/v1/state')).json()) as { queued: number };
-    const first = chain.add(container);
-    await waiter('--worker');
-    const second = chain.run('add', await lab.container());
-    await until(async () => (await state()).queued === 1);
-    const third = await chain.run('add', await lab.container(), { args: ['--json'] });
-    expect(third.exitCode).toBe(1);
-    expect(third.stderr + third.stdout).toContain('try again later');
-    release();
-    expect((await first).ips).toHaveLength(2);
-    expect((await second).exitCode).toBe(0);
+    const binDir = `${lab.tmp}/bin`;
+    mkdirSync(binDir);
+    for (const name of ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning', 'firewall'])
+      symlinkSync(`${BIN_DIR}/${name}`, `${binDir}/${name}`);
+    writeFileSync(
+      `${binDir}/stuck`,
+      `#!/bin/sh\nuntil [ -e ${lab.tmp}/go ]; do sleep 0.2; done\necho '{"cniVersion": "1.1.0"}'\n`,
+      { mode: 0o755 },
+    );
+    const stuck = writeChain(lab, { cniVersion: '1.1.0', name: 'stuck', plugins: [{ type: 'stuck' }] });
+    const chain = writeChain(lab, fullChain(lab));
+    const daemon = await startDaemon(lab, '--config', settingsIn(lab, { requests: 2 }));
+    const state = async () =>
+      (await (await daemon.fetch('/v1/state')).json()) as {
+        running: number;
+        served: number;
+        declined: object;
+      };
+    const hung: Promise<unknown>[] = [];
+    const hang = async () => void hung.push(stuck.run('add', await lab.container(), { binDir }));
+    await hang();
+    await hang();
+    await until(async () => (await state()).running === 2);
+    const { served } = await state();
+    const container = await lab.container();
+    for (const verb of ['add', 'check', 'del'])
+      expect(await chain.run(verb, container, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
+    // They still hang, the daemon made the calls, and leaves a third that would hang to its client.
+    expect(await state()).toMatchObject({ running: 2, served: served + 3 });
+    await hang();
+    await until(async () => JSON.stringify((await state()).declined).includes('busy'));
+    expect((await state()).running).toBe(2);
+    writeFileSync(`${lab.tmp}/go`, '');
+    await Promise.all(hung);
   });
 
   test('serves a hundred clients at once', async () => {

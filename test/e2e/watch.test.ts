@@ -1,6 +1,7 @@
 // Does the daemon notice what others do to attachments, repair it if it may, and leave alone what it cannot win?
 import { expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { writeChain } from '../helpers/chain.ts';
 import { type Container, type Row, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { converse } from '../helpers/traffic.ts';
@@ -67,6 +68,33 @@ describeRoot('a daemon that watches', () => {
       await talk.end();
       await server.end();
     }
+  });
+
+  test('repairs while the CHECK of a foreign plugin hangs, and ends while it does', async () => {
+    const lab = await makeLab();
+    const { chain: sound } = await attach(lab, watchedList(lab, 'pods', '10.66.0.0/24'), 8080);
+    const binDir = `${lab.tmp}/foreign`;
+    mkdirSync(binDir);
+    const script = `#!/bin/sh\n[ "$CNI_COMMAND" = CHECK ] && exec sleep 1017\n[ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion": "1.1.0"}'\nexit 0\n`;
+    writeFileSync(`${binDir}/stuck`, script, { mode: 0o755 });
+    const stuck = writeChain(lab, { cniVersion: '1.1.0', name: 'stuck', plugins: [{ type: 'stuck' }] });
+    for (let i = 0; i < 4; i++) await stuck.add(await lab.container(), { binDir });
+    const daemon = await startWatcher(lab, { watch: 'repair', watchSeconds: 1 });
+    const hangs = async () =>
+      (await lab.run(lab.host, ['pgrep', '-fc', `^sleep 1000`])).stdout.trim() !== '0';
+    await until(hangs);
+    expect(sound.name).toBe('pods');
+    for (const round of [1, 2]) {
+      await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
+      await untilWatch(
+        daemon,
+        watch => (watch.repairs?.repaired ?? 0) >= round && watch.drifted.length === 0,
+      );
+      // Damage that follows a repair at once counts as a repair that did not last.
+      await Bun.sleep(1_200);
+    }
+    expect(await hangs()).toBe(true);
+    expect(await daemon.stop()).toBe(0);
   });
 
   test('hears of what is removed inside a namespace, and not of what else a container does there', async () => {

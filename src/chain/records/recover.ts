@@ -17,6 +17,7 @@ import { sweepSnapshots } from '../../journal/snapshot.ts';
 import { listRecords, readFile, unmark } from '../../journal/store.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { VisitQueue } from '../run/visits.ts';
 import { forgetDetached } from './adopted-attachments.ts';
 import { deleteClaimed } from './delete-attachment.ts';
 import { sweepCache } from './result-cache.ts';
@@ -38,10 +39,12 @@ export interface RecoveryScope {
   readonly all?: boolean;
 }
 
-/** Limits of a recovery before a verb: how many, when to begin no more, and how long each plugin may take. */
+/**
+ * Limits of a recovery before a verb: how many, and when to begin no more, which is also how long each plugin may take. What takes longer is
+ * left to the daemon, to repair, or to its runtime's DEL.
+ */
 const LIMIT = 4;
-const BUDGET_MS = 5_000;
-const CALL_DEADLINE_MS = 10_000;
+const BRIEF_MS = 1_000;
 /** Pause between attempts: starts at the first value and doubles each time up to the second. */
 const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
 
@@ -64,9 +67,6 @@ export async function recover(
 ): Promise<Recovery[]> {
   const { stateDir } = runtime;
   if (stateDir === undefined) return [];
-  const { onPlugin: _, onFinish: __, ...quiet } = runtime;
-  const onTheWay: ChainRuntime = { ...quiet, deadlineMs: CALL_DEADLINE_MS };
-  const until = performance.now() + BUDGET_MS;
   const done: Recovery[] = [];
   try {
     markEarlierBoots(stateDir, runtime, scope.all === true);
@@ -78,12 +78,25 @@ export async function recover(
       sweepCache(cacheDirOf(runtime));
       if (scope.all || isAdoptedDue(stateDir)) await forgetDetached(stateDir, scope.network, runtime);
     }
-    for (const marked of listMarked(stateDir, scope.network)) {
-      if (!scope.all && (done.length >= LIMIT || performance.now() > until)) break;
-      if (runtime.signal?.aborted) break;
-      const recovery = await recoverOne(stateDir, marked, how, scope.all ? runtime : onTheWay, scope.all);
+    const marks = new Map(listMarked(stateDir, scope.network).map(marked => [marked.mark, marked]));
+    if (marks.size === 0) return done;
+    // A verb recovers on its way.
+    const isBrief = scope.network !== undefined && !scope.all;
+    const { onPlugin: _, onFinish: __, ...quiet } = runtime;
+    const own = isBrief ? { ...quiet, deadlineMs: BRIEF_MS } : runtime;
+    const until = isBrief ? performance.now() + BRIEF_MS : Number.POSITIVE_INFINITY;
+    const visit = async (mark: string): Promise<void> => {
+      const marked = marks.get(mark);
+      if (marked === undefined || runtime.signal?.aborted) return;
+      if (isBrief && (done.length >= LIMIT || performance.now() > until)) return;
+      const recovery = await recoverOne(stateDir, marked, how, own, scope.all).catch(error => {
+        runtime.onWarning?.(toCniError(error));
+      });
       if (recovery) done.push(recovery);
-    }
+    };
+    const visits = new VisitQueue(visit, { atOnce: 1, groupOf: dirname });
+    visits.add(marks.keys());
+    await visits.ended();
   } catch (error) {
     runtime.onWarning?.(toCniError(error));
   }

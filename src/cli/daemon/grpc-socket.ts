@@ -34,8 +34,11 @@ export async function openGrpcSocket({
   isHealthy,
 }: GrpcParts): Promise<GrpcServer> {
   const metrics = addGrpcMetrics(observer.metrics.registry, grpcMethods(), CODE_NAMES);
-  const admit = <T>(work: (queueMs: number) => Promise<T>): Promise<T> =>
-    server.admit(work) ?? Promise.reject(new CniError(ErrorCode.tryAgainLater, BUSY));
+  const admit = async <T>(group: string, work: (queueMs: number) => Promise<T>): Promise<T> => {
+    const done = await server.admit(group, async queueMs => ({ is: await work(queueMs) }));
+    if (done === undefined) throw new CniError(ErrorCode.tryAgainLater, BUSY);
+    return done.is;
+  };
   const seat = await awaitSeat(socketPath);
   const grpc = await serveGrpc({
     socketPath,

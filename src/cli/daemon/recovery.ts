@@ -9,6 +9,9 @@ import { recoveryEvent } from '../log/events.ts';
 /** Interval between two looks at the journals; after a failure, an attachment waits longer each time. */
 const INTERVAL_MS = 15_000;
 
+/** Rounds at the same time. */
+const AT_ONCE = 4;
+
 /** A recovery that runs in the background. */
 export interface Recovering {
   /** Stops it; an attachment that is just being undone is left until the next recovery. */
@@ -27,25 +30,32 @@ export function startRecovering(runtime: Runtime): Recovering {
   const own = { ...runtime, signal };
   const round = async (all: boolean): Promise<void> => {
     const scope = { all };
-    const undone = [
-      ...(await recover(scope, own)),
-      ...(await recoverPods(pods, scope, own)),
-      ...(await recover(scope, { ...own, stateDir: delegates })),
-    ];
-    appendHistory(
-      stateDir,
-      undone.map(one => recoveryEvent(one, 'daemon')),
-    );
+    const undo = async (dir: string): Promise<void> => {
+      const undone = [
+        ...(dir === pods ? await recoverPods(pods, scope, own) : []),
+        ...(await recover(scope, { ...own, stateDir: dir === pods ? delegates : dir })),
+      ];
+      appendHistory(
+        stateDir,
+        undone.map(one => recoveryEvent(one, 'daemon')),
+      );
+    };
+    await Promise.all([stateDir, pods].map(undo));
   };
-  let running = round(true);
-  const timer = setInterval(() => {
-    running = running.then(() => round(false));
-  }, INTERVAL_MS);
+  const rounds = new Set<Promise<void>>();
+  const begin = (all: boolean): void => {
+    // One in which a plugin hangs holds up none that come after it: what it works on is claimed.
+    if (rounds.size >= AT_ONCE) return;
+    const running = round(all).finally(() => rounds.delete(running));
+    rounds.add(running);
+  };
+  begin(true);
+  const timer = setInterval(() => begin(false), INTERVAL_MS);
   return {
     async stop() {
       clearInterval(timer);
       end.abort();
-      await running;
+      await Promise.all(rounds);
     },
   };
 }

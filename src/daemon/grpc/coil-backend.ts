@@ -2,7 +2,7 @@
 import { renderCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
-import { errorOf, objectIn, type WatchedCall } from '../plugin-calls.ts';
+import { errorOf, networkIn, objectIn, type WatchedCall } from '../plugin-calls.ts';
 import type { RunRequest } from '../protocol.ts';
 import type { CniBackend, CniRequest } from './cni-service.ts';
 
@@ -15,16 +15,16 @@ const ANSWER_VERSION = '1.0.0';
 /**
  * Serves coil's calls with the delegate runner. The configuration either lists its networks under `delegates`, as the runner's
  * own does, or is itself a conflist with `plugins`.
- * @param admit waits for a turn among all requests of the daemon, and rejects if the queue is full
+ * @param admit waits for a turn among all requests of the daemon, and rejects if that does not come
  * @param env environment that calls inherit
  */
 export function cniBackendOf(
   call: WatchedCall,
-  admit: <T>(work: (queueMs: number) => Promise<T>) => Promise<T>,
+  admit: <T>(group: string, work: (queueMs: number) => Promise<T>) => Promise<T>,
   env: RunRequest['env'],
 ): CniBackend {
   const make = (verb: string, { signal, ...request }: CniRequest): Promise<JsonObject | undefined> =>
-    admit(async queueMs => {
+    admit(networkIn(request.config), async queueMs => {
       const stdin = toRunnerConfig(request.config);
       const { exitCode, stdout } = await call({ env: toEnv(verb, request, env), stdin }, signal, queueMs);
       const said = objectIn(stdout);

@@ -1,6 +1,6 @@
 // Do visits that have to wait hold up no others?
 import { expect, test } from 'bun:test';
-import { VisitQueue } from '../../../src/watch/queue.ts';
+import { VisitQueue } from '../../../../src/chain/run/visits.ts';
 
 /** Lets what can happen happen. */
 const settle = () => new Promise(resolve => setTimeout(resolve, 5));
@@ -15,7 +15,7 @@ function harness(restsMs: Readonly<Record<string, number>>) {
       if (ms !== undefined) await rest(ms);
       ended.push(key);
     },
-    { atOnce: 2, idle: () => Promise.resolve() },
+    { atOnce: 2, groupOf: key => key.slice(0, 1) },
   );
   return { queue, begun, ended };
 }
@@ -44,4 +44,30 @@ test('a visit that is asked for while one waits takes place after it, and holds 
   await Bun.sleep(100);
   expect(begun).toEqual(['a', 'b', 'a']);
   await queue.close();
+});
+
+test('visits that hang hold up those of their group alone', async () => {
+  const hangs = Promise.withResolvers<void>();
+  const begun: string[] = [];
+  const ended: string[] = [];
+  const queue = new VisitQueue(
+    async key => {
+      begun.push(key);
+      if (key.startsWith('h')) await hangs.promise;
+      ended.push(key);
+    },
+    { atOnce: 2, groupOf: key => key.slice(0, 1) },
+  );
+  queue.add(['h1', 'h2', 'h3', 'a', 'b', 'c']);
+  await queue.settled();
+  expect([begun, ended]).toEqual([
+    ['h1', 'h2', 'a', 'b', 'c'],
+    ['a', 'b', 'c'],
+  ]);
+  queue.add(['d']);
+  await queue.settled();
+  expect([ended, queue.has('h3')]).toEqual([['a', 'b', 'c', 'd'], true]);
+  hangs.resolve();
+  await queue.ended();
+  expect(ended.slice(4).toSorted()).toEqual(['h1', 'h2', 'h3']);
 });

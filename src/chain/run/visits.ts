@@ -1,16 +1,21 @@
-// In which order, how many at a time and how often are attachments visited?
-import { pause } from '../wait.ts';
+// In which order, how many at a time and how often are attachments visited, some of which may hang?
+import { pause } from '../../wait.ts';
 
 /** How visits are limited. */
-export interface QueueLimits {
-  /** Visits at the same time. */
+export interface VisitLimits {
+  /** Visits at the same time, besides those that rest and those that take long. */
   readonly atOnce: number;
+  /** What hangs together, such as a network: while a visit of it takes long, no other one of it begins. */
+  groupOf(key: string): string;
   /** Resolves when nothing more urgent is waiting. */
-  idle(): Promise<void>;
+  idle?(): Promise<void>;
 }
 
 /** A visit that has to wait for something lets others take its place until then. */
 export type Rest = (ms: number) => Promise<void>;
+
+/** A visit at work for longer waits for something that may hang, and lets others take its place. */
+const LONG_MS = 1_000;
 
 /**
  * Attachments that wait for their visit, each once. A visit that is asked for while one is in progress takes place after it: what
@@ -19,20 +24,23 @@ export type Rest = (ms: number) => Promise<void>;
 export class VisitQueue {
   readonly #waiting = new Set<string>();
   readonly #visiting = new Map<string, Promise<void>>();
+  /** Those that others do not wait for: they rest. */
   readonly #resting = new Set<string>();
+  /** Those that others do not wait for, except those of their group: they take long. */
+  readonly #long = new Set<string>();
   readonly #visit: (key: string, rest: Rest) => Promise<void>;
-  readonly #limits: QueueLimits;
+  readonly #limits: VisitLimits;
   #settled: (() => void)[] = [];
   #isClosed = false;
 
-  constructor(visit: (key: string, rest: Rest) => Promise<void>, limits: QueueLimits) {
+  constructor(visit: (key: string, rest: Rest) => Promise<void>, limits: VisitLimits) {
     this.#visit = visit;
     this.#limits = limits;
   }
 
-  /** Nothing is in progress, and nothing can begin. */
+  /** Nothing is at work, and nothing can begin. */
   get isSettled(): boolean {
-    return this.#atWork === 0 && [...this.#waiting].every(key => this.#resting.has(key));
+    return this.#atWork === 0 && [...this.#waiting].every(key => !this.#mayBegin(key));
   }
 
   add(keys: Iterable<string>): void {
@@ -41,26 +49,41 @@ export class VisitQueue {
     this.#next();
   }
 
-  /** Resolves when nothing is in progress but visits that rest. */
+  /** Whether a visit is in progress or waits. */
+  has(key: string): boolean {
+    return this.#visiting.has(key) || this.#waiting.has(key);
+  }
+
+  /** Resolves when nothing is in progress but visits that rest or take long. */
   settled(): Promise<void> {
     return this.isSettled ? Promise.resolve() : new Promise(resolve => this.#settled.push(resolve));
+  }
+
+  /** Resolves when there are no visits, of any kind. */
+  async ended(): Promise<void> {
+    while (this.#visiting.size > 0) await Promise.race(this.#visiting.values());
   }
 
   /** Begins no further visit, and waits for those in progress. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#waiting.clear();
-    await Promise.all(this.#visiting.values());
+    await this.ended();
   }
 
   get #atWork(): number {
-    return this.#visiting.size - this.#resting.size;
+    return [...this.#visiting.keys()].filter(key => !this.#resting.has(key) && !this.#long.has(key)).length;
+  }
+
+  #mayBegin(key: string): boolean {
+    const { groupOf } = this.#limits;
+    return !this.#visiting.has(key) && ![...this.#long].some(other => groupOf(other) === groupOf(key));
   }
 
   #next(): void {
     for (const key of this.#waiting) {
       if (this.#atWork >= this.#limits.atOnce) return;
-      if (this.#visiting.has(key)) continue;
+      if (!this.#mayBegin(key)) continue;
       this.#waiting.delete(key);
       this.#visiting.set(key, this.#run(key));
     }
@@ -71,8 +94,14 @@ export class VisitQueue {
   }
 
   async #run(key: string): Promise<void> {
-    await this.#limits.idle();
+    await this.#limits.idle?.();
+    const late = setTimeout(() => {
+      this.#long.add(key);
+      this.#next();
+    }, LONG_MS);
     if (!this.#isClosed) await this.#visit(key, ms => this.#rest(key, ms));
+    clearTimeout(late);
+    this.#long.delete(key);
     this.#visiting.delete(key);
     this.#next();
   }
