@@ -1,6 +1,7 @@
 // How does the first call start a daemon, and many calls at once only one?
 import { closeSync, constants, mkdirSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
 import { isObject, tryParse } from '../cni/json.ts';
+import { bootId } from '../files/boot-id.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { ON_DEMAND_VARIABLE, START_AGAIN_MS, socketPathOf, startNoteOf } from './protocol.ts';
 
@@ -19,11 +20,45 @@ interface OnDemand {
   readonly runDir: string;
   /** Options of `catena daemon`. */
   readonly args: readonly string[];
+  /** Where the installation was made. */
+  readonly home?: Home;
+}
+
+/** Network and mount namespace, in one boot of the machine. */
+interface Home {
+  readonly boot: string;
+  readonly network: string;
+  readonly mount: string;
 }
 
 /** The text of that file. */
-export function renderOnDemand(settings: OnDemand): string {
-  return `${JSON.stringify(settings, null, 2)}\n`;
+export function renderOnDemand(settings: Omit<OnDemand, 'home'>): string {
+  return `${JSON.stringify({ ...settings, home: homeOf('self') }, null, 2)}\n`;
+}
+
+/** Undefined for a process whose namespaces this user may not see. */
+function homeOf(process: 'self' | '1'): Home | undefined {
+  const identityOf = (kind: string): string => {
+    const { dev, ino } = statSync(`/proc/${process}/ns/${kind}`);
+    return `${dev}:${ino}`;
+  };
+  try {
+    return { boot: bootId(), network: identityOf('net'), mount: identityOf('mnt') };
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Whether a daemon may be started from here: in the namespaces of the installation, or of process 1. One that starts anywhere else, as of
+ * `ip netns exec`, has the seat of the host and declines all of its calls.
+ */
+export function isAtHome(installed: Home | undefined): boolean {
+  const here = homeOf('self');
+  const homes = [installed, homeOf('1')].filter(home => home !== undefined);
+  const isHere = ({ boot, network, mount }: Home) =>
+    boot === here?.boot && network === here.network && mount === here.mount;
+  return homes.length === 0 || homes.some(isHere);
 }
 
 /**
@@ -35,7 +70,7 @@ export function startOnDemand(file: string, runDir: string): void {
   let release: (() => void) | undefined;
   try {
     const settings = readOnDemand(file);
-    if (settings?.runDir !== runDir) return;
+    if (settings?.runDir !== runDir || !isAtHome(settings.home)) return;
     mkdirSync(runDir, { recursive: true, mode: 0o700 });
     const note = startNoteOf(socketPathOf(runDir));
     release = holdFlock(note, { mode: 0o600 });
@@ -65,10 +100,12 @@ export function startOnDemand(file: string, runDir: string): void {
 
 function readOnDemand(file: string): OnDemand | undefined {
   const found = tryParse(readFileSync(file, 'utf8'));
-  const { runDir, args } = isObject(found) ? found : {};
+  const { runDir, args, home } = isObject(found) ? found : {};
   const isUsable =
     typeof runDir === 'string' && Array.isArray(args) && args.every(one => typeof one === 'string');
-  return isUsable ? { runDir, args } : undefined;
+  return isUsable
+    ? { runDir, args, ...(isObject(home) ? { home: home as unknown as Home } : {}) }
+    : undefined;
 }
 
 /** A note from the future is one from before the clock was set. An empty one was only locked. */

@@ -18,7 +18,10 @@ describeRoot('a call where daemons are started on demand', () => {
     const installed = await installInto(lab, ['--daemon', 'on-demand']);
     expect(installed).toMatchObject({ exitCode: 0, stderr: '' });
     const settings = JSON.parse(fs.readFileSync(fileOf(lab), 'utf8'));
-    expect(settings).toEqual({ runDir: `${lab.tmp}/run`, args: ['--log', 'none', '--idle-exit', '300'] });
+    expect(settings).toMatchObject({
+      runDir: `${lab.tmp}/run`,
+      args: ['--log', 'none', '--idle-exit', '300'],
+    });
     fs.writeFileSync(fileOf(lab), JSON.stringify({ ...settings, args }));
   }
 
@@ -111,6 +114,21 @@ describeRoot('a call where daemons are started on demand', () => {
     await until(() => daemonsWith(word).length === 0);
     stop();
     expect(seen.size).toBe(2);
+  });
+
+  test('starts none in another network or mount namespace than that of the installation', async () => {
+    const lab = await makeLab();
+    await installOnDemand(lab, '--log', 'none', '--idle-exit', '61');
+    const stranger = await lab.container();
+    const daemons = watchDaemons('61');
+    const env = directories(lab.tmp);
+    const ask = [`${binDirOf(lab)}/catena`, 'status', 'none'];
+    await lab.run(stranger, ask, { env });
+    await lab.run(lab.host, ['unshare', '--mount', ...ask], { env });
+    expect(fs.existsSync(noteOf(lab))).toBe(false);
+    await call(lab);
+    await until(() => daemons.seen.size === 1);
+    daemons.stop();
   });
 
   test('starts none for another run directory, or where its note cannot be written', async () => {

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { CATENA } from './catena.ts';
-import { type Finished, run } from './command.ts';
+import type { Finished } from './command.ts';
 import { directories, type Lab } from './netns.ts';
 import { BIN_DIR } from './plugin.ts';
 
@@ -12,7 +12,10 @@ export const binDirOf = (lab: Lab): string => `${lab.tmp}/bin`;
 /** Installs into the lab's own directories. @param catena the command whose executables are installed */
 export function installInto(lab: Lab, args: readonly string[], catena: string = CATENA): Promise<Finished> {
   const places = ['--bin-dir', binDirOf(lab), '--conf-dir', `${lab.tmp}/net.d`, '--etc', `${lab.tmp}/etc`];
-  return run([catena, 'install', ...places, ...args], { env: directories(lab.tmp), timeoutMs: 60_000 });
+  return lab.run(lab.host, [catena, 'install', ...places, ...args], {
+    env: directories(lab.tmp),
+    timeoutMs: 60_000,
+  });
 }
 
 /** ELF: a byte of e_ident that no loader reads. */

@@ -1,12 +1,14 @@
 // What does `catena daemon` do?
 
+import { dirname } from 'node:path';
 import type { Keeping } from '../../between/keeper.ts';
 import { BETWEEN_SETTINGS } from '../../between/settings.ts';
-import { RUN_DIR_VARIABLE, runDir, stateDir } from '../../cni/directories.ts';
+import { RUN_DIR, RUN_DIR_VARIABLE, runDir, stateDir } from '../../cni/directories.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import { serveEarlyClients } from '../../daemon/early-clients.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
+import { isAtHome } from '../../daemon/on-demand.ts';
 import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
@@ -189,6 +191,10 @@ async function serve(call: CommandCall): Promise<number> {
     throw error;
   });
   call.err(`catena: listening on "${socket}"\n`);
+  if (dirname(socket) === RUN_DIR && !isAtHome(undefined))
+    call.err(
+      'catena: warning: this is another network or mount namespace than that of process 1, whose calls are all declined; end this daemon, or give it a --run-dir of its own\n',
+    );
   const closeMetrics = metricsAt && serveMetrics(call, metricsAt, watcher.metrics);
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
   const petting = petWatchdog(env);
