@@ -1,9 +1,10 @@
 // How does this node reach the store of its pool?
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { nodeName } from '../../src/cni/node-name.ts';
 import { bootId } from '../../src/files/boot-id.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
 import type { Call } from '../../src/plugin/define.ts';
+import { thisMachine } from '../../src/pools/machine.ts';
 import type { Claimant, Place } from '../../src/pools/place.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
 import type { ClusterConf, LeaseConf } from './config.ts';
@@ -15,17 +16,18 @@ export const DEFAULT_TIMEOUT_S = 10;
 /** Where the network of a call keeps leases and blocks. */
 export function placeOf({ conf, network, environment }: Call<LeaseConf>): Place {
   const dataDir = conf.ipam.dataDir || DEFAULT_DATA_DIR;
-  const { node } = conf.ipam;
+  const { node, kubeconfig } = conf.ipam;
   return {
     network,
     dir: join(dataDir, network),
-    // Seldom asked for: the name that was used first stays. And node:os takes as long to load as a lease to write.
+    // Both seldom asked for: what this boot began with stays.
     get node() {
-      return (
-        (typeof node === 'string' && node) ||
-        environment.CATENA_NODE_NAME ||
-        readFileSync('/proc/sys/kernel/hostname', 'utf8').trim()
-      );
+      return typeof node === 'string' && node
+        ? node
+        : nodeName(environment, typeof kubeconfig === 'string' ? kubeconfig : undefined);
+    },
+    get machine() {
+      return thisMachine() || undefined;
     },
     boot: bootId(environment),
     reclaim: conf.ipam.reclaimAfterReboot ?? true,
@@ -38,10 +40,9 @@ export function placeOf({ conf, network, environment }: Call<LeaseConf>): Place 
  */
 export async function claimantOf(call: Call<LeaseConf>, conf: ClusterConf): Promise<Claimant> {
   const { kubeconfig, dataDir, timeout = DEFAULT_TIMEOUT_S } = conf.ipam;
-  const place = placeOf(call);
   const timeoutMs = Math.min(timeout, REQUEST_S) * 1000;
   return {
-    ...place,
+    ...placeOf(call),
     store: await openStore(kubeconfig, timeoutMs, dataDir),
     clock: bootClock,
     random: Math.random,

@@ -52,7 +52,7 @@ export const ClusterConf = z.extend(PluginConfig, {
     pools: z.optional(z.array(FurtherPool)),
     /** Seconds that the single address of a StatefulSet's pod is kept for the next pod of its name. Default 0. */
     keep: z.optional(z.int()),
-    /** Name of this node in the cluster; default: `CATENA_NODE_NAME`, else the host name. The first one used stays. */
+    /** Name of this node in the cluster; default: `CATENA_NODE_NAME`, else as the kubeconfig says, else the host name. */
     node: z.optional(z.string()),
     /** With fewer free addresses, the daemon claims another block before it is needed. Default: an eighth of a block. */
     lowWater: z.optional(z.int()),

@@ -1,10 +1,11 @@
 // What does the object of a block say?
 import * as z from 'zod/mini';
 import { defined } from '../cni/defined.ts';
-import { type Cidr, findCidr, renderCidr } from '../net/cidr.ts';
-import { findIp } from '../net/ip.ts';
-import { type HeldBlock, HeldRange, newlyHeld } from './held.ts';
+import { type Cidr, findCidr, renderCidr, subnetOf } from '../net/cidr.ts';
+import { findIp, IP_BITS, parseIp } from '../net/ip.ts';
+import { type HeldBlock, HeldRange } from './held.ts';
 import { labelOf } from './label.ts';
+import { isSameMachine } from './machine.ts';
 import {
   KEPT_LABEL,
   type Kind,
@@ -13,13 +14,13 @@ import {
   POOL_LABEL,
   type StoredObject,
 } from './objects.ts';
-import type { BlockShape, Pool } from './pool.ts';
-import { type Kept, NOT_KEPT } from './wish.ts';
 
 /** The `spec` of a Block or an Address: everything that a node needs that takes it up again. */
 export const BlockSpec = z.looseObject({
   pool: z.string(),
   node: z.string(),
+  /** Of the node: another machine of that name is another node. */
+  machine: z.optional(z.string()),
   network: z.string(),
   size: z.int(),
   cidrs: z.array(z.string()),
@@ -39,6 +40,7 @@ export type BlockSpec = z.output<typeof BlockSpec>;
 /** Those to whom a block belongs. */
 export interface BlockOwner {
   readonly node: string;
+  readonly machine?: string | undefined;
   readonly network: string;
 }
 
@@ -49,29 +51,30 @@ export function kindOf({ size }: { readonly size: number }): Kind {
 
 /** The object that claims a block. */
 export function blockObject(
-  pool: Pool,
-  shape: BlockShape,
-  { node, network }: BlockOwner,
-  { keptFor, keepS }: Kept = NOT_KEPT,
+  { name, pool, size, ranges, keptFor, keepS }: HeldBlock,
+  { node, machine, network }: BlockOwner,
 ): NewObject {
-  const { ranges } = newlyHeld(pool.name, pool.blockSize, shape);
   return {
-    name: shape.name,
+    name,
     labels: {
-      [POOL_LABEL]: labelOf(pool.name),
+      [POOL_LABEL]: labelOf(pool),
       [NODE_LABEL]: labelOf(node),
       ...(keptFor === undefined ? {} : { [KEPT_LABEL]: labelOf(keptFor) }),
     },
     spec: {
-      pool: pool.name,
-      node,
-      network,
-      size: pool.blockSize,
-      cidrs: shape.cidrs.map(renderCidr),
-      ranges,
+      ...{ pool, node, ...defined({ machine }), network, size, cidrs: cidrsOf({ size, ranges }), ranges },
       ...defined({ keptFor, keepS }),
     },
   };
+}
+
+/** The block of each family that has these addresses. */
+function cidrsOf({ size, ranges }: Pick<HeldBlock, 'size' | 'ranges'>): string[] {
+  const blocks = ranges.map(({ from }) => {
+    const ip = parseIp(from);
+    return renderCidr(subnetOf({ ip, prefix: IP_BITS[ip.family] - Math.log2(size) }));
+  });
+  return [...new Set(blocks)];
 }
 
 /** What an object says; undefined if it is not the object of a block. */
@@ -91,9 +94,27 @@ export function routedCidrsOf({ cidrs, ranges }: BlockSpec): Cidr[] {
 }
 
 /** Whether an object belongs to a network of a node. */
-export function isOwn(object: StoredObject, { node, network }: BlockOwner): boolean {
+export function isOwn(object: StoredObject, { node, machine, network }: BlockOwner): boolean {
   const spec = blockSpecOf(object);
-  return spec?.node === node && spec.network === network;
+  return spec?.node === node && spec.network === network && isSameMachine(spec.machine, machine);
+}
+
+/** The same object of another owner, without its marks, and with the next turn: a request that comes late names a version that is gone. */
+export function ownedBy(
+  object: StoredObject,
+  { node, machine, network }: BlockOwner,
+  idle?: true,
+): StoredObject {
+  const { machine: _, ...spec } = nextTurn(object, idle).spec;
+  const labels = { ...object.labels, [NODE_LABEL]: labelOf(node) };
+  return { ...object, labels, spec: { ...spec, node, network, ...defined({ machine }) } };
+}
+
+/** The same object without its marks, and with the next turn. */
+export function nextTurn(object: StoredObject, idle: true | undefined): StoredObject {
+  const { idle: _, orphaned: __, ...spec } = object.spec;
+  const turn = typeof spec.turn === 'number' ? spec.turn + 1 : 1;
+  return { ...object, spec: { ...spec, ...defined({ idle }), turn } };
 }
 
 /** A block as its node holds it. */

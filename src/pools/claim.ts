@@ -13,8 +13,9 @@ import { type Held, type HeldBlock, newlyHeld } from './held.ts';
 import { inUse, notInPool, refuseBlocks, removeKept, takeOver } from './keep.ts';
 import { labelOf } from './label.ts';
 import { POOL_LABEL } from './objects.ts';
-import { type Claimant, changeHeld, claiming, isCompared, leasing } from './place.ts';
+import { type Claimant, changeHeld, claiming, isCompared, leasing, ownerIn } from './place.ts';
 import { type BlockShape, blockWith, countBlocks, type Pool } from './pool.ts';
+import { isFromBefore, refuseWhileSettling } from './restored.ts';
 import { type Kept, NOT_KEPT, type Wish } from './wish.ts';
 
 /** Attempts of one ADD while the store does not answer; a runtime tries again later. */
@@ -49,7 +50,7 @@ export async function obtain<T>(
       try {
         const hasGained = await settle(claimant);
         const held = changeHeld(claimant, known => known);
-        if (!isCompared(claimant, held)) await compare(claimant);
+        if (!isCompared(claimant, held)) await compare(claimant, [await findPool()]);
         else if (!hasGained) await claimFor(claimant, await findPool(), wish);
       } catch (thrown) {
         if (!isTransient(thrown) || ++failures >= MOST_FAILURES) throw thrown;
@@ -61,6 +62,7 @@ export async function obtain<T>(
 }
 
 async function claimFor(claimant: Claimant, pool: Pool, wish: Wish | undefined): Promise<void> {
+  refuseWhileSettling(claimant, pool);
   if (wish === undefined) return claimBlock(claimant, pool);
   refuseBlocks(pool);
   if (await takeOver(claimant, pool, wish)) return;
@@ -78,7 +80,7 @@ async function claimFor(claimant: Claimant, pool: Pool, wish: Wish | undefined):
  */
 export async function claimBlock(claimant: Claimant, pool: Pool, wish?: Wish): Promise<void> {
   const held = changeHeld(claimant, known => known);
-  if (held.blocks.length === 0) await refuseUnknownNode(claimant, held.node);
+  if (held.blocks.length === 0) await refuseUnknownNode(claimant, held);
   const own = new Set(held.blocks.map(({ name }) => name));
   const first = own.size === 0 ? `${held.node}/${claimant.network}/${pool.name}` : undefined;
   for (const shape of firstChoices(pool, wish?.keptFor ?? first, own, claimant.random))
@@ -129,20 +131,29 @@ async function tryClaim(
   { keptFor, keepS }: Kept = NOT_KEPT,
 ): Promise<boolean> {
   const noted = { ...newlyHeld(pool.name, pool.blockSize, shape), ...defined({ keptFor, keepS }) };
-  const { node } = changeHeld(claimant, held => ({ ...held, blocks: [...held.blocks, noted] }));
-  const { network, store } = claimant;
+  changeHeld(claimant, held => ({ ...held, blocks: [...held.blocks, noted] }));
+  const { store } = claimant;
   const kind = kindOf(noted);
-  const created = await store.create(kind, blockObject(pool, shape, { node, network }, { keptFor, keepS }));
-  return take(claimant, noted, created ?? (await store.find(kind, shape.name)), node);
+  const created = await store.create(kind, blockObject(noted, ownerIn(claimant)));
+  if (created && (await isFromBefore(claimant, pool, created))) {
+    await store.remove(kind, created);
+    changeHeld(claimant, held => ({
+      ...held,
+      blocks: held.blocks.filter(block => block.name !== noted.name),
+    }));
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot claim a block of pool "${pool.name}": its store was restored`,
+    );
+  }
+  return take(claimant, noted, created ?? (await store.find(kind, shape.name)));
 }
 
 async function completeClaim(claimant: Claimant, noted: HeldBlock): Promise<boolean> {
-  const { store } = claimant;
-  const { node } = changeHeld(claimant, held => held);
-  const found = await store.find(kindOf(noted), noted.name);
+  const found = await claimant.store.find(kindOf(noted), noted.name);
   // A request that is still on its way may create it later: the next search finds it then.
   if (found === undefined) changeHeld(claimant, ({ searchedAt: _, ...held }) => held);
-  return take(claimant, noted, found, node);
+  return take(claimant, noted, found);
 }
 
 /** Notes the outcome of a claim. */
@@ -150,9 +161,8 @@ function take(
   claimant: Claimant,
   { name, keptFor }: HeldBlock,
   object: Parameters<typeof heldFrom>[0] | undefined,
-  node: string,
 ): boolean {
-  const own = object && isOwn(object, { node, network: claimant.network }) ? heldFrom(object) : undefined;
+  const own = object && isOwn(object, ownerIn(claimant)) ? heldFrom(object) : undefined;
   changeHeld(claimant, held => {
     const others = held.blocks.filter(block => block.name !== name);
     return { ...held, blocks: own ? [...others, own] : others };
@@ -161,13 +171,24 @@ function take(
 }
 
 /** Blocks of a node that the cluster does not know would be collected as those of one that has vanished. */
-async function refuseUnknownNode({ store }: Claimant, node: string): Promise<void> {
-  if ((await store.hasNode(node)) !== false) return;
+async function refuseUnknownNode({ store }: Claimant, { node, machine }: Held): Promise<void> {
+  if ((await store.hasNode(node, machine)) !== false) return;
+  if (await store.hasNode(node)) {
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot claim addresses for node "${node}": the cluster's node of that name is another machine than this one, "${machine}"`,
+      {
+        details:
+          'give each machine a name of its own; "kubectl get node -o yaml" shows "systemUUID" and "machineID"',
+      },
+    );
+  }
   throw new CniError(
     ErrorCode.invalidConfig,
     `Cannot claim addresses for node "${node}": the cluster has no node of that name`,
     {
-      details: 'the name is "ipam.node", else CATENA_NODE_NAME, else the host name',
+      details:
+        'the name is "ipam.node", else CATENA_NODE_NAME, else the one that "install --account" wrote into the kubeconfig, else the host name in lower case',
     },
   );
 }

@@ -61,8 +61,18 @@ export function clusterStore(server: ApiServer): ObjectStore {
       const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions };
       return (await server.ask('DELETE', pathOf(kind, name), body, [NOT_FOUND, CONFLICT])) !== undefined;
     },
-    async hasNode(name) {
-      return (await server.ask('GET', `api/v1/nodes/${encodeURIComponent(name)}`)) !== undefined;
+    async hasNode(name, machine = '') {
+      const found = await server.ask('GET', `api/v1/nodes/${encodeURIComponent(name)}`);
+      if (found === undefined) return false;
+      const { nodeInfo } = isObject(found.status) ? found.status : {};
+      const { systemUUID, machineID } = isObject(nodeInfo) ? nodeInfo : {};
+      const ids = [systemUUID, machineID].filter(Boolean).map(id => String(id).toLowerCase());
+      return ids.length === 0 || machine === '' || machine.split(' ').some(id => ids.includes(id));
+    },
+    async revision() {
+      const page = await server.ask('GET', `${pathOf('pools')}?limit=1`);
+      const { resourceVersion } = isObject(page?.metadata) ? page.metadata : {};
+      return Number.isSafeInteger(Number(resourceVersion)) ? Number(resourceVersion) : undefined;
     },
     async hasClaim({ namespace, name, uid }: ClaimKey) {
       const [space, own] = [namespace, name].map(encodeURIComponent);

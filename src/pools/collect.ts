@@ -2,12 +2,12 @@
 //
 // Any node may find such a block, and frees it after a time of grace by its own clock. It marks the block first: the node that holds it
 // takes the mark off when it looks after its blocks, which changes the version, and only the marked version is ever deleted.
-import { blockSpecOf, kindOf } from './block-object.ts';
-import type { Held, Orphan } from './held.ts';
+import { blockSpecOf, isOwn, kindOf } from './block-object.ts';
+import type { Orphan } from './held.ts';
 import { adoptKept } from './keep.ts';
 import { labelOf } from './label.ts';
 import { POOL_LABEL, type StoredObject } from './objects.ts';
-import { type Claimant, changeHeld } from './place.ts';
+import { type Claimant, changeHeld, ownerIn } from './place.ts';
 import { countUsable, type Pool } from './pool.ts';
 
 /** So many of all nodes look at the whole pool in each interval, on average: one alone might be the one that is gone. */
@@ -23,32 +23,36 @@ const MOST_ASKED = 100;
  */
 export async function collect(claimant: Claimant, pool: Pool, graceS: number): Promise<string[]> {
   const held = changeHeld(claimant, known => known);
-  if (claimant.random() < LOOKERS / Math.max(held.nodes ?? ASSUMED_NODES, 1))
-    await look(claimant, held, pool);
+  if (claimant.random() < LOOKERS / Math.max(held.nodes ?? ASSUMED_NODES, 1)) await look(claimant, pool);
   return free(claimant, graceS);
 }
 
-async function look(claimant: Claimant, held: Held, pool: Pool): Promise<void> {
+async function look(claimant: Claimant, pool: Pool): Promise<void> {
   const { store } = claimant;
   const labels = { [POOL_LABEL]: labelOf(pool.name) };
   const listed = [...(await store.list('blocks', labels)), ...(await store.list('addresses', labels))];
-  const byNode = new Map<string, StoredObject[]>();
+  const byOwner = new Map<string, StoredObject[]>();
   for (const object of listed) {
-    const node = blockSpecOf(object)?.node;
-    if (node !== undefined && node !== held.node) byNode.set(node, [...(byNode.get(node) ?? []), object]);
+    const spec = blockSpecOf(object);
+    if (spec === undefined || isOwn(object, { ...ownerIn(claimant), network: spec.network })) continue;
+    // Another machine of that name is another node.
+    const owner = JSON.stringify([spec.node, spec.machine]);
+    byOwner.set(owner, [...(byOwner.get(owner) ?? []), object]);
   }
-  const names = [...byNode.keys()];
+  const owners = [...byOwner.keys()];
   const found: Orphan[] = [];
-  for (const node of sample(names, claimant.random)) {
-    if ((await store.hasNode(node)) !== false) continue;
-    for (const object of byNode.get(node) ?? []) found.push(...(await mark(claimant, node, object)));
+  for (const owner of sample(owners, claimant.random)) {
+    const [node, machine] = JSON.parse(owner);
+    if ((await store.hasNode(node, machine)) !== false) continue;
+    for (const object of byOwner.get(owner) ?? [])
+      found.push(...(await mark(claimant, { node, machine }, object)));
   }
   changeHeld(claimant, ({ orphans = [], ...rest }) => {
     const isKnown = (one: Orphan) =>
       orphans.some(({ uid, version }) => uid === one.uid && version === one.version);
     const fresh = found.filter(one => !isKnown(one));
     const kept = orphans.filter(({ uid }) => !fresh.some(one => one.uid === uid));
-    const seen = { blocks: countUsable(pool), claimed: listed.length, nodes: names.length + 1 };
+    const seen = { blocks: countUsable(pool), claimed: listed.length, nodes: owners.length + 1 };
     return {
       ...rest,
       nodes: seen.nodes,
@@ -59,7 +63,11 @@ async function look(claimant: Claimant, held: Held, pool: Pool): Promise<void> {
 }
 
 /** The object with the mark; none if it has been changed since. */
-async function mark({ store, clock }: Claimant, node: string, object: StoredObject): Promise<Orphan[]> {
+async function mark(
+  { store, clock }: Claimant,
+  owner: Pick<Orphan, 'node' | 'machine'>,
+  object: StoredObject,
+): Promise<Orphan[]> {
   const spec = blockSpecOf(object);
   if (spec === undefined) return [];
   const kind = kindOf(spec) === 'addresses' ? 'addresses' : 'blocks';
@@ -68,16 +76,16 @@ async function mark({ store, clock }: Claimant, node: string, object: StoredObje
     : await store.replace(kind, { ...object, spec: { ...object.spec, orphaned: true } });
   if (marked === undefined) return [];
   const { name, uid, version } = marked;
-  return [{ kind, name, uid, version, node, since: clock() }];
+  return [{ kind, name, uid, version, ...owner, since: clock() }];
 }
 
 async function free(claimant: Claimant, graceS: number): Promise<string[]> {
   const { store, clock } = claimant;
   const { orphans = [] } = changeHeld(claimant, held => held);
   const freed: string[] = [];
-  for (const { kind, name, uid, version, node, since } of orphans) {
+  for (const { kind, name, uid, version, node, machine, since } of orphans) {
     if (clock() - since < graceS) continue;
-    const isGone = (await store.hasNode(node)) === false;
+    const isGone = (await store.hasNode(node, machine)) === false;
     if (isGone) {
       // What is kept for a claim or a name outlasts its node.
       const isKept = kind === 'addresses' && (await adoptKept(claimant, { name, version }));

@@ -1,17 +1,29 @@
 // Does the store have the blocks that this node knows, and no others of it?
-import { blockSpecOf, heldFrom, isOwn, kindOf } from './block-object.ts';
+import {
+  type BlockOwner,
+  blockObject,
+  blockSpecOf,
+  heldFrom,
+  isOwn,
+  kindOf,
+  ownedBy,
+} from './block-object.ts';
 import type { Held, HeldBlock } from './held.ts';
 import { labelOf } from './label.ts';
 import { isInUse } from './lease.ts';
 import { type Kind, NODE_LABEL, type StoredObject } from './objects.ts';
-import { type Claimant, changeHeld, isCompared } from './place.ts';
+import { type Claimant, changeHeld, isCompared, ownerIn } from './place.ts';
+import type { Pool } from './pool.ts';
+import { isRestored } from './restored.ts';
 
 /** What a comparison found. */
 export interface Compared {
   /** Blocks of this node that it did not know: a request was done after it had been given up. */
   readonly adopted: readonly string[];
-  /** Blocks that the store gave to others, or forgot. */
+  /** Blocks with leases that the store gave to others. */
   readonly lost: readonly string[];
+  /** Blocks with leases that had vanished from the store, and are claimed again. */
+  readonly reclaimed: readonly string[];
 }
 
 const KINDS: readonly Kind[] = ['blocks', 'addresses'];
@@ -28,41 +40,75 @@ const AT_ONCE = 16;
 
 /**
  * Compares this node's blocks with the store; to be called while `claiming`, after what an earlier process began was completed.
+ * @param pools those of the network
  * @throws CniError 11 when the store cannot be reached
  */
-export async function compare(claimant: Claimant, searchEveryS = SEARCH_EVERY_S): Promise<Compared> {
-  const { network, boot, clock } = claimant;
+export async function compare(
+  claimant: Claimant,
+  pools: readonly Pool[],
+  searchEveryS = SEARCH_EVERY_S,
+): Promise<Compared> {
+  const { boot, clock } = claimant;
+  const restored = await isRestored(claimant, pools);
+  await takeNewName(claimant);
   const before = changeHeld(claimant, held => held);
-  const { node, searchedAt = Number.NEGATIVE_INFINITY } = before;
+  const owner = ownerIn(claimant);
+  const { searchedAt = Number.NEGATIVE_INFINITY } = before;
   const isDue = !isCompared(claimant, before) || clock() - searchedAt >= searchEveryS;
   const searches = isDue || before.blocks.length > MOST_READ_SINGLY;
-  const listed: StoredObject[] = [];
-  for (const [kind, object] of await (searches ? search(claimant, node) : readEach(claimant, before))) {
-    if (!isOwn(object, { node, network })) continue;
-    listed.push((await reclaimed(claimant, kind, object)) ?? object);
+  const own = new Map<string, StoredObject>();
+  for (const [kind, object] of await (searches ? search(claimant, owner) : readEach(claimant, before))) {
+    if (isOwn(object, owner)) own.set(object.name, (await withoutMark(claimant, kind, object)) ?? object);
   }
-  const byName = new Map(listed.map(object => [object.name, object]));
+  const reclaimed: string[] = [];
+  for (const block of inUse(claimant)) {
+    if (own.has(block.name)) continue;
+    const object = await claimAgain(claimant, block, owner, restored);
+    if (object === undefined) continue;
+    own.set(object.name, object);
+    reclaimed.push(object.name);
+  }
   const adopted: string[] = [];
   const lost: string[] = [];
   changeHeld(claimant, (held, leases) => {
     const known = held.blocks.flatMap((block): HeldBlock[] => {
-      const object = byName.get(block.name);
-      byName.delete(block.name);
+      const object = own.get(block.name);
+      own.delete(block.name);
       // Even if it is another claim of ours: nothing of it was given to others since.
       if (object) return [{ ...block, state: 'held', uid: object.uid, ...idleOf(block, object) }];
+      if (!isInUse(block, leases)) return [];
       // One that is idle was there to be taken over.
       if (block.state !== 'lost' && !block.idle) lost.push(block.name);
-      return isInUse(block, leases) ? [{ ...block, state: 'lost' }] : [];
+      return [{ ...block, state: 'lost' }];
     });
-    const others = [...byName.values()].flatMap(object => heldFrom(object) ?? []);
+    // A store that was restored may name this node for what it gave back since.
+    const others = restored ? [] : [...own.values()].flatMap(object => heldFrom(object) ?? []);
     adopted.push(...others.map(({ name }) => name));
     const next: Held = { ...held, comparedIn: boot, blocks: [...known, ...others] };
-    return searches ? { ...next, searchedAt: clock() } : next;
+    return searches && !restored ? { ...next, searchedAt: clock() } : next;
   });
-  return { adopted, lost };
+  return { adopted, lost, reclaimed };
 }
 
-async function search({ store }: Claimant, node: string): Promise<[Kind, StoredObject][]> {
+/** A node that was renamed while its pods run: the cluster no longer has the former one, so the blocks get the new name. */
+async function takeNewName(claimant: Claimant): Promise<void> {
+  const { store, node } = claimant;
+  const former = ownerIn(claimant);
+  if (
+    node === former.node ||
+    !isCompared(
+      claimant,
+      changeHeld(claimant, held => held),
+    )
+  )
+    return;
+  if ((await store.hasNode(former.node)) !== false || (await store.hasNode(node)) !== true) return;
+  for (const [kind, object] of await search(claimant, former))
+    if (isOwn(object, former)) await store.replace(kind, ownedBy(object, { ...former, node }));
+  changeHeld(claimant, held => ({ ...held, node }));
+}
+
+async function search({ store }: Claimant, { node }: BlockOwner): Promise<[Kind, StoredObject][]> {
   const found: [Kind, StoredObject][] = [];
   for (const kind of KINDS)
     for (const object of await store.list(kind, { [NODE_LABEL]: labelOf(node) })) found.push([kind, object]);
@@ -81,6 +127,35 @@ async function readEach({ store }: Claimant, { blocks }: Held): Promise<[Kind, S
   return found;
 }
 
+/** Blocks that pods have addresses of. An idle one was there to be taken over: the store knows what became of it. */
+function inUse(claimant: Claimant): HeldBlock[] {
+  let used: HeldBlock[] = [];
+  changeHeld(claimant, (held, leases) => {
+    used = held.blocks.filter(block => !block.idle && isInUse(block, leases));
+    return held;
+  });
+  return used;
+}
+
+/**
+ * A block with leases whose object has vanished is claimed again, before another node claims it.
+ * @param isForced the store was restored, and names a former holder
+ * @returns undefined if it is another's
+ */
+async function claimAgain(
+  { store }: Claimant,
+  block: HeldBlock,
+  owner: BlockOwner,
+  isForced: boolean,
+): Promise<StoredObject | undefined> {
+  const kind = kindOf(block);
+  const created = await store.create(kind, blockObject(block, owner));
+  if (created) return created;
+  const found = await store.find(kind, block.name);
+  if (found === undefined || isOwn(found, owner)) return found;
+  return isForced && block.state === 'held' ? store.replace(kind, ownedBy(found, owner)) : undefined;
+}
+
 /** What is noted here counts, and what the store does not know yet will be told. */
 function idleOf({ idle }: HeldBlock, object: StoredObject): Pick<HeldBlock, 'idle'> {
   const isTold = blockSpecOf(object)?.idle === true;
@@ -88,7 +163,7 @@ function idleOf({ idle }: HeldBlock, object: StoredObject): Pick<HeldBlock, 'idl
 }
 
 /** Another node took this one for vanished: it has not, and says so, which changes the version that the other would delete. */
-async function reclaimed(
+async function withoutMark(
   { store }: Claimant,
   kind: Kind,
   object: StoredObject,

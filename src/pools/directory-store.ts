@@ -51,6 +51,7 @@ export function directoryStore(dir: string): ObjectStore {
         return true;
       }),
     hasNode: async () => undefined,
+    revision: async () => undefined,
     hasClaim: async () => undefined,
   };
 }

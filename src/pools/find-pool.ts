@@ -1,18 +1,26 @@
 // How is a pool defined, and is it still divided as it was when its first block was claimed?
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { renderCidr } from '../net/cidr.ts';
+import { type Cidr, cidrsOverlap, findCidr, renderCidr } from '../net/cidr.ts';
 import { GROUP, type ObjectStore, type StoredObject } from './objects.ts';
 import { type Pool, PoolSpec, parsePool } from './pool.ts';
+import { RESTORED_ANNOTATION } from './restored.ts';
 
 /** Blocks of another size would overlap those that nodes hold. */
 const SIZE_ANNOTATION = `${GROUP}/block-size`;
-/** Several nodes may write the annotation at the same time. */
+/** All subnets from which nodes may hold blocks, whatever the present definition says. */
+const SUBNETS_ANNOTATION = `${GROUP}/subnets`;
+/** Several nodes may write the annotations at the same time. */
 const ATTEMPTS = 5;
+
+/** The families of a subnet: those of one pool are handed out together. */
+type Pair = readonly Cidr[];
 
 /**
  * The pool of that name, as the configuration defines it or else its object.
  * @param configured creates the object if there is none
- * @throws CniError 7 when there is no definition, it is invalid, or its blocks have had another size
+ * @throws CniError 7 when there is no definition, it is invalid, its blocks have had another size, or nodes may hold its addresses already
+ *   from another pool or in other pairs
  */
 export async function findPool(
   store: ObjectStore,
@@ -20,7 +28,8 @@ export async function findPool(
   configured: PoolSpec | undefined,
 ): Promise<Pool> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    const object = await store.find('pools', name);
+    const all = await store.list('pools', {});
+    const object = all.find(one => one.name === name);
     if (object === undefined && configured === undefined) {
       throw new CniError(
         ErrorCode.invalidConfig,
@@ -31,38 +40,93 @@ export async function findPool(
       );
     }
     const pool = parsed(name, configured ?? object?.spec);
-    if (await isSettled(store, object, pool)) return pool;
+    refuseTaken(pool, all);
+    const restored = object?.annotations[RESTORED_ANNOTATION];
+    if (await isSettled(store, object, pool)) return { ...pool, ...defined({ restored }) };
   }
   throw new CniError(ErrorCode.tryAgainLater, `Cannot use pool "${name}": its object keeps changing`);
+}
+
+/** The subnets of a Pool object: of its `spec`, and those from which nodes may hold blocks. */
+export function subnetsOf({ annotations, spec }: Pick<StoredObject, 'annotations' | 'spec'>): Cidr[] {
+  const { success, data } = PoolSpec.safeParse(spec);
+  const own = success ? data.subnets.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6]) : [];
+  const texts = own.flatMap(text => findCidr(text ?? '') ?? []);
+  return [...texts, ...notedIn(annotations).flat()];
+}
+
+/** Only pools that are in use count: a new one by mistake must not stop an old one. */
+function refuseTaken(pool: Pool, all: readonly StoredObject[]): void {
+  const pairs = pairsOf(pool);
+  for (const { name, annotations } of all) {
+    const noted = notedIn(annotations);
+    const isOther = name !== pool.name;
+    for (const pair of pairs) {
+      const before = noted.find(one => overlap(pair, one) && (isOther || !isSamePairing(pair, one)));
+      if (before === undefined) continue;
+      const what = isOther ? `pool "${name}"` : 'the same pool in another pairing';
+      throw new CniError(
+        ErrorCode.invalidConfig,
+        `Cannot use pool "${pool.name}": its subnet ${textOf(pair)} overlaps ${textOf(before)} of ${what}: ` +
+          'addresses would be handed out twice',
+        {
+          details: `give it other subnets; if no node holds a block of the former any longer, remove it from annotation "${SUBNETS_ANNOTATION}" of Pool "${name}"`,
+        },
+      );
+    }
+  }
+}
+
+function overlap(one: Pair, other: Pair): boolean {
+  return one.some(a => other.some(b => cidrsOverlap(a, b)));
+}
+
+/** Whether an address of one family belongs to the same address of the other: a subnet may grow, or be divided. */
+function isSamePairing(one: Pair, other: Pair): boolean {
+  const offsets = one.map(({ ip }) => {
+    const base = other.find(cidr => cidr.ip.family === ip.family)?.ip;
+    return base && ip.value - base.value;
+  });
+  return one.length === other.length && offsets.every(at => at !== undefined && at === offsets[0]);
 }
 
 /** @returns false if the object has been changed since */
 async function isSettled(store: ObjectStore, object: StoredObject | undefined, pool: Pool): Promise<boolean> {
   const size = String(pool.blockSize);
-  const { name } = pool;
+  const { name, layout, blockSize } = pool;
+  const pairs = pairsOf(pool).map(textOf);
   if (object === undefined) {
-    const { subnets: own, layout, blockSize } = pool;
-    const subnets = own.map(({ families }) => specOf(families));
+    const subnets = pool.subnets.map(({ families }) => specOf(families));
+    const annotations = { [SIZE_ANNOTATION]: size, [SUBNETS_ANNOTATION]: pairs.join(' ') };
     const spec = { subnets, layout, blockSize };
-    const created = await store.create('pools', {
-      name,
-      labels: {},
-      annotations: { [SIZE_ANNOTATION]: size },
-      spec,
-    });
-    return created !== undefined;
+    return (await store.create('pools', { name, labels: {}, annotations, spec })) !== undefined;
   }
   const former = object.annotations[SIZE_ANNOTATION];
-  if (former === size) return true;
-  if (former !== undefined) {
+  const noted = notedIn(object.annotations).map(textOf);
+  if (former === size && pairs.every(pair => noted.includes(pair))) return true;
+  if (former !== undefined && former !== size) {
     throw new CniError(
       ErrorCode.invalidConfig,
       `Cannot use pool "${name}": its blocks had ${former} addresses before, and now "blockSize" is ${size}`,
       { details: 'the new blocks would overlap the old ones; make another pool for the new size' },
     );
   }
-  const annotations = { ...object.annotations, [SIZE_ANNOTATION]: size };
+  const all = [...new Set([...noted, ...pairs])].join(' ');
+  const annotations = { ...object.annotations, [SIZE_ANNOTATION]: size, [SUBNETS_ANNOTATION]: all };
   return (await store.replace('pools', { ...object, annotations })) !== undefined;
+}
+
+function pairsOf({ subnets }: Pool): Pair[] {
+  return subnets.map(({ families }) => families.map(({ cidr }) => cidr));
+}
+
+function textOf(pair: Pair): string {
+  return pair.map(renderCidr).join(',');
+}
+
+function notedIn(annotations: StoredObject['annotations']): Pair[] {
+  const texts = (annotations[SUBNETS_ANNOTATION] ?? '').split(' ').filter(Boolean);
+  return texts.map(text => text.split(',').flatMap(one => findCidr(one) ?? []));
 }
 
 function specOf(families: Pool['subnets'][number]['families']): Record<string, string> {

@@ -2,7 +2,6 @@
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { CniError, ErrorCode } from '../cni/errors.ts';
 import { tryParse } from '../cni/json.ts';
 import { putFile } from '../files/put-file.ts';
 import { readIfThere } from '../files/read-file.ts';
@@ -57,14 +56,16 @@ const Orphan = z.object({
   /** Of the object with the mark. */
   version: z.string(),
   node: z.string(),
+  machine: z.optional(z.string()),
   /** Since when this node knows it in that version: seconds of the clock of `Held.boot`. */
   since: z.number(),
 });
 export type Orphan = z.output<typeof Orphan>;
 
 const Held = z.object({
-  /** The name under which this node claims blocks. */
+  /** The name under which this node claims blocks, and the machine. A list that another wrote is not this node's: disks are copied. */
   node: z.string(),
+  machine: z.optional(z.string()),
   /** The boot of all times. */
   boot: z.string(),
   /** The boot in which the blocks were compared with the store; that of all times unless given. */
@@ -80,6 +81,12 @@ const Held = z.object({
   /** What this node saw of each pool when it last looked at all of it: blocks in all, those that are claimed, and nodes. */
   pools: z.optional(z.record(z.string(), z.object({ blocks: z.int(), claimed: z.int(), nodes: z.int() }))),
   orphans: z.optional(z.array(Orphan)),
+  /** The newest revision of the store that this node knows: with an older one, the store was restored. */
+  newest: z.optional(z.int()),
+  /** By pool: since when this node knows the mark of a store that was restored, in seconds of the clock of `boot`. */
+  restored: z.optional(
+    z.record(z.string(), z.object({ mark: z.string(), boot: z.string(), since: z.number() })),
+  ),
   blocks: z.array(HeldBlock),
 });
 
@@ -106,9 +113,12 @@ function remember(path: string, text: string, held: Held): void {
   lastRead.set(path, { text, held });
 }
 
+/** What is known when the list cannot be used, as after a power failure: the next comparison searches the store for all blocks. */
+const UNKNOWN: Held = { node: '', boot: '', blocks: [] };
+
 /**
  * What is known; undefined if nothing is.
- * @throws CniError 5 or 6 when the file cannot be read: the blocks in it must not be forgotten
+ * @throws CniError 5 when the file cannot be read: the blocks in it must not be forgotten
  */
 export function readHeld(dir: string): Held | undefined {
   const path = join(dir, FILE);
@@ -117,23 +127,18 @@ export function readHeld(dir: string): Held | undefined {
   const before = lastRead.get(path);
   if (before?.text === text) return before.held;
   const { success, data } = Held.safeParse(tryParse(text));
-  if (success) {
-    remember(path, text, data);
-    return data;
-  }
-  throw new CniError(
-    ErrorCode.decodingFailure,
-    `Cannot read the blocks of this node from "${path}": it is not what this plugin writes`,
-    { details: 'remove the file: the next ADD reads the blocks of this node from the store' },
-  );
+  if (!success) return UNKNOWN;
+  remember(path, text, data);
+  return data;
 }
 
 /**
  * Replaces what is known.
- * @param durable wait until the disk has it: after a power failure, a block that was given back must not count as held
+ * @param durable wait until the directory has it, too: after a power failure, a block that was given back must not count as held
  */
 export function writeHeld(dir: string, held: Held, durable = false): void {
-  const options = { what: 'list of blocks', unfinished: join(dir, UNFINISHED), sync: durable };
+  // Without this, a power failure may leave an empty file.
+  const options = { what: 'list of blocks', unfinished: join(dir, UNFINISHED), sync: true };
   const text = JSON.stringify(held);
   putFile(join(dir, FILE), text, options);
   remember(join(dir, FILE), text, held);

@@ -6,12 +6,12 @@
 // store before it leases the address again.
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { renderIp } from '../net/ip.ts';
-import { blockSpecOf, heldFrom, isOwn } from './block-object.ts';
+import { blockSpecOf, heldFrom, isOwn, nextTurn, ownedBy } from './block-object.ts';
 import type { Held, HeldBlock } from './held.ts';
 import { labelOf } from './label.ts';
 import { blockContains, isInUse } from './lease.ts';
-import { KEPT_LABEL, NODE_LABEL, POOL_LABEL, type StoredObject } from './objects.ts';
-import { type Claimant, changeHeld } from './place.ts';
+import { KEPT_LABEL, POOL_LABEL, type StoredObject } from './objects.ts';
+import { type Claimant, changeHeld, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
 import { claimOfKey, type Wish } from './wish.ts';
 
@@ -44,21 +44,18 @@ export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Prom
 
 /** On another node the store knows whether it is in use; of this one, its leases. */
 function isFree(claimant: Claimant, object: StoredObject): boolean {
-  const { network } = claimant;
   let isLeased = false;
-  const { node } = changeHeld(claimant, (held, leases) => {
+  changeHeld(claimant, (held, leases) => {
     const block = heldFrom(object);
     isLeased = block !== undefined && isInUse(block, leases);
     return held;
   });
-  return isOwn(object, { node, network }) ? !isLeased : blockSpecOf(object)?.idle === true;
+  return isOwn(object, ownerIn(claimant)) ? !isLeased : blockSpecOf(object)?.idle === true;
 }
 
 /** Makes a kept address this node's, whether it was before or not: a late request of another then has the wrong version. */
 async function own(claimant: Claimant, object: StoredObject): Promise<void> {
-  const { node } = changeHeld(claimant, held => held);
-  const next = changed(object, { node, network: claimant.network });
-  const replaced = await claimant.store.replace(KIND, next);
+  const replaced = await claimant.store.replace(KIND, ownedBy(object, ownerIn(claimant)));
   const block = replaced && heldFrom(replaced);
   if (block === undefined) {
     throw new CniError(
@@ -76,9 +73,7 @@ export async function adoptKept(
 ): Promise<boolean> {
   const object = await claimant.store.find(KIND, name);
   if (object?.version !== version || blockSpecOf(object)?.keptFor === undefined) return false;
-  const { node } = changeHeld(claimant, held => held);
-  const next = changed(object, { node, network: claimant.network, idle: true });
-  const replaced = await claimant.store.replace(KIND, next);
+  const replaced = await claimant.store.replace(KIND, ownedBy(object, ownerIn(claimant), true));
   const block = replaced && heldFrom(replaced);
   if (block) changeHeld(claimant, held => withBlock(held, block));
   return block !== undefined;
@@ -89,9 +84,9 @@ export async function adoptKept(
  * @throws CniError 11 when the store cannot be reached: it is told later
  */
 export async function tellIdle(claimant: Claimant): Promise<void> {
-  const { store, network } = claimant;
+  const { store } = claimant;
   // Durably: after a power failure, an address that another node has must not count as this one's.
-  const { blocks, node } = changeHeld(
+  const { blocks } = changeHeld(
     claimant,
     (held, leases) => {
       const isNewlyIdle = (block: HeldBlock): boolean =>
@@ -106,8 +101,8 @@ export async function tellIdle(claimant: Claimant): Promise<void> {
   );
   for (const { name } of blocks.filter(({ idle }) => idle === 'noted')) {
     const object = await store.find(KIND, name);
-    const isMine = object !== undefined && isOwn(object, { node, network });
-    if (isMine && !(await store.replace(KIND, changed(object, { idle: true })))) continue;
+    const isMine = object !== undefined && isOwn(object, ownerIn(claimant));
+    if (isMine && !(await store.replace(KIND, nextTurn(object, true)))) continue;
     changeHeld(claimant, held => ({
       ...held,
       blocks: held.blocks.flatMap(block => {
@@ -120,10 +115,9 @@ export async function tellIdle(claimant: Claimant): Promise<void> {
 
 /** Deletes a kept address, unless another node has taken it over. */
 export async function removeKept(claimant: Claimant, { name, uid }: HeldBlock): Promise<void> {
-  const { store, network } = claimant;
-  const { node } = changeHeld(claimant, held => held);
+  const { store } = claimant;
   const object = await store.find(KIND, name);
-  if (object === undefined || !isOwn(object, { node, network })) return;
+  if (object === undefined || !isOwn(object, ownerIn(claimant))) return;
   if (uid === undefined || uid === object.uid) await store.remove(KIND, object);
 }
 
@@ -170,17 +164,6 @@ function inUseBy(name: string, node: string | undefined): CniError {
     `Cannot allocate address "${name}": an attachment${node ? ` on node "${node}"` : ''} still has it`,
     { details: `"kubectl get addresses.catena.cni.cncf.io ${name} -o yaml" shows for whom it is` },
   );
-}
-
-/** The same object with other members, without its marks, and with the next turn. */
-function changed(
-  object: StoredObject,
-  members: { node?: string; network?: string; idle?: true },
-): StoredObject {
-  const { idle: _, orphaned: __, ...spec } = object.spec;
-  const turn = typeof spec.turn === 'number' ? spec.turn + 1 : 1;
-  const labels = members.node ? { ...object.labels, [NODE_LABEL]: labelOf(members.node) } : object.labels;
-  return { ...object, labels, spec: { ...spec, ...members, turn } };
 }
 
 function withBlock(held: Held, block: HeldBlock): Held {

@@ -59,8 +59,13 @@ export interface ObjectStore {
     kind: Kind,
     object: Pick<StoredObject, 'name' | 'uid'> & { readonly version?: string },
   ): Promise<boolean>;
-  /** Whether the cluster has a node of that name; undefined in a store without nodes. */
-  hasNode(name: string): Promise<boolean | undefined>;
+  /**
+   * Whether the cluster has a node of that name; undefined in a store without nodes.
+   * @param machine of `thisMachine`: a node that is known to be another machine does not count
+   */
+  hasNode(name: string, machine?: string): Promise<boolean | undefined>;
+  /** The number of the last change to the store, which only grows unless the store is restored; undefined if it counts none. */
+  revision(): Promise<number | undefined>;
   /** Whether this very IPAMClaim exists; undefined in a store without claims. */
   hasClaim(claim: ClaimKey): Promise<boolean | undefined>;
 }

@@ -1,10 +1,16 @@
 // Where does a network keep its leases and blocks, and how are both changed together?
 import { join } from 'node:path';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { listLeases } from '../ipam/lease-files.ts';
 import { type LeaseStore, type StoreOptions, withStore } from '../ipam/lease-store.ts';
+import { findIp } from '../net/ip.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { pause } from '../wait.ts';
+import type { BlockOwner } from './block-object.ts';
 import { type Held, readHeld, writeHeld } from './held.ts';
+import { blockContains } from './lease.ts';
+import { isSameMachine } from './machine.ts';
 import type { ObjectStore } from './objects.ts';
 
 /** A network on a node. */
@@ -12,8 +18,10 @@ export interface Place {
   readonly network: string;
   /** The lease directory. */
   readonly dir: string;
-  /** The node's name in the store; one that was used before wins. */
+  /** The node's name in the store. What this boot began with stays. */
   readonly node: string;
+  /** Of `thisMachine`; undefined if that is not known. */
+  readonly machine: string | undefined;
   /** Identity of this boot. */
   readonly boot: string;
   /** Whether leases of an earlier boot are released. */
@@ -76,10 +84,39 @@ export function changeHeld(
   isDurable: () => boolean = () => false,
 ): Held {
   return inPlace(place, (store, before) => {
-    const held = before ?? { node: place.node, boot: place.boot, comparedIn: place.boot, blocks: [] };
+    const held = before ?? { ...emptyList(place), boot: place.boot };
     const after = change(held, store);
     if (after !== held) writeHeld(place.dir, after, isDurable());
     return after;
+  });
+}
+
+/** One that was never compared. */
+function emptyList({ node, machine }: Place): Held {
+  return { node, ...defined({ machine }), boot: '', blocks: [] };
+}
+
+/** To whom the blocks of this node belong. */
+export function ownerIn(place: Place): BlockOwner {
+  const { node, machine } = changeHeld(place, held => held);
+  return { network: place.network, node, machine };
+}
+
+/**
+ * Drops what another machine noted, or this one under another name: the disk was copied, or the node renamed while it was off. Only after a
+ * boot, so none of the leases is of a container that lives.
+ */
+function dropForeign(place: Place): void {
+  changeHeld(place, (held, leases) => {
+    if (isCompared(place, held)) return held;
+    const { node, machine } = place;
+    if (held.node === node && isSameMachine(held.machine, machine)) return held;
+    const isOfBlock = (address: string): boolean => {
+      const ip = findIp(address);
+      return ip !== undefined && held.blocks.some(block => blockContains(block, ip));
+    };
+    leases.release(listLeases(place.dir).filter(isOfBlock));
+    return emptyList(place);
   });
 }
 
@@ -104,7 +141,7 @@ export async function claiming<T>(place: Place, giveUpAt: number, step: () => Pr
 }
 
 async function withClaimLock<T>(
-  { network }: Place,
+  place: Place,
   path: string,
   giveUpAt: number,
   step: () => Promise<T>,
@@ -113,6 +150,7 @@ async function withClaimLock<T>(
     const release = holdFlock(path, { mode: 0o600, directoryMode: 0o755 });
     if (release) {
       try {
+        dropForeign(place);
         return await step();
       } finally {
         release();
@@ -121,7 +159,7 @@ async function withClaimLock<T>(
     if (performance.now() > giveUpAt) {
       throw new CniError(
         ErrorCode.tryAgainLater,
-        `Cannot obtain addresses for network "${network}": another process of this node still waits for the store of its pool`,
+        `Cannot obtain addresses for network "${place.network}": another process of this node still waits for the store of its pool`,
       );
     }
     await pause(napMs);

@@ -1,7 +1,16 @@
 // Which addresses does a pool have, and how are they divided into blocks?
 import * as z from 'zod/mini';
 import { parseStretches, type Stretch, stretchContains, without } from '../ipam/stretch.ts';
-import { type Cidr, cidrContains, findCidr, isSmallest, lastOf, networkOf, renderCidr } from '../net/cidr.ts';
+import {
+  type Cidr,
+  cidrContains,
+  cidrsOverlap,
+  findCidr,
+  isSmallest,
+  lastOf,
+  networkOf,
+  renderCidr,
+} from '../net/cidr.ts';
 import { findIp, IP_BITS, type Ip, offsetIp, renderIp, sameIp } from '../net/ip.ts';
 
 /** A pool as its object, or a configuration, describes it. */
@@ -23,6 +32,8 @@ export interface Pool {
   readonly layout: 'routed' | 'flat';
   readonly gateways: readonly Ip[];
   readonly subnets: readonly PoolSubnet[];
+  /** The mark of its object while nodes claim again what a store that was restored has forgotten. */
+  readonly restored?: string;
 }
 
 /** A part of a pool: the block that is `n` further has the addresses that are `n` blocks further in each family. */
@@ -96,6 +107,7 @@ export function parsePool(name: string, spec: PoolSpec): Pool {
     if (i > 0 && cidrs.length !== subnets[0]?.families.length) {
       throw new Error(`Cannot use pool "${name}": either all subnets have both families, or none has`);
     }
+    refuseOverlap(name, cidrs, subnets);
     const count = Math.min(MOST_BLOCKS, ...cidrs.map(cidr => countIn(cidr, blockSize)));
     const families = cidrs.map(cidr => ({ cidr, exclude: excludedFrom(spec.exclude ?? [], cidr) }));
     subnets.push({ first, count, families });
@@ -103,6 +115,17 @@ export function parsePool(name: string, spec: PoolSpec): Pool {
   }
   if (subnets.length === 0) throw new Error(`Cannot use pool "${name}": it has no subnets`);
   return { name, blockSize, layout, gateways, subnets };
+}
+
+/** Blocks are named after one family: nothing else would keep two nodes from the addresses of the other. */
+function refuseOverlap(name: string, cidrs: readonly Cidr[], subnets: readonly PoolSubnet[]): void {
+  for (const cidr of cidrs) {
+    const other = subnets.flatMap(({ families }) => families).find(one => cidrsOverlap(one.cidr, cidr));
+    if (other)
+      throw new Error(
+        `Cannot use pool "${name}": its subnets ${renderCidr(other.cidr)} and ${renderCidr(cidr)} overlap: addresses would be handed out twice`,
+      );
+  }
 }
 
 /** Number of blocks, of those that are excluded as well. */

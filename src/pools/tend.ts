@@ -10,6 +10,7 @@ import { findEndedClaims, tellIdle } from './keep.ts';
 import { isInUse, useOf } from './lease.ts';
 import { type Claimant, changeHeld, claiming } from './place.ts';
 import type { Pool } from './pool.ts';
+import { isSettling } from './restored.ts';
 
 /** How many addresses and blocks a node keeps. */
 export interface Limits {
@@ -47,7 +48,11 @@ export function tend(
 ): Promise<Tended> {
   return claiming(claimant, performance.now() + deadlineMs, async () => {
     await settle(claimant);
-    const compared = await compare(claimant, searchEveryS);
+    const compared = await compare(
+      claimant,
+      pools.map(({ pool }) => pool),
+      searchEveryS,
+    );
     let claimed = 0;
     for (const one of pools) claimed += await refill(claimant, one);
     await tellIdle(claimant);
@@ -60,7 +65,8 @@ export function tend(
     const returned = await giveBack(claimant, limitsOf, { ended });
     const collected: string[] = [];
     for (const { pool, limits } of pools) {
-      if (limits.graceS !== undefined) collected.push(...(await collect(claimant, pool, limits.graceS)));
+      if (limits.graceS !== undefined && !isSettling(claimant, pool))
+        collected.push(...(await collect(claimant, pool, limits.graceS)));
     }
     changeHeld(claimant, ({ asked: _, ...held }) => ({ ...held, checkedAt: claimant.clock() }));
     return { ...compared, claimed, returned, collected };
@@ -70,7 +76,7 @@ export function tend(
 const NONE_KEPT: Limits = { lowWater: 0, coolDownS: 0 };
 
 async function refill(claimant: Claimant, { pool, limits: { lowWater } }: TendedPool): Promise<number> {
-  if (lowWater === 0) return 0;
+  if (lowWater === 0 || isSettling(claimant, pool)) return 0;
   for (let claimed = 0; ; claimed++) {
     if (freeIn(claimant, pool.name) >= lowWater) return claimed;
     try {

@@ -1,6 +1,6 @@
 // Do nodes that claim blocks at the same time ever hold an address twice, whatever becomes of their requests?
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { rmSync } from 'node:fs';
+import { cpSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseIp } from '../../src/net/ip.ts';
 import type { Wish } from '../../src/pools/wish.ts';
@@ -115,6 +115,120 @@ describe('blocks', () => {
     expect(findContradictions(model, [second])).toEqual([]);
   });
 
+  test('a block whose object vanished is claimed again while pods use it, with all kinds of objects deleted', async () => {
+    const { model, nodes, node } = cluster(['a', 'b']);
+    const [a] = nodes;
+    await a?.add('c');
+    const names = a?.blocks().map(({ name }) => name) ?? [];
+    for (const path of model.objects.keys()) if (path.includes('catena.cni.cncf.io')) model.remove(path);
+    expect(await a?.tend({ lowWater: 0, coolDownS: 1000 })).toMatchObject({ lost: [], reclaimed: names });
+    for (const id of numbered(40, 'p')) await node('b').add(id);
+    expect(findContradictions(model, nodes)).toEqual([]);
+  });
+
+  test('nodes that were made of one image have blocks of their own, and nothing of what the image had', async () => {
+    const { model, node } = cluster(['template', 'a', 'b']);
+    const template = node('template');
+    for (const id of numbered(3, 'c')) await template.add(id);
+    const copies = ['a', 'b'].map(name => {
+      cpSync(join(dir, 'template'), join(dir, name), { recursive: true });
+      return node(name, { boot: `boot-of-${name}` });
+    });
+    for (const copy of copies) {
+      await copy.add('c9');
+      expect(copy.leases()).toHaveLength(2);
+    }
+    expect(findContradictions(model, [template, ...copies])).toEqual([]);
+  });
+
+  test('a node that was renamed while it was off claims blocks by its new name', async () => {
+    const { model, node } = cluster(['old', 'new']);
+    await node('old').add('c');
+    renameSync(join(dir, 'old'), join(dir, 'new'));
+    model.remove('api/v1/nodes/old');
+    const renamed = node('new', { boot: 'second', machine: 'machine-old' });
+    await renamed.add('d');
+    const objects = [...model.objects.values()].map(({ spec }) => (spec as { node?: string })?.node);
+    expect(objects.filter(one => one === 'new')).toHaveLength(1);
+    expect(renamed.leases()).toHaveLength(2);
+  });
+
+  test('a node that was renamed while its pods run keeps their blocks by its new name', async () => {
+    const { model, node } = cluster(['old', 'new']);
+    await node('old').add('c');
+    renameSync(join(dir, 'old'), join(dir, 'new'));
+    const renamed = node('new', { machine: 'machine-old' });
+    // While the cluster has both, neither is the other.
+    await renamed.tend(CALM);
+    expect(renamed.blocks().map(({ state }) => state)).toEqual(['held']);
+    model.remove('api/v1/nodes/old');
+    await renamed.tend(CALM);
+    expect(findContradictions(model, [renamed])).toEqual([]);
+  });
+
+  test('of two machines with one name, the one that the cluster knows gets blocks, and none of the other', async () => {
+    const { model, node } = cluster(['a']);
+    model.put('api/v1/nodes/a', {
+      metadata: { name: 'a' },
+      status: { nodeInfo: { systemUUID: 'UUID-1', machineID: 'disk' } },
+    });
+    const first = node('a', { machine: 'uuid-1 disk' });
+    await first.add('c');
+    const [former] = first.blocks();
+    cpSync(join(dir, 'a'), join(dir, 'a-twin'), { recursive: true });
+    const twin = node('a', { machine: 'uuid-2 other', network: 'twin', boot: 'other' });
+    expect(twin.add('c')).rejects.toMatchObject({
+      code: 11,
+      message: expect.stringContaining('another machine'),
+    });
+    // The machine was replaced, and nothing of the former one is taken up before its time.
+    model.put('api/v1/nodes/a', {
+      metadata: { name: 'a' },
+      status: { nodeInfo: { systemUUID: 'UUID-2', machineID: 'disk' } },
+    });
+    rmSync(join(dir, 'a'), { recursive: true });
+    const second = node('a', { machine: 'uuid-2 disk' });
+    await second.add('c');
+    expect(await second.tend(CALM, 0)).toMatchObject({ adopted: [] });
+    expect(second.blocks().map(({ name }) => name)).not.toContain(former?.name ?? '');
+  });
+
+  test.each(['', 'torn', '{"node":'])(
+    'a list of blocks that reads %j is unknown: the store says',
+    async text => {
+      const { model, node } = cluster(['a']);
+      const first = node('a');
+      const before = await first.add('c');
+      for (const boot of ['boot', 'second']) {
+        writeFileSync(join(dir, 'a', '.catena-blocks'), text);
+        const again = node('a', { boot });
+        expect(await again.add(`in-${boot}`)).toHaveLength(2);
+        expect(again.leases()).toEqual(expect.arrayContaining(before));
+        expect(again.blocks()).toHaveLength(1);
+        expect(findContradictions(model, [again])).toEqual([]);
+      }
+    },
+  );
+
+  test('overlaps are refused: with another pool, and in another pairing of the same', async () => {
+    const { model, node } = cluster(['a']);
+    const pool = (name: string, ...subnets: { ipv4: string; ipv6?: string }[]) =>
+      node('a', { pool: name, spec: { subnets, blockSize: 16 }, network: `n${model.counts.requests}` }).add(
+        'c',
+      );
+    await pool('one', { ipv4: '10.1.0.0/24', ipv6: 'fd01::/64' });
+    for (const ipv4 of ['10.1.0.0/16', '10.1.0.128/25'])
+      expect(pool('two', { ipv4 })).rejects.toMatchObject({
+        code: 7,
+        message: expect.stringContaining('overlaps 10.1.0.0/24,fd01::/64 of pool "one"'),
+      });
+    expect(pool('one', { ipv4: '10.2.0.0/24', ipv6: 'fd01::/64' })).rejects.toMatchObject({
+      code: 7,
+      message: expect.stringContaining('in another pairing'),
+    });
+    expect(await pool('one', { ipv4: '10.1.0.0/23', ipv6: 'fd01::/64' })).toHaveLength(2);
+  });
+
   test('a block that the store gave to another node is used no longer', async () => {
     const {
       model,
@@ -123,7 +237,10 @@ describe('blocks', () => {
     if (node === undefined) throw new Error('no node');
     const [before = ''] = await node.add('c');
     const [block] = node.blocks();
-    model.remove(`apis/catena.cni.cncf.io/v1alpha1/blocks/${block?.name}`);
+    const path = `apis/catena.cni.cncf.io/v1alpha1/blocks/${block?.name}`;
+    const object = structuredClone(model.objects.get(path));
+    model.remove(path);
+    model.put(path, { ...object, spec: { ...(object?.spec as object), node: 'b', machine: 'machine-b' } });
     expect(await node.tend({ lowWater: 0, coolDownS: 1000 })).toMatchObject({ lost: [block?.name ?? ''] });
     const [after = ''] = await node.add('d');
     expect(
@@ -157,8 +274,10 @@ describe('blocks', () => {
     now = 3600;
     const [block] = b.blocks();
     expect(await a.tend(limits)).toMatchObject({ collected: [block?.name ?? ''] });
-    expect(await b.tend(limits)).toMatchObject({ lost: [block?.name ?? ''] });
     expect(findContradictions(model, [a, c])).toEqual([]);
+    // It was cut off, and none was faster.
+    expect(await b.tend(limits)).toMatchObject({ reclaimed: [block?.name ?? ''] });
+    expect(findContradictions(model, [a, b, c])).toEqual([]);
   });
 
   test('a node that was off while its blocks were freed leases nothing of them after its boot', async () => {

@@ -48,6 +48,8 @@ export interface NodeOptions {
   readonly spec?: PoolSpec;
   readonly random: () => number;
   readonly boot?: string;
+  /** Identity of the machine: one of its own unless given. */
+  readonly machine?: string;
   readonly pause?: (ms: number) => Promise<void>;
   /** Seconds since the boot. */
   readonly clock?: () => number;
@@ -66,6 +68,7 @@ export function simulatedNode(options: NodeOptions): SimulatedNode {
     deadlineMs = 10_000,
     network = 'podnet',
     boot = 'boot',
+    machine = `machine-${name}`,
     pause,
   } = options;
   const dir = join(options.dir, network === 'podnet' ? name : `${name}-${network}`);
@@ -74,6 +77,7 @@ export function simulatedNode(options: NodeOptions): SimulatedNode {
     network,
     dir,
     node: name,
+    machine,
     boot,
     reclaim: false,
     store: clusterStore(api),

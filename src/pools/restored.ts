@@ -1,0 +1,96 @@
+// What if the store forgets what nodes know, since it was restored from a backup?
+//
+// Objects of blocks that nodes claimed since then are missing, and others name former holders. So for a while what nodes know counts:
+// each node claims again what its pods use, takes up nothing that it does not know, and claims nothing new. A node notices by the number
+// of the store's last change, and marks the pools for those that knew no number before.
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { GROUP, type ObjectStore, type StoredObject } from './objects.ts';
+import { type Claimant, changeHeld } from './place.ts';
+import type { Pool } from './pool.ts';
+
+/** Of a Pool object, while nodes claim again. Who removes it ends that. */
+export const RESTORED_ANNOTATION = `${GROUP}/restored`;
+
+/** Twice as long as the longest time between two looks of a daemon at its blocks, with some room for a clock that is fast. */
+const SETTLE_S = 1650;
+
+/**
+ * Whether the store was restored a short while ago; to be called while `claiming`, before a comparison.
+ * @throws CniError 11 when the store cannot be reached
+ */
+export async function isRestored(claimant: Claimant, pools: readonly Pool[]): Promise<boolean> {
+  const { store } = claimant;
+  const revision = await store.revision();
+  let wentBack = false;
+  if (revision !== undefined) {
+    wentBack = revision < (changeHeld(claimant, held => held).newest ?? 0);
+    // Marked before it is noted: a process that ends in between notices again.
+    if (wentBack) for (const { name } of pools) await mark(store, name, String(revision));
+    changeHeld(claimant, held => ({ ...held, newest: revision }));
+  }
+  for (const pool of pools)
+    if (pool.restored !== undefined && !isSettling(claimant, pool)) await unmark(store, pool);
+  return wentBack || pools.some(({ restored }) => restored !== undefined);
+}
+
+/**
+ * Compares an object just created with what this node knew before.
+ * @returns whether the store was restored meanwhile; then its pool bears the mark
+ */
+export async function isFromBefore(
+  claimant: Claimant,
+  pool: Pool,
+  { version }: Pick<StoredObject, 'version'>,
+): Promise<boolean> {
+  const { newest } = changeHeld(claimant, held => held);
+  if (newest === undefined) return false;
+  if (Number(version) >= newest) {
+    changeHeld(claimant, held => ({ ...held, newest: Number(version) }));
+    return false;
+  }
+  await mark(claimant.store, pool.name, version);
+  return true;
+}
+
+/** @throws CniError 11 while nodes claim again what they hold of the pool */
+export function refuseWhileSettling(claimant: Claimant, pool: Pool): void {
+  if (!isSettling(claimant, pool)) return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot claim addresses of pool "${pool.name}": its store was restored, and nodes may hold addresses that it does not know`,
+    {
+      details:
+        `within half an hour all nodes have claimed theirs again; sooner, call for GC on all of them, and remove annotation ` +
+        `"${RESTORED_ANNOTATION}" of the Pool`,
+    },
+  );
+}
+
+/** Whether the pool has borne its mark for too short a time, by this node's clock. */
+export function isSettling(claimant: Claimant, { name, restored: markOf }: Pool): boolean {
+  if (markOf === undefined) return false;
+  const { boot, clock } = claimant;
+  const now = clock();
+  const { restored } = changeHeld(claimant, held => {
+    const known = held.restored?.[name];
+    if (known?.mark === markOf && known.boot === boot) return held;
+    return { ...held, restored: { ...held.restored, [name]: { mark: markOf, boot, since: now } } };
+  });
+  return now - (restored?.[name]?.since ?? now) < SETTLE_S;
+}
+
+async function mark(store: ObjectStore, name: string, text: string): Promise<void> {
+  const object = await store.find('pools', name);
+  if (object === undefined || object.annotations[RESTORED_ANNOTATION] !== undefined) return;
+  await store.replace('pools', {
+    ...object,
+    annotations: { ...object.annotations, [RESTORED_ANNOTATION]: text },
+  });
+}
+
+async function unmark(store: ObjectStore, { name, restored }: Pool): Promise<void> {
+  const object = await store.find('pools', name);
+  if (object?.annotations[RESTORED_ANNOTATION] !== restored) return;
+  const { [RESTORED_ANNOTATION]: _, ...annotations } = object?.annotations ?? {};
+  if (object) await store.replace('pools', { ...object, annotations });
+}
