@@ -20,6 +20,14 @@ export const about = aboutPlugin({
     const { takeInventory } = await import('./inventory.ts');
     return takeInventory(decode(ClusterConf, conf, `configuration of "cluster" in network "${network}"`));
   },
+  async giveBackOf(conf, network, dryRun) {
+    const { giveBackAll } = await import('./leave.ts');
+    return giveBackAll(
+      decode(ClusterConf, conf, `configuration of "cluster" in network "${network}"`),
+      network,
+      dryRun,
+    );
+  },
   filesOf: (conf, network) => ({ leaseDir: leaseDirOf(conf, network) }),
 });
 

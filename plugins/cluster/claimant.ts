@@ -13,8 +13,11 @@ import type { ClusterConf, LeaseConf } from './config.ts';
 const REQUEST_S = 5;
 export const DEFAULT_TIMEOUT_S = 10;
 
+/** A network, as a call has it. */
+type Network = Pick<Call<LeaseConf>, 'conf' | 'network' | 'environment'>;
+
 /** Where the network of a call keeps leases and blocks. */
-export function placeOf({ conf, network, environment }: Call<LeaseConf>): Place {
+export function placeOf({ conf, network, environment }: Network): Place {
   const dataDir = conf.ipam.dataDir || DEFAULT_DATA_DIR;
   const { node, kubeconfig } = conf.ipam;
   return {
@@ -38,7 +41,7 @@ export function placeOf({ conf, network, environment }: Call<LeaseConf>): Place 
  * The place with the store that the configuration names.
  * @throws CniError 7 when the kubeconfig cannot be used
  */
-export async function claimantOf(call: Call<LeaseConf>, conf: ClusterConf): Promise<Claimant> {
+export async function claimantOf(call: Network, conf: ClusterConf): Promise<Claimant> {
   const { kubeconfig, dataDir, timeout = DEFAULT_TIMEOUT_S } = conf.ipam;
   const timeoutMs = Math.min(timeout, REQUEST_S) * 1000;
   return {

@@ -2,14 +2,13 @@
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { renderRoutes } from '../../src/cni/routes.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
+import { cidrsOverlap, renderCidr } from '../../src/net/cidr.ts';
 import type { ChosenAddress } from '../../src/pools/lease.ts';
-import { parsePool } from '../../src/pools/pool.ts';
+import { DEFAULT_BLOCK_SIZE, type Pool, parsePool } from '../../src/pools/pool.ts';
 import type { Limits } from '../../src/pools/tend.ts';
 import { poolsOf } from './choose-pool.ts';
 import type { ClusterConf } from './config.ts';
 
-const DEFAULT_BLOCK_SIZE = 64;
 const DEFAULT_COOL_DOWN_S = 300;
 /** Several times the interval at which a node looks after its blocks, and says that it is there. */
 const DEFAULT_GRACE_S = 3600;
@@ -34,11 +33,14 @@ export function limitsOf({ ipam }: ClusterConf, blockSize = ipam.blockSize ?? DE
 export function refuseUnusable(conf: ClusterConf): void {
   const { kubeconfig, lowWater = 0, coolDown = 0, grace = LEAST_GRACE_S, timeout = 1, keep = 0 } = conf.ipam;
   const pools = poolsOf(conf);
+  const parsed: Pool[] = [];
   try {
     for (const [i, { name, spec }] of pools.entries()) {
       if (pools.slice(0, i).some(other => other.name === name))
         throw new Error(`Cannot allocate addresses: "pools" has "${name}" twice`);
       const pool = spec && parsePool(name, spec);
+      if (pool) refuseOverlap(pool, parsed);
+      if (pool) parsed.push(pool);
       if (pool === undefined && !kubeconfig)
         throw new Error(
           `Cannot allocate addresses: give "subnets" of pool "${name}", or "kubeconfig" for a cluster with that pool`,
@@ -57,6 +59,15 @@ export function refuseUnusable(conf: ClusterConf): void {
   } catch (cause) {
     throw new CniError(ErrorCode.invalidConfig, (cause as Error).message, { cause });
   }
+}
+
+function refuseOverlap(pool: Pool, others: readonly Pool[]): void {
+  const cidrsIn = ({ subnets }: Pool) => subnets.flatMap(({ families }) => families.map(({ cidr }) => cidr));
+  const other = others.find(one => cidrsIn(one).some(a => cidrsIn(pool).some(b => cidrsOverlap(a, b))));
+  if (other)
+    throw new Error(
+      `Cannot allocate addresses: pools "${other.name}" and "${pool.name}" overlap: addresses would be handed out twice`,
+    );
 }
 
 /** The result of an ADD. */

@@ -162,7 +162,9 @@ async function rangesFor(call: Call, ipam: Ipam, books: Books): Promise<readonly
   const [range] = ranges;
   if (!ipam.node_slice_size || range === undefined) return ranges;
   const { findSlice, nodeNameIn } = await import('./slices.ts');
-  return [await findSlice(books, range, nodeNameIn(call.environment), call.network)];
+  return [
+    await findSlice(books, range, nodeNameIn(call.environment, ipam.kubernetes?.kubeconfig), call.network),
+  ];
 }
 
 /** An address of the configuration, or one that CNI_ARGS asks for. */

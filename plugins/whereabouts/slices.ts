@@ -1,8 +1,8 @@
 // Which part of a range is this node's, where whereabouts' controller has divided it?
 import { readFileSync } from 'node:fs';
-import { hostname } from 'node:os';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { isObject } from '../../src/cni/json.ts';
+import { hostName, nodeNameGiven } from '../../src/cni/node-name.ts';
 import { type Books, findSlices } from './books.ts';
 import { type Range, sliceNames, sliceOf } from './plan.ts';
 
@@ -13,9 +13,13 @@ const NAME_FILES = [
 ];
 
 /** The name under which the cluster knows this node. */
-export function nodeNameIn(environment: Readonly<Record<string, string | undefined>>): string {
-  const { NODENAME, CATENA_NODE_NAME } = environment;
-  return NODENAME?.trim() || CATENA_NODE_NAME || NAME_FILES.map(firstLine).find(Boolean) || hostname();
+export function nodeNameIn(
+  environment: Readonly<Record<string, string | undefined>>,
+  kubeconfig?: string,
+): string {
+  const { NODENAME } = environment;
+  const given = NODENAME?.trim() || nodeNameGiven(environment, kubeconfig);
+  return given || NAME_FILES.map(firstLine).find(Boolean) || hostName();
 }
 
 /**

@@ -1,5 +1,6 @@
 // How are nodes written as JSON?
 import * as z from 'zod/mini';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
 import { type Cidr, findCidr, renderCidr } from '../net/cidr.ts';
@@ -19,6 +20,8 @@ const Described = z.strictObject({
   addresses: z.array(Address),
   /** Ranges of its pods. */
   blocks: z.array(Block),
+  /** When it came to the cluster, as `2026-11-26T13:00:00Z`: of two nodes with one address or block, the older one has it. */
+  since: z.optional(z.string()),
 });
 
 /** One of {@link Described}. */
@@ -45,15 +48,16 @@ export function parseNodes(text: string, file: string): ClusterNode[] {
 }
 
 /** The node; addresses and blocks that are none are left out. */
-export function nodeOf({ name, addresses, blocks }: DescribedNode): ClusterNode {
+export function nodeOf({ name, addresses, blocks, since }: DescribedNode): ClusterNode {
   return {
     name,
     addresses: addresses.map(findIp).filter((ip): ip is Ip => ip !== undefined),
     blocks: blocks.map(findCidr).filter((cidr): cidr is Cidr => cidr !== undefined),
+    ...defined({ since }),
   };
 }
 
 /** The description of a node. */
-export function describeNode({ name, addresses, blocks }: ClusterNode): DescribedNode {
-  return { name, addresses: addresses.map(renderIp), blocks: blocks.map(renderCidr) };
+export function describeNode({ name, addresses, blocks, since }: ClusterNode): DescribedNode {
+  return { name, addresses: addresses.map(renderIp), blocks: blocks.map(renderCidr), ...defined({ since }) };
 }

@@ -49,9 +49,13 @@ export function openFilesSource(path: string, events: NodeEvents): NodeSource {
     watcher?.end.close();
     watcher = undefined;
     if (inode === undefined) return;
-    const end = watch(dir, { persistent: false }, soon);
-    end.on('error', () => {});
-    watcher = { inode, end };
+    try {
+      const end = watch(dir, { persistent: false }, soon);
+      end.on('error', () => {});
+      watcher = { inode, end };
+    } catch {
+      // Without inotify, as when its instances are used up, the files are read every LOOK_EVERY_MS.
+    }
   };
   const looking = setInterval(look, LOOK_EVERY_MS);
   looking.unref();

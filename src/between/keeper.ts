@@ -2,13 +2,15 @@
 import { join } from 'node:path';
 import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
+import { findCidr } from '../net/cidr.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { startTimer } from '../wait.ts';
 import { type Concerned, openChanges } from './changes.ts';
+import type { RouteLimits } from './claims.ts';
 import { readHostLinks } from './host.ts';
 import type { ClusterNode, NodeEvents, NodeSource } from './node.ts';
-import { readNote, removeNote, writeNote } from './note.ts';
+import { type BetweenNote, readNote, removeNote, writeNote } from './note.ts';
 import { type HostLink, planWays, type WaysPlan } from './plan.ts';
 import type { BetweenSettings } from './settings.ts';
 import { removeWays, settleWays } from './settle.ts';
@@ -122,8 +124,10 @@ function openSession(
   complain: (problem: string) => void,
 ): Session {
   const { own, runDir, log } = parts;
-  const { ways, vni, port } = settings;
+  const { ways, vni, port, clusterCidrs } = settings;
   const choices = { own, ways, vni, port };
+  let limits: RouteLimits | undefined;
+  let refused: readonly string[] = [];
   let nodes: readonly ClusterNode[] | undefined;
   let sourceProblem: string | undefined;
   let source: NodeSource | undefined;
@@ -162,7 +166,7 @@ function openSession(
   const settle = (): readonly string[] => {
     if (nodes === undefined) return sourceProblem === undefined ? [] : [sourceProblem];
     const links = readLinks();
-    plan = planWays(nodes, links, choices);
+    plan = planWays(nodes, links, { ...choices, limits });
     if (plan === undefined)
       return [
         `this node, "${own}", is not among the ${nodes.length} nodes: what was made before stays as it is`,
@@ -177,10 +181,17 @@ function openSession(
       const what = isOther ? 'changed the routes to other nodes' : 'repaired the routes to other nodes';
       log(isOther ? 'info' : 'warn', what, summarize(settled.changed));
     }
-    return [...(sourceProblem === undefined ? [] : [sourceProblem]), ...plan.problems, ...settled.problems];
+    return [
+      ...(sourceProblem === undefined ? [] : [sourceProblem]),
+      ...refused,
+      ...plan.problems,
+      ...settled.problems,
+    ];
   };
 
-  nodes = lastNodes(runDir);
+  const last = lastNote(runDir);
+  nodes = last?.nodes;
+  limits = last?.limits;
   const closeChanges = openChanges(() => concerned, {
     changed: () => lookAfter(DEBOUNCE_MS),
     interrupted: why => complain(why),
@@ -188,11 +199,13 @@ function openSession(
   const open = async (): Promise<void> => {
     try {
       const opened = await parts.openSource(settings, {
-        nodes(next) {
+        nodes(next, more = { never: [], problems: [] }) {
           sourceProblem = undefined;
           nodes = next;
+          refused = more.problems;
+          limits = { within: clusterCidrs?.flatMap(text => findCidr(text) ?? []), never: more.never };
           try {
-            writeNote(runDir, { ...choices, nodes: next });
+            writeNote(runDir, { ...choices, limits, nodes: next });
           } catch (error) {
             // Without the note nothing of it could be removed later.
             complain(describeError(error));
@@ -236,10 +249,10 @@ function openSession(
   };
 }
 
-/** Those that another daemon was told: until the source answers, they count. */
-function lastNodes(runDir: string): readonly ClusterNode[] | undefined {
+/** What another daemon was told: until the source answers, it counts. */
+function lastNote(runDir: string): BetweenNote | undefined {
   try {
-    return readNote(runDir)?.nodes;
+    return readNote(runDir);
   } catch {
     return undefined;
   }

@@ -3,10 +3,12 @@
 // Node objects have the addresses. The ranges are those that the cluster assigned (`spec.podCIDRs`), or the blocks that the nodes claimed
 // by the plugin `cluster`: objects of their own, which come and go more often.
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { type ClusterAccess, openApiServer } from '../delegate/api-server.ts';
+import { type ClusterAccess, openApiServer, serverAddress } from '../delegate/api-server.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from '../delegate/object-watch.ts';
-import { renderCidr } from '../net/cidr.ts';
+import { findCidr, renderCidr } from '../net/cidr.ts';
+import { findIp } from '../net/ip.ts';
 import { blockSpecOf, routedCidrsOf } from '../pools/block-object.ts';
+import { type Division, divisionOf, isBlockOf } from '../pools/find-pool.ts';
 import { API_VERSION } from '../pools/objects.ts';
 import { startTimer } from '../wait.ts';
 import { type DescribedNode, nodeOf } from './described.ts';
@@ -27,7 +29,11 @@ export interface SourceOptions {
 
 /** Subnets that a node claimed. */
 interface ClaimedBlock {
+  readonly name: string;
+  readonly pool: string;
   readonly node: string;
+  /** Another node found that its node has vanished. */
+  readonly isOrphaned: boolean;
   readonly cidrs: readonly string[];
 }
 
@@ -46,25 +52,29 @@ export function openKubernetesSource(
   let freshFrom = 0;
   const tell = (): void => {
     timer = undefined;
-    const all = withBlocks(nodes.all(), blocks && (blocks.all() ?? 'unknown'));
+    const problems: string[] = [];
+    const claimed = blocks && pools && (ofPools(blocks.all(), pools.all(), problems) ?? 'unknown');
+    const all = withBlocks(nodes.all(), claimed);
     if (all === undefined) {
       // Events of an interruption may still be on the way; while there is no watch, the next one begins with another call.
       if (performance.now() < freshFrom) changed();
-      else if (nodes.isFresh && (blocks?.isFresh ?? true))
+      else if (nodes.isFresh && (blocks?.isFresh ?? true) && (pools?.isFresh ?? true))
         events.problem('the cluster has more nodes or blocks than this daemon keeps');
       return;
     }
     // A node's status changes often, but seldom what matters here.
-    const text = JSON.stringify(all);
+    const text = JSON.stringify([all, problems]);
     if (text === told) return;
     told = text;
-    events.nodes(all.map(nodeOf));
+    events.nodes(all.map(nodeOf), { never, problems });
   };
   const changed = (): void => {
     timer ??= startTimer(tell, Math.max(GATHER_MS, freshFrom - performance.now() + 1));
     timer.unref();
   };
   const server = openApiServer(access);
+  const host = findIp(new URL(serverAddress(access)).hostname.replace(/^\[|\]$/g, ''));
+  const never = host ? [host] : [];
   const follow = <T>(path: string, keep: (object: JsonObject) => T | undefined) =>
     watchObjects<T>(
       server,
@@ -83,11 +93,13 @@ export function openKubernetesSource(
     );
   const nodes = follow('api/v1/nodes', describedNode);
   const blocks = ranges === 'blocks' ? follow(`apis/${API_VERSION}/blocks`, claimedBlock) : undefined;
+  const pools = ranges === 'blocks' ? follow(`apis/${API_VERSION}/pools`, dividedPool) : undefined;
   return {
     close() {
       clearTimeout(timer);
       nodes.close();
       blocks?.close();
+      pools?.close();
     },
   };
 }
@@ -101,13 +113,20 @@ function withBlocks(
   const sorted = nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   if (blocks === undefined) return sorted;
   const claimed = new Map<string, string[]>();
-  for (const { node, cidrs } of blocks) claimed.set(node, [...(claimed.get(node) ?? []), ...cidrs]);
-  return sorted.map(one => ({ ...one, blocks: (claimed.get(one.name) ?? []).sort() }));
+  const names = new Set(sorted.map(({ name }) => name));
+  for (const { node, cidrs, isOrphaned } of blocks)
+    if (names.has(node) || !isOrphaned) claimed.set(node, [...(claimed.get(node) ?? []), ...cidrs]);
+  // A node that was renamed, for example: without an address it gets no route, which is told.
+  const unknown = [...claimed.keys()].filter(name => !names.has(name)).sort();
+  return [...sorted, ...unknown.map(name => ({ name, addresses: [] }))].map(one => ({
+    ...one,
+    blocks: (claimed.get(one.name) ?? []).sort(),
+  }));
 }
 
 /** What matters of a Node: its InternalIPs, and the ranges of its pods. */
 export function describedNode({ metadata, spec, status }: JsonObject): DescribedNode | undefined {
-  const { name } = isObject(metadata) ? metadata : {};
+  const { name, creationTimestamp: since } = isObject(metadata) ? metadata : {};
   if (typeof name !== 'string') return undefined;
   const { podCIDRs, podCIDR } = isObject(spec) ? spec : {};
   const { addresses } = isObject(status) ? status : {};
@@ -115,11 +134,55 @@ export function describedNode({ metadata, spec, status }: JsonObject): Described
     isObject(one) && one.type === 'InternalIP' && typeof one.address === 'string' ? one.address : [],
   );
   const blocks = Array.isArray(podCIDRs) ? podCIDRs : [podCIDR];
-  return { name, addresses: internal, blocks: blocks.filter(one => typeof one === 'string') };
+  return {
+    name,
+    addresses: internal,
+    blocks: blocks.filter(one => typeof one === 'string'),
+    ...(typeof since === 'string' ? { since } : {}),
+  };
 }
 
 /** What matters of a Block: its node, and the subnets that lead to that node. */
-export function claimedBlock({ spec }: JsonObject): ClaimedBlock | undefined {
+export function claimedBlock({ metadata, spec }: JsonObject): ClaimedBlock | undefined {
+  const { name } = isObject(metadata) ? metadata : {};
   const block = isObject(spec) ? blockSpecOf({ spec }) : undefined;
-  return block && { node: block.node, cidrs: routedCidrsOf(block).map(renderCidr) };
+  return (
+    block && {
+      name: String(name),
+      pool: block.pool,
+      node: block.node,
+      cidrs: routedCidrsOf(block).map(renderCidr),
+      isOrphaned: block.orphaned === true,
+    }
+  );
+}
+
+/** What matters of a Pool: how it is divided. */
+export function dividedPool({ metadata, spec }: JsonObject): Division & { readonly pool: string } {
+  const { name, annotations } = isObject(metadata) ? metadata : {};
+  const texts = Object.entries(isObject(annotations) ? annotations : {}).map(([key, text]) => [
+    key,
+    String(text),
+  ]);
+  const division = divisionOf({ annotations: Object.fromEntries(texts), spec: isObject(spec) ? spec : {} });
+  return { ...division, pool: String(name) };
+}
+
+/** Blocks as their pools are divided: any node can write an object that claims a part of another's block. */
+function ofPools(
+  blocks: readonly ClaimedBlock[] | undefined,
+  pools: readonly (Division & { readonly pool: string })[] | undefined,
+  problems: string[],
+): ClaimedBlock[] | undefined {
+  if (blocks === undefined || pools === undefined) return undefined;
+  const byName = new Map(pools.map(one => [one.pool, one]));
+  return blocks.filter(({ name, pool, node, cidrs }) => {
+    const division = byName.get(pool);
+    const parsed = cidrs.flatMap(text => findCidr(text) ?? []);
+    if (cidrs.length === 0 || (division && isBlockOf(division, pool, name, parsed))) return true;
+    problems.push(
+      `block "${name}" of node "${node}", ${cidrs.join(', ')}, is none that pool "${pool}" has: it gets no route`,
+    );
+    return false;
+  });
 }

@@ -4,6 +4,8 @@ import { isObject, parseObject } from '../cni/json.ts';
 import { putFile } from '../files/put-file.ts';
 import { readIfThere } from '../files/read-file.ts';
 import { removeFile } from '../files/remove-file.ts';
+import { findCidr, renderCidr } from '../net/cidr.ts';
+import { findIp, renderIp } from '../net/ip.ts';
 import { type DescribedNode, describeNode, nodeOf } from './described.ts';
 import type { ClusterNode } from './node.ts';
 import { type PlanChoices, WAYS } from './plan.ts';
@@ -19,8 +21,10 @@ export function noteFileOf(runDir: string): string {
 }
 
 /** Written before anything is made, so that it can always be removed. */
-export function writeNote(runDir: string, { nodes, ...choices }: BetweenNote): void {
-  const text = JSON.stringify({ ...choices, nodes: nodes.map(describeNode) });
+export function writeNote(runDir: string, { nodes, limits, ...choices }: BetweenNote): void {
+  const within = limits?.within?.map(renderCidr);
+  const said = { ...choices, within, never: limits?.never.map(renderIp) };
+  const text = JSON.stringify({ ...said, nodes: nodes.map(describeNode) });
   putFile(noteFileOf(runDir), text, { what: 'note about nodes' });
 }
 
@@ -37,12 +41,20 @@ export function readNote(runDir: string): BetweenNote | undefined {
   const file = noteFileOf(runDir);
   const text = readIfThere(file, 'note about nodes');
   if (text === undefined) return undefined;
-  const { own, ways, vni, port, nodes } = parseObject(text, `note "${file}"`);
-  const described = (Array.isArray(nodes) ? nodes : []).filter(isObject) as DescribedNode[];
+  const { own, ways, vni, port, nodes, within, never } = parseObject(text, `note "${file}"`);
+  const described = listIn(nodes).filter(isObject) as DescribedNode[];
   return {
     own: String(own),
     ways: WAYS.find(one => one === ways) ?? 'auto',
     ...{ vni: Number(vni), port: Number(port) },
+    limits: {
+      within: Array.isArray(within) ? within.flatMap(text => findCidr(String(text)) ?? []) : undefined,
+      never: listIn(never).flatMap(text => findIp(String(text)) ?? []),
+    },
     nodes: described.map(nodeOf),
   };
+}
+
+function listIn(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
 }

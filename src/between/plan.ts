@@ -1,6 +1,7 @@
 // Which routes, tunnels, neighbours and forwarding entries does this node need to reach the pods of every other?
-import { type Cidr, cidrContains, networkOf, renderCidr, subnetOf } from '../net/cidr.ts';
+import { type Cidr, cidrContains, networkOf, renderCidr } from '../net/cidr.ts';
 import { IP_BITS, type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { claimBlocks, compareNodes, type RouteLimits } from './claims.ts';
 import { TUNNELS } from './names.ts';
 import type { ClusterNode } from './node.ts';
 import { linkLocalOf, macOf } from './tunnel-end.ts';
@@ -26,6 +27,8 @@ export interface PlanChoices {
   readonly ways: Ways;
   readonly vni: number;
   readonly port: number;
+  /** Where blocks may be; anywhere unless given. */
+  readonly limits?: RouteLimits | undefined;
 }
 
 /** A tunnel to all nodes that are reached over one IP version. */
@@ -83,18 +86,17 @@ export function planWays(
   const sorted = claimAddresses(nodes, choices.own, problems);
   const own = sorted.find(({ name }) => name === choices.own);
   if (own === undefined) return undefined;
-  const claims = claimBlocks(sorted, problems);
-  const ownBlocks = blocksOf(own, claims);
+  const blocks = claimBlocks(sorted, own.name, choices.limits ?? { never: [] }, problems);
+  const ownBlocks = blocks.get(own.name) ?? [];
   const ends = endsOf(own, links, choices, problems);
   const ways: WayPlan[] = [];
   const peers: Record<4 | 6, TunnelPeer[]> = { 4: [], 6: [] };
   const others: Cidr[] = [];
   for (const node of sorted) {
     if (node === own) continue;
-    const blocks = blocksOf(node, claims);
     const tunnel = choices.ways === 'direct' ? undefined : tunnelTo(node, ends);
     for (const family of FAMILIES) {
-      const some = blocks.filter(({ ip }) => ip.family === family);
+      const some = (blocks.get(node.name) ?? []).filter(({ ip }) => ip.family === family);
       const [first] = some;
       if (first === undefined) continue;
       others.push(...some);
@@ -137,61 +139,22 @@ interface OwnEnd {
   readonly link: HostLink;
 }
 
-/** The nodes by name, each with the addresses that no node before it has; this node comes first in that. */
+/** The nodes by name, each with the addresses that no node before it has. */
 function claimAddresses(nodes: readonly ClusterNode[], own: string, problems: string[]): ClusterNode[] {
-  const rank = ({ name }: ClusterNode): string => `${name === own ? 0 : 1}${name}`;
   const claims = new Map<string, string>();
-  const claimed = nodes
-    .toSorted((a, b) => compareText(rank(a), rank(b)))
-    .map(node => {
-      const addresses = node.addresses.filter(ip => {
-        const before = claims.get(renderIp(ip));
-        if (before === undefined) claims.set(renderIp(ip), node.name);
-        else if (before !== node.name)
-          problems.push(
-            `address ${renderIp(ip)} belongs to nodes "${before}" and "${node.name}": the first one has it`,
-          );
-        return before === undefined;
-      });
-      return { ...node, addresses };
-    });
-  return claimed.sort((a, b) => compareText(a.name, b.name));
-}
-
-/** Which node has each block; none of the blocks contains an address of a node, or the way to it would lead through itself. */
-function claimBlocks(nodes: readonly ClusterNode[], problems: string[]): Map<string, string> {
-  const claims = new Map<string, string>();
-  const prefixes = new Set<string>();
-  for (const { name, blocks } of nodes) {
-    for (const block of blocks) {
-      const key = renderCidr(subnetOf(block));
-      const before = claims.get(key);
-      if (before === undefined) claims.set(key, name);
-      else if (before !== name)
-        problems.push(`block ${key} belongs to nodes "${before}" and "${name}": the first one gets it`);
-      prefixes.add(`${block.ip.family} ${block.prefix}`);
-    }
-  }
-  for (const { name, addresses } of nodes) {
-    for (const ip of addresses) {
-      for (const prefix of prefixes) {
-        const [family, length] = prefix.split(' ').map(Number);
-        if (family !== ip.family) continue;
-        const key = renderCidr(subnetOf({ ip, prefix: length ?? 0 }));
-        if (!claims.delete(key)) continue;
+  const claimed = nodes.toSorted(compareNodes(own)).map(node => {
+    const addresses = node.addresses.filter(ip => {
+      const before = claims.get(renderIp(ip));
+      if (before === undefined) claims.set(renderIp(ip), node.name);
+      else if (before !== node.name)
         problems.push(
-          `block ${key} contains ${renderIp(ip)}, the address of node "${name}": it gets no route`,
+          `address ${renderIp(ip)} belongs to nodes "${before}" and "${node.name}": the first one has it`,
         );
-      }
-    }
-  }
-  return claims;
-}
-
-function blocksOf({ name, blocks }: ClusterNode, claims: ReadonlyMap<string, string>): Cidr[] {
-  const own = new Map(blocks.map(block => [renderCidr(subnetOf(block)), subnetOf(block)]));
-  const kept = [...own].filter(([key]) => claims.get(key) === name).map(([, block]) => block);
-  return kept.sort((a, b) => compare(a.ip.value, b.ip.value) || a.prefix - b.prefix);
+      return before === undefined;
+    });
+    return { ...node, addresses };
+  });
+  return claimed.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /** The ends that this node can have: an address of it is on one of its devices. */
@@ -284,12 +247,4 @@ function planTunnel(
 
 function addressOf({ addresses }: ClusterNode, family: 4 | 6): Ip | undefined {
   return addresses.find(ip => ip.family === family);
-}
-
-function compare(a: bigint, b: bigint): number {
-  return a < b ? -1 : a > b ? 1 : 0;
-}
-
-function compareText(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }

@@ -13,6 +13,8 @@ export interface BetweenSettings {
   readonly nodes: string | undefined;
   /** For {@link KUBERNETES} and {@link BLOCKS}; undefined: the account of the pod that the daemon runs in. */
   readonly kubeconfig: string | undefined;
+  /** Subnets that hold the blocks of all nodes; undefined: any. */
+  readonly clusterCidrs: readonly string[] | undefined;
   readonly ways: Ways;
   readonly vni: number;
   readonly port: number;
@@ -22,6 +24,7 @@ export interface BetweenSettings {
 export const BETWEEN_SETTINGS: BetweenSettings = {
   nodes: undefined,
   kubeconfig: undefined,
+  clusterCidrs: undefined,
   ways: 'auto',
   vni: DEFAULT_VNI,
   port: DEFAULT_PORT,

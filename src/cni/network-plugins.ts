@@ -76,6 +76,14 @@ export async function inventoriesOf(list: NetworkPlugins, find: FindAbout): Prom
   return all;
 }
 
+/** Gives back what this node holds of pools. @returns names @throws Error when one cannot be reached */
+export async function giveBackOf(list: NetworkPlugins, find: FindAbout, dryRun: boolean): Promise<string[]> {
+  const all: string[] = [];
+  for (const { about, conf } of described(list, find))
+    all.push(...((await about.giveBackOf?.(conf, list.name, dryRun)) ?? []));
+  return all;
+}
+
 function tried<T>(read: () => T[] | undefined): T[] {
   try {
     return read() ?? [];

@@ -126,6 +126,12 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    */
   inventoryOf?(conf: JsonObject, network: string): Promise<PoolInventory[]>;
   /**
+   * Gives back what this node holds of them, when Catena leaves it.
+   * @returns names of what was given back, or would be in a dry run
+   * @throws Error when they cannot be reached
+   */
+  giveBackOf?(conf: JsonObject, network: string, dryRun: boolean): Promise<string[]>;
+  /**
    * Where it keeps files.
    * @param conf as written, perhaps invalid: files are there of attachments that were made with an earlier configuration
    */

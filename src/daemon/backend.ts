@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { type Enveloped, inEnvelope } from '../answers/envelope.ts';
 import { ASKED_VARIABLE } from '../cni/env.ts';
+import { NODE_VARIABLE } from '../cni/node-name.ts';
 import { noteUnserved, type WorkerSource } from '../worker/client.ts';
 import type { WatchedCall } from './plugin-calls.ts';
 import { declinedFor, type PluginRequest } from './plugin-calls.ts';
@@ -38,14 +39,20 @@ export function makeBackend(
   {
     runAsPlugin,
     callPlugin,
-  }: { readonly runAsPlugin: WatchedCall; readonly callPlugin: WatchedCall<PluginRequest> },
+    node,
+  }: {
+    readonly runAsPlugin: WatchedCall;
+    readonly callPlugin: WatchedCall<PluginRequest>;
+    /** The name of this node, for calls that bring none: a runtime's environment does not say. */
+    readonly node?: string | undefined;
+  },
   readings: Readings,
   facts: () => object,
 ): Backend {
   const active = new Map<string, Promise<RunAnswer>>();
   const begin = (request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunAnswer> => {
     const { stdin, link: plugin, cwd } = request;
-    const env = environmentFor(request, queueMs);
+    const env = { ...(node ? { [NODE_VARIABLE]: node } : {}), ...environmentFor(request, queueMs) };
     if (stdin !== undefined && plugin !== undefined)
       return callPlugin({ plugin, env, stdin, cwd }, signal, queueMs);
     if (stdin !== undefined) return runAsPlugin({ env, stdin }, signal, queueMs);

@@ -6,6 +6,7 @@ import { type BetweenSettings, BLOCKS, KUBERNETES } from '../between/settings.ts
 import type { Deadlines } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
+import { findCidr } from '../net/cidr.ts';
 import { chooseObserver, type ObserveChoices, type ObserverChoice } from '../observe/choices.ts';
 import { LONGEST_S } from '../wait.ts';
 import { POLICIES } from '../watch/policy.ts';
@@ -68,6 +69,12 @@ const Settings = z.strictObject({
   ),
   /** Kubeconfig for `kubernetes` and `blocks`; without it, the account of the pod that the daemon runs in. */
   nodesKubeconfig: z.optional(z.string().check(z.startsWith('/', 'must be an absolute path'))),
+  /** Subnets that hold the pods of all nodes, as `["10.244.0.0/16"]`: routes lead to nothing else, whatever a node announces. */
+  clusterCidrs: z.optional(
+    z.array(
+      z.string().check(z.refine(text => findCidr(text) !== undefined, 'must be an address with a prefix')),
+    ),
+  ),
   /** How other nodes are reached: `direct`, through a tunnel (`vxlan`), or directly where they share a subnet (`auto`). */
   nodeWays: z.optional(z.enum(WAYS)),
   /** VXLAN network identifier of the tunnels, the same on all nodes. */
@@ -172,6 +179,7 @@ function over(base: DaemonSettings, said: Settings): DaemonSettings {
     between: {
       nodes: said.nodes ?? between.nodes,
       kubeconfig: said.nodesKubeconfig ?? between.kubeconfig,
+      clusterCidrs: said.clusterCidrs ?? between.clusterCidrs,
       ways: said.nodeWays ?? between.ways,
       vni: said.vxlanId ?? between.vni,
       port: said.vxlanPort ?? between.port,

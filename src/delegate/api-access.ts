@@ -90,6 +90,11 @@ class TokenGone extends CniError {
   }
 }
 
+/** Where the server of an access is, as a URL. @throws CniError 7 when the kubeconfig cannot be used */
+export function serverAddress({ kubeconfig }: { readonly kubeconfig: string | undefined }): string {
+  return serverOf(load(kubeconfig), kubeconfig);
+}
+
 /** The namespace that the current context of a kubeconfig names. @throws CniError 7 when it cannot be used */
 export function namespaceIn(kubeconfig: string): string | undefined {
   const config = load(kubeconfig);

@@ -10,7 +10,7 @@ import { isObject, type JsonObject } from '../cni/json.ts';
 import { startTimer } from '../wait.ts';
 import { ApiAccess, Unauthorized } from './api-access.ts';
 
-export { namespaceIn } from './api-access.ts';
+export { namespaceIn, serverAddress } from './api-access.ts';
 
 /** How to reach the API, and how long a reply may take. */
 export interface ClusterAccess {

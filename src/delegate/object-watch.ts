@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import type { ApiServer } from './api-server.ts';
+import { PAGE, Pages } from './pages.ts';
 
 /** What to watch, and what to keep of each object. */
 export interface WatchedKind<T> {
@@ -55,8 +56,6 @@ export const WATCH_LIMITS: WatchLimits = {
   characters: 16 * 1024 * 1024,
 };
 
-/** Number of objects per reply to a list request. */
-const PAGE = 500;
 /** A watch that ran for this long does not count as a failed attempt. */
 const STEADY_MS = 10_000;
 
@@ -203,7 +202,7 @@ async function list<T>(server: ApiServer, kind: WatchedKind<T>, state: State<T>)
   state.clear();
   let next: unknown = '';
   let version = '';
-  do {
+  for (const pages = new Pages(kind.path); ; ) {
     const query = { ...kind.query, limit: String(PAGE), ...(next ? { continue: String(next) } : {}) };
     const page = await server.ask('GET', withQuery(kind.path, query));
     const metadata = isObject(page?.metadata) ? page.metadata : {};
@@ -211,7 +210,9 @@ async function list<T>(server: ApiServer, kind: WatchedKind<T>, state: State<T>)
     next = metadata.continue;
     if (page === undefined) throw new Error(`Cannot watch "${kind.path}": the cluster has no such kind`);
     if (typeof metadata.resourceVersion === 'string') version = metadata.resourceVersion;
-  } while (next);
+    if (!next) break;
+    pages.turn();
+  }
   state.version = version;
 }
 

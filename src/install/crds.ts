@@ -6,7 +6,8 @@ const GROUP = 'catena.cni.cncf.io';
 /** The custom resource definitions, as YAML. */
 export function crds(): string {
   return `# The kinds of objects of cluster-wide addresses: kubectl apply -f -
-${[POOL, BLOCK, ADDRESS].map(render).join('---\n')}`;
+${[POOL, BLOCK, ADDRESS].map(render).join('---\n')}---
+${POLICY}`;
 }
 
 interface CustomKind {
@@ -48,6 +49,66 @@ ${shown.join('')}        - { name: Age, type: date, jsonPath: .metadata.creation
             spec:
 ${spec}`;
 }
+
+/** The account of the nodes, which all share one: a token of a pod says on which node that runs. */
+const ACCOUNT = 'system:serviceaccount:kube-system:catena';
+const NODE_CLAIM = 'authentication.kubernetes.io/node-name';
+const isMine = (object: string) => `${object}.spec.node == variables.me`;
+const bears = (object: string, mark: string) => `(has(${object}.spec.${mark}) && ${object}.spec.${mark})`;
+const isFree = `${bears('oldObject', 'idle')} || ${bears('oldObject', 'orphaned')}`;
+
+/** By operation, what must hold of a block that a node writes. */
+const RULES: readonly (readonly [operation: string, expression: string, message: string])[] = [
+  ['CREATE', isMine('object'), 'a node claims addresses for itself only'],
+  [
+    'UPDATE',
+    ['pool', 'size', 'cidrs', 'ranges']
+      .map(key => `object.spec.${key} == oldObject.spec.${key}`)
+      .join(' && '),
+    'the addresses of a block never change',
+  ],
+  [
+    'UPDATE',
+    `object.spec.node == oldObject.spec.node || (${isMine('object')} && (${isFree} || ${isMine('oldObject')}))`,
+    'a node takes over only addresses that are idle or whose node has vanished',
+  ],
+  [
+    'UPDATE',
+    `${isMine('object')} || ${isMine('oldObject')} || ${bears('object', 'orphaned')}`,
+    "a node changes nothing of another's blocks but the mark of one that has vanished",
+  ],
+  [
+    'DELETE',
+    `${isMine('oldObject')} || ${bears('oldObject', 'orphaned')}`,
+    "a node deletes another's blocks only when that has vanished",
+  ],
+];
+
+/** Kubernetes 1.30 and later. */
+const POLICY = `# Which node may write what: of Kubernetes 1.30 and later, where tokens name the node of their pod.
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: { name: blocks.${GROUP} }
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - { apiGroups: [${GROUP}], apiVersions: ["*"], operations: [CREATE, UPDATE, DELETE], resources: [blocks, addresses] }
+  matchConditions:
+    - { name: account-of-the-nodes, expression: "request.userInfo.username == '${ACCOUNT}'" }
+  variables:
+    - name: me
+      expression: "has(request.userInfo.extra) && '${NODE_CLAIM}' in request.userInfo.extra ? request.userInfo.extra['${NODE_CLAIM}'][0] : ''"
+  validations:
+${RULES.map(
+  ([operation, expression, message]) =>
+    `    - expression: "request.operation != '${operation}' || (${expression})"\n      message: "${message}"\n`,
+).join('')}---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: { name: blocks.${GROUP} }
+spec: { policyName: blocks.${GROUP}, validationActions: [Deny] }
+`;
 
 const POOL: CustomKind = {
   kind: 'Pool',
@@ -98,6 +159,7 @@ const HELD_SPEC = `              type: object
               properties:
                 pool: { type: string }
                 node: { type: string, description: The node that hands out the addresses. }
+                machine: { type: string, description: The machine that the node is; another one of the name is another node. }
                 network: { type: string }
                 size: { type: integer }
                 cidrs: { type: array, items: { type: string } }

@@ -70,7 +70,7 @@ ${withAccount ? '      serviceAccountName: catena\n' : ''}      automountService
         - name: install
           image: localhost/catena:${version}
           args: ${JSON.stringify(installArgs)}
-${withAccount ? '          env:\n            - { name: POD_UID, valueFrom: { fieldRef: { fieldPath: metadata.uid } } }\n' : ''}          resources: { requests: { cpu: 10m, memory: 64Mi } }
+${withAccount ? ACCOUNT_ENV : ''}          resources: { requests: { cpu: 10m, memory: 64Mi } }
           # The directories are root's. SELinux lets only this type write to them.
           securityContext:
             runAsUser: 0
@@ -139,6 +139,12 @@ function annotations({ withMetrics, kubernetes }: PrintOptions): string {
 const METRICS_PORTS = `            - { name: POD_IP, valueFrom: { fieldRef: { fieldPath: status.podIP } } }
           ports:
             - { name: metrics, containerPort: ${METRICS_PORT}, hostPort: ${METRICS_PORT}, protocol: TCP }
+`;
+
+/** The name is for the calls of the runtime, whose environment is not a container's. */
+const ACCOUNT_ENV = `          env:
+            - { name: POD_UID, valueFrom: { fieldRef: { fieldPath: metadata.uid } } }
+            - { name: CATENA_NODE_NAME, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
 `;
 
 /** The kubelet creates a volume on the host only if a container of the pod mounts it. */

@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
+import { KUBECONFIG_BELOW, NODE_VARIABLE, renderNodeLine } from '../cni/node-name.ts';
 import type { Files } from './files.ts';
 import { UNFINISHED } from './names.ts';
 
@@ -24,7 +25,7 @@ const MARK = '# Written by catena install';
 
 /** Path of the kubeconfig. */
 export function kubeconfigIn(confDir: string): string {
-  return join(confDir, BESIDE, 'kubeconfig');
+  return join(confDir, KUBECONFIG_BELOW);
 }
 
 /**
@@ -59,7 +60,9 @@ export function renderKubeconfig(
     users: [{ name: 'catena', user: { 'auth-provider': provider } }],
     contexts: [{ name: 'catena', context: { cluster: 'catena', user: 'catena' } }],
   };
-  return `${MARK}\n${JSON.stringify(config, null, 2)}\n`;
+  // A container is told the name of its node; the host's programs find it here.
+  const { [NODE_VARIABLE]: node } = env;
+  return `${MARK}\n${node ? renderNodeLine(node) : ''}${JSON.stringify(config, null, 2)}\n`;
 }
 
 /** Whether the kubeconfig exists already, and whether it is ours. */

@@ -1,6 +1,7 @@
 // How are pools and blocks stored in the Kubernetes API?
 import { isObject, type JsonObject } from '../cni/json.ts';
 import type { ApiServer } from '../delegate/api-server.ts';
+import { PAGE, Pages } from '../delegate/pages.ts';
 import {
   API_VERSION,
   type ClaimKey,
@@ -16,8 +17,6 @@ const NOT_FOUND = 404;
 const CONFLICT = 409;
 /** Of IPAMClaims. */
 const CLAIMS_API = 'apis/k8s.cni.cncf.io/v1alpha1';
-/** Number of objects per reply to a list request. */
-const PAGE = 500;
 
 /** Objects as custom resources of a cluster. */
 export function clusterStore(server: ApiServer): ObjectStore {
@@ -30,7 +29,7 @@ export function clusterStore(server: ApiServer): ObjectStore {
       const found: StoredObject[] = [];
       const labelSelector = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
       let next = '';
-      do {
+      for (const pages = new Pages(kind); ; ) {
         const query = new URLSearchParams({
           limit: String(PAGE),
           ...(labelSelector.length ? { labelSelector: labelSelector.join(',') } : {}),
@@ -42,8 +41,9 @@ export function clusterStore(server: ApiServer): ObjectStore {
         }
         const { continue: more } = isObject(page?.metadata) ? page.metadata : {};
         next = typeof more === 'string' ? more : '';
-      } while (next);
-      return found;
+        if (next === '') return found;
+        pages.turn();
+      }
     },
     async create(kind, object) {
       const created = await server.ask('POST', pathOf(kind), wireOf(kind, object), [CONFLICT]);

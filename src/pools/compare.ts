@@ -104,7 +104,7 @@ async function takeNewName(claimant: Claimant): Promise<void> {
     return;
   if ((await store.hasNode(former.node)) !== false || (await store.hasNode(node)) !== true) return;
   for (const [kind, object] of await search(claimant, former))
-    if (isOwn(object, former)) await store.replace(kind, ownedBy(object, { ...former, node }));
+    if (isOwn(object, former)) await takeFrom(claimant, kind, object, { ...former, node });
   changeHeld(claimant, held => ({ ...held, node }));
 }
 
@@ -143,17 +143,29 @@ function inUse(claimant: Claimant): HeldBlock[] {
  * @returns undefined if it is another's
  */
 async function claimAgain(
-  { store }: Claimant,
+  claimant: Claimant,
   block: HeldBlock,
   owner: BlockOwner,
   isForced: boolean,
 ): Promise<StoredObject | undefined> {
+  const { store } = claimant;
   const kind = kindOf(block);
   const created = await store.create(kind, blockObject(block, owner));
   if (created) return created;
   const found = await store.find(kind, block.name);
   if (found === undefined || isOwn(found, owner)) return found;
-  return isForced && block.state === 'held' ? store.replace(kind, ownedBy(found, owner)) : undefined;
+  return isForced && block.state === 'held' ? takeFrom(claimant, kind, found, owner) : undefined;
+}
+
+/** By way of the mark, as a policy of the cluster demands: the former owner is gone, or a mistake of the store. */
+async function takeFrom(
+  { store }: Claimant,
+  kind: Kind,
+  object: StoredObject,
+  owner: BlockOwner,
+): Promise<StoredObject | undefined> {
+  const marked = await store.replace(kind, { ...object, spec: { ...object.spec, orphaned: true } });
+  return marked && store.replace(kind, ownedBy(marked, owner));
 }
 
 /** What is noted here counts, and what the store does not know yet will be told. */

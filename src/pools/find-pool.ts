@@ -1,9 +1,10 @@
 // How is a pool defined, and is it still divided as it was when its first block was claimed?
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { type Cidr, cidrsOverlap, findCidr, renderCidr } from '../net/cidr.ts';
+import { type Cidr, cidrContains, cidrsOverlap, findCidr, networkOf, renderCidr } from '../net/cidr.ts';
+import { IP_BITS, sameIp } from '../net/ip.ts';
 import { GROUP, type ObjectStore, type StoredObject } from './objects.ts';
-import { type Pool, PoolSpec, parsePool } from './pool.ts';
+import { blockName, DEFAULT_BLOCK_SIZE, type Pool, PoolSpec, parsePool } from './pool.ts';
 import { RESTORED_ANNOTATION } from './restored.ts';
 
 /** Blocks of another size would overlap those that nodes hold. */
@@ -47,12 +48,38 @@ export async function findPool(
   throw new CniError(ErrorCode.tryAgainLater, `Cannot use pool "${name}": its object keeps changing`);
 }
 
-/** The subnets of a Pool object: of its `spec`, and those from which nodes may hold blocks. */
-export function subnetsOf({ annotations, spec }: Pick<StoredObject, 'annotations' | 'spec'>): Cidr[] {
-  const { success, data } = PoolSpec.safeParse(spec);
-  const own = success ? data.subnets.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6]) : [];
-  const texts = own.flatMap(text => findCidr(text ?? '') ?? []);
-  return [...texts, ...notedIn(annotations).flat()];
+/** How a Pool object says that its addresses are divided. */
+export interface Division {
+  readonly size: number;
+  /** Subnets, each with its families, from which nodes may hold blocks. */
+  readonly pairs: readonly (readonly string[])[];
+}
+
+/** The division of a pool, as nodes noted it with their first claims, and as it is defined. */
+export function divisionOf({ annotations, spec }: Pick<StoredObject, 'annotations' | 'spec'>): Division {
+  const { data: { subnets = [], blockSize = DEFAULT_BLOCK_SIZE } = {} } = PoolSpec.safeParse(spec);
+  const defined = subnets.map(({ ipv4, ipv6 }) => [ipv4, ipv6].flatMap(text => text ?? []));
+  const noted = notedIn(annotations).map(pair => pair.map(renderCidr));
+  return { size: Number(annotations[SIZE_ANNOTATION] ?? blockSize), pairs: [...noted, ...defined] };
+}
+
+/** Whether a block of this name has these subnets: those of two names have no address in common. */
+export function isBlockOf(
+  { size, pairs }: Division,
+  pool: string,
+  name: string,
+  cidrs: readonly Cidr[],
+): boolean {
+  const [head] = cidrs;
+  if (head === undefined || name !== blockName(pool, head.ip)) return false;
+  const isWhole = (cidr: Cidr) =>
+    cidr.prefix === IP_BITS[cidr.ip.family] - Math.log2(size) && sameIp(networkOf(cidr), cidr.ip);
+  if (!cidrs.every(isWhole)) return false;
+  return pairs.some(texts => {
+    const pair = texts.flatMap(text => findCidr(text) ?? []);
+    const isIn = cidrs.every(({ ip }) => pair.some(cidr => cidrContains(cidr, ip)));
+    return isIn && isSamePairing(cidrs, pair);
+  });
 }
 
 /** Only pools that are in use count: a new one by mistake must not stop an old one. */

@@ -61,7 +61,8 @@ export interface BlockRange {
   readonly gateway: Ip | undefined;
 }
 
-const DEFAULT_BLOCK_SIZE = 64;
+/** Addresses in a block unless a pool says otherwise. */
+export const DEFAULT_BLOCK_SIZE = 64;
 /** More blocks are never needed, and numbers of them stay exact. */
 const MOST_BLOCKS = 2 ** 31;
 /** Network address, gateway, one container, broadcast address. */
@@ -158,7 +159,7 @@ export function blockAt(pool: Pool, index: number): BlockShape | undefined {
   const [head] = parts;
   if (head === undefined || parts.some(({ ranges }) => ranges.length === 0)) return undefined;
   return {
-    name: `${pool.name}-${nameOf(head.block.ip)}`,
+    name: blockName(pool.name, head.block.ip),
     cidrs: parts.map(({ block }) => block),
     ranges: parts.flatMap(({ ranges }) => ranges),
   };
@@ -177,6 +178,11 @@ export function blockWith(pool: Pool, ips: readonly Ip[]): BlockShape | undefine
     return ips.every(isIn) ? block : undefined;
   }
   return undefined;
+}
+
+/** The name of the block that begins with this address. */
+export function blockName(pool: string, ip: Ip): string {
+  return `${pool}-${nameOf(ip)}`;
 }
 
 /** An address as part of an object's name, which must not contain colons, nor begin or end with a dash. */

@@ -102,6 +102,8 @@ function freeIn(claimant: Claimant, pool: string): number {
 export interface GiveBackOptions {
   /** Names of kept addresses for which there is no claim any longer. */
   readonly ended?: ReadonlySet<string>;
+  /** Also give back what is kept for a time that is not over. */
+  readonly endsKept?: boolean;
   /** All of them unless given. */
   isMeant?(block: HeldBlock): boolean;
 }
@@ -115,7 +117,7 @@ export interface GiveBackOptions {
 export async function giveBack(
   claimant: Claimant,
   limitsOf: (pool: string) => Limits,
-  { ended = new Set(), isMeant = () => true }: GiveBackOptions = {},
+  { ended = new Set(), endsKept = false, isMeant = () => true }: GiveBackOptions = {},
 ): Promise<string[]> {
   const returning: HeldBlock[] = [];
   changeHeld(
@@ -129,7 +131,8 @@ export async function giveBack(
         const emptyS = claimant.clock() - block.emptySince;
         const others = next.blocks.filter(other => other.name !== block.name);
         if (block.keptFor !== undefined) {
-          const isOver = block.keepS === undefined ? ended.has(block.name) : emptyS >= block.keepS;
+          const isOver =
+            endsKept || (block.keepS === undefined ? ended.has(block.name) : emptyS >= block.keepS);
           if (!isOver) continue;
         } else {
           const { coolDownS, lowWater } = limitsOf(block.pool);

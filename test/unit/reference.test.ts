@@ -161,6 +161,7 @@ test('src/daemon/README.md lists every setting of the daemon', () => {
     leftoverSeconds: WATCH_SETTINGS.leftoverMs / 1_000,
     nodes: 'none',
     nodesKubeconfig: 'none',
+    clusterCidrs: 'none',
     nodeWays: `\`${BETWEEN_SETTINGS.ways}\``,
     vxlanId: BETWEEN_SETTINGS.vni,
     vxlanPort: BETWEEN_SETTINGS.port,

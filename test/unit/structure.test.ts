@@ -66,6 +66,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/pools': [
     ...['src/ipam', 'src/files', 'src/cni', 'src/net', 'src/sys/flock'],
     'src/delegate/api-server',
+    'src/delegate/pages',
   ],
   'src/upkeep': [
     ...['src/files', 'src/cni', 'src/journal/generation', 'src/journal/place'],

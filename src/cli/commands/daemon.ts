@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import type { Keeping } from '../../between/keeper.ts';
 import { BETWEEN_SETTINGS } from '../../between/settings.ts';
 import { RUN_DIR, RUN_DIR_VARIABLE, runDir, stateDir } from '../../cni/directories.ts';
+import { NODE_VARIABLE, nodeNameGiven } from '../../cni/node-name.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import { serveEarlyClients } from '../../daemon/early-clients.ts';
@@ -106,9 +107,8 @@ async function serve(call: CommandCall): Promise<number> {
     },
   });
   const watcher = observer;
-  const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, watcher, (...pod) =>
-    following?.changed(...pod),
-  );
+  const node = call.text('node-name') ?? nodeNameGiven(env);
+  const clusters = shareClusters(node, watcher, (...pod) => following?.changed(...pod));
   const history = call.text('state-dir') || stateDir(env);
   const calls = new CallsInProgress();
   const noting = calls.noting(withHistory(watcher, history, 'runtime'));
@@ -137,7 +137,7 @@ async function serve(call: CommandCall): Promise<number> {
         request: key,
         deadlines: settings.deadlines,
       }),
-    { runAsPlugin: callPlugin, callPlugin: servePlugin },
+    { runAsPlugin: callPlugin, callPlugin: servePlugin, node },
     readingsOf(watcher),
     () => ({
       version: TOOL_VERSION,
@@ -203,7 +203,7 @@ async function serve(call: CommandCall): Promise<number> {
     stateDir: history,
     boot: bootId(env),
     call: servePlugin,
-    env: { ...env, ...directoriesOf(call) },
+    env: { ...env, ...directoriesOf(call), ...(node ? { [NODE_VARIABLE]: node } : {}) },
     log,
   });
   const acting = withHistory(watcher, history, 'daemon');

@@ -9,7 +9,7 @@ import type { CommandCall } from '../command.ts';
 import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';
 import { renderHandovers } from '../handover/render.ts';
 import { printAnswer } from '../output/print.ts';
-import { deleteGone, findPurgeObstacle, purge, purgePlacesOf } from '../uninstall/purge.ts';
+import { deleteGone, findPurgeObstacle, leavePools, purge, purgePlacesOf } from '../uninstall/purge.ts';
 import { placesOf } from './install.ts';
 
 /**
@@ -32,9 +32,13 @@ export async function run(call: CommandCall): Promise<number> {
     if (isManaged) forgetUnits();
     return removed;
   };
+  // Before the kubeconfig is removed.
+  const left = purges && refusal === undefined ? await leavePools(call) : [];
   const steps = refusal !== undefined ? [] : call.on('dry-run') ? plan : remove();
   const purged =
-    refusal === undefined && purgePlaces ? await purge(purgePlaces, call.on('dry-run')) : undefined;
+    refusal === undefined && purgePlaces
+      ? [...left, ...(await purge(purgePlaces, call.on('dry-run')))]
+      : undefined;
   const done = { ...settled, refusal, steps, ...defined({ purged }) };
   const nothing = `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`;
   await printAnswer(call, 'Uninstallation', toJson(done), { text: () => render(done, nothing) });

@@ -1,9 +1,9 @@
 // How does a daemon learn of the cluster's other nodes, and keep the routes to them?
-import { hostname } from 'node:os';
 import { openFilesSource } from '../../between/files-source.ts';
 import { type Keeping, startKeeping } from '../../between/keeper.ts';
 import { type BetweenSettings, BLOCKS, KUBERNETES } from '../../between/settings.ts';
 import { runDir } from '../../cni/directories.ts';
+import { nodeName } from '../../cni/node-name.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import type { Observer } from '../../observe/observer.ts';
 import type { CommandCall } from '../command.ts';
@@ -19,7 +19,7 @@ export function keepBetween(
 ): Keeping {
   return startKeeping(
     {
-      own: call.text('node-name') ?? call.env.CATENA_NODE_NAME ?? hostname(),
+      own: call.text('node-name') ?? nodeName(call.env, settings.kubeconfig),
       runDir: absolutePath(call.text('run-dir') ?? runDir(call.env), call.cwd),
       log,
       async openSource({ nodes = '', kubeconfig }, events) {

@@ -4,7 +4,7 @@ import { listOwnRoutes, removeOwnRoutes } from '../../between/settle.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runDir, runnerJournals, stateDir } from '../../cni/directories.ts';
-import { backupDirsOf, leaseDirsOf, loadAbouts } from '../../cni/network-plugins.ts';
+import { backupDirsOf, giveBackOf, leaseDirsOf, loadAbouts } from '../../cni/network-plugins.ts';
 import type { SharedChain } from '../../cni/plugin-about.ts';
 import { findRunning, stopRunning } from '../../daemon/running.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
@@ -50,6 +50,22 @@ export function findPurgeObstacle(gone: readonly GoneAttachment[], call: Command
   const owners = call.on('dry-run') ? [] : listElementOwners();
   if (!owners.length) return undefined;
   return `rules of ${count(owners.length, 'attachment')} would be removed (${owners[0]}); delete the container, or what it left with catena gc <network> --foreign; --force removes the rules`;
+}
+
+/** Gives back what this node holds of the pools of its cluster; to be asked while there are lists, notes and the kubeconfig. */
+export async function leavePools(call: CommandCall): Promise<PurgeStep[]> {
+  const find = await loadAbouts(call.plugins.find, call.plugins.types);
+  const steps: PurgeStep[] = [];
+  for (const { list } of listNetworks(confDirOf(call)).networks) {
+    try {
+      const names = await giveBackOf(list, find, call.on('dry-run'));
+      steps.push(...names.map(name => ({ action: 'remove' as const, what: `claim of block "${name}"` })));
+    } catch (cause) {
+      const why = `${(cause as Error).message}; delete the Block and Address objects of this node`;
+      steps.push({ action: 'keep', what: `claims of network "${list.name}"`, why });
+    }
+  }
+  return steps;
 }
 
 /** Where our files are, and which chains are shared. */

@@ -6,6 +6,8 @@ import path from 'node:path';
 import { describedNode, openKubernetesSource } from '../../../src/between/kubernetes-source.ts';
 import type { NodeEvents, NodeSource } from '../../../src/between/node.ts';
 import { WATCH_LIMITS } from '../../../src/delegate/object-watch.ts';
+import { parseIp } from '../../../src/net/ip.ts';
+import { nameOf } from '../../../src/pools/pool.ts';
 import { type ApiServer, startApiServer } from '../../helpers/kubernetes.ts';
 import { describeNeeding, requires } from '../../helpers/skip.ts';
 import { until } from '../../helpers/until.ts';
@@ -13,9 +15,13 @@ import { until } from '../../helpers/until.ts';
 let dir: string;
 let told: string[];
 let problems: string[];
+let refused: readonly string[] = [];
 const open: NodeSource[] = [];
 const events: NodeEvents = {
-  nodes: nodes => void told.push(nodes.map(({ name, blocks }) => `${name}:${blocks.length}`).join(' ')),
+  nodes(nodes, more) {
+    refused = more?.problems ?? [];
+    told.push(nodes.map(({ name, blocks }) => `${name}:${blocks.length}`).join(' '));
+  },
   problem: text => void problems.push(text),
 };
 
@@ -89,15 +95,30 @@ describeNeeding(
       const block = (node: string, subnet: string, prefix: number) => {
         const [first = ''] = subnet.split('/');
         const ranges = [{ from: first, to: first, prefix }];
+        const pool = first.includes(':') ? 'six' : 'default';
         return {
-          metadata: { name: subnet.replace('/', '-') },
-          spec: { pool: 'default', node, network: 'pods', size: 64, cidrs: [subnet], ranges },
+          metadata: { name: `${pool}-${nameOf(parseIp(first))}` },
+          spec: {
+            pool: first.includes(':') ? 'six' : 'default',
+            node,
+            network: 'pods',
+            size: 64,
+            cidrs: [subnet],
+            ranges,
+          },
         };
       };
       const claim = (name: string, object: object) =>
         api.collections.put(`/apis/catena.cni.cncf.io/v1alpha1/blocks/${name}`, object);
       put('a', ['10.244.1.0/24']);
       put('b', []);
+      const putPool = (name: string, subnet: object) =>
+        api.collections.put(`/apis/catena.cni.cncf.io/v1alpha1/pools/${name}`, {
+          metadata: { name },
+          spec: { subnets: [subnet] },
+        });
+      putPool('default', { ipv4: '10.64.0.0/16' });
+      putPool('six', { ipv6: 'fd00::/64' });
       claim('one', block('a', '10.64.0.0/26', 26));
       claim('flat', block('a', '10.99.1.0/26', 16));
       begin(0, 'blocks');
@@ -107,6 +128,14 @@ describeNeeding(
       await until(() => last(told) === 'a:1 b:2');
       api.collections.remove('/apis/catena.cni.cncf.io/v1alpha1/blocks/two');
       await until(() => last(told) === 'a:1 b:1');
+      expect(refused).toEqual([]);
+      // Parts of others' blocks, what no pool has, and another size: objects that any node can write.
+      claim('part', block('b', '10.64.0.2/32', 32));
+      claim('world', block('b', '8.8.8.0/26', 26));
+      claim('wide', block('b', '10.64.4.0/22', 22));
+      // A node that the cluster does not have, as one that was renamed.
+      claim('renamed', block('old', '10.64.9.0/26', 26));
+      await until(() => refused.length === 3 && last(told) === 'a:1 b:1 old:1');
       expect(problems).toEqual([]);
     });
 

@@ -5,6 +5,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { parseNodes } from '../../../src/between/described.ts';
 import { noteFileOf, readNote, removeNote, writeNote } from '../../../src/between/note.ts';
+import { parseCidr } from '../../../src/net/cidr.ts';
+import { parseIp } from '../../../src/net/ip.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -23,6 +25,7 @@ describe('the note', () => {
       ways: 'vxlan',
       vni: 7,
       port: 8,
+      limits: { within: [parseCidr('10.0.0.0/8')], never: [parseIp('10.96.0.1')] },
       nodes: parseNodes(JSON.stringify([A, B]), 'f'),
     } as const;
     writeNote(dir, note);

@@ -106,16 +106,55 @@ describe('planWays()', () => {
     expect(planned.tunnels[0]).toMatchObject({ name: 'catena-vxlan6', mtu: 1430 });
   });
 
+  test('leads no packets elsewhere that are for own pods, however another node says that it has them', () => {
+    const blocks = ['10.244.1.2/32', '10.244.0.0/16', '10.244.1.0/24', 'fd00:244:1::5/128'];
+    const planned = plan([A, B, node('aaa', ['192.0.2.66'], blocks)]);
+    expect(waysOf(planned)).toEqual(waysOf(plan([A, B])));
+    expect(planned.problems).toHaveLength(4);
+    for (const text of planned.problems) expect(text).toContain('of node "a", which is this node');
+    expect(planned.own.map(renderCidr)).toEqual(['10.244.1.0/24', 'fd00:244:1::/64']);
+  });
+
+  test('of nodes that claim the same, the older one has it, whatever its name; else the one with more of it', () => {
+    const since = (one: ClusterNode, at: number) => ({ ...one, since: `2026-11-26T13:0${at}:00Z` });
+    for (const blocks of [['10.244.2.0/24'], ['10.244.2.7/32'], ['10.244.2.0/23']]) {
+      const rogue = node('aaa', ['192.0.2.2'], blocks);
+      const planned = plan([since(A, 0), since(B, 0), since(rogue, 1)]);
+      expect(waysOf(planned)).toEqual(waysOf(plan([A, B])));
+      // The address, too.
+      expect(planned.problems).toHaveLength(2);
+    }
+    const part = plan([A, B, node('aaa', ['192.0.2.66'], ['10.244.2.7/32'])]);
+    expect(waysOf(part)).toEqual(waysOf(plan([A, B])));
+    expect(part.problems[0]).toContain('of node "b", which has more of it');
+  });
+
+  test.each([
+    ['0.0.0.0/0 ::/0'],
+    ['0.0.0.0/1 128.0.0.0/1 128.0.0.0/2 8000::/1'],
+    ['169.254.169.254/32 127.0.0.53/32 fe80::1/128 224.0.0.0/24 ff02::/64'],
+    ['10.96.0.1/32 10.96.0.0/16 8.8.8.0/24 2001:4860::/32'],
+  ])(
+    'leads to no default route, link-local, loopback or API server address, nor out of the cluster: %s',
+    text => {
+      const blocks = text.split(' ');
+      const limits = { within: ['10.0.0.0/8', 'fd00::/16'].map(parseCidr), never: [parseIp('10.96.0.1')] };
+      const planned = plan([A, B, node('rogue', ['192.0.2.66'], blocks)], [ETH0], { limits });
+      expect(waysOf(planned)).toEqual(waysOf(plan([A, B])));
+      expect(planned.problems).toHaveLength(blocks.length);
+    },
+  );
+
   test('names what cannot be', () => {
     expect(planWays([B], [ETH0], CHOICES)).toBeUndefined();
     const double = plan([A, B, node('d', ['192.0.2.4'], ['10.244.2.0/24'])]);
     expect(double.problems).toEqual([
-      'block 10.244.2.0/24 belongs to nodes "b" and "d": the first one gets it',
+      'block 10.244.2.0/24 of node "d" overlaps 10.244.2.0/24 of node "b", which comes first by name: it gets no route',
     ]);
     expect(waysOf(double)).toHaveLength(2);
     const loop = plan([A, node('b', ['192.0.2.2'], ['192.0.0.0/16'])]);
     expect(loop.ways).toEqual([]);
-    expect(loop.problems[0]).toContain('block 192.0.0.0/16 contains 192.0.2.1');
+    expect(loop.problems[0]).toContain('block 192.0.0.0/16 of node "b" contains 192.0.2.1');
     expect(plan([A, node('b', [], ['10.244.2.0/24'])]).problems[0]).toContain('it has no address');
     expect(plan([A, C], [link(2, 'eth0', ['192.0.2.9/24'])]).problems[0]).toContain(
       'is on none of its devices',

@@ -234,7 +234,8 @@ test('the kinds of cluster-wide addresses have schemas and columns, and the acco
   const kinds = printFor('crds', OPTIONS)
     .split(/^---$/m)
     // biome-ignore lint/suspicious/noExplicitAny: manifests are only ever compared
-    .map((text): any => Bun.YAML.parse(text));
+    .map((text): any => Bun.YAML.parse(text))
+    .filter(({ kind }) => kind === 'CustomResourceDefinition');
   expect(kinds.flatMap(kind => findShapeProblems(kind, 'V1CustomResourceDefinition'))).toEqual([]);
   for (const { spec } of kinds) {
     const [version] = spec.versions;
@@ -246,6 +247,20 @@ test('the kinds of cluster-wide addresses have schemas and columns, and the acco
     rule.apiGroups.includes(kinds[0].spec.group) ? rule.resources : [],
   );
   expect(allowed.sort()).toEqual(kinds.map(({ spec }) => spec.names.plural).sort());
+});
+
+test('beside them, a policy keeps each node from the blocks of others', () => {
+  const [policy, binding] = printFor('crds', OPTIONS)
+    .split(/^---$/m)
+    // biome-ignore lint/suspicious/noExplicitAny: manifests are only ever compared
+    .map((text): any => Bun.YAML.parse(text))
+    .slice(3);
+  expect(findShapeProblems(policy, 'V1ValidatingAdmissionPolicy')).toEqual([]);
+  expect(findShapeProblems(binding, 'V1ValidatingAdmissionPolicyBinding')).toEqual([]);
+  expect(binding.spec.policyName).toBe(policy.metadata.name);
+  expect(policy.spec.validations[0].expression).toBe(
+    "request.operation != 'CREATE' || (object.spec.node == variables.me)",
+  );
 });
 
 test.each(PRINTABLE)('the %s ends with a newline', what => {

@@ -1,0 +1,163 @@
+// Which node has each block, and which blocks get no route?
+//
+// Every node of a cluster may announce anything. So a block counts only where blocks may be, never takes packets of this node's own pods
+// elsewhere, and of two nodes whose blocks overlap, the one that was there first has it.
+import {
+  type Cidr,
+  cidrContains,
+  cidrsOverlap,
+  lastOf,
+  parseCidr,
+  renderCidr,
+  subnetOf,
+} from '../net/cidr.ts';
+import { type Ip, renderIp } from '../net/ip.ts';
+import type { ClusterNode } from './node.ts';
+
+/** Where blocks may be. */
+export interface RouteLimits {
+  /** A block lies in one of these; undefined: it may be anywhere. */
+  readonly within?: readonly Cidr[] | undefined;
+  /** Addresses that no block contains. */
+  readonly never: readonly Ip[];
+}
+
+/** Wider blocks are halves and quarters of a default route. */
+const WIDEST = { 4: 8, 6: 16 } as const;
+/** Loopback, link-local and multicast addresses lead to no pod of another node. */
+const NEVER = [
+  '0.0.0.0/8',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '224.0.0.0/3',
+  '::/16',
+  'fe80::/10',
+  'ff00::/8',
+].map(parseCidr);
+
+interface Claim {
+  readonly node: ClusterNode;
+  readonly block: Cidr;
+  readonly key: string;
+  isAccepted: boolean;
+}
+
+/** The order of claims to one address: this node's own, then the older node's, then the first by name. */
+export function compareNodes(own: string): (a: ClusterNode, b: ClusterNode) => number {
+  return (a, b) =>
+    Number(b.name === own) - Number(a.name === own) ||
+    compareText(a.since ?? '', b.since ?? '') ||
+    compareText(a.name, b.name);
+}
+
+/** Blocks that count, by name of their node. @param problems gets why the others do not */
+export function claimBlocks(
+  nodes: readonly ClusterNode[],
+  own: string,
+  limits: RouteLimits,
+  problems: string[],
+): Map<string, Cidr[]> {
+  const refuse = ({ key, node }: Claim, why: string): void =>
+    void problems.push(`block ${key} of node "${node.name}" ${why}: it gets no route`);
+  const claims: Claim[] = [];
+  for (const node of nodes) {
+    const blocks = new Map(node.blocks.map(block => [renderCidr(subnetOf(block)), subnetOf(block)]));
+    for (const [key, block] of blocks) {
+      const claim = { node, block, key, isAccepted: false };
+      const why = whyNever(block, limits);
+      if (why === undefined) claims.push(claim);
+      else refuse(claim, why);
+    }
+  }
+  const overlaps = overlapsOf(claims);
+  const order = compareNodes(own);
+  // Of nodes that came at the same time, the wider block is the owner's, and the narrower one a part that another took of it.
+  const rank = (a: Claim, b: Claim): number =>
+    Number(b.node.name === own) - Number(a.node.name === own) ||
+    compareText(a.node.since ?? '', b.node.since ?? '') ||
+    a.block.prefix - b.block.prefix ||
+    order(a.node, b.node);
+  for (const claim of claims.toSorted(rank)) {
+    const before = overlaps.get(claim)?.find(({ isAccepted }) => isAccepted);
+    claim.isAccepted = before === undefined;
+    if (before)
+      refuse(
+        claim,
+        `overlaps ${before.key} of node "${before.node.name}", which ${whyFirst(before, claim, own)}`,
+      );
+  }
+  refuseNodeAddresses(claims, nodes, refuse);
+  const result = new Map<string, Cidr[]>();
+  for (const { node, block } of claims.filter(({ isAccepted }) => isAccepted))
+    result.set(node.name, [...(result.get(node.name) ?? []), block]);
+  for (const blocks of result.values()) blocks.sort(compareCidrs);
+  return result;
+}
+
+function whyNever(block: Cidr, { within, never }: RouteLimits): string | undefined {
+  const { family } = block.ip;
+  if (block.prefix < WIDEST[family]) return `is wider than /${WIDEST[family]}`;
+  const special = NEVER.find(one => cidrsOverlap(one, block));
+  if (special) return `is in ${renderCidr(special)}, which no pod has`;
+  const address = never.find(ip => cidrContains(block, ip));
+  if (address) return `contains ${renderIp(address)}, the address of the API server`;
+  const isIn = (one: Cidr) => one.prefix <= block.prefix && cidrContains(one, block.ip);
+  return (within?.some(isIn) ?? true) ? undefined : 'is in none of "clusterCidrs"';
+}
+
+function whyFirst(first: Claim, second: Claim, own: string): string {
+  if (first.node.name === own) return 'is this node';
+  if ((first.node.since ?? '') !== (second.node.since ?? '')) return 'is older';
+  return first.block.prefix === second.block.prefix ? 'comes first by name' : 'has more of it';
+}
+
+/** For each block those of other nodes that it contains, or that contain it: sorted, each follows what it is in. */
+function overlapsOf(claims: readonly Claim[]): Map<Claim, Claim[]> {
+  const overlaps = new Map<Claim, Claim[]>();
+  const add = (one: Claim, other: Claim): void => {
+    const known = overlaps.get(one);
+    if (known) known.push(other);
+    else overlaps.set(one, [other]);
+  };
+  let around: Claim[] = [];
+  for (const claim of claims.toSorted((a, b) => compareCidrs(a.block, b.block))) {
+    around = around.filter(({ block }) => cidrContains(block, lastOf(claim.block)));
+    for (const outer of around) {
+      if (outer.node === claim.node) continue;
+      add(claim, outer);
+      add(outer, claim);
+    }
+    around.push(claim);
+  }
+  return overlaps;
+}
+
+/** The way to a block that contains the address of a node would lead through itself. */
+function refuseNodeAddresses(
+  claims: readonly Claim[],
+  nodes: readonly ClusterNode[],
+  refuse: (claim: Claim, why: string) => void,
+): void {
+  const byKey = new Map(claims.filter(({ isAccepted }) => isAccepted).map(claim => [claim.key, claim]));
+  const prefixes = new Set(claims.map(({ block }) => `${block.ip.family} ${block.prefix}`));
+  for (const { name, addresses } of nodes) {
+    for (const ip of addresses) {
+      for (const prefix of prefixes) {
+        const [family, length] = prefix.split(' ').map(Number);
+        const claim = family === ip.family && byKey.get(renderCidr(subnetOf({ ip, prefix: length ?? 0 })));
+        if (!claim || claim.isAccepted === false) continue;
+        claim.isAccepted = false;
+        refuse(claim, `contains ${renderIp(ip)}, the address of node "${name}"`);
+      }
+    }
+  }
+}
+
+function compareCidrs(a: Cidr, b: Cidr): number {
+  if (a.ip.family !== b.ip.family) return a.ip.family - b.ip.family;
+  return a.ip.value < b.ip.value ? -1 : a.ip.value > b.ip.value ? 1 : a.prefix - b.prefix;
+}
+
+function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
