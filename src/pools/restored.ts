@@ -35,7 +35,7 @@ export async function isRestored(claimant: Claimant, pools: readonly Pool[]): Pr
 
 /**
  * Compares an object just created with what this node knew before.
- * @returns whether the store was restored meanwhile; then its pool bears the mark
+ * @returns whether the store was restored since then; its pool then bears the mark
  */
 export async function isFromBefore(
   claimant: Claimant,

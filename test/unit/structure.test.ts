@@ -85,7 +85,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // Nodes of a cluster.
     ...['src/delegate/api-server', 'src/delegate/object-watch'],
     // The blocks that they claimed.
-    ...['src/pools/block-object', 'src/pools/objects'],
+    ...['src/pools/block-object', 'src/pools/find-pool', 'src/pools/objects'],
   ],
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/runtimes/libcni', 'src/cni', 'src/net'],
