@@ -61,7 +61,7 @@ export const bridge = definePlugin({
     const attached = address(call, current, addressing);
     if (addressing && conf.ipMasq) {
       const cidrs = addressing.ips.map(({ cidr }) => cidr);
-      startMasquerading(call, backendOf(conf), withSources(conf, cidrs));
+      startMasquerading(call, conf, withSources(conf, cidrs));
     }
     if (!conf.disableContainerInterface) {
       await awaitTraffic(call.log, stagesOf(call, attached, addressing));

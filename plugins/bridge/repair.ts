@@ -116,7 +116,7 @@ function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gatew
   );
   mend(
     () => checkMasquerading(call, backend, cidrs),
-    () => startMasquerading(call, backend, cidrs),
+    () => startMasquerading(call, conf, cidrs),
   );
 }
 

@@ -61,10 +61,16 @@ export function validatePortmapConf(conf: PortmapConf): void {
   else refuseForNftables(conf);
 }
 
+/** What the configuration says about the packet filter: that it must be this one, would be, or is left to us. */
+export function choiceOf(conf: PortmapConf): { readonly backend: Backend; readonly isFree: boolean } {
+  const words = [conf.conditionsV4, conf.conditionsV6].some(list => list?.[0]);
+  const isFree = !words && !conf.externalSetMarkChain && conf.backend !== 'nftables';
+  return { backend: backendOf(conf), isFree };
+}
+
 /** The options that the elements of the maps depend on. */
-export function meansOf(conf: PortmapConf): Means {
+export function meansOf(conf: PortmapConf, backend = backendOf(conf)): Means {
   const { snat, masqAll } = conf;
-  const backend = backendOf(conf);
   const parsed = backend === 'nftables' ? parseConditions(conf) : [];
   const handleFor = (family: 4 | 6): string => {
     if (backend === 'nftables') return parsed.find(one => one.family === family)?.handle ?? '';

@@ -54,9 +54,29 @@ export function planForwards(
   const forwards = mappings.map(parseMapping);
   return ([4, 6] as const).flatMap(family => {
     const pod = findPodAddress(prevResult, ifname, family);
-    const own = forwards.filter(it => it.families.includes(family)).map(({ forward }) => forward);
+    const own = forwards
+      .filter(it => it.families.includes(family) && !isLoopback6(it.forward))
+      .map(({ forward }) => forward);
     return pod === undefined || own.length === 0 ? [] : { family, pod, forwards: withoutRepeats(own) };
   });
+}
+
+/** What is wrong with mappings that lead to no pod, human-readable: a runtime passes them to every network of a container. */
+export function findIdle(mappings: readonly PortMapping[], prevResult: Result, ifname: string): string[] {
+  const has = (family: 4 | 6) => findPodAddress(prevResult, ifname, family) !== undefined;
+  if (!has(4) && !has(6)) return [];
+  return mappings.map(parseMapping).flatMap(({ forward, families }) => {
+    const why = isLoopback6(forward)
+      ? 'the kernel routes nothing from ::1 to a pod; 127.0.0.1 and other addresses work'
+      : families.some(has)
+        ? undefined
+        : `the pod has no IPv${families.join(' or IPv')} address`;
+    return why === undefined ? [] : `Host port ${renderHostPort(forward)} is not forwarded: ${why}`;
+  });
+}
+
+function isLoopback6({ ip }: HostPort): boolean {
+  return ip?.family === 6 && ip.value === 1n;
 }
 
 /** The pod addresses that mappings forward to, as far as the result names them. */

@@ -7,9 +7,18 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { findSysctl } from '../../src/sys/sysctl.ts';
 import { type Conditions, parseConditions } from './conditions.ts';
-import { iptablesOptionsOf, meansOf, PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
-import { ownerOf } from './elements.ts';
+import {
+  backendOf,
+  choiceOf,
+  iptablesOptionsOf,
+  meansOf,
+  PortmapConf,
+  parsePortMappings,
+  validatePortmapConf,
+} from './config.ts';
+import { type Backend, ownerOf } from './elements.ts';
 import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
+import { chooseBackend } from './kernel/backend.ts';
 import { chainOwnerOf, chainsOf, isChainThere } from './kernel/chains.ts';
 import { trySkeleton, type Wanted } from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
@@ -19,7 +28,7 @@ import { findSwitch, openLocalhost, tryLocalhost } from './kernel/localhost.ts';
 import { removeIptablesPorts } from './kernel/reference.ts';
 import { findClaims } from './kernel/release.ts';
 import { checkPorts } from './kernel/verify.ts';
-import { type FamilyPlan, PROTOCOLS, type Protocol, planForwards, podAddressesOf } from './plan.ts';
+import { type FamilyPlan, findIdle, PROTOCOLS, type Protocol, planForwards, podAddressesOf } from './plan.ts';
 
 const ALL_PROTOCOLS = Object.keys(PROTOCOLS) as Protocol[];
 
@@ -31,8 +40,10 @@ export const portmap = definePlugin({
   changeable: ['snat', 'masqAll', 'conditionsV4', 'conditionsV6'],
 
   add(call) {
-    const wanted = wantedOf(call);
+    const wanted = wantedOf(call, chooseBackend);
     const { prevResult = {} } = call;
+    for (const problem of findIdle(parsePortMappings(call.conf), prevResult, call.env.ifname))
+      call.log.warn(problem);
     if (wanted.plans.length === 0) return prevResult;
     const { owner, plans } = wanted;
     const pods = plans.map(({ pod }) => pod.ip);
@@ -96,7 +107,7 @@ export const portmap = definePlugin({
 
   status(call) {
     validatePortmapConf(call.conf);
-    const { backend } = meansOf(call.conf);
+    const backend = backendOf(call.conf);
     try {
       trySkeleton(call.hostNft, backend === 'nftables' ? parseConditions(call.conf) : []);
       if (backend === 'iptables') tryIptablesPorts(call.hostNft, iptablesOptionsOf(call.conf));
@@ -140,13 +151,21 @@ function replace(call: Call<PortmapConf>, wanted: Wanted): Lost[] {
   ];
 }
 
-function wantedOf(call: Call<PortmapConf>): Wanted {
+/** @param choose of an attachment that is not known yet */
+function wantedOf(call: Call<PortmapConf>, choose: typeof chooseBackend = knownBackend): Wanted {
   const plans = plansOf(call);
-  const means = meansOf(call.conf);
+  const means = meansOf(call.conf, plans.length ? choose(call, plans) : backendOf(call.conf));
   const isAsked = ({ family }: Conditions) => plans.some(plan => plan.family === family);
   const conditions = means.backend === 'nftables' ? parseConditions(call.conf).filter(isAsked) : [];
   const owner = ownerOf(attachmentOf(call));
   return { owner, plans, means, conditions, refuseLiving: refuserFor(call), isGone: gravediggerFor(call) };
+}
+
+/** What forwards the ports now; where nothing is known, what the configuration says. */
+function knownBackend(call: Call<PortmapConf>): Backend {
+  const { backend, isFree } = choiceOf(call.conf);
+  const [claim] = isFree ? findClaims(call.hostNft, ownerOf(attachmentOf(call))) : [];
+  return claim?.backend ?? backend;
 }
 
 function plansOf(call: Call<PortmapConf>): FamilyPlan[] {

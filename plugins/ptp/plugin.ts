@@ -37,7 +37,7 @@ export const ptp = definePlugin({
     refuseBrought(call, plan);
     const pair = connect(call, plan);
     const cidrs = plan.ips.map(({ cidr }) => cidr);
-    if (conf.ipMasq) startMasquerading(call, backendOf(conf), withSources(conf, cidrs));
+    if (conf.ipMasq) startMasquerading(call, conf, withSources(conf, cidrs));
     await awaitTraffic(call.log, [
       { socket: call.container, link: pair.container, ips: cidrs.map(({ ip }) => ip) },
       { socket: call.host, link: pair.host, ips: plan.hostAddresses.map(({ ip }) => ip) },

@@ -46,7 +46,7 @@ export async function repairConnection(call: Call<PtpConf>): Promise<void> {
       if (!conf.ipMasq) return;
       mend(
         () => checkMasquerading(call, backendOf(conf), withSources(conf, cidrs)),
-        () => startMasquerading(call, backendOf(conf), withSources(conf, cidrs)),
+        () => startMasquerading(call, conf, withSources(conf, cidrs)),
       );
     },
   ]);

@@ -9,7 +9,8 @@ export interface Masqueraded extends Cidr {
   readonly source?: Ip;
 }
 
-interface MasqConf {
+/** The options that decide. */
+export interface MasqConf {
   readonly ipMasqSource?: readonly string[] | undefined;
   readonly ipMasqBackend?: string | undefined;
 }

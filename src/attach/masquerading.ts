@@ -1,16 +1,21 @@
 // How does a plugin masquerade a container's traffic with the configured packet filter?
 import type { AttachmentId } from '../cni/attachment.ts';
-import { type Cidr, findCidr, parseCidr } from '../net/cidr.ts';
+import { type Cidr, cidrContains, findCidr, parseCidr } from '../net/cidr.ts';
 import type { Ip } from '../net/ip.ts';
+import { findExemption } from '../netlink/iptables/exemption.ts';
+import { doProgramsChange } from '../netlink/iptables/mode.ts';
+import type { NatRule } from '../netlink/iptables/nat-rule.ts';
+import { findOvertaken } from '../netlink/iptables/precedence.ts';
 import { getRestore } from '../netlink/iptables/restore.ts';
 import { tryOut } from '../netlink/nft/batch.ts';
+import { renderTable } from '../netlink/nft/message.ts';
 import { addTable } from '../netlink/nft/table.ts';
 import type { Call } from '../plugin/define.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
 import { refuserFor } from './living-owner.ts';
-import type { MasqBackend } from './masq-backend.ts';
-import type { Masqueraded } from './masq-source.ts';
+import { backendOf, type MasqBackend } from './masq-backend.ts';
+import type { MasqConf, Masqueraded } from './masq-source.ts';
 import {
   checkMasquerade,
   ensureMasquerade,
@@ -38,10 +43,10 @@ import { listPairs } from './veth.ts';
  * Masquerades what the addresses send beyond their subnets. Registers its own rollback.
  * @throws CniError 101 when one of the addresses belongs to another attachment that is alive
  */
-export function startMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Masqueraded[]): void {
+export function startMasquerading(call: Call, conf: MasqConf, cidrs: readonly Masqueraded[]): void {
   const owner = attachmentOf(call);
   const { hostNft } = call;
-  if (backend === 'nftables') {
+  if (chooseBackend(call, conf, cidrs) === 'nftables') {
     call.onFailure('stop masquerading', () => removeMasquerade(hostNft, owner));
     ensureMasquerade(hostNft, owner, cidrs, refuserFor(call));
     return;
@@ -53,6 +58,39 @@ export function startMasquerading(call: Call, backend: MasqBackend, cidrs: reado
   ]);
   call.onFailure('stop masquerading', () => removeIptablesMasquerade(hostNft, owner, () => addresses));
   ensureIptablesMasquerade(hostNft, owner, cidrs);
+}
+
+/** The configured packet filter, unless another one leaves more to others, who decided before. */
+function chooseBackend(call: Call, conf: MasqConf, cidrs: readonly Masqueraded[]): MasqBackend {
+  if (backendOf(conf) === 'nftables')
+    return conf.ipMasqBackend === undefined && isExempted(call, cidrs) ? 'iptables' : 'nftables';
+  const table = cidrs.flatMap(({ ip }) => findOvertaken(call.hostNft, ip.family, 'source') ?? [])[0];
+  if (table === undefined) return 'iptables';
+  call.log.warn(
+    `nftables masquerades: iptables would translate connections before table "${table}", which was there first`,
+  );
+  return 'nftables';
+}
+
+/**
+ * Whether rules of iptables exempt some of what the addresses send, as guides to IPsec and VPNs have it: that holds for masquerading
+ * by iptables only.
+ */
+function isExempted({ hostNft, log }: Call, cidrs: readonly Masqueraded[]): boolean {
+  const exempted = cidrs.flatMap(({ ip, source }) => {
+    const isConcerned = (rule: NatRule) =>
+      !rule.source || cidrContains(rule.source.cidr, ip) !== rule.source.not;
+    const where = findExemption(hostNft, ip.family, ['POSTROUTING'], isConcerned);
+    return where ? { where, family: ip.family, source } : [];
+  });
+  if (exempted.length === 0) return false;
+  const canFollow = exempted.every(({ where, family, source }) => !source && doProgramsChange(family, where));
+  if (!canFollow) {
+    log.warn('iptables exempts connections from masquerading, which nftables masquerades nevertheless', {
+      hint: `exempt them in chain "admin" of table ${renderTable(TABLE)} as well`,
+    });
+  }
+  return canFollow;
 }
 
 /** Stops masquerading the call's attachment, whichever plugin started it and with whichever packet filter. */
@@ -84,15 +122,18 @@ export async function stopStaleMasquerading(call: Call, kept: KeptAttachments): 
 export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Masqueraded[]): void {
   const owner = attachmentOf(call);
   const { hostNft } = call;
-  if (backend === 'iptables') {
-    checkIptablesMasquerade(hostNft, owner, cidrs);
-    return;
-  }
+  const checks = [checkMasquerade, checkIptablesMasquerade];
+  const [first, other] = backend === 'iptables' ? checks.reverse() : checks;
   try {
-    checkMasquerade(hostNft, owner, cidrs);
+    first?.(hostNft, owner, cidrs);
   } catch (thrown) {
+    // ADD takes the other packet filter when that leaves more to others.
     const isChosen = cidrs.some(({ source }) => source);
-    if (isChosen || !isReferenceMasquerading(call, owner, cidrs)) throw thrown;
+    if (
+      isChosen ||
+      !(isMasquerading(other, call, cidrs) || countReferenceRules(hostNft, owner) >= cidrs.length)
+    )
+      throw thrown;
   }
 }
 
@@ -121,11 +162,14 @@ function addressesIfShared(call: Call, owner: AttachmentId): readonly Ip[] | und
   return ips.flatMap(({ address, interface: at }) => (at === own ? parseCidr(address).ip : []));
 }
 
-function isReferenceMasquerading({ hostNft }: Call, owner: AttachmentId, cidrs: readonly Cidr[]): boolean {
-  if (countReferenceRules(hostNft, owner) >= cidrs.length) return true;
+function isMasquerading(
+  check: typeof checkMasquerade | undefined,
+  call: Call,
+  cidrs: readonly Cidr[],
+): boolean {
   try {
-    checkIptablesMasquerade(hostNft, owner, cidrs);
-    return true;
+    check?.(call.hostNft, attachmentOf(call), cidrs);
+    return check !== undefined;
   } catch {
     return false;
   }

@@ -14,6 +14,7 @@ import { sweepConditions } from './asking.ts';
 import { chainOwnerOf, chainsOf } from './chains.ts';
 import { type Claimed, claimPorts, SuspectError, type Wanted } from './claim.ts';
 import type { Lost } from './flows.ts';
+import { forwardInLegacy } from './forward.ts';
 import { addIptablesPorts } from './iptables.ts';
 import { sweepHostportRules } from './leftovers.ts';
 import { removeHostportRules, removeIptablesPorts, sweepIptablesPorts } from './reference.ts';
@@ -40,7 +41,11 @@ export function applyPorts(
       ...strangers.flatMap(({ containerId, pod }) => removeHostportRules(nft, containerId, [pod])),
     ];
   };
-  if (means.backend === 'nftables') return finish(claimPatiently(nft, wanted));
+  if (means.backend === 'nftables') {
+    const lost = finish(claimPatiently(nft, wanted));
+    forwardInLegacy(plans.map(({ family }) => family));
+    return lost;
+  }
   return alone(() => {
     const lost = finish(claimPorts(nft, wanted, true));
     if (owner.attachment) addIptablesPorts(nft, plans, chainOwnerOf(nft, owner, owner.attachment), options);

@@ -28,6 +28,7 @@ import { planSkeleton } from '../skeleton.ts';
 import { askingChanges, additions as askingRules } from './asking.ts';
 import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
 import { refuseForeign, type Stranger, throwTaken } from './foreign.ts';
+import { forwardChanges } from './forward.ts';
 import { planHeirs, transferOwnership } from './heirs.ts';
 import { findClaims, type Removal, removalOf } from './release.ts';
 import { countTaken, listHostIps } from './tallies.ts';
@@ -99,6 +100,12 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
         ...chainEntriesOf(socket, wanted, outdated),
       ]),
       ...countTaken(socket, claims, gone),
+      ...(means.backend === 'nftables'
+        ? forwardChanges(
+            socket,
+            plans.map(({ family }) => family),
+          )
+        : []),
     ];
   });
   return claimed;

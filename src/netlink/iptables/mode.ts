@@ -18,6 +18,15 @@ export function restoreMode(family: Family): 'nft' | 'legacy' {
   return version.includes('nf_tables') ? 'nft' : 'legacy';
 }
 
+/** True when the iptables programs change that packet filter; false when there are none. */
+export function doProgramsChange(family: Family, mode: 'nft' | 'legacy'): boolean {
+  try {
+    return restoreMode(family) === mode;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * True when the legacy packet filter has tools of its own here, and `iptables` uses nf_tables.
  * Same as: `command -v iptables-legacy-restore`, where `iptables` uses nf_tables

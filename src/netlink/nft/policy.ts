@@ -1,8 +1,7 @@
-// Which chains of other programs drop packets that none of their rules accepted?
+// Which chains of other programs drop packets that none of their rules accepted, and which translate addresses?
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket } from '../socket.ts';
-import { chainMessage, HOOK } from './chain.ts';
-import { NF_DROP } from './data.ts';
+import { type BaseChain, type Chain, chainMessage, decodeChain } from './chain.ts';
 import { type NftFamily, NftMsg, nftRequest, type Table } from './message.ts';
 
 /** A chain and the table it is in. */
@@ -16,7 +15,19 @@ export interface ChainPlace {
  * rule elsewhere that accepts it does not help. Inspects all chains.
  * Same as: `nft list chains`, filtered for `policy drop`
  */
-export function listDroppingChains(socket: NetlinkSocket, hook: keyof typeof HOOK): ChainPlace[] {
+export function listDroppingChains(socket: NetlinkSocket, hook: BaseChain['hook']): ChainPlace[] {
+  return listChainsOf(socket, ({ base, drops }) => base?.hook === hook && drops === true);
+}
+
+/** Chains of any table of IP that translate addresses at a hook, at a priority. Same as: `nft list chains`, filtered */
+export function listTranslatingChains(
+  socket: NetlinkSocket,
+  place: Pick<BaseChain, 'hook' | 'priority'>,
+): ChainPlace[] {
+  return listChainsOf(socket, ({ base }) => Bun.deepEquals(base, { type: 'nat', ...place }));
+}
+
+function listChainsOf(socket: NetlinkSocket, isWanted: (chain: Chain) => boolean): ChainPlace[] {
   const request = nftRequest('list chains', NftMsg.GETCHAIN, chainMessage, 'inet', {});
   // The kernel lists only the requested family, or all if none is given.
   const families = (['inet', 'ip', 'ip6'] as const).map(family => ({
@@ -25,10 +36,10 @@ export function listDroppingChains(socket: NetlinkSocket, hook: keyof typeof HOO
   }));
   return families.flatMap(one =>
     socket.dump(one).flatMap(body => {
+      const chain = decodeChain(body);
+      if (!isWanted(chain)) return [];
       const { header, attrs: own } = chainMessage.decode(body);
-      if (own.hook?.number !== HOOK[hook] || own.policy !== NF_DROP) return [];
-      const table = { family: familyName(header.family), name: own.table ?? '' };
-      return [{ table, chain: own.name ?? '' }];
+      return [{ table: { family: familyName(header.family), name: own.table ?? '' }, chain: chain.name }];
     }),
   );
 }

@@ -47,15 +47,16 @@ export function listTables(socket: NetlinkSocket): { has(table: Table): boolean 
   return { has: table => names.has(renderTable(table)) };
 }
 
-/** Every table of the known families. Same as: `nft list tables` */
-export function listTableNames(socket: NetlinkSocket): Table[] {
+/** Every table of the known families; a table that was made later has a higher handle. Same as: `nft -a list tables` */
+export function listTableNames(socket: NetlinkSocket): (Table & { readonly handle: bigint })[] {
   const request = nftRequest('list tables', NftMsg.GETTABLE, tableMessage, 'inet', {});
   // The kernel lists only the requested family, or all if none is given.
   const body = tableMessage.encode({ family: 0 }, {});
   return socket.dump({ ...request, body }).flatMap(one => {
     const { header, attrs: own } = tableMessage.decode(one);
     const family = FAMILIES.find(name => NFPROTO[name] === header.family);
-    return family === undefined || own.name === undefined ? [] : { family, name: own.name };
+    if (family === undefined || own.name === undefined) return [];
+    return { family, name: own.name, handle: own.handle ?? 0n };
   });
 }
 
