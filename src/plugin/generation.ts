@@ -39,7 +39,7 @@ export async function underNote<T>(call: NotedCall, add: () => Promise<T>): Prom
     log.debug(`Cannot write a note of the ADD in "${dir}": ${describeError(cause)}; GC may miss it`);
   }
   try {
-    if (token !== undefined) await outwaitRemoval(dir, attachment);
+    if (token !== undefined) await outwaitRemoval(dir, attachment, token);
     return await add();
   } catch (thrown) {
     // An ADD of an attachment that exists already is refused, and leaves that one its note.
@@ -52,8 +52,12 @@ export async function underNote<T>(call: NotedCall, add: () => Promise<T>): Prom
 const REMOVAL_MS = 10_000;
 const LOOK_AGAIN_MS = 20;
 
-/** Waits for a removal that may have looked for notes before ours was written. @throws CniError 11 */
-async function outwaitRemoval(dir: string, attachment: AttachmentId): Promise<void> {
+/**
+ * Waits for a removal that may have looked for notes before ours was written. Its plugins remove notes of this name, ours among them,
+ * which the next removal has to see.
+ * @throws CniError 11
+ */
+async function outwaitRemoval(dir: string, attachment: AttachmentId, token: string): Promise<void> {
   const until = performance.now() + REMOVAL_MS;
   while (isBeingRemoved(dir, attachment)) {
     if (performance.now() > until) {
@@ -64,6 +68,7 @@ async function outwaitRemoval(dir: string, attachment: AttachmentId): Promise<vo
       );
     }
     await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
+    if (findGeneration(dir, attachment)?.token !== token) restoreGeneration(dir, attachment, token);
   }
 }
 
