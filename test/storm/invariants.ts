@@ -127,7 +127,8 @@ function doubled(model: Model, seen: Look): Violation[] {
   for (const entry of model.list('present')) {
     if (entry.leaseLost) continue;
     for (const address of addressesOf(entry)) hold(`address ${address} of net ${entry.net}`, keyOf(entry));
-    if (entry.hostPort !== undefined && !entry.portUnsure && !entry.damaged)
+    // A port of a container whose namespace is gone goes to the next that asks for it.
+    if (entry.hostPort !== undefined && !entry.portUnsure && !entry.damaged && model.isInPlace(entry))
       hold(`port ${entry.hostPort}`, podId(entry.pod));
   }
   for (const { ifname, ifalias } of seen.host) {
