@@ -2,7 +2,7 @@
 import type { Finding } from '../doctor/finding.ts';
 import { groupBy } from '../doctor/group.ts';
 import type { DoctorVerdict } from '../doctor/verdict.ts';
-import { type Colour, painter, type Style } from '../lab/paint.ts';
+import { type Colour, oneLine, painter, type Style } from '../lab/paint.ts';
 
 /** Of findings that differ only in the attachment, this many are shown. */
 const MOST_ALIKE = 10;
@@ -35,10 +35,10 @@ export function renderDiagnosis(
     return [
       ...group.slice(0, most).map(({ id, severity, found }) => {
         const [word, hue] = WORDS[severity];
-        return `${paint(hue, word)}${' '.repeat(WORD_WIDTH - word.length)} ${id}: ${found}`;
+        return `${paint(hue, word)}${' '.repeat(WORD_WIDTH - word.length)} ${id}: ${oneLine(found)}`;
       }),
       ...(rest > 0 ? [`${GAP}and ${rest} more like these; --all shows them`] : []),
-      ...(mend === undefined ? [] : [`${GAP}fix: ${mend}`]),
+      ...(mend === undefined ? [] : [`${GAP}fix: ${oneLine(mend)}`]),
     ];
   });
   const hidden =

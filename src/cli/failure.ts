@@ -3,6 +3,7 @@ import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import { type CalledPlugin, CniError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
+import { oneLine } from '../lab/paint.ts';
 
 /** How many lines of a plugin's standard error are shown. */
 const STDERR_LINES = 12;
@@ -22,7 +23,7 @@ const HINTS: Readonly<Record<number, string>> = {
  */
 export function renderFailure(thrown: unknown): string {
   const error = toCniError(thrown);
-  const lines = [`catena: ${error.message}`, ...detailsOf(error), ...describePlugin(error)];
+  const lines = [`catena: ${oneLine(error.message)}`, ...detailsOf(error), ...describePlugin(error)];
   const hint = HINTS[error.code] ?? hintForPackage(thrown) ?? hintFor(error);
   if (hint !== undefined) lines.push(`  hint: ${hint}`);
   return `${lines.join('\n')}\n`;
@@ -77,7 +78,7 @@ function findPluginErrors(...thrown: readonly unknown[]): Set<CniError> {
 
 function detailsOf(error: CniError): string[] {
   const code = error.code === ErrorCode.unknown ? [] : [`  code: ${error.code}`];
-  return error.details === undefined ? code : [`  details: ${error.details}`, ...code];
+  return error.details === undefined ? code : [`  details: ${oneLine(error.details)}`, ...code];
 }
 
 function describePlugin({ plugin }: CniError): string[] {

@@ -1,5 +1,5 @@
 // How is the walk of a packet shown to a person?
-import { type Colour, painter, type Style } from '../lab/paint.ts';
+import { type Colour, oneLine, painter, type Style } from '../lab/paint.ts';
 import type { Hop, Outcome } from '../packet/hop.ts';
 import { wrap } from './terminal/wrap.ts';
 
@@ -34,7 +34,7 @@ export function renderWalk(
   const lines = hops.flatMap(({ name, at, state, evidence, mend }) => {
     const [mark, colour] = MARKS[state];
     const [first = '', ...more] = wrap(
-      `${name.padEnd(11)}  ${at}: ${evidence}`,
+      oneLine(`${name.padEnd(11)}  ${at}: ${evidence}`),
       (width ?? Infinity) - 2,
       '',
       INDENT,
@@ -43,7 +43,7 @@ export function renderWalk(
     return [
       `${paint(colour, mark)} ${isBad ? paint('bold', first) : first}`,
       ...more,
-      ...(mend === undefined ? [] : [`  mend: ${mend}`]),
+      ...(mend === undefined ? [] : [`  mend: ${oneLine(mend)}`]),
     ];
   });
   const [ending, colour] = ENDINGS[outcome];

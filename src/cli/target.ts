@@ -1,4 +1,5 @@
 // Which network, which container and which directories does a command line mean?
+
 import { inEnvelope } from '../answers/envelope.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { parsePluginDirs } from '../chain/config/find-plugin.ts';
@@ -13,6 +14,7 @@ import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
 import { namespacePath } from '../files/namespace-path.ts';
+import { oneLine } from '../lab/paint.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 import { isData } from './output/format.ts';
@@ -70,7 +72,7 @@ export function deadlinesOf(call: CommandCall): Deadlines | undefined {
 export function warn(call: CommandCall, { code, message }: CniError): void {
   const line = isData(call)
     ? JSON.stringify(inEnvelope('Warning', { code, message }))
-    : `catena: warning: ${message}`;
+    : `catena: warning: ${oneLine(message)}`;
   call.err(`${line}\n`);
 }
 

@@ -1,6 +1,7 @@
 // How are findings rendered, for people and for programs?
 import type { AnswerOf } from '../answers/kinds.ts';
 import { defined } from '../cni/defined.ts';
+import { COLOUR } from '../lab/paint.ts';
 import type { Report } from './examine.ts';
 import type { Finding } from './rule.ts';
 import type { Subject } from './subject.ts';
@@ -30,7 +31,7 @@ export function renderHeading({ executable, conf, chained }: Omit<Subject, 'watc
 /** One rule as one line of the table, followed by what was observed. */
 export function renderFinding({ rule, outcome, details }: Finding, { colour }: Style): string {
   const word = outcome.padEnd(7);
-  const painted = colour ? `\x1b[${COLOURS[outcome]}m${word}\x1b[0m` : word;
+  const painted = colour ? `${COLOUR}${COLOURS[outcome]}m${word}${COLOUR}0m` : word;
   const line = `${painted}  ${rule.level.padEnd(6)}  ${rule.id.padEnd(ID_WIDTH)}  ${rule.title}\n`;
   if (details === undefined) return line;
   return `${line}${' '.repeat(17)}${outcome === 'broken' ? `${rule.source}; seen: ` : ''}${details}\n`;

@@ -3,6 +3,7 @@
 // Verbs are never served here: a connection to an address carries no user, so anyone who can reach it may read.
 import { existsSync } from 'node:fs';
 import { findIp, renderIp } from '../net/ip.ts';
+import { type FewConnections, plainText, serveFew } from '../sys/few-connections.ts';
 
 /** An address that metrics are served at. */
 export interface MetricsAddress {
@@ -26,9 +27,6 @@ export interface MetricsListenerEvents {
 }
 
 const RETRY_MS = 1_000;
-/** A connection without a request is closed after so many seconds. */
-const IDLE_SECONDS = 10;
-const REQUEST_BYTES = 1024;
 
 /**
  * Parses `<address>:<port>`; brackets around an IPv6 address are optional, since the last colon separates the port. All addresses
@@ -58,7 +56,7 @@ export function listenForMetrics(
   page: MetricsPage,
   events: MetricsListenerEvents,
 ): () => void {
-  let server: Bun.Server<undefined> | undefined;
+  let server: FewConnections | undefined;
   let retry: Timer | undefined;
   let hasFailed = false;
   let rendering: Promise<string> | undefined;
@@ -73,19 +71,15 @@ export function listenForMetrics(
 
   async function serve(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);
-    if (pathname !== '/metrics' && pathname !== '/healthz') return told(404, 'no such path');
-    if (request.method !== 'GET') return told(405, 'only GET is served', { allow: 'GET' });
-    if (pathname === '/healthz') return told(200, 'ok');
+    if (pathname !== '/metrics' && pathname !== '/healthz') return plainText(404, 'no such path');
+    if (request.method !== 'GET') return plainText(405, 'only GET is served', { allow: 'GET' });
+    if (pathname === '/healthz') return plainText(200, 'ok');
     return new Response(await render(), { headers: { 'content-type': page.contentType } });
   }
 
   function open(): void {
     try {
-      server = Bun.serve({
-        ...{ hostname: hasFamily(hostname) ? hostname : '0.0.0.0', port, fetch: serve, development: false },
-        ...{ idleTimeout: IDLE_SECONDS, maxRequestBodySize: REQUEST_BYTES },
-        error: error => told(500, error.message),
-      });
+      server = serveFew({ hostname: hasFamily(hostname) ? hostname : '0.0.0.0', port }, serve);
       events.listening();
     } catch (error) {
       if (!hasFailed) events.failing((error as Error).message);
@@ -98,15 +92,11 @@ export function listenForMetrics(
   open();
   return () => {
     clearTimeout(retry);
-    void server?.stop(true);
+    server?.stop();
   };
 }
 
 /** Whether this kernel has the family of "every address", `::`. */
 function hasFamily(hostname: string): boolean {
   return hostname !== '::' || existsSync('/proc/net/if_inet6');
-}
-
-function told(status: number, text: string, headers: Record<string, string> = {}): Response {
-  return new Response(`${text}\n`, { status, headers: { 'content-type': 'text/plain', ...headers } });
 }

@@ -19,10 +19,24 @@ const CODES: Readonly<Record<Colour, readonly [on: number, off: number]>> = {
   yellow: [33, 39],
 };
 
+/**
+ * Begins a colour until the text is written ({@link showable} of the command): characters for private use that are other ones in each
+ * process, so that a text of someone else brings no colours.
+ */
+export const COLOUR = `${String.fromCharCode(...Array.from({ length: 2 }, () => 0xe000 + Math.floor(Math.random() * 0x1900)))}[`;
+
+/** Every colour in a text. */
+export const COLOURS = new RegExp(`${COLOUR.replace('[', '\\[')}\\d+m`, 'g');
+
+/** A text of someone else as one line, so that it cannot pretend to be further lines of a report. */
+export function oneLine(text: string): string {
+  return text.replace(/[\r\n]/g, char => (char === '\n' ? '\\n' : '\\r'));
+}
+
 /** Paints, or leaves every text as it is. */
 export function painter({ colour }: Style): Paint {
   return (name, text) => {
     const [on, off] = CODES[name];
-    return colour && text !== '' ? `\u001b[${on}m${text}\u001b[${off}m` : text;
+    return colour && text !== '' ? `${COLOUR}${on}m${text}${COLOUR}${off}m` : text;
   };
 }

@@ -1,5 +1,5 @@
 // How is the report of a tried chain rendered, with and without colours?
-import { type Paint, painter, type Style } from './paint.ts';
+import { COLOURS, oneLine, type Paint, painter, type Style } from './paint.ts';
 import type { Failure, PluginReport, Section } from './report.ts';
 import { count, renderTime } from './words.ts';
 
@@ -50,7 +50,7 @@ function renderVerb(
 
 function renderFailure({ message, code, details, stderr }: Failure, paint: Paint): string[] {
   return [
-    `  ${paint('red', 'FAILED')}  ${message}${code ? ` (code ${code})` : ''}`,
+    `  ${paint('red', 'FAILED')}  ${oneLine(message)}${code ? ` (code ${code})` : ''}`,
     ...(details === undefined ? [] : [`          ${details}`]),
     ...(stderr?.split('\n').map(line => paint('dim', `          ${line}`)) ?? []),
   ];
@@ -147,6 +147,5 @@ function pad(text: string, width: number): string {
 }
 
 function visibleLength(text: string): number {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: the escape character is what starts a colour
-  return text.replace(/\u001b\[\d+m/g, '').length;
+  return text.replace(COLOURS, '').length;
 }

@@ -1,5 +1,6 @@
 // How is the page served, to one browser and for one session?
 
+import { serveFew } from '../sys/few-connections.ts';
 import { startTimer } from '../wait.ts';
 import { findRefusal, HEADERS } from './refusal.ts';
 import { createSession } from './session.ts';
@@ -31,10 +32,6 @@ export interface UiServer {
 }
 
 const LOOPBACK = '127.0.0.1';
-/** Seconds after which a silent connection is closed, so that other users of the host cannot keep many. */
-const STRANGER_SECONDS = 10;
-/** The same for the session's browser: the doctor may take long on a large node. It is the most that Bun has. */
-const SESSION_SECONDS = 255;
 
 /**
  * Listens on the loopback device only.
@@ -48,22 +45,16 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
     clearTimeout(idle);
     idle = startTimer(() => stop('idle'), idleMs);
   };
-  const server = Bun.serve({
-    // A compiled program would share the port otherwise.
-    ...{ hostname: LOOPBACK, port, reusePort: false, development: false },
-    ...{ idleTimeout: STRANGER_SECONDS, maxRequestBodySize: 0 },
-    fetch: (request, own): Promise<Response> => answer(request, own),
-    error: error => tell(500, error.message),
-  });
+  const server = serveFew({ hostname: LOOPBACK, port }, answer);
 
   function stop(why: 'idle' | 'stopped'): void {
     clearTimeout(idle);
-    void server.stop(true);
+    server.stop();
     end(why);
   }
 
-  async function answer(request: Request, own: Bun.Server<undefined>): Promise<Response> {
-    const refusal = findRefusal(request, own.port ?? 0);
+  async function answer(request: Request): Promise<Response> {
+    const refusal = findRefusal(request, server.port);
     if (refusal !== undefined) return tell(refusal.status, refusal.why);
     const { pathname, searchParams } = new URL(request.url);
     if (pathname === '/') {
@@ -75,7 +66,6 @@ export function serveUi({ page, sources, port, idleMs }: UiOptions): UiServer {
     if (!pathname.startsWith(session.folder) || !session.admits(request.headers.get('cookie')))
       return tell(403, VOID_TOKEN);
     restart();
-    own.timeout(request, SESSION_SECONDS);
     return answerPath(pathname.slice(session.folder.length), request);
   }
 

@@ -234,6 +234,35 @@ describeRoot('locks', () => {
   );
 });
 
+describeRoot('connections to the address for metrics', () => {
+  const makeLab = useLabs();
+
+  testNeeding(
+    'cost the daemon a few descriptors, and calls nothing',
+    async () => {
+      const lab = await makeLab();
+      const chain = writeChain(lab, fullChain(lab));
+      const daemon = await startDaemon(lab, '--metrics', '127.0.0.1:9464');
+      const descriptors = () => fs.readdirSync(`/proc/${daemon.pid}/fd`).length;
+      const before = descriptors();
+      const strangers = lab.start(lab.host, ['perl', '-e', CONNECT, '9464', '500']);
+      try {
+        const { value } = await strangers.stdout.getReader().read();
+        expect(new TextDecoder().decode(value)).toBe('500\n');
+        await until(() => descriptors() - before < 40);
+        const container = await lab.container();
+        await chain.add(container);
+        expect((await chain.run('del', container)).exitCode).toBe(0);
+        expect((await daemon.fetch('/metrics')).status).toBe(200);
+      } finally {
+        strangers.kill();
+      }
+      expect(await daemon.stop()).toBe(0);
+    },
+    requires('perl'),
+  );
+});
+
 describeRoot('what a chain and a daemon keep', () => {
   const makeLab = useLabs();
 
@@ -334,6 +363,10 @@ describeRoot('the daemon’s socket', () => {
     requiresSecondUser(),
   );
 });
+
+/** Connects this many times to a port of 127.0.0.1, says how many succeeded, and keeps the connections. */
+const CONNECT =
+  'use Socket; my ($port, $count) = @ARGV; my @held; for (1..$count) { socket(my $s, PF_INET, SOCK_STREAM, 0) or last; connect($s, sockaddr_in($port, INADDR_LOOPBACK)) or last; push @held, $s } $| = 1; print scalar(@held), "\\n"; sleep 600;';
 
 /** Locks every file and directory that it can open, says how many these are, and ends with its input. */
 const HOLD_ALL =

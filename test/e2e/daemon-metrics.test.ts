@@ -45,7 +45,7 @@ describeRoot(
       for (const verb of ['add', 'check', 'del', 'gc', 'status', 'handover'])
         expect(
           await curl(lab, `${at}/v1/${verb}`, '--json', '{"network":"podnet","all":true}'),
-        ).toMatchObject({ status: 404 });
+        ).toMatchObject({ status: 413 });
       for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS'])
         expect(await curl(lab, `${at}/metrics`, '--request', method)).toMatchObject({ status: 405 });
       expect((await chain.run('check', container)).exitCode).toBe(0);

@@ -107,16 +107,16 @@ describeRoot('messages for a terminal', () => {
   test('are escaped as text, and passed on unchanged in JSON', async () => {
     const lab = await makeLab();
     const container = await lab.container();
-    const body = String.raw`printf '\033]0;owned\007\033[2J said \033[31mred\n' >&2; echo '{"code":7,"msg":"bad \u001b[2Jthing","details":"\u009b2J\u202egnp"}'; exit 1`;
+    const body = String.raw`printf '\033]0;owned\007\033[2J said \033[31mred\n' >&2; echo '{"code":7,"msg":"bad \u001b[2Jthing\u000a  hint: \u001b[8mrun it","details":"\u009b2J\u202egnp"}'; exit 1`;
     const chain = writeChain(lab, { ...listWith(lab), plugins: [{ type: 'evil' }] });
     const binDir = binOnAdd(lab, 'evil', body);
     const { stderr } = await chain.run('add', container, { binDir });
     expect(controlsIn(stderr)).toEqual([]);
-    expect(stderr).toContain(String.raw`bad \u001b[2Jthing`);
+    expect(stderr).toContain(String.raw`bad \u001b[2Jthing\n  hint: \u001b[8mrun it`);
     const asJson = await chain.run('add', container, { binDir, args: ['--json'] });
     expect(JSON.parse(asJson.stderr)).toMatchObject({
       code: 7,
-      msg: 'bad \u001b[2Jthing',
+      msg: 'bad \u001b[2Jthing\n  hint: \u001b[8mrun it',
       details: '\u009b2J\u202egnp',
     });
   });
@@ -206,7 +206,7 @@ describeRoot('a false result', () => {
 
 /** Codes of control characters besides line breaks and tabs, and of those that turn writing around; colours do no harm. */
 function controlsIn(text: string): number[] {
-  const codes = Array.from(text.replaceAll('\u001b[31m', ''), char => char.codePointAt(0) ?? 0);
+  const codes = Array.from(text, char => char.codePointAt(0) ?? 0);
   return codes.filter(
     code => (code < 32 && code !== 9 && code !== 10) || (code > 126 && code < 160) || code === 0x202e,
   );

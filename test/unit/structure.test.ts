@@ -118,6 +118,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The delegate runner; what it does to the kernel is handed to it.
   'src/delegate': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/daemon': [
+    'src/sys/few-connections',
     // What it prints over HTTP.
     'src/answers',
     ...['src/worker/client', 'src/worker/process', 'src/worker/rest', 'src/chain', 'src/cni', 'src/net'],
@@ -177,6 +178,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // It asks commands, and knows what they print.
   'src/ui': [
+    'src/sys/few-connections',
     'src/cni/attachment',
     ...[
       'src/answers',

@@ -13,6 +13,7 @@ import { runnerJournals } from '../../cni/directories.ts';
 import type { CniError } from '../../cni/errors.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { listRecords } from '../../journal/store.ts';
+import { oneLine } from '../../lab/paint.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
 import { checkConfigured } from '../known-network.ts';
@@ -78,7 +79,7 @@ function renderReport({ recovered, attachments }: RepairReport, dryRun: boolean)
   const count = (state: AttachmentCondition['state']) =>
     attachments.filter(one => one.state === state).length;
   const states = (['sound', 'mended', 'broken', 'skipped'] as const).map(state => `${count(state)} ${state}`);
-  return `${[...lines, `attachments: ${states.join(', ')}`].join('\n')}\n`;
+  return `${[...lines, `attachments: ${states.join(', ')}`].map(oneLine).join('\n')}\n`;
 }
 
 function nameOf({

@@ -1,5 +1,6 @@
 // How is a handover of attachments reported?
 import type { Handover } from '../../handover/hand-over.ts';
+import { oneLine } from '../../lab/paint.ts';
 
 const STATES = ['handed over', 'pending', 'ready', 'refused'] as const;
 
@@ -10,5 +11,5 @@ export function renderHandovers(handovers: readonly Handover[]): string {
     ...plugins.map(({ link, parts }) => `  ${link}: ${parts.join(', ')}`),
   ]);
   const counts = STATES.map(state => `${handovers.filter(one => one.state === state).length} ${state}`);
-  return `${[...lines, `attachments: ${counts.join(', ')}`].join('\n')}\n`;
+  return `${[...lines, `attachments: ${counts.join(', ')}`].map(oneLine).join('\n')}\n`;
 }

@@ -1,5 +1,5 @@
 // What does a line of `catena log` show?
-import { type Paint, painter, type Style } from '../../lab/paint.ts';
+import { oneLine, type Paint, painter, type Style } from '../../lab/paint.ts';
 import { shortId } from '../../node/words.ts';
 import type { LogEntry } from './timeline.ts';
 
@@ -22,7 +22,7 @@ function renderEntry(entry: LogEntry, wide: boolean, paint: Paint): string {
   const failure = code === 0 ? '' : ` ${paint('red', `failed (${code})`)}`;
   const words = message === undefined ? '' : `: ${message}`;
   const origin = [by, source, ...(wide && trace !== undefined ? [`trace ${trace}`] : [])].join('; ');
-  return `${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${origin}]\n`;
+  return `${oneLine(`${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${origin}]`)}\n`;
 }
 
 /** `2026-01-31 08:00:00`. */

@@ -1,5 +1,5 @@
 // What does a line of `catena ls` show?
-import { type Colour, painter, type Style } from '../../lab/paint.ts';
+import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
 import { count } from '../../lab/words.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, shortId, titleOf } from '../../node/words.ts';
@@ -59,7 +59,7 @@ export function renderLs(
     ({ cell, optional, wide }) =>
       (options.wide || !wide) && (!optional || shown.some(one => cell(one, now) !== '')),
   );
-  const rows = shown.map(one => used.map(({ cell }) => cell(one, now)));
+  const rows = shown.map(one => used.map(({ cell }) => oneLine(cell(one, now))));
   const paint = painter(options);
   const table = renderTable([used.map(({ title }) => title), ...rows], options.width, (cell, row, column) => {
     const one = shown[row - 1];
@@ -68,7 +68,7 @@ export function renderLs(
   });
   const problems = shown.flatMap(one => {
     const why = one.health?.problem ?? one.why;
-    return why === undefined ? [] : [`${titleOf(one)} on ${one.network}: ${why}\n`];
+    return why === undefined ? [] : [`${oneLine(`${titleOf(one)} on ${one.network}: ${why}`)}\n`];
   });
   return [table, ...(problems.length ? ['\n'] : []), ...problems].join('');
 }

@@ -1,4 +1,5 @@
 // How does a report fit a terminal that is narrower than its lines?
+import { COLOURS } from '../../lab/paint.ts';
 
 /** Lines with a command to copy, and file lists of editors (`file:line:column:`), stay whole. */
 const WHOLE = /\b(fix|mend|hint|next): |^\s*(# |catena )/;
@@ -8,9 +9,6 @@ const BELOW: Readonly<Record<string, string>> = { '├': '│', '└': ' ', '─
 
 /** The last column of a table is folded in its place if it begins within this part of the line. */
 const MOST_OF_LINE = 0.65;
-
-// biome-ignore lint/suspicious/noControlCharactersInRegex: the escape character is what starts a colour
-const COLOURS = /\u001b\[\d+m/g;
 
 /**
  * Breaks lines between words. What continues stands below the last column of a table, else two columns to the right of the line's

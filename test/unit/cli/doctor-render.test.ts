@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test';
 import { renderDiagnosis } from '../../../src/cli/doctor-render.ts';
+import { showable } from '../../../src/cli/showable.ts';
 import type { Finding } from '../../../src/doctor/finding.ts';
 import { judge } from '../../../src/doctor/verdict.ts';
 
@@ -35,7 +36,7 @@ test('renderDiagnosis() shows a fix once for all that it fixes, and ends with th
 });
 
 test('renderDiagnosis() paints the severity and the verdict, and nothing else', () => {
-  const lines = render(false, true);
+  const lines = render(false, true).map(showable);
   expect(lines[0]).toBe('\u001b[31merror\u001b[39m    attachments: container 0 is broken');
   expect(lines.at(-2)).toStartWith('\u001b[31m1 thing to do');
 });

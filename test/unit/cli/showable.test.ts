@@ -1,5 +1,10 @@
 import { expect, test } from 'bun:test';
+import { renderDiagnosis } from '../../../src/cli/doctor-render.ts';
+import { renderFailure } from '../../../src/cli/failure.ts';
+import { renderLog } from '../../../src/cli/log/render.ts';
 import { showable } from '../../../src/cli/showable.ts';
+import { CniError } from '../../../src/cni/errors.ts';
+import { painter } from '../../../src/lab/paint.ts';
 
 test.each([
   ['what moves a cursor', 'a\u001b[2Jb\u001b]0;title\u0007', 'a\\u001b[2Jb\\u001b]0;title\\u0007'],
@@ -10,9 +15,36 @@ test.each([
   expect(showable(text)).toBe(shown);
 });
 
-test('showable() keeps lines, tabs, letters of any language and colours', () => {
-  const text = 'a\tb\né 漢 \u001b[31mred\u001b[0m\n';
+test('showable() keeps lines, tabs and letters of any language', () => {
+  const text = 'a\tb\né 漢 \n';
   expect(showable(text)).toBe(text);
+});
+
+test('showable() has our colours, and none that a text of someone else brings', () => {
+  const foreign = 'sound\u001b[8m hidden\u001b[32m';
+  expect(showable(painter({ colour: true })('red', foreign))).toBe(
+    '\u001b[31msound\\u001b[8m hidden\\u001b[32m\u001b[39m',
+  );
+  expect(showable(painter({ colour: false })('red', 'a'))).toBe('a');
+});
+
+test('reports show a message of several lines as one, which cannot be taken for more of the report', () => {
+  const forged = 'no\n2026-01-31 08:00:00  ADD  web: all is well\r\u001b[8m';
+  const lines = (text: string) => showable(text).trimEnd().split('\n');
+  const style = { colour: false };
+  const entry = {
+    time: '2026-01-31T08:00:00Z',
+    what: 'ADD',
+    by: 'daemon',
+    code: 7,
+    message: forged,
+    source: 'trace',
+  };
+  expect(lines(renderLog([entry], style))).toEqual([expect.stringContaining('no\\n2026-01-31 08:00:00')]);
+  expect(lines(renderFailure(new CniError(7, forged, { details: forged })))).toHaveLength(3);
+  const finding = { id: 'x', severity: 'error', found: forged, mend: forged } as const;
+  const verdict = { state: 'broken', summary: '1 thing to do' } as never;
+  expect(lines(renderDiagnosis([finding], verdict, { colour: false, all: true }))).toHaveLength(3);
 });
 
 test('showable() keeps the meaning of JSON', () => {

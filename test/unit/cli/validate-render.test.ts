@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { showable } from '../../../src/cli/showable.ts';
 import { renderValidation } from '../../../src/cli/validate-render.ts';
 import type { Finding } from '../../../src/validate/finding.ts';
 
@@ -38,9 +39,8 @@ test('each finding in the format of editors, its details, the line with carets, 
 });
 
 test('severity and carets are in colour, the place and the message as they are', () => {
-  const [first = '', , , , carets = ''] = renderValidation(
-    { files: 1, findings: found() },
-    { colour: true },
+  const [first = '', , , , carets = ''] = showable(
+    renderValidation({ files: 1, findings: found() }, { colour: true }),
   ).split('\n');
   expect(first).toStartWith(`${file}:2:10: \u001b[31merror\u001b[`);
   expect(Bun.stripANSI(carets)).toBe('      |          ^^^^^^');

@@ -1,5 +1,6 @@
 // Is the table easy to read, for people and for programs?
 import { expect, test } from 'bun:test';
+import { showable } from '../../../src/cli/showable.ts';
 import type { Report } from '../../../src/conformance/examine.ts';
 import {
   renderFinding,
@@ -39,7 +40,9 @@ test('renderFinding() prints one line, with the observation below', () => {
   expect(renderFinding({ rule, outcome: 'skipped', details: 'no need' }, { colour: false })).toEndWith(
     '\n                 no need\n',
   );
-  expect(renderFinding({ rule, outcome: 'broken' }, { colour: true })).toStartWith('\x1b[31mbroken');
+  expect(showable(renderFinding({ rule, outcome: 'broken' }, { colour: true }))).toStartWith(
+    '\x1b[31mbroken',
+  );
 });
 
 test('renderVerdict() counts outcomes', () => {

@@ -72,6 +72,39 @@ test('listenForMetrics() makes one page for scrapers that come at the same time'
   }
 });
 
+test('listenForMetrics() keeps 16 connections, of which the oldest goes for another one', async () => {
+  const free = net.createServer().listen(0, '127.0.0.1');
+  await until(() => free.listening);
+  const { port } = free.address() as net.AddressInfo;
+  await new Promise(resolve => free.close(resolve));
+  const close = listen(port, [], async () => 'x'.repeat(3_000_000));
+  const closed: number[] = [];
+  const strangers = Array.from({ length: 60 }, (_, i) => {
+    const stranger = net.connect(port, '127.0.0.1').on('error', () => {});
+    return stranger.on('close', () => closed.push(i));
+  });
+  try {
+    await until(() => closed.length >= 60 - 16);
+    expect(await (await fetch(`http://127.0.0.1:${port}/healthz`)).text()).toBe('ok\n');
+    expect((await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()).length).toBe(3_000_000);
+    expect(closed.length).toBeLessThanOrEqual(60 - 14);
+    expect(closed.every(i => i < 60 - 14)).toBe(true);
+    const said = (text: string) =>
+      new Promise<string>(resolve => {
+        const client = net.connect(port, '127.0.0.1', () => client.write(text));
+        client.on('data', data => resolve(data.toString().split('\r\n')[0] ?? ''));
+        client.on('error', () => {}).on('close', () => resolve('closed'));
+      });
+    expect(await said('no request\r\n\r\n')).toStartWith('HTTP/1.1 400');
+    expect(await said('GET /metrics HTTP/1.1\r\ncontent-length: 5\r\n\r\n')).toStartWith('HTTP/1.1 413');
+    expect(await said('GET http://x/metrics HTTP/1.1\r\n\r\n')).toStartWith('HTTP/1.1 400');
+    expect(await said(`GET /metrics HTTP/1.1\r\nx: ${'y'.repeat(20_000)}`)).toBe('closed');
+  } finally {
+    for (const stranger of strangers) stranger.destroy();
+    close();
+  }
+});
+
 function listen(port: number, told: string[], render = async () => ''): () => void {
   return listenForMetrics(
     { hostname: '127.0.0.1', port },

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'bun:test';
+import { showable } from '../../../src/cli/showable.ts';
 import { renderSection } from '../../../src/lab/render.ts';
 import type { PluginReport, Section } from '../../../src/lab/report.ts';
 
@@ -101,7 +102,7 @@ describe('renderSection()', () => {
   });
 
   test('adds nothing but colours', () => {
-    const painted = render(SECTIONS, true);
+    const painted = showable(render(SECTIONS, true));
     expect(painted).toContain('\u001b[31mFAILED\u001b[39m');
     // biome-ignore lint/suspicious/noControlCharactersInRegex: what colours are made of
     expect(painted.replace(/\u001b\[\d+m/g, '').replace(/ +$/gm, '')).toBe(PLAIN);

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { foldText } from '../../../../src/cli/terminal/fold.ts';
+import { painter } from '../../../../src/lab/paint.ts';
 
 const fold = (text: string, width = 40) => foldText(text, width).split('\n');
 
@@ -44,7 +45,7 @@ describe('foldText()', () => {
     const lines = [
       `  fix: catena gc --gone --state-dir /var/lib/catena --dry-run`,
       'x'.repeat(60),
-      `\u001b[31m${'y'.repeat(38)}\u001b[39m z`,
+      `${painter({ colour: true })('red', 'y'.repeat(38))} z`,
     ];
     expect(fold(lines.join('\n'))).toEqual(lines);
   });
