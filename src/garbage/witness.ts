@@ -40,7 +40,10 @@ function hasInterface({ network, containerId, ifname, netns, result }: Made): bo
       () => inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE)),
       container => {
         if (findLink(container, ifname) === undefined) return false;
-        const visit = { owner, prevResult: findResult(result), container, netnsFd: place.fd };
+        const visit = {
+          ...{ owner, prevResult: findResult(result), container, netnsFd: place.fd },
+          isAttached: () => true,
+        };
         // Namespaces are used again: after a DEL the name may be that of the next attachment.
         return withSocket(
           () => new NetlinkSocket(NETLINK_ROUTE),

@@ -72,6 +72,11 @@ async function outwaitRemoval(dir: string, attachment: AttachmentId, token: stri
   }
 }
 
+/** Whether an attachment has a note: one that lives has, unless it could not be written. A long id is not in its alias, and may be anyone's. */
+export function isNoted(environment: NotedCall['environment'], named: AttachmentId): boolean {
+  return named.containerId.startsWith('~') || tokenOf({ attachment: named, environment }) !== undefined;
+}
+
 function tokenOf({
   attachment,
   environment,

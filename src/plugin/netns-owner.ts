@@ -27,6 +27,8 @@ export interface Visit {
   readonly container: NetlinkSocket;
   /** A descriptor of the latter. */
   readonly netnsFd: number;
+  /** Whether an attachment exists, as far as our plugins made it. */
+  isAttached(named: AttachmentId): boolean;
 }
 
 /**
@@ -40,7 +42,10 @@ export function findStranger(visit: Visit): string | undefined {
   const noted = devices.flatMap(link => {
     const marked = link.kind === 'veth' ? ends.get(link.index) : link;
     const named = marked && (hasFirstName(marked, owner) ? owner : findOwner(marked.attrs.alias));
-    return named ? [{ link, named }] : [];
+    if (named === undefined) return [];
+    // A container can give its own devices any alias: one of an attachment that does not exist says nothing.
+    const isForged = link.kind !== 'veth' && !isSameContainer(named, owner) && !visit.isAttached(named);
+    return isForged ? [] : [{ link, named }];
   });
   const words = ({ link, named }: (typeof noted)[number]) =>
     `interface "${link.name}" in it belongs to container "${named.containerId}", interface "${named.ifname}" on network "${named.network}"`;

@@ -504,8 +504,7 @@ async function forge(lab: Lab, random: Random) {
       await act('link', 'set', name, 'name', other);
       if ((await inside('link', 'show', other))[0]?.ifindex === own.ifindex) name = other;
     }
-    // With its name, the alias of another container makes DEL think that the path is that one's; GC finds it then.
-    const aliases = ['', 'up0', 'cni0', ...(name === 'eth0' ? [] : ['catena:podnet/forged/eth0'])];
+    const aliases = ['', 'up0', 'cni0', 'catena:podnet/forged/eth0'];
     if (step === 'alias') await act('link', 'set', name, 'alias', random.pick(aliases));
     if (step === 'address') await act('link', 'set', name, 'address', '02:00:00:00:0f:01');
     if (step === 'flags') {

@@ -227,12 +227,17 @@ describeRoot('tap', () => {
     await withHost(async lab => {
       await lab.ip(lab.host, 'link', 'add', 'low0', 'up', 'type', 'veth', 'peer', 'low1');
       for (const more of [{}, { kind: 'macvtap', master: 'low0', mode: 'passthru' }]) {
-        for (const hide of [[], ['alias', ''], ['alias', 'catena:podnet/forged/eth0']]) {
+        for (const hide of [
+          ['name', 'foo'],
+          ['name', 'foo', 'alias', ''],
+          ['name', 'foo', 'alias', 'catena:podnet/forged/eth0'],
+          ['alias', 'catena:podnet/forged/eth0'],
+        ]) {
           const container = await lab.container();
           const conf = confOf(lab, more);
           const prevResult = await add(lab, container, { conf });
           await lab.ip(container, 'link', 'set', 'eth0', 'down');
-          await lab.ip(container, 'link', 'set', 'eth0', 'name', 'foo', ...hide);
+          await lab.ip(container, 'link', 'set', 'eth0', ...hide);
           expect(await call(lab, 'DEL', container, { conf, prevResult })).toMatchObject(OK);
           expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
         }
@@ -279,11 +284,16 @@ describeRoot('tap', () => {
   test('[1.1.0] GC releases the addresses of attachments that are not in the list', async () => {
     await withHost(async lab => {
       const container = await lab.container();
-      await add(lab, container);
+      // Containers of the other tests have addresses of the usual subnet.
+      const ipam = { ...confOf(lab).ipam, ranges: [[{ subnet: '10.68.0.0/24' }]] };
+      await add(lab, container, { conf: confOf(lab, { ipam }) });
       const gc = (valid: Row[]) =>
-        lab.plugin('tap', { command: 'GC', conf: { ...confOf(lab), 'cni.dev/valid-attachments': valid } });
+        lab.plugin('tap', {
+          command: 'GC',
+          conf: { ...confOf(lab, { ipam }), 'cni.dev/valid-attachments': valid },
+        });
       expect(await gc([{ containerID: container.id, ifname: 'eth0' }])).toMatchObject(OK);
-      expect(leasesOf(lab)).toHaveLength(2);
+      expect(leasesOf(lab)).toHaveLength(1);
       // A pod that still has an address would keep it.
       await lab.remove(container);
       expect(await gc([])).toMatchObject(OK);
