@@ -15,7 +15,7 @@ import { labelOf } from './label.ts';
 import { POOL_LABEL } from './objects.ts';
 import { type Claimant, changeHeld, claiming, isCompared, leasing, ownerIn } from './place.ts';
 import { type BlockShape, blockWith, countBlocks, type Pool } from './pool.ts';
-import { isFromBefore, refuseWhileSettling } from './restored.ts';
+import { isAnother, isFromBefore, refuseWhileSettling } from './restored.ts';
 import { type Kept, NOT_KEPT, type Wish } from './wish.ts';
 
 /** Attempts of one ADD while the store does not answer; a runtime tries again later. */
@@ -62,6 +62,7 @@ export async function obtain<T>(
 }
 
 async function claimFor(claimant: Claimant, pool: Pool, wish: Wish | undefined): Promise<void> {
+  if (await isAnother(claimant, pool)) throw restoredStore(pool);
   refuseWhileSettling(claimant, pool);
   if (wish === undefined) return claimBlock(claimant, pool);
   refuseBlocks(pool);
@@ -141,10 +142,7 @@ async function tryClaim(
       ...held,
       blocks: held.blocks.filter(block => block.name !== noted.name),
     }));
-    throw new CniError(
-      ErrorCode.tryAgainLater,
-      `Cannot claim a block of pool "${pool.name}": its store was restored`,
-    );
+    throw restoredStore(pool);
   }
   return take(claimant, noted, created ?? (await store.find(kind, shape.name)));
 }
@@ -190,6 +188,13 @@ async function refuseUnknownNode({ store }: Claimant, { node, machine }: Held): 
       details:
         'the name is "ipam.node", else CATENA_NODE_NAME, else the one that "install --account" wrote into the kubeconfig, else the host name in lower case',
     },
+  );
+}
+
+function restoredStore({ name }: Pool): CniError {
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot claim a block of pool "${name}": its store was restored`,
   );
 }
 

@@ -42,8 +42,9 @@ export async function findPool(
     }
     const pool = parsed(name, configured ?? object?.spec);
     refuseTaken(pool, all);
-    const restored = object?.annotations[RESTORED_ANNOTATION];
-    if (await isSettled(store, object, pool)) return { ...pool, ...defined({ restored }) };
+    const settled = await settle(store, object, pool);
+    const restored = settled?.annotations[RESTORED_ANNOTATION];
+    if (settled) return { ...pool, uid: settled.uid, ...defined({ restored }) };
   }
   throw new CniError(ErrorCode.tryAgainLater, `Cannot use pool "${name}": its object keeps changing`);
 }
@@ -117,8 +118,12 @@ function isSamePairing(one: Pair, other: Pair): boolean {
   return one.length === other.length && offsets.every(at => at !== undefined && at === offsets[0]);
 }
 
-/** @returns false if the object has been changed since */
-async function isSettled(store: ObjectStore, object: StoredObject | undefined, pool: Pool): Promise<boolean> {
+/** @returns the object with all that is noted in it; undefined if it has been changed since */
+async function settle(
+  store: ObjectStore,
+  object: StoredObject | undefined,
+  pool: Pool,
+): Promise<StoredObject | undefined> {
   const size = String(pool.blockSize);
   const { name, layout, blockSize } = pool;
   const pairs = pairsOf(pool).map(textOf);
@@ -126,11 +131,11 @@ async function isSettled(store: ObjectStore, object: StoredObject | undefined, p
     const subnets = pool.subnets.map(({ families }) => specOf(families));
     const annotations = { [SIZE_ANNOTATION]: size, [SUBNETS_ANNOTATION]: pairs.join(' ') };
     const spec = { subnets, layout, blockSize };
-    return (await store.create('pools', { name, labels: {}, annotations, spec })) !== undefined;
+    return store.create('pools', { name, labels: {}, annotations, spec });
   }
   const former = object.annotations[SIZE_ANNOTATION];
   const noted = notedIn(object.annotations).map(textOf);
-  if (former === size && pairs.every(pair => noted.includes(pair))) return true;
+  if (former === size && pairs.every(pair => noted.includes(pair))) return object;
   if (former !== undefined && former !== size) {
     throw new CniError(
       ErrorCode.invalidConfig,
@@ -140,7 +145,7 @@ async function isSettled(store: ObjectStore, object: StoredObject | undefined, p
   }
   const all = [...new Set([...noted, ...pairs])].join(' ');
   const annotations = { ...object.annotations, [SIZE_ANNOTATION]: size, [SUBNETS_ANNOTATION]: all };
-  return (await store.replace('pools', { ...object, annotations })) !== undefined;
+  return store.replace('pools', { ...object, annotations });
 }
 
 function pairsOf({ subnets }: Pool): Pair[] {

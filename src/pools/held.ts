@@ -83,6 +83,8 @@ const Held = z.object({
   orphans: z.optional(z.array(Orphan)),
   /** The newest revision of the store that this node knows: with an older one, the store was restored. */
   newest: z.optional(z.int()),
+  /** By pool: the object that this node knows. Another one was made after all objects had been deleted. */
+  known: z.optional(z.record(z.string(), z.string())),
   /** By pool: since when this node knows the mark of a store that was restored, in seconds of the clock of `boot`. */
   restored: z.optional(
     z.record(z.string(), z.object({ mark: z.string(), boot: z.string(), since: z.number() })),

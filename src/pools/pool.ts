@@ -32,6 +32,8 @@ export interface Pool {
   readonly layout: 'routed' | 'flat';
   readonly gateways: readonly Ip[];
   readonly subnets: readonly PoolSubnet[];
+  /** Of its object. */
+  readonly uid?: string;
   /** The mark of its object while nodes claim again what a store that was restored has forgotten. */
   readonly restored?: string;
 }

@@ -1,6 +1,6 @@
 // What if the store forgets what nodes know, since it was restored from a backup?
 //
-// Objects of blocks that nodes claimed since then are missing, and others name former holders. So for a while what nodes know counts:
+// Objects of blocks that nodes claimed since then are missing, and others name former holders; or all were deleted with their kinds. So for a while what nodes know counts:
 // each node claims again what its pods use, takes up nothing that it does not know, and claims nothing new. A node notices by the number
 // of the store's last change, and marks the pools for those that knew no number before.
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -28,6 +28,7 @@ export async function isRestored(claimant: Claimant, pools: readonly Pool[]): Pr
     if (wentBack) for (const { name } of pools) await mark(store, name, String(revision));
     changeHeld(claimant, held => ({ ...held, newest: revision }));
   }
+  for (const pool of pools) wentBack = (await isAnother(claimant, pool)) || wentBack;
   for (const pool of pools)
     if (pool.restored !== undefined && !isSettling(claimant, pool)) await unmark(store, pool);
   return wentBack || pools.some(({ restored }) => restored !== undefined);
@@ -50,6 +51,15 @@ export async function isFromBefore(
   }
   await mark(claimant.store, pool.name, version);
   return true;
+}
+
+/** Whether the pool's object is another one than this node knew: all objects were deleted. Then it bears the mark. */
+export async function isAnother(claimant: Claimant, { name, uid = '' }: Pool): Promise<boolean> {
+  const before = changeHeld(claimant, held => held).known?.[name];
+  if (before === uid || uid === '') return false;
+  if (before !== undefined) await mark(claimant.store, name, uid);
+  changeHeld(claimant, held => ({ ...held, known: { ...held.known, [name]: uid } }));
+  return before !== undefined;
 }
 
 /** @throws CniError 11 while nodes claim again what they hold of the pool */

@@ -5,6 +5,8 @@
 import type { JsonObject } from '../../src/cni/json.ts';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 
+const OURS = /^apis\/catena\./;
+
 type Method = Parameters<ApiServer['ask']>[0];
 type Body = Parameters<ApiServer['ask']>[2];
 interface Stored {
@@ -33,6 +35,8 @@ export interface ApiModel {
   handle(method: Method, path: string, body?: Body): ApiAnswer;
   put(path: string, object: JsonObject): void;
   remove(path: string): void;
+  /** Remembers all objects of ours. @returns a function that restores them, with the version of that time: a backup of etcd */
+  backup(): () => void;
 }
 
 /** An empty server. */
@@ -149,6 +153,15 @@ export function apiModel(): ApiModel {
       });
     },
     remove: path => void objects.delete(path),
+    backup() {
+      const saved = structuredClone([...objects].filter(([path]) => OURS.test(path)));
+      const at = version;
+      return () => {
+        for (const path of [...objects.keys()]) if (OURS.test(path)) objects.delete(path);
+        for (const [path, object] of structuredClone(saved)) objects.set(path, object);
+        version = at;
+      };
+    },
   };
 }
 

@@ -2,7 +2,8 @@
 //
 // Nodes with two networks, one of blocks and one of single addresses, start and end pods, while the API server and its etcd, daemons and
 // nodes are killed, frozen, cut off and have wrong clocks, and requests fail, come late, twice, or are done without an answer. Time is simulated.
-import { rmSync } from 'node:fs';
+import { cpSync, existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
 import { Random } from '../storm/random.ts';
 import { type ApiModel, apiModel } from './api-model.ts';
@@ -70,9 +71,12 @@ class Machine {
   cutOffUntil = 0;
   /** Seconds of its clock in one second. */
   rate = 1;
-  readonly name: string;
+  /** Changes when it is renamed; its identity does not, and its disk may be restored. */
+  name: string;
+  readonly identity: string;
   constructor(name: string) {
     this.name = name;
+    this.identity = `machine-${name}`;
   }
 }
 
@@ -104,6 +108,7 @@ class Churn {
   readonly #lastAddress = new Map<string, string>();
   #serverDownUntil = 0;
   #isCalm = false;
+  #backups: (() => void)[] = [];
   #checks = 0;
   #ids = 0;
 
@@ -127,6 +132,10 @@ class Churn {
     repeat(0.12, () => this.#actOnPods());
     repeat(60, () => this.#actOnMachines());
     repeat(300, () => this.#stopServer());
+    repeat(450, () => {
+      this.#backups = [...this.#backups, this.#model.backup()].slice(-4);
+    });
+    repeat(5400, () => this.#loseObjects());
     repeat(10, () => this.#check());
     await runUntil(seconds);
     this.#isCalm = true;
@@ -165,10 +174,16 @@ class Churn {
     return this.#machines.filter(({ state }) => state === 'up');
   }
 
-  #join(name: string): void {
+  /** @param original whose disk it has a copy of */
+  #join(name: string, original?: Machine): Machine {
     const machine = new Machine(name);
     this.#machines.push(machine);
+    if (original)
+      this.#eachDisk(original, (dir, network) =>
+        cpSync(dir, join(this.#dir, `${machine.identity}-${network}`), { recursive: true }),
+      );
     this.#start(machine);
+    return machine;
   }
 
   #makeClaim(i: number): void {
@@ -254,7 +269,18 @@ class Churn {
       const api = clientOf(this.#model, { fate, latencyMs, pause });
       this.#clients.push(api);
       return simulatedNode({
-        ...{ name: machine.name, dir: this.#dir, api, pool, spec, network, pause, boot: `boot-${boot}` },
+        ...{
+          name: machine.name,
+          machine: machine.identity,
+          disk: machine.identity,
+          dir: this.#dir,
+          api,
+          pool,
+          spec,
+          network,
+          pause,
+          boot: `boot-${machine.identity}-${boot}`,
+        },
         random: () => this.#draws.next(),
         clock: () => (this.#time.now() - machine.bootedAt) * machine.rate,
         deadlineMs: 600_000,
@@ -356,6 +382,10 @@ class Churn {
       hide: 1,
       remove: 1,
       off: 1,
+      clone: 1,
+      rename: 1,
+      reinstall: 1,
+      snapshot: 1,
       clock: 1,
     });
     if (machine.state !== 'up' || up.length < 4) return;
@@ -375,6 +405,42 @@ class Churn {
           this.#model.put(`api/v1/nodes/${machine.name}`, { metadata: { name: machine.name } });
       });
     }
+    if (what === 'clone' && this.#machines.length < 40) {
+      const copy = this.#join(`n${this.#machines.length}`, machine);
+      // One more would make the pool too small for all.
+      after(OFF_S, () => copy.state === 'up' && this.#remove(copy));
+    }
+    if (what === 'rename' || what === 'reinstall') {
+      machine.state = 'down';
+      after(spell, () => {
+        if (machine.state !== 'down') return;
+        if (what === 'reinstall')
+          this.#eachDisk(machine, dir => rmSync(dir, { recursive: true, force: true }));
+        else {
+          this.#model.remove(`api/v1/nodes/${machine.name}`);
+          machine.name += 'x';
+        }
+        this.#start(machine);
+      });
+    }
+    if (what === 'snapshot') {
+      const copies = `${machine.identity}-snapshot`;
+      this.#eachDisk(machine, (dir, network) =>
+        cpSync(dir, join(this.#dir, `${copies}-${network}`), { recursive: true }),
+      );
+      after(4 * spell, () => {
+        if (machine.state !== 'up') return;
+        machine.state = 'down';
+        after(20, () => {
+          if (machine.state !== 'down') return;
+          this.#eachDisk(machine, (dir, network) => {
+            rmSync(dir, { recursive: true, force: true });
+            cpSync(join(this.#dir, `${copies}-${network}`), dir, { recursive: true });
+          });
+          this.#start(machine);
+        });
+      });
+    }
     if (what === 'off') {
       // Its Node object is deleted, and it is back when its blocks are others'.
       machine.state = 'down';
@@ -382,12 +448,37 @@ class Churn {
       after(OFF_S + spell, () => machine.state === 'down' && this.#start(machine));
     }
     if (what === 'remove') {
-      machine.state = 'gone';
-      this.#model.remove(`api/v1/nodes/${machine.name}`);
-      for (const { holder } of machine.pods.values()) if (holder) this.#holders.delete(holder);
-      machine.pods.clear();
+      this.#remove(machine);
       this.#join(`n${this.#machines.length}`);
     }
+  }
+
+  #remove(machine: Machine): void {
+    machine.state = 'gone';
+    this.#model.remove(`api/v1/nodes/${machine.name}`);
+    for (const { holder } of machine.pods.values()) if (holder) this.#holders.delete(holder);
+    machine.pods.clear();
+  }
+
+  #eachDisk({ identity }: Machine, work: (dir: string, network: string) => void): void {
+    for (const network of ['pods', 'lan']) {
+      const dir = join(this.#dir, `${identity}-${network}`);
+      if (existsSync(dir)) work(dir, network);
+    }
+  }
+
+  /** All objects are deleted with their kinds, which are applied again; or etcd is restored from a backup. */
+  #loseObjects(): void {
+    const [restore] = this.#backups;
+    const isRestored = restore !== undefined && this.#draws.next() < 0.5;
+    this.#count(isRestored ? 'etcd restored' : 'kinds of objects deleted and applied again');
+    if (isRestored) restore();
+    else
+      for (const path of [...this.#model.objects.keys()])
+        if (path.startsWith('apis/catena.')) this.#model.remove(path);
+    this.#backups = [];
+    // What is kept while no pod has it, only its object knows.
+    this.#lastAddress.clear();
   }
 
   #stopServer(): void {

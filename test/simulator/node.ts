@@ -48,6 +48,8 @@ export interface NodeOptions {
   readonly spec?: PoolSpec;
   readonly random: () => number;
   readonly boot?: string;
+  /** Name of the directory that its files are below: the node's unless given. */
+  readonly disk?: string;
   /** Identity of the machine: one of its own unless given. */
   readonly machine?: string;
   readonly pause?: (ms: number) => Promise<void>;
@@ -71,7 +73,8 @@ export function simulatedNode(options: NodeOptions): SimulatedNode {
     machine = `machine-${name}`,
     pause,
   } = options;
-  const dir = join(options.dir, network === 'podnet' ? name : `${name}-${network}`);
+  const { disk = name } = options;
+  const dir = join(options.dir, network === 'podnet' ? disk : `${disk}-${network}`);
   mkdirSync(dir, { recursive: true });
   const claimant: Claimant = {
     network,
