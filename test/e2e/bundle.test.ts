@@ -56,7 +56,7 @@ async function attachAndDelete(machine: Machine): Promise<void> {
 async function bundle(machine: Machine, ...options: string[]) {
   const file = `${HOME}/report.tar.gz`;
   const args = [CATENA, 'bundle', '--file', file, '--config', `${HOME}/daemon.json`, ...options];
-  const { exitCode, stdout, stderr } = await machine.run(args, { timeoutMs: deadline(60_000) });
+  const { exitCode, stdout, stderr } = await machine.run(args, { timeoutMs: 60_000 });
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
   await machine.ok(['tar', '-xzf', file, '-C', HOME]);
   const top = fs.readdirSync(machine.path(HOME)).find(name => name.startsWith('catena-bundle-')) ?? '';

@@ -25,7 +25,7 @@ describeRoot(
         const handOver = (...args: string[]) =>
           lab.run(lab.host, [`${BIN_DIR}/catena`, 'handover', ...args, '--to', REFERENCE_BIN_DIR], {
             env,
-            timeoutMs: deadline(60_000),
+            timeoutMs: 60_000,
           });
         const [plain, open] = [listOf(lab, 'plain', 202), listOf(lab, 'open', 201, { hostAccess: true })];
         const [one, two] = [await lab.container(), await lab.container()];

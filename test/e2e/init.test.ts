@@ -4,7 +4,6 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { type Finished, run } from '../helpers/command.ts';
-import { deadline } from '../helpers/deadline.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { typeInto } from '../helpers/terminal.ts';
 
@@ -25,7 +24,7 @@ const env = () => ({
   CATENA_RUN_DIR: path.join(dir, 'run'),
 });
 const catena = (...args: string[]): Promise<Finished> =>
-  run([CATENA, ...args], { cwd: dir, env: env(), timeoutMs: deadline(60_000) });
+  run([CATENA, ...args], { cwd: dir, env: env(), timeoutMs: 60_000 });
 const read = (name: string) => JSON.parse(fs.readFileSync(path.join(dir, name), 'utf8'));
 
 describe('catena init by options', () => {

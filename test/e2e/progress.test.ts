@@ -2,7 +2,6 @@
 import { expect, test } from 'bun:test';
 import path from 'node:path';
 import { run } from '../helpers/command.ts';
-import { deadline } from '../helpers/deadline.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeNeeding, describeRoot, requiresReference } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
@@ -10,7 +9,7 @@ import { typeInto } from '../helpers/terminal.ts';
 
 const CATENA = path.join(BIN_DIR, 'catena');
 const LIST = path.join(ROOT, 'conflists/bridge-full.conflist');
-const OPTIONS = { env: { TERM: 'xterm' }, timeoutMs: deadline(120_000) };
+const OPTIONS = { env: { TERM: 'xterm' }, timeoutMs: 120_000 };
 /** Stands for the sequence that erases the line. */
 const ERASE = '⌫';
 

@@ -16,7 +16,7 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly stdin?: string;
   readonly cwd?: string;
-  /** Default 30,000, more on a slow machine. */
+  /** Default 30,000; more on a slow or busy machine, as for a time that is given. */
   readonly timeoutMs?: number;
   /**
    * Path of the network namespace to start it in, without a program in between: for what is timed. Otherwise prefix the command
@@ -30,7 +30,7 @@ export const TEST_PATH = `${process.env.PATH ?? ''}:/usr/local/sbin:/usr/sbin:/s
 
 /** Runs a program and waits for it; throws only if it cannot start or exceeds its deadline. */
 export async function run(argv: readonly string[], options: RunOptions = {}): Promise<Finished> {
-  const timeoutMs = options.timeoutMs ?? deadline(30_000);
+  const timeoutMs = deadline(options.timeoutMs ?? 30_000);
   const child = options.netns === undefined ? spawn(argv, options) : spawnIn(options.netns, argv, options);
   let late = false;
   const timer = setTimeout(() => {

@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { run, TEST_PATH } from './command.ts';
-import { deadline } from './deadline.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from './plugin.ts';
 import { ROOT } from './source-tree.ts';
 
@@ -101,7 +100,7 @@ export async function examine(
   const argv = [join(BIN_DIR, 'catena'), 'conformance', executable, ...given, ...args, '--json'];
   const { exitCode, stdout, stderr } = await run(argv, {
     env: { PATH: TEST_PATH },
-    timeoutMs: deadline(timeoutMs),
+    timeoutMs,
   });
   if (exitCode > 1 || stderr !== '') throw new Error(`Cannot examine "${executable}": ${stderr}`);
   return JSON.parse(stdout);

@@ -2,6 +2,7 @@
 
 import { IMAGE, writeImage } from './busybox.ts';
 import { type Cri, connectCri } from './cri.ts';
+import { deadline } from './deadline.ts';
 import { type Machine, withMachine } from './machine.ts';
 import type { Outside, Row } from './netns.ts';
 import { requiresRuntime } from './runtimes.ts';
@@ -124,13 +125,13 @@ async function startContainerd(machine: Machine, networks: number): Promise<Cont
   return containerd;
 }
 
-/** Waits until something is found; throws after 20 seconds. */
+/** Waits until something is found; throws after 20 seconds, later on a busy machine. */
 export async function eventually<T>(what: string, find: () => Promise<T | undefined>): Promise<T> {
-  const deadline = Date.now() + 20_000;
+  const giveUpAt = Date.now() + deadline(20_000);
   for (;;) {
     const found = await find();
     if (found !== undefined) return found;
-    if (Date.now() > deadline) throw new Error(`Cannot go on: there is no ${what} after 20 s`);
+    if (Date.now() > giveUpAt) throw new Error(`Cannot go on: there is no ${what}`);
     await Bun.sleep(100);
   }
 }

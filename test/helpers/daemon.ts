@@ -1,6 +1,8 @@
 // How does a test get a daemon that serves one fake host?
+
 import { existsSync } from 'node:fs';
 import { CATENA } from './catena.ts';
+import { deadline } from './deadline.ts';
 import { directories, type Lab } from './netns.ts';
 
 /** A daemon inside the fake host, with the lab's run directory. */
@@ -39,7 +41,7 @@ export async function startDaemonWith(
   const argv = ['env', `--chdir=${cwd}`, ...variables];
   const child = lab.start(lab.host, [...argv, CATENA, 'daemon', ...args]);
   const listening = child.stderr.getReader();
-  const first = await Promise.race([listening.read(), Bun.sleep(20_000)]);
+  const first = await Promise.race([listening.read(), Bun.sleep(deadline(20_000))]);
   let text = first?.value ? new TextDecoder().decode(first.value) : '';
   if (!text.includes('listening') || !existsSync(socket)) {
     throw new Error(`Cannot start the daemon: it said "${text}"`);

@@ -1,6 +1,5 @@
 // How does a test get a Kea server on a bridge of its fake host?
 import { readFileSync, writeFileSync } from 'node:fs';
-import { deadline } from './deadline.ts';
 import { attachHost } from './dhcp-lab.ts';
 import { serverCommand } from './dhcp-packages.ts';
 import { addServedIpv6, makeServedBridge, SERVED, SERVED6 } from './dhcp-server.ts';
@@ -98,7 +97,7 @@ export async function startKea(
     ...serverCommand(`kea-dhcp${family}`, '-c', config ?? ''),
   ]);
   await until(() => read(log).slice(before).includes(`DHCP${family}_STARTED`), {
-    withinMs: deadline(20_000),
+    withinMs: 20_000,
   });
   return {
     log: () => read(log),

@@ -3,6 +3,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Finished, RunOptions } from './command.ts';
+import { deadline } from './deadline.ts';
 import type { Dump } from './dump.ts';
 import { createLab, type Lab, type Namespace } from './netns.ts';
 import { BIN_DIR } from './plugin.ts';
@@ -38,7 +39,7 @@ export interface Machine {
   traces(): Promise<Traces>;
   /** Ends everything and starts again with the contents of /etc and /var/lib and another boot id; devices and rules are gone. */
   reboot(): Promise<void>;
-  /** The traces once they equal `before`, or after ten seconds: runtimes finish their work in the background. */
+  /** The traces once they equal `before`, or after ten seconds, more on a busy machine: runtimes finish their work in the background. */
   settled(before: Traces): Promise<Traces>;
 }
 
@@ -232,10 +233,10 @@ function describeMachine(lab: Lab, options: MachineOptions): Running {
     },
     netnsOf: pid => ({ name: `of process ${pid}`, path: root(`/proc/${pid}/ns/net`) }),
     async settled(before) {
-      const deadline = Date.now() + 10_000;
+      const giveUpAt = Date.now() + deadline(10_000);
       for (;;) {
         const now = await traces();
-        if (Bun.deepEquals(now, before) || Date.now() > deadline) return now;
+        if (Bun.deepEquals(now, before) || Date.now() > giveUpAt) return now;
         await Bun.sleep(200);
       }
     },

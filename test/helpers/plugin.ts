@@ -3,7 +3,6 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { type Finished, type RunOptions, TEST_PATH } from './command.ts';
-import { deadline } from './deadline.ts';
 
 const BUILT_DIR = path.resolve(import.meta.dir, '../../dist/bin');
 
@@ -59,7 +58,7 @@ export async function runPlugin(
   const { exitCode, stdout, stderr } = await start([path.join(binDir, name)], {
     env: environment(call, binDir),
     stdin: request(call),
-    timeoutMs: call.timeoutMs ?? deadline(30_000),
+    timeoutMs: call.timeoutMs ?? 30_000,
   });
   const reply = parse(stdout);
   if (reply === undefined) return { exitCode, stdout, stderr };

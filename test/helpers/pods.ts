@@ -1,5 +1,6 @@
 // On what are plugins that follow a main plugin tested: two pods on a hand-made bridge, and a host outside?
 
+import { deadline } from './deadline.ts';
 import { type Container, type Lab, type Namespace, type Outside, untilUp } from './netns.ts';
 import { LATEST_SPEC_VERSION } from './spec-versions.ts';
 import { echo } from './traffic.ts';
@@ -123,7 +124,7 @@ export async function answers(
 export async function askUdp(lab: Lab, from: Namespace, address: string): Promise<boolean> {
   const script = `
     const socket = require('node:dgram').createSocket('${address.includes(':') ? 'udp6' : 'udp4'}');
-    setTimeout(() => process.exit(1), 700);
+    setTimeout(() => process.exit(1), ${deadline(700)});
     socket.on('message', () => process.exit(0));
     socket.bind(40000, () => socket.send('hello', 8080, '${address}'));`;
   return (await lab.run(from, [process.execPath, '-e', script])).exitCode === 0;

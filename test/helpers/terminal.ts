@@ -1,6 +1,5 @@
 // How does a test run a program on a terminal, type into it and see what it shows?
 import { type RunOptions, run } from './command.ts';
-import { deadline } from './deadline.ts';
 
 /** What was on the terminal, without the carriage returns that it adds. */
 export interface OnTerminal {
@@ -21,7 +20,7 @@ export async function typeInto(
   const { exitCode, stdout } = await run(
     ['script', '--quiet', '--return', '--command', quoted, '/dev/null'],
     {
-      timeoutMs: deadline(60_000),
+      timeoutMs: 60_000,
       ...options,
       stdin: typed,
     },

@@ -45,14 +45,14 @@ describeRoot(
           const daemon = await startDaemon(lab);
           // The confirmation to a new daemon, and a renewal.
           const before = acks(server.log());
-          await until(() => acks(server.log()) >= before + 2, { withinMs: deadline(25_000) });
+          await until(() => acks(server.log()) >= before + 2, { withinMs: 25_000 });
           process.kill(daemon.pid, 'SIGKILL');
           await daemon.exited;
           await server.stop();
           const again = await startKea(lab, lab.host, 4, { subnet: SERVED.subnet, ...options });
           const killed = acks(again.log());
           await startDaemon(lab);
-          await until(() => acks(again.log()) >= killed + 2, { withinMs: deadline(25_000) });
+          await until(() => acks(again.log()) >= killed + 2, { withinMs: 25_000 });
           expect(await addressesOf(lab, container)).toEqual(['10.77.0.50/24']);
           const call = { conf: confOf(), container, prevResult: result };
           expect(await lab.plugin('bridge', { command: 'CHECK', ...call })).toMatchObject({ exitCode: 0 });

@@ -34,7 +34,7 @@ describeRoot(
               const log = server.log().slice(start);
               return addresses.every(one => log.includes(`DHCPACK(br0) ${one.split('/')[0]} `));
             };
-            await until(isDone, { withinMs: deadline(90_000), everyMs: 250 });
+            await until(isDone, { withinMs: 90_000, everyMs: 250 });
           };
           process.kill(daemon.pid, 'SIGKILL');
           await daemon.exited;

@@ -359,7 +359,7 @@ describeRoot(
           expect(acks(rogue.log()).length).toBeLessThanOrEqual(1);
           const before = acks(rogue.log()).length;
           await server.stop();
-          await until(() => acks(rogue.log()).length > before, { withinMs: deadline(30_000) });
+          await until(() => acks(rogue.log()).length > before, { withinMs: 30_000 });
           const rebound = acks(rogue.log()).length;
           await until(() => acks(rogue.log()).length > rebound);
           expect(await addressesOf(lab, container)).toEqual([address]);

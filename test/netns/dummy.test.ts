@@ -32,7 +32,7 @@ function call(
   conf: Row,
   more: { prevResult?: unknown; args?: string; env?: Record<string, string> } = {},
 ): Promise<PluginReply> {
-  return lab.plugin('dummy', { command, conf, container, timeoutMs: deadline(30_000), ...more });
+  return lab.plugin('dummy', { command, conf, container, timeoutMs: 30_000, ...more });
 }
 
 function leasesOf({ tmp }: Lab): string[] {

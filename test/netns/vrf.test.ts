@@ -32,7 +32,7 @@ function call(
     ifname,
     env,
     ...(binDir ? { binDir } : {}),
-    timeoutMs: deadline(30_000),
+    timeoutMs: 30_000,
     conf: { cniVersion, name: 'podnet', type: 'vrf', vrfname: 'blue', ...conf },
     prevResult: { ...pod.prevResult, cniVersion, ips },
   });

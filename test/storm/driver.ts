@@ -1,7 +1,7 @@
 // How is one round run on a node, and what is wrong after it?
 
 import fs from 'node:fs';
-import { deadline } from '../helpers/deadline.ts';
+import { stretched } from '../helpers/deadline.ts';
 import { callCommand, change, collect, keepUp, swap } from './actors/command.ts';
 import { Daemons } from './actors/daemons.ts';
 import { openGates, setGates } from './actors/gates.ts';
@@ -96,7 +96,7 @@ export class Driver {
       (action.kind === 'gc' && action.list === 'old');
     const free = Promise.all(started.filter((_, i) => !isHeld(round[i] as Action)));
     const isFrozen = round.some(action => action.kind === 'daemon' && action.act === 'freeze');
-    await Promise.race([free, Bun.sleep(deadline(isFrozen ? HOLD_BESIDE_FROZEN_MS : HOLD_MS))]);
+    await Promise.race([free, Bun.sleep(stretched(isFrozen ? HOLD_BESIDE_FROZEN_MS : HOLD_MS))]);
     all.resolve();
     await openGates(gates, started);
     const done = await Promise.all(started);

@@ -1,7 +1,7 @@
 // How does the driver inside a node start programs and end them, and what runs there besides?
 
 import fs from 'node:fs';
-import { deadline } from '../helpers/deadline.ts';
+import { stretched } from '../helpers/deadline.ts';
 import { socketNamespacesOf } from './socket-namespaces.ts';
 
 /** How a program ended. */
@@ -52,7 +52,7 @@ export async function run(argv: readonly string[], spec: RunSpec = {}): Promise<
     why = reason;
     child.kill('SIGKILL');
   };
-  const timers = [setTimeout(end('late'), deadline(spec.deadlineMs ?? DEADLINE_MS))];
+  const timers = [setTimeout(end('late'), stretched(spec.deadlineMs ?? DEADLINE_MS))];
   if (spec.killMs !== undefined) timers.push(setTimeout(end('killed'), spec.killMs));
   const output = Promise.all([child.stdout.text(), child.stderr.text()]);
   await child.exited;
@@ -113,7 +113,7 @@ export function signal(pid: number, name: NodeJS.Signals): void {
 
 /** Waits until it is so, or until the time is over. @returns whether it is so */
 export async function waitFor(isSo: () => boolean, withinMs: number, everyMs = 5): Promise<boolean> {
-  const giveUpAt = performance.now() + deadline(withinMs);
+  const giveUpAt = performance.now() + stretched(withinMs);
   while (!isSo()) {
     if (performance.now() > giveUpAt) return false;
     await Bun.sleep(everyMs);
