@@ -5,8 +5,11 @@ import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
-import { definePlugin } from '../../src/plugin/define.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { isNetlinkError } from '../../src/netlink/errors.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
+import { Errno } from '../../src/sys/errno.ts';
 import {
   checkAccess,
   closeAccess,
@@ -31,7 +34,11 @@ export const macvlan = definePlugin({
   async add(call) {
     validateMacvlanConf(call.conf);
     const probe = call.conf.detectConflicts;
-    const addressed = await addDevice(call, () => createMacvlan(call), { shared: true, probe });
+    const addressed = await addDevice(call, () => createMacvlan(call), { shared: true, probe }).catch(
+      thrown => {
+        throw isNetlinkError(thrown, Errno.EADDRINUSE) ? takenMac(call, thrown) : thrown;
+      },
+    );
     await openAccess(
       call,
       addressed.link,
@@ -79,3 +86,12 @@ export const macvlan = definePlugin({
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).status();
   },
 });
+
+/** The kernel says so when the interface goes up: it knows those in other namespaces, too. */
+function takenMac({ env }: Call, cause: Error): CniError {
+  return new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot attach "${env.ifname}": another interface on the master has its hardware address; request another one, or none`,
+    { cause, details: cause.message },
+  );
+}

@@ -251,6 +251,20 @@ describeRoot(
           container,
         });
         expect(bad.error).toMatchObject({ code: 7 });
+
+        await add(lab, container, { ...conf, mac });
+        const second = await lab.container();
+        const twin = await lab.plugin('macvlan', {
+          command: 'ADD',
+          conf: { ...conf, mac },
+          container: second,
+        });
+        expect(twin.error).toMatchObject({
+          code: 7,
+          msg: expect.stringContaining('another interface on the master has its hardware address'),
+        });
+        expect(await lab.ip(second, 'link', 'show', 'type', 'macvlan')).toEqual([]);
+        await del(lab, container, conf);
       });
     });
 

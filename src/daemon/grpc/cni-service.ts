@@ -113,7 +113,10 @@ const GRPC_CODES: Readonly<Record<number, status>> = {
   [ErrorCode.unavailableLimited]: status.UNAVAILABLE,
 };
 
-/** Trailers are headers: clients accept 8 KiB of them, and the text appears in them twice. */
+/**
+ * Bytes in UTF-8. Trailers are headers, and clients accept 8 KiB of them: the message is in them as three characters for each byte
+ * that is not ASCII, and twice, with the details, in base64.
+ */
 const MAX_TEXT = 1_000;
 
 /** A status with exactly one detail: a `CNIError` with the CNI error code. */
@@ -138,5 +141,6 @@ function toStatus({ code, message, details = '' }: CniError): Partial<{
 }
 
 function clip(text: string): string {
-  return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
+  const bytes = Buffer.from(text);
+  return bytes.length > MAX_TEXT ? `${bytes.toString('utf8', 0, MAX_TEXT).replace(/\ufffd+$/, '')}…` : text;
 }

@@ -130,6 +130,8 @@ describe('serveGrpc()', () => {
       code: 13,
       errors: [{ code: 999, msg: expect.stringMatching(/^Cannot: ü+…$/) }],
     });
+    // Bytes of UTF-8, which are three characters each in a header.
+    expect(Buffer.byteLength((answer as { message: string }).message)).toBeLessThanOrEqual(1_003);
   });
 
   test('accepts 10 MB, and refuses requests beyond its limit', async () => {
