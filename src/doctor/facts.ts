@@ -1,13 +1,11 @@
 // Which facts do several checks share, so that they are read only once?
 import { listNetworks } from '../chain/config/load.ts';
-import { listAttachments } from '../chain/records/result-cache.ts';
-import { listRecords } from '../journal/store.ts';
+import { type KnownList, listKnown } from '../chain/records/known-attachments.ts';
 
 /** Configurations and records of a node, each read on first use. */
 export interface NodeFacts {
   networks(): ReturnType<typeof listNetworks>;
-  results(): ReturnType<typeof listAttachments>;
-  records(): ReturnType<typeof listRecords>;
+  attachments(): KnownList;
 }
 
 /** The facts in these directories. */
@@ -18,8 +16,7 @@ export function factsIn(places: {
 }): NodeFacts {
   return {
     networks: once(() => listNetworks(places.confDir)),
-    results: once(() => listAttachments(places.cacheDir)),
-    records: once(() => listRecords(places.stateDir)),
+    attachments: once(() => listKnown({ cacheDir: places.cacheDir, journals: [places.stateDir] })),
   };
 }
 

@@ -120,7 +120,6 @@ const LINES: Readonly<Record<Line['event'], readonly Shape[]>> & Readonly<Record
       { ...LINK, error: ERROR },
     ],
     segment: [{ verb: exactly('ADD'), last: INDEX }],
-    together: [{ verb: exactly('ADD'), last: INDEX }],
     done: [{ op: TEXT }],
     begin: [{ verb: exactly('DEL', 'REPAIR', 'CHANGE'), runner: RUNNER }],
     change: [{ to: SETTINGS, plugins: listOf(INDEX) }],

@@ -96,7 +96,7 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
       const error = 'error' in line ? line.error : undefined;
       if ('result' in line) result = line.result;
       outcomes.push({ index: line.index, result: error ? undefined : result, error });
-    } else if (line.event === 'segment' || line.event === 'together') {
+    } else if (line.event === 'segment') {
       segment = Math.max(segment, line.last);
     } else if (line.event === 'begin') {
       if (line.verb === 'DEL') deleting.add(line.runner.op);

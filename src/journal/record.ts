@@ -78,8 +78,6 @@ export type Line =
    * The plugins up to this one are called as one segment: the runner may die before it has read their replies.
    */
   | { readonly event: 'segment'; readonly verb: 'ADD'; readonly last: number }
-  /** The same, as written by releases before 0.2. */
-  | { readonly event: 'together'; readonly verb: 'ADD'; readonly last: number }
   | { readonly event: 'done'; readonly op: string }
   /** An interrupted `REPAIR` leaves the attachment in the state it was in; after a `CHANGE`, further lines tell. */
   | { readonly event: 'begin'; readonly verb: 'DEL' | 'REPAIR' | 'CHANGE'; readonly runner: Runner }

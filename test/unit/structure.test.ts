@@ -508,7 +508,6 @@ const MAY_OPEN_ATTACHMENTS: readonly string[] = [
   'src/delegate/record.ts',
   'src/delegate/recover.ts',
   'src/doctor/checks/state.ts',
-  'src/doctor/facts.ts',
   'src/handover/hand-over.ts',
   'src/index.ts',
   'src/node/on-record.ts',

@@ -68,10 +68,9 @@ export const unlisted: Check = {
   id: 'configuration.unlisted',
   run({ confDir, facts }) {
     const listed = new Set(facts.networks().networks.map(({ list }) => list.name));
-    const own = facts.records().records.filter(({ adopted }) => adopted !== true);
-    const standing = [...facts.results().attachments, ...own].filter(
-      one => !isGone(one) && one.ifname !== 'lo',
-    );
+    const known = facts.attachments().attachments;
+    const own = known.flatMap(({ record }) => (record && record.adopted !== true ? record : []));
+    const standing = known.map(({ known }) => known).filter(one => !isGone(one) && one.ifname !== 'lo');
     const networks = new Set(standing.map(({ network }) => network).filter(name => !listed.has(name)));
     if (networks.size === 0) return fine(this.id, 'every network with attachments has a list');
     return [...networks].map((network): Finding => {

@@ -35,8 +35,10 @@ function describe(pool: PoolUse, { facts }: NodeView): Finding {
   const owners = ownersOf(pool);
   const gone = new Set(
     facts
-      .results()
-      .attachments.flatMap(one => (one.network === network && isGone(one) ? one.containerId : [])),
+      .attachments()
+      .attachments.flatMap(({ known }) =>
+        known.network === network && isGone(known) ? known.containerId : [],
+      ),
   );
   const lost = owners.filter(id => gone.has(id)).length;
   const held = groupBy(owners, id => id);

@@ -14,17 +14,13 @@ import { type NodeUser, ROOT } from '../user.ts';
 export const damaged: Check = {
   id: 'state.damaged',
   run({ facts, stateDir }) {
-    const cache = facts.results();
-    const journal = facts.records();
+    const { attachments, damaged } = facts.attachments();
     if (isHidden(stateDir)) return [unseen(this.id, `records in "${stateDir}"`)];
-    const problems = [...cache.damaged, ...journal.damaged];
-    if (problems.length === 0) {
-      return fine(
-        this.id,
-        `${cache.attachments.length} results and ${journal.records.length} records, all readable`,
-      );
+    if (damaged.length === 0) {
+      const count = (what: 'cached' | 'record') => attachments.filter(one => one[what] !== undefined).length;
+      return fine(this.id, `${count('cached')} results and ${count('record')} records, all readable`);
     }
-    return problems.map(({ message }): Finding => {
+    return damaged.map(({ message }): Finding => {
       if (isDenied(message)) return { id: this.id, severity: 'unexamined', found: message };
       const mend = 'delete the container, then remove the file';
       return { id: this.id, severity: 'error', found: message, mend };
@@ -72,7 +68,8 @@ export const unsettled: Check = {
   id: 'state.unsettled',
   run({ facts, stateDir }) {
     if (isHidden(stateDir)) return [unseen(this.id, `operations recorded in "${stateDir}"`)];
-    const findings = facts.records().records.flatMap((record): Finding[] => {
+    const findings = facts.attachments().attachments.flatMap(({ record }): Finding[] => {
+      if (record === undefined) return [];
       if (isElsewhere(record, process.env)) {
         const found = `container "${record.containerId}", interface "${record.ifname}", on network "${record.network}": ${ELSEWHERE}`;
         return [{ id: this.id, severity: 'info', found }];
@@ -90,7 +87,9 @@ export const unsettled: Check = {
 export const abandoned: Check = {
   id: 'state.abandoned',
   run({ facts }) {
-    const gone = facts.results().attachments.filter(isGone);
+    const gone = facts
+      .attachments()
+      .attachments.flatMap(({ cached }) => (cached && isGone(cached) ? cached : []));
     if (gone.length === 0) return fine(this.id, 'the namespaces of all attachments exist');
     const networks = [...new Set(gone.map(({ network }) => network))];
     return networks.map(network => {
@@ -128,12 +127,12 @@ export const lastSuccess: Check = {
   id: 'networks.last-success',
   run({ cacheDir, facts }) {
     const newest = new Map<string, number>();
-    const times = [
-      ...facts.results().attachments.map(one => [one.network, cacheFileOf(cacheDir, one)] as const),
-      ...facts.records().records.map(({ network, file }) => [network, file] as const),
-    ];
-    for (const [network, file] of times) {
-      const at = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+    for (const { known, record, cached } of facts.attachments().attachments) {
+      const { network } = known;
+      const files = [record?.file, cached && cacheFileOf(record?.cacheDir ?? cacheDir, cached)];
+      const at = Math.max(
+        ...files.map(file => (file && statSync(file, { throwIfNoEntry: false })?.mtimeMs) || 0),
+      );
       newest.set(network, Math.max(at, newest.get(network) ?? 0));
     }
     const { networks } = facts.networks();

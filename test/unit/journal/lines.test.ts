@@ -123,9 +123,9 @@ describe('lastBegun()', () => {
     ['the second failed', [ok(0), { event: 'link', verb: 'ADD', index: 1, error: { code: 1, msg: '' } }], 1],
     ['all succeeded', [ok(0), ok(1), ok(2)], 2],
     ['the ADD was done', [ok(0), { event: 'done', op }], 2],
-    ['two were called together', [{ event: 'together', verb: 'ADD', last: 1 }], 1],
-    ['all were, and the first has answered', [{ event: 'together', verb: 'ADD', last: 2 }, ok(0)], 2],
-    ['more were than there are', [{ event: 'together', verb: 'ADD', last: 7 }], 2],
+    ['two were called together', [{ event: 'segment', verb: 'ADD', last: 1 }], 1],
+    ['all were, and the first has answered', [{ event: 'segment', verb: 'ADD', last: 2 }, ok(0)], 2],
+    ['more were than there are', [{ event: 'segment', verb: 'ADD', last: 7 }], 2],
   ] as [string, Line[], number][])('is found when %s', (_, lines, expected) => {
     expect(lastBegun(recordOf(...lines), 3)).toBe(expected);
   });
