@@ -1,8 +1,9 @@
 // How does a device come home, wherever it is?
+import { findOwner } from '../../src/cni/attachment.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
-import { type Link, listLinks, setLink } from '../../src/netlink/rtnl/link.ts';
+import { findLink, type Link, listLinks, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import { ownIdIn } from '../../src/netlink/rtnl/netns-id.ts';
 import { removeRule } from '../../src/netlink/rtnl/rule.ts';
@@ -125,8 +126,8 @@ export function giveBackUnrecorded(call: Call<HostDeviceConf>): void {
 }
 
 /**
- * What has no record must be something that a container cannot make: hardware, or a device whose lower device or other end is in this
- * namespace, and whose name the configuration has. The alias alone proves nothing, nor does a second DEL.
+ * What has no record must be something that a container cannot make: hardware, or a VLAN or veth whose lower device or other end is in
+ * this namespace, and whose name the configuration has. The alias alone proves nothing, nor does a second DEL.
  */
 function findUnrecorded(call: Call<HostDeviceConf>): Link | undefined {
   const { env, conf, log, prevResult } = call;
@@ -139,7 +140,8 @@ function findUnrecorded(call: Call<HostDeviceConf>): Link | undefined {
     const { alias } = link.attrs;
     if (alias === undefined || findIfnameProblem(alias) !== undefined) return false;
     const isNamed = selector?.by === 'name' && alias === selector.name;
-    if (parentOf(link) === undefined && !(isNamed && link.attrs.linkNetnsId === hostId)) return false;
+    const isProven = isNamed && link.attrs.linkNetnsId === hostId && isFromHost(call.host, link, alias);
+    if (parentOf(link) === undefined && !isProven) return false;
     // One that has a record is another attachment's.
     return !records.some(record => isMarked(link, record) && record.netns.path === env.netns);
   });
@@ -161,6 +163,17 @@ function findUnrecorded(call: Call<HostDeviceConf>): Link | undefined {
     );
   }
   return found;
+}
+
+/**
+ * A container can make a macvlan or ipvlan beside its own, and pass off an interface that a plugin made as a device of the host. If the
+ * host has the device, this one is another.
+ */
+function isFromHost(host: NetlinkSocket, link: Link, name: string): boolean {
+  if (findLink(host, name)) return false;
+  if (link.kind !== 'veth') return link.kind === 'vlan';
+  const end = findLink(host, link.peer);
+  return end?.master === 0 && findOwner(end.attrs.alias) === undefined;
 }
 
 function isSame(host: NetlinkSocket, identity: Identity): (came: Link) => boolean {
