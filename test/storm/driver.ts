@@ -161,6 +161,7 @@ export class Driver {
       case 'gc':
         return collect(this.#place, this.model, action, known);
       case 'repair':
+      case 'stranger':
       case 'adopt':
         return keepUp(this.#place, action);
       case 'swap':

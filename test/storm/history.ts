@@ -72,7 +72,8 @@ export interface Gc extends Common {
 }
 
 export interface Upkeep extends Common {
-  readonly kind: 'repair' | 'adopt';
+  /** `stranger`: a repair in another network namespace, which only says what it would do. */
+  readonly kind: 'repair' | 'adopt' | 'stranger';
   readonly net: NetLetter;
   readonly killMs?: number;
 }

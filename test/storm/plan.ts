@@ -16,6 +16,8 @@ const WEIGHTS = { attach: 72, gc: 6, upkeep: 4, swap: 0.05, daemon: 5, namespace
 const ALONE = { run: 1, journal: 1, leases: 1, boot: 1.5 } as const;
 const ALONE_SHARE = 0.035;
 const MAX_ACTIONS = 12;
+/** Repairs twice as often. */
+const UPKEEP = ['repair', 'repair', 'adopt', 'stranger'] as const;
 /** Rounds in which only the reference's plugins work on the network that is shared with them. */
 const REFERENCE_SHARE = 0.15;
 const REFERENCE_LASTS = 0.6;
@@ -294,7 +296,7 @@ export class Planner {
   }
 
   #upkeep(): Action[] {
-    const kind = this.#random.chance(0.65) ? 'repair' : 'adopt';
+    const kind = this.#random.pick(UPKEEP);
     if (!this.#has(kind) || !this.#has('command')) return [];
     const net = this.#net();
     return net === 'a' && this.#isReferences ? [] : [{ kind, net, at: this.#at() }];

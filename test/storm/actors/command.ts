@@ -6,7 +6,7 @@ import { NETS, podId, slotPath } from '../networks.ts';
 import { type Ended, type RunSpec, run } from '../node.ts';
 import type { Place } from '../place.ts';
 import { HANGING_DEADLINE_MS } from './gates.ts';
-import { judge, type Outcome } from './outcome.ts';
+import { judge, OK, type Outcome } from './outcome.ts';
 
 const DEADLINE_MS = 15_000;
 /** GC and repair work on many attachments. */
@@ -77,11 +77,27 @@ export async function collect(
 export async function keepUp(place: Place, { kind, net, killMs }: Upkeep): Promise<Outcome> {
   const argv = [kind, NETS[net].name, '--bin-dir', place.bin(net), '--json'];
   const env = { NETCONFPATH: place.confDir };
+  if (kind === 'stranger') return askElsewhere(place, net, env);
   const ended = await catena(place, argv, { killMs, env, deadlineMs: LONG_DEADLINE_MS });
   if (ended.exitCode !== 0 && !ended.killed && !ended.late && isReport(ended.stdout)) {
     return { how: 'failed', said: ended.stdout.replaceAll(/\s+/g, ' ').slice(0, 300) };
   }
   return judge(`catena ${kind}`, ended, 'stderr');
+}
+
+/** What is unsettled here is none of the business of a namespace that shares the files: DEL would find nothing there, and succeed. */
+async function askElsewhere(
+  place: Place,
+  net: Upkeep['net'],
+  env: NonNullable<RunSpec['env']>,
+): Promise<Outcome> {
+  const argv = ['repair', NETS[net].name, '--bin-dir', place.bin(net), '--dry-run', '--json'];
+  const ended = await run(['unshare', '--net', place.catena, ...argv], { env, deadlineMs: DEADLINE_MS });
+  if (!isReport(ended.stdout)) return judge('catena repair elsewhere', ended, 'stderr');
+  const { recovered = [] } = JSON.parse(ended.stdout) as { recovered?: readonly unknown[] };
+  if (recovered.length === 0) return OK;
+  const text = `it would delete ${JSON.stringify(recovered).slice(0, 300)}`;
+  return { how: 'failed', violations: [{ rule: 'stranger: it settles what is not its own', text }] };
 }
 
 /** `catena swap`: the reference's plugin for ours, or ours again. */

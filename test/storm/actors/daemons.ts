@@ -73,7 +73,8 @@ export class Daemons {
   }
 
   #spawn(watch = false): Bun.Subprocess {
-    const argv = [this.#place.catena, 'daemon', '--log', 'none'];
+    // Everything is scarce: one call that hangs has the turns and the worker that others need.
+    const argv = [this.#place.catena, 'daemon', '--log', 'none', '--requests', '2', '--workers', '1'];
     if (watch) argv.push('--config', this.#place.repairing);
     const child = Bun.spawn(argv, {
       cwd: '/',
