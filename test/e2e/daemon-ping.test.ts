@@ -85,7 +85,7 @@ describe('catena ping', () => {
     for (const value of ['0', 'soon', '1e9']) {
       const { exitCode, stderr } = await pingIn(tmp, '--deadline', value);
       expect(exitCode).toBe(2);
-      expect(stderr).toContain('--deadline must be a number of seconds');
+      expect(stderr).toContain('expected a number of seconds');
     }
   });
 });

@@ -41,7 +41,9 @@ export async function unpackPackages(root: string, packages: readonly string[]):
     if (failure !== undefined) return `Cannot download "${packages.join(' ')}": ${failure}`;
     fs.mkdirSync(`${work}/root`);
     for (const file of fs.readdirSync(`${work}/archives`).filter(name => name.endsWith('.deb'))) {
-      await runOk(['dpkg-deb', '--extract', `${work}/archives/${file}`, `${work}/root`]);
+      await runOk(['dpkg-deb', '--extract', `${work}/archives/${file}`, `${work}/root`], {
+        timeoutMs: 300_000,
+      });
     }
     fs.renameSync(`${work}/root`, root);
     return undefined;
