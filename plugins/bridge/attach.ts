@@ -1,7 +1,6 @@
 // By which steps does ADD connect a container to the bridge, and how is each step undone?
 import { configureContainer, ignoreNeighbours } from '../../src/attach/container.ts';
 import { refuseHostsOwn } from '../../src/attach/hosts-own.ts';
-import { resolveMtu } from '../../src/attach/mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import type { Stage } from '../../src/attach/ready.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
@@ -13,7 +12,7 @@ import { tryAll } from '../../src/plugin/try-all.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { type BridgeConf, wantsGateway } from './config.ts';
-import { ensureBridge, isOurs } from './kernel/bridge.ts';
+import { ensureBridge, isOurs, portMtuOf } from './kernel/bridge.ts';
 import { ensureGateways, keepMac } from './kernel/gateway.ts';
 import { withBridgeLock } from './kernel/lock.ts';
 import { ensureMacspoof, removeMacspoof } from './kernel/macspoof.ts';
@@ -158,10 +157,15 @@ function createPort(call: Call<BridgeConf>, bridge: Link, mac: string | undefine
     owner: attachmentOf(call),
     master: bridge.index,
     port: port.hairpin || port.isolated ? port : undefined,
-    mtu: resolveMtu(host, conf.mtu, conf.uplinkInterface),
+    mtu: portMtuOf(call, bridge),
     mac,
   });
   call.onFailure(`delete device "${pair.host.name}"`, () => removeLink(host, pair.host.index));
+  if (pair.container.mtu > bridge.mtu) {
+    call.log.warn(
+      `"${pair.container.name}" has an MTU of ${pair.container.mtu}, but bridge "${bridge.name}" of ${bridge.mtu}: larger packets are lost; set "mtu": "auto"`,
+    );
+  }
   const vlans = planVlans(conf);
   if (vlans) setPortVlans(host, conf, pair.host, vlans);
   return pair;

@@ -5,8 +5,11 @@ import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { findIp, renderIp } from '../../src/net/ip.ts';
 import { Code } from './codec/options.ts';
 
-/** Seconds that ADD asks before it gives up; a runtime waits longer. */
-export const DEFAULT_TIMEOUT_S = 30;
+/**
+ * Seconds that ADD asks before it gives up, as with the reference; a runtime waits longer. A port of a bridge with spanning tree passes
+ * nothing for twice its forward delay, 15 seconds by default.
+ */
+export const DEFAULT_TIMEOUT_S = 62;
 const MAX_TIMEOUT_S = 600;
 const MAX_VALUE_BYTES = 255;
 
@@ -44,7 +47,7 @@ export const DhcpConf = z.extend(PluginConfig, {
     servers: z.optional(z.array(z.string())),
     /** Probe for a granted address, and decline it if another host has it. Default true. */
     detectConflicts: z.optional(z.boolean()),
-    /** Seconds that ADD asks before it gives up. Default 30. */
+    /** Seconds that ADD asks before it gives up. Default 62. */
     timeout: z.optional(z.int()),
     /** Socket of the reference's daemon; ignored, since `catena daemon` keeps the leases. */
     daemonSocketPath: z.optional(z.string()),

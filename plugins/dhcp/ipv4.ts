@@ -105,7 +105,7 @@ function noLease({ name }: Link, timeoutS: number, heard: readonly string[]): Cn
     `Cannot obtain an address for "${name}" within ${timeoutS} s: ${what}`,
     {
       details:
-        'the server must be on the network of the interface, have a free address, and be let through by packet filters',
+        'the server must be on the network of the interface, have a free address, and be let through by packet filters; a port of a bridge with spanning tree passes nothing for twice its forward delay',
     },
   );
 }

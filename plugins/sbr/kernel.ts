@@ -32,7 +32,8 @@ export function applySbr(call: Call, plan: SbrPlan): void {
   for (const { rule, known, routes } of plan.sources) {
     for (const route of routes) {
       call.onFailure('remove a route', () => removeRoute(socket, route));
-      reachingGateway(socket, route, () => replaceRoute(socket, route));
+      for (const way of reachingGateway(socket, route, () => replaceRoute(socket, route)))
+        call.onFailure('remove the route to a gateway', () => removeRoute(socket, way));
     }
     if (known) continue;
     addRule(socket, rule);

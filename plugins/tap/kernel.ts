@@ -42,9 +42,10 @@ export function makeTap(call: Call<TapConf>, requested: string | undefined): Lin
     const plan = { kind: 'macvtap', data, mac, mtu: conf.mtu } as const;
     return getLink(container, makeUpper(call, { link: parent, socket: call.host }, plan).index);
   }
-  const master = conf.bridge ? findBridge(call, conf.bridge).index : undefined;
+  const bridge = conf.bridge ? findBridge(call, conf.bridge) : undefined;
+  const master = bridge?.index;
   const index = createNamed(call);
-  setLink(container, index, { mac: requested, mtu: conf.mtu || undefined });
+  setLink(container, index, { mac: requested, mtu: conf.mtu || bridge?.mtu });
   if (master !== undefined) setLink(container, index, { master });
   return getLink(container, index);
 }

@@ -55,17 +55,22 @@ function addOne(socket: NetlinkSocket, index: number, route: Route): void {
 /**
  * Adds a route whose gateway may be outside of the subnets that the interface has: such a gateway is on the link.
  * @param add adds the route
+ * @returns the routes to gateways that this took
  */
-export function reachingGateway(socket: NetlinkSocket, route: Route, add: () => void): void {
+export function reachingGateway(socket: NetlinkSocket, route: Route, add: () => void): Route[] {
   try {
     add();
+    return [];
   } catch (thrown) {
     if (!(thrown instanceof NetlinkError && isUnreached(thrown))) throw thrown;
     const { oif, table } = route;
-    const onLink = gatewaysOf(route).map(ip => ({ ip, prefix: IP_BITS[ip.family] }));
+    const ways = gatewaysOf(route).map((ip): Route => {
+      return { dst: { ip, prefix: IP_BITS[ip.family] }, oif, table, scope: RT_SCOPE_LINK };
+    });
     // What the kernel refuses here makes it refuse the route again.
-    socket.attemptAll(onLink.map(dst => addRouteRequest({ dst, oif, table, scope: RT_SCOPE_LINK })));
+    socket.attemptAll(ways.map(addRouteRequest));
     add();
+    return ways;
   }
 }
 

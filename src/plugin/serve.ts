@@ -1,9 +1,11 @@
 // How does one request become one reply?
 
+import { statSync } from 'node:fs';
 import { runDir } from '../cni/directories.ts';
 import {
   type ChangeMode,
   type ChangeReply,
+  type CniEnv,
   type Command,
   changeModeOf,
   type HandoverMode,
@@ -80,7 +82,7 @@ export async function serve(
       ),
       request,
       requestText,
-      prevResult: prevResultOf(request, known),
+      prevResult: atPath(prevResultOf(request, known), env),
       log,
       link: definition.name,
       workplace: invocation.worker,
@@ -119,6 +121,27 @@ export function supportedVersions(definition: PluginDefinition): SpecVersion[] {
 /** The reply to VERSION, as it is printed. */
 export function versionText(definition: PluginDefinition): string {
   return `${JSON.stringify({ cniVersion: CURRENT_VERSION, supportedVersions: supportedVersions(definition) })}\n`;
+}
+
+/** CHECK may come with another path of the namespace than ADD: `/var/run/netns/a`, `/proc/<pid>/ns/net`. */
+function atPath(result: Result | undefined, { command, netns }: CniEnv): Result | undefined {
+  const isElsewhere = ({ sandbox = '' }: { readonly sandbox?: string }) =>
+    sandbox !== '' && sandbox !== netns;
+  if (command !== 'CHECK' || !result?.interfaces?.some(isElsewhere)) return result;
+  const own = fileIdOf(netns);
+  const interfaces = result.interfaces.map(one => {
+    return own && isElsewhere(one) && fileIdOf(one.sandbox ?? '') === own ? { ...one, sandbox: netns } : one;
+  });
+  return { ...result, interfaces };
+}
+
+function fileIdOf(path: string): string | undefined {
+  try {
+    const { dev, ino } = statSync(path);
+    return `${dev} ${ino}`;
+  } catch {
+    return undefined;
+  }
 }
 
 /** An unreadable result must not prevent the deletion of a container: DEL has to work without one anyway. */

@@ -52,6 +52,9 @@ interface Libc {
   umount2(target: Address, flags: number): number;
 }
 
+/** How Bun says that there is no such library; it makes code for each function, and refuses with other words. */
+const NOT_FOUND = 'Failed to open library';
+
 let loaded: Libc | undefined;
 
 /** The C library, loaded on first use: plugins that do not call the kernel never pay for it. */
@@ -68,8 +71,14 @@ export function loadLibc<T>(symbols: Parameters<typeof dlopen>[1]): T {
   for (const name of LIBC_NAMES) {
     try {
       return dlopen(name, symbols).symbols as unknown as T;
-    } catch {
+    } catch (cause) {
       // This system may use the next name.
+      if ((cause as Error).message.startsWith(NOT_FOUND)) continue;
+      throw new Error(
+        'Cannot call the C library: the library is there; executable memory is refused. Remove MemoryDenyWriteExecute= from the ' +
+          'service of the runtime, or raise its limit of address space',
+        { cause },
+      );
     }
   }
   throw new Error(`Cannot load the C library: none of ${LIBC_NAMES.join(', ')} was found`);

@@ -209,8 +209,8 @@ describeRoot(
     test('a failing ADD restores everything', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const before = await lab.dump(pod);
-      // A gateway that nothing leads to, for the address that comes last.
-      const failed = await add(lab, pod, { conf: { gateways: ['10.8.0.9', 'fd00:99::9'] } });
+      // A gateway that the kernel refuses, for the address that comes last.
+      const failed = await add(lab, pod, { conf: { gateways: ['10.8.0.9', 'ff02::9'] } });
       expect(failed.exitCode).toBe(1);
       expect(failed.error?.details ?? '').not.toContain('could not be undone');
       expect(await lab.dump(pod)).toEqual(before);

@@ -86,6 +86,13 @@ export const DIFFERENCES: readonly Difference[] = [
     quirk: 'bridge 20',
   },
   {
+    path: /\/host\/interface\/up[01]\/sysctl\/ipv6\/conf\/accept_ra$/,
+    when: from('1', '2'),
+    reason: 'the host keeps its IPv6 router when forwarding is turned on',
+    quirk: 'bridge 47',
+    in: 'links',
+  },
+  {
     path: /\/twin-\d\/interface\/[^/]+\/sysctl\/ipv6\/conf\/(accept_ra|autoconf|accept_redirects)$/,
     when: from('1', '0'),
     reason: 'no neighbour routes a container by advertisements or redirects (CVE-2020-13401)',
@@ -169,6 +176,7 @@ export const DIFFERENCES: readonly Difference[] = [
     'loopback, with another address': ['further addresses on lo are left alone', 'loopback 2'],
     'loopback, version 0.2.0': ['results have the shape of their version', 'loopback 2'],
     'loopback, version 0.4.0': ['results have the shape of their version', 'loopback 2'],
+    'bridge, IPv6 disabled by default': ['devices of ours get IPv6 where the host disables it', 'bridge 22'],
     'refused: route that the kernel refuses': ['a gateway outside of the subnet is on the link', 'bridge 11'],
     'host-local, subnet too small': ['a subnet of two addresses is used whole (RFC 3021)', 'bridge 42'],
     'refused: the same route twice': ['a route that is there already is fine', 'bridge 8'],

@@ -1,5 +1,5 @@
 // How is the bridge created, adopted and removed?
-import { resolveMtu } from '../../../src/attach/mtu.ts';
+import { AUTO_MTU, resolveMtu } from '../../../src/attach/mtu.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
@@ -9,6 +9,7 @@ import {
   findLink,
   getLink,
   type Link,
+  listLinks,
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
@@ -80,6 +81,19 @@ export function requireBridge(conf: BridgeConf, link: Link): void {
     );
   }
   if (wantsFiltering(conf)) requireFiltering(conf, link, isOurs(link));
+}
+
+/**
+ * The MTU of a port for a container, in bytes; 0 for the kernel's default. `auto` is at most that of the bridge and of its ports that
+ * lead elsewhere, such as a tunnel: none of them says that a packet was too large.
+ */
+export function portMtuOf({ conf, host }: Call<BridgeConf>, bridge: Link): number {
+  const wanted = resolveMtu(host, conf.mtu, conf.uplinkInterface);
+  if (conf.mtu !== AUTO_MTU) return wanted;
+  const ports = listLinks(host).filter(
+    ({ attrs, master }) => master === bridge.index && !attrs.alias?.startsWith('catena:'),
+  );
+  return Math.min(wanted || bridge.mtu, bridge.mtu, ...ports.map(({ mtu }) => mtu));
 }
 
 function createBridge(call: Call<BridgeConf>): Link {

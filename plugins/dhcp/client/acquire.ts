@@ -9,8 +9,9 @@ import type { Wishes } from '../config.ts';
 import { type Lease, leaseOf, serverOf } from '../lease.ts';
 import { type Answer, ask, type Client, type Destination, type Question, tell } from './conversation.ts';
 
-/** How long an offer is worth repeating the request for. */
+/** How long an offer is worth repeating the request for: at least this, and a slow server so many times as long as its offer took. */
 const REQUEST_MS = 4_000;
+const SLOWER = 4;
 /** RFC 2131, 3.1.5: pause after a refused request, before it all begins again. */
 const REFUSED_PAUSE_MS = 1_000;
 /** How long the lease's own server may contradict another one. */
@@ -54,11 +55,13 @@ export async function acquire(
   refusals: Refusals,
 ): Promise<Lease | undefined> {
   for (let hint = wanted; performance.now() < giveUpAt; hint = undefined) {
+    const asked = performance.now();
     const offer = await ask(client, discover(client, manner, hint), offerFor(manner, refusals), {
       at: giveUpAt,
     });
     if (offer === undefined) return undefined;
-    const deadline = Math.min(giveUpAt, performance.now() + REQUEST_MS);
+    const offered = performance.now();
+    const deadline = Math.min(giveUpAt, offered + Math.max(REQUEST_MS, SLOWER * (offered - asked)));
     const verdict = await request(client, manner, offer, deadline, refusals);
     if (typeof verdict === 'object') {
       const holder = await manner.findHolder?.(verdict.lease);

@@ -58,7 +58,18 @@ export const mtu: Check = {
     if (smallest === undefined || uplinks.length === 0)
       return fine(this.id, 'the node has no default route to compare the MTU with');
     const findings = facts.networks().networks.flatMap(({ list }) =>
-      devicesOf(list, findAbout).flatMap(({ type, mtu: size }) => {
+      devicesOf(list, findAbout).flatMap(({ type, name, mtu: size }) => {
+        const own = devices.find(device => device.name === name);
+        if (own && size > own.mtu) {
+          return [
+            {
+              id: this.id,
+              severity: 'warning' as const,
+              found: `network "${list.name}" sends packets of up to ${size} bytes, but the MTU of its ${own.kind || 'device'} "${own.name}" is ${own.mtu}`,
+              mend: `set "mtu": "auto" in the "${type}" entry`,
+            },
+          ];
+        }
         if (size <= smallest.mtu) return [];
         return [
           {

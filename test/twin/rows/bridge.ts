@@ -203,6 +203,22 @@ const HARDWARE_ADDRESSES: readonly TwinRow[] = [
   },
 ];
 
+/** What the host has set for itself, and what forwarding and IPv6 of containers do to that. */
+const HOSTS: readonly TwinRow[] = [
+  {
+    name: 'bridge, an uplink that listens to routers',
+    plugins: [bridged(IPAM_V6, { isGateway: true })],
+    prepare: ground => ipTool(ground, 'link add up0 type veth peer name up1'),
+  },
+  {
+    name: 'bridge, IPv6 disabled by default',
+    plugins: [bridged(IPAM_V6, { isGateway: true })],
+    prepare: async ({ lab }) => {
+      await lab.sysctl(lab.host, 'net/ipv6/conf/default/disable_ipv6', 1);
+    },
+  },
+];
+
 const EXISTING: readonly TwinRow[] = [
   {
     name: 'bridge exists, with our gateway',
@@ -379,6 +395,7 @@ export const BRIDGE_ROWS: readonly TwinRow[] = [
   ...VERSIONS,
   ...OPTIONS,
   ...HARDWARE_ADDRESSES,
+  ...HOSTS,
   ...EXISTING,
   ...LIVES,
   ...CHECKS,
