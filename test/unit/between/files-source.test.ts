@@ -62,4 +62,21 @@ describe('openFilesSource()', () => {
     await until(() => problems.length === 2);
     expect(last(told)).toBe('a:1 b:2');
   });
+
+  test('reads the files from time to time where inotify has no instance left', async () => {
+    fs.writeFileSync(`${dir}/a.json`, JSON.stringify(A));
+    const script = `
+      const { openFilesSource } = await import(${JSON.stringify(path.resolve('src/between/files-source.ts'))});
+      openFilesSource(${JSON.stringify(dir)}, {
+        nodes(nodes) { console.log('nodes', nodes.length); process.exit(0); },
+        problem(text) { console.log('problem', text); },
+      });
+      setTimeout(() => process.exit(1), 20_000);`;
+    const limit = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$0" -e "$1"';
+    const child = Bun.spawn(['unshare', '-Ur', 'sh', '-c', limit, process.execPath, script], {
+      stderr: 'pipe',
+    });
+    expect(await new Response(child.stdout).text()).toBe('nodes 1\n');
+    expect(await child.exited).toBe(0);
+  });
 });
