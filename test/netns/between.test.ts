@@ -331,10 +331,14 @@ describeRoot(
           expect(settle(node, all).changed[0]).toBe('make again device "catena-vxlan"');
         }
         expect(await cluster.pingAll()).toEqual([]);
-        const single = { ...b, block4: '10.244.3.77/32' };
-        settle(a, [a, single, c]);
-        expect(await lab.ip(a, 'route', 'get', '10.244.3.77')).toMatchObject([{ gateway: b.v4 }]);
-        expect(await lab.ip(a, 'route', 'get', '10.244.3.78')).toMatchObject([{ dev: 'catena-vxlan' }]);
+        // A part of another's block, or of this node's own, leads where the block does.
+        for (const block4 of ['10.244.3.77/32', '10.244.1.77/32']) {
+          settle(a, [a, { ...b, block4 }, c]);
+          expect(await lab.ip(a, 'route', 'get', '10.244.3.77')).toMatchObject([{ dev: 'catena-vxlan' }]);
+          expect(await lab.ip(a, 'route', 'show', '10.244.1.77')).toEqual([]);
+        }
+        settle(a, [a, { ...b, block4: '10.244.4.77/32' }, c]);
+        expect(await lab.ip(a, 'route', 'get', '10.244.4.77')).toMatchObject([{ gateway: b.v4 }]);
         const rules = JSON.stringify(await lab.nft(a, 'list', 'table', 'inet', 'catena_between'));
         expect(rules).toContain('others4_32');
         settle(a, all);
