@@ -44,8 +44,11 @@ export function readRuleset(): Ruleset {
 
 function readTable(socket: NetlinkSocket, table: Table): FilterTable {
   const rules = new Map<string, Rule[]>();
-  for (const rule of listRules(socket, table))
-    rules.set(rule.chain, [...(rules.get(rule.chain) ?? []), rule]);
+  for (const rule of listRules(socket, table)) {
+    const before = rules.get(rule.chain);
+    if (before) before.push(rule);
+    else rules.set(rule.chain, [rule]);
+  }
   const known = new Map<string, readonly RawElement[] | undefined>();
   return {
     table,

@@ -48,6 +48,7 @@ export function walk(
 ): Fate[] {
   const fates: Fate[] = [];
   let doubt: RulePlace | undefined;
+  const ends = new Map<string, Arrival>();
   const end = through(base.name, 'surely', 0);
   if (base.drops && end !== 'never')
     add({ ...placeOf(base.name, undefined), isSure: end === 'surely', what: 'drop' });
@@ -61,9 +62,20 @@ export function walk(
     return { table: table.table, base: base.name, chain, handle };
   }
 
-  /** @returns whether the packet comes to the end of the chain, or returns from it */
+  /**
+   * Each chain is walked at most once per kind of arrival: what it does to the packet is the same each time, and a few jumps in each of a few
+   * chains, which a container with NET_ADMIN may make, would be millions of ways.
+   * @returns whether the packet comes to the end of the chain, or returns from it
+   */
   function through(chain: string, arrival: Arrival, depth: number): Arrival {
     if (depth > MOST_JUMPS) return 'perhaps';
+    const way = `${arrival} ${chain}`;
+    const end = ends.get(way) ?? throughRules(chain, arrival, depth);
+    ends.set(way, end);
+    return end;
+  }
+
+  function throughRules(chain: string, arrival: Arrival, depth: number): Arrival {
     let here = arrival;
     let returned: Arrival = 'never';
     for (const rule of table.rules.get(chain) ?? []) {
