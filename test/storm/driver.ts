@@ -23,9 +23,10 @@ import {
 import { compare } from './invariants.ts';
 import { Looker } from './look.ts';
 import { type Entry, hostDevicesOf, Model } from './model.ts';
-import { keyOf, LAN, SLOTS } from './networks.ts';
+import { keyOf, LAN, noteOf, SLOTS } from './networks.ts';
 import { holdersOfNamespaces, processes, signal, tool, waitFor } from './node.ts';
 import type { Place } from './place.ts';
+import { findTakenService, openService, writeService } from './service.ts';
 import { count, kindOf, type Tally } from './tally.ts';
 import { findSilent } from './traffic.ts';
 import { type Done, findWrongChecks, isSound, settle } from './transitions.ts';
@@ -59,6 +60,8 @@ export class Driver {
   readonly #base: ReadonlySet<number>;
   /** Attachments whose ADD has begun in this round. */
   readonly #begun = new Set<string>();
+  /** Notes of attachments whose namespace was gone when the round began. */
+  #dead: ReadonlySet<string> = new Set();
 
   constructor(place: Place, features: ReadonlySet<string>) {
     this.#features = features;
@@ -74,6 +77,7 @@ export class Driver {
     await tool(['ip', 'link', 'add', master, 'type', 'veth', 'peer', 'name', far]);
     await tool(['ip', 'address', 'add', gateway, 'dev', far]);
     for (const end of [master, far]) await tool(['ip', 'link', 'set', end, 'up']);
+    await openService();
     for (let slot = 0; slot < SLOTS; slot++) await this.namespaces.make(slot);
   }
 
@@ -82,6 +86,8 @@ export class Driver {
     const all = Promise.withResolvers<void>();
     this.log.push(`round ${this.model.known.length + 1}`);
     this.#begun.clear();
+    const isDead = (entry: Entry) => !this.model.isInPlace(entry);
+    this.#dead = new Set([...this.model.entries.values()].filter(isDead).map(noteOf));
     this.model.beginRound();
     const gates = setGates(round);
     const started = round.map(action => this.#act(action, all.promise));
@@ -101,6 +107,7 @@ export class Driver {
     await openGates(gates, started);
     const done = await Promise.all(started);
     const violations = done.flatMap(({ outcome }) => outcome.violations ?? []);
+    violations.push(...done.flatMap(({ outcome }) => this.#deadHolder(outcome)));
     settle(this.model, done);
     violations.push(...findWrongChecks(this.model, done));
     if (round.some(action => action.kind === 'loss' && action.what === 'run')) {
@@ -129,7 +136,18 @@ export class Driver {
     }
     if (found.length) return found;
     const watchesNeighbours = this.#features.has('neighbour') && !this.model.mayShareAddress;
-    return findSilent(this.model, this.namespaces, watchesNeighbours);
+    const taken = await findTakenService();
+    return [...taken, ...(await findSilent(this.model, this.namespaces, watchesNeighbours))];
+  }
+
+  /** A port was refused because of an attachment whose namespace was gone before the round, and that none began again. */
+  #deadHolder({ said = '' }: Outcome): Violation[] {
+    const [, note = ''] = /^code 100: .*"(catena:[^"]+)" holds/.exec(said) ?? [];
+    const isBegun = [...this.model.entries.values()].some(
+      entry => noteOf(entry) === note && this.#begun.has(keyOf(entry)),
+    );
+    if (!this.#dead.has(note) || isBegun) return [];
+    return [{ rule: 'a dead container holds a port', text: said }];
   }
 
   async #act(action: Action, others: Promise<void>): Promise<Done> {
@@ -208,7 +226,10 @@ export class Driver {
       for (const { index } of this.model.slots) await this.namespaces.remove(index);
     }
     await lose(what);
-    if (what === 'boot') for (const { index } of this.model.slots) await this.namespaces.make(index);
+    if (what === 'boot') {
+      await writeService();
+      for (const { index } of this.model.slots) await this.namespaces.make(index);
+    }
     return OK;
   }
 
