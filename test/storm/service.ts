@@ -31,12 +31,17 @@ export async function openService(): Promise<void> {
   await listening.promise;
 }
 
-/** Ports of the Service at which something else answers. */
+/** Ports of the Service at which something else answers, or nothing: a pod without a way back to its address is silent. */
 export async function findTakenService(): Promise<Violation[]> {
-  const answers = await Promise.all(HOST_PORTS.map(port => ask(ADDRESS, port)));
-  return answers.flatMap((answer, i) => {
-    if (typeof answer === 'string' || answer.token === TOKEN) return [];
-    const text = `${ADDRESS} port ${HOST_PORTS[i]}: ${answer.token} answers`;
-    return [{ rule: 'a host port takes the traffic of a Service', text }];
-  });
+  const answers = await Promise.all(HOST_PORTS.map(async port => (await isOwn(port)) || isOwn(port)));
+  return answers.flatMap((own, i) =>
+    own
+      ? []
+      : [{ rule: 'a host port takes the traffic of a Service', text: `${ADDRESS} port ${HOST_PORTS[i]}` }],
+  );
+}
+
+async function isOwn(port: number): Promise<boolean> {
+  const answer = await ask(ADDRESS, port);
+  return typeof answer !== 'string' && answer.token === TOKEN;
 }
