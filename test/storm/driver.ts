@@ -226,8 +226,8 @@ export class Driver {
       for (const { index } of this.model.slots) await this.namespaces.remove(index);
     }
     await lose(what);
+    if (what === 'boot' || what === 'rules') await writeService();
     if (what === 'boot') {
-      await writeService();
       for (const { index } of this.model.slots) await this.namespaces.make(index);
     }
     return OK;

@@ -10,7 +10,7 @@ const ADDRESS = '10.96.0.1';
 const TOKEN = 'service';
 const BACKEND_PORT = 7000;
 
-/** As kube-proxy does in its mode iptables. Call after each boot, before there are pods. */
+/** As kube-proxy does in its mode iptables. Call after all rules were lost. */
 export async function writeService(): Promise<void> {
   const ports = [HOST_PORTS[0], HOST_PORTS.at(-1)].join(':');
   const rule = ['OUTPUT', '-d', ADDRESS, '-p', 'tcp', '--dport', ports, '-j', 'DNAT'];
