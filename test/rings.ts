@@ -48,7 +48,10 @@ const LATER: Readonly<Record<string, string>> = {
 };
 
 /** Files that run alone, after the others, and why. */
-export const ALONE: Readonly<Record<string, string>> = {};
+export const ALONE: Readonly<Record<string, string>> = {
+  'test/e2e/daemon-limits.test.ts':
+    'a hundred clients at once want a sign of life from one daemon within two seconds',
+};
 
 /**
  * Files that `npm run test:all` runs a second time, with the Bun program under all names, as built without a C compiler

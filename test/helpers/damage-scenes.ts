@@ -232,9 +232,16 @@ export const SCENES: readonly Scene[] = [
   },
 ];
 
-/** The scenes in as many parts, which are played beside each other, each on a node of its own. */
+/**
+ * The scenes in as many parts, which are played beside each other, each on a node of its own. Each part begins with the first scene,
+ * a flush of all rules, and keeps neighbours together: rules of iptables that are there hide what later scenes do to them.
+ */
 export function scenesApart(parts: number): readonly (readonly Scene[])[] {
-  return Array.from({ length: parts }, (_, part) => SCENES.filter((_, i) => i % parts === part));
+  const size = Math.ceil(SCENES.length / parts);
+  return Array.from({ length: parts }, (_, part) => {
+    const own = SCENES.slice(part * size, (part + 1) * size);
+    return part === 0 ? own : [...SCENES.slice(0, 1), ...own];
+  });
 }
 
 /** Damage that is none of an attachment, and what must come of each, in the order in which it is played. */
