@@ -87,12 +87,13 @@ describeRoot('a stopped process', () => {
         }),
         withChain(async ({ lab, run }) => {
           expect(await run('add')).toMatchObject({ exitCode: 0 });
-          const [lock = ''] = fs.readdirSync(`${lab.tmp}/run`).filter(name => name.endsWith('.lock'));
+          expect(await run('del')).toMatchObject(DONE);
+          const [lock = ''] = fs.readdirSync(`${lab.tmp}/run`).filter(name => /^bridge-.*\.lock$/.test(name));
           const child = await stopWithLock(lab, `${lab.tmp}/run/${lock}`);
-          expectNamed(await run('del'), lock, child);
+          expectNamed(await run('add'), lock, child);
           child.kill('SIGKILL');
           await child.exited;
-          expect(await run('del')).toMatchObject(DONE);
+          expect(await run('add')).toMatchObject({ exitCode: 0 });
         }),
         withChain(async ({ lab, container, run }) => {
           const child = await stopWithClaim(lab, container);
