@@ -38,6 +38,8 @@ const LAN = {
 /** Seconds; the least that the plugin admits, and its interval. */
 const GRACE_S = 1800;
 const INTERVAL_S = 600;
+/** Every node has looked at its blocks within this time, with a slow clock and a frozen machine: a backup is older. */
+const OLDEST_LOOK_S = 1200;
 /** Long enough for the blocks of a node to be freed. */
 const OFF_S = GRACE_S + 2 * INTERVAL_S;
 const LIMITS = {
@@ -108,7 +110,7 @@ class Churn {
   readonly #lastAddress = new Map<string, string>();
   #serverDownUntil = 0;
   #isCalm = false;
-  #backups: (() => void)[] = [];
+  #backups: { readonly at: number; readonly restore: () => void }[] = [];
   #checks = 0;
   #ids = 0;
 
@@ -133,9 +135,9 @@ class Churn {
     repeat(60, () => this.#actOnMachines());
     repeat(300, () => this.#stopServer());
     repeat(450, () => {
-      this.#backups = [...this.#backups, this.#model.backup()].slice(-4);
+      this.#backups.push({ at: now(), restore: this.#model.backup() });
     });
-    repeat(5400, () => this.#loseObjects());
+    repeat(1800, () => this.#loseObjects());
     repeat(10, () => this.#check());
     await runUntil(seconds);
     this.#isCalm = true;
@@ -228,7 +230,10 @@ class Churn {
         for (const _ of returned) this.#count('blocks and addresses given back');
         for (const _ of collected) this.#count('of vanished nodes, collected');
         // A lease that is lost would be one whose address another node may have.
-        for (const name of lost) this.#count(`lost ${name.startsWith('pods') ? 'blocks' : 'addresses'}`);
+        for (const name of lost)
+          this.#problems.push(
+            `${this.#time.now().toFixed(1)} s: ${node.name} lost ${name}, which its pods use`,
+          );
       },
       () => this.#count('upkeeps that failed'),
     );
@@ -469,14 +474,14 @@ class Churn {
 
   /** All objects are deleted with their kinds, which are applied again; or etcd is restored from a backup. */
   #loseObjects(): void {
-    const [restore] = this.#backups;
+    const restore = this.#backups.findLast(({ at }) => this.#time.now() - at > OLDEST_LOOK_S)?.restore;
     const isRestored = restore !== undefined && this.#draws.next() < 0.5;
     this.#count(isRestored ? 'etcd restored' : 'kinds of objects deleted and applied again');
     if (isRestored) restore();
     else
       for (const path of [...this.#model.objects.keys()])
         if (path.startsWith('apis/catena.')) this.#model.remove(path);
-    this.#backups = [];
+    if (isRestored) this.#backups = [];
     // What is kept while no pod has it, only its object knows.
     this.#lastAddress.clear();
   }
