@@ -33,14 +33,16 @@ export function readSources(...folders: string[]): SourceFile[] {
     .map(file => parseSource(file, fs.readFileSync(path.join(ROOT, file), 'utf8')));
 }
 
+/** Not ours to look at. Unpacked packages below `node_modules` have links that lead back to their own folder. */
+const SKIPPED = ['node_modules', 'dist', '.git'];
+
 /** Every file below a folder, as paths from the root; never packages, build output or git's own files. */
 export function listFiles(folder: string): string[] {
-  const skipped = /(^|\/)(node_modules|dist|\.git)(\/|$)/;
-  return fs
-    .readdirSync(path.join(ROOT, folder), { recursive: true, withFileTypes: true })
-    .filter(entry => entry.isFile())
-    .map(entry => path.relative(ROOT, path.join(entry.parentPath, entry.name)))
-    .filter(file => !skipped.test(file));
+  return fs.readdirSync(path.join(ROOT, folder), { withFileTypes: true }).flatMap(entry => {
+    const inside = path.join(folder, entry.name);
+    if (entry.isDirectory()) return SKIPPED.includes(entry.name) ? [] : listFiles(inside);
+    return entry.isFile() ? [inside] : [];
+  });
 }
 
 /** Creates a {@link SourceFile} from text; `file` is its path from the root. */
