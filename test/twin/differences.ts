@@ -245,6 +245,14 @@ export const DIFFERENCES: readonly Difference[] = [
     in: 'links',
   },
   {
+    path: /\/host\/nft\/ip6? filter rule CNI-FORWARD #([4-9]|\d\d)(\/|$)/,
+    rows: /^firewall, /,
+    reason:
+      'a published port is reachable beside a FORWARD policy of DROP: a third rule for each address, after the two of the reference',
+    quirk: 'firewall 1',
+    in: 'chains',
+  },
+  {
     path: /^DEL\/host\/interface\/up0\/link\/ifalias$/,
     when: onlyReference,
     reason: 'a device that is home has the alias that it had before, as with the reference since 1.2',
