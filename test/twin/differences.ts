@@ -426,8 +426,9 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     path: /\/sysctl\/ipv4\/conf\/route_localnet$/,
     when: from('1', '0'),
-    rows: /^portmap, (::|an IPv6 address of the host|host port beyond 65535|unknown protocol)$/,
-    reason: 'route_localnet is set only when a port of an IPv4 address is forwarded to the pod',
+    rows: /^portmap, (::|an IPv6 address of the host|(iptables, )?one address of the host|host port beyond 65535|unknown protocol)$/,
+    reason:
+      'route_localnet is set only where an IPv4 loopback address has a port that is forwarded to the pod',
     quirk: 'meta 15',
     in: 'ports',
   },
