@@ -130,16 +130,32 @@ const SCENES: readonly Scene[] = [
     ],
   },
   {
-    what: 'a translation by iptables at the same priority as ours, and one after it',
+    what: 'a translation by iptables, which comes before ours, and one after ours',
     iptables: [
       '-t nat -A PREROUTING -m addrtype --dst-type LOCAL -p tcp --dport 8080 -j DNAT --to-destination 10.9.9.9:80',
     ],
-    nft: 'table ip theirs { chain pre { type nat hook prerouting priority -90; tcp dport 8080 dnat to 10.9.9.7; }\n}',
+    nft: 'table ip theirs { chain pre { type nat hook prerouting priority -70; tcp dport 8080 dnat to 10.9.9.7; }\n}',
+    found: [
+      [
+        'error',
+        /in chain "PREROUTING" of table ip nat leads port 8080\/tcp of the host to 10\.9\.9\.9 instead of/,
+        /^nft delete rule ip nat PREROUTING handle/,
+      ],
+    ],
+  },
+  {
+    what: 'a translation after ours',
+    nft: 'table ip theirs { chain pre { type nat hook prerouting priority -70; tcp dport 8080 dnat to 10.9.9.7; }\n}',
+    found: [],
+  },
+  {
+    what: 'a translation at the same priority as ours',
+    nft: 'table ip theirs { chain pre { type nat hook prerouting priority -80; tcp dport 8080 dnat to 10.9.9.9; }\n}',
     found: [
       [
         'warning',
-        /in chain "PREROUTING" of table ip nat may lead port 8080\/tcp of the host to 10\.9\.9\.9 instead of/,
-        /^nft delete rule ip nat PREROUTING handle/,
+        /in chain "pre" of table ip theirs may lead port 8080\/tcp of the host to 10\.9\.9\.9 instead of/,
+        /^nft delete rule ip theirs pre handle/,
       ],
     ],
   },

@@ -78,9 +78,10 @@ function randomRules({ below, pick }: ReturnType<typeof generator>): string {
           'return',
         ]
       : ['masquerade', 'snat to 10.201.0.1', 'snat to 10.88.0.1', 'accept', 'return'];
+    // Before ours and after.
     const base = into
-      ? `${hook} priority ${pick(['-120', '-99', '-90'])}`
-      : `postrouting priority ${pick(['90', '110'])}`;
+      ? `${hook} priority ${pick(['-120', '-99', '-90', '-79', '-70'])}`
+      : `postrouting priority ${pick(['90', '110', '130'])}`;
     return `nft 'table ip random { ${SUBNETS}; chain inner { ${rules(below(2), verdicts)}; }; chain base { type nat hook ${base}; ${rules(1 + below(3), [...verdicts, 'jump inner'])}; }; }'`;
   }
   const hook = pick(['forward', 'forward', 'prerouting', 'postrouting', 'output', 'input']);

@@ -300,7 +300,7 @@ describeRoot(
               ] as const),
             ],
             [
-              `nft 'table ip theirs { chain pre { type nat hook prerouting priority -100; tcp dport 8080 dnat to 10.88.0.2:80; }; }'`,
+              `nft 'table ip theirs { chain pre { type nat hook prerouting priority -80; tcp dport 8080 dnat to 10.88.0.2:80; }; }'`,
               ...(['nft delete table ip theirs', 'translation', 'has the same priority'] as const),
             ],
             [
@@ -322,6 +322,24 @@ describeRoot(
               'a process of the node may',
             ],
           ];
+          // What others translate first is theirs, and certain.
+          const earlier = `nft 'table ip theirs { chain pre { type nat hook prerouting priority -100; tcp dport 8080 dnat to ADDRESS; }; }'`;
+          await paste(earlier.replace('ADDRESS', '10.88.0.2:80'));
+          expect(await answers()).toBe(true);
+          expect(await ask(':8080')).toMatchObject(ARRIVES);
+          await paste('nft delete table ip theirs');
+          await paste(earlier.replace('ADDRESS', '10.9.9.9:80'));
+          expect(await answers()).toBe(false);
+          const rule = 'rule \\d+ of table ip theirs, chain "pre" \\(priority -100\\)';
+          expect(await ask(':8080')).toMatchObject(
+            stopped(
+              'translation',
+              `${rule} leads it to 10.9.9.9:80 instead`,
+              '^nft delete rule ip theirs pre handle',
+            ),
+          );
+          await paste('nft delete table ip theirs');
+
           await startServer(lab, lab.host, { ...TCP, port: 8080, seconds: 100 });
           for (const [make, undo, name, evidence] of unsure) {
             await paste(make);
