@@ -28,16 +28,17 @@ export function readKernelLines(): string[] {
 export function readFilter(): unknown {
   const socket = new NetlinkSocket(NETLINK_NETFILTER);
   try {
-    return listTableNames(socket).map(table => {
+    const tables = listTableNames(socket).map(table => {
       const rules = listRules(socket, table);
       return {
         table,
         chains: listChains(socket, table).map(chain => ({
           ...chain,
-          rules: rules.filter(rule => rule.chain === chain.name).map(plain),
+          rules: rules.filter(rule => rule.chain === chain.name),
         })),
       };
     });
+    return plain(tables);
   } finally {
     socket.close();
   }
