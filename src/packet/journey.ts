@@ -1,5 +1,5 @@
 // Which places does a packet pass on this node, and does its reply come back?
-import type { Packet } from '../doctor/filter/packet.ts';
+import { NO_LABELS, type Packet } from '../doctor/filter/packet.ts';
 import { renderIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-header.ts';
@@ -253,9 +253,6 @@ export class Journey {
 
 /** More than any packet needs on one node. */
 const MOST_SECTIONS = 64;
-
-/** No rule has labelled a new connection; the kernel has 128 labels. */
-const NO_LABELS: readonly number[] = Array.from({ length: 16 }, () => 0);
 
 function answerTo(packet: Packet): Packet {
   return {

@@ -77,6 +77,32 @@ const SCENES: readonly Scene[] = [
     found: [],
   },
   {
+    what: 'published ports that portmap has accepted by their label, and nothing else',
+    iptables: [
+      '-P FORWARD DROP',
+      '-A FORWARD -m connlabel --label 107 -m comment --comment "catena: published ports" -j ACCEPT',
+    ],
+    found: [
+      [
+        'error',
+        /^the policy of chain "FORWARD" of table ip filter drops connections of 1 container .* to the outside$/,
+        INTO_BRIDGE,
+      ],
+    ],
+  },
+  {
+    what: 'what the firewall plugin accepts of one container',
+    iptables: [
+      '-P FORWARD DROP',
+      '-N CNI-FORWARD',
+      '-A CNI-FORWARD -d 10.88.0.2 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT',
+      '-A CNI-FORWARD -s 10.88.0.2 -j ACCEPT',
+      '-A CNI-FORWARD -d 10.88.0.2 -m conntrack --ctstate DNAT -j ACCEPT',
+      '-I FORWARD -j CNI-FORWARD',
+    ],
+    found: [],
+  },
+  {
     what: 'a rule behind a jump, and rules about other traffic',
     nft: `table inet fw {
       set ports { type inet_service; flags interval; elements = { 25, 100-200 } }

@@ -2,7 +2,7 @@
 import type { Chain } from '../../netlink/nft/chain.ts';
 import type { NodeView } from '../finding.ts';
 import type { RoutedPod } from '../routed-pod.ts';
-import { type Byte, type Packet, PROTOCOLS, unknown } from './packet.ts';
+import { type Byte, NO_LABELS, type Packet, PROTOCOLS, unknown } from './packet.ts';
 import type { FilterTable } from './ruleset.ts';
 import { type Fate, walk } from './walk.ts';
 
@@ -63,6 +63,7 @@ function followOut(
     port: OUTSIDE_PORT,
     isReply: false,
     isTranslated: false,
+    labels: NO_LABELS,
   };
   const arriving = { ...packet, oif: undefined };
   const fate = worstOf([
@@ -95,6 +96,7 @@ function followIn(
     port: hostPort,
     isReply: false,
     isTranslated: false,
+    labels: NO_LABELS,
   };
   const led: Packet = {
     ...packet,
@@ -103,6 +105,7 @@ function followIn(
     isLocal: false,
     port: containerPort,
     isTranslated: true,
+    labels: labelsOf(tables, packet, mark),
   };
   const fate = worstOf([
     ...walkAll(tables, { hook: 'prerouting', type: 'filter' }, packet, mark),
@@ -183,6 +186,18 @@ function walkTranslations(
       const fates = walk(table, chain, packet, { mark, target });
       return fates.map(fate => ({ ...fate, isSure: fate.isSure && isFirst }));
     });
+}
+
+/** What the rule of ours that translates a connection labels it with. */
+function labelsOf(
+  tables: readonly FilterTable[],
+  packet: Packet,
+  mark: readonly Byte[],
+): readonly Byte[] | undefined {
+  return basesOf(tables, packet.family, { hook: 'prerouting', type: 'nat' })
+    .filter(({ table }) => table.isOwn)
+    .flatMap(({ table, chain }) => walk(table, chain, packet, { mark, target: undefined }))
+    .find(({ what, isSure }) => what === 'translate' && isSure)?.labels;
 }
 
 /** What is sure comes first, then what the packet meets first. */

@@ -25,6 +25,8 @@ const [STATE_INVALID, STATE_ESTABLISHED, STATE_NEW, STATE_SNAT, STATE_DNAT] = [1
 
 /** linux/rtnetlink.h, as bits: RTN_UNICAST, RTN_LOCAL */
 const [UNICAST, LOCAL] = [2, 4];
+/** linux/netfilter/xt_connlabel.h: XT_CONNLABEL_OP_INVERT; the other option, to set the label, may fail. */
+const CONNLABEL_INVERT = 1;
 /** linux/netfilter/xt_addrtype.h */
 const [INVERT_SOURCE, INVERT_DESTINATION] = [1, 2];
 
@@ -52,6 +54,13 @@ const MATCHES: Readonly<Record<string, (info: DataView, packet: Packet) => Holds
       fits(source, isFromLocal ? LOCAL : UNICAST, INVERT_SOURCE) &&
       fits(destination, isLocal ? LOCAL : UNICAST, INVERT_DESTINATION)
     );
+  },
+  /** linux/netfilter/xt_connlabel.h, struct xt_connlabel_mtinfo: u16 bit, u16 options */
+  connlabel(info, { labels }) {
+    const [bit, options] = [info.getUint16(0, LITTLE), info.getUint16(2, LITTLE)];
+    const byte = labels?.[bit >> 3];
+    if (byte === undefined || options & ~CONNLABEL_INVERT) return undefined;
+    return ((byte & (1 << (bit & 7))) !== 0) !== (options === CONNLABEL_INVERT);
   },
   tcp: ports,
   udp: ports,

@@ -70,6 +70,9 @@ const [STATE_INVALID, STATE_ESTABLISHED, STATE_NEW] = [1, 2, 8];
 /** The same file: IPS_DST_NAT with IPS_DST_NAT_DONE */
 const TRANSLATED = [0x20, 0x01, 0, 0];
 
+/** No rule has labelled a new connection; the kernel has 128 labels. */
+export const NO_LABELS: readonly number[] = Array.from({ length: 16 }, () => 0);
+
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
 export const CT = { state: 0, direction: 1, status: 2, labels: 13 } as const;
 
