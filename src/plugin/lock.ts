@@ -10,9 +10,15 @@ const LOCK_DEADLINE_MS = 20_000;
 /**
  * Runs a step while no other process of ours runs one under the same lock.
  * @param path of the lock's file; missing directories are made for root alone
+ * @param transient whether the file goes with the lock: for those of containers, which would become ever more
  * @throws CniError 11 when the lock is not available in time; what the step throws otherwise
  */
-export function withPluginLock<T>(path: string, step: () => T, deadlineMs = LOCK_DEADLINE_MS): T {
+export function withPluginLock<T>(
+  path: string,
+  step: () => T,
+  deadlineMs = LOCK_DEADLINE_MS,
+  transient = false,
+): T {
   let entered = false;
   try {
     return withFlock(
@@ -22,7 +28,7 @@ export function withPluginLock<T>(path: string, step: () => T, deadlineMs = LOCK
         entered = true;
         return step();
       },
-      { mode: 0o600, directoryMode: 0o700 },
+      { mode: 0o600, directoryMode: 0o700, transient },
     );
   } catch (cause) {
     if (entered) throw cause;
@@ -39,5 +45,6 @@ export function withContainerLock<T>(
   { containerNetns, environment }: Pick<Call, 'containerNetns' | 'environment'>,
   step: () => T,
 ): T {
-  return withPluginLock(`${runDir(environment)}/container-${containerNetns.ino}.lock`, step);
+  const path = `${runDir(environment)}/container-${containerNetns.ino}.lock`;
+  return withPluginLock(path, step, LOCK_DEADLINE_MS, true);
 }

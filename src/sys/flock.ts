@@ -34,16 +34,31 @@ export function withFlock<T>(path: string, deadlineMs: number, work: () => T, fi
     try {
       lock(fd, path, deadlineMs);
       // The holder that this one waited for has removed the file: others would take another one.
-      if (file.transient && statSync(path, { throwIfNoEntry: false })?.ino !== fstatSync(fd).ino) continue;
+      if (file.transient && isReplaced(fd, path)) continue;
       try {
         return work();
       } finally {
-        if (file.transient) rmSync(path, { force: true });
+        if (file.transient) removeHeld(path);
       }
     } finally {
       closeSync(fd);
     }
   }
+}
+
+/** A file on a disk that has become read-only stays, and serves the next one. */
+function removeHeld(path: string): void {
+  try {
+    rmSync(path, { force: true });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EROFS') throw error;
+  }
+}
+
+/** A directory that stands in for a file that has no room is never removed. */
+function isReplaced(fd: number, path: string): boolean {
+  const held = fstatSync(fd);
+  return held.isFile() && statSync(path, { throwIfNoEntry: false })?.ino !== held.ino;
 }
 
 /**

@@ -86,11 +86,11 @@ export const DIFFERENCES: readonly Difference[] = [
     quirk: 'bridge 20',
   },
   {
-    path: /\/host\/interface\/up[01]\/sysctl\/ipv6\/conf\/accept_ra$/,
+    path: /\/host\/interface\/(up[01]|outside0)\/sysctl\/ipv6\/conf\/accept_ra$/,
     when: from('1', '2'),
     reason: 'the host keeps its IPv6 router when forwarding is turned on',
     quirk: 'bridge 47',
-    in: 'links',
+    in: ['links', 'swaps'],
   },
   {
     path: /\/twin-\d\/interface\/[^/]+\/sysctl\/ipv6\/conf\/(accept_ra|autoconf|accept_redirects)$/,
@@ -246,11 +246,11 @@ export const DIFFERENCES: readonly Difference[] = [
   },
   {
     path: /\/host\/nft\/ip6? filter rule CNI-FORWARD #([4-9]|\d\d)(\/|$)/,
-    rows: /^firewall, /,
+    rows: /^(firewall|swap, guarded)[, ]/,
     reason:
       'a published port is reachable beside a FORWARD policy of DROP: a third rule for each address, after the two of the reference',
     quirk: 'firewall 1',
-    in: 'chains',
+    in: ['chains', 'swaps'],
   },
   {
     path: /^DEL\/host\/interface\/up0\/link\/ifalias$/,
