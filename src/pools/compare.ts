@@ -24,6 +24,8 @@ export interface Compared {
   readonly lost: readonly string[];
   /** Blocks with leases that had vanished from the store, and are claimed again. */
   readonly reclaimed: readonly string[];
+  /** Whether the store was restored a short while ago: nothing new may be claimed, even of a pool that was read before. */
+  readonly restored: boolean;
 }
 
 const KINDS: readonly Kind[] = ['blocks', 'addresses'];
@@ -87,7 +89,7 @@ export async function compare(
     const next: Held = { ...held, comparedIn: boot, blocks: [...known, ...others] };
     return searches && !restored ? { ...next, searchedAt: clock() } : next;
   });
-  return { adopted, lost, reclaimed };
+  return { adopted, lost, reclaimed, restored };
 }
 
 /** A node that was renamed while its pods run: the cluster no longer has the former one, so the blocks get the new name. */

@@ -10,7 +10,6 @@ import { findEndedClaims, tellIdle } from './keep.ts';
 import { isInUse, useOf } from './lease.ts';
 import { type Claimant, changeHeld, claiming } from './place.ts';
 import type { Pool } from './pool.ts';
-import { isSettling } from './restored.ts';
 
 /** How many addresses and blocks a node keeps. */
 export interface Limits {
@@ -54,7 +53,7 @@ export function tend(
       searchEveryS,
     );
     let claimed = 0;
-    for (const one of pools) claimed += await refill(claimant, one);
+    if (!compared.restored) for (const one of pools) claimed += await refill(claimant, one);
     await tellIdle(claimant);
     // A pool that the configuration no longer has gives back what is empty.
     const limitsOf = (name: string) => pools.find(({ pool }) => pool.name === name)?.limits ?? NONE_KEPT;
@@ -65,7 +64,7 @@ export function tend(
     const returned = await giveBack(claimant, limitsOf, { ended });
     const collected: string[] = [];
     for (const { pool, limits } of pools) {
-      if (limits.graceS !== undefined && !isSettling(claimant, pool))
+      if (limits.graceS !== undefined && !compared.restored)
         collected.push(...(await collect(claimant, pool, limits.graceS)));
     }
     changeHeld(claimant, ({ asked: _, ...held }) => ({ ...held, checkedAt: claimant.clock() }));
@@ -76,7 +75,7 @@ export function tend(
 const NONE_KEPT: Limits = { lowWater: 0, coolDownS: 0 };
 
 async function refill(claimant: Claimant, { pool, limits: { lowWater } }: TendedPool): Promise<number> {
-  if (lowWater === 0 || isSettling(claimant, pool)) return 0;
+  if (lowWater === 0) return 0;
   for (let claimed = 0; ; claimed++) {
     if (freeIn(claimant, pool.name) >= lowWater) return claimed;
     try {
