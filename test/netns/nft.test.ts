@@ -1,6 +1,6 @@
 // Does the kernel take our nf_tables changes for what nft says they are?
 
-import { afterEach, describe, expect, test } from 'bun:test';
+import { afterAll, describe, expect, test } from 'bun:test';
 import { SKELETON as FIREWALL, BRIDGE_SKELETON as FIREWALL_BRIDGE } from '../../plugins/firewall/skeleton.ts';
 import { planSkeleton as portmapSkeleton } from '../../plugins/portmap/skeleton.ts';
 import { planSkeleton as masqueradeSkeleton } from '../../src/attach/masquerade-skeleton.ts';
@@ -40,8 +40,8 @@ describeRoot(
 
     const sockets: NetlinkSocket[] = [];
 
-    // A namespace lives as long as a socket in it.
-    afterEach(() => {
+    // A namespace lives as long as a socket in it; tests beside each other share the list.
+    afterAll(() => {
       for (const socket of sockets.splice(0)) socket.close();
     });
 

@@ -1,6 +1,6 @@
 // Does a table of ours survive what else happens to it?
 
-import { afterEach, expect, test } from 'bun:test';
+import { afterAll, expect, test } from 'bun:test';
 import { commit } from '../../src/netlink/nft/batch.ts';
 import { findElement, listElements } from '../../src/netlink/nft/element.ts';
 import { addEntries, type Entry } from '../../src/netlink/nft/entries.ts';
@@ -47,7 +47,7 @@ describeRoot(
     const sockets: NetlinkSocket[] = [];
 
     // A namespace lives as long as a socket in it.
-    afterEach(() => {
+    afterAll(() => {
       for (const socket of sockets.splice(0)) socket.close();
     });
 
