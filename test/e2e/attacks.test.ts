@@ -285,9 +285,16 @@ describeRoot('what a chain and a daemon keep', () => {
       });
     }
     await chain.run('del', await lab.container());
-    const wrong = entriesBelow(lab.tmp, 9).flatMap(name => {
-      const stat = fs.lstatSync(path.join(lab.tmp, name));
-      if (stat.isSymbolicLink() || name === 'podnet.conflist') return [];
+    // The daemon still writes traces: a file gets its name once it is whole.
+    let found: readonly (readonly [name: string, stat: fs.Stats | undefined])[] = [];
+    await until(() => {
+      found = entriesBelow(lab.tmp, 9).map(name => {
+        return [name, fs.lstatSync(path.join(lab.tmp, name), { throwIfNoEntry: false })] as const;
+      });
+      return found.every(([, stat]) => stat);
+    });
+    const wrong = found.flatMap(([name, stat]) => {
+      if (stat === undefined || stat.isSymbolicLink() || name === 'podnet.conflist') return [];
       const wanted = SHARED[name] ?? (stat.isDirectory() ? 0o700 : 0o600);
       const mode = stat.mode & 0o777;
       return (mode & ~wanted) === 0 ? [] : [`${name}: ${mode.toString(8)}`];

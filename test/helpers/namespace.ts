@@ -19,7 +19,8 @@ export interface Namespace {
 
 /** Creates a namespace and adds its name to the caller's set; `role` is one letter at the end of the name. */
 export async function addNamespace(namespaces: Set<string>, role: string): Promise<Namespace> {
-  const name = `${PREFIX}${process.pid}-${++counter}${role}`;
+  // Names sort by age, as tests beside each other make the number grow beyond one digit.
+  const name = `${PREFIX}${process.pid}-${String(++counter).padStart(3, '0')}${role}`;
   await runOk(['ip', 'netns', 'add', name]);
   namespaces.add(name);
   const made = { name, path: path.join(NAMES, name) };
