@@ -75,13 +75,14 @@ describeRoot('a daemon that watches', () => {
     const { chain: sound } = await attach(lab, watchedList(lab, 'pods', '10.66.0.0/24'), 8080);
     const binDir = `${lab.tmp}/foreign`;
     mkdirSync(binDir);
-    const script = `#!/bin/sh\n[ "$CNI_COMMAND" = CHECK ] && exec sleep 1017\n[ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion": "1.1.0"}'\nexit 0\n`;
+    // The fraction tells these from the processes of other runs.
+    const sleep = `sleep 1000.${process.pid}`;
+    const script = `#!/bin/sh\n[ "$CNI_COMMAND" = CHECK ] && exec ${sleep}\n[ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion": "1.1.0"}'\nexit 0\n`;
     writeFileSync(`${binDir}/stuck`, script, { mode: 0o755 });
     const stuck = writeChain(lab, { cniVersion: '1.1.0', name: 'stuck', plugins: [{ type: 'stuck' }] });
     for (let i = 0; i < 4; i++) await stuck.add(await lab.container(), { binDir });
     const daemon = await startWatcher(lab, { watch: 'repair', watchSeconds: 1 });
-    const hangs = async () =>
-      (await lab.run(lab.host, ['pgrep', '-fc', `^sleep 1000`])).stdout.trim() !== '0';
+    const hangs = async () => (await lab.run(lab.host, ['pgrep', '-fc', `^${sleep}$`])).stdout.trim() !== '0';
     await until(hangs);
     expect(sound.name).toBe('pods');
     for (const round of [1, 2]) {
