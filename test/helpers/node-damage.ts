@@ -37,7 +37,7 @@ export function tightList(containers: number): Row {
   const ends = { rangeStart: '10.99.0.2', rangeEnd: `10.99.0.${1 + containers}` };
   const ipam = { type: 'host-local', subnet: '10.99.0.0/24', ...ends };
   const bridge = { type: 'bridge', bridge: 'tight0', isGateway: true, ipam };
-  return { cniVersion: '1.0.0', name: TIGHT, plugins: [bridge] };
+  return { cniVersion: '1.0.0', name: TIGHT, plugins: [bridge, { type: 'firewall' }] };
 }
 
 /** Plays {@link NODE_WAYS} on a node whose list {@link tightList} has room for one container more, and expects the outcome of each. */
