@@ -54,7 +54,8 @@ async function tryJson(lab: Lab, file: string, ...options: string[]) {
 describeRoot('catena try', () => {
   test('gives the fake host the devices that a list needs', async () => {
     await withHost(async lab => {
-      const file = write(lab, [{ ...BRIDGE, uplinkInterface: 'up0' }]);
+      // A bridge without an address gives the uplink back with its last port.
+      const file = write(lab, [{ ...BRIDGE, isGateway: false, uplinkInterface: 'up0' }]);
       const { exitCode, stdout } = await catena(lab, ['try', file]);
       expect({ exitCode, stdout }).toMatchObject({
         exitCode: 1,

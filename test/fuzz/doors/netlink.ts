@@ -2,8 +2,10 @@
 import fc from 'fast-check';
 import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { listFlows } from '../../../src/netlink/conntrack.ts';
+import { findExemption } from '../../../src/netlink/iptables/exemption.ts';
 import { decodeEntries } from '../../../src/netlink/iptables/legacy.ts';
 import { decodeNatRule, listNftNat } from '../../../src/netlink/iptables/nft.ts';
+import { findOvertaken } from '../../../src/netlink/iptables/precedence.ts';
 import { parseSaved } from '../../../src/netlink/iptables/save.ts';
 import { listChains } from '../../../src/netlink/nft/chain.ts';
 import { findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
@@ -15,13 +17,13 @@ import {
   listOwned,
   listOwners,
 } from '../../../src/netlink/nft/owned-table.ts';
-import { listDroppingChains } from '../../../src/netlink/nft/policy.ts';
+import { listDroppingChains, listTranslatingChains } from '../../../src/netlink/nft/policy.ts';
 import { listRules, summarizeChains } from '../../../src/netlink/nft/rule.ts';
 import { listSets } from '../../../src/netlink/nft/set.ts';
 import { listRawElements } from '../../../src/netlink/nft/set-contents.ts';
 import { listTableNames, listTables } from '../../../src/netlink/nft/table.ts';
 import { refusalOf } from '../../../src/netlink/refusal.ts';
-import { findAddressesOf, listAddresses } from '../../../src/netlink/rtnl/addr.ts';
+import { findAddressesOf, listAddresses, listAddressMessages } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { listClasses } from '../../../src/netlink/rtnl/class.ts';
 import { listFilters, listIngressFilters } from '../../../src/netlink/rtnl/filter.ts';
@@ -35,7 +37,12 @@ import {
   listPermanentNeighboursOn,
 } from '../../../src/netlink/rtnl/neighbour.ts';
 import { findQdisc, findQdiscs, listQdiscs } from '../../../src/netlink/rtnl/qdisc.ts';
-import { listOriginRoutes, listRefusingRoutes, listRoutes } from '../../../src/netlink/rtnl/route.ts';
+import {
+  listOriginRoutes,
+  listRefusingRoutes,
+  listRouteMessages,
+  listRoutes,
+} from '../../../src/netlink/rtnl/route.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts';
 import { parsePsched } from '../../../src/netlink/rtnl/tc/psched.ts';
@@ -83,6 +90,11 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
     ]),
   findWay: socket => findWay(socket, target),
   listRoutes: socket => listRoutes(socket),
+  listRouteMessages: socket => listRouteMessages(socket),
+  listAddressMessages: socket => listAddressMessages(socket),
+  listTranslatingChains: socket => listTranslatingChains(socket, { hook: 'prerouting', priority: -100 }),
+  findExemption: socket => findExemption(socket, 4, ['POSTROUTING'], () => true),
+  findOvertaken: socket => findOvertaken(socket, 4, 'destination'),
   listOriginRoutes: socket => [listOriginRoutes(socket, 4, 67), listOriginRoutes(socket, 6, 67)],
   listRefusingRoutes: socket => listRefusingRoutes(socket),
   listPolicyRules: socket => listPolicyRules(socket),
