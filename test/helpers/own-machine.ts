@@ -44,8 +44,8 @@ ip link set lo up || :
 export interface OwnMachine {
   /** What the reader should know: less than root's rights, or no namespaces at all. */
   readonly notice: string | undefined;
-  /** The words before a command, for which `tmp` is /tmp. */
-  prefix(tmp: string): string[];
+  /** The words before a command, for which `tmp` is /tmp. @param seesAll whether it must see the machine's processes */
+  prefix(tmp: string, seesAll?: boolean): string[];
 }
 
 const PROCESSES = ['--pid', '--fork', '--kill-child', '--mount-proc'];
@@ -56,7 +56,10 @@ export async function findOwnMachine(): Promise<OwnMachine> {
   const user = isRoot ? [] : ['--user', '--map-root-user'];
   for (const processes of [PROCESSES, []]) {
     const unshare = ['unshare', ...user, '--mount', '--propagation', 'private', '--net', ...processes];
-    const prefix = (tmp: string): string[] => [...unshare, 'sh', '-c', SETUP, 'sh', tmp, ROOT];
+    const prefix = (tmp: string, seesAll = false): string[] => {
+      const words = seesAll ? unshare.filter(word => !PROCESSES.includes(word)) : unshare;
+      return [...words, 'sh', '-c', SETUP, 'sh', tmp, ROOT];
+    };
     const works = await run([...prefix('/nonexistent'), 'true']).catch(() => undefined);
     if (works?.exitCode !== 0) continue;
     return { notice: isRoot ? undefined : 'not root: kernel tests run in a user namespace', prefix };

@@ -256,8 +256,9 @@ describeRoot(
         const chain = writeChain(lab, list);
         await chain.add(first, { binDir });
 
-        // sbr takes its turn at the namespace, here after the test.
-        const holder = Bun.spawn(['flock', '--no-fork', first.path, 'sleep', '60']);
+        // sbr takes its turn at the container, here after the test.
+        const lock = `${lab.tmp}/run/container-${fs.statSync(first.path).ino}.lock`;
+        const holder = Bun.spawn(['flock', '--no-fork', lock, 'sleep', '60']);
         const deleted = chain.run('del', first, { binDir });
         await until(() => fs.existsSync(begun));
         await Bun.sleep(300);
