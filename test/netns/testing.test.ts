@@ -16,7 +16,7 @@ import {
 import { run } from '../helpers/command.ts';
 import { type Dump, dumpKernelState } from '../helpers/dump.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot } from '../helpers/skip.ts';
+import { describeInOrder } from '../helpers/skip.ts';
 
 const BASE = { cniVersion: '1.1.0', name: 'podnet' };
 
@@ -51,7 +51,7 @@ async function ipLinks(host: TestHost, place: Namespace): Promise<string[]> {
   return JSON.parse(stdout).map(({ ifname }: { ifname: string }) => ifname);
 }
 
-describeRoot('testing', () => {
+describeInOrder('testing', () => {
   describe('TestHost.call()', () => {
     test('runs a definition inside the fake host, and shows its result and its log', async () => {
       await withHost(async host => {
