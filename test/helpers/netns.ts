@@ -84,11 +84,12 @@ export async function withHost<T>(body: (lab: Lab) => Promise<T>, options?: LabO
 
 /**
  * Call at the top of a file or `describe`: the returned function creates labs, which `afterAll` removes. Not `afterEach`: the tests of
- * a file run beside each other, and one that ends must not remove the labs of the others.
+ * a file run beside each other, and one that ends must not remove the labs of the others. In `describeInOrder`, `afterEach` is given
+ * where plugins look for an address in all namespaces.
  */
-export function useLabs(): () => Promise<Lab> {
+export function useLabs(remove = afterAll): () => Promise<Lab> {
   const made = new Set<Lab>();
-  afterAll(async () => {
+  remove(async () => {
     await Promise.all([...made].map(lab => lab.close()));
     made.clear();
   });

@@ -1,11 +1,11 @@
 // Do host ports belong to one container only, whichever packet filter forwards them and whichever plugin wrote the rules?
 
-import { describe, expect, test } from 'bun:test';
+import { afterEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { type Lab, useLabs } from '../helpers/netns.ts';
 import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { answers, askUdp, BRIDGE, fakePod, type Pod, podsOnBridge, resultOf } from '../helpers/pods.ts';
-import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { describeInOrder, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { startServer } from '../helpers/traffic.ts';
 
 interface Call {
@@ -22,10 +22,10 @@ const PROTOCOLS = ['tcp', 'udp'] as const;
 const WEB = PROTOCOLS.map(protocol => ({ hostPort: 8080, containerPort: 80, protocol }));
 const ON_ONE = [{ hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '10.201.0.1' }];
 
-describeRoot(
+describeInOrder(
   'portmap with both packet filters',
   () => {
-    const createLab = useLabs();
+    const createLab = useLabs(afterEach);
 
     describe.each(BACKENDS)('a port that %s holds', backend => {
       const other = backend === 'nftables' ? 'iptables' : 'nftables';

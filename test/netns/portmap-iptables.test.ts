@@ -1,11 +1,11 @@
 // Do ports mapped with iptables work as those of the reference, and can either clean up after the other?
 
-import { expect, test } from 'bun:test';
+import { afterEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { type Lab, useLabs } from '../helpers/netns.ts';
 import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { askUdp, BRIDGE, fakePod, type Pod, peerSeen, podsOnBridge, resultOf } from '../helpers/pods.ts';
-import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { describeInOrder, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { startServer } from '../helpers/traffic.ts';
 
 interface Call {
@@ -22,10 +22,10 @@ const PROTOCOLS = ['tcp', 'udp'] as const;
 const WEB = PROTOCOLS.map(protocol => ({ hostPort: 8080, containerPort: 80, protocol }));
 const IPTABLES = { backend: 'iptables' };
 
-describeRoot(
+describeInOrder(
   'portmap with iptables',
   () => {
-    const createLab = useLabs();
+    const createLab = useLabs(afterEach);
 
     testNeeding(
       'ADD writes what the reference writes',

@@ -1,6 +1,6 @@
 // Do mapped ports lead where they should, for whom they should, and does nothing stay behind?
 
-import { describe, expect, test } from 'bun:test';
+import { afterEach, describe, expect, test } from 'bun:test';
 import type { Dump } from '../helpers/dump.ts';
 import { type Lab, type Namespace, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
@@ -16,7 +16,7 @@ import {
   podsOnBridge,
   resultOf,
 } from '../helpers/pods.ts';
-import { describeRoot, requires, testNeeding } from '../helpers/skip.ts';
+import { describeInOrder, requires, testNeeding } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
 import { startServer } from '../helpers/traffic.ts';
 
@@ -37,10 +37,10 @@ interface Call {
 const PROTOCOLS = ['tcp', 'udp'] as const;
 const WEB: Mapping[] = PROTOCOLS.map(protocol => ({ hostPort: 8080, containerPort: 80, protocol }));
 
-describeRoot(
+describeInOrder(
   'portmap',
   () => {
-    const createLab = useLabs();
+    const createLab = useLabs(afterEach);
 
     test('ADD maps ports, CHECK succeeds, DEL removes them', async () => {
       const version = LATEST_SPEC_VERSION;
