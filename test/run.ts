@@ -41,7 +41,9 @@ const SLOWEST = 20;
 const TESTS_AT_ONCE = 4;
 const BUN = [process.execPath];
 /** GC keeps what a process that it cannot see may use, so that it must see all of them to collect anything without a record. */
-const SEES_ALL = ['garbage', 'portmap', 'portmap-backends', 'portmap-iptables'].map(name => `test/netns/${name}.test.ts`);
+const SEES_ALL = ['garbage', 'portmap', 'portmap-backends', 'portmap-iptables'].map(
+  name => `test/netns/${name}.test.ts`,
+);
 const CORES = Number(process.env.CATENA_TEST_JOBS) || os.availableParallelism();
 /** Bun's own list of times, by which it begins with the longest of those files that share a process. */
 const TIMINGS = 'node_modules/.cache/catena-check-times.json';
