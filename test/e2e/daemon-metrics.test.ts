@@ -31,6 +31,7 @@ describeRoot(
       const chain = writeChain(lab, fullChain(lab));
       const container = await lab.container();
       const daemon = await startDaemon(lab, '--metrics', '127.0.0.1:9464');
+      await until(() => daemon.said().includes('metrics at 127.0.0.1:9464'));
       await chain.add(container);
       const at = 'http://127.0.0.1:9464';
       const page = await curl(lab, `${at}/metrics`);
@@ -55,6 +56,8 @@ describeRoot(
     test('listens at that address only, or at every one if it is asked to', async () => {
       const lab = await makeLab();
       const one = await startDaemon(lab, '--metrics', '127.0.0.1:9464');
+      // It says that it takes calls before it has opened the address.
+      await until(() => one.said().includes('metrics at 127.0.0.1:9464'));
       const listening = async () => {
         const { stdout } = await lab.run(lab.host, ['ss', '-Hltn']);
         return stdout.split('\n').flatMap(line => line.split(/\s+/)[3] ?? []);
