@@ -97,7 +97,10 @@ interface Line {
   readonly answer: Answer | 'broken' | undefined;
   /** Whether the daemon has the whole request, and so may begin it. */
   readonly isSent: boolean;
-  /** Resolves to true at the next sign of life, or when there is an answer; to undefined after {@link SILENCE_MS}. */
+  /**
+   * Resolves to true at the next sign of life, such as bytes that the daemon takes, or when there is an answer; to undefined after
+   * {@link SILENCE_MS}.
+   */
   next(): Promise<true | undefined>;
   send(bytes: Uint8Array): void;
   close(): void;
@@ -131,7 +134,11 @@ async function connect(path: string): Promise<Line | 'refused' | undefined> {
         if (one === 'broken') answer ??= 'broken';
         tell();
       },
-      drain: flush,
+      // The daemon takes what is sent: that, too, is a sign of life.
+      drain(socket) {
+        flush(socket);
+        tell();
+      },
       close: breakOff,
       error: breakOff,
       end: breakOff,

@@ -105,6 +105,8 @@ export interface RunRequest extends Pick<Invocation, 'env'>, Partial<Pick<Invoca
   readonly key: string;
   /** How long ago the client sent it, in milliseconds; negative if the clock was set back since. */
   readonly ageMs?: number;
+  /** The longest time of these in which nothing of it arrived: a client may need long to send a long request. */
+  readonly silentMs?: number;
 }
 
 /** Everything that a process of its own would leave behind. */

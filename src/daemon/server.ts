@@ -168,14 +168,16 @@ export async function startServer(
     return decline(reason, error);
   }
 
-  function findObstacle({ place: theirs, ageMs = 0 }: RunRequest, isGone: boolean): Declined | undefined {
+  function findObstacle(request: RunRequest, isGone: boolean): Declined | undefined {
+    const { place: theirs, ageMs = 0, silentMs = ageMs } = request;
     if (theirs.executable !== place.executable)
       return refuse('build', `the client is executable ${theirs.executable}, the daemon ${place.executable}`);
     if (theirs.network !== place.network) return refuse('namespace', 'another network namespace');
     if (theirs.mount !== place.mount) return refuse('namespace', 'another mount namespace');
     if (isGone) return refuse('stale', 'the client has gone');
     // Its client has given up, or was killed while this process was stopped: what it asked for may no longer be right.
-    if (Math.abs(ageMs) > SILENCE_MS) return refuse('stale', `the request is ${ageMs} ms old`);
+    if (Math.abs(silentMs) > SILENCE_MS)
+      return refuse('stale', `the daemon did not come to it for ${silentMs} ms`);
     if (ending) return refuse('ending', 'the daemon is shutting down');
     const { problem: trouble } = backend;
     return trouble === undefined ? undefined : refuse('workers', trouble);

@@ -43,6 +43,12 @@ interface Connection {
   /** What has arrived of the request. */
   pieces: Uint8Array[];
   length: number;
+  /** When its first bytes arrived, in milliseconds since the epoch. */
+  arrivedAt: number;
+  /** When the last ones arrived, on the monotonic clock. */
+  heardAt: number;
+  /** The longest pause between bytes. */
+  pauseMs: number;
   /** Length of the whole request, once known. */
   total: number | undefined;
   isAsked: boolean;
@@ -73,6 +79,7 @@ export function listenForCalls(
   function receive(socket: Socket<Connection>, chunk: Uint8Array): void {
     const { data } = socket;
     if (data.isAsked) return;
+    note(data);
     data.pieces.push(Uint8Array.from(chunk));
     data.length += chunk.length;
     if (data.total === undefined && data.length >= REQUEST_START) {
@@ -99,8 +106,8 @@ export function listenForCalls(
     data.isAsked = true;
     socket.timeout(0);
     data.signs = setInterval(() => send(socket, SIGN), SIGN_MS);
-    const answered = answer(request, data.gone.signal).then(({ reply, told }) =>
-      finish(socket, encodeAnswer(reply), told),
+    const answered = answer({ ...request, silentMs: silenceOf(data, request) }, data.gone.signal).then(
+      ({ reply, told }) => finish(socket, encodeAnswer(reply), told),
     );
     answering.add(answered);
     void answered.finally(() => answering.delete(answered));
@@ -155,7 +162,8 @@ export function listenForCalls(
     socket: {
       open(socket) {
         socket.data = {
-          ...{ pieces: [], length: 0, total: undefined, isAsked: false, isOver: false, signs: undefined },
+          ...{ pieces: [], length: 0, arrivedAt: 0, heardAt: 0, pauseMs: 0 },
+          ...{ total: undefined, isAsked: false, isOver: false, signs: undefined },
           ...{ gone: new AbortController(), unsent: new Uint8Array(), told: undefined },
         };
         open.add(socket);
@@ -186,6 +194,20 @@ export function listenForCalls(
       for (const socket of open) if (!socket.data.isOver) socket.terminate();
     },
   };
+}
+
+/** A client that is still sending has not given up, however long the whole request takes: only a pause counts. */
+function note(data: Connection): void {
+  const now = performance.now();
+  if (data.length === 0) data.arrivedAt = Date.now();
+  else data.pauseMs = Math.max(data.pauseMs, Math.ceil(now - data.heardAt));
+  data.heardAt = now;
+}
+
+/** @returns negative if the clock was set back */
+function silenceOf({ arrivedAt, pauseMs }: Connection, { ageMs = 0 }: RunRequest): number {
+  const beforeMs = ageMs - (Date.now() - arrivedAt);
+  return Math.abs(beforeMs) > pauseMs ? beforeMs : pauseMs;
 }
 
 /** Whether it is a command or a call that the daemon runs for clients (a second daemon in its own process is not). */

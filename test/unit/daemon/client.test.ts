@@ -5,8 +5,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { BegunCalls } from '../../../src/daemon/begun-calls.ts';
 import { askDaemon, type DaemonEndpoint, findDoor, mayListen } from '../../../src/daemon/client.ts';
-import { socketPathOf, wireOf } from '../../../src/daemon/protocol.ts';
-import { encodeAnswer, SIGN } from '../../../src/daemon/wire.ts';
+import { SILENCE_MS, socketPathOf, wireOf } from '../../../src/daemon/protocol.ts';
+import { encodeAnswer, SIGN, WIRE } from '../../../src/daemon/wire.ts';
 import { actAsDaemon } from '../../helpers/wire.ts';
 
 const runDir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
@@ -55,6 +55,28 @@ test.each([
     }
   },
 );
+
+test('askDaemon() waits for a daemon that takes a long request slowly', async () => {
+  const begin = performance.now();
+  const daemon = await actAsDaemon(socketPathOf(runDir), (client, first) => {
+    let left = first.readUInt32LE(WIRE.WIRE_AT_TOTAL);
+    const take = ({ length }: Buffer): void => {
+      left -= length;
+      if (left === 0) client.end(answer);
+      client.pause();
+      setTimeout(() => client.resume(), 100);
+    };
+    take(first);
+    client.on('data', take);
+  });
+  try {
+    const stdin = 'x'.repeat(4 << 20);
+    expect(await askDaemon(await door(), { ...CALL, args: [], stdin })).toEqual(reply);
+    expect(performance.now() - begin).toBeGreaterThan(SILENCE_MS);
+  } finally {
+    await daemon.stop();
+  }
+});
 
 test('askDaemon() makes the call itself when no daemon listens', async () => {
   const daemon = await says();
