@@ -44,6 +44,8 @@ const BUN = [process.execPath];
 const SEES_ALL = ['garbage', 'portmap', 'portmap-backends', 'portmap-iptables'].map(
   name => `test/netns/${name}.test.ts`,
 );
+/** It packs Bun for other targets, which npm fetches: a network namespace of its own would have no way there. */
+const REACHES_REGISTRY = ['test/e2e/release.test.ts'];
 const CORES = Number(process.env.CATENA_TEST_JOBS) || os.availableParallelism();
 /** Bun's own list of times, by which it begins with the longest of those files that share a process. */
 const TIMINGS = 'node_modules/.cache/catena-check-times.json';
@@ -248,8 +250,9 @@ async function runBun(
   fs.mkdirSync(tmp);
   // Fast tests know what another user than root may do. Without namespaces, /tmp is that of all.
   const fast = files.every(one => ringOf(one) === 'check');
+  const isOpen = files.some(one => REACHES_REGISTRY.includes(one));
   const prefix =
-    fast && machine.notice !== undefined
+    isOpen || (fast && machine.notice !== undefined)
       ? []
       : machine.prefix(
           tmp,
