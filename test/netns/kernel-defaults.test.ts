@@ -42,9 +42,22 @@ ra+=struct.pack("!BBBBIII",3,4,64,0xc0,86400,14400,0)+socket.inet_pton(socket.AF
 for _ in range(3): s.sendto(ra,("ff02::1",0,0,socket.if_nametoindex(i))); time.sleep(.02)
 `;
 
-async function advertise(lab: Lab, ns: Namespace, device: string): Promise<void> {
+/** An address that a router may advertise from; the kernel drops what is sent before it has looked at a new carrier, up to a second later. */
+async function makeRouter(lab: Lab, ns: Namespace, device: string): Promise<void> {
   await lab.ip(ns, 'addr', 'add', 'fe80::bad/64', 'dev', device, 'nodad');
-  expect((await lab.run(ns, ['python3', '-c', ADVERTISE, device])).exitCode).toBe(0);
+  await until(async () => (await lab.ip(ns, 'link', 'show', device))[0]?.operstate === 'UP');
+}
+
+async function advertise(lab: Lab, ns: Namespace, device: string): Promise<boolean> {
+  return (await lab.run(ns, ['python3', '-c', ADVERTISE, device])).exitCode === 0;
+}
+
+/** Advertises until the host has learned a default route. */
+async function teachHost(lab: Lab, router: Namespace): Promise<void> {
+  await until(async () => {
+    await advertise(lab, router, 'far');
+    return (await learned(lab, lab.host)).includes('default');
+  });
 }
 
 const learned = async (lab: Lab, ns: Namespace) =>
@@ -64,8 +77,8 @@ describeRoot('the host', () => {
   test.each(['bridge', 'ptp'])('%s: it keeps its IPv6 router when forwarding is turned on', async type => {
     await withHost(async lab => {
       const outside = await uplink(lab);
-      await advertise(lab, outside, 'far');
-      await until(async () => (await learned(lab, lab.host)).includes('default'));
+      await makeRouter(lab, outside, 'far');
+      await teachHost(lab, outside);
       await lab.ip(lab.host, 'link', 'add', 'off0', 'type', 'veth', 'peer', 'name', 'off1');
       await lab.sysctl(lab.host, 'net/ipv6/conf/off0/accept_ra', 0);
       const more = type === 'bridge' ? { isDefaultGateway: true } : {};
@@ -80,8 +93,7 @@ describeRoot('the host', () => {
       expect(await settingsOf(lab, lab.host, keys)).toEqual(['2', '0', ...own.map(() => '0')]);
       // What comes later is heard, too.
       await lab.ip(lab.host, '-6', 'route', 'del', 'default');
-      await lab.run(outside, ['python3', '-c', ADVERTISE, 'far']);
-      await until(async () => (await learned(lab, lab.host)).includes('default'));
+      await teachHost(lab, outside);
     });
   });
 
@@ -149,7 +161,8 @@ describeRoot('a container', () => {
       const [one, two] = [await lab.container(), await lab.container()];
       for (const container of [one, two])
         expect(await add(lab, conf, container)).toMatchObject({ exitCode: 0 });
-      await advertise(lab, one, 'eth0');
+      await makeRouter(lab, one, 'eth0');
+      expect(await advertise(lab, one, 'eth0')).toBe(true);
       expect(await ping(lab, two, '10.88.0.1')).toBe(true);
       expect(await learned(lab, two)).toEqual([]);
       expect(await settingsOf(lab, two, [...CLOSED, ...NO_REDIRECTS])).toEqual(Array(6).fill('0'));
@@ -166,8 +179,8 @@ describeRoot('a container', () => {
       expect(await add(lab, conf, container)).toMatchObject({ exitCode: 0 });
       expect(await settingsOf(lab, container, [...CLOSED, ...NO_REDIRECTS])).toEqual(Array(6).fill('0'));
       if (type === 'macvlan') {
-        await advertise(lab, outside, 'far');
-        await until(async () => (await learned(lab, lab.host)).includes('default'));
+        await makeRouter(lab, outside, 'far');
+        await teachHost(lab, outside);
         expect(await learned(lab, container)).toEqual([]);
       }
     });
