@@ -35,12 +35,12 @@ export function planFaults(next: FaultPlan | undefined): void {
 }
 
 function planFrom(text: string | undefined): FaultPlan | undefined {
-  const [, wanted] = /^kernel:(\d+)$/.exec(text ?? '') ?? [];
+  const [, wanted] = /^kernel:(.+)$/.exec(text ?? '') ?? [];
   if (wanted === undefined) return undefined;
   const count = requestCounter();
   return what => {
     const { number, repeated } = count(what);
-    if (repeated || number !== Number(wanted)) return undefined;
+    if (repeated || (number !== Number(wanted) && what !== wanted)) return undefined;
     writeSync(2, `catena: request ${number} to the kernel was made to fail: ${what}\n`);
     return Errno.EIO;
   };
