@@ -1,5 +1,5 @@
 // Does the kubeconfig made of a pod's account lead to the API, and is what others put in its place left alone?
-import { afterEach, beforeEach, describe, expect, setSystemTime, test } from 'bun:test';
+import { afterEach, beforeEach, describe, expect, setSystemTime, spyOn, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -95,9 +95,13 @@ describeNeeding(
         setSystemTime(Date.now() + 61_000);
         expect(await cluster.findPod('ns', 'web')).toMatchObject({ uid: 'u' });
 
-        // While the pod is replaced there is none.
+        // While the pod is replaced there is none, for which requests wait half a minute.
         fs.rmSync(path.join(account, 'token'));
-        await expect((await open()).findPod('ns', 'web')).rejects.toMatchObject({ code: 11 });
+        let ms = 0;
+        const clock = spyOn(performance, 'now').mockImplementation(() => (ms += 16_000));
+        const asked = (await open()).findPod('ns', 'web');
+        await expect(asked.finally(() => clock.mockRestore())).rejects.toMatchObject({ code: 11 });
+        expect(ms).toBeGreaterThanOrEqual(3 * 16_000);
       } finally {
         await api.close();
       }
