@@ -15,6 +15,12 @@ export interface Span {
   readonly cpu: number;
 }
 
+/** How often the runner asks whether cores idle: longer than a file takes to load, so that each has shown what it needs. */
+export const LOOK_EVERY_MS = 2_000;
+
+/** Cores that must idle before one more file begins. */
+const SPARE = 0.6;
+
 /** Ticks a second of /proc/stat, which is the same on every architecture of Linux that we run on. */
 const TICKS = 100;
 
@@ -58,4 +64,15 @@ export function takenByOthers(span: Span, own: readonly Span[]): number {
 /** Whether a test that failed during the span has itself to blame. */
 export function wasQuiet(span: Span, own: readonly Span[]): boolean {
   return takenByOthers(span, own) <= QUIET_SHARE;
+}
+
+/**
+ * Whether one more file may begin beside others. Most end-to-end and kernel tests wait half of their time: for deadlines of the
+ * product, for other processes, for the kernel. What a file needs is measured and not remembered, because that differs within a
+ * file, is unknown in a first run, and depends on what runs beside it; cores that other programs use are not there to be filled.
+ */
+export function hasSpareCore(from: Moment, to: Moment): boolean {
+  const seconds = to.at - from.at;
+  if (seconds <= 0 || to.busy === 0) return false;
+  return os.availableParallelism() - (to.busy - from.busy) / seconds >= SPARE;
 }

@@ -5,7 +5,8 @@
 //   npm run test:all                        that, and twins, damages, faults at every point, random actors and inputs
 //   npm test -- unit/chain netns/bridge     only test files whose path contains one of these, of whichever command
 //
-// rings.ts says which file belongs to which command. CATENA_TEST_JOBS sets how many files run at a time (default: the cores).
+// rings.ts says which file belongs to which command. CATENA_TEST_JOBS sets how many files run at a time (default: the cores,
+// and up to twice as many while those files wait).
 
 import fs from 'node:fs';
 import os from 'node:os';
@@ -21,7 +22,7 @@ import { findOwnMachine, type OwnMachine } from './helpers/own-machine.ts';
 import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
 import { needsShells, unpackShells } from './helpers/shells.ts';
 import { ROOT } from './helpers/source-tree.ts';
-import { now, type Span, takenByOthers, wasQuiet } from './load.ts';
+import { hasSpareCore, LOOK_EVERY_MS, now, type Span, takenByOthers, wasQuiet } from './load.ts';
 import {
   ALONE,
   includes,
@@ -45,6 +46,8 @@ const SEES_ALL = ['test/netns/garbage.test.ts'];
 /** It packs Bun for other targets, which npm fetches: a network namespace of its own would have no way there. */
 const REACHES_REGISTRY = ['test/e2e/release.test.ts'];
 const CORES = Number(process.env.CATENA_TEST_JOBS) || os.availableParallelism();
+/** Files at a time while cores idle, and processes that fast tests share, which wait half of their time. A number that was asked for is kept to. */
+const AT_MOST = Number(process.env.CATENA_TEST_JOBS) || 2 * CORES;
 /** Bun's own list of times, by which it begins with the longest of those files that share a process. */
 const TIMINGS = 'node_modules/.cache/catena-check-times.json';
 
@@ -145,7 +148,7 @@ async function runShared(
   more: readonly string[],
 ): Promise<{ readonly failed: string[]; readonly span: Span }> {
   const { tmp, outcomes, finished, span } = await runBun(files, machine, [
-    ...[`--parallel=${Math.min(CORES, files.length)}`, '--no-isolate', '--only-failures', ...more],
+    ...[`--parallel=${Math.min(AT_MOST, files.length)}`, '--no-isolate', '--only-failures', ...more],
     ...(filters.length > 0 || more.length > 0 ? [] : [`--timings=${TIMINGS}`, '--update-timings']),
   ]);
   fs.rmSync(tmp, { recursive: true, force: true });
@@ -174,20 +177,34 @@ async function runSlow(files: readonly string[], machine: OwnMachine): Promise<v
       ? files.filter(file => file in SECOND).map(file => ({ file, front: false }))
       : []),
   ]);
-  const queue = turns.filter(({ file }) => !(file in ALONE));
   const again: { turn: Turn; span: Span }[] = [];
-  const runNext = async (): Promise<void> => {
-    for (let turn = queue.shift(); turn !== undefined; turn = queue.shift()) {
-      const span = await runFile(turn, machine, 'first');
-      if (span !== undefined) again.push({ turn, span });
-    }
-  };
-  await Promise.all(Array.from({ length: CORES }, runNext));
-  for (const turn of turns.filter(({ file }) => file in ALONE)) {
+  const first = async (turn: Turn): Promise<void> => {
     const span = await runFile(turn, machine, 'first');
     if (span !== undefined) again.push({ turn, span });
-  }
+  };
+  await besideEachOther(
+    turns.filter(({ file }) => !(file in ALONE)),
+    first,
+  );
+  for (const turn of turns.filter(({ file }) => file in ALONE)) await first(turn);
   for (const { turn, span } of again) await runAgain(turn, machine, span);
+}
+
+/** Runs as many at a time as there are cores, and up to twice as many while those wait and leave cores idle. */
+async function besideEachOther(turns: readonly Turn[], runOne: (turn: Turn) => Promise<void>): Promise<void> {
+  const queue = [...turns];
+  const running = new Set<Promise<void>>();
+  for (let since = now(); queue.length > 0 || running.size > 0; ) {
+    const isLate = now().at - since.at >= LOOK_EVERY_MS / 1000;
+    const more = running.size < AT_MOST && isLate && hasSpareCore(since, now());
+    const turn = running.size < CORES || more ? queue.shift() : undefined;
+    if (turn !== undefined) {
+      const one = runOne(turn).finally(() => running.delete(one));
+      running.add(one);
+    }
+    if (turn !== undefined || isLate) since = now();
+    if (turn === undefined) await Promise.race([...running, Bun.sleep(LOOK_EVERY_MS)]);
+  }
 }
 
 /** A file that fails again when it runs alone has failed; one that passes then is named at the end. */

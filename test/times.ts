@@ -11,33 +11,6 @@ export interface Time {
 
 const FILE = path.join(ROOT, 'node_modules/.cache/catena-test-times.json');
 
-/** For a first run: seconds of the files that would end last if they began late. */
-const FIRST: Readonly<Record<string, number>> = {
-  'test/twin/chains.test.ts': 130,
-  'test/twin/links.test.ts': 130,
-  'test/twin/handover.test.ts': 110,
-  'test/e2e/compare-table.test.ts': 80,
-  'test/twin/ports.test.ts': 80,
-  'test/e2e/firewall-reloads.test.ts': 60,
-  'test/e2e/podman.test.ts': 60,
-  'test/e2e/conformance.test.ts': 60,
-  'test/e2e/containerd-damages.test.ts': 60,
-  'test/e2e/podman-damages.test.ts': 60,
-  'test/netns/plugin-faults.test.ts': 60,
-  'test/twin/matrix.test.ts': 50,
-  'test/e2e/handover.test.ts': 50,
-  'test/simulator/blocks.test.ts': 45,
-  'test/e2e/conflists.test.ts': 40,
-  'test/e2e/containerd.test.ts': 40,
-  'test/storm/storm.test.ts': 35,
-  'test/survive/survive.test.ts': 35,
-  'test/e2e/chain.test.ts': 30,
-  'test/netns/macvlan.test.ts': 25,
-};
-
-/** Seconds of a file that is not remembered. */
-const UNKNOWN = 5;
-
 /** The times of the last runs; of a first run, none. */
 export function readTimes(): Map<string, Time> {
   try {
@@ -55,11 +28,17 @@ export function rememberTimes(times: ReadonlyMap<string, Time>): void {
   fs.renameSync(`${FILE}.${process.pid}`, FILE);
 }
 
-/** The files, those that take longest first, so that no core idles at the end. */
+/**
+ * The files, those that take longest first, so that no core idles at the end. What is not remembered comes first, the largest
+ * source before others: in a first run these end about as early as in order of their times.
+ */
 export function longestFirst<T extends { readonly file: string }>(turns: readonly T[]): T[] {
   const times = readTimes();
-  const seconds = ({ file }: T): number => times.get(file)?.seconds ?? FIRST[file] ?? UNKNOWN;
-  return [...turns].sort((a, b) => seconds(b) - seconds(a) || (a.file < b.file ? -1 : 1));
+  const seconds = ({ file }: T): number => times.get(file)?.seconds ?? Number.POSITIVE_INFINITY;
+  const bytes = ({ file }: T): number => fs.statSync(path.join(ROOT, file)).size;
+  const order = (a: T, b: T): number =>
+    seconds(a) === seconds(b) ? bytes(b) - bytes(a) : seconds(b) - seconds(a);
+  return [...turns].sort(order);
 }
 
 /** A table of the slowest files. What a file does not compute it waits: for its own sleeps and deadlines, or for a core. */
