@@ -15,7 +15,7 @@ export interface Identity {
 
 /** Names the attachment's addresses among those of its DUID: 4 bytes. */
 export function iaidOf({ network, ifname }: AttachmentId): Uint8Array {
-  return Uint8Array.from(Buffer.from(digestOf(`${network}/${ifname}`).slice(0, 8), 'hex'));
+  return Uint8Array.from(Buffer.from(digestOf(`${network}/${ifname}`).slice(-8), 'hex'));
 }
 
 /** Names the attachment to every DHCPv6 server: 18 bytes, the same for each of its ADDs. */

@@ -41,6 +41,7 @@ export function findOwner(note: string | undefined): AttachmentId | undefined {
 /**
  * A short stand-in for a long name: 128-bit FNV-1a as 32 hexadecimal digits. It distinguishes ids chosen by runtimes and
  * needs no module. A cryptographic hash is unnecessary: only the runtime chooses ids, and it gains nothing from a collision.
+ * A part of it must be the last digits: the first ones hardly depend on the end of the text.
  */
 export function digestOf(text: string): string {
   const mask = (1n << 128n) - 1n;

@@ -22,7 +22,7 @@ export async function withContainer<T>(
   waitMs: number,
   work: () => Promise<T>,
 ): Promise<T> {
-  const path = join(runDir(env), 'running', `${digestOf(containerId).slice(0, 2)}.lock`);
+  const path = join(runDir(env), 'running', `${digestOf(containerId).slice(-2)}.lock`);
   const giveUpAt = performance.now() + waitMs;
   for (;;) {
     const release = holdFlock(path, { mode: 0o600, directoryMode: 0o700 });

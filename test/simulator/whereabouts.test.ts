@@ -332,16 +332,7 @@ describe('defects of whereabouts', () => {
     expect(reservations(model)).toEqual({ '10.1.0.1': 'ns/pod-1/net1' });
   });
 
-  test('ranges of one interface that overlap are refused: it would get one address twice', () => {
-    expect(() => rangesOf({ ipRanges: [{ range: '10.1.0.0/24' }, { range: '10.1.0.0/16' }] })).toThrow(
-      'overlap',
-    );
-  });
-
-  test('an end of the range outside of it is refused; a full range says so', async () => {
-    expect(() => range('10.1.0.0/24', { range_end: '10.9.0.9' })).toThrow(
-      '"range_end" "10.9.0.9" is no address of 10.1.0.0/24',
-    );
+  test('a full range says so', async () => {
     const { books } = cluster();
     const one = range('10.1.0.5-10.1.0.6/24', { exclude: ['10.1.0.6'] });
     await allocate(books(), one, pod(1));

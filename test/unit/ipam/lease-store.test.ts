@@ -80,9 +80,12 @@ describe('LeaseStore.reserve()', () => {
   test('releases its own leases, and only those, when one fails', () => {
     put('10.0.0.3', 'other\r\neth0');
     put('10.0.0.9', 'cid\r\neth0');
-    expect(() => locked(store => store.reserve([give('10.0.0.2'), give('10.0.0.3', 1)], OWNER))).toThrow(
-      'Cannot reserve 10.0.0.3',
-    );
+    locked(store => {
+      expect(() => store.reserve([give('10.0.0.2'), give('10.0.0.3', 1)], OWNER)).toThrow(
+        'Cannot reserve 10.0.0.3',
+      );
+      expect(store.countTaken(give('10.0.0.2').ip, give('10.0.0.2').ip)).toBe(0);
+    });
     expect(contents()).toEqual({ '10.0.0.3': 'other\r\neth0', '10.0.0.9': 'cid\r\neth0', lock: '' });
   });
 

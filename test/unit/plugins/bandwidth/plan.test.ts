@@ -1,6 +1,7 @@
 // Do the buckets have the numbers of the reference where those work, and working ones where they do not?
 import { describe, expect, test } from 'bun:test';
 import { planBucket, planShaping } from '../../../../plugins/bandwidth/plan.ts';
+import { parseCidr } from '../../../../src/net/cidr.ts';
 
 const TICKS_PER_US = 15.625;
 /** Small enough that no bucket of these tests is raised. */
@@ -100,4 +101,12 @@ test('planShaping() has a bucket for each limit', () => {
     'ingress',
     'egress',
   ]);
+});
+
+test('planShaping() tells subnets by the source of what comes to the container, and by the destination of what it sends', () => {
+  const limit = { rateBits: 1_000_000 };
+  const subnets = { are: 'shaped', subnets: [parseCidr('10.0.0.0/8')] } as const;
+  const { ingress, egress } = planShaping({ ingress: limit, egress: limit, subnets }, ETHERNET);
+  expect(ingress?.tree.filters.map(({ end }) => end)).toEqual(['source']);
+  expect(egress?.tree.filters.map(({ end }) => end)).toEqual(['destination']);
 });

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'bun:test';
-import type { Lease } from '../../../../plugins/dhcp/lease.ts';
+import { Code } from '../../../../plugins/dhcp/codec/options.ts';
+import { clientIdOf, iaidOf } from '../../../../plugins/dhcp/identity.ts';
+import { type Lease, leaseOf } from '../../../../plugins/dhcp/lease.ts';
 import { dueAt, mergeResults, resultOf, stageOf } from '../../../../plugins/dhcp/plan.ts';
 
 const LEASE: Lease = {
@@ -73,4 +75,52 @@ test('results of two families become one, with the resolvers of both', () => {
     dns: { nameservers: ['10.77.0.53', 'fd77::53'], search: ['a.example', 'b.example'] },
   });
   expect(mergeResults([four])).toBe(four);
+});
+
+describe('what a server grants', () => {
+  const u32 = (value: number) => Uint8Array.from([24, 16, 8, 0], shift => (value >>> shift) & 0xff);
+  const granted = (more: readonly (readonly [number, number])[]) => {
+    const options = new Map<number, Uint8Array>([
+      [Code.subnetMask, Uint8Array.of(255, 255, 255, 0)],
+      [Code.serverId, Uint8Array.of(10, 77, 0, 1)],
+      ...more.map(([code, seconds]) => [code, u32(seconds)] as const),
+    ]);
+    const message = { options, yiaddr: Uint8Array.of(10, 77, 0, 9) };
+    return leaseOf({ message, mac: new Uint8Array(6) } as unknown as Parameters<typeof leaseOf>[0], 0);
+  };
+
+  // RFC 2131, section 4.4.5: half of the time, and seven eighths of it.
+  test.each([
+    [[[Code.leaseTime, 800]], { duration: 800, renewAfter: 400, rebindAfter: 700 }],
+    [
+      [
+        [Code.leaseTime, 800],
+        [Code.renewalTime, 100],
+        [Code.rebindingTime, 200],
+      ],
+      { duration: 800, renewAfter: 100, rebindAfter: 200 },
+    ],
+    [
+      [
+        [Code.leaseTime, 800],
+        [Code.rebindingTime, 900],
+      ],
+      { duration: 800, renewAfter: 400, rebindAfter: 700 },
+    ],
+    [[[Code.leaseTime, 1]], { duration: 10, renewAfter: 5, rebindAfter: 8 }],
+  ] as const)('with %j lasts %j', (options, times) => {
+    expect(granted(options)).toMatchObject(times);
+  });
+
+  test('for ever has no times', () => {
+    expect(granted([[Code.leaseTime, 0xffffffff]])).not.toHaveProperty('duration');
+  });
+});
+
+test('attachments that differ in network, container or interface are different clients', () => {
+  const one = { network: 'net', containerId: 'c', ifname: 'eth0' };
+  const ids = [one, { ...one, network: 'other' }, { ...one, containerId: 'd' }, { ...one, ifname: 'eth1' }];
+  expect(new Set(ids.map(id => clientIdOf(id).toHex())).size).toBe(4);
+  // A server may tell clients by that part alone; the container is in the other one.
+  expect(new Set(ids.map(id => iaidOf(id).toHex())).size).toBe(3);
 });

@@ -30,8 +30,8 @@ describe('planAddresses()', () => {
     ]);
   });
 
-  test('appends those of CNI_ARGS, and adds gateways to all that lack one', () => {
-    const args = 'IP=10.30.0.5/24,fd00::5/64;GATEWAY=10.30.0.1,10.20.0.1,10.99.0.1';
+  test('appends those of CNI_ARGS, and adds the last gateway of their subnet to all that lack one', () => {
+    const args = 'IP=10.30.0.5/24,fd00::5/64;GATEWAY=10.30.0.9,10.30.0.1,10.20.0.1,10.99.0.1';
     expect(plan(ADDRESSES, { args })?.slice(2)).toEqual([
       { address: '10.20.0.7/16', gateway: '10.20.0.1' },
       { address: '10.30.0.5/24', gateway: '10.30.0.1' },

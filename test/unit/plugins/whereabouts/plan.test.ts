@@ -1,0 +1,59 @@
+// Which addresses has a range, and in which order are they given? Several nodes at once: test/simulator/whereabouts.test.ts
+import { describe, expect, test } from 'bun:test';
+import type { Books } from '../../../../plugins/whereabouts/books.ts';
+import { lowestFree, planRanges } from '../../../../plugins/whereabouts/plan.ts';
+import { findSlice } from '../../../../plugins/whereabouts/slices.ts';
+import { renderIp } from '../../../../src/net/ip.ts';
+
+const range = (text: string, more = {}) => {
+  const [one] = planRanges({ range: text, ...more });
+  if (one === undefined) throw new Error('no range');
+  return one;
+};
+const free = (text: string, more = {}) => range(text, more).free.map(ends => ends.map(renderIp).join('-'));
+
+describe('planRanges()', () => {
+  test.each([
+    ['10.1.0.0/28', {}, ['10.1.0.1-10.1.0.14']],
+    ['10.1.0.0/28', { gateway: '10.1.0.1' }, ['10.1.0.2-10.1.0.14']],
+    ['10.1.0.0/28', { gateway: '10.2.0.1' }, ['10.1.0.1-10.1.0.14']],
+    ['10.1.0.0/28', { exclude: ['10.1.0.4/31'] }, ['10.1.0.1-10.1.0.3', '10.1.0.6-10.1.0.14']],
+    ['10.1.0.0/28', { range_start: '10.1.0.5', range_end: '10.1.0.6' }, ['10.1.0.5-10.1.0.6']],
+    ['10.1.0.5-10.1.0.6/28', {}, ['10.1.0.5-10.1.0.6']],
+    ['10.1.0.0/31', {}, ['10.1.0.0-10.1.0.1']],
+  ])('of %s with %j hands out %j', (text, more, stretches) => {
+    expect(free(text, more)).toEqual(stretches);
+  });
+
+  test('refuses an end outside of the range, and ranges of one interface that overlap', () => {
+    expect(() => range('10.1.0.0/24', { range_end: '10.9.0.9' })).toThrow(
+      '"range_end" "10.9.0.9" is no address of 10.1.0.0/24',
+    );
+    const ipRanges = [{ range: '10.1.0.0/24' }, { range: '10.1.0.0/16' }];
+    expect(() => planRanges({ ipRanges })).toThrow('overlap');
+  });
+});
+
+test('addresses are given from the lowest to the last', () => {
+  const one = range('10.1.0.0/29', { exclude: ['10.1.0.3'] });
+  const taken = new Set<string>();
+  const given: string[] = [];
+  for (let ip = lowestFree(one, taken); ip !== undefined; ip = lowestFree(one, taken)) {
+    given.push(renderIp(ip));
+    taken.add(String(ip.value - one.subnet.ip.value));
+  }
+  expect(given).toEqual(['10.1.0.1', '10.1.0.2', '10.1.0.4', '10.1.0.5', '10.1.0.6']);
+});
+
+test('a node uses its own slice, without what the range excludes', async () => {
+  const allocations = [
+    { nodeName: 'a', sliceRange: '10.1.0.0/26' },
+    { nodeName: 'b', sliceRange: '10.1.0.64/26' },
+  ];
+  const ask = async () => ({ status: { allocations } });
+  const books = { server: { ask }, namespace: 'kube-system', network: '' } as unknown as Books;
+  const whole = range('10.1.0.0/24', { exclude: ['10.1.0.65'] });
+  const own = await findSlice(books, whole, 'b', 'net');
+  expect(own.free.map(ends => ends.map(renderIp))).toEqual([['10.1.0.66', '10.1.0.126']]);
+  await expect(findSlice(books, whole, 'c', 'net')).rejects.toMatchObject({ code: 11 });
+});
