@@ -69,6 +69,7 @@ interface Member {
 
 interface Waiter {
   readonly since: number;
+  readonly network: () => string;
   take(member: Member | undefined): void;
 }
 
@@ -130,7 +131,7 @@ export class WorkerPool implements WorkerSource {
   }
 
   async #lend<T>(work: (worker: WorkerProcess) => Promise<T>, network = () => ''): Promise<T> {
-    const member = this.#isHeldUp(network) ? undefined : await this.#take();
+    const member = this.#isHeldUp(network) ? undefined : await this.#take(network);
     if (member === undefined) {
       return work(new WorkerProcess({ absent: this.problem ?? 'all workers are busy' }, this.#env));
     }
@@ -181,11 +182,11 @@ export class WorkerPool implements WorkerSource {
   }
 
   /** A worker; undefined if none can be had. */
-  #take(): Promise<Member | undefined> {
+  #take(network: () => string): Promise<Member | undefined> {
     const free = this.#find();
     if (free) return Promise.resolve(free);
     if (this.problem !== undefined) return Promise.resolve(undefined);
-    return new Promise(take => this.#waiting.push({ since: performance.now(), take }));
+    return new Promise(take => this.#waiting.push({ since: performance.now(), network, take }));
   }
 
   /** The worker that was idle for the shortest time, so that the others can time out; a new one if the limit allows. */
@@ -228,12 +229,14 @@ export class WorkerPool implements WorkerSource {
   }
 
   #serveWaiting(): void {
-    while (this.#waiting.length > 0) {
-      const free = this.#find();
-      if (free === undefined) return;
+    for (let [next] = this.#waiting; next !== undefined; [next] = this.#waiting) {
+      const isHeldUp = this.#isHeldUp(next.network);
+      const free = isHeldUp ? undefined : this.#find();
+      if (free === undefined && !isHeldUp) return;
       // Busy from now on, not only once the waiting call resumes.
-      this.#busy.add(free);
-      this.#waiting.shift()?.take(free);
+      if (free) this.#busy.add(free);
+      this.#waiting.shift();
+      next.take(free);
     }
   }
 

@@ -8,6 +8,7 @@ import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import { bridgeOf, startPlugin, stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { receiveDatagrams } from '../helpers/unix-receiver.ts';
 import { until } from '../helpers/until.ts';
@@ -84,6 +85,57 @@ describeRoot('a daemon with limits', () => {
     expect((await state()).running).toBe(2);
     writeFileSync(`${lab.tmp}/go`, '');
     await Promise.all(hung);
+  });
+
+  test('calls that hang in the workers hold up no call of another network', async () => {
+    const lab = await makeLab();
+    const cniPath = `${lab.tmp}/bin`;
+    mkdirSync(cniPath);
+    writeFileSync(`${cniPath}/stuck`, '#!/bin/sh\nexec sleep 600\n', { mode: 0o755 });
+    symlinkSync(`${BIN_DIR}/host-local`, `${cniPath}/host-local`);
+    const daemon = await startDaemon(lab);
+    const hung: { kill(signal: 'SIGKILL'): void; readonly exited: Promise<number> }[] = [];
+    const hang = async (name: string, count: number) => {
+      const conf = { ...bridgeOf(lab), name, bridge: name, ipam: { type: 'stuck' } };
+      const containers = await Promise.all(Array.from({ length: count }, () => lab.container()));
+      for (const container of containers)
+        hung.push(startPlugin(lab, 'bridge', { command: 'ADD', conf, container, cniPath }));
+    };
+    const container = await lab.container();
+    const quickest = async () => {
+      const took: number[] = [];
+      for (const command of ['ADD', 'DEL', 'ADD', 'DEL']) {
+        const since = performance.now();
+        expect(
+          await lab.plugin('bridge', { command, conf: bridgeOf(lab), container, cniPath }),
+        ).toMatchObject({
+          exitCode: 0,
+          stderr: '',
+        });
+        took.push(performance.now() - since);
+      }
+      return Math.min(...took);
+    };
+    await hang('stuck0', 8);
+    await until(async () => (await stateOf(daemon)).pool.busy === 8);
+    // More of this network are their clients' own; the workers that are left serve the others.
+    await hang('stuck0', 2);
+    await until(async () => (await stateOf(daemon)).declined.workers?.count === 2);
+    const { served } = await stateOf(daemon);
+    await quickest();
+    expect(await stateOf(daemon)).toMatchObject({
+      served: served + 4,
+      pool: { busy: 8, waiting: 0 },
+      declined: { workers: { count: 2 } },
+    });
+    // No worker is left: other calls are their clients' own, too, after a second at most.
+    await hang('stuck1', 10);
+    await until(async () => (await stateOf(daemon)).pool.busy === 16);
+    expect(await quickest()).toBeLessThan(3_000);
+    expect((await stateOf(daemon)).pool.busy).toBe(16);
+    for (const child of hung) child.kill('SIGKILL');
+    await Promise.all(hung.map(({ exited }) => exited));
+    await until(async () => (await stateOf(daemon)).pool.busy === 0);
   });
 
   test('serves a hundred clients at once', async () => {
