@@ -1,4 +1,5 @@
 // How many requests run at the same time, and how many are queued?
+import { startTimer, type Timer } from '../wait.ts';
 
 /** Limits of the daemon's load. */
 export interface ServerLimits {
@@ -37,14 +38,17 @@ interface Waiter {
 /** Limits how many requests run and how many are queued. */
 export class RequestLimiter {
   #limits: ServerLimits;
+  readonly #patienceMs: number;
   readonly #waiting = new Set<Waiter>();
   readonly #long = new Map<string, number>();
   #running = 0;
   #longer = 0;
   #served = 0;
 
-  constructor(limits: ServerLimits) {
+  /** @param patienceMs where no request ends for this time, those that wait are refused */
+  constructor(limits: ServerLimits, patienceMs = STANDSTILL_MS) {
     this.#limits = limits;
+    this.#patienceMs = patienceMs;
   }
 
   get limits(): ServerLimits {
@@ -83,23 +87,26 @@ export class RequestLimiter {
   #wait(group: string): Promise<(() => void) | undefined> {
     return new Promise(resolve => {
       let served = this.#served;
-      const look = setInterval(() => {
-        const isMoving = this.#served > served;
-        served = this.#served;
-        if (isMoving) return;
-        clearInterval(look);
-        this.#waiting.delete(waiter);
-        resolve(undefined);
-      }, STANDSTILL_MS);
+      let look: Timer;
+      const lookLater = (): void => {
+        look = startTimer(() => {
+          const isMoving = this.#served > served;
+          served = this.#served;
+          if (isMoving) return lookLater();
+          this.#waiting.delete(waiter);
+          resolve(undefined);
+        }, this.#patienceMs);
+      };
       const waiter: Waiter = {
         group,
         begin: () => {
-          clearInterval(look);
+          clearTimeout(look);
           this.#waiting.delete(waiter);
           resolve(this.#begin(group));
         },
       };
       this.#waiting.add(waiter);
+      lookLater();
     });
   }
 

@@ -1,6 +1,6 @@
 // Does the doctor find what is wrong with a node, and say what mends it?
 import { expect, test } from 'bun:test';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { catena } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { directories, type Row, useLabs } from '../helpers/netns.ts';
@@ -33,5 +33,32 @@ describeRoot('catena doctor', () => {
     await lab.ip(lab.host, 'route', 'add', '10.88.7.0/24', 'dev', 'vpn0');
     const overlapping = await catena(lab, args, { env });
     expect(overlapping.stdout).toContain('warning  network.subnet-overlap: subnet 10.88.0.0/16');
+  });
+
+  test('sees what is wrong beside many CHECKs that hang, and says which do', async () => {
+    const lab = await makeLab();
+    const binDir = `${lab.tmp}/bin`;
+    mkdirSync(binDir);
+    for (const name of readdirSync(BIN_DIR)) symlinkSync(`${BIN_DIR}/${name}`, `${binDir}/${name}`);
+    const hangs =
+      '#!/bin/sh\n[ "$CNI_COMMAND" = CHECK ] && exec sleep 600\necho \'{"cniVersion": "1.1.0"}\'\n';
+    writeFileSync(`${binDir}/stuck`, hangs, { mode: 0o755 });
+    const stuck = writeChain(lab, { cniVersion: '1.1.0', name: 'a-stuck', plugins: [{ type: 'stuck' }] });
+    // As many as would take all turns three times over.
+    const hanging = await Promise.all(Array.from({ length: 13 }, () => lab.container()));
+    for (const one of hanging)
+      expect(await stuck.run('add', one, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
+    const chain = writeChain(lab, fullChain(lab));
+    const [sound, broken] = [await lab.container(), await lab.container()];
+    for (const one of [sound, broken]) await chain.add(one);
+    await lab.run(broken, ['ip', 'link', 'set', 'eth0', 'down']);
+    mkdirSync(`${lab.tmp}/run`, { recursive: true });
+    const args = ['doctor', '--json', '--conf-dir', lab.tmp, '--bin-dir', binDir];
+    const { stdout } = await catena(lab, args, { env: directories(lab.tmp) });
+    const found: Row[] = JSON.parse(stdout).findings.filter(({ id }: Row) => id === 'attachments');
+    expect(found.map(({ severity }) => severity)).toEqual(['error', 'unexamined', 'unexamined']);
+    expect(found[0]?.found).toContain(`of container "${broken.id}" on network "podnet"`);
+    expect(found[1]?.found).toMatch(/on network "a-stuck" and \d more .* did not answer/);
+    expect(found[2]?.found).toMatch(/on network "a-stuck" and \d more .* before its turn came/);
   });
 });

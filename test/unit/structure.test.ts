@@ -153,6 +153,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/sys/lock-holder',
     // How a client asks the daemon.
     ...['src/daemon/place', 'src/daemon/protocol'],
+    // How one network that hangs holds up no other.
+    'src/daemon/request-limiter',
     // What the daemon's watch knows of attachments, and what it advises.
     ...['src/watch/attachments', 'src/watch/commands'],
     // The attachments with their ports and addresses.

@@ -1,6 +1,7 @@
 // What does CHECK report for every existing attachment, or for those with a plugin of one type?
 
 import type { AttachmentId } from '../../cni/attachment.ts';
+import { defined } from '../../cni/defined.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { findNetnsIdentity } from '../../journal/netns-identity.ts';
@@ -24,10 +25,16 @@ export interface AttachmentCheck extends AttachmentId {
 
 /** What a caller with many attachments may want. */
 export interface CheckOptions {
-  /** How many are checked at once, each by a runner of its own: one runner serves one chain at a time. */
-  readonly atOnce?: number;
-  /** Makes such a runner. */
+  /** Whose turn it is, of the attachments of all networks; one after the other if undefined. */
+  readonly turns?: Turns;
+  /** Makes a runner for each that has its turn: one runner serves one chain at a time. */
   readonly openSegments?: () => SegmentRunner;
+}
+
+/** Lets work begin when its turn comes. */
+export interface Turns {
+  /** @returns what the work returns; undefined if its turn does not come. @param group the network */
+  admit<T>(group: string, work: () => Promise<T>): Promise<T | undefined>;
 }
 
 /**
@@ -42,7 +49,7 @@ export async function checkAttachments(
   type: string | undefined,
   journals: readonly string[],
   runtime: ChainRuntime,
-  { atOnce = 1, openSegments }: CheckOptions = {},
+  { turns = oneByOne(), openSegments }: CheckOptions = {},
 ): Promise<AttachmentCheck[]> {
   const places = new Map(
     listStanding(journals, runtime).map(place => {
@@ -50,17 +57,28 @@ export async function checkAttachments(
       return [[within.stateDir, id.network, id.containerId, id.ifname].join('\n'), place];
     }),
   );
-  const checks = new Map<Place, AttachmentCheck>();
-  const waiting = [...places.values()].values();
-  const work = async (): Promise<void> => {
-    const own = openSegments === undefined ? {} : { segments: openSegments() };
-    for (const place of waiting) {
-      const one = await checkOne(type, place.id, { ...place.within, ...own });
-      if (one) checks.set(place, one);
-    }
+  const idle: SegmentRunner[] = [];
+  const work = async ({ id, within }: Place): Promise<AttachmentCheck | undefined> => {
+    const segments = idle.pop() ?? openSegments?.();
+    const one = await checkOne(type, id, { ...within, ...defined({ segments }) });
+    if (segments) idle.push(segments);
+    return one;
   };
-  await Promise.all(Array.from({ length: Math.min(atOnce, places.size) }, work));
-  return [...places.values()].flatMap(place => checks.get(place) ?? []);
+  const checks = await Promise.all(
+    [...places.values()].map(place => turns.admit(place.id.network, () => work(place))),
+  );
+  return checks.filter(one => one !== undefined);
+}
+
+function oneByOne(): Turns {
+  let last: Promise<unknown> = Promise.resolve();
+  return {
+    admit: (_, work) => {
+      const own = last.then(work);
+      last = own.catch(() => {});
+      return own;
+    },
+  };
 }
 
 interface Place {
@@ -110,12 +128,13 @@ async function checkOne(
   } catch (thrown) {
     // A runtime may have just deleted it.
     if (!isThere(known) || findRemembered(id, runtime) === undefined) return undefined;
-    if (runtime.signal?.aborted) return unknown(UNREACHED);
+    if (runtime.signal?.aborted) return unknown(UNANSWERED);
     return { network, containerId, ifname, state: 'broken', problem: toCniError(thrown).message };
   }
 }
 
-const UNREACHED = 'the time for checks was over before its CHECK ended';
+const UNREACHED = 'the time for checks was over before its turn came';
+const UNANSWERED = 'its CHECK did not answer in the time for checks';
 
 function isThere({ netns }: RememberedAdd): boolean {
   return netns !== '' && findNetnsIdentity(netns) !== undefined;

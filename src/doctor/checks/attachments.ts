@@ -4,6 +4,7 @@ import { type AttachmentCheck, checkAttachments } from '../../chain/records/chec
 import type { Runtime } from '../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../chain/run/segment.ts';
 import { keyOf } from '../../cni/attachment.ts';
+import { RequestLimiter } from '../../daemon/request-limiter.ts';
 import { attachmentLister, type WatchedAttachment } from '../../watch/attachments.ts';
 import { commandsFor } from '../../watch/commands.ts';
 import { type Finding, fine, type NodeView } from '../finding.ts';
@@ -12,10 +13,9 @@ import { ROOT } from '../user.ts';
 
 const ID = 'attachments';
 
-/** A node may have hundreds of attachments, and a plugin may hang. */
-const BUDGET_MS = 30_000;
-const CALL_DEADLINE_MS = 10_000;
-/** A CHECK waits for the kernel more than it computes; each of them has a worker. */
+/** All CHECKs end by then: a node may have hundreds of attachments, and a plugin may hang. */
+const BUDGET_MS = 10_000;
+/** A CHECK waits for the kernel more than it computes; each of them has a worker. One that takes long gives its turn to another. */
 const AT_ONCE = 4;
 
 /** How CHECK is called. */
@@ -40,8 +40,9 @@ export async function examineAttachments(
     AbortSignal.timeout(BUDGET_MS),
     ...(runtime.signal === undefined ? [] : [runtime.signal]),
   ]);
-  const within = { ...quiet, deadlineMs: CALL_DEADLINE_MS, signal };
-  const checks = await checkAttachments(undefined, journals, within, { atOnce: AT_ONCE, openSegments });
+  const within = { ...quiet, deadlineMs: BUDGET_MS, signal };
+  const turns = new RequestLimiter({ requests: AT_ONCE, queue: Infinity, bytes: 0 }, BUDGET_MS);
+  const checks = await checkAttachments(undefined, journals, within, { turns, openSegments });
   const known = new Map(
     attachmentLister([stateDir, ...journals], cacheDir)().map(one => [one.key, one] as const),
   );
@@ -71,14 +72,14 @@ export async function examineAttachments(
   }
 }
 
-/** One finding for each reason. A runtime's loopback attachment has nothing to check. */
+/** One finding for each network and reason. A runtime's loopback attachment has nothing to check. */
 function describeUnknown(checks: readonly AttachmentCheck[]): Finding[] {
   const unknown = checks.filter(({ state, ifname }) => state === 'unknown' && ifname !== 'lo');
-  const reasons = groupBy(unknown, ({ problem = '' }) => problem);
-  return [...reasons].map(([problem, those]) => {
+  const reasons = groupBy(unknown, ({ network, problem }) => JSON.stringify([network, problem]));
+  return [...reasons.values()].map(those => {
     const [first] = those;
     const more = those.length > 1 ? ` and ${those.length - 1} more` : '';
-    const found = `container "${first?.containerId}" on network "${first?.network}"${more} cannot be checked: ${problem}`;
+    const found = `container "${first?.containerId}" on network "${first?.network}"${more} cannot be checked: ${first?.problem}`;
     if (first?.unchecked) return { id: ID, severity: 'info', found };
     return { id: ID, severity: 'unexamined', found, mend: 'catena repair --dry-run' };
   });

@@ -4,6 +4,7 @@ import { checkAttachments } from '../../../../src/chain/records/check-attachment
 import { startPlugin } from '../../../../src/chain/run/lazy-exec-plugin.ts';
 import { processSegments } from '../../../../src/chain/run/process-segments.ts';
 import { addNetwork } from '../../../../src/chain/run/run.ts';
+import { RequestLimiter } from '../../../../src/daemon/request-limiter.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -73,7 +74,8 @@ test('checkAttachments() checks several at once, and reports those that it did n
     opened.push('one more');
     return processSegments(startPlugin);
   };
-  const checks = await checkAttachments('noop', [], within('state'), { atOnce: 3, openSegments });
+  const turns = new RequestLimiter({ requests: 3, queue: 10, bytes: 0 });
+  const checks = await checkAttachments('noop', [], within('state'), { turns, openSegments });
   expect(checks.map(({ containerId, state }) => [containerId, state])).toEqual(
     ['a', 'b', 'c', 'd'].map(id => [id, 'sound']),
   );
