@@ -48,7 +48,7 @@ export interface Told {
   /** Undefined if the traffic was never interrupted. */
   readonly traffic?: number;
   /** Segments of the neighbour's transfer that were sent again. */
-  readonly retransmitted: number;
+  readonly lost: number;
   /** Of the host's and the container's kernel, what differs from before. */
   readonly changed: readonly string[];
 }
@@ -60,8 +60,8 @@ const UNNOTICED_FOR_MS = 700;
 /** Damage that follows a repair sooner counts as a repair that did not last. */
 const CALM_MS = 1_100;
 const LONGEST_GAP_MS = 1_000;
-/** Fewer than the transfer sends in 20 ms: a machine with other work delays an acknowledgement now and then. */
-const MOST_RETRANSMITTED = 5;
+/** Fewer than the transfer sends in 20 ms: the word that one came twice may still be on its way when they are counted. */
+const MOST_LOST = 5;
 
 const SETTINGS = { watch: 'repair', watchSeconds: 0.4, leftoverSeconds: 0.5 };
 
@@ -138,7 +138,7 @@ export async function expectOutcomes(node: DamagedNode, scenes: readonly Scene[]
   expect(told.filter(({ changed }) => changed.length > 0)).toEqual([]);
   expect(transfer.isOpen).toBe(true);
   expect(transfer.longestGapMs).toBeLessThan(LONGEST_GAP_MS);
-  expect(told.filter(({ retransmitted }) => retransmitted > MOST_RETRANSMITTED)).toEqual([]);
+  expect(told.filter(({ lost }) => lost > MOST_LOST)).toEqual([]);
   expect(await machine.lab.dump(neighbour)).toEqual(before);
   // The server of the TCP port is still there.
   const ports = PUBLISHED.filter(({ protocol }) => protocol === 'udp');
@@ -153,7 +153,7 @@ export async function damageOneByOne(node: DamagedNode, scenes: readonly Scene[]
     told.push(row);
     const { longestGapMs } = await node.transferred();
     process.stdout.write(
-      `${line(row)}; neighbour: ${row.retransmitted} segments sent again, longest gap so far ${longestGapMs} ms\n`,
+      `${line(row)}; neighbour: ${row.lost} segments lost, longest gap so far ${longestGapMs} ms\n`,
     );
   }
   return told;
@@ -187,9 +187,9 @@ async function play(node: DamagedNode, { way, damage, outcome }: Scene): Promise
   ).catch(() => undefined);
   const isGivenUp = seen.givenUp.length > 0;
   const found = await outcomeOf(node, { isRepaired: repaired !== undefined, isGivenUp, noticed }, damage);
-  // A probe takes a moment to notice either.
-  await until(() => probe.latest().isUp || isGivenUp, { withinMs: 5_000 }).catch(() => undefined);
   await Bun.sleep(Math.max(0, CALM_MS - (since() - (repaired ?? 0))));
+  // A probe takes a moment to notice, and counts an answer that a busy machine delays as none.
+  await until(() => probe.latest().isUp || isGivenUp, { withinMs: 5_000 }).catch(() => undefined);
   const { isUp, at } = probe.latest();
   const outage = at > startedAt && isUp ? at - startedAt : undefined;
   return {
@@ -198,7 +198,7 @@ async function play(node: DamagedNode, { way, damage, outcome }: Scene): Promise
     ...(noticed === undefined ? {} : { noticed }),
     ...(repaired === undefined ? {} : { repaired }),
     ...(outage === undefined ? {} : { traffic: outage }),
-    retransmitted: (await node.transferred()).retransmitted - sent.retransmitted,
+    lost: (await node.transferred()).lost - sent.lost,
     changed: isGivenUp ? [] : await lastingChange(node, dump),
   };
 }

@@ -127,7 +127,7 @@ async function playOne(
   body: (since: () => number) => Promise<Played>,
 ): Promise<Told> {
   const { probe } = node;
-  const [startedAt, sent] = [Date.now(), (await node.transferred()).retransmitted];
+  const [startedAt, sent] = [Date.now(), (await node.transferred()).lost];
   const played = await body(() => Date.now() - startedAt);
   const { isUp, at } = probe.latest();
   return {
@@ -135,7 +135,7 @@ async function playOne(
     ...played,
     outcome: isUp ? played.outcome : `${played.outcome}, without traffic`,
     ...(at > startedAt && isUp ? { traffic: played.traffic ?? at - startedAt } : {}),
-    retransmitted: (await node.transferred()).retransmitted - sent,
+    lost: (await node.transferred()).lost - sent,
     changed: [],
   };
 }

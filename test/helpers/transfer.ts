@@ -12,8 +12,8 @@ export interface Transferred {
   /** Longest time without a byte, in milliseconds. */
   readonly longestGapMs: number;
   readonly isOpen: boolean;
-  /** Segments that the sender's kernel sent again. */
-  readonly retransmitted: number;
+  /** Segments that were lost: sent again, without the receiver saying that it had them twice, as after an acknowledgement that a busy machine delayed. */
+  readonly lost: number;
 }
 
 /** A transfer that lasts until its lab is removed. @returns a function that tells how it went so far */
@@ -34,12 +34,14 @@ export async function startTransfer(
     receiver.stdin.write('how\n');
     receiver.stdin.flush();
     const seen = JSON.parse(await within(10_000, 'report of a transfer', nextLine()));
-    return { ...seen, retransmitted: await retransmittedBy(lab, way.to) };
+    return { ...seen, lost: await lostBy(lab, way.to) };
   };
 }
 
-/** As the kernel counts them: `retrans:<now>/<in all>`, which ss leaves out while there are none. */
-async function retransmittedBy(lab: Lab, sender: Namespace): Promise<number> {
+/** As the kernel counts them: `retrans:<now>/<in all>` and `dsack_dups:<n>` (RFC 2883), which ss leaves out while there are none. */
+async function lostBy(lab: Lab, sender: Namespace): Promise<number> {
   const { stdout } = await lab.run(sender, ['ss', '-Htin', 'sport', '=', `:${PORT}`]);
-  return [...stdout.matchAll(/retrans:\d+\/(\d+)/g)].reduce((sum, [, count]) => sum + Number(count), 0);
+  const sum = (counter: RegExp): number =>
+    [...stdout.matchAll(counter)].reduce((all, [, count]) => all + Number(count), 0);
+  return Math.max(0, sum(/retrans:\d+\/(\d+)/g) - sum(/dsack_dups:(\d+)/g));
 }
