@@ -4,14 +4,15 @@ import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { findCidr } from '../net/cidr.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { Tables } from '../netlink/tables.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { startTimer } from '../wait.ts';
 import { type Concerned, openChanges } from './changes.ts';
 import type { RouteLimits } from './claims.ts';
-import { readHostLinks } from './host.ts';
+import { hostLinksOf } from './host.ts';
 import type { ClusterNode, NodeEvents, NodeSource } from './node.ts';
 import { type BetweenNote, readNote, removeNote, writeNote } from './note.ts';
-import { type HostLink, planWays, type WaysPlan } from './plan.ts';
+import { planWays, type WaysPlan } from './plan.ts';
 import type { BetweenSettings } from './settings.ts';
 import { removeWays, settleWays } from './settle.ts';
 import type { BetweenState } from './state.ts';
@@ -165,7 +166,7 @@ function openSession(
   };
   const settle = (): readonly string[] => {
     if (nodes === undefined) return sourceProblem === undefined ? [] : [sourceProblem];
-    const links = readLinks();
+    const links = hostLinksOf(new Tables());
     plan = planWays(nodes, links, { ...choices, limits });
     if (plan === undefined)
       return [
@@ -256,10 +257,6 @@ function lastNote(runDir: string): BetweenNote | undefined {
   } catch {
     return undefined;
   }
-}
-
-function readLinks(): HostLink[] {
-  return withRoutes(readHostLinks);
 }
 
 function readTunnels(): Set<number> {

@@ -1,10 +1,9 @@
 // Which iptables rules does a namespace have, in either packet filter?
 import { readFileSync } from 'node:fs';
 import { getProgram, runProgram } from '../netlink/iptables/program.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import { keyOf, type Tables } from '../netlink/tables.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import type { Observed } from './observation.ts';
-import { listTableNames } from './observe-nft.ts';
 
 /** Programs that print rules, their table family, and for the legacy packet filter the kernel's list of tables. */
 const SAVERS = [
@@ -25,10 +24,10 @@ export interface Iptables {
 const OWN_TABLES = /^ip6? (filter|nat|mangle|raw|security)$/;
 
 /** Runs the installed programs, but only where such rules exist. */
-export function observeIptables(netns: Netns, socket: NetlinkSocket): Iptables {
-  const present = listTableNames(socket);
+export function observeIptables(netns: Netns, tables: Tables): Iptables {
+  const present = tables.nftTables.map(keyOf);
   const rules: (readonly [string, Observed])[] = [];
-  const tables = new Set<string>();
+  const shown = new Set<string>();
   for (const { family, program, older } of SAVERS) {
     // Running a program costs more than the rest of an observation.
     if (older === undefined && !present.some(name => OWN_TABLES.test(name) && name.startsWith(`${family} `)))
@@ -38,7 +37,7 @@ export function observeIptables(netns: Netns, socket: NetlinkSocket): Iptables {
     for (const line of text.split('\n')) {
       if (line.startsWith('*')) {
         table = line.slice(1);
-        if (older === undefined) tables.add(`${family} ${table}`);
+        if (older === undefined) shown.add(`${family} ${table}`);
       } else if (line.startsWith(':')) {
         // Packet and byte counts follow in brackets.
         const [chain = '', policy = ''] = line.slice(1).split(' ');
@@ -47,7 +46,7 @@ export function observeIptables(netns: Netns, socket: NetlinkSocket): Iptables {
       } else if (line.startsWith('-')) rules.push([`${family} ${table}: ${line}`, {}]);
     }
   }
-  return { rules, tables };
+  return { rules, tables: shown };
 }
 
 /** Running a legacy program would create its tables, so first read from the kernel whether there are any. */

@@ -1,22 +1,26 @@
 // Which qdiscs, classes and filters are attached to the devices of a namespace, with all their numbers?
 import { listClasses } from '../netlink/rtnl/class.ts';
 import { type Filter, listFilters } from '../netlink/rtnl/filter.ts';
-import { listQdiscs, type Qdisc } from '../netlink/rtnl/qdisc.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import type { Qdisc } from '../netlink/rtnl/qdisc.ts';
+import { NETLINK_ROUTE } from '../netlink/socket.ts';
+import type { Tables } from '../netlink/tables.ts';
 import type { Observed } from './observation.ts';
 import { toText } from './text.ts';
 
 /** Configured objects only; the kernel's default qdiscs have no handle. */
 export function observeTrafficControl(
-  socket: NetlinkSocket,
+  tables: Tables,
   nameOf: (index: number) => string,
 ): (readonly [string, Observed])[] {
-  return listQdiscs(socket)
+  return tables.qdiscs
     .filter(({ handle }) => handle !== 0)
     .flatMap(qdisc => {
       const device = nameOf(qdisc.index);
-      const filters = listFilters(socket, qdisc.index, qdisc.handle).filter(({ matches }) => matches);
-      const classes = qdisc.kind === 'htb' ? listClasses(socket, qdisc.index) : [];
+      const filters = tables.ask(NETLINK_ROUTE, socket =>
+        listFilters(socket, qdisc.index, qdisc.handle).filter(({ matches }) => matches),
+      );
+      const classes =
+        qdisc.kind === 'htb' ? tables.ask(NETLINK_ROUTE, socket => listClasses(socket, qdisc.index)) : [];
       return [
         [`qdisc ${hex(qdisc.handle)} at ${hex(qdisc.parent)} of ${device}`, describeQdisc(qdisc)] as const,
         ...classes.map(one => [`class ${hex(one.handle)} of ${device}`, flatten(one.htb)] as const),

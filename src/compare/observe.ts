@@ -1,15 +1,13 @@
 // What can be observed in a namespace, under names that do not depend on any order?
 
 import type { Place } from '../lab/lab.ts';
-import { deviceKey, readDevices } from '../lab/state/devices.ts';
+import { namesIn, stateOfDevice } from '../lab/state/devices.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
-import { IFA_F_PERMANENT, IFA_F_TENTATIVE, listAddresses, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
-import { listLinks } from '../netlink/rtnl/link.ts';
-import { listPermanentNeighbours } from '../netlink/rtnl/neighbour.ts';
-import { listRoutes, type Route } from '../netlink/rtnl/route.ts';
-import { listRules, renderRule } from '../netlink/rtnl/rule.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import { IFA_F_PERMANENT, IFA_F_TENTATIVE, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
+import type { Route } from '../netlink/rtnl/route.ts';
+import { renderRule } from '../netlink/rtnl/rule.ts';
+import { askOn, Tables } from '../netlink/tables.ts';
 import type { Observation, Observed } from './observation.ts';
 import { observeIptables } from './observe-iptables.ts';
 import { observeNft } from './observe-nft.ts';
@@ -19,29 +17,30 @@ import { observeTrafficControl } from './observe-traffic-control.ts';
 const TABLE_MAIN = 254;
 
 /** Everything in a namespace except transient state: counters, dynamic neighbours, duplicate address detection. */
-export function observePlace({ netns, route, netfilter }: Place): Observation {
-  const { objects, nameOf } = readDevices(route);
-  const states = new Map(objects.map(({ key, state }) => [key, state ?? {}]));
-  const links = listLinks(route).map(({ name, kind, attrs, mac }) => {
-    const { master = 'none', ...state } = states.get(deviceKey(name)) ?? {};
+export function observePlace(place: Place): Observation {
+  const tables = new Tables(askOn(place));
+  const nameOf = namesIn(tables);
+  const links = tables.links.map(link => {
+    const { name, kind, attrs, mac } = link;
+    const { master = 'none', ...state } = stateOfDevice(link, nameOf);
     const alias = attrs.alias ? { alias: attrs.alias } : {};
     return [name, { kind: kind || 'device', ...state, ...(mac ? { mac } : {}), master, ...alias }] as const;
   });
-  const iptables = observeIptables(netns, netfilter);
+  const iptables = observeIptables(place.netns, tables);
   return {
     link: numbered(links),
-    address: numbered(observeAddresses(route, nameOf)),
-    route: numbered(listRoutes(route).flatMap(one => observeRoute(one, nameOf))),
-    rule: numbered(listRules(route).map(rule => [`IPv${rule.family} ${renderRule(rule)}`, {}] as const)),
+    address: numbered(observeAddresses(tables, nameOf)),
+    route: numbered(tables.routes.flatMap(one => observeRoute(one, nameOf))),
+    rule: numbered(tables.policyRules.map(rule => [`IPv${rule.family} ${renderRule(rule)}`, {}] as const)),
     neighbour: numbered(
-      listPermanentNeighbours(route)
+      tables.neighbours
         .filter(({ ip }) => !isMulticast(ip))
         .map(({ index, ip, mac = 'none' }) => [`${renderIp(ip)} on ${nameOf(index)}`, { mac }] as const),
     ),
-    'traffic control': numbered(observeTrafficControl(route, nameOf)),
-    nftables: numbered(observeNft(netfilter, iptables.tables)),
+    'traffic control': numbered(observeTrafficControl(tables, nameOf)),
+    nftables: numbered(observeNft(tables, iptables.tables)),
     iptables: numbered(iptables.rules),
-    sysctl: observeSysctls(netns),
+    sysctl: observeSysctls(place.netns),
   };
 }
 
@@ -58,8 +57,8 @@ function numbered(named: readonly (readonly [string, Observed])[]): Record<strin
 
 type NameOf = (index: number) => string;
 
-function observeAddresses(socket: NetlinkSocket, nameOf: NameOf) {
-  return listAddresses(socket)
+function observeAddresses({ addresses }: Tables, nameOf: NameOf) {
+  return addresses
     .filter(({ cidr, scope }) => !(cidr.ip.family === 6 && scope === RT_SCOPE_LINK))
     .map(({ cidr, index, scope, flags, broadcast, label }) => {
       const steady = flags & ~(IFA_F_PERMANENT | IFA_F_TENTATIVE);

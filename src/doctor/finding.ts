@@ -1,10 +1,10 @@
 // What does an examination of a node report?
 import type { FindAbout } from '../cni/network-plugins.ts';
+import type { FilterTable } from '../netlink/tables.ts';
 import type { InstalledRuntime } from '../runtimes/libcni.ts';
 import type { BetweenView } from './between-view.ts';
 import type { DaemonView } from './daemon-view.ts';
 import type { NodeFacts } from './facts.ts';
-import type { Ruleset } from './filter/ruleset.ts';
 import type { RoutedPod } from './routed-pod.ts';
 import type { NodeUser } from './user.ts';
 
@@ -69,10 +69,10 @@ export interface NodeView {
   /** Containers that the node routes for; undefined if they could not be listed. */
   readonly pods?: readonly RoutedPod[];
   /**
-   * Reads the packet filter.
+   * The packet filter, as far as forwarded packets pass it.
    * @throws Error without the right to read it
    */
-  readonly openRuleset?: () => Ruleset;
+  readonly filter?: () => readonly FilterTable[];
   /**
    * Compares the routes to other nodes with those planned; undefined if there are none to keep.
    * @throws Error without the right to look

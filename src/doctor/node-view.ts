@@ -4,13 +4,11 @@ import { namesIn } from '../files/names-in.ts';
 import { tryRead } from '../files/read-file.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { renderIp } from '../net/ip.ts';
-import { listAddresses, RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
-import { listLinks } from '../netlink/rtnl/link.ts';
-import { listRoutes, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
-import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
+import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import { isForwarding, Tables } from '../netlink/tables.ts';
 import { viewBetween } from './between-view.ts';
 import { factsIn } from './facts.ts';
-import { readRuleset } from './filter/ruleset.ts';
 import type { NodeView } from './finding.ts';
 import { currentUser } from './user.ts';
 
@@ -30,35 +28,26 @@ export type Places = Pick<
 
 /** This node, as seen from the namespace of this process. */
 export function viewNode(places: Places): NodeView {
-  const socket = new NetlinkSocket(NETLINK_ROUTE);
-  try {
-    const devices = listLinks(socket);
-    const addresses = listAddresses(socket).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
-    const addressesOf = (index: number) =>
-      addresses.filter(one => one.index === index).map(({ cidr }) => renderIp(cidr.ip));
-    const nameOf = new Map(devices.map(({ index, name }) => [index, name]));
-    return {
-      ...places,
-      facts: factsIn(places),
-      user: currentUser(),
-      read: tryRead,
-      list: namesIn,
-      findStorageProblem,
-      openRuleset: readRuleset,
-      between: () => viewBetween(places.runDir),
-      devices: devices.map(({ index, name, kind, mtu }) => ({
-        name,
-        kind,
-        mtu,
-        addresses: addressesOf(index),
-      })),
-      routes: listRoutes(socket)
-        .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
-        .map(({ dst, oif }) => ({ destination: renderCidr(dst), device: nameOf.get(oif) ?? '' })),
-    };
-  } finally {
-    socket.close();
-  }
+  const kernel = new Tables();
+  const addresses = kernel.addresses.filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
+  const nameOf = new Map(kernel.links.map(({ index, name }) => [index, name]));
+  return {
+    ...places,
+    facts: factsIn(places),
+    user: currentUser(),
+    read: tryRead,
+    list: namesIn,
+    findStorageProblem,
+    filter: () => kernel.filter.filter(isForwarding),
+    between: () => viewBetween(places.runDir, kernel),
+    devices: kernel.links.map(({ index, name, kind, mtu }) => {
+      const own = addresses.filter(one => one.index === index);
+      return { name, kind, mtu, addresses: own.map(({ cidr }) => renderIp(cidr.ip)) };
+    }),
+    routes: kernel.routes
+      .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
+      .map(({ dst, oif }) => ({ destination: renderCidr(dst), device: nameOf.get(oif) ?? '' })),
+  };
 }
 
 function findStorageProblem(dir: string): string | undefined {

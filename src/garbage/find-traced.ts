@@ -12,6 +12,7 @@ import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { thisProcess } from '../files/process-id.ts';
 import { findUse, type Use } from '../ipam/holders.ts';
 import { isContainer, type Key, listRecentlyBegun } from '../journal/generation.ts';
+import { Tables } from '../netlink/tables.ts';
 import { type HeldLease, listBackups, listHeldLeases } from './disk.ts';
 import { findRedirectTargets, listKernelTraces } from './kernel.ts';
 import type { Trace, Witnesses } from './trace.ts';
@@ -49,10 +50,11 @@ function findTraced(
   known: readonly AttachmentKey[],
   { runDir, find }: Where,
 ): HeldAttachment[] {
-  const found = listKernelTraces(list.name);
+  const tables = new Tables();
+  const found = listKernelTraces(tables, list.name);
   const use = findUse();
   const leases = listHeldLeases(list, find, use?.holders);
-  const witnesses = witnessesOf(use, leases);
+  const witnesses = witnessesOf(tables, use, leases);
   const traces = [
     ...found.map(({ owner, what, judge }) => ({ owner, what, ...judge(witnesses) })),
     ...leases.map(({ trace }) => trace),
@@ -74,9 +76,9 @@ function findBegun(network: string, traced: readonly HeldAttachment[], runDir: s
     });
 }
 
-function witnessesOf(use: Use | undefined, leases: readonly HeldLease[]): Witnesses {
+function witnessesOf(tables: Tables, use: Use | undefined, leases: readonly HeldLease[]): Witnesses {
   const lessees = new Map(leases.map(({ address, owner }) => [address, owner]));
-  const led = findRedirectTargets();
+  const led = findRedirectTargets(tables);
   return {
     farEnds: use?.farEnds ?? new Map(),
     isLedTo: index => led.has(index),

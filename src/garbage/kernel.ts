@@ -3,45 +3,29 @@ import { type AttachmentId, digestOf, findOwner } from '../cni/attachment.ts';
 import { renderIp } from '../net/ip.ts';
 import type { FieldValue } from '../netlink/nft/datatype.ts';
 import { renderFields } from '../netlink/nft/datatype.ts';
-import { listNotedElements, type NotedElement } from '../netlink/nft/noted.ts';
+import type { NotedElement } from '../netlink/nft/noted.ts';
 import { listIngressFilters } from '../netlink/rtnl/filter.ts';
-import { type Link, listLinks } from '../netlink/rtnl/link.ts';
-import { listQdiscs } from '../netlink/rtnl/qdisc.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
+import { NETLINK_ROUTE } from '../netlink/socket.ts';
+import type { Tables } from '../netlink/tables.ts';
 import type { Evidence, FoundTrace, Trace, Witnesses } from './trace.ts';
 
-/** The names of all our tables begin like this. */
-const TABLE_PREFIX = 'catena_';
-
 /** Devices whose alias, and elements whose comment, name an attachment to the network. */
-export function listKernelTraces(network: string): FoundTrace[] {
-  const route = new NetlinkSocket(NETLINK_ROUTE);
-  const nft = new NetlinkSocket(NETLINK_NETFILTER);
-  try {
-    return [...tracesOfDevices(route, network), ...tracesOfElements(nft, network)];
-  } finally {
-    route.close();
-    nft.close();
-  }
+export function listKernelTraces(tables: Tables, network: string): FoundTrace[] {
+  return [...tracesOfDevices(tables, network), ...tracesOfElements(tables, network)];
 }
 
 /** Indexes of devices to which others redirect all incoming packets. */
-export function findRedirectTargets(): ReadonlySet<number> {
-  const socket = new NetlinkSocket(NETLINK_ROUTE);
-  try {
-    const hooks = listQdiscs(socket).filter(({ kind }) => kind === 'ingress' || kind === 'clsact');
-    return new Set(
-      hooks.flatMap(({ index }) =>
-        listIngressFilters(socket, index).flatMap(filter => filter.redirectAllTo ?? []),
-      ),
-    );
-  } finally {
-    socket.close();
-  }
+export function findRedirectTargets(tables: Tables): ReadonlySet<number> {
+  const hooks = tables.qdiscs.filter(({ kind }) => kind === 'ingress' || kind === 'clsact');
+  const filters = tables.ask(NETLINK_ROUTE, socket =>
+    hooks.flatMap(({ index }) => listIngressFilters(socket, index)),
+  );
+  return new Set(filters.flatMap(filter => filter.redirectAllTo ?? []));
 }
 
-function tracesOfDevices(socket: NetlinkSocket, network: string): FoundTrace[] {
-  return listLinks(socket).flatMap(link => {
+function tracesOfDevices({ links }: Tables, network: string): FoundTrace[] {
+  return links.flatMap(link => {
     const owner = findOwner(link.attrs.alias);
     if (owner?.network !== network) return [];
     const what = `device "${link.name}" of kind "${link.kind}"`;
@@ -63,8 +47,8 @@ function judgeDevice(
   return unused('its peer is in no namespace that has a process or a name');
 }
 
-function tracesOfElements(socket: NetlinkSocket, network: string): FoundTrace[] {
-  return listNotedElements(socket, ({ name }) => name.startsWith(TABLE_PREFIX)).flatMap(element => {
+function tracesOfElements({ ownElements }: Tables, network: string): FoundTrace[] {
+  return ownElements.flatMap(element => {
     const owner = findOwner(element.comment);
     if (owner?.network !== network) return [];
     const { table, set, key } = element;

@@ -10,8 +10,9 @@ import { bootOf } from '../ipam/boot-note.ts';
 import { findUse } from '../ipam/holders.ts';
 import { readLease, tryListLeases } from '../ipam/lease-files.ts';
 import { parseOwner, sameOwner } from '../ipam/owner.ts';
-import { ALIAS_MAX_BYTES, findLink, listLinks } from '../netlink/rtnl/link.ts';
+import { ALIAS_MAX_BYTES, findLink } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { Tables } from '../netlink/tables.ts';
 import { findStranger } from '../plugin/netns-owner.ts';
 import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
 
@@ -68,10 +69,7 @@ function findResult(result: JsonObject | undefined): Result | undefined {
 /** A pair that carries the name of the attachment, with its other end in a namespace that has a process or a name. */
 function findPair(id: AttachmentId): string | undefined {
   const alias = renderOwner(id, ALIAS_MAX_BYTES);
-  const pairs = withSocket(
-    () => new NetlinkSocket(NETLINK_ROUTE),
-    socket => listLinks(socket).filter(({ kind, attrs }) => kind === 'veth' && attrs.alias === alias),
-  );
+  const pairs = new Tables().links.filter(({ kind, attrs }) => kind === 'veth' && attrs.alias === alias);
   const farEnds = pairs.length ? findUse()?.farEnds : undefined;
   for (const { index, name } of pairs) {
     const netns = farEnds?.get(index);

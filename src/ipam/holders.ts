@@ -7,7 +7,7 @@ import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { type Link, listLinks } from '../netlink/rtnl/link.ts';
 import { netnsIdOf } from '../netlink/rtnl/netns-id.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { closeNetns, findNetns, inNetns, openOwnNetns, sameNetns } from '../sys/netns.ts';
+import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../sys/netns.ts';
 
 /** An interface that has an address. */
 export interface Holder {
@@ -84,7 +84,7 @@ export interface NamespaceVisit {
  * @returns whether any namespace could be inspected
  */
 export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
-  const host = openOwnNetns();
+  const host = ownNetns();
   let looked = false;
   for (const [path, pids] of listNamespaces()) {
     const netns = findNetns(path);
@@ -104,7 +104,6 @@ export function visitNamespaces(visit: (one: NamespaceVisit) => void): boolean {
       closeNetns(netns);
     }
   }
-  closeNetns(host);
   return looked;
 }
 

@@ -1,15 +1,13 @@
 // What exists at one moment on the fake host, in a container and among the files?
 
+import { askOn, Tables } from '../netlink/tables.ts';
+import type { Netns } from '../sys/netns.ts';
 import type { Place } from './lab.ts';
-import { readAddresses } from './state/addresses.ts';
-import { readDevices } from './state/devices.ts';
+import { describeDevices } from './state/devices.ts';
 import { readFiles } from './state/files.ts';
-import { readNft } from './state/nft.ts';
+import { describeNft } from './state/nft.ts';
 import { type State, stateOf } from './state/object.ts';
-import { readRoutes } from './state/routes.ts';
-import { readRules } from './state/rules.ts';
 import { readSysctls } from './state/sysctls.ts';
-import { readTrafficControl } from './state/traffic-control.ts';
 
 /** The state of the lab at one moment. */
 export interface Snapshot {
@@ -31,22 +29,13 @@ export interface Scope {
 /** Reads everything; takes a few milliseconds and runs no other program. */
 export function takeSnapshot({ host, container, sysctls, files }: Scope): Snapshot {
   return {
-    host: readPlace(host, sysctls),
-    container: readPlace(container, sysctls),
+    host: readPlace(new Tables(askOn(host)), host.netns, sysctls),
+    container: readPlace(new Tables(askOn(container)), container.netns, sysctls),
     files: stateOf(readFiles(files.dirs, files.skip)),
   };
 }
 
-/** Everything in one namespace. */
-export function readPlace({ netns, route, netfilter }: Place, sysctls: readonly string[]): State {
-  const { objects, nameOf } = readDevices(route);
-  return stateOf([
-    ...objects,
-    ...readAddresses(route, nameOf),
-    ...readRoutes(route, nameOf),
-    ...readRules(route),
-    ...readTrafficControl(route, nameOf),
-    ...readNft(netfilter),
-    ...readSysctls(netns, sysctls),
-  ]);
+/** Everything in one namespace. @param sysctls to include, besides those that turn a host into a router */
+export function readPlace(tables: Tables, netns: Netns, sysctls: readonly string[]): State {
+  return stateOf([...describeDevices(tables), ...describeNft(tables), ...readSysctls(netns, sysctls)]);
 }

@@ -3,8 +3,7 @@
 import { visitNamespaces } from '../ipam/holders.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
 import { renderIp } from '../net/ip.ts';
-import { listAddresses } from '../netlink/rtnl/addr.ts';
-import { listLinks } from '../netlink/rtnl/link.ts';
+import { Tables } from '../netlink/tables.ts';
 
 /** What an interface is searched by. */
 export interface InterfaceQuery {
@@ -32,11 +31,12 @@ export interface FoundInterface {
 export function findInterfaces({ ip, mac, name }: InterfaceQuery): FoundInterface[] {
   const found: FoundInterface[] = [];
   visitNamespaces(({ path, pids, socket, hostId }) => {
-    const addresses = ip === undefined ? [] : listAddresses(socket);
+    const tables = new Tables((_, talk) => talk(socket));
+    const addresses = ip === undefined ? [] : tables.addresses;
     const withIp = new Set(
       addresses.filter(({ cidr }) => renderIp(cidr.ip) === ip).map(({ index }) => index),
     );
-    for (const link of listLinks(socket)) {
+    for (const link of tables.links) {
       if (!withIp.has(link.index) && (mac === undefined || link.mac !== mac) && link.name !== name) continue;
       const isHost = hostId === undefined;
       const identity = findNetnsIdentity(path);

@@ -10,10 +10,9 @@ import { isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout } from '../cni/network-plugins.ts';
 import { compareNetns, findNetnsIdentity } from '../journal/netns-identity.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
-import { closeNetns, openOwnNetns } from '../sys/netns.ts';
+import { Tables } from '../netlink/tables.ts';
+import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';
 import { effectsOf } from './effects.ts';
-import { bridgesIn, readHost } from './host.ts';
-import { type Inside, readInside } from './inside.ts';
 import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel } from './model.ts';
 import { namesOf, readStorageNames } from './names.ts';
 import { type RecordedAttachment, readRecords } from './on-record.ts';
@@ -46,18 +45,17 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
   const { networks, diagnostics } = listNetworks(confDir);
   const { attachments, damaged } = readRecords(runtime);
   const notes = [...diagnostics.map(({ error }) => error.message), ...damaged];
-  const host = readHost();
+  const host = readHost(new Tables());
   const insides = readNamespaces(attachments, places.namespacesMs ?? NAMESPACES_MS, notes);
   const health = places.health ? await readHealth(runtime) : new Map<string, NodeHealth>();
   const storage = readStorageNames();
-  const owned = new Map(host.owned.map(({ owner, device }) => [owner, device]));
   const shown = attachments.map((one): NodeAttachment => {
     const { known, through, unsettled } = one;
     const { network, containerId, ifname, netns, args } = known;
     const inside = insides.get(netns)?.get(ifname);
     const hostDevice =
       inside?.hostIndex === undefined
-        ? owned.get(renderOwner(known, ALIAS_MAX_BYTES))
+        ? host.owned.get(renderOwner(known, ALIAS_MAX_BYTES))
         : host.byIndex.get(inside.hostIndex);
     return {
       network,
@@ -99,20 +97,13 @@ function readNamespaces(
   const deadline = performance.now() + budgetMs;
   const paths = [...new Set(attachments.filter(one => !isGone(one)).map(({ known }) => known.netns))];
   const read = new Map<string, ReadonlyMap<string, Inside>>();
-  const host = openOwnNetns();
-  try {
-    for (const [i, path] of paths.entries()) {
-      if (performance.now() > deadline) {
-        notes.push(
-          `Cannot read ${paths.length - i} of ${paths.length} namespaces: ${budgetMs} ms have passed`,
-        );
-        break;
-      }
-      const inside = readInside(path, host);
-      if (inside !== undefined) read.set(path, inside);
+  for (const [i, path] of paths.entries()) {
+    if (performance.now() > deadline) {
+      notes.push(`Cannot read ${paths.length - i} of ${paths.length} namespaces: ${budgetMs} ms have passed`);
+      break;
     }
-  } finally {
-    closeNetns(host);
+    const inside = readInside(path);
+    if (inside !== undefined) read.set(path, inside);
   }
   return read;
 }

@@ -5,7 +5,8 @@ import { isLease, readLease } from '../ipam/lease-files.ts';
 import { parseOwner } from '../ipam/owner.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
 import { findIp, renderIp } from '../net/ip.ts';
-import { findElements, findRules, type Mark } from './marks.ts';
+import { Tables } from '../netlink/tables.ts';
+import { findMarks, type Mark } from './marks.ts';
 import type { NodeAttachment, NodeModel } from './model.ts';
 import { type FoundInterface, findInterfaces } from './namespaces.ts';
 
@@ -52,7 +53,7 @@ export function findWho(node: NodeModel, text: string): Owned[] {
     for (const [attachment, evidence] of leasesIn(node, network, leaseDirs, query))
       note(attachment, evidence);
   }
-  for (const mark of marksFor(query)) {
+  for (const mark of findMarks(new Tables(), query)) {
     const attachment = ownerIn(node, mark.comment);
     note(attachment, attachment ? mark.what : `${mark.what}, ${describeComment(mark)}`);
   }
@@ -134,13 +135,6 @@ function readIfReadable(dir: string, address: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function marksFor({ ip, port, handle }: Query): Mark[] {
-  return [
-    ...(ip === undefined && port === undefined ? [] : findElements({ ip, port })),
-    ...(handle === undefined ? [] : findRules(handle)),
-  ];
 }
 
 function interfacesFor({ ip, mac, text, port, handle }: Query): FoundInterface[] {

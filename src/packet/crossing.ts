@@ -3,7 +3,6 @@ import type { Packet } from '../doctor/filter/packet.ts';
 import { renderIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { IFF_LOWER_UP, IFF_UP } from '../netlink/rtnl/link-header.ts';
-import { listPermanentNeighbours } from '../netlink/rtnl/neighbour.ts';
 import type { NodeAttachment } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
 import type { Hop, Walk } from './hop.ts';
@@ -101,7 +100,9 @@ export function* crossToNode(
       `"${bridge.name}" is down`,
       `ip link set dev ${bridge.name} up`,
     );
-  const isGateway = node.addresses.some(one => one.index === bridge.index && renderIp(one.cidr.ip) === to);
+  const isGateway = node.tables.addresses.some(
+    one => one.index === bridge.index && renderIp(one.cidr.ip) === to,
+  );
   if (isGateway) {
     yield* judgeNeighbour(site, packet, { device: link.name, to, mac: bridge.mac });
     return { iif: bridge };
@@ -173,9 +174,7 @@ function* judgeNeighbour(
   { device, to, mac }: { readonly device: string; readonly to: string; readonly mac: string | undefined },
 ): Walk {
   const index = site.link(device)?.index;
-  const fixed = listPermanentNeighbours(site.route).find(
-    one => one.index === index && renderIp(one.ip) === to,
-  );
+  const fixed = site.tables.neighbours.find(one => one.index === index && renderIp(one.ip) === to);
   if (fixed?.mac === undefined || mac === undefined || fixed.mac === mac) return;
   const words = `a permanent entry has ${to} at ${fixed.mac}, but its device has ${mac}`;
   const mend = site.command(`ip neigh del ${to} dev ${device}`);

@@ -2,7 +2,7 @@
 import type { Packet } from '../doctor/filter/packet.ts';
 import { cidrContains, renderCidr } from '../net/cidr.ts';
 import { parseIp } from '../net/ip.ts';
-import { listRoutes, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import type { Walk } from './hop.ts';
 import { hop } from './report.ts';
 import type { World } from './world.ts';
@@ -14,7 +14,7 @@ export function* judgePeer(world: World, packet: Packet, device: string): Walk {
   const peer = world.findPeer(destination);
   if (peer === undefined) return;
   const ip = parseIp(destination);
-  const routes = listRoutes(node.route).filter(
+  const routes = node.tables.routes.filter(
     ({ dst, table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN && cidrContains(dst, ip),
   );
   const smallest = Math.max(...routes.map(({ dst }) => dst.prefix), 0);

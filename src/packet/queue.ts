@@ -4,7 +4,7 @@ import { listClasses } from '../netlink/rtnl/class.ts';
 import { listFilters, listIngressFilters } from '../netlink/rtnl/filter.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-header.ts';
-import { listQdiscs, type Qdisc } from '../netlink/rtnl/qdisc.ts';
+import type { Qdisc } from '../netlink/rtnl/qdisc.ts';
 import { ticksPerUs } from '../netlink/rtnl/tc/psched.ts';
 import type { Walk } from './hop.ts';
 import { hop, lost } from './report.ts';
@@ -22,7 +22,7 @@ const EGRESS_FILTERS = 0xff_ff_ff_f3;
 
 /** Packets that leave through the device. @param repair command that makes the queues of a network again */
 export function* leaveQueue(site: Site, packet: Packet, link: Link, repair: string | undefined): Walk {
-  const own = listQdiscs(site.route, link.index);
+  const own = site.tables.qdiscs.filter(({ index }) => index === link.index);
   if (own.some(({ kind }) => kind === 'clsact'))
     for (const { kind } of listFilters(site.route, link.index, EGRESS_FILTERS))
       yield lost(site, packet, 'queue', `a ${kind} filter of "${link.name}" may lead it elsewhere`);

@@ -1,10 +1,11 @@
 // Do the rules of a hook let a packet pass, and what becomes of its addresses?
+
 import { setsMarks } from '../doctor/filter/fates.ts';
 import { acceptDevices } from '../doctor/filter/mend.ts';
 import { type Packet, unknown } from '../doctor/filter/packet.ts';
-import type { FilterTable } from '../doctor/filter/ruleset.ts';
 import { type Fate, walk } from '../doctor/filter/walk.ts';
 import type { Chain, HOOK } from '../netlink/nft/chain.ts';
+import type { FilterTable } from '../netlink/tables.ts';
 import type { Walk } from './hop.ts';
 import { hop, lost } from './report.ts';
 import type { Site } from './site.ts';
@@ -50,7 +51,7 @@ export function* passHook(
 ): Walk<Passed> {
   if (isTranslating && site.translators)
     yield lost(site, packet, 'translation', `${site.translators} may lead it elsewhere, and cannot be read`);
-  const tables = site.ruleset?.tables ?? [];
+  const tables = site.filter;
   const mark = setsMarks(tables) ? unknown(4) : [0, 0, 0, 0];
   const entries = entriesAt(tables, hook, packet.family);
   let passed: Passed = { packet };

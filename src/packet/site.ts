@@ -1,13 +1,11 @@
 // What does a namespace on the way of a packet hold?
 import { existsSync, readFileSync } from 'node:fs';
-import { type Ruleset, readRuleset } from '../doctor/filter/ruleset.ts';
 import { renderIp } from '../net/ip.ts';
-import { listTableNames } from '../netlink/nft/table.ts';
-import { type Address, listAddresses, RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
-import { type Link, listLinks } from '../netlink/rtnl/link.ts';
+import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
 import { type Listener, listListeners } from '../netlink/sock-diag.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { TABLE_PREFIX } from '../node/marks.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { askHere, askIn, type FilterTable, isForwarding, isOwnTable, Tables } from '../netlink/tables.ts';
 import { closeNetns, findNetns, inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 
@@ -19,9 +17,7 @@ export class Site {
   /** Undefined for the namespace of this process, which any user may read. */
   readonly #netns: Netns | undefined;
   readonly route: NetlinkSocket;
-  #links: Link[] | undefined;
-  #addresses: Address[] | undefined;
-  #ruleset: Ruleset | undefined;
+  readonly tables: Tables;
   #unread: Unread | undefined;
 
   private constructor(name: string, path: string | undefined, netns: Netns | undefined) {
@@ -29,6 +25,7 @@ export class Site {
     this.path = path;
     this.#netns = netns;
     this.route = this.#in(() => new NetlinkSocket(NETLINK_ROUTE));
+    this.tables = new Tables(netns === undefined ? askHere : askIn(netns));
   }
 
   /** The namespace of this process. */
@@ -53,13 +50,7 @@ export class Site {
   }
 
   get links(): readonly Link[] {
-    this.#links ??= listLinks(this.route);
-    return this.#links;
-  }
-
-  get addresses(): readonly Address[] {
-    this.#addresses ??= listAddresses(this.route);
-    return this.#addresses;
+    return this.tables.links;
   }
 
   link(which: string | number): Link | undefined {
@@ -67,11 +58,13 @@ export class Site {
   }
 
   has(address: string): boolean {
-    return address.startsWith('127.') || this.addresses.some(({ cidr }) => renderIp(cidr.ip) === address);
+    return (
+      address.startsWith('127.') || this.tables.addresses.some(({ cidr }) => renderIp(cidr.ip) === address)
+    );
   }
 
   addressOf(link: Link | undefined, family: 4 | 6): string | undefined {
-    const own = this.addresses.find(
+    const own = this.tables.addresses.find(
       ({ index, scope, cidr }) =>
         index === link?.index && scope === RT_SCOPE_UNIVERSE && cidr.ip.family === family,
     );
@@ -86,14 +79,13 @@ export class Site {
     return this.#in(() => listListeners(protocol));
   }
 
-  /** Undefined without the right to read it. */
-  get ruleset(): Ruleset | undefined {
+  /** What the walk sees: tables of the families that forwarded packets pass. None without the right to read them. */
+  get filter(): readonly FilterTable[] {
     try {
-      this.#ruleset ??= this.#in(() => readRuleset());
+      return this.tables.filter.filter(isForwarding);
     } catch {
-      return undefined;
+      return [];
     }
-    return this.#ruleset;
   }
 
   /** Which rules the walk does not see, human-readable; empty if there are none. */
@@ -107,7 +99,7 @@ export class Site {
   }
 
   #findUnread(): Unread {
-    this.#unread ??= this.#in(findUnread);
+    this.#unread ??= this.#in(() => findUnread(this.tables));
     return this.#unread;
   }
 
@@ -117,7 +109,6 @@ export class Site {
   }
 
   close(): void {
-    this.#ruleset?.close();
     this.route.close();
     if (this.#netns) closeNetns(this.#netns);
   }
@@ -132,17 +123,14 @@ interface Unread {
   readonly others: readonly string[];
 }
 
-function findUnread(): Unread {
-  const socket = new NetlinkSocket(NETLINK_NETFILTER);
+function findUnread(kernel: Tables): Unread {
   try {
     const legacy = ['ip', 'ip6'].map(family => {
       const file = `/proc/thread-self/net/${family}_tables_names`;
       const tables = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
       return { name: `the rules of ${family}tables-legacy`, tables: tables.filter(name => name !== '') };
     });
-    const foreign = listTableNames(socket).filter(
-      ({ family, name }) => !['inet', 'ip', 'ip6'].includes(family) && !name.startsWith(TABLE_PREFIX),
-    );
+    const foreign = kernel.nftTables.filter(table => !isForwarding({ table }) && !isOwnTable(table));
     const translators = legacy.filter(({ tables }) => tables.includes('nat'));
     const filters = legacy.filter(one => one.tables.length > 0 && !translators.includes(one));
     return {
@@ -154,7 +142,5 @@ function findUnread(): Unread {
     };
   } catch {
     return { translators: ['the rules of nf_tables'], others: [] };
-  } finally {
-    socket.close();
   }
 }

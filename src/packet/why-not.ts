@@ -154,7 +154,7 @@ function isAny(hostIP: string | undefined): hostIP is undefined {
 /** The device whose subnet the address is in, or that of the default route. */
 function arrivalOf({ node }: World, source: string) {
   const ip = parseIp(source);
-  const near = node.addresses.find(({ cidr }) => cidrContains(cidr, ip));
+  const near = node.tables.addresses.find(({ cidr }) => cidrContains(cidr, ip));
   if (near) return node.link(near.index);
   const way = lookUpRoute(node.route, { destination: parseIp(OUTSIDE[ip.family]) });
   return typeof way === 'number' ? undefined : node.link(way.oif);

@@ -1,25 +1,21 @@
 // What of ours does the kernel hold that belongs to no attachment, and how is it removed?
 import { findOwner } from '../cni/attachment.ts';
 import { commit } from '../netlink/nft/batch.ts';
-import { renderTable, type Table } from '../netlink/nft/message.ts';
-import { listNotedElements } from '../netlink/nft/noted.ts';
-import { deleteTable, listTableNames } from '../netlink/nft/table.ts';
-import { type Link, listLinks, removeLinks } from '../netlink/rtnl/link.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { renderTable } from '../netlink/nft/message.ts';
+import { deleteTable } from '../netlink/nft/table.ts';
+import { type Link, removeLinks } from '../netlink/rtnl/link.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
+import { isOwnTable, Tables } from '../netlink/tables.ts';
 import type { PurgeStep } from './step.ts';
 
-/** The names of all our tables begin like this. */
-const TABLE_PREFIX = 'catena_';
 /** The alias of every device of ours begins like this; that of an attachment's device names the attachment. */
 const ALIAS_PREFIX = 'catena:';
 
 /** Attachments to which an element of our tables belongs, human-readable, without doubles: their rules would go with the tables. */
 export function listElementOwners(): string[] {
-  return within(NETLINK_NETFILTER, socket => {
-    const owners = listNotedElements(socket, isOurs).map(({ comment }) => findOwner(comment));
-    const names = owners.map(owner => owner && `${owner.network} ${owner.containerId} ${owner.ifname}`);
-    return [...new Set(names)].filter(name => name !== undefined).sort();
-  });
+  const owners = new Tables().ownElements.map(({ comment }) => findOwner(comment));
+  const names = owners.map(owner => owner && `${owner.network} ${owner.containerId} ${owner.ifname}`);
+  return [...new Set(names)].filter(name => name !== undefined).sort();
 }
 
 /**
@@ -29,22 +25,21 @@ export function listElementOwners(): string[] {
  * @throws NetlinkError when the kernel refuses
  */
 export function purgeKernel(dryRun: boolean): PurgeStep[] {
-  const tables = within(NETLINK_NETFILTER, socket => {
-    const own = listTableNames(socket).filter(isOurs);
-    if (!dryRun) commit(socket, own.map(deleteTable));
-    return own.map(table => ({ action: 'remove' as const, what: `table ${renderTable(table)}` }));
+  const kernel = new Tables();
+  const own = kernel.nftTables.filter(isOwnTable);
+  if (!dryRun) kernel.ask(NETLINK_NETFILTER, socket => commit(socket, own.map(deleteTable)));
+  const judged = judgeDevices(kernel.links);
+  const free = judged.filter(({ port }) => port === undefined).map(({ link }) => link.index);
+  if (!dryRun) kernel.ask(NETLINK_ROUTE, socket => removeLinks(socket, free));
+  const devices = judged.map(({ link, port }): PurgeStep => {
+    const what = `device "${link.name}" of kind "${link.kind}"`;
+    if (port === undefined) return { action: 'remove', what };
+    return { action: 'keep', what, why: `"${port}" is a port of it` };
   });
-  const devices = within(NETLINK_ROUTE, socket => {
-    const judged = judgeDevices(listLinks(socket));
-    const free = judged.filter(({ port }) => port === undefined).map(({ link }) => link.index);
-    if (!dryRun) removeLinks(socket, free);
-    return judged.map(({ link, port }): PurgeStep => {
-      const what = `device "${link.name}" of kind "${link.kind}"`;
-      if (port === undefined) return { action: 'remove', what };
-      return { action: 'keep', what, why: `"${port}" is a port of it` };
-    });
-  });
-  return [...tables, ...devices];
+  return [
+    ...own.map(table => ({ action: 'remove' as const, what: `table ${renderTable(table)}` })),
+    ...devices,
+  ];
 }
 
 /** Devices of networks, with a port of the bridge that an attachment, or another program, has. */
@@ -68,17 +63,4 @@ function judgeDevices(links: readonly Link[]): { readonly link: Link; readonly p
 
 function isOfNetwork({ attrs: { alias } }: Link): boolean {
   return alias?.startsWith(ALIAS_PREFIX) === true && findOwner(alias) === undefined;
-}
-
-function isOurs({ name }: Table): boolean {
-  return name.startsWith(TABLE_PREFIX);
-}
-
-function within<T>(protocol: number, work: (socket: NetlinkSocket) => T): T {
-  const socket = new NetlinkSocket(protocol);
-  try {
-    return work(socket);
-  } finally {
-    socket.close();
-  }
 }

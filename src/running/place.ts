@@ -9,9 +9,8 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { compareNetns, identifyNetns, type NetnsIdentity } from '../journal/netns-identity.ts';
-import { type Inside, readInside } from '../node/inside.ts';
+import { type Inside, readInside } from '../node/devices.ts';
 import type { RecordedAttachment } from '../node/on-record.ts';
-import { closeNetns, openOwnNetns } from '../sys/netns.ts';
 import type { KnownContainer } from './container.ts';
 
 /** The namespace of a container. */
@@ -63,16 +62,11 @@ function placeBy(one: RecordedAttachment, { env }: ChainRuntime): ContainerPlace
   if (record && isOfEarlierBoot(record, env)) return undefined;
   const identity = record ?? identifyNetns(netns);
   if (identity.netnsIdentity === undefined || compareNetns(netns, identity) !== 'same') return undefined;
-  const host = openOwnNetns();
-  try {
-    const inside = readInside(netns, host);
-    if (inside === undefined) return undefined;
-    const isShown = record !== undefined || hasPromised(inside.get(ifname), ifname, known.result);
-    // What was read is of the namespace that was identified.
-    return isShown && compareNetns(netns, identity) === 'same' ? { netns, identity, inside } : undefined;
-  } finally {
-    closeNetns(host);
-  }
+  const inside = readInside(netns);
+  if (inside === undefined) return undefined;
+  const isShown = record !== undefined || hasPromised(inside.get(ifname), ifname, known.result);
+  // What was read is of the namespace that was identified.
+  return isShown && compareNetns(netns, identity) === 'same' ? { netns, identity, inside } : undefined;
 }
 
 /**

@@ -2,8 +2,7 @@
 //
 // Of two default routes with the same metric the kernel uses the newer one: connections to the outside would leave through the new network.
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { type Inside, readInside } from '../node/inside.ts';
-import { closeNetns, openOwnNetns } from '../sys/netns.ts';
+import { type Inside, readInside } from '../node/devices.ts';
 import type { ContainerPlace } from './place.ts';
 
 const DEFAULTS = ['0.0.0.0/0', '::/0'];
@@ -17,19 +16,14 @@ export function refuseSecondDefault(
   ifname: string,
 ): void {
   const before = new Set([...inside].flatMap(([name, one]) => (name === ifname ? [] : defaultsOf(one))));
-  const host = openOwnNetns();
-  try {
-    const added = readInside(netns, host)?.get(ifname);
-    const second = added && defaultsOf(added).find(destination => before.has(destination));
-    if (second === undefined) return;
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot attach to network "${list.name}": it adds a second default route (${second}), which would take the container's traffic; ` +
-        'use a list without one, or allow it (--default-route)',
-    );
-  } finally {
-    closeNetns(host);
-  }
+  const added = readInside(netns)?.get(ifname);
+  const second = added && defaultsOf(added).find(destination => before.has(destination));
+  if (second === undefined) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot attach to network "${list.name}": it adds a second default route (${second}), which would take the container's traffic; ` +
+      'use a list without one, or allow it (--default-route)',
+  );
 }
 
 function defaultsOf({ routes }: Inside): string[] {

@@ -62,8 +62,8 @@ export function openOwnNetns(): Netns {
   return openNetns(OWN_NETNS);
 }
 
-/** Identifies the namespace that the calling thread is in. */
-export function ownNetns(): NetnsId {
+/** The namespace that the calling thread is in, which stays open: do not close it. */
+export function ownNetns(): Netns {
   return currentNetns();
 }
 

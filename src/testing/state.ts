@@ -5,6 +5,7 @@ import { diffStates, renderDifference } from '../lab/diff.ts';
 import { readPlace } from '../lab/snapshot.ts';
 import { readFiles } from '../lab/state/files.ts';
 import { type State, stateOf } from '../lab/state/object.ts';
+import { askOn, Tables } from '../netlink/tables.ts';
 import type { Namespace } from './namespace.ts';
 
 /** The complete state at one moment, by place: `host`, the names of containers, and `files`. */
@@ -28,7 +29,8 @@ export interface Scope {
  */
 export function readState({ places, dirs, skip = [], sysctls = [] }: Scope): KernelState {
   const read = [...places].map(
-    ([name, place]) => [name, withoutLoopback(readPlace(place, sysctls))] as const,
+    ([name, place]) =>
+      [name, withoutLoopback(readPlace(new Tables(askOn(place)), place.netns, sysctls))] as const,
   );
   const files = readFiles(dirs, skip).map(file => ({
     ...file,

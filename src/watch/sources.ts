@@ -3,10 +3,10 @@ import { type FSWatcher, statSync, watch } from 'node:fs';
 import { openMonitor } from '../netlink/monitor.ts';
 import { NFT_GROUPS } from '../netlink/nft/notification.ts';
 import { openPeerMonitor } from '../netlink/peer-monitor.ts';
-import { listLinks } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-header.ts';
 import { PEER_GROUPS, ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
+import { Tables } from '../netlink/tables.ts';
 import { DeviceHints, type HostDevice } from './device-hints.ts';
 import type { Hint } from './hint.ts';
 import { hintsOfRules } from './rule-hints.ts';
@@ -100,14 +100,9 @@ function listenInside(hints: DeviceHints, events: SourceEvents): () => void {
 }
 
 function listDevices(): HostDevice[] {
-  const socket = new NetlinkSocket(NETLINK_ROUTE);
-  try {
-    return listLinks(socket).map(({ index, name, flags, master, peer, attrs }) => {
-      return { index, name, isUp: (flags & IFF_UP) !== 0, master, peer, nsid: attrs.linkNetnsId };
-    });
-  } finally {
-    socket.close();
-  }
+  return new Tables().links.map(({ index, name, flags, master, peer, attrs }) => {
+    return { index, name, isUp: (flags & IFF_UP) !== 0, master, peer, nsid: attrs.linkNetnsId };
+  });
 }
 
 /** How often a directory is looked for that does not exist, or has been replaced by another one. */

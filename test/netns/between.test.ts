@@ -1,11 +1,11 @@
 // Does the kernel carry packets between the pods of nodes as planned, and is damage by others put right without touching what is theirs?
 import { expect, test } from 'bun:test';
-import { readHostLinks } from '../../src/between/host.ts';
+import { hostLinksOf } from '../../src/between/host.ts';
 import { type PlanChoices, planWays, type WaysPlan } from '../../src/between/plan.ts';
 import { findDifferences, removeWays, type Settled, settleWays } from '../../src/between/settle.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { parseIp } from '../../src/net/ip.ts';
-import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { Tables } from '../../src/netlink/tables.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
 import { describeRoot, requiresVxlan } from '../helpers/skip.ts';
@@ -33,16 +33,10 @@ function planFor(node: TestNode, nodes: readonly TestNode[], choices: Partial<Pl
     blocks: [block4, block6].map(parseCidr),
   }));
   return inside(node, () => {
-    const socket = new NetlinkSocket(NETLINK_ROUTE);
-    try {
-      const links = readHostLinks(socket);
-      const all = { own: node.letter, ways: 'auto', vni: 6700, port: 4789, ...choices } as const;
-      const plan = planWays(cluster, links, all);
-      if (plan === undefined) throw new Error('no plan');
-      return plan;
-    } finally {
-      socket.close();
-    }
+    const all = { own: node.letter, ways: 'auto', vni: 6700, port: 4789, ...choices } as const;
+    const plan = planWays(cluster, hostLinksOf(new Tables()), all);
+    if (plan === undefined) throw new Error('no plan');
+    return plan;
   });
 }
 

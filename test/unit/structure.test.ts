@@ -346,6 +346,12 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab', 'src/compare'],
 };
 
+// They look at one device, or wait for what they have begun.
+const DUMPS_FOR_ITSELF = [
+  'src/compare/play.ts',
+  ...['interface', 'neighbour', 'probe', 'rate'].map(name => `src/lab/probes/${name}.ts`),
+];
+
 const MAY_LOAD_LAZILY = [
   ...[
     'src/cli/daemon/between',
@@ -408,7 +414,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
     ...[
-      'src/node/host',
+      'src/node/devices',
       ...['edges', 'groups', 'svg', 'text'].map(name => `src/graph/${name}`),
       'src/ui/page/picture',
     ],
@@ -590,6 +596,17 @@ describe('imports', () => {
   test('zod comes as zod/mini', () => {
     const wrong = product.filter(file =>
       file.imports.some(found => /^zod($|\/(?!mini$))/.test(found.specifier)),
+    );
+    expect(wrong.map(file => file.path)).toEqual([]);
+  });
+
+  test('views of a node read the tables of the kernel in src/netlink/tables.ts only', () => {
+    const views =
+      /^src\/(answers|bundle|cli|compare|daemon|doctor|garbage|graph|handover|lab|node|packet|purge|testing|ui|watch)\//;
+    const dumps =
+      /\b(listLinks|listRoutes|listAddresses|listQdiscs|listTables|listTableNames|listChains|listRules|listSets|listElements|listRawElements|listPermanentNeighbours)\(/;
+    const wrong = product.filter(
+      ({ path: file, code }) => views.test(file) && !DUMPS_FOR_ITSELF.includes(file) && dumps.test(code),
     );
     expect(wrong.map(file => file.path)).toEqual([]);
   });

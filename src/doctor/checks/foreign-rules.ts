@@ -1,9 +1,9 @@
 // Do rules of other programs drop packets of containers, or lead their ports elsewhere?
 //
 // A packet must pass every base chain of a hook, so a rule of ours that accepts it does not outweigh one of others that drops it.
+import type { FilterTable } from '../../netlink/tables.ts';
 import { findFates, type PodFate } from '../filter/fates.ts';
 import { acceptDevices } from '../filter/mend.ts';
-import type { FilterTable } from '../filter/ruleset.ts';
 import { type Check, type Finding, fine } from '../finding.ts';
 import { groupBy } from '../group.ts';
 import { namePods } from '../routed-pod.ts';
@@ -12,26 +12,21 @@ import { namePods } from '../routed-pod.ts';
 export const foreignRules: Check = {
   id: 'kernel.foreign-rules',
   run(node) {
-    const { pods, openRuleset } = node;
+    const { pods, filter } = node;
     if (pods?.length === 0) return fine(this.id, 'there are no containers that the node routes for');
-    if (pods === undefined || openRuleset === undefined)
+    if (pods === undefined || filter === undefined)
       return [unseen('it is not known which containers there are')];
-    let ruleset: ReturnType<typeof openRuleset>;
+    let tables: readonly FilterTable[];
     try {
-      ruleset = openRuleset();
+      tables = filter();
     } catch (error) {
       return [unseen((error as Error).message)];
     }
-    try {
-      const fates = findFates(ruleset.tables, pods, node);
-      const groups = groupBy(fates, kindOf);
-      const findings = [...groups.values()].map(group => describe(group, ruleset.tables));
-      return findings.length
-        ? findings
-        : fine(this.id, 'no rule of another program stops packets of containers');
-    } finally {
-      ruleset.close();
-    }
+    const groups = groupBy(findFates(tables, pods, node), kindOf);
+    const findings = [...groups.values()].map(group => describe(group, tables));
+    return findings.length
+      ? findings
+      : fine(this.id, 'no rule of another program stops packets of containers');
   },
 };
 

@@ -1,9 +1,10 @@
 // Do the rules of other programs let a container's packets through?
+
 import type { Chain } from '../../netlink/nft/chain.ts';
+import type { FilterTable } from '../../netlink/tables.ts';
 import type { NodeView } from '../finding.ts';
 import type { RoutedPod } from '../routed-pod.ts';
 import { type Byte, NO_LABELS, type Packet, PROTOCOLS, unknown } from './packet.ts';
-import type { FilterTable } from './ruleset.ts';
 import { type Fate, walk } from './walk.ts';
 
 /** What befalls a connection that a container depends on. */

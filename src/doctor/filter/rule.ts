@@ -1,8 +1,10 @@
 // Does a rule match a packet, and what does it do to it?
+
 import { ipFromBytes, renderIp } from '../../net/ip.ts';
 import type { Verdict } from '../../netlink/nft/data.ts';
 import type { Expression } from '../../netlink/nft/expr.ts';
 import type { Rule } from '../../netlink/nft/rule.ts';
+import type { FilterTable } from '../../netlink/tables.ts';
 import { type Holds, iptablesMatch, translationOf } from './iptables.ts';
 import { lookUp } from './lookup.ts';
 import {
@@ -15,7 +17,6 @@ import {
   routeBytes,
 } from './packet.ts';
 import { compare, equals, not, Registers } from './registers.ts';
-import type { FilterTable } from './ruleset.ts';
 
 /** What a rule does to a packet that it matches. */
 export type Action =

@@ -1,9 +1,10 @@
 // Which way does a packet take through a base chain, as far as its rules can be judged?
+
 import type { Chain } from '../../netlink/nft/chain.ts';
 import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../../netlink/nft/data.ts';
+import type { FilterTable } from '../../netlink/tables.ts';
 import type { Byte, Packet } from './packet.ts';
 import { type Action, judgeRule } from './rule.ts';
-import type { FilterTable } from './ruleset.ts';
 
 /** Whether the packet comes so far. */
 type Arrival = 'surely' | 'perhaps' | 'never';

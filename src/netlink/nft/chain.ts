@@ -115,7 +115,8 @@ export function decodeChain(body: Uint8Array): Chain {
 
 type ChainAttrs = ReturnType<typeof chainMessage.decode>['attrs'];
 
-function toChain({ name = '', type, hook, policy }: ChainAttrs): Chain {
+/** A chain by its decoded attributes. */
+export function toChain({ name = '', type, hook, policy }: ChainAttrs): Chain {
   const at = hookName(hook?.number);
   if (at === undefined) return { name };
   const base = { type: type === 'nat' ? 'nat' : 'filter', hook: at, priority: hook?.priority ?? 0 } as const;

@@ -22,6 +22,8 @@ export interface RawElement {
   readonly endsInterval: boolean;
   /** The element is about more than this key: ranges of a concatenation, or conditions of its own. */
   readonly isComplex: boolean;
+  /** Names the owner, or says what the element is for. */
+  readonly comment?: string;
 }
 
 /** All elements; none when the set does not exist. Same as: `nft list set|map <family> <table> <name>` */
@@ -31,7 +33,7 @@ export function listRawElements(socket: NetlinkSocket, table: Table, set: string
   const bodies = tolerating([Errno.ENOENT], () => socket.dump(request)) ?? [];
   return bodies.flatMap(body =>
     (elementMessage.decode(body).attrs.elements ?? []).map(
-      ({ key, data: own, flags = 0, expression, end }) => {
+      ({ key, data: own, flags = 0, expression, end, comment }) => {
         const { verdict, value } = own ?? {};
         return {
           key: key?.value ?? new Uint8Array(),
@@ -39,6 +41,7 @@ export function listRawElements(socket: NetlinkSocket, table: Table, set: string
           isComplex: end !== undefined || expression !== undefined || (flags & NFT_SET_ELEM_CATCHALL) !== 0,
           ...(verdict ? { verdict: { ...verdict, code: verdict.code ?? 0 } } : {}),
           ...(value ? { value } : {}),
+          ...(comment === undefined ? {} : { comment }),
         };
       },
     ),

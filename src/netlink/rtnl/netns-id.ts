@@ -1,6 +1,6 @@
 // Under which id does one namespace know another?
 
-import { closeNetns, openOwnNetns } from '../../sys/netns.ts';
+import { ownNetns } from '../../sys/netns.ts';
 import { askAll, type Question } from '../ask.ts';
 import { attrs } from '../codec/attrs.ts';
 import { s32, u8, u32 } from '../codec/fields.ts';
@@ -54,10 +54,5 @@ export function netnsIdQuestion(netnsFd: number): Question<number> {
 
 /** The id by which links of the socket's namespace refer to the namespace that the thread is in; -1 if none does. */
 export function ownIdIn(socket: NetlinkSocket): number {
-  const own = openOwnNetns();
-  try {
-    return netnsIdOf(socket, own.fd);
-  } finally {
-    closeNetns(own);
-  }
+  return netnsIdOf(socket, ownNetns().fd);
 }

@@ -9,7 +9,6 @@ import { findOvertaken } from '../../../src/netlink/iptables/precedence.ts';
 import { parseSaved } from '../../../src/netlink/iptables/save.ts';
 import { listChains } from '../../../src/netlink/nft/chain.ts';
 import { findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
-import { listNotedElements } from '../../../src/netlink/nft/noted.ts';
 import {
   findNumbered,
   findOwned,
@@ -49,6 +48,7 @@ import { parsePsched } from '../../../src/netlink/rtnl/tc/psched.ts';
 import { listUnreachableDefaults } from '../../../src/netlink/rtnl/unreachable.ts';
 import { vxlanOf } from '../../../src/netlink/rtnl/vxlan.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { Tables } from '../../../src/netlink/tables.ts';
 import { renderMessage } from '../../../src/netlink/trace.ts';
 import { answering } from '../../golden/rtnl/captured.ts';
 import { door } from '../door.ts';
@@ -107,7 +107,10 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   listTableNames: socket => listTableNames(socket),
   listElements: socket =>
     listElements(socket, { table, name: 's', key: ['ipv4_addr', 'inet_service'], data: ['ifname'] }),
-  listNotedElements: socket => listNotedElements(socket, () => true),
+  tables: socket => {
+    const tables = new Tables((_, talk) => talk(socket));
+    return [tables.ownElements, tables.filter, tables.policyRules, tables.neighbours];
+  },
   listOwned: socket => listOwned(socket, [VERDICTS], () => true),
   listOwners: socket => listOwners(socket, [VERDICTS], () => true),
   findOwned: socket => findOwned(socket, [{ set: VERDICTS, key: ['02:00:00:00:00:01'] }], 'x'),

@@ -1,11 +1,11 @@
 // Does a walk through chains end, whatever they jump to, and find the same fates as by each way?
 import { expect, test } from 'bun:test';
 import type { Packet } from '../../../../src/doctor/filter/packet.ts';
-import type { FilterTable } from '../../../../src/doctor/filter/ruleset.ts';
 import { walk } from '../../../../src/doctor/filter/walk.ts';
 import { NF_DROP, NFT_JUMP } from '../../../../src/netlink/nft/data.ts';
 import { decide } from '../../../../src/netlink/nft/expr/immediate.ts';
 import type { Rule } from '../../../../src/netlink/nft/rule.ts';
+import type { FilterTable } from '../../../../src/netlink/tables.ts';
 
 const PACKET: Packet = {
   ...{ family: 4, iif: 'br0', oif: undefined, protocol: 6, source: '10.0.0.2', destination: '10.0.0.3' },

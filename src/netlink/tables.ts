@@ -1,0 +1,222 @@
+// What does the kernel have in one network namespace, table by table?
+//
+// All views of a node read through this: each table is read when it is first asked for, and once, so a view pays for what it shows.
+import { Errno } from '../sys/errno.ts';
+import { inNetns, type Netns } from '../sys/netns.ts';
+import { tolerating } from './errors.ts';
+import { NFPROTO } from './nfgenmsg.ts';
+import { type Chain, chainMessage, toChain } from './nft/chain.ts';
+import { type NftFamily, NftMsg, nftType, type Table } from './nft/message.ts';
+import { type NotedElement, notedElementsOf } from './nft/noted.ts';
+import { type Rule, ruleMessage } from './nft/rule.ts';
+import { setMessage } from './nft/set.ts';
+import { listRawElements, type RawElement } from './nft/set-contents.ts';
+import { listTableNames, tableMessage } from './nft/table.ts';
+import { type Address, listAddresses } from './rtnl/addr.ts';
+import { type Link, listLinks } from './rtnl/link.ts';
+import { listPermanentNeighbours, type Neighbour } from './rtnl/neighbour.ts';
+import { listQdiscs, type Qdisc } from './rtnl/qdisc.ts';
+import { listRoutes, type Route } from './rtnl/route.ts';
+import { listRules as listPolicyRules, type Rule as PolicyRule } from './rtnl/rule.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from './socket.ts';
+
+/** Runs a conversation with the kernel on a socket of a protocol. */
+export type Ask = <T>(protocol: number, talk: (socket: NetlinkSocket) => T) => T;
+
+/** An object of nf_tables: its table, and its attributes as decoded. */
+export interface NftObject<A> {
+  readonly table: Table;
+  readonly attrs: A;
+}
+
+/** A table of nf_tables with all that decides about packets. */
+export interface FilterTable {
+  readonly table: Table;
+  /** Whether a plugin of ours made it. */
+  readonly isOwn: boolean;
+  readonly chains: readonly Chain[];
+  /** In order, by chain. */
+  readonly rules: ReadonlyMap<string, readonly Rule[]>;
+  /** Read on first use; undefined if it cannot be read. */
+  readonly contents: (set: string) => readonly RawElement[] | undefined;
+}
+
+/** Whether a table is one of ours: their names begin alike. */
+export function isOwnTable({ name }: Pick<Table, 'name'>): boolean {
+  return name.startsWith('catena_');
+}
+
+/** Whether forwarded packets pass a table. */
+export function isForwarding({ table }: Pick<FilterTable, 'table'>): boolean {
+  return ['inet', 'ip', 'ip6'].includes(table.family);
+}
+
+/** Kernels without nf_tables have none of its objects. */
+const NO_NFTABLES = [Errno.ENOENT, Errno.EINVAL, Errno.EOPNOTSUPP];
+
+/** The tables of a namespace. All of them throw NetlinkError or SystemError if the kernel refuses to list them. */
+export class Tables {
+  readonly #ask: Ask;
+  readonly #known = new Map<string, unknown>();
+
+  /** @param ask by default on a socket of this thread's namespace, for each table a new one */
+  constructor(ask: Ask = askHere) {
+    this.#ask = ask;
+  }
+
+  get links(): readonly Link[] {
+    return this.#routing('links', listLinks);
+  }
+
+  get addresses(): readonly Address[] {
+    return this.#routing('addresses', listAddresses);
+  }
+
+  get routes(): readonly Route[] {
+    return this.#routing('routes', listRoutes);
+  }
+
+  get policyRules(): readonly PolicyRule[] {
+    return this.#routing('policy rules', listPolicyRules);
+  }
+
+  get neighbours(): readonly Neighbour[] {
+    return this.#routing('neighbours', listPermanentNeighbours);
+  }
+
+  get qdiscs(): readonly Qdisc[] {
+    return this.#routing('qdiscs', listQdiscs);
+  }
+
+  /** Same as: `nft -a list tables`; a table that was made later has a higher handle. */
+  get nftTables(): readonly (Table & { readonly handle: bigint })[] {
+    return this.#once('nft tables', () => this.#nft(listTableNames));
+  }
+
+  get nftChains(): readonly NftObject<ReturnType<typeof chainMessage.decode>['attrs']>[] {
+    return this.#once('chains', () => this.#dump('chains', NftMsg.GETCHAIN, chainMessage.decode));
+  }
+
+  get nftRules(): readonly NftObject<ReturnType<typeof ruleMessage.decode>['attrs']>[] {
+    return this.#once('rules', () => this.#dump('rules', NftMsg.GETRULE, ruleMessage.decode));
+  }
+
+  get nftSets(): readonly NftObject<ReturnType<typeof setMessage.decode>['attrs']>[] {
+    return this.#once('sets', () => this.#dump('sets', NftMsg.GETSET, setMessage.decode));
+  }
+
+  /** Elements of our tables that have a comment. */
+  get ownElements(): readonly NotedElement[] {
+    return this.#once('elements', () => {
+      const own = this.nftSets.filter(({ table }) => isOwnTable(table));
+      return this.#ask(NETLINK_NETFILTER, socket =>
+        own.flatMap(({ table, attrs }) => notedElementsOf(socket, table, attrs)),
+      );
+    });
+  }
+
+  /** The packet filter, table by table. Rules of the old iptables are not in nf_tables. */
+  get filter(): readonly FilterTable[] {
+    return this.#once('filter', () => {
+      const tables = new Map(
+        this.nftTables.map(({ family, name }) => {
+          const table = { family, name };
+          const contents = (set: string) => this.contentsOf(table, set);
+          const [chains, rules]: [Chain[], Map<string, Rule[]>] = [[], new Map()];
+          return [keyOf(table), { table, isOwn: isOwnTable(table), chains, rules, contents }];
+        }),
+      );
+      for (const { table, attrs } of this.nftChains) tables.get(keyOf(table))?.chains.push(toChain(attrs));
+      for (const { table, attrs } of this.nftRules) {
+        const { chain = '', handle = 0n, expressions = [], comment } = attrs;
+        const rules = tables.get(keyOf(table))?.rules;
+        const rule = { chain, handle, expressions, ...(comment === undefined ? {} : { comment }) };
+        const before = rules?.get(chain);
+        if (before) before.push(rule);
+        else rules?.set(chain, [rule]);
+      }
+      return [...tables.values()];
+    });
+  }
+
+  /** What a part of a table is asked for, such as the filters of one device. */
+  ask<T>(protocol: number, talk: (socket: NetlinkSocket) => T): T {
+    return this.#ask(protocol, talk);
+  }
+
+  /** The elements of a set or map; undefined if it cannot be read. */
+  contentsOf(table: Table, set: string): readonly RawElement[] | undefined {
+    return this.#once(`contents of ${keyOf(table)} ${set}`, () => {
+      try {
+        return this.#ask(NETLINK_NETFILTER, socket => listRawElements(socket, table, set));
+      } catch {
+        return undefined;
+      }
+    });
+  }
+
+  #routing<T>(name: string, list: (socket: NetlinkSocket) => T): T {
+    return this.#once(name, () => this.#ask(NETLINK_ROUTE, socket => list(socket)));
+  }
+
+  /** All objects of one kind, of every table of the known families. */
+  #dump<A extends { readonly table?: string }>(
+    what: string,
+    message: number,
+    decode: (body: Uint8Array) => { readonly header: { readonly family: number }; readonly attrs: A },
+  ): NftObject<A>[] {
+    // Family 0 means every family, and without attributes all kinds of requests look the same.
+    const request = {
+      op: `list ${what}`,
+      type: nftType(message),
+      body: tableMessage.encode({ family: 0 }, {}),
+    };
+    return this.#nft(socket => socket.dump(request)).flatMap(body => {
+      const { header, attrs } = decode(body);
+      const family = FAMILIES.find(name => NFPROTO[name] === header.family);
+      return family === undefined ? [] : { table: { family, name: attrs.table ?? '' }, attrs };
+    });
+  }
+
+  #nft<T>(list: (socket: NetlinkSocket) => T[]): T[] {
+    return tolerating(NO_NFTABLES, () => this.#ask(NETLINK_NETFILTER, list)) ?? [];
+  }
+
+  #once<T>(name: string, read: () => T): T {
+    if (!this.#known.has(name)) this.#known.set(name, read());
+    return this.#known.get(name) as T;
+  }
+}
+
+/** Runs a conversation in this thread's namespace. */
+export const askHere: Ask = (protocol, talk) => {
+  const socket = new NetlinkSocket(protocol);
+  try {
+    return talk(socket);
+  } finally {
+    socket.close();
+  }
+};
+
+/** Runs conversations in another namespace. */
+export function askIn(netns: Netns): Ask {
+  return (protocol, talk) => inNetns(netns, () => askHere(protocol, talk) as never);
+}
+
+/** Runs conversations on open sockets. */
+export function askOn({
+  route,
+  netfilter,
+}: {
+  readonly route: NetlinkSocket;
+  readonly netfilter: NetlinkSocket;
+}): Ask {
+  return (protocol, talk) => talk(protocol === NETLINK_ROUTE ? route : netfilter);
+}
+
+const FAMILIES = Object.keys(NFPROTO) as NftFamily[];
+
+/** `inet filter`. */
+export function keyOf({ family, name }: Table): string {
+  return `${family} ${name}`;
+}

@@ -1,0 +1,117 @@
+// Which devices have the host and the namespaces of containers, with which addresses and routes?
+import { findOwner } from '../cni/attachment.ts';
+import { defined } from '../cni/defined.ts';
+import { renderCidr } from '../net/cidr.ts';
+import { renderIp } from '../net/ip.ts';
+import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
+import { IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { netnsIdOf } from '../netlink/rtnl/netns-id.ts';
+import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { Tables } from '../netlink/tables.ts';
+import { closeNetns, findNetns, inNetns, ownNetns, sameNetns } from '../sys/netns.ts';
+import type { NodeBridge, NodeDevice, NodeRoute } from './model.ts';
+
+/** The devices of this process's namespace. */
+export interface HostDevices {
+  readonly byIndex: ReadonlyMap<number, NodeDevice>;
+  /** Devices that carry the name of an attachment as alias, by it. */
+  readonly owned: ReadonlyMap<string, NodeDevice>;
+}
+
+/** Needs two tables. */
+export function readHost(tables: Tables): HostDevices {
+  const masters = new Set(tables.links.map(({ master }) => master));
+  const named = tables.links.filter(({ index }) => masters.has(index));
+  const rows = tables.links.map(link => [link.attrs.alias ?? '', toDevice(link, named, tables)] as const);
+  return {
+    byIndex: new Map(rows.map(([, device]) => [device.index, device])),
+    owned: new Map(rows.filter(([alias]) => findOwner(alias))),
+  };
+}
+
+/**
+ * The bridges of that name and those with one of the ports.
+ * @param names of devices that networks make or attachments are ports of
+ */
+export function bridgesIn({ byIndex }: HostDevices, names: ReadonlySet<string>): NodeBridge[] {
+  const devices = [...byIndex.values()];
+  return devices
+    .filter(({ kind, name }) => kind === 'bridge' && names.has(name))
+    .map(device => {
+      const ports = devices.filter(({ master }) => master === device.name);
+      return { device, ports: ports.map(({ name }) => name).sort() };
+    });
+}
+
+/** An interface of a container. */
+export interface Inside {
+  readonly device: NodeDevice;
+  readonly routes: readonly NodeRoute[];
+  /** Index of its other end, or of its lower device, on the host; undefined if that is elsewhere. */
+  readonly hostIndex: number | undefined;
+}
+
+/**
+ * Reads all interfaces of one namespace, with three tables.
+ * @returns by name; undefined if the namespace is gone, may not be entered, or is the host's own
+ */
+export function readInside(path: string): ReadonlyMap<string, Inside> | undefined {
+  const netns = findNetns(path);
+  if (netns === undefined) return undefined;
+  const host = ownNetns();
+  try {
+    if (sameNetns(netns, host)) return undefined;
+    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+    try {
+      return insideOf(new Tables((_, talk) => talk(socket)), netnsIdOf(socket, host.fd));
+    } finally {
+      socket.close();
+    }
+  } catch {
+    return undefined;
+  } finally {
+    closeNetns(netns);
+  }
+}
+
+function insideOf(tables: Tables, hostId: number): ReadonlyMap<string, Inside> {
+  const routes = tables.routes.filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN);
+  return new Map(
+    tables.links.map(link => {
+      const own = routes.filter(({ oif }) => oif === link.index);
+      const isOnHost = link.peer > 0 && link.attrs.linkNetnsId === hostId;
+      return [
+        link.name,
+        {
+          device: toDevice(link, tables.links, tables),
+          routes: own.map(({ dst, gateway }) => ({
+            destination: renderCidr(dst),
+            ...defined({ gateway: gateway && renderIp(gateway) }),
+          })),
+          hostIndex: isOnHost ? link.peer : undefined,
+        },
+      ];
+    }),
+  );
+}
+
+/** A device with its addresses, except for those that are only valid on the link. */
+function toDevice(
+  { index, name, kind, mac, mtu, flags, master }: Link,
+  links: readonly Pick<Link, 'index' | 'name'>[],
+  { addresses }: Pick<Tables, 'addresses'>,
+): NodeDevice {
+  const own = addresses.filter(one => one.index === index && one.scope === RT_SCOPE_UNIVERSE);
+  const masterName = master > 0 ? links.find(one => one.index === master)?.name : undefined;
+  return {
+    name,
+    index,
+    kind,
+    mtu,
+    up: (flags & IFF_UP) !== 0,
+    addresses: own.map(({ cidr }) => renderCidr(cidr)),
+    ...defined({ mac, master: masterName }),
+  };
+}
