@@ -47,7 +47,9 @@ describe('RequestLimiter', () => {
   test('refuses a request when the queue is full', async () => {
     const limiter = new RequestLimiter({ ...limits(1), queue: 1 });
     turnsOf(limiter, 2);
-    expect(await limiter.enter('net')).toBeUndefined();
+    const refused = limiter.enter('net');
+    expect(limiter.state.queued).toBe(1);
+    expect(await refused).toBeUndefined();
   });
 
   test('requests that hang give their turns to those that wait, and count as in progress', async () => {

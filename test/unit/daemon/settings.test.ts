@@ -37,10 +37,12 @@ function settingsIn(text: string, env: Record<string, string> = {}): CheckedSett
 
 describe('readSettings()', () => {
   test('changes only what the file sets', () => {
-    const { observer: _, ...settings } = settingsIn('{"workers": 9, "memoryPerWorkerMiB": 64, "queue": 0}');
+    const { observer: _, ...settings } = settingsIn(
+      '{"workers": 9, "memoryPerWorkerMiB": 64, "idleSeconds": 7, "queue": 0}',
+    );
     expect(settings).toEqual({
       ...BASE,
-      pool: { ...POOL_LIMITS, workers: 9, bytes: 64 * 1024 * 1024 },
+      pool: { ...POOL_LIMITS, workers: 9, bytes: 64 * 1024 * 1024, idleMs: 7_000 },
       server: { ...SERVER_LIMITS, queue: 0 },
     });
   });

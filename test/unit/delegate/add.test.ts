@@ -42,6 +42,25 @@ const recordFiles = () => {
   return fs.existsSync(dir) ? fs.readdirSync(dir) : [];
 };
 
+/** The open record is on a full disk from now on. */
+function fillDisk(): void {
+  const isRecord = (fd: string) => {
+    try {
+      return fs.readlinkSync(`/proc/self/fd/${fd}`).startsWith(`${chain.dir}/state/pods/`);
+    } catch {
+      return false;
+    }
+  };
+  const record = Number(fs.readdirSync('/proc/self/fd').find(isRecord));
+  const others: number[] = [];
+  fs.closeSync(record);
+  for (let fd = -1; fd !== record; ) {
+    fd = fs.openSync('/dev/full', 'w');
+    if (fd !== record) others.push(fd);
+  }
+  for (const fd of others) fs.closeSync(fd);
+}
+
 describe('addPod()', () => {
   test('attaches in order, returns the default result, and keeps a record with the status of each', async () => {
     const [one, two] = [result('eth0', '10.0.0.2/24'), result('net1', '10.1.0.2/24')];
@@ -119,6 +138,19 @@ describe('addPod()', () => {
     await expect(addPod(runner, makePod())).rejects.toThrow('no API server');
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
     expect(recordFiles()).toEqual([]);
+  });
+
+  test('takes a published status back when the record cannot be completed', async () => {
+    const published: unknown[] = [];
+    const publish = async (_: unknown, status: unknown) => {
+      published.push(status);
+      if (status !== undefined) fillDisk();
+    };
+    const runner = makeRunner(chain, { delegates: [network('one')] }, { publish });
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 5 });
+    expect(chain.order()).toEqual(['ADD one', 'DEL one']);
+    expect(published).toHaveLength(2);
+    expect(published).toEqual([[expect.objectContaining({ name: 'one' })], undefined]);
   });
 
   test('finds an error in the last network before it attaches the first', async () => {

@@ -1,9 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { defined } from '../../../src/cni/defined.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { checkPod, runnerStatus } from '../../../src/delegate/check.ts';
+import { parsePod, renderPod } from '../../../src/delegate/record.ts';
 import { type Claim, claimRecord } from '../../../src/journal/claim.ts';
 import { KEY, makePod, makeRunner } from '../../helpers/delegates.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
@@ -64,6 +66,22 @@ describe('checkPod()', () => {
       claimed.fail([]);
       await checkPod(runner, KEY, NETNS);
       expect(chain.order().slice(1)).toEqual(['CHECK one']);
+    });
+
+    test('leaves out a network that it is attaching or detaching', async () => {
+      const runner = makeRunner(chain, { delegates: ['one', 'two', 'three'].map(name => network(name)) });
+      await addPod(runner, makePod());
+      const claimed = claim();
+      const pod = parsePod(claimed.record);
+      const states = [undefined, 'going', 'coming'] as const;
+      const networks = pod.networks.map((one, i) => ({ ...one, ...defined({ state: states[i] }) }));
+      claimed.restate(
+        renderPod({ ...pod, networks }),
+        claimed.record.outcomes.map(({ result }) => result ?? {}),
+      );
+      claimed.leave();
+      await checkPod(runner, KEY, NETNS);
+      expect(chain.order().slice(3)).toEqual(['CHECK one']);
     });
 
     test('has code 11 if that begins during the check, and 3 if it has ended', async () => {

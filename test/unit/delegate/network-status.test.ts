@@ -48,6 +48,12 @@ describe('statusOf()', () => {
       { ...SHOWN, ips: ['10.0.0.2'] },
     ],
     [
+      // As some plugins write it.
+      'an address of interface -1',
+      { interfaces: [own], ips: [{ address: '10.0.0.2/24', interface: -1 }] },
+      { ...SHOWN, ips: ['10.0.0.2'] },
+    ],
+    [
       'an interface of another name',
       { interfaces: [host, { ...own, name: 'tap0' }] },
       { ...SHOWN, interface: 'tap0' },

@@ -83,8 +83,8 @@ describe('planNetworks()', () => {
     ],
     [
       'a number that is taken is passed by',
-      { annotations: { [NETWORKS]: 'data,storage@net1' } },
-      ['pods eth0', 'data net2', 'storage net1'],
+      { annotations: { [NETWORKS]: 'data,storage,storage@net1' } },
+      ['pods eth0', 'data net2', 'storage net3', 'storage net1'],
     ],
     [
       'another default network',

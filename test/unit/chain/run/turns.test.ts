@@ -45,6 +45,23 @@ describe('inTurn()', () => {
     expect(await Promise.all(all)).toEqual(['a', 'b', 'c', 'd']);
   });
 
+  test('keeps the order in which a container was asked for, also while GC holds the first back', async () => {
+    const { journal, work, end } = makeWork();
+    const place = newPlace();
+    const all = [
+      withNoneBegun('a', place, work('gc')),
+      inTurn(on('c1'), place, work('first')),
+      inTurn(on('c1', 'b'), place, work('second')),
+    ];
+    for (const name of ['gc', 'first', 'second', 'first']) await end(name);
+    await Promise.all(all);
+    expect(journal.filter(line => line.startsWith('begin'))).toEqual([
+      'begin gc',
+      'begin first',
+      'begin second',
+    ]);
+  });
+
   test('continues after failed work', async () => {
     const { work, end } = makeWork();
     const place = newPlace();

@@ -107,6 +107,7 @@ describe('limitsOf()', () => {
   test.each([
     [{ ingressBurst: 8 }, 'if burst is set, rate must also be set'],
     [{ egressRate: 7, egressBurst: 8 }, 'the smallest rate is 8 bit/s'],
+    [{ ingressRate: -1, ingressBurst: 8 }, '"ingressRate" must be at least 0, found -1'],
     [{ egressRate: 1.5, egressBurst: 8 }, 'must be of type int'],
     [{ egressRate: 2 ** 60, egressBurst: 8 }, '"egressRate" must be'],
     [
