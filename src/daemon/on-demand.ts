@@ -1,9 +1,20 @@
 // How does the first call start a daemon, and many calls at once only one?
-import { closeSync, constants, mkdirSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import { CORE_NAME, ON_DEMAND_SUFFIX } from '../chain/config/core-name.ts';
 import { isObject, tryParse } from '../cni/json.ts';
 import { bootId } from '../files/boot-id.ts';
 import { holdFlock } from '../sys/flock.ts';
-import { ON_DEMAND_VARIABLE, START_AGAIN_MS, socketPathOf, startNoteOf } from './protocol.ts';
+import { ON_DEMAND_VARIABLE, type Place, START_AGAIN_MS, socketPathOf, startNoteOf } from './protocol.ts';
 
 /** What such a daemon gets of the environment. Each request brings its own, and marks of runners are not for a daemon. */
 const VARIABLES = [
@@ -53,12 +64,23 @@ function homeOf(process: 'self' | '1'): Home | undefined {
  * Whether a daemon may be started from here: in the namespaces of the installation, or of process 1. One that starts anywhere else, as of
  * `ip netns exec`, has the seat of the host and declines all of its calls.
  */
-export function isAtHome(installed: Home | undefined): boolean {
-  const here = homeOf('self');
+export function isAtHome(installed: Home | undefined, here = homeOf('self')): boolean {
   const homes = [installed, homeOf('1')].filter(home => home !== undefined);
   const isHere = ({ boot, network, mount }: Home) =>
     boot === here?.boot && network === here.network && mount === here.mount;
   return homes.length === 0 || homes.some(isHere);
+}
+
+/**
+ * Whether a daemon that was started on demand only keeps the seat from one that could serve: it declined a call that would have started
+ * one itself, at home and of the executable that now has this one's name.
+ */
+export function isInTheWayOf({ executable, network, mount }: Place): boolean {
+  const now = statSync(process.execPath, { throwIfNoEntry: false });
+  if (now === undefined || executable !== `${now.dev}:${now.ino}`) return false;
+  const file = `${dirname(process.execPath)}/${CORE_NAME}${ON_DEMAND_SUFFIX}`;
+  const settings = existsSync(file) ? readOnDemand(file) : undefined;
+  return settings !== undefined && isAtHome(settings.home, { boot: bootId(), network, mount });
 }
 
 /**

@@ -40,8 +40,8 @@ export interface Backend {
 
 /** Events of the server that its owner is told about. */
 export interface ServerEvents {
-  /** A client was told to make its call itself. */
-  declined(reason: DeclineReason, detail?: string): void;
+  /** A client was told to make its call itself. @param from where it is, if that is why */
+  declined(reason: DeclineReason, detail?: string, from?: Place): void;
   /** The socket was missing and has been created again. */
   restored(why: string): void;
   /** A client has asked for the end. */
@@ -163,17 +163,21 @@ export async function startServer(
     return answered;
   }
 
-  function refuse(reason: DeclineReason, error: string): Declined {
-    events.declined(reason, error);
+  function refuse(reason: DeclineReason, error: string, from?: Place): Declined {
+    events.declined(reason, error, from);
     return decline(reason, error);
   }
 
   function findObstacle(request: RunRequest, isGone: boolean): Declined | undefined {
     const { place: theirs, ageMs = 0, silentMs = ageMs } = request;
     if (theirs.executable !== place.executable)
-      return refuse('build', `the client is executable ${theirs.executable}, the daemon ${place.executable}`);
-    if (theirs.network !== place.network) return refuse('namespace', 'another network namespace');
-    if (theirs.mount !== place.mount) return refuse('namespace', 'another mount namespace');
+      return refuse(
+        'build',
+        `the client is executable ${theirs.executable}, the daemon ${place.executable}`,
+        theirs,
+      );
+    if (theirs.network !== place.network) return refuse('namespace', 'another network namespace', theirs);
+    if (theirs.mount !== place.mount) return refuse('namespace', 'another mount namespace', theirs);
     if (isGone) return refuse('stale', 'the client has gone');
     // Its client has given up, or was killed while this process was stopped: what it asked for may no longer be right.
     if (Math.abs(silentMs) > SILENCE_MS)

@@ -2,6 +2,8 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { socketPathOf, startNoteOf } from '../../src/daemon/protocol.ts';
+import { bootId } from '../../src/files/boot-id.ts';
+import { putUpkeep } from '../../src/upkeep/note.ts';
 import { binDirOf, installInto } from '../helpers/installed.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { bridgeOf } from '../helpers/plugin-calls.ts';
@@ -80,6 +82,34 @@ describeRoot('a call where daemons are started on demand', () => {
     expect([session, group]).toContain(String(pid));
     await until(() => !fs.existsSync(`/proc/${pid}`));
     expect(fs.readdirSync(`${lab.tmp}/run`).filter(name => /wire|calls|sock$/.test(name))).toEqual([]);
+  });
+
+  test('starts another one in place of one that can only decline, whatever that keeps', async () => {
+    const lab = await makeLab();
+    await installOnDemand(lab, '--log', 'none', '--idle-exit', '1.5');
+    const { CATENA_STATE_DIR = '' } = directories(lab.tmp);
+    putUpkeep(CATENA_STATE_DIR, 'bridge', {
+      ...{ network: 'lan', containerId: 'web', ifname: 'eth0', id: '1', boot: bootId(), dueAt: 1e12 },
+      ...{ call: { env: { CNI_NETNS: lab.host.path }, stdin: '{"name":"lan"}' }, state: 1 },
+    });
+    await call(lab);
+    await until(async () => (await statusOf(lab)).state === 'alive');
+    const { pid } = await statusOf(lab);
+    // It keeps an attachment, so it stays, although only another network namespace asks, which would start none.
+    const stranger = await lab.container();
+    const env = directories(lab.tmp);
+    for (const since = performance.now(); performance.now() < since + 3_000; await Bun.sleep(300))
+      await lab.run(stranger, [`${binDirOf(lab)}/catena`, 'status', 'none'], { env });
+    expect(await statusOf(lab)).toMatchObject({ state: 'alive', pid });
+    // As a copied release does: the same names, other files.
+    const core = `${binDirOf(lab)}/catena-core`;
+    fs.copyFileSync(core, `${core}.new`);
+    fs.renameSync(`${core}.new`, core);
+    await until(async () => (await call(lab)).exitCode === 0 && !fs.existsSync(`/proc/${pid}`));
+    fs.utimesSync(noteOf(lab), 1, 1);
+    await call(lab);
+    await until(async () => (await statusOf(lab)).state === 'alive');
+    process.kill((await statusOf(lab)).pid, 'SIGTERM');
   });
 
   test('starts one daemon when 200 calls come at once, and all of them succeed', async () => {

@@ -9,7 +9,7 @@ import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import { serveEarlyClients } from '../../daemon/early-clients.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
-import { isAtHome } from '../../daemon/on-demand.ts';
+import { isAtHome, isInTheWayOf } from '../../daemon/on-demand.ts';
 import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
@@ -153,8 +153,12 @@ async function serve(call: CommandCall): Promise<number> {
       between: between?.state,
     }),
   );
+  let passedBy = 0;
   const events: ServerEvents = {
-    declined: (reason, detail) => declined.add(reason, detail),
+    declined(reason, detail, from) {
+      declined.add(reason, detail);
+      if (isOnDemand && from !== undefined && isInTheWayOf(from)) passedBy += 1;
+    },
     restored: why => log('warn', why),
     stopped: () => end.come(0, 'asked to stop: the daemon exits'),
     replaced: why => end.come(SOCKET_TAKEN, `${why}: the daemon exits`),
@@ -217,7 +221,7 @@ async function serve(call: CommandCall): Promise<number> {
   });
   const { activity } = server;
   const unwatchIdle = watchIdle(
-    () => ({ ...activity(), kept: upkeeping.kept() + (between?.state ? 1 : 0) }),
+    () => ({ ...activity(), kept: upkeeping.kept() + (between?.state ? 1 : 0), passedBy }),
     () => settings.idleExitMs,
     idleMs => end.come(0, `no request for ${Math.round(idleMs / 1000)} s: the daemon exits`),
   );

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { type Activity, watchIdle } from '../../../../src/cli/daemon/idle-exit.ts';
 
-const IDLE: Activity = { running: 0, queued: 0, served: 0, connections: 0, kept: 0 };
+const IDLE: Activity = { running: 0, queued: 0, served: 0, connections: 0, kept: 0, passedBy: 0 };
 const LIMIT_MS = 20;
 
 /** Whether a daemon with this activity ends within ten times its idle time. */
@@ -30,3 +30,29 @@ test.each<Partial<Activity>>([{ running: 1 }, { queued: 1 }, { connections: 1 },
     expect(await ends(activity)).toBe(false);
   },
 );
+
+test('it ends, whatever it keeps, where it served nothing and calls came that another one could serve', async () => {
+  let passedBy = 1;
+  expect(
+    await ends({
+      kept: 1,
+      connections: 1,
+      get passedBy() {
+        return passedBy++;
+      },
+    }),
+  ).toBe(true);
+  expect(await ends({ kept: 1, connections: 1, passedBy: 5 })).toBe(false);
+  let served = 1;
+  expect(
+    await ends({
+      kept: 1,
+      get passedBy() {
+        return passedBy++;
+      },
+      get served() {
+        return served++;
+      },
+    }),
+  ).toBe(false);
+});
