@@ -2,10 +2,11 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createLab, type Lab } from '../helpers/netns.ts';
+import { type Container, createLab, type Lab, type Row } from '../helpers/netns.ts';
 import type { PluginCall, PluginReply } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
+import { ping } from '../helpers/traffic.ts';
 import { until } from '../helpers/until.ts';
 
 describeRoot('cluster', () => {
@@ -58,6 +59,38 @@ describeRoot('cluster', () => {
     expect(leases()).toEqual([]);
     expect((await call('CHECK', 'one', { prevResult: result })).error).toMatchObject({ code: 999 });
   });
+
+  test.each([
+    [2, '10.5.0.0/31', 'fd05::/127', ['10.5.0.0/31', '10.5.0.1/31'], ['fd05::/127', 'fd05::1/127']],
+    [1, '10.4.0.5/32', 'fd04::5/128', ['10.4.0.5/32'], ['fd04::5/128']],
+  ] as const)(
+    'flat pools of %i address for each family are handed out whole, to pods that reach each other (RFC 3021, RFC 6164)',
+    async (blockSize, ipv4, ipv6, fours, sixes) => {
+      const { conf } = network({ layout: 'flat', blockSize, subnets: [{ ipv4, ipv6 }] });
+      const bridge = { ...conf, bridge: `flat${blockSize}` };
+      const pods = await Promise.all(fours.map(() => lab.container()));
+      const own = new Map<Container, string[]>();
+      for (const container of pods) {
+        const added = await lab.plugin('bridge', { command: 'ADD', conf: bridge, container });
+        expect(added).toMatchObject({ exitCode: 0, stderr: '' });
+        own.set(
+          container,
+          added.result.ips.map(({ address }: Row) => address),
+        );
+      }
+      expect([...own.values()].flat().sort()).toEqual([...fours, ...sixes].sort());
+      for (const from of pods)
+        for (const to of pods.filter(one => one !== from))
+          for (const address of own.get(to) ?? [])
+            expect(await ping(lab, from, address.split('/')[0] ?? '')).toBe(true);
+      const more = await lab.plugin('bridge', {
+        command: 'ADD',
+        conf: bridge,
+        container: await lab.container(),
+      });
+      expect(more.error).toMatchObject({ code: 11 });
+    },
+  );
 
   test('[1.1.0] networks of one pool hold blocks of their own; a full pool says so, to STATUS as well', async () => {
     const ipam = { subnets: [{ ipv4: '10.7.0.0/28' }], blockSize: 8, pool: 'shared' };

@@ -116,6 +116,76 @@ describeInOrder(
       expect(await answers(lab, lab.host, 'tcp', BRIDGE.v4, 8003)).toBe(false);
     });
 
+    test.each([
+      [4, 6, '10.201.0.1', 'fd00:201::1'],
+      [6, 4, 'fd00:201::1', '10.201.0.1'],
+    ] as const)(
+      'ADD says that a port of an IPv%i address leads to no pod that has only IPv%i, and maps the others',
+      async (asked, had, hostIP, other) => {
+        const { lab, pod } = await podsOnBridge(createLab);
+        const prevResult = {
+          ...resultOf(pod),
+          ips: ((resultOf(pod) as Row).ips as Row[]).filter(one => one.address.includes(':') === (had === 6)),
+        };
+        const idle = { hostPort: 8000, containerPort: 80, hostIP };
+        const added = await add(lab, pod, [idle, { hostPort: 8001, containerPort: 80, hostIP: other }], {
+          prevResult,
+        });
+        expect(added).toMatchObject({ exitCode: 0 });
+        expect(added.stderr).toContain(`8000/tcp is not forwarded: the pod has no IPv${asked} address`);
+        expect(added.stderr).not.toContain('8001');
+        expect(await keysOf(lab)).toMatchObject({ [`specific${had}`]: [[other, 'tcp', 8001]] });
+        expect((await keysOf(lab))[`specific${asked}`] ?? []).toEqual([]);
+        expect(await del(lab, pod)).toMatchObject({ exitCode: 0, stdout: '' });
+        // Nothing holds the port that leads nowhere.
+        expect(await add(lab, pod, [idle], { prevResult })).toMatchObject({ exitCode: 0 });
+        expect(await elementsOf(lab)).toEqual({});
+      },
+    );
+
+    testNeeding(
+      'ADD where no sysctl can be set fails only if one is needed and missing, and says what to do',
+      async () => {
+        const { lab, pod } = await podsOnBridge(createLab);
+        const readOnly =
+          'mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec "$0"';
+        const addWith = (mapping: Mapping) =>
+          lab.run(lab.host, ['unshare', '-m', 'sh', '-c', readOnly, `${BIN_DIR}/portmap`], {
+            env: {
+              CNI_COMMAND: 'ADD',
+              CNI_CONTAINERID: pod.id,
+              CNI_NETNS: pod.path,
+              CNI_IFNAME: 'eth0',
+              CNI_PATH: BIN_DIR,
+              PATH: process.env.PATH ?? '',
+            },
+            stdin: JSON.stringify({
+              ...confOf({ conf: { runtimeConfig: { portMappings: [mapping] } } }),
+              prevResult: resultOf(pod),
+            }),
+          });
+        const setting = (which: string, value: number) =>
+          lab.sysctl(lab.host, `net/ipv4/conf/${which}/route_localnet`, value);
+        const everywhere = { hostPort: 8080, containerPort: 80 };
+        const refused = JSON.parse((await addWith(everywhere)).stdout);
+        expect(refused.msg).toContain('Cannot open host ports to 127.0.0.1');
+        expect(refused.details).toContain('route_localnet" to 1 on the node');
+        expect(await elementsOf(lab)).toEqual({});
+        const ok = { exitCode: 0, stderr: '' };
+        // An address of the host that is no loopback address needs none.
+        expect(await addWith({ ...everywhere, hostIP: '10.201.0.1' })).toMatchObject(ok);
+        expect(await del(lab, pod)).toMatchObject({ exitCode: 0 });
+        // The kernel takes the value for all, or that of the device.
+        for (const which of ['all', 'br0']) {
+          await setting(which, 1);
+          expect(await addWith(everywhere)).toMatchObject(ok);
+          expect(await del(lab, pod)).toMatchObject({ exitCode: 0 });
+          await setting(which, 0);
+        }
+      },
+      requires('unshare', 'mount'),
+    );
+
     test('ADD maps SCTP, and any letter case of a protocol', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const mapping = { hostPort: 9000, containerPort: 9, protocol: 'SCTP' };

@@ -128,18 +128,26 @@ interface Entry {
   readonly priority: number;
 }
 
+/** Read once, not for each packet: most tables of a node of Kubernetes have thousands of chains. */
+const entriesOf = new WeakMap<readonly FilterTable[], readonly Entry[]>();
+
 /** Base chains in the order in which packets pass them. */
-function basesOf(tables: readonly FilterTable[], family: 4 | 6, { hook, type }: Where): Entry[] {
+function basesOf(tables: readonly FilterTable[], family: 4 | 6, { hook, type }: Where): readonly Entry[] {
+  let entries = entriesOf.get(tables);
+  if (entries === undefined) {
+    const all = tables.flatMap(table =>
+      table.chains.flatMap((chain): Entry[] =>
+        chain.base ? [{ table, chain, priority: chain.base.priority }] : [],
+      ),
+    );
+    entries = all.sort((a, b) => a.priority - b.priority);
+    entriesOf.set(tables, entries);
+  }
   const families = ['inet', family === 4 ? 'ip' : 'ip6'];
-  return tables
-    .filter(({ table }) => families.includes(table.family))
-    .flatMap(table =>
-      table.chains.flatMap((chain): Entry[] => {
-        const { base } = chain;
-        return base?.hook === hook && base.type === type ? [{ table, chain, priority: base.priority }] : [];
-      }),
-    )
-    .sort((a, b) => a.priority - b.priority);
+  return entries.filter(
+    ({ table: { table }, chain: { base } }) =>
+      families.includes(table.family) && base?.hook === hook && base.type === type,
+  );
 }
 
 /** A packet, and the reply to it. */

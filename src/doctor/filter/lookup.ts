@@ -16,6 +16,9 @@ const UNKNOWN: Found = { holds: undefined };
 interface Index {
   readonly isComplex: boolean;
   readonly isOfIntervals: boolean;
+  /** By key: of intervals, where they begin or end; of the others, by their text. */
+  readonly sorted: readonly RawElement[];
+  readonly byKey: ReadonlyMap<string, RawElement>;
   readonly answers: Map<string, Found>;
 }
 
@@ -29,11 +32,12 @@ export function lookUp(
   if (elements === undefined) return UNKNOWN;
   const [first] = elements;
   if (first === undefined) return { holds: false };
-  const { isComplex, isOfIntervals, answers } = indexOf(elements);
+  const { isComplex, isOfIntervals, sorted, byKey, answers } = indexOf(elements);
   if (isComplex) return UNKNOWN;
   const key = read(first.key.length);
   const text = key.join();
-  const found = answers.get(text) ?? (isOfIntervals ? findInterval(elements, key) : findEqual(elements, key));
+  const found =
+    answers.get(text) ?? (isOfIntervals ? findInterval(sorted, key) : findEqual(elements, byKey, key));
   answers.set(text, found);
   return found;
 }
@@ -42,27 +46,36 @@ function indexOf(elements: readonly RawElement[]): Index {
   let index = indexes.get(elements);
   if (index === undefined) {
     const isComplex = elements.some(one => one.isComplex);
-    index = { isComplex, isOfIntervals: elements.some(one => one.endsInterval), answers: new Map() };
+    const isOfIntervals = elements.some(one => one.endsInterval);
+    // Where one interval ends and the next begins at the same key, the later element counts, as in a stable order.
+    const sorted = isOfIntervals ? elements.toSorted((a, b) => Buffer.compare(a.key, b.key)) : [];
+    const byKey = new Map(isOfIntervals ? [] : elements.toReversed().map(one => [one.key.join(), one]));
+    index = { isComplex, isOfIntervals, sorted, byKey, answers: new Map() };
     indexes.set(elements, index);
   }
   return index;
 }
 
-function findEqual(elements: readonly RawElement[], key: readonly Byte[]): Found {
-  const states = elements.map(element => ({ element, holds: equals(key, element.key) }));
-  const found = states.find(({ holds }) => holds === true);
-  if (found) return found;
-  return states.some(({ holds }) => holds === undefined) ? UNKNOWN : { holds: false };
+function findEqual(
+  elements: readonly RawElement[],
+  byKey: ReadonlyMap<string, RawElement>,
+  key: readonly Byte[],
+): Found {
+  const element = byKey.get(key.join());
+  if (element) return { holds: true, element };
+  const isPossible = key.includes(undefined) && elements.some(one => equals(key, one.key) === undefined);
+  return isPossible ? UNKNOWN : { holds: false };
 }
 
 /** Each interval begins with an element, and ends before one that is marked so. */
-function findInterval(elements: readonly RawElement[], key: readonly Byte[]): Found {
+function findInterval(sorted: readonly RawElement[], key: readonly Byte[]): Found {
   if (key.includes(undefined)) return UNKNOWN;
-  let last: RawElement | undefined;
-  for (const element of elements) {
-    if ((compare(key, element.key) ?? -1) < 0) continue;
-    // Where one interval ends and the next begins at the same key, the later element counts, as in a stable order.
-    if (last === undefined || Buffer.compare(last.key, element.key) <= 0) last = element;
+  let [from, to] = [0, sorted.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if ((compare(key, sorted[middle]?.key ?? new Uint8Array()) ?? -1) < 0) to = middle;
+    else from = middle + 1;
   }
+  const last = sorted[from - 1];
   return last === undefined || last.endsInterval ? { holds: false } : { holds: true, element: last };
 }

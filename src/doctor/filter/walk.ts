@@ -3,6 +3,7 @@
 import type { Chain } from '../../netlink/nft/chain.ts';
 import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../../netlink/nft/data.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
+import { candidatesOf } from './candidates.ts';
 import type { Byte, Packet } from './packet.ts';
 import { type Action, judgeRule } from './rule.ts';
 
@@ -79,7 +80,7 @@ export function walk(
   function throughRules(chain: string, arrival: Arrival, depth: number): Arrival {
     let here = arrival;
     let returned: Arrival = 'never';
-    for (const rule of table.rules.get(chain) ?? []) {
+    for (const rule of candidatesOf(table.rules.get(chain) ?? [], packet, mark)) {
       if (here === 'never') break;
       const { matches, action } = judgeRule(rule, packet, { contents: table.contents, mark });
       if (matches === false || action === undefined) continue;
