@@ -55,6 +55,52 @@ describeRoot(
       DEADLINE_MS,
     );
 
+    test(
+      '[1.1.0] outlasts the two forward delays of a bridge with spanning tree, by default',
+      async () => {
+        await withHost(async lab => {
+          await serve(lab);
+          // Without a program of the host, so the kernel's own spanning tree: listening and learning for 15 seconds each.
+          const args = [
+            'ip',
+            'link',
+            'set',
+            SERVED.bridge,
+            'type',
+            'bridge',
+            'stp_state',
+            '1',
+            'forward_delay',
+            '1500',
+          ];
+          expect(await lab.run(lab.host, args)).toMatchObject({ exitCode: 0 });
+          const container = await lab.container();
+          const { ipam, ...conf } = confOf();
+          const call = { conf: { ...conf, ipam: { type: 'dhcp' } }, container, timeoutMs: 100_000 };
+          const adding = lab.plugin('bridge', { command: 'ADD', ...call });
+          const states = new Set<string>();
+          let isOver = false;
+          void adding.then(() => {
+            isOver = true;
+          });
+          await until(
+            async () => {
+              const ports = await lab.ip(lab.host, '-d', 'link', 'show', 'master', SERVED.bridge);
+              for (const { linkinfo } of ports) states.add(String(linkinfo?.info_slave_data?.state));
+              return isOver;
+            },
+            { withinMs: 100_000, everyMs: 200 },
+          );
+          expect([...states]).toEqual(expect.arrayContaining(['listening', 'learning']));
+          const added = await adding;
+          expect(added).toMatchObject({ exitCode: 0 });
+          expect(await addressesOf(lab, container)).toEqual([added.result.ips[0].address]);
+          expect(await lab.plugin('bridge', { command: 'DEL', ...call })).toMatchObject({ exitCode: 0 });
+        });
+      },
+      deadline(110_000),
+    );
+
     test('[1.1.0] without "ipam", ADD and CHECK say what is missing, and DEL succeeds', async () => {
       await withHost(async lab => {
         const call = {
