@@ -6,7 +6,8 @@ import path from 'node:path';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { run, runOk } from './command.ts';
 
-const NAMES = '/run/netns';
+/** Where `ip netns` keeps namespaces by name. */
+export const NAMES = '/run/netns';
 
 /** Prefix of the namespaces and directories of tests; the process id of their creator follows. */
 export const PREFIX = 'cat-';

@@ -10,6 +10,7 @@ import {
   addNamespace,
   deleteNamespace,
   deleteNamespaces,
+  NAMES,
   type Namespace,
   ownLeftovers,
   PREFIX,
@@ -114,7 +115,7 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
   const host = await addNamespace(namespaces, 'h');
   await runOk(['ip', '-n', host.name, 'link', 'set', 'lo', 'up']);
   const json = async <T>(ns: Namespace, argv: string[]): Promise<T> => {
-    const { stdout } = await runOk(inside(ns, argv));
+    const { stdout } = await runOk(within(ns, argv));
     return (stdout.trim() === '' ? [] : JSON.parse(stdout)) as T;
   };
   const runIn = (ns: Namespace, argv: readonly string[], options?: RunOptions): Promise<Finished> =>
@@ -150,7 +151,7 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
     },
     dump: (ns, options) =>
       dumpKernelState(
-        (argv, stdin) => runOk(inside(ns, argv), stdin === undefined ? {} : { stdin }),
+        (argv, stdin) => runOk(within(ns, argv), stdin === undefined ? {} : { stdin }),
         options,
       ),
     async remove(ns) {
@@ -195,6 +196,13 @@ export function directories(tmp: string): Record<string, string> {
 
 function inside(ns: Namespace, argv: readonly string[]): string[] {
   return ['nsenter', `--net=${ns.path}`, '--', ...argv];
+}
+
+/** The same without a second program where `ip` and `tc` can enter the namespace, which takes its name: a run asks tens of thousands of questions. */
+function within(ns: Namespace, argv: readonly string[]): readonly string[] {
+  const [program = '', ...words] = argv;
+  const isNamed = ns.path === path.join(NAMES, ns.name);
+  return isNamed && ['ip', 'tc'].includes(program) ? [program, '-n', ns.name, ...words] : inside(ns, argv);
 }
 
 async function connectOutside(host: Namespace, ns: Namespace): Promise<Outside> {

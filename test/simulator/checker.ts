@@ -19,20 +19,21 @@ export function findContradictions(
 ): string[] {
   const problems = findWronglyLeased(nodes);
   const blocks = new Map<string, string>();
+  // Each is a file that is read.
+  const held = new Map(nodes.map(node => [node, node.blocks()]));
   for (const [path, object] of model.objects) {
     if (!/\/(blocks|addresses)\//.test(path)) continue;
     const { name, uid } = object.metadata;
     const spec = object.spec as Record<string, unknown>;
     const stored = { name, uid, version: '', labels: {}, annotations: {}, spec };
     const owner = nodes.find(node => isOwn(stored, { node: node.name, network: node.claimant.network }));
-    const held = owner?.blocks().find(block => block.name === name && block.state === 'held');
+    const isHeld = owner && held.get(owner)?.some(block => block.name === name && block.state === 'held');
     if (owner === undefined) problems.push(`"${name}" belongs to no node`);
-    else if (held === undefined)
-      problems.push(`"${name}" is lost: ${owner.name} does not know that it holds it`);
+    else if (!isHeld) problems.push(`"${name}" is lost: ${owner.name} does not know that it holds it`);
     blocks.set(name, owner?.name ?? '');
   }
-  for (const node of nodes) {
-    for (const block of node.blocks()) {
+  for (const [node, own] of held) {
+    for (const block of own) {
       if (block.state !== 'held') problems.push(`${node.name} has "${block.name}" in state "${block.state}"`);
       else if (blocks.get(block.name) !== node.name)
         problems.push(`${node.name} holds "${block.name}", which is not its own`);
@@ -43,6 +44,20 @@ export function findContradictions(
 
 /** Addresses that two nodes have leased, or one that has no block with it. */
 export function findWronglyLeased(nodes: readonly CheckedNode[]): string[] {
+  const problems = findLeasedTwice(nodes);
+  for (const node of nodes) {
+    const blocks = node.blocks();
+    for (const address of node.leases()) {
+      const ip = parseIp(address);
+      if (!blocks.some(one => blockContains(one, ip)))
+        problems.push(`${address} is leased by ${node.name}, which has no block with it`);
+    }
+  }
+  return problems;
+}
+
+/** Addresses that two nodes have leased: what must hold at every moment, also while blocks change hands. */
+export function findLeasedTwice(nodes: readonly Pick<CheckedNode, 'name' | 'leases'>[]): string[] {
   const problems: string[] = [];
   const holders = new Map<string, string>();
   for (const node of nodes) {
@@ -50,10 +65,6 @@ export function findWronglyLeased(nodes: readonly CheckedNode[]): string[] {
       const other = holders.get(address);
       if (other) problems.push(`${address} is leased by ${other} and by ${node.name}`);
       holders.set(address, node.name);
-      const ip = parseIp(address);
-      const block = node.blocks().find(one => blockContains(one, ip));
-      if (block === undefined)
-        problems.push(`${address} is leased by ${node.name}, which has no block with it`);
     }
   }
   return problems;

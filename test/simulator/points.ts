@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
 import { Random } from '../storm/random.ts';
 import { type ApiModel, apiModel } from './api-model.ts';
-import { findContradictions } from './checker.ts';
+import { findContradictions, findLeasedTwice } from './checker.ts';
 import { clientOf, DIRECT, type Fate, type ModelClient } from './faults.ts';
 import { makeSimulatorDir, type SimulatedNode, simulatedNode } from './node.ts';
 
@@ -144,10 +144,7 @@ export async function tryEveryPoint({ pool, spec, play }: History, fate: Fate): 
         return simulatedNode({ name, dir, api, pool, spec, random, pause: async () => {} });
       });
       const seen = (): void => {
-        const twice = findContradictions({ objects: new Map() }, nodes).filter(text =>
-          text.includes(' and by '),
-        );
-        problems.push(...twice.map(text => `request ${at}: ${text}`));
+        problems.push(...findLeasedTwice(nodes).map(text => `request ${at}: ${text}`));
       };
       await play(nodes, model, async work => {
         await work.catch(() => undefined);

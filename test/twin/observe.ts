@@ -22,8 +22,7 @@ export async function observeNamespace(
   ns: Namespace,
   wholePacketFilter: boolean,
 ): Promise<Observation> {
-  await settle(lab, ns);
-  const dump = await lab.dump(ns, { waiting: true });
+  const dump = await settledDump(lab, ns);
   const sysctls = await sysctlsOf(lab, ns);
   const vlans = await vlansOf(lab, ns);
   const interfaces = dump.links.map(link => {
@@ -79,14 +78,16 @@ async function vlansOf(lab: Lab, ns: Namespace): Promise<Map<string, Row>> {
 }
 
 /** Some states settle quickly (see ground.ts for addresses), but not before ADD returns. */
-async function settle(lab: Lab, ns: Namespace): Promise<void> {
-  for (let attempt = 0; attempt < 100; attempt++) {
-    const { stdout } = await lab.run(ns, ['ip', '-6', 'addr', 'show', 'tentative', '-dadfailed']);
-    const links = await lab.ip(ns, 'link', 'show', 'type', 'veth');
-    const waking = links.filter(({ flags, operstate }) => {
-      return operstate !== 'UP' && flags.includes('UP') && flags.includes('LOWER_UP');
+async function settledDump(lab: Lab, ns: Namespace): Promise<Dump> {
+  for (let attempt = 0; ; attempt++) {
+    const dump = await lab.dump(ns, { waiting: true });
+    const waking = dump.links.some(({ flags, operstate, linkinfo }) => {
+      const isUp = flags.includes('UP') && flags.includes('LOWER_UP');
+      return linkinfo?.info_kind === 'veth' && operstate !== 'UP' && isUp;
     });
-    if (stdout === '' && waking.length === 0) return;
+    const addresses: Row[] = dump.addresses.flatMap(({ addr_info }) => addr_info ?? []);
+    const isTentative = addresses.some(({ tentative, dadfailed }) => tentative && !dadfailed);
+    if ((!waking && !isTentative) || attempt === 100) return dump;
     await Bun.sleep(20);
   }
 }
