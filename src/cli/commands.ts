@@ -193,7 +193,13 @@ export const COMMANDS: readonly Command[] = [
     name: 'del',
     summary: 'detach a network namespace from a network',
     ...ATTACHMENT,
-    options: ATTACHMENT_OPTIONS,
+    options: {
+      ...ATTACHMENT_OPTIONS,
+      forget: {
+        type: 'boolean',
+        help: 'forget what third-party plugins made whose DEL fails: all of ours is deleted, the rest is listed',
+      },
+    },
     load: () => import('./commands/del.ts'),
   },
   {

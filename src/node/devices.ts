@@ -76,6 +76,12 @@ export function readInside(path: string): ReadonlyMap<string, Inside> | undefine
   }
 }
 
+/** Whether an interface exists, in a namespace or with an empty path on the host, where a bridge is not an attachment's. */
+export function isThere(name: string, path: string): boolean {
+  if (path !== '') return readInside(path)?.has(name) ?? false;
+  return new Tables().links.some(link => link.name === name && link.kind !== 'bridge');
+}
+
 function insideOf(tables: Tables, hostId: number): ReadonlyMap<string, Inside> {
   const routes = tables.routes.filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN);
   return new Map(

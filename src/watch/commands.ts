@@ -1,5 +1,6 @@
 // With which commands does an operator make an attachment again that cannot be repaired?
 import { renderCniArgs } from '../cni/cni-args.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
 import type { WatchedAttachment } from './attachments.ts';
 
 /**
@@ -15,8 +16,21 @@ export function commandsFor({ id, known, recorded, pod }: WatchedAttachment): st
   const caps = Object.keys(known.capabilityArgs).length
     ? ['--cap', JSON.stringify(known.capabilityArgs)]
     : [];
-  const line = (verb: string, words: readonly string[]) => ['catena', verb, ...words].map(quote).join(' ');
   return `${line('del', target)} && ${line('add', [...target, ...args, ...caps])}`;
+}
+
+/** DEL of an attachment that a third-party plugin will never delete. */
+export function forgetCommand({
+  network,
+  netns,
+  containerId,
+  ifname,
+}: Pick<AttachmentRecord, 'network' | 'netns' | 'containerId' | 'ifname'>): string {
+  return line('del', ['--forget', network, netns, '--container-id', containerId, '--ifname', ifname]);
+}
+
+function line(verb: string, words: readonly string[]): string {
+  return ['catena', verb, ...words].map(quote).join(' ');
 }
 
 /** A word as a shell reads it. */

@@ -404,6 +404,8 @@ const MAY_LOAD_LAZILY = [
   'src/cli/output/data',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
+  // Nor for a plugin whose DEL never succeeds, but who gives it up.
+  'src/cli/commands/del',
   // Nor for a cluster, but whose configuration names one.
   'src/cli/daemon/pod-events',
   'src/cli/daemon/shared-clusters',

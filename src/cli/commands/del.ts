@@ -2,17 +2,21 @@
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { findNetworkOfAdd } from '../../chain/records/config-of-add.ts';
 import { deleteNetwork } from '../../chain/run/run.ts';
-import type { Attachment, Runtime } from '../../chain/run/runtime.ts';
+import type { Attachment, ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import type { CommandCall } from '../command.ts';
-import { attachmentOf, loadTarget } from '../target.ts';
+import { attachmentOf, loadTarget, warn } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Detaches the namespace, which may be missing; an empty path means the same. */
 export async function run(call: CommandCall): Promise<number> {
   const attachment = attachmentOf(call);
-  await watched(call, 'DEL', attachment, runtime =>
-    deleteNetwork(loadOrRecall(call, attachment, runtime), attachment, runtime),
-  );
+  await watched(call, 'DEL', attachment, async runtime => {
+    const del = (how: ChainRuntime) => deleteNetwork(loadOrRecall(call, attachment, how), attachment, how);
+    if (!call.on('forget')) return del(runtime);
+    const { forget } = await import('../forget.ts');
+    const [network = ''] = call.positionals;
+    for (const left of await forget(network, attachment, runtime, call.plugins.types, del)) warn(call, left);
+  });
   return 0;
 }
 

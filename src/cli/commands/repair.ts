@@ -31,7 +31,9 @@ export async function run(call: CommandCall): Promise<number> {
   const { onWarning: _, ...runtime } = runtimeOf(call);
   const report = await during(call, 'repair', 'CHECK of every attachment', () => repairAll(scope, runtime));
   if (!dryRun && runtime.stateDir !== undefined) appendHistory(runtime.stateDir, eventsOfRepair(report));
-  await printAnswer(call, 'RepairReport', toJson(report), { text: () => renderReport(report, dryRun) });
+  await printAnswer(call, 'RepairReport', toJson(report), {
+    text: () => renderReport(report, dryRun, call.plugins.types),
+  });
   for (const problem of report.damaged) warn(call, problem);
   const isEmpty = Object.values(report).every(list => list.length === 0);
   if (network !== undefined && isEmpty) checkConfigured(call, network);
@@ -60,11 +62,21 @@ async function repairAll(scope: RepairScope, runtime: Runtime): Promise<RepairRe
   };
 }
 
-function renderReport({ recovered, attachments }: RepairReport, dryRun: boolean): string {
+function renderReport(
+  { recovered, attachments }: RepairReport,
+  dryRun: boolean,
+  ownTypes: readonly string[],
+): string {
   const lines = recovered.map(one => {
     const verb = one.error ? 'stuck' : dryRun ? 'wrong' : 'DEL';
-    return `${verb.padEnd(7)} ${nameOf(one)}: ${one.why}${one.error ? `; ${one.error.message}` : ''}`;
+    // Usually it fails as it failed before.
+    const error = one.error && !one.why.includes(one.error.message) ? `; ${one.error.message}` : '';
+    return `${verb.padEnd(7)} ${nameOf(one)}: ${one.why}${error}`;
   });
+  if (recovered.some(({ error }) => error?.plugin && !ownTypes.includes(error.plugin.type)))
+    lines.push(
+      '  hint: if a third-party plugin can never delete its part, "catena del --forget" deletes ours and lists the rest',
+    );
   for (const one of attachments.filter(({ state }) => state !== 'sound')) {
     lines.push(`${one.state.padEnd(7)} ${nameOf(one)}${one.why ? `: ${one.why}` : ''}`);
     for (const { link, state, problem, error } of one.links.filter(each => each.state !== 'sound'))

@@ -5,6 +5,7 @@ import { cacheFileOf } from '../../chain/records/result-cache.ts';
 import { leaseDirsOf } from '../../cni/network-plugins.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
+import { forgetCommand } from '../../watch/commands.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 import { isGone } from '../gone.ts';
 import { isDenied, isHidden } from '../readable.ts';
@@ -66,7 +67,7 @@ function unseen(id: string, what: string): Finding {
 /** Attachments that are neither complete nor removed. */
 export const unsettled: Check = {
   id: 'state.unsettled',
-  run({ facts, stateDir }) {
+  run({ facts, stateDir, ownNames }) {
     if (isHidden(stateDir)) return [unseen(this.id, `operations recorded in "${stateDir}"`)];
     const findings = facts.attachments().attachments.flatMap(({ record }): Finding[] => {
       if (record === undefined) return [];
@@ -77,7 +78,13 @@ export const unsettled: Check = {
       const why = findReason(record, process.env);
       if (why === undefined) return [];
       const found = `container "${record.containerId}", interface "${record.ifname}", on network "${record.network}": ${why}`;
-      return [{ id: this.id, severity: 'warning', found, mend: `catena repair ${record.network}` }];
+      // What a third-party plugin refuses again and again, no repair deletes.
+      const isHopeless =
+        record.attempts > 1 &&
+        record.lastErrors.length > 0 &&
+        record.lastErrors.every(({ link }) => link !== undefined && !ownNames.includes(link));
+      const mend = isHopeless ? forgetCommand(record) : `catena repair ${record.network}`;
+      return [{ id: this.id, severity: 'warning', found, mend }];
     });
     return findings.length ? findings : fine(this.id, 'no operation is unfinished');
   },
