@@ -1,11 +1,10 @@
 // Does the whole chain of our plugins do on a real kernel what its conflist says, and leave nothing behind?
 import { expect, test } from 'bun:test';
-import { fullChain, mixedBinDir, writeChain } from '../helpers/chain.ts';
+import { fullChain, writeChain } from '../helpers/chain.ts';
 import { type Container, type Lab, type Outside, withHost } from '../helpers/netns.ts';
-import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { describeNeeding, describeRoot, requiresReference, requiresRoot } from '../helpers/skip.ts';
-import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
-import { echo, measureRate, ping, startServer } from '../helpers/traffic.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { hasCheck, LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
+import { echo, ping, startServer } from '../helpers/traffic.ts';
 
 // Installed once per host, and empty without attachments: "minus our fixed skeleton".
 const SKELETON = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap'] };
@@ -49,7 +48,8 @@ async function unreachable(
 }
 
 describeRoot('the full chain', () => {
-  test.each(SPEC_VERSIONS)(
+  // How results are written in the versions between: test/protocol/conversion.test.ts, and catena conformance.
+  test.each(['0.3.1', LATEST_SPEC_VERSION] as const)(
     '[%s] connects the pod, maps ports, tunes, and DEL restores the host',
     async cniVersion => {
       await withHost(async lab => {
@@ -94,30 +94,6 @@ describeRoot('the full chain', () => {
     },
   );
 
-  test.each([
-    ['IPv4', '10.88.0.1', '10.88.0.2'],
-    ['IPv6', 'fd88::1', 'fd88::2'],
-  ])('[1.1.0] holds transfers to the configured rate each way, %s', async (_family, gateway, address) => {
-    await withHost(async lab => {
-      const container = await lab.container();
-      const rate = 16_000_000;
-      await writeChain(lab, fullChain(lab, { rate })).add(container);
-      const ways = [
-        { from: lab.host, to: container, address },
-        { from: container, to: lab.host, address: gateway },
-      ];
-      for (const way of ways) {
-        // A busy machine may send less than it could, and then gets two more tries; more than the limit never passes.
-        let share = 0;
-        for (let attempt = 0; attempt < 3 && share < 0.85; attempt++) {
-          share = ((await measureRate(lab, { ...way, seconds: 3 })) * 8) / rate;
-          expect(share).toBeLessThan(1.15);
-        }
-        expect(share).toBeGreaterThan(0.85);
-      }
-    });
-  });
-
   test('[1.1.0] attaches 60 containers, eight at a time, without errors, duplicate addresses or leaks', async () => {
     await withHost(async lab => {
       await forward(lab);
@@ -152,22 +128,6 @@ describeRoot('the full chain', () => {
 });
 
 describeRoot('the full chain in error cases', () => {
-  test('[1.1.0] refuses a port that is already mapped, names its owner, and leaves nothing', async () => {
-    await withHost(async lab => {
-      const [one, two] = [await lab.container(), await lab.container()];
-      const chain = writeChain(lab, fullChain(lab));
-      await chain.add(one, { cap: PORTS });
-      const before = await lab.dump(lab.host);
-      const { exitCode, stdout, stderr } = await chain.run('add', two, { cap: PORTS });
-      expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' });
-      expect(stderr).toContain('8080');
-      expect(stderr).toContain(one.id);
-      expect(await lab.dump(lab.host)).toEqual(before);
-      expect(await chain.leases()).toHaveLength(2);
-      expect((await lab.ip(two, 'link')).map(link => link.ifname)).toEqual(['lo']);
-    });
-  });
-
   test('[1.1.0] undoes the earlier plugins when the last one fails', async () => {
     await withHost(async lab => {
       const container = await lab.container();
@@ -212,50 +172,6 @@ describeRoot('the full chain in error cases', () => {
     });
   });
 });
-
-describeNeeding(
-  'the full chain with a plugin of the reference',
-  () => {
-    test.each(['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'])(
-      '[1.0.0] works with the %s of the reference in place of ours',
-      async foreign => {
-        await withHost(async lab => {
-          const [one, two, outside] = [await lab.container(), await lab.container(), await lab.outside()];
-          await forward(lab);
-          const chain = writeChain(lab, fullChain(lab, { cniVersion: '1.0.0', rate: 400_000_000 }));
-          const binDir = mixedBinDir(lab, REFERENCE_BIN_DIR, foreign);
-          await chain.add(one, { cap: PORTS, binDir });
-          await chain.add(two, { binDir });
-          await serve(lab, one);
-          // The reference's bridge needs a second to check its link-local address before it can find neighbours.
-          if (foreign === 'bridge') await untilUsable(lab, 'br0');
-          expect(await unreachable(lab, { one, two, outside })).toEqual([]);
-          // Debian's portmap (1.1.1) looks for the IPv4 rules among the IPv6 ones; upstream mended that in 1.3.0.
-          if (foreign !== 'portmap') {
-            expect(await chain.run('check', one, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
-          }
-          for (const container of [one, two]) {
-            expect(await chain.run('del', container, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
-          }
-          expect(await chain.leases()).toEqual([]);
-          const left = (await lab.ip(lab.host, 'link')).map(link => link.ifname);
-          // The reference's bridge leaves its bridge behind.
-          expect(left.filter(name => name !== 'br0').sort()).toEqual(['lo', 'outside0']);
-        });
-      },
-    );
-  },
-  requiresRoot(),
-  requiresReference('bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'),
-);
-
-async function untilUsable(lab: Lab, device: string): Promise<void> {
-  for (let attempt = 0; attempt < 100; attempt++) {
-    if ((await lab.ip(lab.host, 'addr', 'show', device, 'tentative')).every(row => !row.addr_info?.length))
-      return;
-    await Bun.sleep(50);
-  }
-}
 
 async function eightAtATime<T>(all: readonly T[], work: (one: T, i: number) => Promise<void>): Promise<void> {
   const queue = [...all.entries()];

@@ -408,13 +408,6 @@ describe('a failure', () => {
 });
 
 describe('the executable', () => {
-  test.each([...PLUGIN_NAMES])('describes itself when run by hand as %s', async name => {
-    const { exitCode, stdout, stderr } = await run([path.join(BIN, name)]);
-    expect([exitCode, stdout]).toEqual([0, '']);
-    expect(stderr).toStartWith(`CNI ${name} plugin`);
-    expect(stderr).toContain('CNI protocol versions supported: ');
-  });
-
   test('is the command under any other name', async () => {
     const renamed = path.join(chain.dir, 'renamed');
     fs.symlinkSync(path.join(BIN, 'catena'), renamed);

@@ -1,6 +1,5 @@
 // Can metrics be read over the network, and nothing else?
 import { expect, test } from 'bun:test';
-import { catena } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Lab, useLabs } from '../helpers/netns.ts';
@@ -81,16 +80,6 @@ describeRoot(
       expect(await curl(lab, 'http://127.0.0.1:9464/healthz')).toMatchObject({ status: 200 });
       expect(await second.stop()).toBe(0);
     });
-
-    test.each(['0.0.0.0:9464', '[::]:9464', 'localhost:9464', '9464'])(
-      'is refused at %s before it listens',
-      async address => {
-        const lab = await makeLab();
-        const { exitCode, stderr } = await catena(lab, ['daemon', '--metrics', address]);
-        expect(exitCode).toBe(2);
-        expect(stderr).toContain(`Cannot serve metrics at "${address}"`);
-      },
-    );
   },
   requires('curl', 'ss'),
 );

@@ -47,16 +47,6 @@ describeRoot(
   'bandwidth, failing at the nth request',
   () => {
     test(
-      'ADD undoes its changes, with a bucket in each direction',
-      async () => {
-        const failed = await failEach(BOTH, 'ADD');
-        expect(failed.filter(what => what.startsWith('put a token bucket'))).toHaveLength(2);
-        expect(failed.some(what => what.startsWith('redirect packets arriving on'))).toBe(true);
-      },
-      DEADLINE_MS,
-    );
-
-    test(
       'ADD undoes its changes, with a tree in each direction',
       async () => {
         const failed = await failEach(SOME, 'ADD');

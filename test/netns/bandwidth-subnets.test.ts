@@ -181,50 +181,6 @@ describeKernel('bandwidth ADD with subnets', () => {
     });
   });
 
-  test('accepts the lists, the limits or both from the runtime', async () => {
-    await withHost(async lab => {
-      const pod = await connect(lab);
-      for (const limits of [
-        { unshapedSubnets: SUBNETS, runtimeConfig: { bandwidth: BOTH } },
-        { ...BOTH, runtimeConfig: { bandwidth: { UnshapedSubnets: SUBNETS } } },
-        { runtimeConfig: { bandwidth: UNSHAPED } },
-        { unshapedSubnets: SUBNETS, runtimeConfig: { bandwidth: SHAPED } },
-      ]) {
-        await succeed(lab, callOf('ADD', pod, limits));
-        expect(await treeOf(lab, pod.veth)).toMatchObject({ default: '0x30', filters: { length: 2 } });
-        await succeed(lab, callOf('CHECK', pod, UNSHAPED));
-        await succeed(lab, callOf('DEL', pod, limits));
-      }
-      // Empty lists contain no subnet.
-      await succeed(lab, callOf('ADD', pod, { ...BOTH, shapedSubnets: [], unshapedSubnets: [] }));
-      expect(await treeOf(lab, pod.veth)).toMatchObject({ kind: 'tbf' });
-    });
-  });
-
-  test.each([
-    [
-      { ...UNSHAPED, shapedSubnets: ['10.0.0.0/8'] },
-      'unshapedSubnets and shapedSubnets cannot be both specified',
-    ],
-    [
-      { ...BOTH, unshapedSubnets: ['10.0.0.0/8', 'hello'] },
-      'bad subnet "hello" provided, expected one such as',
-    ],
-    [{ ...BOTH, shapedSubnets: ['10.0.0.1'] }, 'bad subnet "10.0.0.1" provided'],
-    [{ ...BOTH, shapedSubnets: '10.0.0.0/8' }, 'Cannot use "shapedSubnets": it must be a list of subnets'],
-  ])('refuses %j', async (limits, message) => {
-    await withHost(async lab => {
-      const pod = await connect(lab);
-      const before = await lab.dump(lab.host);
-      for (const command of ['ADD', 'CHECK']) {
-        const reply = await lab.plugin('bandwidth', callOf(command, pod, limits));
-        expect(reply.error).toMatchObject({ code: 7, msg: expect.stringContaining(message) });
-      }
-      await succeed(lab, callOf('DEL', pod, limits));
-      expect(await lab.dump(lab.host)).toEqual(before);
-    });
-  });
-
   test('leaves a foreign tree alone', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
@@ -407,92 +363,28 @@ describe('bandwidth with subnets and the reference', () => {
   async function addAsReference(lab: Lab, pod: Pod, { shaped }: { shaped: boolean }): Promise<void> {
     const hash = new Bun.CryptoHasher('sha512').update(`podnet${pod.container.id}`).digest('hex');
     const ifb = `bwp${hash.slice(0, 12)}`;
-    await lab.ip(lab.host, 'link', 'add', ifb, 'mtu', '1500', 'txqueuelen', '1000', 'type', 'ifb');
-    await lab.ip(lab.host, 'link', 'set', ifb, 'up');
+    const ip = (line: string) => lab.ip(lab.host, ...line.split(' '));
+    const tc = (line: string) => lab.tc(lab.host, ...line.split(' '));
+    await ip(`link add ${ifb} mtu 1500 txqueuelen 1000 type ifb`);
+    await ip(`link set ${ifb} up`);
+    const [other, flowid] = shaped ? ['1', '1:30'] : ['30', '1:1'];
     for (const [dev, rate] of [
       [pod.veth, 20],
       [ifb, 10],
     ] as const) {
-      const add = (what: string, ...args: string[]) => lab.tc(lab.host, what, 'add', 'dev', dev, ...args);
-      const [speed, ceil] = [`${rate}mbit`, `${rate * 2}mbit`];
-      await add('qdisc', 'root', 'handle', '1:', 'htb', 'default', shaped ? '1' : '30');
-      await add(
-        'class',
-        'parent',
-        '1:',
-        'classid',
-        '1:30',
-        'htb',
-        'rate',
-        speed,
-        'ceil',
-        ceil,
-        'burst',
-        '125000',
-      );
-      await add(
-        'class',
-        'parent',
-        '1:',
-        'classid',
-        '1:1',
-        'htb',
-        'rate',
-        '800gbit',
-        'burst',
-        '1',
-        'cburst',
-        '1',
-      );
-      const rest = ['flowid', shaped ? '1:30' : '1:1'];
-      await add(
-        'filter',
-        'parent',
-        '1:',
-        'pref',
-        '16',
-        'protocol',
-        'ip',
-        'u32',
-        'match',
-        'ip',
-        'dst',
-        SUBNETS[0] ?? '',
-        ...rest,
-      );
-      await add(
-        'filter',
-        'parent',
-        '1:',
-        'pref',
-        '15',
-        'protocol',
-        'ipv6',
-        'u32',
-        'match',
-        'ip6',
-        'dst',
-        SUBNETS[1] ?? '',
-        ...rest,
-      );
+      const speed = `rate ${rate}mbit ceil ${rate * 2}mbit burst 125000`;
+      await tc(`qdisc add dev ${dev} root handle 1: htb default ${other}`);
+      await tc(`class add dev ${dev} parent 1: classid 1:30 htb ${speed}`);
+      await tc(`class add dev ${dev} parent 1: classid 1:1 htb rate 800gbit burst 1 cburst 1`);
+      const filter = `filter add dev ${dev} parent 1: pref`;
+      await tc(`${filter} 16 protocol ip u32 match ip dst ${SUBNETS[0]} flowid ${flowid}`);
+      await tc(`${filter} 15 protocol ipv6 u32 match ip6 dst ${SUBNETS[1]} flowid ${flowid}`);
     }
-    await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'ingress');
-    const redirect = ['action', 'mirred', 'egress', 'redirect', 'dev', ifb];
-    const all = [
-      'pref',
-      '1',
-      'protocol',
-      'all',
-      'u32',
-      'match',
-      'u32',
-      '0',
-      '0',
-      'classid',
-      '1:1',
-      ...redirect,
-    ];
-    await lab.tc(lab.host, 'filter', 'add', 'dev', pod.veth, 'parent', 'ffff:', ...all);
+    await tc(`qdisc add dev ${pod.veth} ingress`);
+    const all = 'protocol all u32 match u32 0 0 classid 1:1';
+    await tc(
+      `filter add dev ${pod.veth} parent ffff: pref 1 ${all} action mirred egress redirect dev ${ifb}`,
+    );
   }
 
   const needs = requiresLinkKind('ifb');

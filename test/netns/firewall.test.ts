@@ -497,16 +497,6 @@ describeRoot(
       expect(await rulesOf(lab, 'ip6tables')).toContain(`-A CNI-FORWARD -s ${a.v6}/128 -j ACCEPT`);
     });
 
-    test.each(['DROP', 'FORWARD', 'CNI-FORWARD', 'two words', '"x"'])(
-      'an operator’s chain with the name %s is refused before anything is changed',
-      async name => {
-        const { lab, a } = await twoBridges(createLab);
-        const failed = await add(lab, a, { conf: { iptablesAdminChainName: name } });
-        expect(failed).toMatchObject({ exitCode: 1, error: { code: 7 } });
-        expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
-      },
-    );
-
     test('many ADDs and DELs at once leave each rule once, then none', async () => {
       const { lab, a } = await twoBridges(createLab);
       const pods = Array.from({ length: 6 }, (_, i) => {

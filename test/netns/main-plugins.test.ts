@@ -1,4 +1,4 @@
-// What do bridge and ptp leave to their IPAM plugin, and how often do plugins start a program of iptables?
+// Does STATUS of bridge and ptp ask their IPAM plugin, and how often do plugins start a program of iptables?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { TEST_PATH } from '../helpers/command.ts';
@@ -14,10 +14,6 @@ function confOf(lab: Lab, type: string, more: Row = {}): Row {
   return { cniVersion: '1.1.0', name: 'podnet', type, ipam, ...more };
 }
 
-function leasesOf(lab: Lab): string[] {
-  return fs.readdirSync(`${lab.tmp}/leases/podnet`).filter(name => name.startsWith('10.'));
-}
-
 describeRoot('main plugins and their IPAM plugin', () => {
   test.each(MAIN_PLUGINS)('[1.1.0] STATUS of %s reports a pool without free addresses', async type => {
     await withHost(async lab => {
@@ -30,22 +26,6 @@ describeRoot('main plugins and their IPAM plugin', () => {
       expect(await status()).toMatchObject({ exitCode: 0, stdout: '' });
     });
   });
-
-  test.each(MAIN_PLUGINS)(
-    '[1.1.0] GC of %s releases the leases of attachments that are not in the list',
-    async type => {
-      await withHost(async lab => {
-        const [container, conf] = [await lab.container(), confOf(lab, type)];
-        expect(await lab.plugin(type, { command: 'ADD', conf, container })).toMatchObject({ exitCode: 0 });
-        const gc = (valid: Row[]) =>
-          lab.plugin(type, { command: 'GC', conf: { ...conf, 'cni.dev/valid-attachments': valid } });
-        expect(await gc([{ containerID: container.id, ifname: 'eth0' }])).toMatchObject({ exitCode: 0 });
-        expect(leasesOf(lab)).toEqual(['10.88.0.2']);
-        expect(await gc([])).toMatchObject({ exitCode: 0 });
-        expect(leasesOf(lab)).toEqual([]);
-      });
-    },
-  );
 });
 
 const PROGRAMS = ['iptables', 'ip6tables'].flatMap(family =>

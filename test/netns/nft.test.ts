@@ -10,10 +10,9 @@ import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { commit, commitAfterReading, tryOut } from '../../src/netlink/nft/batch.ts';
 import { addChain, deleteChain, listChains } from '../../src/netlink/nft/chain.ts';
 import { goto, NF_DROP } from '../../src/netlink/nft/data.ts';
-import { addElements, deleteElements, findElement, listElements } from '../../src/netlink/nft/element.ts';
+import { addElements, deleteElements, listElements } from '../../src/netlink/nft/element.ts';
 import { decide } from '../../src/netlink/nft/expr/immediate.ts';
-import { addRule, deleteRule, flushChain, listRules, summarizeChains } from '../../src/netlink/nft/rule.ts';
-import { parseRule } from '../../src/netlink/nft/rule-words.ts';
+import { addRule, deleteRule, flushChain, listRules } from '../../src/netlink/nft/rule.ts';
 import { addSet, deleteSet, listSets, type NftSet } from '../../src/netlink/nft/set.ts';
 import { type Skeleton, skeletonChanges } from '../../src/netlink/nft/skeleton.ts';
 import { addTable, deleteTable, hasTable } from '../../src/netlink/nft/table.ts';
@@ -54,70 +53,6 @@ describeRoot(
       return { lab, socket };
     }
 
-    test('addTable(), addChain() and addSet() make what nft prints with names for types', async () => {
-      const { lab, socket } = await open();
-      const skeleton = [
-        addTable(table, 'a comment'),
-        ...ALL.map(addSet),
-        addChain(table, 'sub'),
-        addChain(table, 'pre', { type: 'nat', hook: 'prerouting', priority: -100 }),
-      ];
-      commit(socket, skeleton);
-      commit(socket, skeleton);
-      const listed = await list(lab);
-      expect(listed.find(row => row.table)?.table).toMatchObject({ name: 'catena_test', family: 'inet' });
-      expect(listed.flatMap(({ map, set }) => map ?? set ?? [])).toMatchObject([
-        { name: 'ports', type: ['inet_proto', 'inet_service'], map: 'ipv4_addr . inet_service' },
-        { name: 'names', type: 'ifname' },
-        { name: 'marks', type: 'mark', map: 'inet_service' },
-        { name: 'verdicts', type: 'ipv4_addr', map: 'verdict' },
-        { name: 'pairs', type: ['ipv6_addr', 'ipv6_addr'] },
-      ]);
-      expect(listed.flatMap(({ chain }) => chain ?? [])).toMatchObject([
-        { name: 'sub' },
-        { name: 'pre', type: 'nat', hook: 'prerouting', prio: -100, policy: 'accept' },
-      ]);
-      expect(hasTable(socket, table)).toBe(true);
-      expect(listSets(socket, table)).toEqual(ALL.map(({ name }) => name));
-      expect(listChains(socket, table).map(({ name }) => name)).toEqual(['sub', 'pre']);
-    });
-
-    test('addElements() adds what nft prints and findElement() finds', async () => {
-      const { lab, socket } = await open();
-      commit(socket, [addTable(table), ...ALL.map(addSet), addChain(table, 'sub')]);
-      commit(socket, [
-        ...addElements(ports, [{ key: [6, 8080], data: [pod, 80], comment: 'net/ctr/eth0' }]),
-        ...addElements(names, [{ key: ['eth0'] }]),
-        ...addElements(marks, [{ key: [0x2000], data: [7] }]),
-        ...addElements(verdicts, [{ key: [pod], data: goto('sub') }]),
-        ...addElements(pairs, [{ key: [parseIp('fd00::'), parseIp('fd00::2')] }]),
-      ]);
-      const listed = await list(lab);
-      const elements = Object.fromEntries(
-        listed.flatMap(({ map, set }) => map ?? set ?? []).map(one => [one.name, one.elem]),
-      );
-      expect(elements).toEqual({
-        ports: [
-          [
-            { elem: { val: { concat: ['tcp', 8080] }, comment: 'net/ctr/eth0' } },
-            { concat: ['10.9.0.2', 80] },
-          ],
-        ],
-        names: ['eth0'],
-        marks: [[0x2000, 7]],
-        verdicts: [['10.9.0.2', { goto: { target: 'sub' } }]],
-        pairs: [{ concat: ['fd00::', 'fd00::2'] }],
-      });
-      expect(findElement(socket, ports, [6, 8080])).toEqual({
-        key: [6, 8080],
-        data: [pod, 80],
-        comment: 'net/ctr/eth0',
-      });
-      expect(findElement(socket, ports, [6, 8081])).toBeUndefined();
-      expect(listElements(socket, verdicts)).toEqual([{ key: [pod], data: goto('sub') }]);
-      expect(listElements(socket, marks)).toEqual([{ key: [0x2000], data: [7] }]);
-    });
-
     test('deleteElements() takes out, and thousands fit a transaction and a listing', async () => {
       const { lab, socket } = await open();
       commit(socket, [addTable(table), addSet(ports)]);
@@ -133,46 +68,6 @@ describeRoot(
       );
       const [map] = (await list(lab)).flatMap(row => row.map ?? []);
       expect(map.elem).toEqual([[{ concat: ['tcp', 1] }, { concat: ['10.9.0.2', 1] }]]);
-    });
-
-    test('addRule() makes rules that nft prints as meant', async () => {
-      const { lab, socket } = await open();
-      const rules = [
-        'fib daddr type local jump sub',
-        'meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ports',
-        'ip saddr 10.9.0.0/17 drop',
-        'ip6 daddr != fd00::/64 jump sub',
-        'ip daddr vmap @verdicts',
-      ];
-      commit(socket, [
-        addTable(table),
-        ...ALL.map(addSet),
-        addChain(table, 'sub'),
-        addChain(table, 'pre', { type: 'nat', hook: 'prerouting', priority: -100 }),
-        addRule(table, 'sub', [decide({ code: NF_DROP })], 'a comment'),
-        ...rules.map(rule => addRule(table, 'pre', parseRule('inet', rule))),
-      ]);
-      const text = await listText(lab);
-      expect(text).toContain('drop comment "a comment"');
-      for (const words of rules) expect(text).toContain(`\t${words}\n`);
-      expect([...summarizeChains(socket, table)].map(([name, { count }]) => [name, count])).toEqual([
-        ['sub', 1],
-        ['pre', rules.length],
-      ]);
-    });
-
-    test('addRule() masquerades by set membership', async () => {
-      const { lab, socket } = await open();
-      const key = 'ip6 saddr & ffff:ffff:ffff:ffff:: . ip6 daddr';
-      const rules = [`${key} @pairs masquerade`, `${key} != @pairs masquerade`];
-      commit(socket, [
-        addTable(table),
-        addSet(pairs),
-        addChain(table, 'post', { type: 'nat', hook: 'postrouting', priority: 100 }),
-        ...rules.map(rule => addRule(table, 'post', parseRule('inet', rule))),
-      ]);
-      const text = await listText(lab);
-      for (const words of rules) expect(text).toContain(`\t${words}\n`);
     });
 
     test.each<[string, Skeleton]>([

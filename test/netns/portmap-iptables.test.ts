@@ -27,23 +27,6 @@ describeInOrder(
   () => {
     const createLab = useLabs(afterEach);
 
-    testNeeding(
-      'ADD writes what the reference writes',
-      async () => {
-        const { lab, pod } = await podsOnBridge(createLab);
-        const conf = { markMasqBit: 5, conditionsV4: ['!', '-s', '192.0.2.0/24'] };
-        for (const more of [{}, conf, { snat: false }]) {
-          const ours = await savedAfter(lab, pod, { conf: more });
-          const theirs = await savedAfter(lab, pod, { conf: more, reference: true });
-          // The reference swallows the ports of ::1; we leave them to the host.
-          const loopback = ours.filter(line => / -d ::1\/128 -j RETURN$/.test(line));
-          expect(loopback).toHaveLength(1);
-          expect(ours.filter(line => !loopback.includes(line)).toSorted()).toEqual(theirs.toSorted());
-        }
-      },
-      requiresReference('portmap'),
-    );
-
     test('a second ADD changes nothing, and other mappings replace the earlier ones', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await call(lab, 'ADD', neighbour, { ports: [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }] });
@@ -420,13 +403,6 @@ function gc(lab: Lab, valid: Pod[]): Promise<PluginReply> {
     'cni.dev/valid-attachments': attachments,
   };
   return lab.plugin('portmap', { command: 'GC', conf });
-}
-
-/** What one ADD makes on a host without rules. */
-async function savedAfter(lab: Lab, pod: Pod, how: Call): Promise<string[]> {
-  await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
-  expect(await call(lab, 'ADD', pod, how)).toMatchObject({ exitCode: 0 });
-  return await save(lab);
 }
 
 /** Chains and rules of the table "nat" of both families, without counters. */

@@ -1,7 +1,6 @@
 import { expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { faultIn } from '../../src/testing/fault.ts';
 import { type Container, directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -168,53 +167,6 @@ describeRoot('tuning', () => {
       expect(error?.details).toBeUndefined();
       expect([await lab.dump(container), await sysctlsOf(lab, container)]).toEqual(before);
       expect(existsSync(dataDir) ? readdirSync(dataDir) : []).toEqual([]);
-    });
-  }
-
-  test('ADD that fails at the nth request leaves everything unchanged', async () => {
-    const failed: string[] = [];
-    for (let request = 1; ; request++) {
-      const { lab, container, call, dataDir } = await attachment();
-      const before = [await lab.dump(container), await sysctlsOf(lab, container)];
-      const env = { CATENA_FAULT: `kernel:${request}` };
-      const reply = await call('ADD', { ...wanted, sysctl }, { env });
-      const fault = faultIn(reply.stderr)?.what;
-      if (fault === undefined) break;
-      expect({ fault, exitCode: reply.exitCode }).toEqual({ fault, exitCode: 1 });
-      expect(reply.error?.details ?? '').not.toContain('could not be undone');
-      const after = [await lab.dump(container), await sysctlsOf(lab, container)];
-      expect({ fault, after }).toEqual({ fault, after: before });
-      expect(existsSync(dataDir) ? readdirSync(dataDir) : []).toEqual([]);
-      failed.push(fault);
-      await lab.close();
-    }
-    // Whose interface it is, the question for the interface, three sysctls and five attributes.
-    expect(failed).toHaveLength(12);
-  });
-
-  const refusals: [title: string, conf: object, gist: string][] = [
-    [
-      'a sysctl outside of net',
-      { sysctl: { 'kernel.hostname': 'x' } },
-      'invalid net sysctl key: "kernel.hostname"',
-    ],
-    [
-      'two names for one sysctl',
-      { sysctl: { 'net.core.somaxconn': '1', 'net/core/somaxconn': '2' } },
-      'duplicated sysctl keys',
-    ],
-    [
-      'values that are no strings',
-      { sysctl: { 'net.core.somaxconn': 1 } },
-      '"sysctl.net.core.somaxconn" must be of type string',
-    ],
-    ['a bad hardware address', { mac: 'zz' }, '"zz"'],
-  ];
-  for (const [title, conf, gist] of refusals) {
-    test(`ADD refuses ${title}`, async () => {
-      const { call, dataDir } = await attachment();
-      expect((await call('ADD', conf)).error).toMatchObject({ code: 7, msg: expect.stringContaining(gist) });
-      expect(existsSync(dataDir)).toBe(false);
     });
   }
 

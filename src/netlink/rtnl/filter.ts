@@ -1,10 +1,8 @@
 // How are packets selected for redirection or for a class?
 import { type Cidr, renderCidr } from '../../net/cidr.ts';
-import { Errno } from '../../sys/errno.ts';
 import { attrs, byKind } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
-import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { egressRedirect, redirectTarget } from './tc/redirect.ts';
@@ -121,16 +119,9 @@ export function protocolOf({ ip }: Cidr): number {
 }
 
 /**
- * Deletes the u32 filters for every protocol of one preference; missing ones are ignored.
+ * The request that deletes the u32 filters for every protocol of one preference; ENOENT, ENODEV or EINVAL if there are none.
  * Same as: `tc filter del dev <link> ingress pref <preference> protocol all u32`
  */
-export function removeIngressFilters(socket: NetlinkSocket, index: number, preference: number): void {
-  tolerating([Errno.ENOENT, Errno.ENODEV, Errno.EINVAL], () =>
-    socket.request(removeIngressFiltersRequest(index, preference)),
-  );
-}
-
-/** The request of {@link removeIngressFilters}, for a batch; ENOENT, ENODEV or EINVAL if nothing exists. */
 export function removeIngressFiltersRequest(index: number, preference: number): Request {
   const body = filterMessage.encode(
     { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, ETH_P_ALL) },

@@ -4,7 +4,6 @@ import { askAll, type Question } from '../ask.ts';
 import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
-import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { bfifoFromOptions, bfifoToOptions } from './tc/fifo.ts';
@@ -159,14 +158,9 @@ export function ingressRequest(index: number): Request {
 export const QDISC_GONE: readonly number[] = [Errno.ENOENT, Errno.ENODEV, Errno.EINVAL];
 
 /**
- * Removes a qdisc from its device, with its classes and filters; {@link QDISC_GONE} is ignored.
+ * The request that removes a qdisc from its device, with its classes and filters; {@link QDISC_GONE} if there is none.
  * Same as: `tc qdisc del dev <link> root` / `… ingress`
  */
-export function removeQdisc(socket: NetlinkSocket, qdisc: Pick<Qdisc, 'index' | 'handle' | 'parent'>): void {
-  tolerating(QDISC_GONE, () => socket.request(removeQdiscRequest(qdisc)));
-}
-
-/** The request of {@link removeQdisc}, for a batch. */
 export function removeQdiscRequest({
   index,
   handle,

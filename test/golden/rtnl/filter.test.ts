@@ -6,7 +6,7 @@ import {
   listFilters,
   listIngressFilters,
   redirectRequest,
-  removeIngressFilters,
+  removeIngressFiltersRequest,
   subnetFilterRequest,
 } from '../../../src/netlink/rtnl/filter.ts';
 import { tcMirred } from '../../../src/netlink/rtnl/tc/mirred.ts';
@@ -258,8 +258,8 @@ const REMOVE = `
     75 33 32 00  "u32"
 `;
 
-test('removeIngressFilters() names preference, protocol and kind', () => {
-  expect(sentBy(socket => removeIngressFilters(socket, 3, 1))).toEqual(bytesOf(REMOVE));
+test('removeIngressFiltersRequest() names preference, protocol and kind', () => {
+  expect(sentBy(socket => socket.request(removeIngressFiltersRequest(3, 1)))).toEqual(bytesOf(REMOVE));
 });
 
 // The answers of Linux 6.18 to: tc filter show dev veth0 ingress

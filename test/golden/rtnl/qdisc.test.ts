@@ -7,7 +7,7 @@ import {
   ingressRequest,
   listQdiscs,
   qdiscMessage,
-  removeQdisc,
+  removeQdiscRequest,
   tbfRequest,
 } from '../../../src/netlink/rtnl/qdisc.ts';
 import { tcFifoQopt } from '../../../src/netlink/rtnl/tc/fifo.ts';
@@ -228,9 +228,9 @@ const REMOVE = `
   00 00 00 00  tcm_info 0
 `;
 
-test('removeQdisc() names handle and parent', () => {
+test('removeQdiscRequest() names handle and parent', () => {
   const qdisc = { index: 3, handle: tcHandle(0xffff, 0), parent: TC_H_INGRESS };
-  expect(sentBy(socket => removeQdisc(socket, qdisc))).toEqual(bytesOf(REMOVE));
+  expect(sentBy(socket => socket.request(removeQdiscRequest(qdisc)))).toEqual(bytesOf(REMOVE));
 });
 
 // tc qdisc show dev veth0 root (`tc` lists all and filters)

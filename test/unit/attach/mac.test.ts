@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test';
-import { derivedMac } from '../../../src/attach/mac.ts';
+import { derivedMac, requestedMac } from '../../../src/attach/mac.ts';
+import { parseCniArgs } from '../../../src/cni/cni-args.ts';
 import { isUnicastMac, parseMac } from '../../../src/net/mac.ts';
 
 const SEGMENT = '52:54:00:12:34:56';
@@ -32,4 +33,35 @@ describe('derivedMac()', () => {
     for (let i = 0; i < 5_000; i++) seen.add(derivedMac({ ...owner, containerId: `web-${i}` }, SEGMENT));
     expect(seen.size).toBe(5_000);
   });
+});
+
+describe('requestedMac()', () => {
+  const [of, cni, runtime] = ['0a:58:00:00:00:01', '0a:58:00:00:00:02', '0a:58:00:00:00:03'];
+  const ask = (conf: object, args = '', configured?: string) =>
+    requestedMac({ conf, args: parseCniArgs(args) } as Parameters<typeof requestedMac>[0], configured);
+
+  test('takes the capability, else args.cni, else CNI_ARGS, else the configuration', () => {
+    const inArgs = `IgnoreUnknown=1;MAC=${of}`;
+    const configured = '0a:58:00:00:00:04';
+    expect(ask({ args: { cni: { mac: cni } }, runtimeConfig: { mac: runtime } }, inArgs, configured)).toBe(
+      runtime,
+    );
+    expect(ask({ args: { cni: { mac: cni } } }, inArgs, configured)).toBe(cni);
+    expect(ask({}, inArgs, configured)).toBe(of);
+    expect(ask({}, '', configured)).toBe(configured);
+    expect(ask({})).toBeUndefined();
+  });
+
+  test('reads any notation, and reports that of the kernel', () => {
+    expect(ask({ runtimeConfig: { mac: runtime.replaceAll(':', '-').toUpperCase() } })).toBe(runtime);
+  });
+
+  test.each(['nonsense', '01:00:5e:00:00:01', '00:00:00:00:00:00', '0a:58:0a:00:00:00:00:07'])(
+    'refuses %s with code 7',
+    mac => {
+      expect(() => ask({ runtimeConfig: { mac } })).toThrow(
+        expect.objectContaining({ code: 7, message: expect.stringContaining(`"${mac}"`) }),
+      );
+    },
+  );
 });

@@ -55,6 +55,15 @@ describe('collectGarbage()', () => {
     expect(files()).toEqual(['testnet-c9-eth0']);
   });
 
+  test('keeps what another runner made, if it is asked for those of one', async () => {
+    const runtime = { ...chain.runtime, stateDir: path.join(chain.runtime.cacheDir, 'state') };
+    await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, owner: 'ours' });
+    await addNetwork(threePlugins(), { ...ATTACHMENT, containerId: 'c9' }, { ...runtime, owner: 'theirs' });
+    const { stale, kept } = await collectGarbage(threePlugins(), { valid: [], owner: 'ours' }, runtime);
+    expect(stale.map(({ containerId }) => containerId)).toEqual(['c1']);
+    expect(kept).toMatchObject([{ containerId: 'c9', why: 'it belongs to "theirs"' }]);
+  });
+
   test('deletes with the configuration of the ADD, not the current one', async () => {
     await add('c1');
     await collectGarbage(listOf('1.1.0', [chain.noop('other')]), keep('c2'), chain.runtime);

@@ -26,6 +26,10 @@ describe('parseFirewallConf()', () => {
   test.each([
     [{ backend: 'pf' }, 7],
     [{ ingressPolicy: 'Isolated' }, 7],
+    [{ iptablesAdminChainName: 'DROP' }, 7],
+    [{ iptablesAdminChainName: 'FORWARD' }, 7],
+    [{ iptablesAdminChainName: 'CNI-FORWARD' }, 7],
+    [{ iptablesAdminChainName: '"x"' }, 7],
     [{ iptablesAdminChainName: 'two words' }, 7],
     [{ iptablesAdminChainName: '-j' }, 7],
     [{ iptablesAdminChainName: 'x'.repeat(29) }, 7],
