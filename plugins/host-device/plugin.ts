@@ -2,6 +2,7 @@
 
 import { ignoreNeighbours } from '../../src/attach/container.ts';
 import { planLayer3 } from '../../src/attach/device/plan.ts';
+import { refuseHostsOwn } from '../../src/attach/hosts-own.ts';
 import { prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -42,7 +43,9 @@ export const hostDevice = definePlugin({
     const own = call.conf.useInterfaceNetwork ? copyNetwork(call, taken) : undefined;
     const ipam = await askIpam();
     const addressing = mergeNetworks(own && networkOf(own), ipam);
-    await configure(call, taken.link, planLayer3(ipam ?? {}), own);
+    const planned = planLayer3(ipam ?? {});
+    refuseHostsOwn(call, { index: taken.lower }, planned.ips);
+    await configure(call, taken.link, planned, own);
     if (own) copyRules(call, taken.record.rules);
     return renderDevice(call, getLink(call.container, taken.link.index), ipam, addressing);
   },

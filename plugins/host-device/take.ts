@@ -29,6 +29,8 @@ export interface Taken {
   readonly kind: 'interface';
   /** In the container. */
   readonly link: Link;
+  /** Index of the host's device below it, or at its other end; 0 if there is none. */
+  readonly lower: number;
   readonly record: DeviceRecord;
 }
 
@@ -74,7 +76,8 @@ function moveWithRecord(
   };
   call.onFailure(`return device "${link.name}"`, () => giveBack(call, record, { socket: container, netns }));
   writeRecord(environment, record);
-  return { link: moveIn(host, container, link, { netns, ifname: env.ifname }), record };
+  const lower = link.attrs.linkNetnsId === undefined ? link.peer : 0;
+  return { link: moveIn(host, container, link, { netns, ifname: env.ifname }), lower, record };
 }
 
 /** Looks the device up; one that came home under another name because its namespace ended gets its own name first. */

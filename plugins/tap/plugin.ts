@@ -2,6 +2,7 @@
 import { planLayer3 } from '../../src/attach/device/plan.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
 import { refuseTakenName } from '../../src/attach/free-name.ts';
+import { hostEndOf, refuseHostsOwn } from '../../src/attach/hosts-own.ts';
 import { prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -31,7 +32,9 @@ export const tap = definePlugin({
     // The tap first: an IPAM plugin may need the interface.
     const link = makeTap(call, mac);
     const ipam = await askIpam();
-    configureTap(call, link, planLayer3(ipam ?? {}));
+    const planned = planLayer3(ipam ?? {});
+    refuseHostsOwn(call, hostEndOf(link), planned.ips);
+    configureTap(call, link, planned);
     return renderTap(call, getLink(call.container, link.index), ipam);
   },
 

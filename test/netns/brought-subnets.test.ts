@@ -272,21 +272,30 @@ describeRoot('an address that no container can have', () => {
     });
   });
 
-  test('is one of the node on the same link, for a macvlan', async () => {
+  test.each([
+    ['macvlan', { master: 'up0' }],
+    ['tap', { kind: 'macvtap', master: 'up0' }],
+    ['tap', {}],
+    ['host-device', { device: 'up1' }],
+  ])('is one of the node on the same link, for %s with %j', async (type, device) => {
     await withHost(async lab => {
       await lab.ip(lab.host, 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'up1');
       await lab.ip(lab.host, 'link', 'set', 'up0', 'up');
       await lab.ip(lab.host, 'addr', 'add', '10.66.0.20/24', 'dev', 'up0');
+      // A tap has a program at its other end, not the node.
+      const isOnLink = Object.keys(device).length > 0;
       for (const [ip, problem] of [
-        ['10.66.0.20', 'an address of the host on that link'],
+        ...(isOnLink ? [['10.66.0.20', 'an address of the host on that link']] : []),
         ['10.66.0.1', 'the address of the gateway'],
+        ['10.66.0.0', 'the address of the subnet itself'],
         ['10.66.0.255', 'the broadcast address of its subnet'],
       ] as const) {
-        const conf = { ...confOf('macvlan', STATIC), master: 'up0', runtimeConfig: { ips: [`${ip}/24`] } };
+        const conf = { ...confOf(type, STATIC), ...device, runtimeConfig: { ips: [`${ip}/24`] } };
         const container = await lab.container();
-        const { error } = await lab.plugin('macvlan', { command: 'ADD', conf, container });
+        const { error } = await lab.plugin(type, { command: 'ADD', conf, container });
         expect(error).toMatchObject({ code: 7, msg: expect.stringContaining(`${ip}/24: it is ${problem}`) });
         expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+        expect((await lab.ip(lab.host, 'link', 'show', 'up1'))[0]).toMatchObject({ ifname: 'up1' });
       }
     });
   });

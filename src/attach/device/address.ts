@@ -10,7 +10,7 @@ import type { Call } from '../../plugin/define.ts';
 import type { ContainerAddressing } from '../addressing.ts';
 import { probeAddresses } from '../conflict.ts';
 import { configureContainer, ignoreNeighbours } from '../container.ts';
-import { refuseHostsOwn } from '../hosts-own.ts';
+import { hostEndOf, refuseHostsOwn } from '../hosts-own.ts';
 import { prepareIpam } from '../ipam.ts';
 import { awaitTraffic } from '../ready.ts';
 import { settleAddresses } from '../settle.ts';
@@ -55,8 +55,7 @@ export async function addDevice(
   const addressing = ipam && planAddresses(ipam, call.conf.ipam?.type);
   let current = lookAgain(call, link);
   // Probes of a device do not reach the node, which is below it.
-  const lower = { index: current.attrs.linkNetnsId === undefined ? 0 : current.peer };
-  if (addressing) refuseHostsOwn(call, lower, addressing.ips);
+  if (addressing) refuseHostsOwn(call, hostEndOf(current), addressing.ips);
   const ips = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
   if (probe && ips.some(({ family }) => family === 4)) {
     const stages = [{ socket: call.container, link: current, ips: [] }];
