@@ -3,6 +3,7 @@ import { mtu, needed, subnets } from './checks/addresses.ts';
 import { between } from './checks/between.ts';
 import { broken, executables, shadowed, tooNew, unlisted } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
+import { executableMemory } from './checks/executable-memory.ts';
 import { foreignRules } from './checks/foreign-rules.ts';
 import { forwarding } from './checks/forwarding.ts';
 import { bridgeNetfilter, firewallManagers, macPolicy, packetFilters } from './checks/kernel.ts';
@@ -34,6 +35,7 @@ export const CHECKS: readonly Check[] = [
   between,
   forwarding,
   sysctlFiles,
+  executableMemory,
   bridgeNetfilter,
   foreignRules,
   packetFilters,

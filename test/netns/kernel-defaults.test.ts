@@ -2,7 +2,14 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { FAULT_VARIABLE } from '../../src/sys/fault-variable.ts';
-import { type Container, type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
+import {
+  type Container,
+  directories,
+  type Lab,
+  type Namespace,
+  type Row,
+  withHost,
+} from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
@@ -238,12 +245,23 @@ describeRoot('executable memory that is refused', () => {
       // linux/prctl.h: PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, as MemoryDenyWriteExecute= of systemd
       const script = `import ctypes,os,sys
 if ctypes.CDLL(None).prctl(65,1,0,0,0) != 0: sys.exit(77)
-os.environ.update(CNI_COMMAND="ADD",CNI_CONTAINERID="a",CNI_NETNS=sys.argv[2],CNI_IFNAME="lo",CNI_PATH="/",CATENA_DAEMON="0")
+os.environ.update(CNI_CONTAINERID="a",CNI_NETNS=sys.argv[2],CNI_IFNAME="lo",CNI_PATH="/",CATENA_DAEMON="0")
+if sys.argv[2] != "doctor": os.environ["CNI_COMMAND"] = "ADD"
 os.execv(sys.argv[1],sys.argv[1:2])`;
       const argv = ['python3', '-c', script, `${BIN_DIR}/loopback`, container.path];
       const { exitCode, stdout } = await lab.run(lab.host, argv, { stdin: request });
       if (exitCode === 77) return;
       expect(stdout).toContain('the library is there; executable memory is refused');
+      const dirs = ['--conf-dir', lab.tmp, '--bin-dir', BIN_DIR, '--json'];
+      const doctor = ['python3', '-c', script.replace('sys.argv[1:2]', 'sys.argv[1:]'), `${BIN_DIR}/catena`];
+      const told = await lab.run(lab.host, [...doctor, 'doctor', ...dirs], { env: directories(lab.tmp) });
+      expect(told.exitCode).toBe(1);
+      expect(JSON.parse(told.stdout).findings).toMatchObject([
+        {
+          severity: 'error',
+          found: expect.stringContaining('Remove MemoryDenyWriteExecute= from the service'),
+        },
+      ]);
     });
   });
 });

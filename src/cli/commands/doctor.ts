@@ -24,7 +24,7 @@ import { during } from '../terminal/progress.ts';
 /** Diagnoses this node and suggests fixes. Exit codes: {@link exitCodeOf}. */
 export async function run(call: CommandCall): Promise<number> {
   const runtime = runtimeOf(call);
-  const node = await withPods(call, {
+  const view = tryToView({
     confDir: confDirOf(call),
     pluginDirs: runtime.pluginDirs,
     cacheDir: cacheDirOf(runtime),
@@ -35,11 +35,8 @@ export async function run(call: CommandCall): Promise<number> {
     ownNames: call.plugins.types,
     installedRuntimes: installedRuntimes(),
   });
-  const checked = await during(call, 'doctor', 'CHECK of every attachment', () =>
-    checkAll(call, node, runtime),
-  );
-  const findings = worstFirst([...examine(node), ...checked]);
-  const verdict = judge(findings, node.user?.id !== 0);
+  const findings = 'severity' in view ? [view] : await examineAll(call, await withPods(call, view), runtime);
+  const verdict = judge(findings, 'user' in view && view.user?.id !== 0);
   await printAnswer(
     call,
     'Diagnosis',
@@ -49,8 +46,24 @@ export async function run(call: CommandCall): Promise<number> {
   return exitCodeOf(verdict);
 }
 
-async function withPods(call: CommandCall, places: Places): Promise<NodeView> {
-  const node = viewNode(places);
+async function examineAll(call: CommandCall, node: NodeView, runtime: Runtime): Promise<Finding[]> {
+  const checked = await during(call, 'doctor', 'CHECK of every attachment', () =>
+    checkAll(call, node, runtime),
+  );
+  return worstFirst([...examine(node), ...checked]);
+}
+
+/** @returns a finding where nothing of the kernel can be read, as without executable memory */
+function tryToView(places: Places): NodeView | Finding {
+  try {
+    return viewNode(places);
+  } catch (error) {
+    const found = `cannot look at the node: ${toCniError(error).message}`;
+    return { id: 'kernel.unreadable', severity: 'error', found };
+  }
+}
+
+async function withPods(call: CommandCall, node: NodeView): Promise<NodeView> {
   try {
     const pods = routedPods(await readNodeFor(call), node);
     return pods === undefined ? node : { ...node, pods };

@@ -165,6 +165,27 @@ describeNeeding(
       expect(problemsOf(node({ ...files, '/etc/sysctl.conf': 'net.ipv4.ip_forward=1' }))).toEqual([]);
     });
 
+    test('reports services of runtimes that refuse executable memory to plugins', () => {
+      writeList('podnet');
+      const unit = (value: string) => `[Service]\nExecStart=/usr/bin/x\nMemoryDenyWriteExecute=${value}\n`;
+      const files = {
+        '/usr/lib/systemd/system/containerd.service': unit('no'),
+        '/etc/systemd/system/containerd.service.d/50-hardening.conf': unit('yes'),
+        '/etc/systemd/system/crio.service': unit('true'),
+        '/usr/lib/systemd/system/crio.service.d/60-no.conf': unit('false'),
+        '/etc/systemd/system/other.service': unit('yes'),
+      };
+      expect(problemsOf(node(files))).toMatchObject([
+        {
+          id: 'kernel.executable-memory',
+          severity: 'error',
+          found: expect.stringMatching(
+            /50-hardening.conf" sets MemoryDenyWriteExecute: plugins that containerd/,
+          ),
+        },
+      ]);
+    });
+
     test('reports disabled forwarding as an error if containers need it', () => {
       writeList('podnet');
       const files = {
