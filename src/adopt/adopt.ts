@@ -14,10 +14,11 @@ import { defined } from '../cni/defined.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import { parseResult } from '../cni/result.ts';
 import { bootId } from '../files/boot-id.ts';
-import { holderOf } from '../journal/claim.ts';
+import { takeLock } from '../journal/lock.ts';
 import { identifyNetns } from '../journal/netns-identity.ts';
 import type { Intent, Line } from '../journal/record.ts';
-import { endRunner, startRunner } from '../journal/runner.ts';
+import type { Runner } from '../journal/runner.ts';
+import { holderOf } from '../journal/runner.ts';
 import { dropRecord, readRecord, replaceRecord } from '../journal/store.ts';
 import { findInterfaceProblem } from './interface.ts';
 
@@ -75,7 +76,12 @@ function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope,
   const id = { network, containerId, ifname };
   const { stateDir } = runtime;
   if (stateDir === undefined) return { ...id, state: 'skipped', why: 'no journal is configured' };
+  let release = () => {};
   try {
+    const lock = takeLock({ stateDir, env: runtime.env }, id, 'repair');
+    if ('holder' in lock)
+      return { ...id, state: 'skipped', why: `process ${lock.holder.pid} is working on it` };
+    release = lock.release;
     for (const journal of [stateDir, ...alsoIn]) {
       const record = readRecord(journal, id);
       if (record === undefined) continue;
@@ -89,11 +95,13 @@ function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope,
     }
     const wanted = inquire(cached, runtime);
     if (typeof wanted === 'string') return { ...id, state: 'skipped', why: wanted };
-    if (!dryRun && !writeRecord(stateDir, cached, wanted, runtime))
+    if (!dryRun && !writeRecord(stateDir, cached, { ...wanted, runner: lock.runner }, runtime))
       return { ...id, state: 'skipped', why: 'it has just been deleted or added again' };
     return { ...id, state: 'adopted' };
   } catch (thrown) {
     return { ...id, state: 'skipped', why: toCniError(thrown).message };
+  } finally {
+    release();
   }
 }
 
@@ -124,12 +132,11 @@ function inquire(cached: CachedAttachment, runtime: Runtime): Findings | string 
 function writeRecord(
   stateDir: string,
   cached: CachedAttachment,
-  { links, executables }: Findings,
+  { links, executables, runner }: Findings & { readonly runner: Runner },
   runtime: Runtime,
 ): boolean {
   const { result = {}, source = '', ...id } = cached;
   const { env, owner = '', pluginDirs } = runtime;
-  const runner = startRunner();
   const intent: Intent = {
     ...id,
     ...identifyNetns(cached.netns),
@@ -148,11 +155,7 @@ function writeRecord(
     const place = { event: 'link', verb: 'ADD', index } as const;
     return index === 0 ? { ...place, result } : { ...place, same: true };
   });
-  try {
-    replaceRecord(stateDir, intent, [...outcomes, { event: 'done', op: runner.op }]);
-  } finally {
-    endRunner(runner);
-  }
+  replaceRecord(stateDir, intent, [...outcomes, { event: 'done', op: runner.op }]);
   const after = readAttachment(cacheDirOf(runtime), cached);
   if (after && renderAttachment(after) === renderAttachment(cached)) return true;
   dropRecord(stateDir, cached);

@@ -29,13 +29,13 @@ export function runDir(env: Environment = process.env): string {
   return env[RUN_DIR_VARIABLE] || RUN_DIR;
 }
 
-/** Below the run directory: the generation notes of attachments, GC's notes while it runs, and marks of removals. */
+/** Below the run directory: the generation notes of attachments, GC's notes while it runs, and the locks of attachments. */
 export function notesDirs(dir: string): {
   readonly generations: string;
   readonly gc: string;
-  readonly removals: string;
+  readonly locks: string;
 } {
-  return { generations: `${dir}/generations`, gc: `${dir}/gc`, removals: `${dir}/removals` };
+  return { generations: `${dir}/generations`, gc: `${dir}/gc`, locks: `${dir}/locks` };
 }
 
 /** State that survives a reboot and belongs to Catena alone. */
@@ -46,6 +46,15 @@ export function stateDir(env: Environment = process.env): string {
 /** The journals of the delegate runner below the state directory: of pods, and of their delegates. */
 export function runnerJournals(dir: string): { readonly pods: string; readonly delegates: string } {
   return { pods: `${dir}/pods`, delegates: `${dir}/delegates` };
+}
+
+/**
+ * Whose attachments the locks of a journal are about: a delegate may be named like the list that names its runner, and must not wait for
+ * its own caller.
+ */
+export function lockScopeOf(stateDir: string): 'own' | 'pods' | 'delegates' {
+  const last = stateDir.replace(/\/+$/, '').split('/').at(-1);
+  return last === 'pods' || last === 'delegates' ? last : 'own';
 }
 
 /** The directory shared with libcni; the cached results are in `results` below it. */

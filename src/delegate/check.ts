@@ -4,7 +4,7 @@ import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
-import { holderOf } from '../journal/claim.ts';
+import { findHolder } from '../journal/lock.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readRecord } from '../journal/store.ts';
 import { resolveNetwork } from './plan.ts';
@@ -19,7 +19,7 @@ import { listConfigured } from './wanted.ts';
  */
 export async function checkPod(runner: Runner, key: PodKey, netns: string): Promise<void> {
   const record = findPod(runner, key);
-  if (record.phase !== 'attached') refuseHeld(record);
+  if (record.phase !== 'attached') refuseHeld(runner, record);
   const errors: unknown[] = [];
   const pod = parsePod(record);
   const runtime = runtimeOf(runner, pod);
@@ -35,7 +35,7 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
   }
   if (errors.length === 0) return;
   // A DEL or a change may have begun during the check, or be over.
-  refuseHeld(findPod(runner, key));
+  refuseHeld(runner, findPod(runner, key));
   throw joinErrors(`Cannot confirm the networks of container "${key.containerId}"`, errors);
 }
 
@@ -51,8 +51,8 @@ function findPod({ podsDir }: Runner, key: PodKey): AttachmentRecord {
 }
 
 /** What is missing while a process works on the pod is no damage. @throws CniError 11 */
-function refuseHeld(record: AttachmentRecord): void {
-  const holder = holderOf(record);
+function refuseHeld({ podsDir, runtime }: Runner, record: AttachmentRecord): void {
+  const holder = findHolder({ stateDir: podsDir, env: runtime.env }, record);
   if (holder === undefined) return;
   const { ifname, containerId } = record;
   throw new CniError(

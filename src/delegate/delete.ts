@@ -3,7 +3,7 @@
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { toRecorded } from '../chain/records/add-record.ts';
 import type { CachedAttachment } from '../chain/records/cache-record.ts';
-import { acquireClaim } from '../chain/records/delete-attachment.ts';
+import { hold } from '../chain/records/holder-wait.ts';
 import { findRemembered } from '../chain/records/remembered-add.ts';
 import { listAttachments } from '../chain/records/result-cache.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
@@ -12,7 +12,7 @@ import { type Attachment, checkAttachment, type Runtime } from '../chain/run/run
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
-import type { Claim } from '../journal/claim.ts';
+import { type Claim, claimOf } from '../journal/claim.ts';
 import { refuseElsewhere } from '../journal/elsewhere.ts';
 import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
@@ -38,12 +38,13 @@ export async function deletePod(
 ): Promise<void> {
   const { podsDir, runtime } = runner;
   checkAttachment({ ...key, netns }, 'DEL', runtime);
-  for (;;) {
-    const recorded = findRecord(podsDir, key);
-    if (recorded) refuseElsewhere(recorded, runtime.env);
-    const claim = await acquireClaim(key, { ...runtime, stateDir: podsDir }, wanted);
-    if (claim === undefined && wanted) return;
-    const found = claim?.record ?? findRecord(podsDir, key);
+  const held = await hold(key, { ...runtime, stateDir: podsDir }, 'del');
+  try {
+    // Without the lock, a record can still be read.
+    const found = held ? held.record : findRecord(podsDir, key);
+    if (found) refuseElsewhere(found, runtime.env);
+    if (wanted && !(held && found && wanted(found))) return;
+    const claim = held && found && begin(runner, claimOf(podsDir, found, held.lock), wanted !== undefined);
     // With `wanted`, the caller is an ADD, which works on the pod itself.
     if (claim && !wanted) await endPluginsOf(claim.record, runner);
     const errors = await deleteAll(runner, key, claim, netns);
@@ -51,10 +52,23 @@ export async function deletePod(
       claim?.fail(errors.map(toRecorded));
       throw joinErrors(`Cannot delete the networks of container "${key.containerId}"`, errors);
     }
-    if (claim) return claim.drop();
-    dropUnclaimed(podsDir, key, found);
-    // Without a record, nothing keeps an ADD from beginning during this DEL: what that ADD had made has to be deleted completely.
-    if (found !== undefined || findRecord(podsDir, key) === undefined) return;
+    held?.lock.forgetDead();
+    if (claim) claim.drop();
+    else dropUnclaimed(podsDir, key, found);
+  } finally {
+    held?.lock.release();
+  }
+}
+
+/** @returns the claim, unless the disk is full or read-only, which must not keep a runtime's DEL from going on */
+function begin({ runtime }: Runner, claim: Claim, isStrict: boolean): Claim | undefined {
+  try {
+    claim.begin();
+    return claim;
+  } catch (error) {
+    if (isStrict || !(error instanceof CniError)) throw error;
+    runtime.onWarning?.(error);
+    return undefined;
   }
 }
 

@@ -2,10 +2,9 @@
 //
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
-import { waitLimit } from '../chain/records/holder-wait.ts';
-import { deadlineOf } from '../chain/run/runtime.ts';
+import { hold } from '../chain/records/holder-wait.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { type Claim, claimRecord } from '../journal/claim.ts';
+import { type Claim, claimOf } from '../journal/claim.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readRecord } from '../journal/store.ts';
@@ -121,12 +120,10 @@ async function acquireClaim(
   key: PodKey,
   wanted: (record: AttachmentRecord) => boolean,
 ): Promise<Claim | undefined> {
-  const wait = waitLimit(key, runtime);
-  for (;;) {
-    const claim = claimRecord(podsDir, key, wanted, 'CHANGE', deadlineOf(runtime, 'ADD'));
-    if (claim === undefined || !('holder' in claim)) return claim;
-    await wait(claim.holder);
-  }
+  const { lock, record } = (await hold(key, { ...runtime, stateDir: podsDir }, 'add')) ?? {};
+  if (lock && record && wanted(record)) return claimOf(podsDir, record, lock);
+  lock?.release();
+  return undefined;
 }
 
 /** The pod's status changes often, so a write of an old version is repeated with the present one. */

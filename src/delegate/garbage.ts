@@ -5,9 +5,9 @@ import { collectGarbage } from '../chain/records/collect-garbage.ts';
 import { listAttachments } from '../chain/records/result-cache.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
-import { holderOf } from '../journal/claim.ts';
 import { isElsewhere } from '../journal/elsewhere.ts';
 import type { Key } from '../journal/generation.ts';
+import { findHolder } from '../journal/lock.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { deletePod } from './delete.ts';
 import { resolveNetwork } from './plan.ts';
@@ -27,7 +27,9 @@ export async function collectPods(runner: Runner, kept: { has(owner: Key): boole
   const own = pods.filter(({ record }) => record.network === options.network);
   const errors: unknown[] = [...damaged];
   const isGarbage = (record: AttachmentRecord) =>
-    !holderOf(record) && !isElsewhere(record, runner.runtime.env) && !kept.has(record);
+    !findHolder({ stateDir: podsDir, env: runner.runtime.env }, record) &&
+    !isElsewhere(record, runner.runtime.env) &&
+    !kept.has(record);
   for (const { record } of own.filter(pod => isGarbage(pod.record))) {
     // Deleting earlier ones took time: the runtime may have attached the pod again.
     const isStill = (now: AttachmentRecord) => now.runner.op === record.runner.op && !kept.has(record);

@@ -78,6 +78,6 @@ async function isAttachedAgain(
     return (await witness?.findLife(list, id)) !== undefined;
   }
   if ((await findSuccessor(own, within)) === undefined) return false;
-  const claim = claimRecord(stateDir, id);
+  const claim = claimRecord({ stateDir, env: runtime.env }, id);
   return claim !== undefined && !('holder' in claim) && (await yieldToSuccessor(claim, within));
 }

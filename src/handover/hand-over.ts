@@ -91,7 +91,7 @@ async function whileClaimed(
     return undefined;
   }
   const isAttached = ({ phase }: { phase: string }) => phase === 'attached';
-  const claim = claimRecord(stateDir, { network, containerId, ifname }, isAttached, 'REPAIR');
+  const claim = claimRecord({ stateDir, env }, { network, containerId, ifname }, isAttached, 'repair');
   if (claim === undefined) return 'it has just been deleted';
   if ('holder' in claim) return `process ${claim.holder.pid} is working on it; run the command again`;
   try {

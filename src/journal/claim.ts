@@ -1,24 +1,20 @@
-// How do processes agree on which one takes an attachment down?
+// With which right does an operation change an attachment, and how is that recorded?
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import { markOf } from './marks.ts';
+import { type Lock, type LockPlace, type Purpose, takeLock } from './lock.ts';
+import { type Marked, settle, takeMark } from './marks.ts';
 import type { AttachmentRecord, Intent, Line, RecordedError, Settings } from './record.ts';
-import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
-import {
-  dropRecord,
-  markRecord,
-  readRecord,
-  readSplit,
-  reopenRecord,
-  replaceRecord,
-  unmark,
-} from './store.ts';
+import { holderOf, type Runner } from './runner.ts';
+import { dropRecord, isDone, readFile, readRecord, reopenRecord, replaceRecord } from './store.ts';
 
-/** The exclusive right to change an attachment, until it is ended by one of these methods. */
+/** The exclusive right to change an attachment, until it is ended by one of `drop`, `fail` and `leave`. */
 export interface Claim {
-  /** The record as it was when the claim was won. */
+  readonly lock: Lock;
+  /** The record as it was when the claim was won; its runners include those that died with the lock. */
   readonly record: AttachmentRecord;
+  /** Says that a DEL begins. @throws CniError 5: it was not written */
+  begin(): void;
   /** All plugins succeeded: deletes the record. */
   drop(): void;
   /** Some plugins failed: records them for the next attempt. */
@@ -32,91 +28,71 @@ export interface Claim {
 }
 
 /**
- * Begins a DEL, a repair or a change in the record. Of the living processes, the one whose line was appended first has the claim: all
- * of them see the appended lines in one order, the kernel's.
- * @param wanted checks the record again once the claim is won: a runner that was thought dead may have finished in between, and
- *   its attachment may exist
+ * Takes the lock of a recorded attachment, and begins a DEL if it is for that.
+ * @param wanted checks the record once the lock is taken
  * @param deadlineMs milliseconds after which the operation ends a plugin
- * @returns undefined if there is no record, or it is not wanted; the other operation if that has the claim
+ * @returns undefined if there is no record, or it is not wanted; the other operation if that has the lock
  * @throws CniError 5 and 6
  */
 export function claimRecord(
-  stateDir: string,
+  place: LockPlace,
   id: AttachmentId,
   wanted: (record: AttachmentRecord) => boolean = () => true,
-  verb: 'DEL' | 'REPAIR' | 'CHANGE' = 'DEL',
+  purpose: Purpose = 'del',
   deadlineMs?: number,
 ): Claim | { readonly holder: Runner } | undefined {
-  for (let tries = 0; tries < CLAIM_TRIES; tries++) {
-    const outcome = claimOnce(stateDir, id, wanted, verb, deadlineMs);
-    if (outcome !== 'replaced') return outcome;
-  }
-  throw new CniError(
-    ErrorCode.ioFailure,
-    `Cannot begin ${verb} of interface "${id.ifname}" of container "${id.containerId}": what is written to its record is not in it afterwards (${CLAIM_TRIES} times); check the file system of "${stateDir}"`,
-  );
-}
-
-/** Each loss of a line needs another operation to merge the lines of the record in the same moment. */
-const CLAIM_TRIES = 20;
-
-/** @returns `replaced` if another operation merged the lines of the record at that moment, and ours was lost */
-function claimOnce(
-  stateDir: string,
-  id: AttachmentId,
-  wanted: (record: AttachmentRecord) => boolean,
-  verb: 'DEL' | 'REPAIR' | 'CHANGE',
-  deadlineMs: number | undefined,
-): Claim | { readonly holder: Runner } | 'replaced' | undefined {
-  const before = readRecord(stateDir, id);
-  if (before === undefined) return undefined;
-  const busy = holderOf(before);
-  // Return before appending a line: a caller that waits tries again and again.
-  if (busy !== undefined) return { holder: busy };
-  const open = reopenRecord(stateDir, id);
-  if (open === undefined) return undefined;
-  const runner = startRunner(deadlineMs);
-  let won: AttachmentRecord | undefined;
+  const { stateDir } = place;
+  if (readRecord(stateDir, id) === undefined) return undefined;
+  const lock = takeLock(place, id, purpose, deadlineMs);
+  if ('holder' in lock) return lock;
+  let claim: Claim | undefined;
   try {
-    open.append({ event: 'begin', verb, runner });
-    // Another process may have removed the mark just before this line was appended.
-    markRecord(stateDir, id);
-    // Read it by path, not from the open file, which another one may have replaced.
-    const after = readSplit(stateDir, id, runner.op);
-    if (after && !after.record.runners.some(({ op }) => op === runner.op)) return 'replaced';
-    const holder = after && holderOf(after.record);
-    const others = holder?.op === runner.op ? after?.others : undefined;
-    if (others && wanted(others)) won = after?.record;
-    else {
-      open.append({ event: 'left', op: runner.op });
-      return others || !holder ? undefined : { holder };
-    }
+    const record = readRecord(stateDir, id);
+    const holder = record && holderOf(record);
+    if (holder) return { holder };
+    if (record === undefined || !wanted(record)) return undefined;
+    const won = claimOf(stateDir, record, lock);
+    if (purpose === 'del' || purpose === 'remove') won.begin();
+    claim = won;
+    return claim;
   } finally {
-    open.close();
-    if (won === undefined) {
-      endRunner(runner);
-      tidy(stateDir, id);
-    }
+    if (claim === undefined) lock.release();
   }
-  return won && claimOf(stateDir, won, runner);
 }
 
-/** The living operation that holds the attachment. */
-export function holderOf({ runners }: AttachmentRecord): Runner | undefined {
-  return runners.find(isAlive);
+/**
+ * Removes the mark of a record that is settled or gone, unless a process works on it: an ADD sets the mark before it writes its record.
+ * @throws CniError 5 and 6
+ */
+export function unmark(place: LockPlace, { file, mark, key }: Marked): void {
+  const lock = takeLock(place, key, 'repair');
+  if ('holder' in lock) return;
+  try {
+    const record = readFile(file);
+    if (!record || isDone(record)) takeMark(mark);
+  } finally {
+    lock.release();
+  }
 }
 
 /** Number of failed attempts, or of changes, after which their lines are merged into one: a record must not grow for ever. */
 const ATTEMPTS_KEPT = 32;
 
-function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Claim {
+/** The claim of a recorded attachment whose lock is held. */
+export function claimOf(stateDir: string, found: AttachmentRecord, lock: Lock): Claim {
+  const { runner } = lock;
+  const record = { ...found, runners: [...lock.dead, ...found.runners] };
   return {
+    lock,
     record,
+    begin() {
+      append(stateDir, record, { event: 'begin', verb: 'DEL', runner });
+    },
     drop() {
       try {
         dropRecord(stateDir, record);
       } finally {
-        endRunner(runner);
+        lock.release();
       }
     },
     fail(errors) {
@@ -125,51 +101,43 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
       const failed: Line = { event: 'failed', verb: 'DEL', op: runner.op, time, attempts, errors };
       try {
         if (attempts % ATTEMPTS_KEPT === 0) rewrite(stateDir, record, failed);
-        else {
-          const open = reopenRecord(stateDir, record);
-          open?.append(failed);
-          open?.close();
-        }
+        else append(stateDir, record, failed);
       } finally {
-        endRunner(runner);
+        lock.release();
       }
     },
     note(line) {
-      const open = reopenRecord(stateDir, record);
-      if (open === undefined) throw gone(record);
-      try {
-        open.append(line);
-      } finally {
-        open.close();
-      }
+      append(stateDir, record, line.event === 'change' ? { ...line, runner } : line);
     },
     restate(source, results) {
       const links = results.map((result, index): Line => ({ event: 'link', verb: 'ADD', index, result }));
       const done: Line = { event: 'done', op: record.runner.op };
       const { capabilityArgs } = record;
-      // Other operations must still find ours.
-      const begin: Line = { event: 'begin', verb: 'CHANGE', runner };
-      replaceRecord(stateDir, intentOf(record, { capabilityArgs, source }), [...links, done, begin]);
+      replaceRecord(stateDir, intentOf(record, { capabilityArgs, source }), [...links, done]);
     },
     leave() {
       try {
         const now = readRecord(stateDir, record);
-        if (now && isLong(now)) {
-          rewrite(stateDir, now);
-          return;
-        }
-        const open = reopenRecord(stateDir, record);
-        open?.append({ event: 'left', op: runner.op });
-        open?.close();
+        if (now && isLong(now)) rewrite(stateDir, now);
+        if (!now || isDone(now)) settle(stateDir, record);
       } catch (error) {
-        // On a full disk, for example. The claim ends with this process.
+        // On a full disk, for example. The next process that finds the mark reports a problem of the record.
         if (!(error instanceof CniError)) throw error;
       } finally {
-        endRunner(runner);
-        tidy(stateDir, record);
+        lock.release();
       }
     },
   };
+}
+
+function append(stateDir: string, record: AttachmentRecord, line: Line): void {
+  const open = reopenRecord(stateDir, record);
+  if (open === undefined) throw gone(record);
+  try {
+    open.append(line);
+  } finally {
+    open.close();
+  }
 }
 
 /** Whether lines of changes are to be merged, and every one of them is complete. */
@@ -184,16 +152,7 @@ function gone({ containerId, ifname, file }: AttachmentRecord): CniError {
   );
 }
 
-/** Removes the mark that opening the record has set, if the record is settled. */
-function tidy(stateDir: string, id: AttachmentId): void {
-  try {
-    unmark(stateDir, markOf(stateDir, id));
-  } catch {
-    // The next process that finds the mark reports the problem of the record.
-  }
-}
-
-/** Allowed only with the claim: lines that other processes append at the same time are lost, and they notice that. */
+/** Allowed only with the claim. */
 function rewrite(stateDir: string, record: AttachmentRecord, last?: Line): void {
   const { capabilityArgs, source, runner } = record;
   const { outcomes, segment, added, change, before, changes, result } = record;

@@ -121,12 +121,11 @@ const LINES: Readonly<Record<Line['event'], readonly Shape[]>> & Readonly<Record
     ],
     segment: [{ verb: exactly('ADD'), last: INDEX }],
     done: [{ op: TEXT }],
-    begin: [{ verb: exactly('DEL', 'REPAIR', 'CHANGE'), runner: RUNNER }],
-    change: [{ to: SETTINGS, plugins: listOf(INDEX) }],
+    begin: [{ verb: exactly('DEL'), runner: RUNNER }],
+    change: [{ to: SETTINGS, plugins: listOf(INDEX), runner: optional(RUNNER) }],
     changed: [{ result: OBJECT }],
     unchanged: [{}],
     cached: [{}],
-    left: [{ op: TEXT }],
     failed: [{ verb: exactly('DEL'), op: TEXT, time: TEXT, attempts: NUMBER, errors: listOf(ERROR) }],
   };
 

@@ -27,41 +27,10 @@ export function renderLine(line: Line): string {
  * @throws CniError 6 when it is damaged or not a record, naming file and reason
  */
 export function parseRecord(text: string, file: string): AttachmentRecord {
-  const { intent, lines, unreadable } = decodeLines(text, file);
-  return fold(intent, lines, file, unreadable);
-}
-
-/** A record, and what it would be without the lines of one operation. */
-export interface SplitRecord {
-  readonly record: AttachmentRecord;
-  readonly others: AttachmentRecord;
-}
-
-/**
- * Like {@link parseRecord}, and also without the lines of one operation.
- * @throws CniError as {@link parseRecord}
- */
-export function parseSplit(text: string, file: string, op: string): SplitRecord {
-  const { intent, lines, unreadable } = decodeLines(text, file);
-  const foreign = lines.filter(line => opOf(line) !== op);
-  return {
-    record: fold(intent, lines, file, unreadable),
-    others: fold(intent, foreign, file, unreadable),
-  };
-}
-
-interface DecodedLines {
-  readonly intent: Intent;
-  readonly lines: readonly Line[];
-  /** Number of unreadable lines. */
-  readonly unreadable: number;
-}
-
-function decodeLines(text: string, file: string): DecodedLines {
   const [first = '', ...rest] = text.split('\n');
   const decoded = rest.filter(line => line !== '').map(decodeLine);
   const lines = decoded.filter(line => line !== undefined);
-  return { intent: decodeIntent(first, file), lines, unreadable: decoded.length - lines.length };
+  return fold(decodeIntent(first, file), lines, file, decoded.length - lines.length);
 }
 
 /** Index of the last plugin that may have begun to work: recovery has to undo all up to it. */
@@ -73,22 +42,17 @@ export function lastBegun(record: AttachmentRecord, links: number): number {
   return Math.min(Math.max(next, segment), links - 1);
 }
 
-function opOf(line: Line): string | undefined {
-  if (line.event === 'begin') return line.runner.op;
-  return 'op' in line ? line.op : undefined;
-}
-
 function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: number): AttachmentRecord {
   const outcomes: PluginOutcomeLine[] = [];
   let result: JsonObject | undefined;
   let segment = -1;
   let runners: Runner[] = [intent.runner];
-  const deleting = new Set<string>();
-  let [done, attempts] = [false, 0];
+  let [done, isDeleting, attempts] = [false, false, 0];
   let lastAttempt: string | undefined;
   let lastErrors: readonly RecordedError[] = [];
   let settings: Settings = { capabilityArgs: intent.capabilityArgs, source: intent.source };
   let change: PendingChange | undefined;
+  let changer: Runner | undefined;
   let before: AttachmentRecord['before'];
   let changes = 0;
   for (const line of lines) {
@@ -99,22 +63,22 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
     } else if (line.event === 'segment') {
       segment = Math.max(segment, line.last);
     } else if (line.event === 'begin') {
-      if (line.verb === 'DEL') deleting.add(line.runner.op);
+      isDeleting = true;
       runners.push(line.runner);
     } else if (line.event === 'change') {
       change = { to: line.to, plugins: line.plugins };
+      changer = line.runner;
     } else if (line.event === 'changed') {
       if (change) before = { ...settings, result };
       settings = change?.to ?? settings;
       [change, result, changes] = [undefined, line.result, changes + 1];
     } else if (line.event === 'unchanged') {
-      change = undefined;
+      [change, changer] = [undefined, undefined];
     } else if (line.event === 'cached') {
-      before = undefined;
+      [before, changer] = [undefined, undefined];
     } else {
       runners = runners.filter(({ op }) => op !== line.op);
       if (line.event === 'done') done = true;
-      if (line.event === 'left') deleting.delete(line.op);
       if (line.event === 'failed') {
         attempts = Math.max(attempts + 1, line.attempts);
         lastAttempt = line.time;
@@ -122,7 +86,7 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
       }
     }
   }
-  const phase = attempts > 0 ? 'failed' : deleting.size > 0 ? 'deleting' : done ? 'attached' : 'adding';
+  const phase = attempts > 0 ? 'failed' : isDeleting ? 'deleting' : done ? 'attached' : 'adding';
   const last = { attempts, lastAttempt, lastErrors };
   const changed = { ...settings, change, before, changes };
   return {
@@ -134,7 +98,7 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
     outcomes,
     segment,
     result,
-    runners,
+    runners: changer ? [...runners, changer] : runners,
     ...last,
     unreadable,
   };

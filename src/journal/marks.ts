@@ -21,12 +21,12 @@ export function setMark(stateDir: string, id: AttachmentId): void {
   }
 }
 
-/** Removes the mark of a record: it is settled. */
+/** Removes the mark of a record, which is settled. */
 export function settle(stateDir: string, id: AttachmentId): void {
   takeMark(markFileOf(stateDir, id));
 }
 
-/** Removes a mark. */
+/** Removes a mark. Only with the lock of the attachment. */
 export function takeMark(mark: string): void {
   try {
     unlinkSync(mark);
@@ -35,16 +35,13 @@ export function takeMark(mark: string): void {
   }
 }
 
-/** The path of an attachment's mark, whether it exists or not. */
-export function markOf(stateDir: string, id: AttachmentId): Marked {
-  return { file: recordFileOf(stateDir, id), mark: markFileOf(stateDir, id) };
-}
-
 /** A record that may need work. */
 export interface Marked {
   /** Its file, which may have been deleted. */
   readonly file: string;
   readonly mark: string;
+  /** Names its lock. */
+  readonly key: string;
 }
 
 /**
@@ -59,6 +56,7 @@ export function listMarked(stateDir: string, network?: string): Marked[] {
     return listNames(dir, hidden => sweepUnfinished(dir, hidden)).map(one => ({
       file: join(recordsDir(stateDir), name, one),
       mark: join(dir, one),
+      key: join(name, one),
     }));
   });
 }

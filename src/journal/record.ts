@@ -1,8 +1,8 @@
 // What does the record of an attachment hold?
 //
 // The first line is the intent: what an ADD is about to do. One line follows for the outcome of each plugin, then `done`. A DEL
-// adds `begin`, and `failed` if a plugin failed; if all succeeded, the file is removed. Lines are only appended, each by one
-// write, so a line that is cut off means that its writer died there.
+// adds `begin`, and `failed` if a plugin failed; if all succeeded, the file is removed. Only the operation that has the attachment's lock
+// (lock.ts) writes. Lines are appended, each by one write, so a line that is cut off means that its writer died there.
 import type { AttachmentId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import type { JsonObject } from '../cni/json.ts';
@@ -79,18 +79,15 @@ export type Line =
    */
   | { readonly event: 'segment'; readonly verb: 'ADD'; readonly last: number }
   | { readonly event: 'done'; readonly op: string }
-  /** An interrupted `REPAIR` leaves the attachment in the state it was in; after a `CHANGE`, further lines tell. */
-  | { readonly event: 'begin'; readonly verb: 'DEL' | 'REPAIR' | 'CHANGE'; readonly runner: Runner }
-  /** Plugins are about to change the attachment. Written only by the operation that has the claim, as are the next three. */
-  | ({ readonly event: 'change' } & PendingChange)
+  | { readonly event: 'begin'; readonly verb: 'DEL'; readonly runner: Runner }
+  /** Plugins are about to change the attachment. */
+  | ({ readonly event: 'change'; readonly runner?: Runner } & PendingChange)
   /** They have; the attachment has the new settings and this result. libcni's cached result still has to be written. */
   | { readonly event: 'changed'; readonly result: JsonObject }
   /** The plugins have undone the change. */
   | { readonly event: 'unchanged' }
   /** The cached result is that of the last change. */
   | { readonly event: 'cached' }
-  /** Another operation had the claim, or a repair or a change has ended. */
-  | { readonly event: 'left'; readonly op: string }
   | {
       readonly event: 'failed';
       readonly verb: 'DEL';

@@ -53,5 +53,13 @@ export function isAlive({ pid, start, pidns, op, time }: Runner): boolean {
   return isRunning({ pid, start, pidns }) ?? Math.abs(Date.now() - Date.parse(time)) < UNSEEN_MS;
 }
 
+/**
+ * The living operation that a record names as not ended. A lock (lock.ts) says the same and more, but the run directory may have been
+ * lost, and who only reads need not look there.
+ */
+export function holderOf({ runners }: { readonly runners: readonly Runner[] }): Runner | undefined {
+  return runners.find(isAlive);
+}
+
 let count = 0;
 const active = new Set<string>();

@@ -2,7 +2,7 @@
 //
 // Nothing is synced. A record is about kernel state, which a power failure ends as well, and attachments of an earlier boot are
 // taken down whether their record is complete or not.
-import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AttachmentId, sameAttachment } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -10,8 +10,8 @@ import { fileFailure } from '../files/failure.ts';
 import { putOpenFile } from '../files/put-file.ts';
 import { removeFile } from '../files/remove-file.ts';
 import { isCutOff, isMissing, listNames, writeAll } from './files.ts';
-import { parseRecord, parseSplit, renderIntent, renderLine, type SplitRecord } from './lines.ts';
-import { type Marked, markOf, setMark, settle, takeMark } from './marks.ts';
+import { parseRecord, renderIntent, renderLine } from './lines.ts';
+import { setMark, settle } from './marks.ts';
 import { directoryOf, recordFileOf, recordsDir, unfinishedFileOf } from './place.ts';
 import type { AttachmentRecord, Intent, Line } from './record.ts';
 
@@ -28,6 +28,35 @@ export interface RecordList {
   readonly records: readonly AttachmentRecord[];
   /** Files that are unreadable or not records, with the reason. */
   readonly damaged: readonly CniError[];
+}
+
+/**
+ * Begins a record, and marks it as unsettled. Only with the lock of the attachment. An unreadable record is replaced.
+ * @returns undefined if the attachment already has a record
+ * @throws CniError 5
+ */
+export function createRecord(stateDir: string, intent: Intent): OpenRecord | undefined {
+  if (hasRecord(stateDir, intent)) return undefined;
+  // Before the record: no process would find that if we died in between.
+  markRecord(stateDir, intent);
+  const file = recordFileOf(stateDir, intent);
+  try {
+    return writerOf(file, place(stateDir, intent, renderIntent(intent)), true);
+  } catch (error) {
+    settle(stateDir, intent);
+    throw error;
+  }
+}
+
+/** @throws CniError 5 when it cannot be read at all: then it may be a good record */
+function hasRecord(stateDir: string, id: AttachmentId): boolean {
+  try {
+    return readRecord(stateDir, id) !== undefined;
+  } catch (error) {
+    if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
+    rmSync(recordFileOf(stateDir, id), { recursive: true, force: true });
+    return false;
+  }
 }
 
 /**
@@ -81,17 +110,6 @@ export function readRecord(stateDir: string, id: AttachmentId): AttachmentRecord
 }
 
 /**
- * The same, and also without the lines of one operation; both from one read.
- * @throws CniError as {@link readRecord}
- */
-export function readSplit(stateDir: string, id: AttachmentId, op: string): SplitRecord | undefined {
-  const file = recordFileOf(stateDir, id);
-  const split = readText(file, text => parseSplit(text, file, op));
-  if (split === undefined || sameAttachment(split.record, id)) return split;
-  throw misplaced(split.record, file);
-}
-
-/**
  * The records of a network, or of all. An unusable one does not hide the others.
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
  */
@@ -129,27 +147,10 @@ export function dropUnclaimed(stateDir: string, id: AttachmentId, found: Attachm
   try {
     const now = readRecord(stateDir, id);
     if (now !== undefined && now.runner.op !== found?.runner.op) return;
-    if (now === undefined) {
-      unmark(stateDir, markOf(stateDir, id));
-      return;
-    }
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
   }
   dropRecord(stateDir, id);
-}
-
-/**
- * Removes the mark of a record that is settled or gone. Safe against a concurrent operation: that one writes its line before it
- * sets the mark.
- * @throws CniError 5 and 6
- */
-export function unmark(stateDir: string, { file, mark }: Marked): void {
-  const isSettled = (record: AttachmentRecord | undefined) => !record || isDone(record);
-  if (!isSettled(readFile(file))) return;
-  takeMark(mark);
-  const again = readFile(file);
-  if (again && !isSettled(again)) setMark(stateDir, again);
 }
 
 /**
@@ -161,7 +162,7 @@ export function readFile(file: string): AttachmentRecord | undefined {
 }
 
 /** Whether the attachment exists and nothing of it is unfinished. */
-function isDone({ phase, change, before }: AttachmentRecord): boolean {
+export function isDone({ phase, change, before }: AttachmentRecord): boolean {
   return phase === 'attached' && change === undefined && before === undefined;
 }
 
@@ -204,7 +205,7 @@ function place(stateDir: string, id: AttachmentId, text: string): number {
  * Appends lines to the file.
  * @param whole whether its last line is known to be complete
  */
-export function writerOf(file: string, fd: number, whole: boolean): OpenRecord {
+function writerOf(file: string, fd: number, whole: boolean): OpenRecord {
   let start = whole || !isCutOff(fd) ? '' : '\n';
   return {
     append(line) {

@@ -10,7 +10,7 @@ import {
   noteGeneration,
   restoreGeneration,
 } from '../journal/generation.ts';
-import { isBeingRemoved } from '../journal/removal.ts';
+import { isBeingRemoved } from '../journal/lock.ts';
 import { RUNNER_VARIABLE } from '../journal/runner.ts';
 import type { Log } from '../log.ts';
 
@@ -39,7 +39,7 @@ export async function underNote<T>(call: NotedCall, add: () => Promise<T>): Prom
     log.debug(`Cannot write a note of the ADD in "${dir}": ${describeError(cause)}; GC may miss it`);
   }
   try {
-    if (token !== undefined) await outwaitRemoval(dir, attachment, token);
+    if (token !== undefined) await outwaitRemoval(call, token);
     return await add();
   } catch (thrown) {
     // An ADD of an attachment that exists already is refused, and leaves that one its note.
@@ -57,9 +57,10 @@ const LOOK_AGAIN_MS = 20;
  * which the next removal has to see.
  * @throws CniError 11
  */
-async function outwaitRemoval(dir: string, attachment: AttachmentId, token: string): Promise<void> {
+async function outwaitRemoval({ attachment, environment }: NotedCall, token: string): Promise<void> {
+  const dir = runDir(environment);
   const until = performance.now() + REMOVAL_MS;
-  while (isBeingRemoved(dir, attachment)) {
+  while (isBeingRemoved(environment, attachment)) {
     if (performance.now() > until) {
       const { network, containerId, ifname } = attachment;
       throw new CniError(

@@ -2,10 +2,12 @@
 
 import type { Conflist } from '../chain/config/conflist.ts';
 import { settleEarlierAdd } from '../chain/records/earlier-add.ts';
+import { hold } from '../chain/records/holder-wait.ts';
 import { withDetails } from '../chain/run/plugin-errors.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { inTurn } from '../chain/run/turns.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
@@ -50,7 +52,16 @@ export async function undoEarlierTry(
     if (record === undefined || unsettled === undefined) continue;
     const isTried = request !== undefined && record.request === request;
     const isSame = isTried || (ifname !== undefined && record.ifname === ifname);
-    if (isSame && record.network === network) await settleEarlierAdd(record, runtime);
+    if (isSame && record.network === network) await settleHeld(record, runtime);
+  }
+}
+
+async function settleHeld(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
+  const held = await hold(id, runtime, 'add');
+  try {
+    await settleEarlierAdd(id, held, runtime);
+  } finally {
+    held?.lock.release();
   }
 }
 

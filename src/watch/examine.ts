@@ -19,7 +19,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
-import { holderOf } from '../journal/claim.ts';
+import { findHolder } from '../journal/lock.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import { isPodUnsettled } from './pods.ts';
@@ -159,10 +159,10 @@ function isInWork(one: WatchedAttachment, runtime: ChainRuntime): boolean {
 /** Whether the record is still that of the same ADD, settled, and no process works on it. */
 function isCurrent({ id, recorded }: WatchedAttachment, runtime: ChainRuntime): boolean {
   const now = findRecord(id, runtime);
-  if (now === undefined || now.phase !== 'attached' || now.runner.op !== recorded?.record.runner.op)
-    return false;
+  if (now === undefined || recorded === undefined) return false;
+  if (now.phase !== 'attached' || now.runner.op !== recorded.record.runner.op) return false;
   return (
-    holderOf(now) === undefined &&
+    findHolder({ stateDir: recorded.stateDir, env: runtime.env }, id) === undefined &&
     !isOfEarlierBoot(now, runtime.env) &&
     !isOfLaterAdd(findCached(now, runtime), now)
   );

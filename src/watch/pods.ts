@@ -6,7 +6,7 @@
 import { keyOf } from '../cni/attachment.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import { parsePod } from '../delegate/record.ts';
-import { holderOf } from '../journal/claim.ts';
+import { findHolder } from '../journal/lock.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readFile, readRecord } from '../journal/store.ts';
 import { fileOf, type Lister, type PodCall, recordDirsIn, type WatchedAttachment } from './attachments.ts';
@@ -62,14 +62,13 @@ export function withPods(
 
 /** Whether a process attaches, changes or detaches the pod. */
 export function isPodHeld(pod: PodCall): boolean {
-  const record = findRecord(pod);
-  return record !== undefined && holderOf(record) !== undefined;
+  return findHolder({ stateDir: pod.podsDir }, pod.id) !== undefined;
 }
 
 /** The same, or one has not finished that. */
 export function isPodUnsettled(pod: PodCall): boolean {
   const record = findRecord(pod);
-  return record !== undefined && (record.phase !== 'attached' || holderOf(record) !== undefined);
+  return record !== undefined && (record.phase !== 'attached' || isPodHeld(pod));
 }
 
 /** Undefined also for a damaged record. */

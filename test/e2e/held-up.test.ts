@@ -40,7 +40,7 @@ async function stopWithLock(lab: Lab, file: string): Promise<Bun.Subprocess> {
 
 /** A process that works on an attachment, and is stopped. */
 async function stopWithClaim(lab: Lab, { id, path: netns }: Container): Promise<Bun.Subprocess> {
-  const [runner, store] = ['runner', 'create-record'].map(name =>
+  const [lock, store] = ['lock', 'store'].map(name =>
     JSON.stringify(path.join(ROOT, `src/journal/${name}.ts`)),
   );
   const { runner: _, ...intent } = intentOf({
@@ -51,8 +51,10 @@ async function stopWithClaim(lab: Lab, { id, path: netns }: Container): Promise<
   });
   const program = `
     const { createRecord } = await import(${store});
-    const { startRunner } = await import(${runner});
-    createRecord(process.argv.at(-1), { ...${JSON.stringify(intent)}, runner: startRunner() });
+    const { takeLock } = await import(${lock});
+    const intent = ${JSON.stringify(intent)};
+    const { runner } = takeLock({ stateDir: process.argv.at(-1) }, intent, 'add');
+    createRecord(process.argv.at(-1), { ...intent, runner });
     process.stdout.write('ready');
     process.kill(process.pid, 'SIGSTOP');`;
   return stopped(lab, [process.execPath, '-e', program, `${lab.tmp}/state`]);

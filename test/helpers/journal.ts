@@ -1,6 +1,9 @@
 // What do tests of the journal need?
 import fs from 'node:fs';
 import path from 'node:path';
+import type { AttachmentId } from '../../src/cni/attachment.ts';
+import { type Claim, claimRecord } from '../../src/journal/claim.ts';
+import type { Purpose } from '../../src/journal/lock.ts';
 import type { Intent } from '../../src/journal/record.ts';
 import { startRunner } from '../../src/journal/runner.ts';
 
@@ -24,6 +27,21 @@ export function intentOf(more: Partial<Intent> = {}): Intent {
     ...more,
   };
 }
+
+/** The claim of a recorded attachment, with its lock: it ends by one of its methods, or with its test by endClaims(). */
+export function mustClaim(stateDir: string, id: AttachmentId, purpose?: Purpose): Claim {
+  const won = claimRecord({ stateDir }, id, undefined, purpose);
+  if (won === undefined || 'holder' in won) throw new Error(`Cannot claim ${JSON.stringify(id)}`);
+  claims.push(won);
+  return won;
+}
+
+/** Gives back what a test has claimed and not ended: the run directory outlives it. */
+export function endClaims(): void {
+  for (const { lock } of claims.splice(0)) lock.release();
+}
+
+const claims: Claim[] = [];
 
 /** Every file below a directory, by its relative path; symbolic links are not followed. */
 export function filesBelow(dir: string): string[] {

@@ -6,6 +6,7 @@ import path from 'node:path';
 import { type Conflist, parseNetwork } from '../../src/chain/config/conflist.ts';
 import type { Attachment, Runtime } from '../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
+import { endClaims } from './journal.ts';
 import { ROOT } from './source-tree.ts';
 
 /** Directory of the plugins `noop`, `fail`, `hang` and `garbage`. */
@@ -59,7 +60,10 @@ export function makeNoopChain(): NoopChain {
     rescript: (label, script) => fs.writeFileSync(scriptFile(label), JSON.stringify(script)),
     calls,
     order: () => calls().map(({ command, request }) => `${command} ${request.label ?? request.type}`),
-    dispose: () => fs.rmSync(dir, { recursive: true, force: true }),
+    dispose() {
+      endClaims();
+      fs.rmSync(dir, { recursive: true, force: true });
+    },
   };
 }
 

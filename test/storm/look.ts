@@ -44,7 +44,7 @@ export interface Look {
   readonly files: readonly string[];
 }
 
-const MARKS = '/run/catena/removals/';
+const LOCKS = '/run/catena/locks/';
 const STATE = ['/var/lib/cni', '/var/lib/catena', '/run/catena', '/run/cni'];
 const LEASES = '/var/lib/cni/networks';
 const IS_ADDRESS = /^(\d+\.\d+\.\d+\.\d+|[\da-f]*:[\da-f:]+)$/;
@@ -80,21 +80,17 @@ export class Looker {
       inside: new Map(slots.map((slot, i) => [slot, inside[i] ?? []])),
       leases: LETTERS.flatMap(letter => leasesOf(NETS[letter].name)),
       files: STATE.flatMap(filesBelow).filter(file => {
-        return !TRACES.test(file) && !file.startsWith(`${LEASES}/`) && !isDeadMark(file);
+        return !TRACES.test(file) && !file.startsWith(`${LEASES}/`) && !isDeadLock(file);
       }),
     };
   }
 }
 
-/** The mark of a removal whose process was killed: nothing waits for it, and the next recovery of any network removes it. */
-function isDeadMark(file: string): boolean {
-  if (!file.startsWith(MARKS)) return false;
-  try {
-    const [pid] = fs.readlinkSync(file).split(' ');
-    return !fs.existsSync(`/proc/${pid}`);
-  } catch {
-    return true;
-  }
+/** The lock of a process that was killed: nothing waits for it, and the next operation on the attachment takes it. */
+function isDeadLock(file: string): boolean {
+  if (!file.startsWith(LOCKS)) return false;
+  const [pid] = file.slice(file.lastIndexOf('/') + 1).split('-');
+  return !fs.existsSync(`/proc/${pid}`);
 }
 
 function leasesOf(net: string): Lease[] {

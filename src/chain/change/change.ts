@@ -8,20 +8,19 @@ import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { type Claim, claimRecord } from '../../journal/claim.ts';
+import { type Claim, claimOf } from '../../journal/claim.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { readRecord } from '../../journal/store.ts';
 import type { CachedAttachment } from '../records/cache-record.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
-import { waitLimit } from '../records/holder-wait.ts';
+import { hold } from '../records/holder-wait.ts';
 import { findItsCache, noteOf } from '../records/others-del.ts';
 import { findCached } from '../records/remembered-add.ts';
 import { isOfLaterAdd } from '../records/successor.ts';
 import { undoIfDeleted } from '../records/undo-if-deleted.ts';
 import { withDetails } from '../run/plugin-errors.ts';
-import { type ChainRuntime, deadlineOf } from '../run/runtime.ts';
+import type { ChainRuntime } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { changeParts, type Goal, goalOf } from './call.ts';
 import { planChange } from './plan.ts';
@@ -131,19 +130,12 @@ async function undo(
 }
 
 async function acquireClaim(stateDir: string, id: AttachmentId, runtime: ChainRuntime): Promise<Claim> {
-  const wait = waitLimit(id, runtime);
-  const isAttached = ({ phase }: AttachmentRecord) => phase === 'attached';
-  for (;;) {
-    const claim = claimRecord(stateDir, id, isAttached, 'CHANGE', deadlineOf(runtime, 'CHECK'));
-    if (claim && !('holder' in claim)) return claim;
-    if (claim) await wait(claim.holder);
-    else {
-      const record = readRecord(stateDir, id);
-      if (record === undefined)
-        throw unknown(id, 'it is not in the journal; catena adopt takes over what other runtimes made');
-      if (!isAttached(record)) throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
-    }
-  }
+  const { lock, record } = (await hold(id, runtime, 'change')) ?? {};
+  if (lock && record?.phase === 'attached') return claimOf(stateDir, record, lock);
+  lock?.release();
+  throw record
+    ? unknown(id, 'its ADD or DEL was interrupted; run catena repair')
+    : unknown(id, 'it is not in the journal; catena adopt takes over what other runtimes made');
 }
 
 function refuseUnreachable(record: AttachmentRecord, runtime: ChainRuntime): void {

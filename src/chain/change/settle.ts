@@ -7,19 +7,19 @@ import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
+import { type Claim, claimOf } from '../../journal/claim.ts';
 import { isElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { readRecord } from '../../journal/store.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
-import { waitLimit } from '../records/holder-wait.ts';
+import { hold } from '../records/holder-wait.ts';
 import { waitForOrphanProcesses } from '../records/orphan-wait.ts';
 import { isNoteGone, noteOf } from '../records/others-del.ts';
 import { findRecord, isOwnCache, toRemembered } from '../records/remembered-add.ts';
 import { removeAside, replaceAttachment } from '../records/result-cache.ts';
 import { withDetails } from '../run/plugin-errors.ts';
-import { type ChainRuntime, deadlineOf } from '../run/runtime.ts';
+import type { ChainRuntime } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
 import { isUnfinished } from './unfinished.ts';
 
@@ -30,23 +30,17 @@ import { isUnfinished } from './unfinished.ts';
 export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
   const { stateDir } = runtime;
   if (stateDir === undefined) return;
-  const wait = waitLimit(id, runtime);
-  for (;;) {
-    const record = findRecord(id, runtime);
-    if (record === undefined || !isUnfinished(record) || !isReachable(record, runtime)) return;
-    const holder = holderOf(record);
-    if (holder) {
-      await wait(holder);
-      continue;
-    }
-    const claim = claimRecord(stateDir, id, isUnfinished, 'CHANGE', deadlineOf(runtime, 'CHECK'));
-    if (claim === undefined || 'holder' in claim) continue;
-    try {
-      await settleClaimed(claim, stateDir, runtime);
-      return;
-    } finally {
-      claim.leave();
-    }
+  const needsWork = (record: AttachmentRecord | undefined): record is AttachmentRecord =>
+    record !== undefined && isUnfinished(record) && isReachable(record, runtime);
+  if (!needsWork(findRecord(id, runtime))) return;
+  const held = await hold(id, runtime, 'change');
+  if (held === undefined) return;
+  if (!needsWork(held.record)) return held.lock.release();
+  const claim = claimOf(stateDir, held.record, held.lock);
+  try {
+    await settleClaimed(claim, stateDir, runtime);
+  } finally {
+    claim.leave();
   }
 }
 
@@ -58,7 +52,7 @@ export async function settleClaimed(
 ): Promise<AttachmentRecord> {
   const reaching = { ...withRecordedDirs(runtime, claim.record), cacheDir: claim.record.cacheDir };
   if (claim.record.change) {
-    await waitForOrphanProcesses(claim.record, reaching);
+    await waitForOrphanProcesses(claim, reaching);
     claim.note(await goBackOrOn(claim.record, reaching));
   }
   const record = readRecord(stateDir, claim.record) ?? claim.record;

@@ -2,18 +2,17 @@
 import { CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { bootId } from '../../files/boot-id.ts';
-import { createRecord } from '../../journal/create-record.ts';
 import { hostCookie } from '../../journal/elsewhere.ts';
+import { type Lock, takeLock } from '../../journal/lock.ts';
 import { settle } from '../../journal/marks.ts';
 import { identifyNetns, type NetnsIdentity } from '../../journal/netns-identity.ts';
 import type { Intent, Line, RecordedError } from '../../journal/record.ts';
-import { endRunner, startRunner } from '../../journal/runner.ts';
-import { dropRecord, type OpenRecord, replaceRecord } from '../../journal/store.ts';
+import { createRecord, dropRecord, replaceRecord } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { idOf } from './config-of-add.ts';
 
-/** The record of a running ADD. Without a journal its methods do nothing. */
+/** The record of a running ADD, which has the lock until one of the last four. Without a journal its methods do nothing. */
 export interface AddRecord {
   /** The namespace that the record names; undefined without a journal. */
   readonly namespace: NetnsIdentity | undefined;
@@ -35,6 +34,7 @@ export interface AddRecord {
 
 /**
  * Writes the record before anything is done.
+ * @param lock of the attachment; taken now unless given
  * @returns undefined when another process has just begun the same attachment
  * @param standing the record on disk is that of an earlier ADD whose attachment exists: it is replaced only when this ADD
  *   has succeeded
@@ -44,18 +44,27 @@ export function beginRecord(
   list: Conflist,
   attachment: Attachment,
   runtime: ChainRuntime,
-  { executables, standing }: { readonly executables: readonly string[]; readonly standing: boolean },
+  { executables, standing, lock: held }: BegunAdd,
 ): AddRecord | undefined {
   const { stateDir } = runtime;
   if (stateDir === undefined) return NONE;
-  const intent = intentOf(list, attachment, runtime, executables);
+  const id = idOf(list, attachment);
+  const lock = held ?? takeLock({ stateDir, env: runtime.env }, id, 'add', deadlineOf(runtime, 'ADD'));
+  if ('holder' in lock) return undefined;
   let record: AddRecord | undefined;
   try {
-    record = standing ? recordAtEnd(stateDir, intent) : recordNow(stateDir, intent);
+    const intent = { ...intentOf(list, attachment, runtime, executables), runner: lock.runner };
+    record = standing ? recordAtEnd(stateDir, intent, lock) : recordNow(stateDir, intent, lock);
     return record;
   } finally {
-    if (record === undefined) endRunner(intent.runner);
+    if (record === undefined) lock.release();
   }
+}
+
+interface BegunAdd {
+  readonly executables: readonly string[];
+  readonly standing: boolean;
+  readonly lock?: Lock | undefined;
 }
 
 /** What the record keeps of a failure. */
@@ -81,7 +90,7 @@ function intentOf(
   attachment: Attachment,
   runtime: ChainRuntime,
   executables: readonly string[],
-): Intent {
+): Omit<Intent, 'runner'> {
   const { netns, args = [], capabilityArgs = {} } = attachment;
   const { env, owner = '', pluginDirs, request } = runtime;
   return {
@@ -98,14 +107,17 @@ function intentOf(
     executables,
     ...(request === undefined ? {} : { request }),
     cacheDir: cacheDirOf(runtime),
-    runner: startRunner(deadlineOf(runtime, 'ADD')),
   };
 }
 
-function recordNow(stateDir: string, intent: Intent): AddRecord | undefined {
+function recordNow(stateDir: string, intent: Intent, lock: Lock): AddRecord | undefined {
   const open = createRecord(stateDir, intent);
   if (open === undefined) return undefined;
   const lines = linesOf(line => open.append(line));
+  const end = (): void => {
+    open.close();
+    lock.release();
+  };
   return {
     ...lines,
     namespace: intent,
@@ -113,11 +125,11 @@ function recordNow(stateDir: string, intent: Intent): AddRecord | undefined {
     done() {
       open.append({ event: 'done', op: intent.runner.op });
       settle(stateDir, intent);
-      end(open, intent);
+      end();
     },
     undone() {
-      end(open, intent);
       unlessUnwritable(() => dropRecord(stateDir, intent));
+      end();
     },
     undoFailed(errors) {
       const failed = { event: 'failed', verb: 'DEL', attempts: 1 } as const;
@@ -125,15 +137,14 @@ function recordNow(stateDir: string, intent: Intent): AddRecord | undefined {
       unlessUnwritable(() =>
         open.append({ ...failed, op: intent.runner.op, time, errors: errors.map(toRecorded) }),
       );
-      end(open, intent);
+      end();
     },
-    leave: () => end(open, intent),
+    leave: end,
   };
 }
 
-function recordAtEnd(stateDir: string, intent: Intent): AddRecord {
+function recordAtEnd(stateDir: string, intent: Intent, { release: leave }: Lock): AddRecord {
   const written: Line[] = [];
-  const leave = () => endRunner(intent.runner);
   return {
     ...linesOf(line => written.push(line)),
     namespace: intent,
@@ -174,9 +185,4 @@ function unlessUnwritable(write: () => void): void {
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
   }
-}
-
-function end(open: OpenRecord, { runner }: Intent): void {
-  open.close();
-  endRunner(runner);
 }

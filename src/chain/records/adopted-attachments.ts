@@ -3,9 +3,10 @@
 // Their runtime does not know our records: its DEL deletes the interface and its cached result, and leaves the record.
 
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
+import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
+import { holderOf } from '../../journal/runner.ts';
 import { listRecords } from '../../journal/store.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { readAttachment } from './result-cache.ts';
@@ -37,15 +38,15 @@ export async function forgetIfDetached(
   runtime: ChainRuntime,
 ): Promise<boolean> {
   if (!isDetached(record) || (await hasInterface(record, runtime))) return false;
-  const claim = claimRecord(stateDir, record, isDetached);
+  const claim = claimRecord({ stateDir, env: runtime.env }, record, isDetached, 'repair');
   if (claim === undefined || 'holder' in claim) return false;
   claim.drop();
   return true;
 }
 
 /**
- * Drops the claimed record of an adopted attachment that its own runtime has deleted while our DEL of it was interrupted: DEL
- * would delete half of what that runtime may be making.
+ * Drops the claimed record of an adopted attachment that its own runtime has deleted: DEL would delete half of what that runtime
+ * may be making.
  * @returns whether it was dropped
  */
 export async function yieldToItsRuntime(claim: Claim, runtime: ChainRuntime): Promise<boolean> {

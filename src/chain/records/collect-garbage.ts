@@ -11,12 +11,12 @@ import type { JsonObject } from '../../cni/json.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { fileExists } from '../../files/exists.ts';
+import { unmark } from '../../journal/claim.ts';
 import { findGeneration } from '../../journal/generation.ts';
+import { sweepLocks } from '../../journal/lock.ts';
 import { listMarked } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { sweepRemovals } from '../../journal/removal.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../journal/snapshot.ts';
-import { unmark } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { callPlugins } from '../run/call-plugins.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
@@ -187,12 +187,12 @@ function toKey({ containerId, ifname }: GarbageCandidate): AttachmentKey {
   return { containerID: containerId, ifname };
 }
 
-/** Removes temporary files and removal marks of dead processes, and marks whose records no longer exist. */
+/** Removes what dead processes left half written, and marks whose records no longer exist. */
 function sweep(network: string, { stateDir, ...runtime }: ChainRuntime): void {
   sweepCache(cacheDirOf(runtime));
   // Without a stale attachment no recovery follows, which would do it.
-  sweepRemovals(runDir(runtime.env));
+  sweepLocks(runDir(runtime.env));
   if (stateDir === undefined) return;
   const gone = listMarked(stateDir, network).filter(({ file }) => !fileExists(file));
-  for (const marked of gone) unmark(stateDir, marked);
+  for (const marked of gone) unmark({ stateDir, env: runtime.env }, marked);
 }

@@ -1,24 +1,23 @@
 // How is an attachment deleted, by DEL or after its runner has died?
 
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { type Claim, claimRecord } from '../../journal/claim.ts';
+import { type Claim, claimOf } from '../../journal/claim.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { lastBegun } from '../../journal/lines.ts';
+import type { Lock } from '../../journal/lock.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { markRemoval } from '../../journal/removal.ts';
 import { dropUnclaimed } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
-import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { undoPlugins } from '../run/undo.ts';
 import { toRecorded } from './add-record.ts';
-import { forgetIfDetached, yieldToItsRuntime } from './adopted-attachments.ts';
+import { yieldToItsRuntime } from './adopted-attachments.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
-import { waitLimit } from './holder-wait.ts';
+import { hold } from './holder-wait.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
 import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
 import { removeAttachment } from './result-cache.ts';
@@ -36,40 +35,40 @@ export async function deleteAttachment(
   runtime: ChainRuntime,
   isStill?: IsStill,
 ): Promise<void> {
-  if (isStill === undefined) return deleteFound(list, attachment, runtime);
-  // Not asked for by the runtime: it may add the attachment again during the removal.
-  await underRemovalMark(idOf(list, attachment), runtime, mark =>
-    deleteFound(list, attachment, runtime, record => {
-      mark();
-      return isStill(record);
-    }),
-  );
+  const id = idOf(list, attachment);
+  const held = await hold(id, runtime, 'del');
+  try {
+    // Without the lock, a record can still be read; taking it has already warned.
+    const { onWarning: _, ...quiet } = runtime;
+    const found = held ? held.record : findRecord(id, quiet);
+    if (found) refuseElsewhere(found, runtime.env);
+    // Not asked for by the runtime: it may add the attachment again during the removal.
+    if (isStill) held?.lock.become('remove');
+    if (isStill?.(found) === false) return;
+    const { stateDir } = runtime;
+    const claim =
+      held?.record && stateDir !== undefined ? claimOf(stateDir, held.record, held.lock) : undefined;
+    const isNoted = claim !== undefined && begins(claim, runtime);
+    await deleteOnce(list, attachment, runtime, {
+      id,
+      claim: isNoted ? claim : undefined,
+      found: claim?.record ?? found,
+      lock: held?.lock,
+    });
+  } finally {
+    held?.lock.release();
+  }
 }
 
-async function deleteFound(
-  list: Conflist,
-  attachment: Attachment,
-  runtime: ChainRuntime,
-  isStill?: IsStill,
-): Promise<void> {
-  const id = idOf(list, attachment);
-  // A record that cannot be written, as on a full disk, can still be read. If not, claiming has already warned.
-  const { onWarning: _, ...quiet } = runtime;
-  for (;;) {
-    const recorded = findRecord(id, quiet);
-    if (recorded) refuseElsewhere(recorded, runtime.env);
-    const claim = await acquireClaim(id, runtime, isStill, 'read');
-    const before = claim?.record ?? findRecord(id, quiet);
-    if (claim === undefined && isStill?.(before) === false) return;
-    await deleteOnce(list, attachment, runtime, { id, claim, found: before });
-    // Without a record, nothing keeps an ADD from beginning during this DEL. What that ADD had made so far is deleted, so the
-    // rest has to be deleted too: no record may say that the attachment exists.
-    const begun = claim === undefined && before === undefined ? findRecord(id, quiet) : undefined;
-    if (begun === undefined) return;
-    const { stateDir } = runtime;
-    // An adoption at that moment has not seen that the attachment is being deleted.
-    if (stateDir !== undefined && (await forgetIfDetached(stateDir, begun, runtime))) return;
-    if (isStill) return;
+/** @returns false on a full or read-only disk, with a warning */
+function begins(claim: Claim, { onWarning }: ChainRuntime): boolean {
+  try {
+    claim.begin();
+    return true;
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    onWarning?.(error);
+    return false;
   }
 }
 
@@ -77,10 +76,11 @@ async function deleteOnce(
   list: Conflist,
   attachment: Attachment,
   runtime: ChainRuntime,
-  { id, claim, found }: { id: AttachmentId; claim: Claim | undefined; found: AttachmentRecord | undefined },
+  { id, claim, found, lock }: Deletion & { readonly id: AttachmentId; readonly lock: Lock | undefined },
 ): Promise<void> {
   await underClaim(id, { claim, found }, runtime, async () => {
-    if (found) await waitForOrphanProcesses(found, runtime);
+    const runners = lock?.dead ?? [];
+    await waitForOrphanProcesses({ record: found ?? { ...id, runners }, lock }, runtime);
     const known = chooseRemembered(found, findCached(id, runtime));
     const frozen = findConfigOfAdd(known, runtime) ?? list;
     // If another runtime has made the attachment again, our record's namespace is not the attachment's.
@@ -96,38 +96,15 @@ async function deleteOnce(
  * @returns whether the attachment was deleted
  * @throws CniError as deleteAttachment(), 6 when the record's configuration cannot be used
  */
-export function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
-  return underRemovalMark(claim.record, runtime, mark => deleteMarked(claim, runtime, mark));
-}
-
-/**
- * Does work that deletes an attachment on our own account. From the moment it calls `mark` until it has ended, an ADD of the same
- * attachment waits.
- */
-async function underRemovalMark<T>(
-  id: AttachmentId,
-  { env }: ChainRuntime,
-  work: (mark: () => void) => Promise<T>,
-): Promise<T> {
-  let unmark: (() => void) | undefined;
-  try {
-    return await work(() => {
-      unmark ??= markRemoval(runDir(env), id);
-    });
-  } finally {
-    unmark?.();
-  }
-}
-
-async function deleteMarked(claim: Claim, runtime: ChainRuntime, mark: () => void): Promise<boolean> {
+export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
   const { record } = claim;
   const { network, containerId, ifname } = record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
   const id = { network, containerId, ifname };
   try {
-    await waitForOrphanProcesses(record, reaching);
-    // Not before: one of them may be an ADD that waits while a mark is there.
-    mark();
+    await waitForOrphanProcesses(claim, reaching);
+    // Not before: one of them may be an ADD that waits for the end of a removal.
+    claim.lock.become('remove');
     if (await yieldToSuccessor(claim, reaching)) return false;
     if (await yieldToItsRuntime(claim, reaching)) return false;
   } catch (error) {
@@ -147,27 +124,6 @@ async function deleteMarked(claim: Claim, runtime: ChainRuntime, mark: () => voi
     return undoPlugins(frozen, lastBegun(record, frozen.plugins.length), attachment, reaching, known.result);
   });
   return true;
-}
-
-/**
- * Claims the attachment in order to delete it, waiting while another process works on it. Undefined when there is no record
- * or no usable one, which must not prevent DEL, or when the attachment is no longer `wanted`.
- * @param unwritable how to treat a record that can only be read. `refuse` throws, because a caller that does only part of a DEL
- *   must not conclude that there is no record; `read` leaves it to the caller
- * @throws CniError 11 when it has waited long enough; 5 when the record cannot be written to
- */
-export async function acquireClaim(
-  id: AttachmentId,
-  runtime: ChainRuntime,
-  wanted?: Wanted,
-  unwritable: Unwritable = wanted ? 'refuse' : 'read',
-): Promise<Claim | undefined> {
-  const wait = waitLimit(id, runtime);
-  for (;;) {
-    const claim = tryClaim(id, runtime, wanted, unwritable);
-    if (claim === undefined || !('holder' in claim)) return claim;
-    await wait(claim.holder);
-  }
 }
 
 /**
@@ -198,10 +154,16 @@ export function withRecordedDirs(runtime: ChainRuntime, { pluginDirs }: Attachme
   return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
 }
 
+/** What is deleted: its record, and the claim if that could be written to. */
+interface Deletion {
+  readonly claim: Claim | undefined;
+  readonly found: AttachmentRecord | undefined;
+}
+
 /** @param work returns the errors */
 async function underClaim(
   id: AttachmentId,
-  { claim, found }: { readonly claim: Claim | undefined; readonly found: AttachmentRecord | undefined },
+  { claim, found }: Deletion,
   runtime: ChainRuntime,
   work: () => Promise<unknown[]>,
 ): Promise<void> {
@@ -228,26 +190,5 @@ async function underClaim(
   );
 }
 
-type Wanted = (record: AttachmentRecord) => boolean;
-type Unwritable = 'refuse' | 'read';
-
 /** Whether the record found for an attachment, or none, is the expected one. */
 export type IsStill = (record: AttachmentRecord | undefined) => boolean;
-
-function tryClaim(
-  id: AttachmentId,
-  runtime: ChainRuntime,
-  wanted: Wanted | undefined,
-  unwritable: Unwritable,
-): ReturnType<typeof claimRecord> {
-  const { stateDir, onWarning } = runtime;
-  if (stateDir === undefined) return undefined;
-  try {
-    return claimRecord(stateDir, id, wanted, 'DEL', deadlineOf(runtime, 'DEL'));
-  } catch (error) {
-    if (!(error instanceof CniError)) throw error;
-    if (unwritable === 'refuse' && error.code === ErrorCode.ioFailure) throw error;
-    onWarning?.(error);
-    return undefined;
-  }
-}

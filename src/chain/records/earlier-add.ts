@@ -2,46 +2,47 @@
 
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { ErrorCode } from '../../cni/errors.ts';
-import { holderOf } from '../../journal/claim.ts';
+import { claimOf } from '../../journal/claim.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { forgetIfDetached } from './adopted-attachments.ts';
+import { yieldToItsRuntime } from './adopted-attachments.ts';
 import type { CachedAttachment } from './cache-record.ts';
-import { acquireClaim, deleteClaimed } from './delete-attachment.ts';
-import { waitLimit } from './holder-wait.ts';
+import { deleteClaimed } from './delete-attachment.ts';
+import type { Held } from './holder-wait.ts';
+import { waitForOrphanProcesses } from './orphan-wait.ts';
 import { isOfEarlierBoot } from './recover.ts';
-import { findCached, findRecord } from './remembered-add.ts';
+import { findCached } from './remembered-add.ts';
 import { cacheFileOf } from './result-cache.ts';
 
 /**
  * Deletes what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone. Drops the
- * record of an adopted attachment that its own runtime has deleted. Waits while another process works on it.
+ * record of an adopted attachment that its own runtime has deleted.
+ * @param held the attachment; undefined without a journal
  * @returns the file that records an earlier ADD whose attachment exists; undefined if there is none
- * @throws CniError of what cannot be deleted, 11 while another process works on the attachment
+ * @throws CniError of what cannot be deleted, 11 while an orphan process works on the attachment
  */
-export async function settleEarlierAdd(id: AttachmentId, runtime: ChainRuntime): Promise<string | undefined> {
-  const wait = waitLimit(id, runtime);
-  for (;;) {
-    const record = findRecord(id, runtime);
-    if (record === undefined) break;
+export async function settleEarlierAdd(
+  id: AttachmentId,
+  held: Held | undefined,
+  runtime: ChainRuntime,
+): Promise<string | undefined> {
+  const { stateDir } = runtime;
+  const { lock, record } = held ?? {};
+  if (stateDir !== undefined && lock && record) {
     refuseElsewhere(record, runtime.env);
+    // The ADD keeps the lock, whatever becomes of what was there.
+    const claim = claimOf(stateDir, record, { ...lock, release() {} });
     if (isAttached(record, runtime)) {
-      const { stateDir } = runtime;
-      if (stateDir === undefined || !(await forgetIfDetached(stateDir, record, runtime))) {
-        // That took time: another process may have dropped the record, and may have begun an ADD that must be waited for.
-        const again = findRecord(id, runtime);
-        if (again?.runner.op === record.runner.op && isAttached(again, runtime)) return again.file;
-      }
-      continue;
+      if (!(await yieldToItsRuntime(claim, runtime))) return record.file;
+    } else {
+      claim.begin();
+      await deleteClaimed(claim, runtime);
+      lock.become('add');
     }
-    const holder = holderOf(record);
-    if (holder) await wait(holder);
-    else {
-      const claim = await acquireClaim(id, runtime, again => !isAttached(again, runtime));
-      if (claim) await deleteClaimed(claim, runtime);
-    }
+  } else if (lock?.dead.length) {
+    await waitForOrphanProcesses({ record: { ...id, runners: lock.dead }, lock }, runtime);
   }
   // If the cache cannot be read, do not begin: the same disk is to hold the new record.
   const cached = findCached(id, runtime, [ErrorCode.decodingFailure]);

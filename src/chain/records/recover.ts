@@ -8,13 +8,14 @@ import { putFile } from '../../files/put-file.ts';
 import { tryRead } from '../../files/read-file.ts';
 import { sweepUnfinished } from '../../files/unfinished.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
+import { type Claim, claimRecord, unmark } from '../../journal/claim.ts';
 import { isElsewhere } from '../../journal/elsewhere.ts';
+import { sweepLocks } from '../../journal/lock.ts';
 import { listMarked, type Marked, setMark } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { sweepRemovals } from '../../journal/removal.ts';
+import { holderOf } from '../../journal/runner.ts';
 import { sweepSnapshots } from '../../journal/snapshot.ts';
-import { listRecords, readFile, unmark } from '../../journal/store.ts';
+import { listRecords, readFile } from '../../journal/store.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { VisitQueue } from '../run/visits.ts';
@@ -71,7 +72,7 @@ export async function recover(
   try {
     markEarlierBoots(stateDir, runtime, scope.all === true);
     sweepSnapshots(runDir(runtime.env));
-    sweepRemovals(runDir(runtime.env));
+    sweepLocks(runDir(runtime.env));
     // A verb for one network has no time to look through what all networks share.
     if (scope.all || scope.network === undefined) {
       sweepUnfinished(stateDir);
@@ -129,7 +130,7 @@ export function claimUnsettled(id: AttachmentId, runtime: ChainRuntime): Claim |
   const { stateDir, env } = runtime;
   if (stateDir === undefined) return undefined;
   const isWanted = (record: AttachmentRecord) => findReason(record, env) !== undefined;
-  const claim = claimRecord(stateDir, id, isWanted, 'DEL', deadlineOf(runtime, 'DEL'));
+  const claim = claimRecord({ stateDir, env }, id, isWanted, 'del', deadlineOf(runtime, 'DEL'));
   return claim === undefined || 'holder' in claim ? undefined : claim;
 }
 
@@ -155,7 +156,7 @@ async function recoverOne(
     return undefined;
   }
   if (found === undefined || why === undefined) {
-    unmark(stateDir, marked);
+    unmark({ stateDir, env: runtime.env }, marked);
     return undefined;
   }
   if (!now && !isDue(found)) return undefined;

@@ -146,7 +146,8 @@ async function repairClaimed(
   try {
     if (await forgetIfDetached(stateDir, now, runtime)) return skipped(id, DELETED);
     // The claim keeps a repair and a DEL or change of the same attachment from running at the same time.
-    const won = claimRecord(stateDir, id, isAttached, 'REPAIR', deadlineOf(runtime, 'CHECK'));
+    const place = { stateDir, env: runtime.env };
+    const won = claimRecord(place, id, isAttached, 'repair', deadlineOf(runtime, 'CHECK'));
     if (won === undefined) return skipped(id, 'it has just been deleted');
     if ('holder' in won) return skipped(id, `process ${won.holder.pid} is working on it`);
     claim = won;

@@ -4,7 +4,6 @@
 // the record's methods follow the plugins, and one of `commit` and `rollback` ends it. If the process dies in between, recovery
 // finds the intent and undoes what it names.
 
-import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
@@ -17,8 +16,8 @@ import { unwind } from '../run/undo.ts';
 import { type AddRecord, beginRecord } from './add-record.ts';
 import { idOf, toCached } from './config-of-add.ts';
 import { settleEarlierAdd } from './earlier-add.ts';
+import { type Held, hold } from './holder-wait.ts';
 import { recover } from './recover.ts';
-import { findRecord } from './remembered-add.ts';
 import { removeAttachment, writeAttachment } from './result-cache.ts';
 
 /** An ADD whose record is written and whose plugins may be called. */
@@ -57,13 +56,21 @@ export async function prepare(
   const id = idOf(list, attachment);
   // Recovery comes first: attachments that it deletes release their addresses.
   await recover({ network: list.name }, runtime);
-  for (;;) {
-    const earlier = await settleEarlierAdd(id, runtime);
-    const again = earlier === undefined ? undefined : findAnswer(id, runtime);
+  const held = await hold(id, runtime, 'add');
+  let record: AddRecord | undefined;
+  try {
+    const earlier = await settleEarlierAdd(id, held, runtime);
+    const again = earlier === undefined ? undefined : findAnswer(held?.record, runtime);
     if (again) return { answer: convertResult(again, list.version, 'recorded result') as ResultOf };
-    const record = beginRecord(list, attachment, runtime, { executables, standing: earlier !== undefined });
+    const begun = { executables, standing: earlier !== undefined, lock: held?.lock };
+    record = beginRecord(list, attachment, runtime, begun);
     if (record) return { list, attachment, runtime, record, earlier };
-    // Another ADD won the race. Look again, and wait for it like for any process that works on the attachment.
+    throw new CniError(
+      ErrorCode.ioFailure,
+      `Cannot record container "${id.containerId}": a record was written without the lock`,
+    );
+  } finally {
+    if (record === undefined) held?.lock.release();
   }
 }
 
@@ -112,16 +119,19 @@ export async function rollback(
   const { final, failures } = await unwind(error, list, lastBegun, attachment, runtime, result);
   if (failures.length) record.undoFailed(failures);
   else {
-    removeAttachment(cacheDirOf(runtime), idOf(list, attachment));
+    try {
+      removeAttachment(cacheDirOf(runtime), idOf(list, attachment));
+    } catch (error) {
+      record.undoFailed([error]);
+      throw error;
+    }
     record.undone();
   }
   return explainConflict(final, list, runtime);
 }
 
 /** The result of an earlier ADD with the same request key. */
-function findAnswer(id: AttachmentId, runtime: ChainRuntime): JsonObject | undefined {
-  const { request } = runtime;
+function findAnswer(record: Held['record'], { request }: ChainRuntime): JsonObject | undefined {
   if (request === undefined) return undefined;
-  const record = findRecord(id, runtime);
   return record?.request === request ? record.result : undefined;
 }

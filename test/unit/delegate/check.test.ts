@@ -6,8 +6,9 @@ import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { checkPod, runnerStatus } from '../../../src/delegate/check.ts';
 import { parsePod, renderPod } from '../../../src/delegate/record.ts';
-import { type Claim, claimRecord } from '../../../src/journal/claim.ts';
+import type { Claim } from '../../../src/journal/claim.ts';
 import { KEY, makePod, makeRunner } from '../../helpers/delegates.ts';
+import { mustClaim } from '../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -50,11 +51,7 @@ describe('checkPod()', () => {
   });
 
   describe('beside another process', () => {
-    const claim = () => {
-      const won = claimRecord(`${chain.dir}/state/pods`, KEY);
-      if (won === undefined || 'holder' in won) throw new Error('Cannot claim the pod');
-      return won;
-    };
+    const claim = () => mustClaim(`${chain.dir}/state/pods`, KEY);
 
     test('has code 11 while it detaches the pod, and calls no plugin', async () => {
       const runner = makeRunner(chain, { delegates: [network('one')] });

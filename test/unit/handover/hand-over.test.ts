@@ -6,8 +6,8 @@ import type { ChainRuntime } from '../../../src/chain/run/runtime.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import { listAttached } from '../../../src/handover/attachments.ts';
 import { handOverOne } from '../../../src/handover/hand-over.ts';
-import { claimRecord } from '../../../src/journal/claim.ts';
 import { findGeneration, noteGeneration } from '../../../src/journal/generation.ts';
+import { mustClaim } from '../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
@@ -63,8 +63,7 @@ test('the note of its ADD, which only our DEL would remove, goes when it is hand
 test('what was changed after it was listed is refused, and no plugin changes anything', async () => {
   const [attached] = listAttached('testnet', runtime);
   if (attached === undefined) throw new Error('the attachment is not listed');
-  const claim = claimRecord(runtime.stateDir, ID, () => true, 'CHANGE');
-  if (claim === undefined || 'holder' in claim) throw new Error('the record is held');
+  const claim = mustClaim(runtime.stateDir, ID, 'change');
   const to = { source: claim.record.source, capabilityArgs: { portMappings: [] } };
   claim.note({ event: 'change', to, plugins: [] });
   claim.note({ event: 'changed', result: RESULT });

@@ -47,7 +47,6 @@ describe('parseRecord()', () => {
     };
     const lines: Line[] = [ok(0), { event: 'done', op }, { event: 'begin', verb: 'DEL', runner }];
     expect(recordOf(...lines)).toMatchObject({ phase: 'deleting', added: true, runners: [runner] });
-    expect(recordOf(...lines, { event: 'left', op: 'other' })).toMatchObject({ phase: 'attached' });
     const again = { event: 'begin', verb: 'DEL', runner: { ...runner, op: 'third' } } as const;
     expect(recordOf(...lines, failed, again)).toMatchObject({
       phase: 'failed',

@@ -2,11 +2,11 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { createRecord } from '../../../src/journal/create-record.ts';
 import { listMarked } from '../../../src/journal/marks.ts';
 import { recordFileOf } from '../../../src/journal/place.ts';
 import type { Line } from '../../../src/journal/record.ts';
 import {
+  createRecord,
   dropRecord,
   listRecords,
   readRecord,
@@ -61,7 +61,7 @@ describe('createRecord()', () => {
 
   test('reports why it cannot create the record', () => {
     fs.writeFileSync(path.join(dir, 'attachments'), '');
-    expect(() => createRecord(dir, intentOf())).toThrow(`Cannot write record "${file()}": `);
+    expect(() => createRecord(dir, intentOf())).toThrow(`Cannot read record "${file()}": `);
     expect(filesBelow(dir)).toEqual(['attachments']);
   });
 

@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { PluginConfig } from '../../../src/cni/plugin-config.ts';
 import { findGeneration, listGenerations } from '../../../src/journal/generation.ts';
-import { markRemoval } from '../../../src/journal/removal.ts';
+import { takeLock } from '../../../src/journal/lock.ts';
 import { definePlugin, nothingToDo, type PluginDefinition } from '../../../src/plugin/define.ts';
 import { serve } from '../../../src/plugin/serve.ts';
 
@@ -61,7 +61,8 @@ describe('ADD', () => {
       added = true;
       return {};
     };
-    const end = markRemoval(dir, ID);
+    const lock = takeLock({ stateDir: '/nowhere', env: { CATENA_RUN_DIR: dir } }, ID, 'remove');
+    if ('holder' in lock) throw new Error('the attachment is held');
     const adding = call('ADD', pluginWith({ add }));
     await Bun.sleep(100);
     // The removal sees that it has begun.
@@ -70,7 +71,7 @@ describe('ADD', () => {
     expect(added).toBe(false);
     // Its plugins remove the note, which another removal has to see.
     await call('DEL');
-    end();
+    lock.release();
     expect(await adding).toMatchObject({ exitCode: 0 });
     expect([added, tokenOf()]).toEqual([true, token]);
   });

@@ -8,13 +8,14 @@ import { keyOf } from '../../../src/cni/attachment.ts';
 import { parseCniArgs } from '../../../src/cni/cni-args.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
-import { type Claim, claimRecord } from '../../../src/journal/claim.ts';
+import type { Claim } from '../../../src/journal/claim.ts';
 import { recordFileOf } from '../../../src/journal/place.ts';
 import { attachmentLister, type WatchedAttachment } from '../../../src/watch/attachments.ts';
 import { examine, type Verdict } from '../../../src/watch/examine.ts';
 import { isPodHeld, podLister, withPods } from '../../../src/watch/pods.ts';
 import { policyOf } from '../../../src/watch/policy.ts';
 import { KEY, makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
+import { mustClaim } from '../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 const PARTS = [
@@ -90,11 +91,7 @@ test("the policy of the runner's list counts for networks that name none", () =>
 
 describe('while a process detaches the pod', () => {
   /** A DEL of the runner. */
-  function claim(): Claim {
-    const won = claimRecord(runner.podsDir, KEY);
-    if (won === undefined || 'holder' in won) throw new Error('Cannot claim the pod');
-    return won;
-  }
+  const claim = () => mustClaim(runner.podsDir, KEY);
 
   /** @param during what happens while a plugin finds that something is missing */
   async function examineAll(during: () => void = () => {}): Promise<[Verdict['state'][], number]> {

@@ -7,9 +7,9 @@ import { repairOne } from '../../../../src/chain/records/repair.ts';
 import type { ExecCall } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, checkNetwork } from '../../../../src/chain/run/run.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
-import { claimRecord } from '../../../../src/journal/claim.ts';
 import type { AttachmentRecord } from '../../../../src/journal/record.ts';
 import { readRecord } from '../../../../src/journal/store.ts';
+import { mustClaim } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
@@ -134,8 +134,7 @@ describe('changeNetwork()', () => {
 describe('settleChange()', () => {
   /** As a runner leaves it that dies after its first plugin. */
   function interrupt(rate: number): void {
-    const claim = claimRecord(runtime.stateDir, ID, undefined, 'CHANGE', 1000);
-    if (claim === undefined || 'holder' in claim) throw new Error('no claim');
+    const claim = mustClaim(runtime.stateDir, ID, 'change');
     const [one, ...others] = JSON.parse(claim.record.source).plugins;
     const source = JSON.stringify({
       ...JSON.parse(claim.record.source),

@@ -2,8 +2,8 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
+import { adopt } from '../../../../src/adopt/adopt.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
-import { listAttachments } from '../../../../src/chain/records/result-cache.ts';
 import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import { bootId } from '../../../../src/files/boot-id.ts';
@@ -141,22 +141,14 @@ test('a stale attachment that another runtime has made again gets DEL, and its r
   expect(listRecords(runtime.stateDir).records).toEqual([]);
 });
 
-test('the record of an adoption at the moment of a DEL goes with the attachment', async () => {
-  const { stateDir } = runtime;
+test('there is no adoption during a DEL', async () => {
   await addNetwork(list(), of('c1'), { ...other(), stateDir: undefined });
-  const adopt = async () => {
-    const [cached] = listAttachments(runtime.cacheDir).attachments;
-    const { result: _, source = '', ...id } = cached ?? expect.unreachable();
-    const intent = { ...id, source, cacheDir: runtime.cacheDir, executables: [], adopted: true as const };
-    const { runner } = intentOf();
-    replaceRecord(stateDir, intentOf({ ...intent, boot: bootId(), runner }), [
-      { event: 'done', op: runner.op },
-    ]);
-    endRunner(runner);
-  };
-  const openWitness = async () => ({ findLife: async () => undefined, hasInterface: () => false });
-  const exec = stub('DEL', adopt);
-  await collectGarbage(list(), { valid: [] }, { ...runtime, exec, openWitness });
-  expect(named('DEL', 'c1')).toBe(2);
-  expect(listRecords(stateDir).records).toEqual([]);
+  const adopted: string[] = [];
+  const exec = stub('DEL', async () => {
+    const { attachments } = await adopt({}, runtime);
+    adopted.push(...attachments.map(({ why = '' }) => why));
+  });
+  await collectGarbage(list(), { valid: [] }, { ...runtime, exec });
+  expect(adopted).toContain(`process ${process.pid} is working on it`);
+  expect(listRecords(runtime.stateDir).records).toEqual([]);
 });

@@ -1,13 +1,13 @@
-// Does an ADD see what became of an earlier ADD while it looked?
+// What does an ADD do about an earlier ADD, and what waits for it?
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import path from 'node:path';
 import { settleEarlierAdd } from '../../../../src/chain/records/earlier-add.ts';
+import { hold } from '../../../../src/chain/records/holder-wait.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import { bootId } from '../../../../src/files/boot-id.ts';
-import { createRecord } from '../../../../src/journal/create-record.ts';
 import { identifyNetns } from '../../../../src/journal/netns-identity.ts';
 import { endRunner, startRunner } from '../../../../src/journal/runner.ts';
-import { dropRecord, replaceRecord } from '../../../../src/journal/store.ts';
+import { createRecord, dropRecord, replaceRecord } from '../../../../src/journal/store.ts';
 import { intentOf } from '../../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
@@ -39,27 +39,45 @@ function adopted(look: () => boolean): ChainRuntime {
   return { ...chain.runtime, stateDir, openWitness: () => Promise.resolve(witness) };
 }
 
+async function settle(runtime: ChainRuntime): Promise<string | undefined> {
+  const held = await hold(ID, runtime, 'add');
+  try {
+    return await settleEarlierAdd(ID, held, runtime);
+  } finally {
+    held?.lock.release();
+  }
+}
+
 test('an adopted attachment whose interface exists is an earlier ADD', async () => {
   const runtime = adopted(() => true);
-  expect(await settleEarlierAdd(ID, runtime)).toBe(path.join(stateDir, 'attachments/testnet/c1:eth0'));
+  expect(await settle(runtime)).toBe(path.join(stateDir, 'attachments/testnet/c1:eth0'));
 });
 
 test('one that its runtime has deleted is not', async () => {
   const runtime = adopted(() => false);
-  expect(await settleEarlierAdd(ID, runtime)).toBeUndefined();
+  expect(await settle(runtime)).toBeUndefined();
 });
 
-test('if another process drops its record and begins an ADD during the look, that ADD is waited for', async () => {
-  const runner = startRunner();
-  const runtime = adopted(() => {
-    dropRecord(stateDir, ID);
-    createRecord(stateDir, { ...recorded(), runner })?.close();
-    return false;
-  });
-  const waiting = settleEarlierAdd(ID, { ...runtime, signal: AbortSignal.abort() });
-  await expect(waiting).rejects.toMatchObject({
+test('another operation waits as long as this one holds the attachment', async () => {
+  const runtime = adopted(() => false);
+  const held = await hold(ID, runtime, 'add');
+  const second = hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del');
+  await expect(second).rejects.toMatchObject({
     code: 11,
     message: expect.stringContaining('has been working on it'),
   });
+  held?.lock.release();
+  (await hold(ID, runtime, 'del'))?.lock.release();
+});
+
+test('an operation that only the record names is waited for, too: the run directory may have been lost', async () => {
+  const runtime = adopted(() => false);
+  dropRecord(stateDir, ID);
+  const runner = startRunner();
+  createRecord(stateDir, { ...recorded(), runner })?.close();
+  await expect(hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del')).rejects.toMatchObject({
+    code: 11,
+  });
   endRunner(runner);
+  (await hold(ID, runtime, 'del'))?.lock.release();
 });

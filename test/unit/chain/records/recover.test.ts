@@ -10,14 +10,13 @@ import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/r
 import type { Attachment, Runtime } from '../../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
 import { bootId } from '../../../../src/files/boot-id.ts';
-import { createRecord } from '../../../../src/journal/create-record.ts';
 import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
+import { isBeingRemoved } from '../../../../src/journal/lock.ts';
 import { identifyNetns } from '../../../../src/journal/netns-identity.ts';
 import type { Intent } from '../../../../src/journal/record.ts';
-import { isBeingRemoved } from '../../../../src/journal/removal.ts';
 import { endRunner, processOf, startRunner } from '../../../../src/journal/runner.ts';
-import { readRecord } from '../../../../src/journal/store.ts';
+import { createRecord, readRecord } from '../../../../src/journal/store.ts';
 import { filesBelow, intentOf } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';
@@ -553,12 +552,12 @@ describe('an attachment that another runtime has made again', () => {
     await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, env: inBoot('first') });
     const during: boolean[] = [];
     const exec: Exec = async () => {
-      during.push(isBeingRemoved(runDir, id));
+      during.push(isBeingRemoved(inBoot('second'), id));
       return { stdout: '' };
     };
     expect(await recover({ all: true }, { ...runtime, exec, env: inBoot('second') })).toHaveLength(1);
     expect(during).toEqual([true, true, true]);
-    expect(isBeingRemoved(runDir, id)).toBe(false);
+    expect(isBeingRemoved(inBoot('second'), id)).toBe(false);
   });
 
   test('has its ADD ended before anything marks it: one that has begun waits for no mark', async () => {
@@ -571,7 +570,7 @@ describe('an attachment that another runtime has made again', () => {
     const orphan = Bun.spawn(['sleep', '2'], { env: { PATH: process.env.PATH ?? '', ...own } });
     const recovering = recover({ all: true }, { ...runtime, env });
     const marked: boolean[] = [];
-    for (; orphan.exitCode === null; await Bun.sleep(20)) marked.push(isBeingRemoved(runDir, id));
+    for (; orphan.exitCode === null; await Bun.sleep(20)) marked.push(isBeingRemoved(env, id));
     expect(marked).not.toContain(true);
     await recovering;
   });

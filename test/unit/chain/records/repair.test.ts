@@ -5,8 +5,8 @@ import { type AttachmentCondition, type RepairScope, repair } from '../../../../
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { Runtime } from '../../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
-import { claimRecord } from '../../../../src/journal/claim.ts';
 import { readRecord } from '../../../../src/journal/store.ts';
+import { mustClaim } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -135,12 +135,12 @@ describe('repair()', () => {
 
   test('leaves attachments alone that another process works on, and locks those it repairs', async () => {
     await addNetwork(threePlugins(), ATTACHMENT, runtime);
-    const claim = claimRecord(runtime.stateDir, ID, () => true, 'REPAIR');
+    const claim = mustClaim(runtime.stateDir, ID, 'repair');
     expect((await onlyOne()).why).toBe(`process ${process.pid} is working on it`);
     const deleting = deleteNetwork(threePlugins(), ATTACHMENT, runtime);
     await Bun.sleep(150);
     expect(chain.order()).toHaveLength(3);
-    if (claim && 'leave' in claim) claim.leave();
+    claim.leave();
     await deleting;
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
   });
