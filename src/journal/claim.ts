@@ -91,6 +91,7 @@ export function claimOf(stateDir: string, found: AttachmentRecord, lock: Lock): 
     drop() {
       try {
         dropRecord(stateDir, record);
+        lock.forgetDead();
       } finally {
         lock.release();
       }

@@ -11,7 +11,7 @@ import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
 import { bootId } from '../files/boot-id.ts';
 import { fileFailure } from '../files/failure.ts';
 import { namesIn } from '../files/names-in.ts';
-import { isRunning, thisProcess } from '../files/process-id.ts';
+import { isRunning } from '../files/process-id.ts';
 import { isOfEarlierBoot } from './boot.ts';
 import { directoryOf, fileNameOf } from './place.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
@@ -106,21 +106,11 @@ export function isBeingRemoved(env: LockPlace['env'], id: AttachmentId): boolean
 /** Where removals are of attachments that a plugin of ours may be adding. A pod is removed by its networks. */
 const REMOVING_SCOPES = ['own', 'delegates'];
 
-/** Removes what processes left that died while they prepared a lock. */
-export function sweepLocks(run: string): void {
-  const { locks } = notesDirs(run);
-  for (const name of namesIn(locks).filter(one => one.startsWith('.'))) {
-    const [, pid, start = ''] = OPERATION.exec(name.slice(1)) ?? [];
-    // A living process whose directory is gone makes it again, so one that cannot be seen loses nothing.
-    if (isRunning({ ...thisProcess(), pid: Number(pid), start }) !== true)
-      rmSync(join(locks, name), { recursive: true, force: true });
-  }
-}
+/** The name of an operation, of runner.ts. */
+export const OPERATION = /^(\d+)-(\d*)-\d+$/;
 
-/** Of runner.ts. */
-const OPERATION = /^(\d+)-(\d*)-\d+$/;
-
-interface Owner {
+/** An operation that has, or had, a lock. */
+export interface Owner {
   /** Of the entry. */
   readonly name: string;
   readonly target: string;
@@ -143,7 +133,8 @@ function targetOf({ pidns, deadlineMs, time }: Runner, purpose: Purpose, env: Lo
   return [purpose, pidns, bootId(env), deadlineMs ?? '', Date.parse(time)].join(' ');
 }
 
-function ownersIn(dir: string, env: LockPlace['env']): Owner[] {
+/** What is in the directory of a lock. */
+export function ownersIn(dir: string, env: LockPlace['env']): Owner[] {
   return namesIn(dir).flatMap(name => {
     try {
       return ownerOf(name, readlinkSync(join(dir, name)), env) ?? strangerOf(name);

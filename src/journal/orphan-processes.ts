@@ -44,6 +44,16 @@ export function findOrphanProcesses(
   return find(runners, environment => isPlugin(environment) ?? isWorker(environment));
 }
 
+/** Whether any process is left that these runners, which are dead, have started for whatever attachment. */
+export function hasOrphans(runners: readonly Runner[]): boolean {
+  const isWorker = workerOf(runners);
+  const isPlugin: Match = environment => {
+    const runner = runners.find(one => environment.includes(`${RUNNER_VARIABLE}=${processOf(one)}`));
+    return runner && { runner, begun: undefined };
+  };
+  return find(runners, environment => isPlugin(environment) ?? isWorker(environment)).length > 0;
+}
+
 /** Processes of plugins that dead runners started for one of the container's interfaces. */
 export function findPlugins(scope: OrphanProcessScope): OrphanProcess[] {
   return find(scope.runners, pluginOf(scope));

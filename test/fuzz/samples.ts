@@ -92,7 +92,6 @@ export const LINES: readonly JsonObject[] = [
   { event: 'done', op: 'a' },
   { event: 'begin', verb: 'DEL', runner: { pid: 2, start: '2', pidns: '1', op: 'b', time: 't' } },
   { event: 'failed', verb: 'DEL', op: 'b', time: 't', attempts: 2, errors: [{ code: 11, msg: 'busy' }] },
-  { event: 'left', op: 'b' },
 ];
 
 function readJson(file: string): JsonObject {

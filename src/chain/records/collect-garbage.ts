@@ -13,10 +13,10 @@ import { atLeast, SINCE } from '../../cni/version.ts';
 import { fileExists } from '../../files/exists.ts';
 import { unmark } from '../../journal/claim.ts';
 import { findGeneration } from '../../journal/generation.ts';
-import { sweepLocks } from '../../journal/lock.ts';
 import { listMarked } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../journal/snapshot.ts';
+import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { callPlugins } from '../run/call-plugins.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
@@ -191,8 +191,9 @@ function toKey({ containerId, ifname }: GarbageCandidate): AttachmentKey {
 function sweep(network: string, { stateDir, ...runtime }: ChainRuntime): void {
   sweepCache(cacheDirOf(runtime));
   // Without a stale attachment no recovery follows, which would do it.
-  sweepLocks(runDir(runtime.env));
+  sweepLocks(runtime.env);
   if (stateDir === undefined) return;
+  sweepDeadLocks({ stateDir, env: runtime.env });
   const gone = listMarked(stateDir, network).filter(({ file }) => !fileExists(file));
   for (const marked of gone) unmark({ stateDir, env: runtime.env }, marked);
 }

@@ -10,12 +10,12 @@ import { sweepUnfinished } from '../../files/unfinished.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord, unmark } from '../../journal/claim.ts';
 import { isElsewhere } from '../../journal/elsewhere.ts';
-import { sweepLocks } from '../../journal/lock.ts';
 import { listMarked, type Marked, setMark } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { holderOf } from '../../journal/runner.ts';
 import { sweepSnapshots } from '../../journal/snapshot.ts';
 import { listRecords, readFile } from '../../journal/store.ts';
+import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { VisitQueue } from '../run/visits.ts';
@@ -72,10 +72,11 @@ export async function recover(
   try {
     markEarlierBoots(stateDir, runtime, scope.all === true);
     sweepSnapshots(runDir(runtime.env));
-    sweepLocks(runDir(runtime.env));
+    sweepLocks(runtime.env);
     // A verb for one network has no time to look through what all networks share.
     if (scope.all || scope.network === undefined) {
       sweepUnfinished(stateDir);
+      sweepDeadLocks({ stateDir, env: runtime.env });
       sweepCache(cacheDirOf(runtime));
       if (scope.all || isAdoptedDue(stateDir)) await forgetDetached(stateDir, scope.network, runtime);
     }

@@ -15,6 +15,7 @@ import { type ChainRuntime, deadlineOf } from '../run/runtime.ts';
 import { forgetIfDetached } from './adopted-attachments.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
+import { waitForOrphanProcesses } from './orphan-wait.ts';
 import { findItsCache, noteOf } from './others-del.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
 import { findCached, findRecord, toRemembered } from './remembered-add.ts';
@@ -151,6 +152,8 @@ async function repairClaimed(
     if (won === undefined) return skipped(id, 'it has just been deleted');
     if ('holder' in won) return skipped(id, `process ${won.holder.pid} is working on it`);
     claim = won;
+    // What the plugins of a dead repair still put back would be found twice.
+    await waitForOrphanProcesses(claim, { ...runtime, cacheDir: claim.record.cacheDir });
     const record = await settled(claim, stateDir, runtime);
     const listNow = listToRepairBy(record, runtime);
     if (typeof listNow === 'string') return skipped(id, listNow);

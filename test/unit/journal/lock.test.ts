@@ -10,9 +10,9 @@ import {
   type Lock,
   type LockPlace,
   type Purpose,
-  sweepLocks,
   takeLock,
 } from '../../../src/journal/lock.ts';
+import { sweepDeadLocks, sweepLocks } from '../../../src/journal/sweep-locks.ts';
 
 let run: string;
 let place: LockPlace;
@@ -201,6 +201,22 @@ test('what a process left that died before it had the lock is swept, and that of
   const { pid, start } = take().runner;
   for (const name of [`.${DEAD}`, `.${pid}-${start}-5`]) fs.mkdirSync(path.join(run, 'locks', name));
   fs.symlinkSync('x', path.join(run, 'locks', `.${DEAD}`, DEAD));
-  sweepLocks(run);
+  sweepLocks(place.env);
   expect(fs.readdirSync(path.join(run, 'locks')).sort()).toEqual([`.${pid}-${start}-5`, 'own']);
+});
+
+test('the lock of a dead process goes once nothing of that runs, and that of a living one stays', async () => {
+  enter(DEAD);
+  const orphan = Bun.spawn(['sleep', '100'], {
+    env: { PATH: process.env.PATH ?? '', CATENA_RUNNER: '999999-1' },
+  });
+  sweepDeadLocks(place);
+  expect(left()).toEqual([DEAD]);
+  orphan.kill();
+  await orphan.exited;
+  sweepDeadLocks(place);
+  expect(left()).toEqual([]);
+  const lock = take();
+  sweepDeadLocks(place);
+  expect(left()).toEqual([lock.runner.op]);
 });
