@@ -69,7 +69,8 @@ export interface Runtime {
   /**
    * Directory of the journal, which records what every ADD is about to do and how far it came, so that an ADD that was cut off
    * can be undone. Without one there is no journal, and attachments are remembered by the result cache alone. `catena` uses
-   * `CATENA_STATE_DIR`, else `/var/lib/catena`.
+   * `CATENA_STATE_DIR`, else `/var/lib/catena`. A lock for each attachment that is worked on is in the run directory, `CATENA_RUN_DIR`,
+   * else `/run/catena`; ADD needs to write to it.
    */
   readonly stateDir?: string | undefined;
   /** The runner's name in its records. */

@@ -10,6 +10,8 @@ import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/r
 import type { Attachment, Runtime } from '../../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
 import { bootId } from '../../../../src/files/boot-id.ts';
+import { isRunning, thisProcess } from '../../../../src/files/process-id.ts';
+import { readRunningStat } from '../../../../src/files/process-stat.ts';
 import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
 import { isBeingRemoved } from '../../../../src/journal/lock.ts';
@@ -566,11 +568,20 @@ describe('an attachment that another runtime has made again', () => {
     const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
     const runner = { ...startRunner(), pid: 999_999, start: '1', op: '999999-1-1' };
     createRecord(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner }))?.close();
-    const own = { CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CATENA_RUNNER: processOf(runner) };
-    const orphan = Bun.spawn(['sleep', '2'], { env: { PATH: process.env.PATH ?? '', ...own } });
+    const named = { CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CATENA_RUNNER: processOf(runner) };
+    const orphan = Bun.spawn(['sleep', '2'], { env: { PATH: process.env.PATH ?? '', ...named } });
     const recovering = recover({ all: true }, { ...runtime, env });
     const marked: boolean[] = [];
-    for (; orphan.exitCode === null; await Bun.sleep(20)) marked.push(isBeingRemoved(env, id));
+    const own = {
+      pid: orphan.pid,
+      start: readRunningStat(orphan.pid)?.start ?? '',
+      pidns: thisProcess().pidns,
+    };
+    for (let isMarked = false; ; await Bun.sleep(20)) {
+      isMarked = isBeingRemoved(env, id);
+      if (isRunning(own) !== true) break;
+      marked.push(isMarked);
+    }
     expect(marked).not.toContain(true);
     await recovering;
   });
