@@ -14,6 +14,7 @@ export const about = aboutPlugin({
   filesOf: ({ dataDir }) => ({
     backupDir: typeof dataDir === 'string' && dataDir ? dataDir : DEFAULT_DATA_DIR,
   }),
+  mtuOf: ({ mtu }) => (typeof mtu === 'number' ? mtu : undefined),
   effectsOf(request) {
     const { sysctl = {} } = decode(TuningConf, request, 'request');
     return { policies: Object.entries(sysctl).map(([name, value]) => `${name} = ${value}`) };

@@ -2,6 +2,7 @@
 import { defined } from '../../src/cni/defined.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
+import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readAllowlist, refuseUnlisted } from './allowlist.ts';
 import {
@@ -40,6 +41,7 @@ export const tuning = definePlugin({
     call.onFailure('restore the original values', () => restoreAll(target, backup));
     applySysctls(target, plan.sysctls, state);
     applyDevice(target, plan.link, state);
+    warnOfOtherEnd(call, plan.link.mtu);
     return planResult(prevResult, plan.link, ifname, netns);
   },
 
@@ -156,5 +158,18 @@ function refuseRepeatedSysctl(call: Call<TuningConf>): void {
   throw new CniError(
     ErrorCode.invalidConfig,
     `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${key}" occurs twice`,
+  );
+}
+
+/** What is larger than the other end takes is dropped there, and no host tells the sender. */
+function warnOfOtherEnd({ container, host, env, log }: Call<TuningConf>, mtu = 0): void {
+  if (mtu === 0) return;
+  const link = findLink(container, env.ifname);
+  if (link?.kind !== 'veth' || link.attrs.linkNetnsId === undefined) return;
+  const other = findLink(host, link.peer);
+  // The other end may be in a third namespace, and the index that of another device here.
+  if (other?.kind !== 'veth' || other.peer !== link.index || other.mtu >= mtu) return;
+  log.warn(
+    `"mtu" of "${env.ifname}" is ${mtu}, that of its other end "${other.name}" on the host ${other.mtu}: what is larger is lost; set "mtu" of the plugin that makes the interface`,
   );
 }

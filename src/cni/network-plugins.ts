@@ -111,6 +111,18 @@ export function devicesOf(
   );
 }
 
+/** The MTU that a plugin of the network gives the container's end alone, after both ends were made, with the type of that plugin. */
+export function innerMtuOf(
+  list: NetworkPlugins,
+  find: FindAbout,
+): { readonly type: string; readonly mtu: number } | undefined {
+  const all = described(list, find).flatMap(({ type, about, conf }) => {
+    const mtu = about.mtuOf?.(conf);
+    return mtu ? [{ type, mtu }] : [];
+  });
+  return all.at(-1);
+}
+
 /** Devices of the host that plugins of a network need and do not make, with the type of the plugin. */
 export function needsOf(list: NetworkPlugins, find: FindAbout): (NeededDevice & { readonly type: string })[] {
   return described(list, find).flatMap(({ type, about, conf }) =>

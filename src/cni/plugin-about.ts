@@ -101,6 +101,8 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * @param entry the configuration as written
    */
   advise?(conf: z.output<S>, entry: JsonObject): PluginAdvice[];
+  /** The MTU that it gives the container's end of what another plugin made, and that end alone. */
+  mtuOf?(conf: JsonObject): number | undefined;
   /** True when its containers cannot use a gateway outside of their subnet. */
   readonly needsGatewayInSubnet?: boolean;
   /**

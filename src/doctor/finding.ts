@@ -94,6 +94,8 @@ export interface NodeDevice {
   readonly mtu: number;
   /** Without prefix length, and without those that are only valid on the link. */
   readonly addresses?: readonly string[];
+  /** Name of the bridge, or other master, that it is a port of. */
+  readonly master?: string | undefined;
 }
 
 /** The only finding of a check that found nothing wrong. */

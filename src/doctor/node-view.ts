@@ -40,9 +40,15 @@ export function viewNode(places: Places): NodeView {
     findStorageProblem,
     filter: () => kernel.filter.filter(isForwarding),
     between: () => viewBetween(places.runDir, kernel),
-    devices: kernel.links.map(({ index, name, kind, mtu }) => {
+    devices: kernel.links.map(({ index, name, kind, mtu, master }) => {
       const own = addresses.filter(one => one.index === index);
-      return { name, kind, mtu, addresses: own.map(({ cidr }) => renderIp(cidr.ip)) };
+      return {
+        name,
+        kind,
+        mtu,
+        master: nameOf.get(master),
+        addresses: own.map(({ cidr }) => renderIp(cidr.ip)),
+      };
     }),
     routes: kernel.routes
       .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)

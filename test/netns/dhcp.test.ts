@@ -14,7 +14,7 @@ import {
   startRogue,
 } from '../helpers/dhcp-lab.ts';
 import { makeServedBridge, SERVED, startDhcpServer } from '../helpers/dhcp-server.ts';
-import { withHost } from '../helpers/netns.ts';
+import { type Container, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
@@ -99,6 +99,55 @@ describeRoot(
         });
       },
       deadline(110_000),
+    );
+
+    test(
+      '[1.1.0] datagrams without end, one by one or many in one send, delay no lease and no call of another network',
+      async () => {
+        await withHost(async lab => {
+          await serve(lab);
+          const daemon = await startDaemon(lab);
+          const hostile = await attachHost(lab, 'hostile0');
+          await lab.ip(hostile, 'addr', 'add', '10.77.0.3/24', 'dev', 'eth0');
+          // linux/udp.h: UDP_SEGMENT. Neighbours of one host get such a send in one piece, through a packet socket.
+          const flood = (segment: number) => `
+import socket,time
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET,socket.SO_BROADCAST,1)
+s.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)
+if ${segment}: s.setsockopt(17,103,${segment})
+s.bind(("10.77.0.3",67))
+head=bytes([2,1,6,0])+bytes(232)+bytes([99,130,83,99])
+one=(head+bytes([43,255])+bytes(255))*200
+print("ready",flush=True)
+while True:
+  s.sendto(one[:${segment ? 60_000 : 1_400}],("255.255.255.255",68))
+  time.sleep(.0005)
+`;
+          const floods = [0, 1_400, 1_000].map(segment =>
+            lab.start(hostile, ['python3', '-c', flood(segment)]),
+          );
+          for (const { stdout } of floods) await stdout.getReader().read();
+          const containers = await Promise.all([1, 2].map(() => lab.container()));
+          const results = await Promise.all(containers.map(one => add(lab, one, confOf({ timeout: 20 }))));
+          for (const [i, { ips }] of results.entries())
+            expect(await addressesOf(lab, containers[i] as Container)).toEqual([ips[0]?.address ?? '']);
+          // The daemon asked for them, and has workers for other networks.
+          const state = (await (await daemon.fetch('/v1/state')).json()) as {
+            served: number;
+            declined: object;
+          };
+          expect(state).toMatchObject({ served: 2, declined: {} });
+          const other = { cniVersion: '1.1.0', name: 'other', type: 'loopback' };
+          const container = await lab.container();
+          expect(
+            await lab.plugin('loopback', { command: 'ADD', conf: other, container, ifname: 'lo' }),
+          ).toMatchObject({ exitCode: 0 });
+          expect(floods.map(({ exitCode }) => exitCode)).toEqual([null, null, null]);
+          for (const child of floods) child.kill('SIGKILL');
+        });
+      },
+      DEADLINE_MS,
     );
 
     test('[1.1.0] without "ipam", ADD and CHECK say what is missing, and DEL succeeds', async () => {

@@ -74,6 +74,18 @@ describeRoot('tuning', () => {
     return Promise.all(keys.map(async key => (await lab.sysctl(container, key)).replace(/\s+/g, ' ')));
   }
 
+  test('[1.1.0] ADD warns of an MTU that the other end of a veth does not take', async () => {
+    const { lab, call } = await attachment();
+    expect((await call('ADD', { mtu: 1400 })).stderr).toBe('');
+    await call('DEL', { mtu: 1400 });
+    const { exitCode, stderr } = await call('ADD', { mtu: 4000 });
+    expect(exitCode).toBe(0);
+    expect(stderr).toContain('that of its other end \\"vethhost\\" on the host 1500: what is larger is lost');
+    await call('DEL', { mtu: 4000 });
+    await lab.ip(lab.host, 'link', 'set', 'vethhost', 'mtu', '4000');
+    expect((await call('ADD', { mtu: 4000 })).stderr).toBe('');
+  });
+
   test('ADD sets everything, DEL restores it', async () => {
     const { lab, container, prevResult, call, backup, dataDir } = await attachment();
     const before = await sysctlsOf(lab, container);

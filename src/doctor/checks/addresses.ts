@@ -1,6 +1,6 @@
 // Do the networks' addresses and MTUs fit the node's?
 import { TUNNELS } from '../../between/names.ts';
-import { devicesOf, needsOf, rangesOf } from '../../cni/network-plugins.ts';
+import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../cni/network-plugins.ts';
 import { cidrsOverlap, findCidr, renderCidr } from '../../net/cidr.ts';
 import { type Check, fine } from '../finding.ts';
 
@@ -58,7 +58,9 @@ export const mtu: Check = {
     if (smallest === undefined || uplinks.length === 0)
       return fine(this.id, 'the node has no default route to compare the MTU with');
     const findings = facts.networks().networks.flatMap(({ list }) =>
-      devicesOf(list, findAbout).flatMap(({ type, name, mtu: size }) => {
+      devicesOf(list, findAbout).flatMap(({ type: maker, name, mtu: made }) => {
+        const inner = innerMtuOf(list, findAbout);
+        const { type, mtu: size } = inner ?? { type: maker, mtu: made };
         const own = devices.find(device => device.name === name);
         if (own && size > own.mtu) {
           return [
@@ -66,7 +68,19 @@ export const mtu: Check = {
               id: this.id,
               severity: 'warning' as const,
               found: `network "${list.name}" sends packets of up to ${size} bytes, but the MTU of its ${own.kind || 'device'} "${own.name}" is ${own.mtu}`,
-              mend: `set "mtu": "auto" in the "${type}" entry`,
+              mend: `set "mtu": ${inner ? own.mtu : '"auto"'} in the "${type}" entry`,
+            },
+          ];
+        }
+        const ports = devices.filter(({ master }) => master === name).sort((a, b) => a.mtu - b.mtu);
+        const [narrow, wide] = [ports.at(0), ports.at(-1)];
+        if (narrow && wide && narrow.mtu < wide.mtu) {
+          return [
+            {
+              id: this.id,
+              severity: 'warning' as const,
+              found: `the ports of bridge "${name}" of network "${list.name}" differ: the MTU of "${narrow.name}" is ${narrow.mtu}, that of "${wide.name}" ${wide.mtu}; packets that are too large for a port are lost`,
+              mend: `set "mtu": ${narrow.mtu} in the "${type}" entry and start the containers again, or "ip link set ${narrow.name} mtu ${wide.mtu}"`,
             },
           ];
         }

@@ -274,6 +274,41 @@ describeNeeding(
       ]);
     });
 
+    test('reports an MTU that is too large for a port of the bridge, or that tuning gives one end alone', () => {
+      writeList('podnet', { bridge: 'br0' });
+      const bridge = { name: 'br0', kind: 'bridge', mtu: 1450 };
+      const uplink = { name: 'eth0', kind: '', mtu: 9000 };
+      const port = (name: string, mtu: number) => ({ name, kind: 'veth', mtu, master: 'br0' });
+      const among = (...ports: ReturnType<typeof port>[]) =>
+        problemsOf(node({}, { devices: [uplink, { ...bridge, mtu: 9000 }, ...ports] }));
+      expect(
+        among(port('vx0', 1450), port('veth1', 1450), { ...port('other', 1280), master: 'br1' }),
+      ).toEqual([]);
+      expect(among(port('veth1', 1500), port('vx0', 1450))).toMatchObject([
+        {
+          id: 'network.mtu',
+          found: expect.stringContaining('the MTU of "vx0" is 1450, that of "veth1" 1500'),
+        },
+      ]);
+      const ipam = { type: 'host-local', subnet: '10.1.0.0/29', dataDir: `${dir}/leases` };
+      const plugins = [
+        { type: 'bridge', bridge: 'br0', ipam },
+        { type: 'tuning', mtu: 4000 },
+      ];
+      fs.writeFileSync(
+        `${dir}/conf/podnet.conflist`,
+        JSON.stringify({ cniVersion: '1.1.0', name: 'podnet', plugins }),
+      );
+      fs.writeFileSync(`${dir}/bin/tuning`, '');
+      expect(problemsOf(node({}, { devices: [uplink, bridge] }))).toMatchObject([
+        {
+          found:
+            'network "podnet" sends packets of up to 4000 bytes, but the MTU of its bridge "br0" is 1450',
+          mend: 'set "mtu": 1450 in the "tuning" entry',
+        },
+      ]);
+    });
+
     test('reports an MTU that is too large for the tunnel to other nodes', () => {
       writeList('podnet', { bridge: 'br0' });
       const routes = [{ destination: '0.0.0.0/0', device: 'eth0' }];
