@@ -1,7 +1,4 @@
 // What does `catena gc --gone` do?
-import { cacheDirOf } from '../chain/run/runtime.ts';
-import { defined } from '../cni/defined.ts';
-import { runnerJournals } from '../cni/directories.ts';
 import { collectGone, type GoneAttachment } from '../watch/collect-gone.ts';
 import type { CommandCall } from './command.ts';
 import { printAnswer } from './output/print.ts';
@@ -16,14 +13,7 @@ const GRACE_SECONDS = 10;
 export async function gcGone(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
   const runtime = runtimeOf(call);
-  const { stateDir = '' } = runtime;
-  const scope = {
-    journals: [stateDir, runnerJournals(stateDir).delegates],
-    cacheDir: cacheDirOf(runtime),
-    graceMs: graceOf(call) * 1000,
-    dryRun: call.on('dry-run'),
-    ...defined({ network }),
-  };
+  const scope = { network, graceMs: graceOf(call) * 1000, dryRun: call.on('dry-run') };
   const report = await during(call, 'gc', 'attachments that outlived their namespace', () =>
     collectGone(scope, runtime),
   );

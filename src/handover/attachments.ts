@@ -3,10 +3,10 @@ import { resolve } from 'node:path';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { listUses } from '../chain/config/plugin-uses.ts';
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
+import { isNamespaceGone } from '../chain/records/gone.ts';
 import { listKnown } from '../chain/records/known-attachments.ts';
 import type { RememberedAdd } from '../chain/records/remembered-add.ts';
 import { cacheDirOf, type Runtime } from '../chain/run/runtime.ts';
-import { findNetnsIdentity } from '../journal/netns-identity.ts';
 
 /** An attachment as its ADD left it. */
 export interface HandedAttachment extends RememberedAdd {
@@ -36,8 +36,9 @@ export function listAttached(network: string | undefined, runtime: Runtime): Han
     if (one === undefined) return [];
     const list = findConfigOfAdd(one, runtime);
     const types = list ? [...new Set(listUses(list).map(({ type }) => type))] : [];
-    const isGone = one.netns !== '' && findNetnsIdentity(one.netns) === undefined;
-    return { ...one, list, types, isGone, pluginDirs: isStanding ? record?.pluginDirs : undefined };
+    const own = isStanding ? record : undefined;
+    const isGone = isNamespaceGone({ known: one, record: own });
+    return { ...one, list, types, isGone, pluginDirs: own?.pluginDirs };
   });
 }
 

@@ -2,13 +2,13 @@
 import { hostname } from 'node:os';
 import { listNetworks } from '../chain/config/load.ts';
 import { checkAttachments } from '../chain/records/check-attachments.ts';
+import { isNamespaceGone } from '../chain/records/gone.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { keyOf, renderOwner } from '../cni/attachment.ts';
 import { defined } from '../cni/defined.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import { isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout } from '../cni/network-plugins.ts';
-import { compareNetns, findNetnsIdentity } from '../journal/netns-identity.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
 import { Tables } from '../netlink/tables.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';
@@ -62,7 +62,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
       containerId,
       ifname,
       ...namesOf(containerId, args, storage),
-      state: unsettled !== undefined ? 'unsettled' : isGone(one) ? 'gone' : 'attached',
+      state: unsettled !== undefined ? 'unsettled' : isNamespaceGone(one) ? 'gone' : 'attached',
       netns,
       origin: originOf(one),
       addresses: addressesOf(known.result),
@@ -95,7 +95,9 @@ function readNamespaces(
   notes: string[],
 ): ReadonlyMap<string, ReadonlyMap<string, Inside>> {
   const deadline = performance.now() + budgetMs;
-  const paths = [...new Set(attachments.filter(one => !isGone(one)).map(({ known }) => known.netns))];
+  const paths = [
+    ...new Set(attachments.filter(one => !isNamespaceGone(one)).map(({ known }) => known.netns)),
+  ];
   const read = new Map<string, ReadonlyMap<string, Inside>>();
   for (const [i, path] of paths.entries()) {
     if (performance.now() > deadline) {
@@ -112,13 +114,6 @@ async function readHealth(runtime: ChainRuntime): Promise<Map<string, NodeHealth
   const { delegates } = runnerJournals(runtime.stateDir ?? '');
   const checks = await checkAttachments(undefined, [delegates], runtime);
   return new Map(checks.map(one => [keyOf(one), { state: one.state, ...defined({ problem: one.problem }) }]));
-}
-
-/** A path may refer to a namespace that was made later, which only our record can tell. */
-function isGone({ known: { netns }, record }: RecordedAttachment): boolean {
-  if (netns === '') return false;
-  if (record !== undefined && record.netns === netns) return compareNetns(netns, record) !== 'same';
-  return findNetnsIdentity(netns) === undefined;
 }
 
 function addressesOf(result: RecordedAttachment['known']['result']): string[] {

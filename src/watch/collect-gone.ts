@@ -3,24 +3,22 @@
 import { renderAttachment } from '../chain/records/cache-record.ts';
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
 import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
+import { isNamespaceGone, judgeGone } from '../chain/records/gone.ts';
 import { deleteUnsettled, isOfEarlierBoot } from '../chain/records/recover.ts';
 import { findCached } from '../chain/records/remembered-add.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
-import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
+import { runnerJournals } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { compareNetns, findNetnsIdentity } from '../journal/netns-identity.ts';
 import { pause } from '../wait.ts';
 import { attachmentLister, type WatchedAttachment } from './attachments.ts';
 import { listDeviceNames } from './sources.ts';
 
-/** What is looked for, and where. */
+/** What is looked for. */
 export interface GoneScope {
   /** Every network unless given. */
-  readonly network?: string;
-  /** State directories: our runner's first, then that of the delegate runner. */
-  readonly journals: readonly string[];
-  readonly cacheDir: string;
+  readonly network?: string | undefined;
   /** For this long a namespace must be seen to be gone: a runtime calls DEL after it has removed the namespace. */
   readonly graceMs: number;
   /** Delete nothing, and do not wait. */
@@ -35,18 +33,15 @@ export interface GoneAttachment extends AttachmentId {
   readonly error?: CniError;
 }
 
-/**
- * Deletes attachments of any runtime whose namespace is gone, and those of an earlier boot. A path may be visible to others only,
- * so a missing path is not enough: one of the attachment's devices on the host has to be missing, too, since the kernel deletes a
- * pair of devices with the namespace that one end is in.
- */
+/** Deletes attachments of any runtime whose namespace is gone, and those of an earlier boot. */
 export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Promise<GoneAttachment[]> {
-  const list = attachmentLister(scope.journals, scope.cacheDir);
+  const { stateDir = '' } = runtime;
+  const list = attachmentLister([stateDir, runnerJournals(stateDir).delegates], cacheDirOf(runtime));
   const look = () => {
     const devices = listDeviceNames();
     const chosen = list().filter(({ id }) => scope.network === undefined || id.network === scope.network);
     return chosen.flatMap(one => {
-      const judged = judgeGone(one, () => devices, runtime);
+      const judged = judgeGone(judgedOf(one), () => devices, runtime);
       return judged === undefined ? [] : [{ one, ...judged }];
     });
   };
@@ -65,46 +60,9 @@ export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Prom
   return report;
 }
 
-/** containerd records its loopback as an attachment. */
-const LOOPBACK = 'lo';
-
-/** What is known of an attachment whose namespace cannot be found. */
-export interface GoneJudgement {
-  readonly why: string;
-  /** Whether that proves that its namespace is gone. */
-  readonly isSure: boolean;
-  readonly isEarlier?: true;
-}
-
-/**
- * Undefined if its namespace stands, or nothing says where it was.
- * @param present names of the devices of the host, asked only if they matter
- */
-export function judgeGone(
-  { known, recorded, devices }: WatchedAttachment,
-  present: () => ReadonlySet<string>,
-  { env }: Pick<ChainRuntime, 'env'>,
-): GoneJudgement | undefined {
-  if (recorded && isOfEarlierBoot(recorded.record, env))
-    return { why: 'it is from an earlier boot of the machine', isSure: true, isEarlier: true };
-  if (!isPathGone(known.netns, recorded)) return undefined;
-  if (known.ifname === LOOPBACK)
-    return {
-      why: `namespace "${known.netns}" is gone, and a loopback has nothing outside of it`,
-      isSure: true,
-    };
-  const missing = devices.find(name => !present().has(name));
-  if (missing !== undefined)
-    return { why: `namespace "${known.netns}" and device "${missing}" are gone`, isSure: true };
-  return {
-    why: `namespace "${known.netns}" is not visible here, but no device of the attachment is missing on the host`,
-    isSure: false,
-  };
-}
-
-function isPathGone(netns: string, recorded: WatchedAttachment['recorded']): boolean {
-  if (netns === '') return false;
-  return recorded ? compareNetns(netns, recorded.record) !== 'same' : findNetnsIdentity(netns) === undefined;
+/** What tells whether it outlived its namespace. */
+export function judgedOf({ known, recorded, devices }: WatchedAttachment) {
+  return { known, record: recorded?.record, devices };
 }
 
 /** Text that differs between an attachment and a later one of the same name. */
@@ -139,7 +97,7 @@ export async function removeGone(
       );
     await deleteNetwork(list, known, own, record => {
       if (record?.runner.op !== recorded?.record.runner.op) return false;
-      if (!isPathGone(known.netns, recorded)) return false;
+      if (!isNamespaceGone(judgedOf(one))) return false;
       const cached = recorded ? undefined : findCached(id, own);
       return (
         recorded !== undefined ||

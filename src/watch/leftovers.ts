@@ -1,12 +1,13 @@
 // When does the daemon delete attachments that outlived their namespace?
 
+import { judgeGone } from '../chain/records/gone.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { VisitQueue } from '../chain/run/visits.ts';
 import { describeError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import type { CaretakerEvents } from './caretaker.ts';
-import { type GoneAttachment, judgeGone, lifeOf, removeGone } from './collect-gone.ts';
+import { type GoneAttachment, judgedOf, lifeOf, removeGone } from './collect-gone.ts';
 import type { Policy } from './policy.ts';
 import { listDeviceNames } from './sources.ts';
 
@@ -89,7 +90,7 @@ export class Leftovers {
     const now = performance.now();
     const gone = [...attachments].flatMap(one => {
       if (this.#parts.policyOf(one) === 'off') return [];
-      const judged = judgeGone(one, present, this.#parts.runtime);
+      const judged = judgeGone(judgedOf(one), present, this.#parts.runtime);
       if (!judged?.isSure) return [];
       const life = lifeOf(one);
       const before = this.#known.get(one.key);

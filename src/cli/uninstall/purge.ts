@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import { listOwnRoutes, removeOwnRoutes } from '../../between/settle.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
-import { runDir, runnerJournals, stateDir } from '../../cni/directories.ts';
+import { runDir, stateDir } from '../../cni/directories.ts';
 import { backupDirsOf, giveBackOf, leaseDirsOf, loadAbouts } from '../../cni/network-plugins.ts';
 import type { SharedChain } from '../../cni/plugin-about.ts';
 import { findRunning, stopRunning } from '../../daemon/running.ts';
@@ -25,17 +25,7 @@ const STOP_DEADLINE_MS = 70_000;
 
 /** Deletes attachments that outlived their namespace, while there are plugins for it. */
 export async function deleteGone(call: CommandCall): Promise<GoneAttachment[]> {
-  const runtime = runtimeOf(call);
-  const journal = runtime.stateDir ?? '';
-  return await collectGone(
-    {
-      journals: [journal, runnerJournals(journal).delegates],
-      cacheDir: cacheDirOf(runtime),
-      graceMs: 0,
-      dryRun: call.on('dry-run'),
-    },
-    runtime,
-  );
+  return await collectGone({ graceMs: 0, dryRun: call.on('dry-run') }, runtimeOf(call));
 }
 
 /** Why rules or records must stay; undefined if only what belongs to no attachment is left, apart from what was handed over. */

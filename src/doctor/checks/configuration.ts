@@ -1,14 +1,15 @@
 // Will the configuration do what its author intends?
+
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { coreBeside, isFront } from '../../chain/config/own-executable.ts';
+import { isNamespaceGone } from '../../chain/records/gone.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { refusalOf } from '../../runtimes/libcni.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
-import { isGone } from '../gone.ts';
 
 /** Files that cannot be used. */
 export const broken: Check = {
@@ -70,7 +71,9 @@ export const unlisted: Check = {
     const listed = new Set(facts.networks().networks.map(({ list }) => list.name));
     const known = facts.attachments().attachments;
     const own = known.flatMap(({ record }) => (record && record.adopted !== true ? record : []));
-    const standing = known.map(({ known }) => known).filter(one => !isGone(one) && one.ifname !== 'lo');
+    const standing = known.flatMap(one =>
+      isNamespaceGone(one) || one.known.ifname === 'lo' ? [] : one.known,
+    );
     const networks = new Set(standing.map(({ network }) => network).filter(name => !listed.has(name)));
     if (networks.size === 0) return fine(this.id, 'every network with attachments has a list');
     return [...networks].map((network): Finding => {

@@ -1,9 +1,9 @@
 // Are there addresses for the next containers, and who holds those in use?
+import { isNamespaceGone } from '../../chain/records/gone.ts';
 import { readLease } from '../../ipam/lease-files.ts';
 import { parseOwner } from '../../ipam/owner.ts';
 import { type PoolUse, poolUsesOf } from '../../ipam/range-use.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
-import { isGone } from '../gone.ts';
 import { groupBy } from '../group.ts';
 import { isHidden } from '../readable.ts';
 
@@ -36,8 +36,8 @@ function describe(pool: PoolUse, { facts }: NodeView): Finding {
   const gone = new Set(
     facts
       .attachments()
-      .attachments.flatMap(({ known }) =>
-        known.network === network && isGone(known) ? known.containerId : [],
+      .attachments.flatMap(one =>
+        one.known.network === network && isNamespaceGone(one) ? one.known.containerId : [],
       ),
   );
   const lost = owners.filter(id => gone.has(id)).length;

@@ -1,13 +1,16 @@
 // Is the stored state readable and complete, and is there room for more?
+
 import { statSync } from 'node:fs';
+import { judgeGone } from '../../chain/records/gone.ts';
 import { findReason } from '../../chain/records/recover.ts';
 import { cacheFileOf } from '../../chain/records/result-cache.ts';
 import { leaseDirsOf } from '../../cni/network-plugins.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
+import { hostDevicesOf } from '../../watch/attachments.ts';
 import { forgetCommand } from '../../watch/commands.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
-import { isGone } from '../gone.ts';
+import { groupBy } from '../group.ts';
 import { isDenied, isHidden } from '../readable.ts';
 import { type NodeUser, ROOT } from '../user.ts';
 
@@ -93,21 +96,26 @@ export const unsettled: Check = {
 /** Attachments whose namespace is gone and for which no runtime has called DEL. */
 export const abandoned: Check = {
   id: 'state.abandoned',
-  run({ facts }) {
-    const gone = facts
-      .attachments()
-      .attachments.flatMap(({ cached }) => (cached && isGone(cached) ? cached : []));
-    if (gone.length === 0) return fine(this.id, 'the namespaces of all attachments exist');
-    const networks = [...new Set(gone.map(({ network }) => network))];
-    return networks.map(network => {
-      const count = gone.filter(one => one.network === network).length;
-      const found = `${count} attachment${count === 1 ? '' : 's'} of network "${network}" outlived ${count === 1 ? 'its' : 'their'} namespace: the runtime did not run DEL`;
-      return {
-        id: this.id,
-        severity: 'warning',
-        found,
-        mend: 'catena gc --gone',
-      };
+  run({ facts, devices }) {
+    const names = new Set(devices.map(({ name }) => name));
+    const judged = facts.attachments().attachments.flatMap(one => {
+      const { known, record } = one;
+      if (record && (record.phase !== 'attached' || isElsewhere(record, process.env))) return [];
+      const gone = judgeGone({ ...one, devices: hostDevicesOf(known.result) }, () => names, process);
+      return gone ? [{ network: known.network, ...gone }] : [];
+    });
+    if (judged.length === 0) return fine(this.id, 'the namespaces of all attachments exist');
+    const groups = groupBy(judged, ({ network, isSure }) => `${network} ${isSure}`);
+    return [...groups.values()].map((those): Finding => {
+      const [{ network, isSure } = { network: '', isSure: false }] = those;
+      const [what, their] = those.length === 1 ? ['attachment', 'its'] : ['attachments', 'their'];
+      const which = `${those.length} ${what} of network "${network}"`;
+      if (!isSure) {
+        const found = `the namespace of ${which} is not visible here, but ${their} devices on the host are there`;
+        return { id: this.id, severity: 'info', found };
+      }
+      const found = `${which} outlived ${their} namespace: the runtime did not run DEL`;
+      return { id: this.id, severity: 'warning', found, mend: 'catena gc --gone' };
     });
   },
 };

@@ -1,0 +1,64 @@
+// Has an attachment outlived its namespace, as far as this node shows?
+import { isOfEarlierBoot } from '../../journal/boot.ts';
+import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import type { ChainRuntime } from '../run/runtime.ts';
+import type { RememberedAdd } from './remembered-add.ts';
+
+/** What an attachment is judged by. */
+export interface Judged {
+  readonly known: Pick<RememberedAdd, 'netns' | 'ifname'>;
+  /** Says which namespace the path meant; undefined if another runtime made it, and only libcni's cache has it. */
+  readonly record: AttachmentRecord | undefined;
+}
+
+/**
+ * Whether its path names no namespace, or a later one than that of its ADD. False if it names no path. A path may be visible to
+ * others only: see {@link judgeGone}.
+ */
+export function isNamespaceGone({ known: { netns }, record }: Judged): boolean {
+  if (netns === '') return false;
+  return record?.netns === netns
+    ? compareNetns(netns, record) !== 'same'
+    : findNetnsIdentity(netns) === undefined;
+}
+
+/** containerd records its loopback as an attachment. */
+const LOOPBACK = 'lo';
+
+/** What is known of an attachment whose namespace cannot be found. */
+export interface GoneJudgement {
+  readonly why: string;
+  /** Whether that proves that its namespace is gone. */
+  readonly isSure: boolean;
+  readonly isEarlier?: true;
+}
+
+/**
+ * A missing path is not enough: one of the attachment's devices on the host has to be missing, too, since the kernel deletes a pair
+ * of devices with the namespace that one end is in. Undefined if its namespace stands, or nothing says where it was.
+ * @param one.devices names of the devices of its result that are on the host
+ * @param present names of the devices of the host, asked only if they matter
+ */
+export function judgeGone(
+  one: Judged & { readonly devices: readonly string[] },
+  present: () => ReadonlySet<string>,
+  { env }: Pick<ChainRuntime, 'env'>,
+): GoneJudgement | undefined {
+  const { known, record, devices } = one;
+  if (record && isOfEarlierBoot(record, env))
+    return { why: 'it is from an earlier boot of the machine', isSure: true, isEarlier: true };
+  if (!isNamespaceGone(one)) return undefined;
+  if (known.ifname === LOOPBACK)
+    return {
+      why: `namespace "${known.netns}" is gone, and a loopback has nothing outside of it`,
+      isSure: true,
+    };
+  const missing = devices.find(name => !present().has(name));
+  if (missing !== undefined)
+    return { why: `namespace "${known.netns}" and device "${missing}" are gone`, isSure: true };
+  return {
+    why: `namespace "${known.netns}" is not visible here, but no device of the attachment is missing on the host`,
+    isSure: false,
+  };
+}
