@@ -26,7 +26,7 @@ const FOLDERS: readonly (readonly [folder: string, ring: Ring, why: string])[] =
   ['test/fuzz/', 'all', 'random inputs'],
 ];
 
-/** Files that run later than their folder: tables of damages and of random questions, whose ordinary cases other files have. */
+/** Files that run later than their folder: tables of damages, random questions and great numbers, whose ordinary cases other files have. */
 const LATER: Readonly<Record<string, string>> = {
   'test/e2e/bench.test.ts': 'the measuring programs, which change nothing',
   'test/e2e/compare-table.test.ts': 'a table of broken plugins; compare.test.ts has the command',
@@ -43,7 +43,9 @@ const LATER: Readonly<Record<string, string>> = {
     'random rules; why-not.test.ts and why-not-table.test.ts have chosen ones',
   'test/netns/bandwidth-faults.test.ts': 'a fault at every request',
   'test/netns/bridge-faults.test.ts': 'a fault at every request',
+  'test/netns/dhcp-many.test.ts': '200 leases at a time; dhcp.test.ts has single ones',
   'test/netns/plugin-faults.test.ts': 'a fault at every request',
+  'test/netns/portmap-many.test.ts': '8,000 mappings; portmap.test.ts has a few',
   'test/netns/upper-faults.test.ts': 'a fault at every request',
 };
 

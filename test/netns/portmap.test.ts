@@ -68,6 +68,20 @@ describeInOrder(
       expect(await settledDump(lab)).toEqual(before);
     });
 
+    test('more mappings than the limit are refused before anything is changed', async () => {
+      const { lab, pod } = await podsOnBridge(createLab);
+      const mappings = Array.from({ length: 8193 }, (_, i) => ({
+        hostPort: 20_000 + i,
+        containerPort: 80,
+        protocol: 'tcp',
+      }));
+      expect((await add(lab, pod, mappings)).error).toMatchObject({
+        code: 7,
+        msg: 'Cannot map 8193 host ports: one attachment has at most 8192 mappings',
+      });
+      expect(await lab.nft(lab.host, 'list', 'ruleset')).toEqual([]);
+    });
+
     describe.each(PROTOCOLS)('traffic by %s', protocol => {
       test('leaves other ports, other addresses and unmapped families alone', async () => {
         const { lab, pod, outside } = await podsOnBridge(createLab);
