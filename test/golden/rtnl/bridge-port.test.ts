@@ -1,5 +1,6 @@
 // Are a bridge port's switches set, and read in the kernel's own description of a link, byte for byte?
 import { expect, test } from 'bun:test';
+import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { findLink, setBridgePort } from '../../../src/netlink/rtnl/link.ts';
 import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
@@ -289,6 +290,17 @@ const SHOWN = `
   04 00 3e 80  attribute 62, not in our table (NLA_F_NESTED)
   04 00 41 80  attribute 65, not in our table (NLA_F_NESTED)
 `;
+
+test.each([
+  [
+    { hairpin: true, isolated: false },
+    { hairpin: 1, isolated: 0 },
+  ],
+  [{ isolated: true }, { isolated: 1 }],
+])('setBridgePort() sends %j alone', (port, protinfo) => {
+  const [sent] = decodeMessages(sentBy(socket => setBridgePort(socket, 3, port)));
+  expect(linkMessage.decode(sent?.body ?? new Uint8Array()).attrs).toEqual({ protinfo });
+});
 
 test('findLink() reads all attributes of a port', () => {
   const link = answering(

@@ -10,6 +10,7 @@ import {
   subnetFilterRequest,
 } from '../../../src/netlink/rtnl/filter.ts';
 import { tcMirred } from '../../../src/netlink/rtnl/tc/mirred.ts';
+import { egressRedirect } from '../../../src/netlink/rtnl/tc/redirect.ts';
 import { tcHandle } from '../../../src/netlink/rtnl/tc/tcmsg.ts';
 import { MATCH_ALL, matchSubnet, tcU32Key, tcU32Sel } from '../../../src/netlink/rtnl/tc/u32.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
@@ -384,6 +385,22 @@ test('listIngressFilters() reads the filter, and leaves out preference and hash 
       selector: MATCH_ALL,
     },
   ]);
+});
+
+test('listIngressFilters() takes neither a mirror nor a redirect of a subnet for one of every packet', () => {
+  const redirect = egressRedirect(4);
+  const parms = { ...tcMirred.zero, eaction: 2, ifindex: 4 };
+  const subnet = matchSubnet(parseCidr('10.1.0.0/16'), 'source');
+  const bodies = [
+    { selector: MATCH_ALL, actions: [redirect] },
+    { selector: MATCH_ALL, actions: [{ ...redirect, options: { parms } }] },
+    { selector: subnet, actions: [redirect] },
+  ].map(options => filterMessage.encode({ index: 3 }, { kind: 'u32', options }));
+  const filters = answering(
+    () => bodies,
+    socket => listIngressFilters(socket, 3),
+  );
+  expect(filters.map(({ redirectAllTo }) => redirectAllTo)).toEqual([4, undefined, undefined]);
 });
 
 test('filterMessage.decode() keeps unknown attributes inside an action', () => {

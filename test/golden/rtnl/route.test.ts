@@ -2,10 +2,12 @@
 import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp } from '../../../src/net/ip.ts';
+import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { RT_SCOPE_HOST, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import { rtnexthop } from '../../../src/netlink/rtnl/nexthop.ts';
 import {
   addRoute,
+  decodeRoute,
   listRoutes,
   prependRoute,
   removeRoute,
@@ -352,6 +354,13 @@ test('listRoutes() reads several next hops, and refuses truncated ones', () => {
   expect(route).toMatchObject({ dst: parseCidr('10.9.0.0/16'), oif: 3, ways });
   const torn = bodyOf(WAYS_FOUND.replace('10 00  rtnh_len 16', '30 00  rtnh_len 48'));
   expect(() => answering(() => [torn], listRoutes)).toThrow('next hop at byte 0 claims 48 of 32 bytes');
+});
+
+test('the limits of a route come back as they were sent', () => {
+  const limits = { mtu: 1400, advmss: 1200 };
+  const route = { dst: parseCidr('10.9.0.0/16'), oif: 3, ...limits };
+  const [sent] = decodeMessages(sentBy(socket => addRoute(socket, route)));
+  expect(decodeRoute(sent?.body ?? new Uint8Array())).toMatchObject(limits);
 });
 
 test('listRoutes() reads both families', () => {

@@ -1,5 +1,6 @@
 // Is a veth pair, with its other end in another namespace, described byte for byte?
 import { expect, test } from 'bun:test';
+import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { createLink } from '../../../src/netlink/rtnl/link.ts';
 import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { ifinfomsg } from '../../../src/netlink/rtnl/link-header.ts';
@@ -102,6 +103,14 @@ test('createLink() makes both ends with one message', () => {
     peer: { name: 'eth0', netnsFd: 4 },
   };
   expect(sentBy(socket => createLink(socket, pair))).toEqual(bytesOf(OURS));
+  const mac = '0a:58:0a:58:00:02';
+  const [sent] = decodeMessages(
+    sentBy(socket => createLink(socket, { ...pair, peer: { ...pair.peer, mtu: 1300, mac } })),
+  );
+  expect(linkMessage.decode(sent?.body ?? new Uint8Array()).attrs).toMatchObject({
+    mtu: 1400,
+    linkinfo: { data: { peer: { ifname: 'eth0', mtu: 1300, address: mac } } },
+  });
 });
 
 test('linkMessage.decode() reads what we send and what `ip` sends', () => {

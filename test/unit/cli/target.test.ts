@@ -98,7 +98,7 @@ describe('runtimeOf()', () => {
   });
 
   test('reads the timeout of a verb, which overrides the general one', () => {
-    const { deadlineMs } = runtimeOf(call({ timeout: ['del=90', '5', 'Add=2.5', 'del=120'] }));
+    const { deadlineMs } = runtimeOf(call({ timeout: ['9', 'del=90', '5', 'Add=2.5', 'del=120'] }));
     expect(deadlineMs).toEqual({
       ADD: 2500,
       CHECK: 5000,

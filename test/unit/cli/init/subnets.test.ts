@@ -35,7 +35,7 @@ describe('readAddressing()', () => {
   };
 
   test('takes subnets, and words that stand for free ones', () => {
-    expect(read('10.1.0.0/24', 'fd00:9::/64')).toEqual(['10.1.0.0/24', 'fd00:9::/64']);
+    expect(read('10.1.0.0/30', 'fd00:9::/64')).toEqual(['10.1.0.0/30', 'fd00:9::/64']);
     expect(read('auto4')).toEqual(['10.200.0.0/24']);
     expect(read('auto')).toHaveLength(2);
     expect(read('none')).toBe('none');

@@ -4,6 +4,8 @@ import type { Packet } from '../../../../src/doctor/filter/packet.ts';
 import { walk } from '../../../../src/doctor/filter/walk.ts';
 import { NF_DROP, NFT_JUMP } from '../../../../src/netlink/nft/data.ts';
 import { decide } from '../../../../src/netlink/nft/expr/immediate.ts';
+import { loadTransportHeader } from '../../../../src/netlink/nft/expr/payload.ts';
+import { isOutside } from '../../../../src/netlink/nft/expr/range.ts';
 import type { Rule } from '../../../../src/netlink/nft/rule.ts';
 import type { FilterTable } from '../../../../src/netlink/tables.ts';
 
@@ -48,4 +50,30 @@ test('four jumps into each next of 14 chains are not 67 million ways', () => {
 test('a drop at the end of all ways is one fate', () => {
   const { fates } = play(3, 2, NF_DROP);
   expect(fates).toMatchObject([{ what: 'drop', chain: 'c3', isSure: true }]);
+});
+
+/** What a rule does with packets to a port. */
+function fatesOf(expressions: readonly unknown[], port: number) {
+  const rule = { chain: 'c0', handle: 1n, expressions } as Rule;
+  const table: FilterTable = {
+    ...{ table: { family: 'inet', name: 'x' }, isOwn: false, chains: [], contents: () => [] },
+    rules: new Map([['c0', [rule]]]),
+  };
+  const fates = walk(table, { name: 'c0' }, { ...PACKET, port }, { mark: [0, 0, 0, 0], target: undefined });
+  return fates.map(({ what, isSure }) => `${what} ${isSure}`);
+}
+
+test('a rule for ports outside of a range spares those in it, ends included', () => {
+  const bytes = (port: number) => Uint8Array.of(port >> 8, port & 0xff);
+  const rule = [
+    loadTransportHeader(1, 2, 2),
+    isOutside(1, bytes(1000), bytes(2000)),
+    decide({ code: NF_DROP }),
+  ];
+  const fates = [999, 1000, 2000, 2001].map(port => fatesOf(rule, port));
+  expect(fates).toEqual([['drop true'], [], [], ['drop true']]);
+});
+
+test('a rule that rejects packets takes them away', () => {
+  expect(fatesOf([{ name: 'reject', data: new Uint8Array() }], 80)).toEqual(['drop true']);
 });

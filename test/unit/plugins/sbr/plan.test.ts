@@ -49,7 +49,8 @@ describe('planSbr()', () => {
     const from = parseCidr('10.8.0.2/32');
     const planned = (one: Rule) => planSbr([V4], OPTIONS, presentOf([], [one])).sources[0];
     expect(planned(rule({ from, table: 150 }))).toMatchObject({ known: true, rule: { table: 150 } });
-    for (const more of [{ iif: 'lo' }, { mark: 1 }, { to: from }, { table: 254 }]) {
+    const wider = parseCidr('10.8.0.2/31');
+    for (const more of [{ iif: 'lo' }, { mark: 1 }, { to: from }, { from: wider }, { table: 254 }]) {
       expect(planned(rule({ from, table: 150, ...more }))).toMatchObject({
         known: false,
         rule: { table: 100 },

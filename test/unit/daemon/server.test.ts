@@ -1,0 +1,81 @@
+// Which calls does a daemon leave to its clients, and does it tell?
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  type RunAnswer,
+  type RunRequest,
+  SILENCE_MS,
+  STOP_PATH,
+  wireOf,
+} from '../../../src/daemon/protocol.ts';
+import { type Server, startServer } from '../../../src/daemon/server.ts';
+import { bytesOf, requestHere, sendToWire } from '../../helpers/wire.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'catena-server-'));
+const socket = join(dir, 'catena.sock');
+const DONE = { exitCode: 0, stdout: '', stderr: '' };
+const told: string[] = [];
+let answer: RunAnswer = DONE;
+let server: Server;
+
+beforeAll(async () => {
+  const backend = { run: async () => answer, answer: async () => undefined, problem: undefined };
+  const declined = (reason: string) => {
+    told.push(reason);
+  };
+  server = await startServer(socket, backend, { declined, restored() {}, stopped() {}, replaced() {} });
+});
+afterAll(async () => {
+  await server.stop();
+  rmSync(dir, { recursive: true });
+});
+
+/** Kinds of the frames of an answer, and what the daemon's owner was told. */
+async function ask(change: Partial<RunRequest>) {
+  told.length = 0;
+  const frames = await sendToWire(socket, bytesOf(await requestHere(change)));
+  const kinds = frames
+    .map(frame => (frame === 'broken' ? frame : frame.kind))
+    .filter(kind => kind !== 'sign');
+  return [...kinds, ...told];
+}
+
+test.each([
+  ['of its own place', {}, ['answer']],
+  ['that was on its way for less than a client waits', { ageMs: SILENCE_MS - 500 }, ['answer']],
+  ['that was on its way for longer', { ageMs: SILENCE_MS + 500 }, ['declined', 'stale']],
+  ['from before the clock was set back', { ageMs: -SILENCE_MS - 500 }, ['declined', 'stale']],
+] as const)('a call %s', async (_, change, expected) => {
+  expect(await ask(change)).toEqual([...expected]);
+});
+
+test.each([
+  ['executable', 'build'],
+  ['network', 'namespace'],
+  ['mount', 'namespace'],
+] as const)('a call of another %s is declined', async (what, reason) => {
+  const { place } = await requestHere();
+  expect(await ask({ place: { ...place, [what]: '0:0' } })).toEqual(['declined', reason]);
+});
+
+test('its owner is told of a call that its workers decline', async () => {
+  answer = { ...DONE, declined: 'workers', error: 'no worker' };
+  expect(await ask({})).toEqual(['declined', 'workers']);
+  answer = DONE;
+});
+
+test('a call that comes while it ends is declined', async () => {
+  const request = bytesOf(await requestHere());
+  const client = net.connect(wireOf(socket));
+  await new Promise(resolve => client.once('connect', resolve));
+  await fetch(`http://c${STOP_PATH}`, { method: 'POST', unix: socket });
+  told.length = 0;
+  const closed = new Promise(resolve => client.once('close', resolve));
+  client.resume();
+  client.write(request);
+  await closed;
+  expect(told).toEqual(['ending']);
+});
