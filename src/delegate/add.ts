@@ -1,10 +1,13 @@
 // How does a pod get either all of its networks, or none?
 import type { AddRecord } from '../chain/records/add-record.ts';
+import { hold } from '../chain/records/holder-wait.ts';
 import { readAttachment, writeAttachment } from '../chain/records/result-cache.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
+import { claimOf } from '../journal/claim.ts';
+import { lent } from '../journal/lock.ts';
 import { findCidr } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';
 import { type PodClaims, readClaims } from './claims.ts';
@@ -34,12 +37,14 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
   await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
+  const { lock, record: earlier } = await hold(key, { ...runner.runtime, stateDir: runner.podsDir }, 'add');
   let record: AddRecord | undefined;
-  while (record === undefined) {
-    await settleEarlierAdd(runner, key);
+  try {
+    if (earlier) await settleEarlierAdd(runner, key.netns, claimOf(runner.podsDir, earlier, lent(lock)));
     refuseTaken(runner, networks);
-    // If another ADD won the race, wait for it; the pod is then already attached.
-    record = beginPod(runner, key, networks, annotations);
+    record = beginPod(runner, key, networks, annotations, lock);
+  } finally {
+    if (record === undefined) lock.release();
   }
   return attachAll(runner, pod, { networks, claims, defaults }, record);
 }

@@ -4,7 +4,7 @@ import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { toRecorded } from '../chain/records/add-record.ts';
 import type { CachedAttachment } from '../chain/records/cache-record.ts';
 import { hold } from '../chain/records/holder-wait.ts';
-import { findRemembered } from '../chain/records/remembered-add.ts';
+import { findRecord, findRemembered } from '../chain/records/remembered-add.ts';
 import { listAttachments } from '../chain/records/result-cache.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
@@ -17,7 +17,7 @@ import { refuseElsewhere } from '../journal/elsewhere.ts';
 import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import { dropUnclaimed, readRecord } from '../journal/store.ts';
+import { dropUnclaimed } from '../journal/store.ts';
 import { endOrphanPlugins } from './orphan-plugins.ts';
 import { listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
 import type { Runner } from './runner.ts';
@@ -37,27 +37,38 @@ export async function deletePod(
   wanted?: (record: AttachmentRecord) => boolean,
 ): Promise<void> {
   const { podsDir, runtime } = runner;
+  const { onWarning: _, ...quiet } = runtime;
   checkAttachment({ ...key, netns }, 'DEL', runtime);
   const held = await hold(key, { ...runtime, stateDir: podsDir }, 'del');
   try {
     // Without the lock, a record can still be read.
-    const found = held ? held.record : findRecord(podsDir, key);
+    const found = held ? held.record : findRecord(key, { ...quiet, stateDir: podsDir });
     if (found) refuseElsewhere(found, runtime.env);
     if (wanted && !(held && found && wanted(found))) return;
     const claim = held && found && begin(runner, claimOf(podsDir, found, held.lock), wanted !== undefined);
-    // With `wanted`, the caller is an ADD, which works on the pod itself.
+    // With `wanted`, it is GC, which does not know that nothing is needed of an ADD that was cut off.
     if (claim && !wanted) await endPluginsOf(claim.record, runner);
-    const errors = await deleteAll(runner, key, claim, netns);
-    if (errors.length) {
-      claim?.fail(errors.map(toRecorded));
-      throw joinErrors(`Cannot delete the networks of container "${key.containerId}"`, errors);
-    }
-    held?.lock.forgetDead();
-    if (claim) claim.drop();
-    else dropUnclaimed(podsDir, key, found);
+    await deleteClaimedPod(runner, key, claim, netns);
+    if (claim === undefined) dropUnclaimed(podsDir, key, found);
   } finally {
     held?.lock.release();
   }
+}
+
+/**
+ * The same for a pod whose DEL has begun.
+ * @param claim undefined if its record cannot be used or written to: the result cache then tells which networks exist
+ */
+export async function deleteClaimedPod(
+  runner: Runner,
+  key: PodKey,
+  claim: Claim | undefined,
+  netns: string,
+): Promise<void> {
+  const errors = await deleteAll(runner, key, claim, netns);
+  if (!errors.length) return claim?.drop();
+  claim?.fail(errors.map(toRecorded));
+  throw joinErrors(`Cannot delete the networks of container "${key.containerId}"`, errors);
 }
 
 /** @returns the claim, unless the disk is full or read-only, which must not keep a runtime's DEL from going on */
@@ -68,16 +79,6 @@ function begin({ runtime }: Runner, claim: Claim, isStrict: boolean): Claim | un
   } catch (error) {
     if (isStrict || !(error instanceof CniError)) throw error;
     runtime.onWarning?.(error);
-    return undefined;
-  }
-}
-
-/** Undefined also for an unusable record. */
-function findRecord(podsDir: string, key: PodKey): AttachmentRecord | undefined {
-  try {
-    return readRecord(podsDir, key);
-  } catch (error) {
-    if (!(error instanceof CniError)) throw error;
     return undefined;
   }
 }

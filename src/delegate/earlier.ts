@@ -1,45 +1,29 @@
 // What does an ADD do about an earlier ADD for the same pod?
-import { isOfEarlierBoot } from '../chain/records/recover.ts';
+
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isOfEarlierBoot } from '../journal/boot.ts';
+import type { Claim } from '../journal/claim.ts';
+import { refuseElsewhere } from '../journal/elsewhere.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
-import { readRecord } from '../journal/store.ts';
-import { deletePod } from './delete.ts';
-import type { PodKey } from './record.ts';
+import { deleteClaimedPod } from './delete.ts';
 import type { Runner } from './runner.ts';
 
 /**
  * Deletes what an earlier ADD left that was cut off, or was for another namespace or boot, because no DEL was called for it.
- * Waits while another process works on the pod.
- * @throws CniError 7 when the pod is attached in this same namespace; of what cannot be deleted; 11 when it has
- *   waited long enough
+ * @param claim of its record
+ * @throws CniError 7 when the pod is attached in this same namespace; of what cannot be deleted; 11 when it was attached elsewhere
  */
-export async function settleEarlierAdd(
-  runner: Runner,
-  key: PodKey & { readonly netns: string },
-): Promise<void> {
+export async function settleEarlierAdd(runner: Runner, netns: string, claim: Claim): Promise<void> {
+  const { record } = claim;
   const { env } = runner.runtime;
-  await deletePod(runner, key, key.netns, record => !stands(record, key.netns, env));
-  const record = findRecord(runner, key);
-  if (record === undefined) return;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot attach "${key.ifname}" of container "${key.containerId}": it is already attached; run DEL first`,
-    { details: `recorded in "${record.file}"` },
-  );
-}
-
-/** A damaged record is replaced. */
-function findRecord({ podsDir }: Runner, key: PodKey): AttachmentRecord | undefined {
-  try {
-    return readRecord(podsDir, key);
-  } catch (error) {
-    if (error instanceof CniError && error.code === ErrorCode.decodingFailure) return undefined;
-    throw error;
-  }
-}
-
-function stands(record: AttachmentRecord, netns: string, env: Runner['runtime']['env']): boolean {
-  const { phase } = record;
-  return phase === 'attached' && !isOfEarlierBoot(record, env) && compareNetns(netns, record) === 'same';
+  refuseElsewhere(record, env);
+  const isOurs = !isOfEarlierBoot(record, env) && compareNetns(netns, record) === 'same';
+  if (record.phase === 'attached' && isOurs)
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot attach "${record.ifname}" of container "${record.containerId}": it is already attached; run DEL first`,
+      { details: `recorded in "${record.file}"` },
+    );
+  claim.begin();
+  await deleteClaimedPod(runner, record, claim, netns);
 }

@@ -11,6 +11,7 @@ import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
+import type { Lock } from '../journal/lock.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { listRecords } from '../journal/store.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
@@ -64,7 +65,6 @@ export interface PodRecord extends PodContents {
 
 /**
  * Begins the record of a pod whose networks are about to be attached.
- * @returns undefined when another process has just begun the same pod
  * @throws CniError 5
  */
 export function beginPod(
@@ -72,7 +72,8 @@ export function beginPod(
   { network, containerId, ifname, netns }: PodKey & { readonly netns: string },
   networks: readonly PlannedNetwork[],
   annotations: Readonly<Record<string, string>>,
-): AddRecord | undefined {
+  lock: Lock,
+): AddRecord {
   const { cacheDir, stateDir } = runtime;
   const contents: PodContents = {
     kind: KIND,
@@ -83,7 +84,7 @@ export function beginPod(
   };
   const pod = { ...NO_LIST, name: network, source: renderPod(contents) };
   const place = { ...runtime, stateDir: podsDir };
-  return beginRecord(pod, { containerId, ifname, netns }, place, { executables: [], standing: false });
+  return beginRecord(pod, { containerId, ifname, netns }, place, { executables: [], standing: false, lock });
 }
 
 /** What the record keeps of a network. */

@@ -32,11 +32,10 @@ export interface RecordList {
 
 /**
  * Begins a record, and marks it as unsettled. Only with the lock of the attachment. An unreadable record is replaced.
- * @returns undefined if the attachment already has a record
  * @throws CniError 5
  */
-export function createRecord(stateDir: string, intent: Intent): OpenRecord | undefined {
-  if (hasRecord(stateDir, intent)) return undefined;
+export function createRecord(stateDir: string, intent: Intent): OpenRecord {
+  refuseRecord(stateDir, intent);
   // Before the record: no process would find that if we died in between.
   markRecord(stateDir, intent);
   const file = recordFileOf(stateDir, intent);
@@ -48,15 +47,20 @@ export function createRecord(stateDir: string, intent: Intent): OpenRecord | und
   }
 }
 
-/** @throws CniError 5 when it cannot be read at all: then it may be a good record */
-function hasRecord(stateDir: string, id: AttachmentId): boolean {
+/** @throws CniError 5 if there is one, also if it cannot be read at all: then it may be a good record */
+function refuseRecord(stateDir: string, id: AttachmentId): void {
+  const file = recordFileOf(stateDir, id);
   try {
-    return readRecord(stateDir, id) !== undefined;
+    if (readRecord(stateDir, id) === undefined) return;
   } catch (error) {
     if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
-    rmSync(recordFileOf(stateDir, id), { recursive: true, force: true });
-    return false;
+    rmSync(file, { recursive: true, force: true });
+    return;
   }
+  throw new CniError(
+    ErrorCode.ioFailure,
+    `Cannot write record "${file}": a process without its lock has written one; call ADD again`,
+  );
 }
 
 /**

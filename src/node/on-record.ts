@@ -1,7 +1,6 @@
 // Which attachments do the records of this node name, and what do they say about each?
 import { type KnownAttachment, listKnown } from '../chain/records/known-attachments.ts';
 import { findReason } from '../chain/records/recover.ts';
-import { cacheFileOf } from '../chain/records/result-cache.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';
@@ -9,8 +8,6 @@ import { listPods } from '../delegate/record.ts';
 
 /** An attachment with everything that records say about it. */
 export interface RecordedAttachment extends KnownAttachment {
-  /** Its cached result; undefined if only the journal has it. */
-  readonly cacheFile: string | undefined;
   /** The network through which a delegate runner attached it. */
   readonly through: string | undefined;
   /** Why it is not settled. */
@@ -41,11 +38,10 @@ export function readRecords(runtime: ChainRuntime): OnRecord {
   );
   const found = new Map<string, RecordedAttachment>();
   for (const one of listed.attachments) {
-    const { known, record, cached } = one;
+    const { known, record } = one;
     const key = keyOf(known);
     found.set(key, {
       ...one,
-      cacheFile: cached && cacheFileOf(record?.cacheDir ?? cacheDir, known),
       through: through.get(key),
       unsettled: record && findReason(record, env),
     });

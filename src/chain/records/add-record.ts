@@ -3,13 +3,13 @@ import { CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { bootId } from '../../files/boot-id.ts';
 import { hostCookie } from '../../journal/elsewhere.ts';
-import { type Lock, takeLock } from '../../journal/lock.ts';
+import type { Lock } from '../../journal/lock.ts';
 import { settle } from '../../journal/marks.ts';
 import { identifyNetns, type NetnsIdentity } from '../../journal/netns-identity.ts';
 import type { Intent, Line, RecordedError } from '../../journal/record.ts';
 import { createRecord, dropRecord, replaceRecord } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { idOf } from './config-of-add.ts';
 
 /** The record of a running ADD, which has the lock until one of the last four. Without a journal its methods do nothing. */
@@ -34,8 +34,7 @@ export interface AddRecord {
 
 /**
  * Writes the record before anything is done.
- * @param lock of the attachment; taken now unless given
- * @returns undefined when another process has just begun the same attachment
+ * @param lock of the attachment; undefined without a journal
  * @param standing the record on disk is that of an earlier ADD whose attachment exists: it is replaced only when this ADD
  *   has succeeded
  * @throws CniError 5: nothing may be done then, because no record would tell how to undo it
@@ -44,27 +43,18 @@ export function beginRecord(
   list: Conflist,
   attachment: Attachment,
   runtime: ChainRuntime,
-  { executables, standing, lock: held }: BegunAdd,
-): AddRecord | undefined {
+  { executables, standing, lock }: BegunAdd,
+): AddRecord {
   const { stateDir } = runtime;
-  if (stateDir === undefined) return NONE;
-  const id = idOf(list, attachment);
-  const lock = held ?? takeLock({ stateDir, env: runtime.env }, id, 'add', deadlineOf(runtime, 'ADD'));
-  if ('holder' in lock) return undefined;
-  let record: AddRecord | undefined;
-  try {
-    const intent = { ...intentOf(list, attachment, runtime, executables), runner: lock.runner };
-    record = standing ? recordAtEnd(stateDir, intent, lock) : recordNow(stateDir, intent, lock);
-    return record;
-  } finally {
-    if (record === undefined) lock.release();
-  }
+  if (stateDir === undefined || lock === undefined) return NONE;
+  const intent = { ...intentOf(list, attachment, runtime, executables), runner: lock.runner };
+  return standing ? recordAtEnd(stateDir, intent, lock) : recordNow(stateDir, intent, lock);
 }
 
 interface BegunAdd {
   readonly executables: readonly string[];
   readonly standing: boolean;
-  readonly lock?: Lock | undefined;
+  readonly lock: Lock | undefined;
 }
 
 /** What the record keeps of a failure. */
@@ -110,9 +100,8 @@ function intentOf(
   };
 }
 
-function recordNow(stateDir: string, intent: Intent, lock: Lock): AddRecord | undefined {
+function recordNow(stateDir: string, intent: Intent, lock: Lock): AddRecord {
   const open = createRecord(stateDir, intent);
-  if (open === undefined) return undefined;
   const lines = linesOf(line => open.append(line));
   const end = (): void => {
     open.close();

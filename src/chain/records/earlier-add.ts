@@ -4,6 +4,7 @@ import type { AttachmentId } from '../../cni/attachment.ts';
 import { ErrorCode } from '../../cni/errors.ts';
 import { claimOf } from '../../journal/claim.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
+import { lent } from '../../journal/lock.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
@@ -33,7 +34,7 @@ export async function settleEarlierAdd(
   if (stateDir !== undefined && lock && record) {
     refuseElsewhere(record, runtime.env);
     // The ADD keeps the lock, whatever becomes of what was there.
-    const claim = claimOf(stateDir, record, { ...lock, release() {} });
+    const claim = claimOf(stateDir, record, lent(lock));
     if (isAttached(record, runtime)) {
       if (!(await yieldToItsRuntime(claim, runtime))) return record.file;
     } else {

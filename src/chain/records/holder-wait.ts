@@ -27,6 +27,12 @@ export interface Held {
  * @returns undefined without a journal; also if a DEL, which must go on, cannot write to the run directory, with a warning
  * @throws CniError 11 when it has waited long enough; 5 when the lock cannot be taken
  */
+export function hold(
+  id: AttachmentId,
+  runtime: ChainRuntime & { readonly stateDir: string },
+  purpose: Exclude<Purpose, 'del'>,
+): Promise<Held>;
+export function hold(id: AttachmentId, runtime: ChainRuntime, purpose: Purpose): Promise<Held | undefined>;
 export async function hold(
   id: AttachmentId,
   runtime: ChainRuntime,

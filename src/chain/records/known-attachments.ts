@@ -5,7 +5,7 @@ import type { AttachmentRecord } from '../../journal/record.ts';
 import { listRecords } from '../../journal/store.ts';
 import type { CachedAttachment } from './cache-record.ts';
 import { chooseRemembered, findCached, type RememberedAdd, toRemembered } from './remembered-add.ts';
-import { listAttachments } from './result-cache.ts';
+import { cacheFileOf, listAttachments } from './result-cache.ts';
 
 /** An attachment, with all that files say about it. */
 export interface KnownAttachment {
@@ -16,6 +16,8 @@ export interface KnownAttachment {
   readonly stateDir: string | undefined;
   /** What libcni's cache has of it: that of the caller, or the one that its record names. */
   readonly cached: CachedAttachment | undefined;
+  /** The file of that, as its content names it. */
+  readonly cacheFile: string | undefined;
 }
 
 /** What is in the files of a node. */
@@ -51,16 +53,27 @@ export function listKnown(
   const recorded = lists.flatMap(({ stateDir, records }) =>
     records.map((record): KnownAttachment => {
       const cached = cachedOf(record);
-      return { known: chooseRemembered(record, cached) ?? toRemembered(record), record, stateDir, cached };
+      const known = chooseRemembered(record, cached) ?? toRemembered(record);
+      return { known, record, stateDir, cached, cacheFile: cached && findCacheFile(record.cacheDir, cached) };
     }),
   );
   const others = cache.attachments.filter(one => !onRecord.has(keyOf(one)));
   return {
-    attachments: [...others.map(fromCache), ...recorded],
+    attachments: [...others.map(one => fromCache(one, cacheDir)), ...recorded],
     damaged,
   };
 }
 
-function fromCache(cached: CachedAttachment): KnownAttachment {
-  return { known: cached, record: undefined, stateDir: undefined, cached };
+function fromCache(cached: CachedAttachment, cacheDir: string): KnownAttachment {
+  const cacheFile = findCacheFile(cacheDir, cached);
+  return { known: cached, record: undefined, stateDir: undefined, cached, cacheFile };
+}
+
+/** Undefined for a file whose content names an attachment that no file can be of. */
+function findCacheFile(cacheDir: string, cached: CachedAttachment): string | undefined {
+  try {
+    return cacheFileOf(cacheDir, cached);
+  } catch {
+    return undefined;
+  }
 }

@@ -64,11 +64,7 @@ export async function prepare(
     if (again) return { answer: convertResult(again, list.version, 'recorded result') as ResultOf };
     const begun = { executables, standing: earlier !== undefined, lock: held?.lock };
     record = beginRecord(list, attachment, runtime, begun);
-    if (record) return { list, attachment, runtime, record, earlier };
-    throw new CniError(
-      ErrorCode.ioFailure,
-      `Cannot record container "${id.containerId}": a record was written without the lock`,
-    );
+    return { list, attachment, runtime, record, earlier };
   } finally {
     if (record === undefined) held?.lock.release();
   }

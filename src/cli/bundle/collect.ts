@@ -4,7 +4,6 @@ import { arch, version as kernelVersion, release } from 'node:os';
 import { join } from 'node:path';
 import { readFilter, readKernelLines } from '../../bundle/kernel-state.ts';
 import type { BundleFile } from '../../bundle/pack.ts';
-import { DEFAULT_CACHE_DIR } from '../../chain/records/result-cache.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { RUN_DIR_VARIABLE, runDir } from '../../cni/directories.ts';
 import { tryRead } from '../../files/read-file.ts';
@@ -31,7 +30,7 @@ export function placesOf(call: CommandCall): BundlePlaces {
   return {
     confDir: confDirOf(call),
     pluginDirs: runtime.pluginDirs,
-    cacheDir: cacheDirOf(runtime) || DEFAULT_CACHE_DIR,
+    cacheDir: cacheDirOf(runtime),
     stateDir: runtime.stateDir ?? '',
     runDir: runDir(call.env),
     traceDir: traceDirFor(call),

@@ -11,8 +11,8 @@ import type { Runtime } from '../../chain/run/runtime.ts';
 import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import type { CniError } from '../../cni/errors.ts';
+import { listPods } from '../../delegate/record.ts';
 import { recoverPods } from '../../delegate/recover.ts';
-import { listRecords } from '../../journal/store.ts';
 import { oneLine } from '../../lab/paint.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
@@ -53,8 +53,8 @@ async function repairAll(scope: RepairScope, runtime: Runtime): Promise<RepairRe
   const { pods, delegates } = runnerJournals(runtime.stateDir ?? '');
   const recovered = scope.dryRun ? [] : await recoverPods(pods, { ...scope, all: true }, runtime);
   const theirs = await repair(scope, { ...runtime, stateDir: delegates });
-  const { records, damaged } = listRecords(pods, scope.network);
-  const waiting = scope.dryRun ? records.flatMap(record => findRecovery(record, runtime)) : [];
+  const { pods: listed, damaged } = listPods(pods, scope.network);
+  const waiting = scope.dryRun ? listed.flatMap(({ record }) => findRecovery(record, runtime)) : [];
   return {
     recovered: [...own.recovered, ...recovered, ...waiting, ...theirs.recovered],
     attachments: [...own.attachments, ...theirs.attachments],

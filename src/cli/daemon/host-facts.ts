@@ -1,7 +1,7 @@
 // Which attachments, leaks and addresses does this host have, for the daemon's metrics?
 import { existsSync } from 'node:fs';
 import { parseNetwork } from '../../chain/config/conflist.ts';
-import { listAttachments } from '../../chain/records/result-cache.ts';
+import { listKnown } from '../../chain/records/known-attachments.ts';
 import { type FindAbout, seenPoolsOf } from '../../cni/network-plugins.ts';
 import type { SeenPool } from '../../cni/plugin-about.ts';
 import { type RangeUse, rangeUsesOf } from '../../ipam/range-use.ts';
@@ -37,7 +37,9 @@ export function hostFactsIn(cacheDirs: readonly string[], findAbout: FindAbout):
 }
 
 function look(cacheDirs: readonly string[], findAbout: FindAbout): HostFacts {
-  const records = cacheDirs.flatMap(dir => listAttachments(dir).attachments);
+  const records = cacheDirs
+    .flatMap(cacheDir => listKnown({ cacheDir, journals: [] }).attachments)
+    .map(({ known }) => known);
   const attachments = new Map<string, number>();
   for (const { network } of records) attachments.set(network, (attachments.get(network) ?? 0) + 1);
   // The attachments of a network usually share one conflist. If it was changed in between, the last one counts.

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { loadFile, loadNetwork } from '../../chain/config/load.ts';
-import { listAttachments } from '../../chain/records/result-cache.ts';
+import { listKnown } from '../../chain/records/known-attachments.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { leaseDirsOf, loadAbouts, typesOf } from '../../cni/network-plugins.ts';
@@ -47,12 +47,12 @@ export function listPlaces(call: CommandCall): LeasePlace[] {
 /** Lists of attachments and interfaces, read once for all leases. */
 export function findWitnesses(call: CommandCall, network: string): Witnesses {
   const cacheDir = call.text('cni-cache-dir') || cniCacheDir(call.env);
-  const { attachments } = listAttachments(cacheDir, { network });
+  const { attachments } = listKnown({ cacheDir, journals: [] }, network);
   return {
     findRecord: ({ containerId, ifname }) =>
-      attachments.find(
-        one => one.containerId === containerId && (ifname === undefined || one.ifname === ifname),
-      ),
+      attachments
+        .map(({ known }) => known)
+        .find(one => one.containerId === containerId && (ifname === undefined || one.ifname === ifname)),
     holders: findHolders(),
   };
 }

@@ -3,7 +3,6 @@
 import { statSync } from 'node:fs';
 import { judgeGone } from '../../chain/records/gone.ts';
 import { findReason } from '../../chain/records/recover.ts';
-import { cacheFileOf } from '../../chain/records/result-cache.ts';
 import { leaseDirsOf } from '../../cni/network-plugins.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
@@ -140,11 +139,11 @@ export const locks: Check = {
 /** When a network last gave a container its interface. */
 export const lastSuccess: Check = {
   id: 'networks.last-success',
-  run({ cacheDir, facts }) {
+  run({ facts }) {
     const newest = new Map<string, number>();
-    for (const { known, record, cached } of facts.attachments().attachments) {
+    for (const { known, record, cacheFile } of facts.attachments().attachments) {
       const { network } = known;
-      const files = [record?.file, cached && cacheFileOf(record?.cacheDir ?? cacheDir, cached)];
+      const files = [record?.file, cacheFile];
       const at = Math.max(
         ...files.map(file => (file && statSync(file, { throwIfNoEntry: false })?.mtimeMs) || 0),
       );

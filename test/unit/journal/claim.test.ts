@@ -25,7 +25,7 @@ const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
 /** A record whose runner has died. */
 function abandoned(): void {
   const runner = startRunner();
-  createRecord(dir, intentOf({ runner }))?.close();
+  createRecord(dir, intentOf({ runner })).close();
   endRunner(runner);
 }
 function won(claim: ReturnType<typeof claimRecord>) {
@@ -38,7 +38,7 @@ describe('claimRecord()', () => {
 
   test('names the process at work, and leaves its record unchanged', () => {
     const runner = startRunner();
-    createRecord(dir, intentOf({ runner }))?.close();
+    createRecord(dir, intentOf({ runner })).close();
     const before = fs.readFileSync(recordFileOf(dir, ID), 'utf8');
     expect(claimRecord(place, ID)).toEqual({ holder: runner });
     expect(fs.readFileSync(recordFileOf(dir, ID), 'utf8')).toBe(before);
@@ -107,7 +107,7 @@ describe('claimRecord()', () => {
       const { claimRecord } = await import('${path.resolve('src/journal/claim.ts')}');
       const { createRecord } = await import('${path.resolve('src/journal/store.ts')}');
       const { intentOf } = await import('${path.resolve('test/helpers/journal.ts')}');
-      createRecord('${dir}', intentOf())?.close();
+      createRecord('${dir}', intentOf()).close();
       console.log('ready');
       setInterval(() => {}, 1000);`;
     const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });

@@ -27,7 +27,7 @@ const file = () => recordFileOf(dir, ID);
 
 describe('createRecord()', () => {
   test('creates a file for the attachment, readable by its owner only, and a mark', () => {
-    createRecord(dir, intentOf())?.close();
+    createRecord(dir, intentOf()).close();
     expect(filesBelow(dir)).toEqual(['attachments/testnet/c1:eth0', 'unsettled/testnet/c1:eth0']);
     const modes = ['.', 'testnet', 'testnet/c1:eth0'].map(
       name => fs.statSync(path.join(dir, 'attachments', name)).mode & 0o777,
@@ -45,16 +45,16 @@ describe('createRecord()', () => {
     open?.close();
   });
 
-  test('keeps an existing record, and says so', () => {
-    createRecord(dir, intentOf({ owner: 'first' }))?.close();
-    expect(createRecord(dir, intentOf({ owner: 'second' }))).toBeUndefined();
+  test('keeps an existing record, which only a process without the lock can have written', () => {
+    createRecord(dir, intentOf({ owner: 'first' })).close();
+    expect(() => createRecord(dir, intentOf({ owner: 'second' }))).toThrow('without its lock');
     expect(readRecord(dir, ID)?.owner).toBe('first');
   });
 
   test('replaces an unreadable record', () => {
-    createRecord(dir, intentOf({ owner: 'first' }))?.close();
+    createRecord(dir, intentOf({ owner: 'first' })).close();
     fs.writeFileSync(file(), '{');
-    createRecord(dir, intentOf({ owner: 'second' }))?.close();
+    createRecord(dir, intentOf({ owner: 'second' })).close();
     expect(readRecord(dir, ID)?.owner).toBe('second');
     expect(filesBelow(dir)).toHaveLength(2);
   });
@@ -73,7 +73,7 @@ describe('createRecord()', () => {
     ['an interface that leads elsewhere', { ifname: '../x' }],
   ])('keeps %s inside its directory', (_, more) => {
     const id = { ...ID, ...more };
-    createRecord(dir, intentOf(id))?.close();
+    createRecord(dir, intentOf(id)).close();
     expect(readRecord(dir, id)).toMatchObject(id);
     expect(listRecords(dir).records).toHaveLength(1);
     expect(filesBelow(path.join(dir, 'attachments'))[0]).toMatch(
@@ -84,7 +84,7 @@ describe('createRecord()', () => {
 
 describe('reopenRecord()', () => {
   test('starts a new line after one that was cut off', () => {
-    createRecord(dir, intentOf())?.close();
+    createRecord(dir, intentOf()).close();
     fs.appendFileSync(file(), '{"event":"li');
     const open = reopenRecord(dir, ID);
     open?.append(link(0));
@@ -118,7 +118,7 @@ describe('readRecord()', () => {
     [
       'the record of another attachment',
       () => {
-        createRecord(dir, intentOf({ containerId: 'c2' }))?.close();
+        createRecord(dir, intentOf({ containerId: 'c2' })).close();
         fs.renameSync(recordFileOf(dir, { ...ID, containerId: 'c2' }), file());
       },
       'it is for interface "eth0" of container "c2" on network "testnet"',
@@ -142,7 +142,7 @@ describe('readRecord()', () => {
 
 describe('listRecords()', () => {
   test('lists all, or those of one network, but none that is being written', () => {
-    for (const network of ['a', 'b']) createRecord(dir, intentOf({ network }))?.close();
+    for (const network of ['a', 'b']) createRecord(dir, intentOf({ network })).close();
     fs.writeFileSync(path.join(dir, 'attachments/a/.1.tmp'), 'half');
     expect(listRecords(dir).records.map(({ network }) => network)).toEqual(['a', 'b']);
     expect(listRecords(dir, 'b').records.map(({ network }) => network)).toEqual(['b']);
@@ -153,7 +153,7 @@ describe('listRecords()', () => {
 
 describe('dropRecord()', () => {
   test('removes record and mark, and ignores missing ones', () => {
-    createRecord(dir, intentOf())?.close();
+    createRecord(dir, intentOf()).close();
     dropRecord(dir, ID);
     dropRecord(dir, ID);
     expect(filesBelow(dir)).toEqual([]);

@@ -74,7 +74,7 @@ test('an operation that only the record names is waited for, too: the run direct
   const runtime = adopted(() => false);
   dropRecord(stateDir, ID);
   const runner = startRunner();
-  createRecord(stateDir, { ...recorded(), runner })?.close();
+  createRecord(stateDir, { ...recorded(), runner }).close();
   await expect(hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del')).rejects.toMatchObject({
     code: 11,
   });

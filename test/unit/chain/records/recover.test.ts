@@ -567,7 +567,7 @@ describe('an attachment that another runtime has made again', () => {
     const env = { ...process.env, CATENA_RUN_DIR: runDir };
     const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
     const runner = { ...startRunner(), pid: 999_999, start: '1', op: '999999-1-1' };
-    createRecord(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner }))?.close();
+    createRecord(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner })).close();
     const named = { CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CATENA_RUNNER: processOf(runner) };
     const orphan = Bun.spawn(['sleep', '2'], { env: { PATH: process.env.PATH ?? '', ...named } });
     const recovering = recover({ all: true }, { ...runtime, env });
@@ -688,7 +688,7 @@ describe('recover()', () => {
     const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
     const [first = ''] = lines;
     for (let length = first.length; length <= text.length; length++) {
-      createRecord(runtime.stateDir, intent)?.close();
+      createRecord(runtime.stateDir, intent).close();
       fs.writeFileSync(file, text.slice(0, length));
       undone.length = 0;
       expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was interrupted' }]);
@@ -738,7 +738,7 @@ describe('collectGarbage() with a journal', () => {
 
   test('keeps attachments that another process is working on, and passes them to the plugins', async () => {
     const runner = startRunner();
-    createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() }))?.close();
+    createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() })).close();
     const plan = await collectGarbage(threePlugins(), { all: true }, runtime);
     expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} is working on it` }]);
     expect(chain.calls()[0]?.request['cni.dev/valid-attachments']).toEqual([key('c1')]);
