@@ -213,6 +213,7 @@ function makeIn(parent: string, work: () => void): void {
 
 function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: LockPlace['env']): Lock {
   const { op } = runner;
+  let isReleased = false;
   const lingering = owners.filter(({ mayLinger }) => mayLinger);
   return {
     runner,
@@ -231,6 +232,8 @@ function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: Lock
       for (const one of lingering) remove(join(dir, keptName(one, op)));
     },
     release() {
+      if (isReleased) return;
+      isReleased = true;
       remove(join(dir, op));
       endRunner(runner);
       try {
