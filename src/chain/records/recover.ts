@@ -72,10 +72,10 @@ export async function recover(
   try {
     markEarlierBoots(stateDir, runtime, scope.all === true);
     sweepSnapshots(runDir(runtime.env));
+    sweepLocks(runtime.env);
     // A verb for one network has no time to look through what all networks share.
     if (scope.all || scope.network === undefined) {
       sweepUnfinished(stateDir);
-      sweepLocks(runtime.env);
       sweepDeadLocks({ stateDir, env: runtime.env });
       sweepCache(cacheDirOf(runtime));
       if (scope.all || isAdoptedDue(stateDir)) await forgetDetached(stateDir, scope.network, runtime);
