@@ -71,11 +71,9 @@ function prepare(call: Call, link: Link, cidrs: readonly Cidr[], detectDuplicate
   inNetns(netns, () => {
     writeSysctls(link.name, detectDuplicates);
     if (!wantsIpv6) return;
-    // The interface is deleted when ADD fails, the loopback device is not.
-    if (findSysctl(LOOPBACK_SWITCH) === '1') {
+    enableIpv6(link.name, () => {
       call.onFailure('disable IPv6 again', () => inNetns(netns, () => trySysctl(LOOPBACK_SWITCH, '1')));
-    }
-    enableIpv6(link.name);
+    });
   });
 }
 
@@ -101,7 +99,8 @@ function writeSysctls(ifname: string, detectDuplicates: boolean): void {
   if (detectDuplicates) trySysctl(`${conf}/enhanced_dad`, '1');
 }
 
-function enableIpv6(ifname: string): void {
+/** @param onLoopback called before the loopback device, which outlives a failed ADD, is changed */
+function enableIpv6(ifname: string, onLoopback: () => void): void {
   const conf = `net/ipv6/conf/${ifname}`;
   trySysctl(`${conf}/ndisc_notify`, '1');
   for (const path of [LOOPBACK_SWITCH, `${conf}/disable_ipv6`]) {
@@ -111,7 +110,9 @@ function enableIpv6(ifname: string): void {
         `Cannot give "${ifname}" an IPv6 address: this kernel has no IPv6; remove the IPv6 range from "ipam"`,
       );
     }
-    if (disabled !== '0') writeSysctl(path, '0');
+    if (disabled === '0') continue;
+    if (path === LOOPBACK_SWITCH) onLoopback();
+    writeSysctl(path, '0');
   }
   trySysctl(`${conf}/keep_addr_on_down`, '1');
 }
