@@ -35,6 +35,9 @@ const NEVER = [
   'ff00::/8',
 ].map(parseCidr);
 
+/** Blocks of 64 addresses for 65,000 pods. What one node announces costs every other one routes and time. */
+const MOST_OF_ONE = 1_024;
+
 interface Claim {
   readonly node: ClusterNode;
   readonly block: Cidr;
@@ -61,7 +64,14 @@ export function claimBlocks(
     void problems.push(`block ${key} of node "${node.name}" ${why}: it gets no route`);
   const claims: Claim[] = [];
   for (const node of nodes) {
-    const blocks = new Map(node.blocks.map(block => [renderCidr(subnetOf(block)), subnetOf(block)]));
+    const most = node.name === own ? node.blocks.length : MOST_OF_ONE;
+    const blocks = new Map(
+      node.blocks.slice(0, most).map(block => [renderCidr(subnetOf(block)), subnetOf(block)]),
+    );
+    if (node.blocks.length > most)
+      problems.push(
+        `node "${node.name}" has ${node.blocks.length} blocks: those after the first ${most} get no route`,
+      );
     for (const [key, block] of blocks) {
       const claim = { node, block, key, isAccepted: false };
       const why = whyNever(block, limits);
@@ -88,8 +98,11 @@ export function claimBlocks(
   }
   refuseNodeAddresses(claims, nodes, refuse);
   const result = new Map<string, Cidr[]>();
-  for (const { node, block } of claims.filter(({ isAccepted }) => isAccepted))
-    result.set(node.name, [...(result.get(node.name) ?? []), block]);
+  for (const { node, block } of claims.filter(({ isAccepted }) => isAccepted)) {
+    const blocks = result.get(node.name);
+    if (blocks) blocks.push(block);
+    else result.set(node.name, [block]);
+  }
   for (const blocks of result.values()) blocks.sort(compareCidrs);
   return result;
 }

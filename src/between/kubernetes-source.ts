@@ -115,7 +115,11 @@ function withBlocks(
   const claimed = new Map<string, string[]>();
   const names = new Set(sorted.map(({ name }) => name));
   for (const { node, cidrs, isOrphaned } of blocks)
-    if (names.has(node) || !isOrphaned) claimed.set(node, [...(claimed.get(node) ?? []), ...cidrs]);
+    if (names.has(node) || !isOrphaned) {
+      const before = claimed.get(node);
+      if (before) before.push(...cidrs);
+      else claimed.set(node, [...cidrs]);
+    }
   // A node that was renamed, for example: without an address it gets no route, which is told.
   const unknown = [...claimed.keys()].filter(name => !names.has(name)).sort();
   return [...sorted, ...unknown.map(name => ({ name, addresses: [] }))].map(one => ({

@@ -101,12 +101,14 @@ export class Driver {
       // It may delete another attachment of a container whose ADD hangs, and waits for that.
       (action.kind === 'gc' && action.list === 'old');
     const free = Promise.all(started.filter((_, i) => !isHeld(round[i] as Action)));
+    const standstill = gates.length > 0 ? this.daemons.findStandstill(all.promise) : undefined;
     const isFrozen = round.some(action => action.kind === 'daemon' && action.act === 'freeze');
     await Promise.race([free, Bun.sleep(stretched(isFrozen ? HOLD_BESIDE_FROZEN_MS : HOLD_MS))]);
     all.resolve();
     await openGates(gates, started);
     const done = await Promise.all(started);
     const violations = done.flatMap(({ outcome }) => outcome.violations ?? []);
+    violations.push(...((await standstill) ?? []));
     violations.push(...done.flatMap(({ outcome }) => this.#deadHolder(outcome)));
     settle(this.model, done);
     violations.push(...findWrongChecks(this.model, done));

@@ -1,7 +1,8 @@
 // What becomes of the daemon of a node?
 
 import fs from 'node:fs';
-import type { DaemonAct } from '../history.ts';
+import { stretched } from '../../helpers/deadline.ts';
+import type { DaemonAct, Violation } from '../history.ts';
 import { LETTERS } from '../networks.ts';
 import { ENVIRONMENT, processes, signal, waitFor } from '../node.ts';
 import type { Place } from '../place.ts';
@@ -10,6 +11,9 @@ import { OK, type Outcome, SKIPPED } from './outcome.ts';
 const SOCKET = '/run/catena/catena.sock';
 const START_MS = 10_000;
 const STOP_MS = 30_000;
+const LOOK_EVERY_MS = 250;
+/** Several times the second that calls wait at most. */
+const STANDSTILL_MS = 3_000;
 
 /** The daemons of one node: at most one is meant to serve. */
 export class Daemons {
@@ -65,6 +69,28 @@ export class Daemons {
       late.push(...violations.map(({ text }) => text));
     }
     return late;
+  }
+
+  /**
+   * Whether calls wait in a daemon for one that hangs, until `end` resolves: in its queue or for its workers, while none ends. They get the
+   * turn and a worker of what hangs, or are left to their clients, after a second.
+   */
+  async findStandstill(end: Promise<unknown>): Promise<Violation[]> {
+    let isOver = false;
+    void end.then(() => {
+      isOver = true;
+    });
+    let since = performance.now();
+    for (let before = ''; !isOver; await Bun.sleep(LOOK_EVERY_MS)) {
+      const state = await stateOf();
+      const waiting = (state?.queued ?? 0) + (state?.pool.waiting ?? 0);
+      const now = `${state?.served} ${state?.running}`;
+      if (waiting === 0 || now !== before) since = performance.now();
+      before = now;
+      if (performance.now() - since < stretched(STANDSTILL_MS)) continue;
+      return [{ rule: 'daemon: calls wait for one that hangs', text: JSON.stringify(state) }];
+    }
+    return [];
   }
 
   /** As at the end of a boot. */
@@ -133,4 +159,21 @@ export class Daemons {
 /** Workers are started before it listens. */
 function answers(pid: number): boolean {
   return fs.existsSync(SOCKET) && processes().some(({ parent }) => parent === pid);
+}
+
+interface State {
+  readonly running: number;
+  readonly queued: number;
+  readonly served: number;
+  readonly pool: { readonly waiting: number };
+}
+
+/** Undefined if none answers now. */
+async function stateOf(): Promise<State | undefined> {
+  try {
+    const asked = { unix: SOCKET, signal: AbortSignal.timeout(1_000) };
+    return (await (await fetch('http://catena/v1/state', asked)).json()) as State;
+  } catch {
+    return undefined;
+  }
 }

@@ -36,6 +36,18 @@ function waysOf({ ways }: WaysPlan): string[] {
 }
 
 describe('planWays()', () => {
+  test('bounds what one node may cost the others, by a number of blocks, and tells that once', () => {
+    const blocks = Array.from({ length: 3_000 }, (_, i) => `10.${i >> 8}.${i & 255}.0/26`);
+    const hostile = node('hostile', ['192.0.2.66'], blocks);
+    const { ways, problems } = plan([A, B, hostile]);
+    const routesOf = (name: string) => ways.filter(one => one.node === name);
+    expect(routesOf('hostile')).toHaveLength(1_024);
+    expect(routesOf('b')).toHaveLength(2);
+    expect(problems).toEqual(['node "hostile" has 3000 blocks: those after the first 1024 get no route']);
+    // This node's own are all its pods have.
+    expect(plan([node('a', ['192.0.2.1'], blocks), B]).own).toHaveLength(3_000);
+  });
+
   test('leads directly to a node of the same subnet, through a tunnel to one beyond a router', () => {
     const planned = plan([C, A, B]);
     expect(waysOf(planned)).toEqual([
