@@ -52,6 +52,8 @@ describeRoot(
         });
         const way = { from: outside, to: container, address: outside.hostAddress.v4 };
         const kept = await converse(lab, { ...way, listen: 80, port: 8080 });
+        // A server of the host, on a port that is forwarded from the change on.
+        const own = await converse(lab, { ...way, to: lab.host, listen: 9090, port: 9090 });
         try {
           expect(await kept.say('before')).toBe('before');
           const veth = added.interfaces[1].name;
@@ -64,6 +66,7 @@ describeRoot(
           const changed = await set(lab, container, { cap, conf });
           expect(changed).toMatchObject(DONE);
           expect(await kept.say('after')).toBe('after');
+          expect(await own.say('own')).toBe('own');
           expect(await settingsOf(lab, container)).toEqual({
             ports: [8080, 9090],
             rates: [16, 16],
@@ -103,6 +106,7 @@ describeRoot(
           expect(await kept.say('late')).not.toBe('late');
         } finally {
           await kept.end();
+          await own.end();
         }
         expect(await chain.run('check', container)).toMatchObject(DONE);
         expect(await chain.run('del', container)).toMatchObject(DONE);

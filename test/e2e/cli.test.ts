@@ -154,6 +154,15 @@ describe('catena gc, status, version', () => {
     expect(results()).toEqual([]);
   });
 
+  test('repair names a record that it cannot read, and fails', async () => {
+    twoPlugins();
+    await catena(['add', 'testnet', NETNS, '--container-id', 'c1']);
+    const records = path.join(stateDir(), 'attachments', 'testnet');
+    fs.writeFileSync(path.join(records, fs.readdirSync(records)[0] ?? ''), '{');
+    const { exitCode, stderr } = await catena(['repair']);
+    expect([exitCode, stderr]).toEqual([1, expect.stringMatching(/^catena: warning: Cannot read record /)]);
+  });
+
   test('gc --dry-run lists what would be deleted and why, and deletes nothing', async () => {
     twoPlugins();
     for (const id of ['c1', 'c2']) await catena(['add', 'testnet', NETNS, '--container-id', id]);

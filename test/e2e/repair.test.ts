@@ -111,6 +111,7 @@ describeRoot('catena repair', () => {
 
         const veth = await hostVeth(lab, 'bridge');
         await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
+        await lab.run(lab.host, ['ip', 'link', 'set', veth, 'nomaster']);
         await lab.run(lab.host, ['tc', 'qdisc', 'del', 'dev', veth, 'root']);
         await lab.run(lab.host, ['tc', 'qdisc', 'del', 'dev', veth, 'ingress']);
         await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br0']);

@@ -155,7 +155,8 @@ describeRoot('a daemon that watches', () => {
     const repaired = watchedList(lab, 'repaired', '10.67.0.0/24', { catena: { watch: 'repair' } });
     const off = watchedList(lab, 'off', '10.68.0.0/24', { catena: { watch: 'off' } });
     const others = watchedList(lab, 'others', '10.69.0.0/24');
-    const lists = [plain, repaired, off, others];
+    const unchecked = watchedList(lab, 'unchecked', '10.70.0.0/24', { disableCheck: true });
+    const lists = [plain, repaired, off, others, unchecked];
     for (const [i, list] of lists.entries()) {
       writeFileSync(`${lab.tmp}/net.d/${list.name}.conflist`, JSON.stringify(list));
       await attach(lab, list, 8080 + i);
@@ -164,12 +165,18 @@ describeRoot('a daemon that watches', () => {
     rmSync(`${lab.tmp}/state/attachments/others`, { recursive: true });
     const daemon = await startWatcher(lab, {});
     for (const { name } of lists) await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', `br-${name}`]);
-    const watch = await untilWatch(daemon, one => one.drifted.length === 2 && one.repairs.repaired === 1);
+    const watch = await untilWatch(
+      daemon,
+      one => one.drifted.length === 2 && one.repairs.repaired === 1 && one.checks.unknown > 0,
+    );
     expect(watch).toMatchObject({ policy: 'observe', givenUp: [] });
     expect(watch.drifted.map(({ network }: Row) => network).sort()).toEqual(['others', 'plain']);
     const log = readFileSync(`${lab.tmp}/daemon.log`, 'utf8');
     for (const advice of ['catena repair plain', 'catena adopt others; catena repair others'])
       expect(log).toContain(advice);
+    expect(log.split('\n').filter(line => line.includes('was repaired'))).toMatchObject([
+      expect.stringContaining('"network":"repaired"'),
+    ]);
     const page = await (await daemon.fetch('/metrics')).text();
     expect(page).toContain('catena_watched_drift{state="drifted"} 2');
     expect(page).toContain('catena_watch_repairs_total{outcome="repaired"} 1');

@@ -150,6 +150,28 @@ describeRoot('cluster', () => {
     expect(leases()).toEqual([]);
   });
 
+  test('[1.1.0] CHECK says that the pool has given a block to another node', async () => {
+    const { call, dir } = network(dual);
+    const { result } = await call('ADD');
+    const held = JSON.parse(readFileSync(join(dir, '.catena-blocks'), 'utf8'));
+    for (const block of held.blocks) block.state = 'lost';
+    writeFileSync(join(dir, '.catena-blocks'), JSON.stringify(held));
+    const { error } = await call('CHECK', 'one', { prevResult: result });
+    expect(error?.msg).toContain('the pool has given its block to another node');
+  });
+
+  test('[1.1.0] the return of a block that was interrupted is completed before the next claim', async () => {
+    const { call, dir } = network(dual);
+    await call('ADD');
+    await call('DEL');
+    const file = join(dir, '.catena-blocks');
+    const states = () => JSON.parse(readFileSync(file, 'utf8')).blocks.map(({ state }: Row) => state);
+    const before = states();
+    writeFileSync(file, readFileSync(file, 'utf8').replaceAll('"held"', '"returning"'));
+    expect(await call('ADD', 'two')).toMatchObject({ exitCode: 0 });
+    expect([before, states()]).toEqual([['held'], ['held']]);
+  });
+
   test('[1.1.0] a pod gets an address of the pool of its namespace, or of the one that it names', async () => {
     const pools = [
       { pool: 'public', namespaces: ['web-*'], subnets: [{ ipv4: '10.61.0.0/24' }], blockSize: 8 },

@@ -217,6 +217,18 @@ while True:
       });
     });
 
+    test('[1.1.0] ADD that cannot note its lease gives it back to the server', async () => {
+      await withHost(async lab => {
+        const server = await serve(lab);
+        const container = await attachHost(lab, 'other0');
+        const env = { CATENA_STATE_DIR: '/dev/null/state' };
+        const { error } = await lab.plugin('dhcp', { command: 'ADD', conf: confOf(), container, env });
+        expect(error).toMatchObject({ code: 11 });
+        expect(server.log()).toContain('DHCPACK');
+        await until(() => server.leases().length === 0);
+      });
+    });
+
     test('[1.1.0] the client identifier has 23 bytes, however long the names are', async () => {
       await withHost(async lab => {
         const server = await serve(lab);

@@ -344,6 +344,19 @@ describeRoot('host-local', () => {
     expect(Object.keys(leases())).toHaveLength(4);
   });
 
+  test('GC keeps the lease of an address that an interface still has, and says so', async () => {
+    const { call, leases } = network({ subnet: '10.1.7.0/24' });
+    for (const id of ['one', 'two']) await call('ADD', id);
+    const container = await lab.container();
+    await lab.run(container, ['ip', 'addr', 'add', '10.1.7.2/32', 'dev', 'lo']);
+    const reply = await call('GC', 'x', { add: { 'cni.dev/valid-attachments': [] } });
+    expect(reply).toMatchObject({
+      exitCode: 0,
+      stderr: expect.stringContaining('Keeping the lease of 10.1.7.2'),
+    });
+    expect(leases()).toEqual({ '10.1.7.2': 'one\r\neth0' });
+  });
+
   test('ADD leaves no file if the disk has no space for one of them', async () => {
     const ranges = [[{ subnet: '10.1.0.0/24' }], [{ subnet: 'fd00::/64' }]];
     const dataDir = join(lab.tmp, 'small');

@@ -463,6 +463,16 @@ describeInOrder(
       expect(await ask()).toBe(true);
     });
 
+    test('GC ends the UDP flows of what it releases', async () => {
+      const { lab, pod, outside } = await podsOnBridge(createLab);
+      await startServer(lab, pod, { protocol: 'udp', port: 80 });
+      const ask = () => askUdp(lab, outside, outside.hostAddress.v4);
+      await add(lab, pod, WEB);
+      expect(await ask()).toBe(true);
+      expect((await gc(lab, [])).exitCode).toBe(0);
+      expect(await ask()).toBe(false);
+    });
+
     test.each(FAMILIES)('DEL and ADD find UDP flows over IP%s among many', async family => {
       const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });

@@ -351,6 +351,21 @@ describeRoot('tuning', () => {
     expect(existsSync(second.backup)).toBe(false);
   });
 
+  test('DEL keeps the backup while a value cannot be restored', async () => {
+    const { call, backup } = await attachment();
+    await call('ADD', { sysctl: { 'net.core.somaxconn': '500' } });
+    const right = readFileSync(backup, 'utf8');
+    writeFileSync(backup, right.replace(/("[^"]*somaxconn"): ?"\d+"/, '$1:"many"'));
+    expect(await call('DEL', {})).toMatchObject({
+      exitCode: 0,
+      stderr: expect.stringContaining('somaxconn'),
+    });
+    expect(existsSync(backup)).toBe(true);
+    writeFileSync(backup, right);
+    expect((await call('DEL', {})).exitCode).toBe(0);
+    expect(existsSync(backup)).toBe(false);
+  });
+
   test('DEL without ADD changes nothing', async () => {
     const { lab, container, call } = await attachment();
     expect((await call('DEL', wanted)).exitCode).toBe(0);

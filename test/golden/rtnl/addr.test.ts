@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp } from '../../../src/net/ip.ts';
+import { NetlinkError } from '../../../src/netlink/errors.ts';
 import {
   addAddress,
   addrMessage,
@@ -13,6 +14,7 @@ import {
   removeAddress,
   restoreAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
+import { Errno } from '../../../src/sys/errno.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 test('struct ifaddrmsg has 8 bytes', () => {
@@ -90,6 +92,19 @@ const REMOVE = `
   08 00 04 00  IFA_BROADCAST
     0a 01 00 ff  10.1.0.255
 `;
+
+test.each([
+  [Errno.EADDRNOTAVAIL, false],
+  [Errno.ENODEV, false],
+  [Errno.EPERM, true],
+])('removeAddress() that ends with error %d fails: %p', (errno, fails) => {
+  const refuse = () => {
+    throw new NetlinkError('delete address', errno);
+  };
+  const remove = () => answering(refuse, socket => removeAddress(socket, 2, parseCidr('10.1.0.1/24')));
+  if (fails) expect(remove).toThrow(NetlinkError);
+  else expect(remove).not.toThrow();
+});
 
 test('removeAddress() names address and prefix', () => {
   expect(sentBy(socket => removeAddress(socket, 2, parseCidr('10.1.0.1/24')))).toEqual(bytesOf(REMOVE));

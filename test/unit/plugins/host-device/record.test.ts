@@ -3,6 +3,7 @@ import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { tryGiveBack } from '../../../../plugins/host-device/give-back.ts';
 import {
   type DeviceRecord,
   findRecord,
@@ -89,4 +90,13 @@ test.each([
   { mtu: 'x' },
 ])('a file with %p is no record', more => {
   expect(parseRecord(JSON.stringify({ ...RECORD, ...more }))).toBeUndefined();
+});
+
+test('the end of an earlier ADD leaves the device of a later one of the same attachment', () => {
+  const later = { ...RECORD, id: 'later' };
+  writeRecord(env, later);
+  // Without a socket: neither namespace is looked at.
+  expect(tryGiveBack({ environment: env } as never, RECORD)).toBe(true);
+  expect(findRecord(env, RECORD)?.id).toBe('later');
+  removeRecord(env, later);
 });
