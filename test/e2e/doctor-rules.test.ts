@@ -192,7 +192,7 @@ const SCENES: readonly Scene[] = [
       [
         'error',
         /in chain "pre" of table ip raw2 drops connections through port 8080\/tcp/,
-        /^nft -a list chain ip raw2 pre$/,
+        /^nft delete rule ip raw2 pre handle \d+$/,
       ],
     ],
   },

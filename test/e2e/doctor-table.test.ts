@@ -3,11 +3,13 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
+import { SCENES, shopList, TRIALS } from '../helpers/damage-scenes.ts';
 import { DAMAGES } from '../helpers/damages.ts';
 import { expectGenerated, table } from '../helpers/generated.ts';
 import { type Container, directories, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
+import { echo, startServer } from '../helpers/traffic.ts';
 
 interface Node {
   readonly lab: Lab;
@@ -193,6 +195,69 @@ describeRoot('catena doctor', () => {
   });
 });
 
+describeRoot("doctor's commands", () => {
+  const makeLab = useLabs();
+
+  test('mend what the watch repairs: doctor is content, and the port answers', async () => {
+    const lab = await makeLab();
+    const outside = await lab.outside();
+    fs.mkdirSync(`${lab.tmp}/run`);
+    const list = shopList('shop', 66);
+    list.plugins[0].ipam.dataDir = `${lab.tmp}/leases`;
+    for (const plugin of list.plugins) if (plugin.type === 'tuning') plugin.dataDir = `${lab.tmp}/tuning`;
+    const chain = writeChain(lab, list);
+    const web = await lab.container();
+    await chain.add(web, { cap: { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] } });
+    await startServer(lab, web, { protocol: 'tcp', port: 80 });
+    const [port] = await lab.ip(lab.host, 'link', 'show', 'master', 'shop0');
+    const names = {
+      ...{ bridge: 'shop0', gateway: '10.66.0.1/24', subnet: '10.66.0.0/24', file: 'shop.conflist' },
+      ...{ port: String(port?.ifname), id: web.id },
+    };
+    const env = environment(lab);
+    const type = async (line: string, where: Container | Lab['host']) => {
+      const { exitCode, stdout, stderr } = await lab.run(where, ['sh', '-c', line], {
+        env,
+        timeoutMs: 60_000,
+      });
+      return exitCode === 0 ? '' : `${line}: ${stdout}${stderr}`;
+    };
+    const answers = async () => {
+      const at = { protocol: 'tcp', address: outside.hostAddress.v4, port: 8080 } as const;
+      return (await echo(lab, outside, at)) !== undefined;
+    };
+    expect([(await diagnose({ lab })).findings, await answers()]).toEqual([[], true]);
+    const repaired = [...SCENES.filter(({ outcome }) => outcome === 'repaired'), ...TRIALS];
+    const seen: unknown[] = [];
+    for (const { way, damage } of repaired) {
+      // A command may have made the container's interface again, with another device on the host.
+      const [out] = (await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).filter(
+        one => one.master === 'shop0',
+      );
+      const now = { ...names, port: String(out?.ifname) };
+      const where = damage.inside ? web : lab.host;
+      const line = damage
+        .line(now)
+        .replace('/var/lib/cni/networks/shop/10.66.0.2', `${lab.tmp}/leases/shop/10.*`);
+      const broken = await type(line, where);
+      const { findings } = await diagnose({ lab });
+      const mends = [...new Set(findings.map(({ mend = '' }) => mend))];
+      const failed: string[] = [];
+      for (const mend of mends) failed.push(await type(mend, lab.host));
+      const { findings: left } = await diagnose({ lab });
+      seen.push([
+        way,
+        broken,
+        findings.length > 0,
+        failed.join(''),
+        left.map(({ found }) => found),
+        await answers(),
+      ]);
+    }
+    expect(seen).toEqual(repaired.map(({ way }) => [way, '', true, '', [], true]));
+  });
+});
+
 /** A host with an uplink, a container with a port, and a network with a single address. */
 async function prepare(lab: Lab): Promise<Node> {
   await lab.outside();
@@ -223,7 +288,7 @@ function environment(lab: Lab): Record<string, string> {
 }
 
 /** Errors and warnings, without what this machine's own files are reported for. */
-async function diagnose({ lab }: Node) {
+async function diagnose({ lab }: Pick<Node, 'lab'>) {
   const { stdout, exitCode } = await lab.run(lab.host, ['catena', 'doctor', '--json'], {
     env: environment(lab),
   });

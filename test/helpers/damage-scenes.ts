@@ -233,6 +233,44 @@ export const SCENES: readonly Scene[] = [
   },
 ];
 
+/** More damage, as users did it in trials: what doctor prints mends each. */
+export const TRIALS: readonly Pick<Scene, 'way' | 'damage'>[] = [
+  {
+    way: 'nft delete table inet catena_masquerade',
+    damage: { line: () => 'nft delete table inet catena_masquerade' },
+  },
+  {
+    way: 'the rate of what the container sends deleted',
+    damage: { line: ({ port }) => `tc qdisc del dev ${port} ingress` },
+  },
+  { way: 'the bridge deleted', damage: { line: ({ bridge }) => `ip link del ${bridge}` } },
+  {
+    way: 'forwarding of the bridge turned off',
+    damage: { line: ({ bridge }) => `sysctl -qw net.ipv4.conf.${bridge}.forwarding=0` },
+  },
+  {
+    way: 'iptables flushed',
+    damage: { line: () => 'iptables -F; iptables -t nat -F; iptables -X; iptables -t nat -X' },
+  },
+  {
+    way: 'all addresses and routes of the bridge flushed',
+    damage: { line: ({ bridge }) => `ip addr flush dev ${bridge}; ip route flush dev ${bridge}` },
+  },
+  { way: 'a foreign rule that drops forwarded packets', damage: DAMAGES['foreign drop'] },
+  {
+    way: 'a foreign rule before all others that drops the port',
+    damage: {
+      line: () =>
+        "nft 'add table ip early; add chain ip early pre { type filter hook prerouting priority -300; }; add rule ip early pre tcp dport 8080 drop'",
+    },
+  },
+  { way: 'a foreign DNAT of the same port', damage: DAMAGES['foreign DNAT'] },
+  {
+    way: 'a directory that every user may write to',
+    damage: { line: () => 'chmod 777 $CATENA_RUN_DIR' },
+  },
+];
+
 /**
  * The scenes in as many parts, which are played beside each other, each on a node of its own. Each part begins with the first scene,
  * a flush of all rules, and keeps neighbours together: rules of iptables that are there hide what later scenes do to them.
