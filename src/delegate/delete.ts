@@ -17,7 +17,7 @@ import { refuseElsewhere } from '../journal/elsewhere.ts';
 import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import { dropUnclaimed } from '../journal/store.ts';
+import { dropRecord } from '../journal/store.ts';
 import { endOrphanPlugins } from './orphan-plugins.ts';
 import { listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
 import type { Runner } from './runner.ts';
@@ -49,7 +49,7 @@ export async function deletePod(
     // With `wanted`, it is GC, which does not know that nothing is needed of an ADD that was cut off.
     if (claim && !wanted) await endPluginsOf(claim.record, runner);
     await deleteClaimedPod(runner, key, claim, netns);
-    if (claim === undefined) dropUnclaimed(podsDir, key, found);
+    if (claim === undefined) dropRecord(podsDir, key);
   } finally {
     held?.lock.release();
   }

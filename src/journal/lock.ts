@@ -191,7 +191,7 @@ function put(dir: string, { op }: Runner, target: string, dead: readonly Owner[]
     makeIn(dirname(dir), () => renameSync(fresh, dir));
     return true;
   } catch (error) {
-    rmSync(fresh, { recursive: true, force: true });
+    discard(fresh);
     const { code = '' } = error as NodeJS.ErrnoException;
     // Another one was faster, or a sweep has taken our directory for that of a dead process.
     if (mayFail && ['ENOTEMPTY', 'EEXIST', 'ENOENT'].includes(code)) return false;
@@ -224,7 +224,7 @@ function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: Lock
         symlinkSync(targetOf(runner, purpose, env), fresh);
         renameSync(fresh, join(dir, op));
       } catch (cause) {
-        rmSync(fresh, { force: true });
+        discard(fresh);
         throw fileFailure('keep the lock', dir, cause);
       }
     },
@@ -243,6 +243,15 @@ function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: Lock
       }
     },
   };
+}
+
+/** Ignores errors, so as not to hide why the lock could not be taken; the next verb sweeps it. */
+function discard(fresh: string): void {
+  try {
+    rmSync(fresh, { recursive: true, force: true });
+  } catch {
+    // A read-only disk, for example.
+  }
 }
 
 function remove(path: string): void {

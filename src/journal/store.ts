@@ -143,21 +143,6 @@ export function dropRecord(stateDir: string, id: AttachmentId): void {
 }
 
 /**
- * Removes the record of an attachment that was taken down without a claim: the record found before that, as on a full disk,
- * or an unreadable one. A record that another process has put in its place stays.
- * @throws CniError 5
- */
-export function dropUnclaimed(stateDir: string, id: AttachmentId, found: AttachmentRecord | undefined): void {
-  try {
-    const now = readRecord(stateDir, id);
-    if (now !== undefined && now.runner.op !== found?.runner.op) return;
-  } catch (error) {
-    if (!(error instanceof CniError)) throw error;
-  }
-  dropRecord(stateDir, id);
-}
-
-/**
  * The record in a file, or undefined if there is none.
  * @throws CniError 6 when it is damaged or not a record, 5 when it cannot be read
  */

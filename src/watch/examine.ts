@@ -8,7 +8,6 @@ import {
   isThere,
   noteOf,
 } from '../chain/records/others-del.ts';
-import { isOfEarlierBoot } from '../chain/records/recover.ts';
 import { findCached, findRecord } from '../chain/records/remembered-add.ts';
 import { repairOne } from '../chain/records/repair.ts';
 import { repairCached } from '../chain/records/repair-cached.ts';
@@ -19,6 +18,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
+import { isOfEarlierBoot } from '../journal/boot.ts';
 import { findHolder } from '../journal/lock.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { WatchedAttachment } from './attachments.ts';

@@ -9,7 +9,7 @@ import { lastBegun } from '../../journal/lines.ts';
 import type { Lock } from '../../journal/lock.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { dropUnclaimed } from '../../journal/store.ts';
+import { dropRecord } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
@@ -78,7 +78,7 @@ async function deleteOnce(
   runtime: ChainRuntime,
   { id, claim, found, lock }: Deletion & { readonly id: AttachmentId; readonly lock: Lock | undefined },
 ): Promise<void> {
-  await underClaim(id, { claim, found }, runtime, async () => {
+  await underClaim(id, claim, runtime, async () => {
     const runners = lock?.dead ?? [];
     await waitForOrphanProcesses({ record: found ?? { ...id, runners }, lock }, runtime);
     const known = chooseRemembered(found, findCached(id, runtime));
@@ -108,9 +108,9 @@ export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promis
     if (await yieldToSuccessor(claim, reaching)) return false;
     if (await yieldToItsRuntime(claim, reaching)) return false;
   } catch (error) {
-    await underClaim(id, { claim, found: record }, reaching, () => Promise.reject(error));
+    await underClaim(id, claim, reaching, () => Promise.reject(error));
   }
-  await underClaim(id, { claim, found: record }, reaching, async () => {
+  await underClaim(id, claim, reaching, async () => {
     const known = toRemembered(record);
     const frozen = findConfigOfAdd(known, reaching);
     if (frozen === undefined) {
@@ -163,7 +163,7 @@ interface Deletion {
 /** @param work returns the errors */
 async function underClaim(
   id: AttachmentId,
-  { claim, found }: Deletion,
+  claim: Claim | undefined,
   runtime: ChainRuntime,
   work: () => Promise<unknown[]>,
 ): Promise<void> {
@@ -176,7 +176,8 @@ async function underClaim(
   }
   if (!errors.length) {
     if (claim) claim.drop();
-    else if (runtime.stateDir !== undefined) dropUnclaimed(runtime.stateDir, id, found);
+    // No ADD begins without a lock either, so no other process has put one in its place.
+    else if (runtime.stateDir !== undefined) dropRecord(runtime.stateDir, id);
     return;
   }
   try {

@@ -2,6 +2,7 @@
 
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { ErrorCode } from '../../cni/errors.ts';
+import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { claimOf } from '../../journal/claim.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { lent } from '../../journal/lock.ts';
@@ -13,7 +14,6 @@ import type { CachedAttachment } from './cache-record.ts';
 import { deleteClaimed } from './delete-attachment.ts';
 import type { Held } from './holder-wait.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
-import { isOfEarlierBoot } from './recover.ts';
 import { findCached } from './remembered-add.ts';
 import { cacheFileOf } from './result-cache.ts';
 

@@ -23,8 +23,6 @@ import { forgetDetached } from './adopted-attachments.ts';
 import { deleteClaimed } from './delete-attachment.ts';
 import { sweepCache } from './result-cache.ts';
 
-export { isOfEarlierBoot };
-
 /** The outcome for one unsettled attachment. */
 export interface Recovery extends AttachmentId {
   /** Why it had to be deleted. */
