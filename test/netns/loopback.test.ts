@@ -1,4 +1,5 @@
 import { expect, test } from 'bun:test';
+import { faultIn } from '../../src/testing/fault.ts';
 import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';
@@ -52,6 +53,18 @@ describeRoot('loopback', () => {
       });
       expect(await isUp(lab, container)).toBe(true);
     }
+  });
+
+  test('ADD that fails leaves lo down', async () => {
+    const lab = await createLab();
+    const container = await lab.container();
+    for (let request = 1; ; request++) {
+      const env = { CATENA_FAULT: `kernel:${request}` };
+      const reply = await lab.plugin('loopback', { command: 'ADD', conf: confOf(), container, env });
+      if (faultIn(reply.stderr) === undefined) break;
+      expect([reply.exitCode, await isUp(lab, container)]).toEqual([1, false]);
+    }
+    expect(await isUp(lab, container)).toBe(true);
   });
 
   test('a late DEL leaves the loopback of the container alone that has the path now', async () => {
