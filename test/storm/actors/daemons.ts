@@ -1,7 +1,6 @@
 // What becomes of the daemon of a node?
 
 import fs from 'node:fs';
-import { stretched } from '../../helpers/deadline.ts';
 import type { DaemonAct, Violation } from '../history.ts';
 import { LETTERS } from '../networks.ts';
 import { ENVIRONMENT, processes, signal, waitFor } from '../node.ts';
@@ -12,7 +11,7 @@ const SOCKET = '/run/catena/catena.sock';
 const START_MS = 10_000;
 const STOP_MS = 30_000;
 const LOOK_EVERY_MS = 250;
-/** Several times the second that calls wait at most. */
+/** Several times the second that calls wait at most, on a busy machine, too: a timer of the daemon ends it. */
 const STANDSTILL_MS = 3_000;
 
 /** The daemons of one node: at most one is meant to serve. */
@@ -84,10 +83,10 @@ export class Daemons {
     for (let before = ''; !isOver; await Bun.sleep(LOOK_EVERY_MS)) {
       const state = await stateOf();
       const waiting = (state?.queued ?? 0) + (state?.pool.waiting ?? 0);
-      const now = `${state?.served} ${state?.running}`;
+      const now = JSON.stringify([state?.served, state?.running, state?.declined]);
       if (waiting === 0 || now !== before) since = performance.now();
       before = now;
-      if (performance.now() - since < stretched(STANDSTILL_MS)) continue;
+      if (performance.now() - since < STANDSTILL_MS) continue;
       return [{ rule: 'daemon: calls wait for one that hangs', text: JSON.stringify(state) }];
     }
     return [];
@@ -100,7 +99,7 @@ export class Daemons {
 
   #spawn(watch = false): Bun.Subprocess {
     // Everything is scarce: one call that hangs has the turns and the worker that others need.
-    const argv = [this.#place.catena, 'daemon', '--log', 'none', '--requests', '2', '--workers', '1'];
+    const argv = [this.#place.catena, 'daemon', '--log', 'none', '--requests', '1', '--workers', '1'];
     if (watch) argv.push('--config', this.#place.repairing);
     const child = Bun.spawn(argv, {
       cwd: '/',
@@ -165,6 +164,7 @@ interface State {
   readonly running: number;
   readonly queued: number;
   readonly served: number;
+  readonly declined: object;
   readonly pool: { readonly waiting: number };
 }
 
