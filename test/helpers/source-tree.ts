@@ -40,7 +40,9 @@ const SKIPPED = ['node_modules', 'dist', '.git'];
 export function listFiles(folder: string): string[] {
   return fs.readdirSync(path.join(ROOT, folder), { withFileTypes: true }).flatMap(entry => {
     const inside = path.join(folder, entry.name);
-    if (entry.isDirectory()) return SKIPPED.includes(entry.name) ? [] : listFiles(inside);
+    // In a second working tree, git's own is a file.
+    if (SKIPPED.includes(entry.name)) return [];
+    if (entry.isDirectory()) return listFiles(inside);
     return entry.isFile() ? [inside] : [];
   });
 }
