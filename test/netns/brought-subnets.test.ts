@@ -166,6 +166,11 @@ describeRoot('a subnet that the IPAM plugin chooses', () => {
       expect(await ping(lab, three[0], '10.71.0.1')).toBe(true);
       expect((await call('DEL', ...three)).exitCode).toBe(0);
       expect(await addressesOf(lab)).toEqual([]);
+      // The kernel would remove an operator's address along with the gateway.
+      expect((await call('ADD', three[0])).exitCode).toBe(0);
+      await lab.ip(lab.host, 'addr', 'add', '10.71.0.53/24', 'dev', 'sec0');
+      expect((await call('DEL', ...three)).exitCode).toBe(0);
+      expect(await addressesOf(lab)).toEqual(['10.71.0.1/24 sec0', '10.71.0.53/24 sec0']);
     });
   });
 
