@@ -1,5 +1,6 @@
 // Are links described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
+import { NetlinkError } from '../../../src/netlink/errors.ts';
 import {
   addAltNameRequest,
   createLink,
@@ -9,7 +10,8 @@ import {
 } from '../../../src/netlink/rtnl/link.ts';
 import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { ifinfomsg } from '../../../src/netlink/rtnl/link-header.ts';
-import { bodyOf, bytesOf, sentBy } from './captured.ts';
+import { Errno } from '../../../src/sys/errno.ts';
+import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 // What we send was compared with what `ip` sends (strace -e trace=sendmsg -e write=3): the same but for the order of
 // attributes, NLA_F_NESTED, which it leaves out, and the zero at the end of kinds and aliases, which it leaves out as well.
@@ -262,4 +264,16 @@ describe('a device that changes its namespace', () => {
     expect(sentBy(socket => socket.request(addAltNameRequest(3, 'enp3s0')))).toEqual(bytesOf(ALT_NAME));
     expect(linkMessage.decode(bodyOf(ALT_NAME)).attrs).toEqual({ propList: ['enp3s0'] });
   });
+});
+
+test.each([
+  [Errno.ENODEV, false],
+  [Errno.EPERM, true],
+])('removeLink() that ends with error %d fails: %p', (errno, fails) => {
+  const refuse = () => {
+    throw new NetlinkError('delete link', errno);
+  };
+  const remove = () => answering(refuse, socket => removeLink(socket, 3));
+  if (fails) expect(remove).toThrow(NetlinkError);
+  else expect(remove).not.toThrow();
 });
