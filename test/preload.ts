@@ -2,11 +2,18 @@
 //
 // `bun test --no-orphans` ends what a test leaves behind. Bun hands the option down by its environment, and each of our
 // executables would then end its plugins when it dies, which on a node it does not. (`Bun.spawn` without `env` still passes on the original environment.)
-import { mkdtempSync } from 'node:fs';
+import { mkdirSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 delete process.env.BUN_FEATURE_FLAG_NO_ORPHANS;
 
-// Another user than root has no run directory, and an ADD that is on record takes a lock in it.
-if (process.getuid?.() !== 0) process.env.CATENA_RUN_DIR ??= mkdtempSync(join(tmpdir(), 'catena-run-'));
+// Processes that share fast tests have a run directory each: a lock in it is about an attachment, and tests give theirs the same names.
+// Another user than root has none.
+const given = process.env.CATENA_RUN_DIR;
+const own = `catena-run-${process.pid}-`;
+if ((given !== undefined || process.getuid?.() !== 0) && !given?.includes(own)) {
+  const parent = given ?? tmpdir();
+  mkdirSync(parent, { recursive: true });
+  process.env.CATENA_RUN_DIR = mkdtempSync(join(parent, own));
+}
