@@ -7,6 +7,7 @@ import { loadFile, loadNetwork } from '../chain/config/load.ts';
 import type { Diagnostic } from '../chain/config/network-file.ts';
 import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
+import type { SegmentRunner } from '../chain/run/segment.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../cni/directories.ts';
@@ -41,6 +42,10 @@ export function pluginDirsOf(call: CommandCall): readonly string[] {
   return dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR);
 }
 
+/** What runs one chain at a time, in a worker. */
+export const segmentsOf = (call: CommandCall): SegmentRunner =>
+  workerSegments(call.workers ?? ownWorker(), { cwd: call.cwd });
+
 /** Where plugins are and how they run; the standard error of a plugin that succeeds is passed on. */
 export function runtimeOf(call: CommandCall): ChainRuntime {
   const cacheDir = call.text('cni-cache-dir');
@@ -49,9 +54,7 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     pluginDirs: pluginDirsOf(call),
     env: call.env,
     signal: call.signal,
-    ...(call.on('separate')
-      ? {}
-      : { segments: workerSegments(call.workers ?? ownWorker(), { cwd: call.cwd }) }),
+    ...(call.on('separate') ? {} : { segments: segmentsOf(call) }),
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
     ...defined({ cacheDir, request: call.request, deadlineMs: deadlines }),

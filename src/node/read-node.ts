@@ -1,9 +1,9 @@
 // How is the model of this node read, in one pass and at a bounded cost?
 import { hostname } from 'node:os';
 import { listNetworks } from '../chain/config/load.ts';
-import { checkAttachments } from '../chain/records/check-attachments.ts';
 import { isNamespaceGone } from '../chain/records/gone.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
+import type { SegmentRunner } from '../chain/run/segment.ts';
 import { keyOf, renderOwner } from '../cni/attachment.ts';
 import { defined } from '../cni/defined.ts';
 import { runnerJournals } from '../cni/directories.ts';
@@ -11,6 +11,7 @@ import { isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout } from '../cni/network-plugins.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
 import { Tables } from '../netlink/tables.ts';
+import { checkAll } from './check-all.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';
 import { effectsOf } from './effects.ts';
 import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel } from './model.ts';
@@ -28,6 +29,8 @@ export interface NodePlaces {
   readonly version: string;
   /** Runs CHECK of every attachment. */
   readonly health?: boolean;
+  /** For CHECK: makes what runs one chain at a time; otherwise each plugin has a process. */
+  readonly openSegments?: () => SegmentRunner;
   /** Milliseconds for reading namespaces; the rest is noted as unread. */
   readonly namespacesMs?: number;
 }
@@ -47,7 +50,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
   const notes = [...diagnostics.map(({ error }) => error.message), ...damaged];
   const host = readHost(new Tables());
   const insides = readNamespaces(attachments, places.namespacesMs ?? NAMESPACES_MS, notes);
-  const health = places.health ? await readHealth(runtime) : new Map<string, NodeHealth>();
+  const health = places.health ? await readHealth(places) : new Map<string, NodeHealth>();
   const storage = readStorageNames();
   const shown = attachments.map((one): NodeAttachment => {
     const { known, through, unsettled } = one;
@@ -110,9 +113,9 @@ function readNamespaces(
   return read;
 }
 
-async function readHealth(runtime: ChainRuntime): Promise<Map<string, NodeHealth>> {
+async function readHealth({ runtime, openSegments }: NodePlaces): Promise<Map<string, NodeHealth>> {
   const { delegates } = runnerJournals(runtime.stateDir ?? '');
-  const checks = await checkAttachments(undefined, [delegates], runtime);
+  const checks = await checkAll([delegates], runtime, openSegments);
   return new Map(checks.map(one => [keyOf(one), { state: one.state, ...defined({ problem: one.problem }) }]));
 }
 

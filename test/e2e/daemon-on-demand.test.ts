@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import { socketPathOf, startNoteOf } from '../../src/daemon/protocol.ts';
 import { bootId } from '../../src/files/boot-id.ts';
 import { putUpkeep } from '../../src/upkeep/note.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { binDirOf, installInto } from '../helpers/installed.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { bridgeOf } from '../helpers/plugin-calls.ts';
@@ -26,6 +27,9 @@ describeRoot('a call where daemons are started on demand', () => {
     });
     fs.writeFileSync(fileOf(lab), JSON.stringify({ ...settings, args }));
   }
+
+  /** Long enough for two calls and a look, on a busy machine, too. */
+  const idleSeconds = () => String(deadline(1_500) / 1000);
 
   const call = (lab: Lab) => {
     const conf = { ...bridgeOf(lab), cniVersion: '1.1.0' };
@@ -64,7 +68,7 @@ describeRoot('a call where daemons are started on demand', () => {
 
   test('starts one that serves the next calls and ends when idle; it inherits no marks and no descriptors', async () => {
     const lab = await makeLab();
-    await installOnDemand(lab, '--log', 'none', '--idle-exit', '1.5');
+    await installOnDemand(lab, '--log', 'none', '--idle-exit', idleSeconds());
     expect(await statusOf(lab)).toMatchObject({ state: 'absent' });
     expect(await call(lab)).toMatchObject({ exitCode: 0, stdout: '' });
     await until(async () => (await statusOf(lab)).state === 'alive');
@@ -86,7 +90,8 @@ describeRoot('a call where daemons are started on demand', () => {
 
   test('starts another one in place of one that can only decline, whatever that keeps', async () => {
     const lab = await makeLab();
-    await installOnDemand(lab, '--log', 'none', '--idle-exit', '1.5');
+    const idle = idleSeconds();
+    await installOnDemand(lab, '--log', 'none', '--idle-exit', idle);
     const { CATENA_STATE_DIR = '' } = directories(lab.tmp);
     putUpkeep(CATENA_STATE_DIR, 'bridge', {
       ...{ network: 'lan', containerId: 'web', ifname: 'eth0', id: '1', boot: bootId(), dueAt: 1e12 },
@@ -98,7 +103,11 @@ describeRoot('a call where daemons are started on demand', () => {
     // It keeps an attachment, so it stays, although only another network namespace asks, which would start none.
     const stranger = await lab.container();
     const env = directories(lab.tmp);
-    for (const since = performance.now(); performance.now() < since + 3_000; await Bun.sleep(300))
+    for (
+      const since = performance.now();
+      performance.now() < since + 2_000 * Number(idle);
+      await Bun.sleep(300)
+    )
       await lab.run(stranger, [`${binDirOf(lab)}/catena`, 'status', 'none'], { env });
     expect(await statusOf(lab)).toMatchObject({ state: 'alive', pid });
     // As a copied release does: the same names, other files.
@@ -133,17 +142,22 @@ describeRoot('a call where daemons are started on demand', () => {
     const word = `node-of-${lab.host.name}`;
     await installOnDemand(lab, '--node-name', word, '--workers', 'none');
     const { seen, stop } = watchDaemons(word);
-    for (let i = 0; i < 5; i++) expect(await call(lab)).toMatchObject({ exitCode: 0 });
-    const noted = fs.statSync(noteOf(lab)).mtimeMs;
+    // Each start writes the note; a daemon that ends at once may be gone before anything sees it.
+    const noted = new Set<number>();
+    for (let i = 0; i < 5; i++) {
+      expect(await call(lab)).toMatchObject({ exitCode: 0 });
+      noted.add(fs.statSync(noteOf(lab)).mtimeMs);
+    }
+    expect(noted.size).toBe(1);
     await until(() => daemonsWith(word).length === 0);
     // As if half a minute had passed.
     const before = Date.now() / 1000 - 31;
     fs.utimesSync(noteOf(lab), before, before);
     expect(await call(lab)).toMatchObject({ exitCode: 0 });
-    expect(fs.statSync(noteOf(lab)).mtimeMs).toBeGreaterThan(noted);
+    expect(fs.statSync(noteOf(lab)).mtimeMs).toBeGreaterThan(Math.max(...noted));
     await until(() => daemonsWith(word).length === 0);
     stop();
-    expect(seen.size).toBe(2);
+    expect(seen.size).toBeLessThanOrEqual(2);
   });
 
   test('starts none in another network or mount namespace than that of the installation', async () => {

@@ -35,7 +35,7 @@ describeRoot('catena doctor', () => {
     expect(overlapping.stdout).toContain('warning  network.subnet-overlap: subnet 10.88.0.0/16');
   });
 
-  test('sees what is wrong beside many CHECKs that hang, and says which do', async () => {
+  test('sees what is wrong beside many CHECKs that hang, and says which do, and so does ls --check', async () => {
     const lab = await makeLab();
     const binDir = `${lab.tmp}/bin`;
     mkdirSync(binDir);
@@ -54,7 +54,16 @@ describeRoot('catena doctor', () => {
     await lab.run(broken, ['ip', 'link', 'set', 'eth0', 'down']);
     mkdirSync(`${lab.tmp}/run`, { recursive: true });
     const args = ['doctor', '--json', '--conf-dir', lab.tmp, '--bin-dir', binDir];
-    const { stdout } = await catena(lab, args, { env: directories(lab.tmp) });
+    const listing = ['ls', '--check', '--json', '--conf-dir', lab.tmp, '--bin-dir', binDir];
+    const ask = (argv: string[]) => catena(lab, argv, { env: directories(lab.tmp) });
+    const [{ stdout }, listed] = await Promise.all([ask(args), ask(listing)]);
+    const healthOf = (id: string) =>
+      JSON.parse(listed.stdout).attachments.find(({ containerId }: Row) => containerId === id)?.health?.state;
+    expect([sound, broken, ...hanging].map(({ id }) => healthOf(id))).toEqual([
+      'sound',
+      'broken',
+      ...hanging.map(() => 'unknown'),
+    ]);
     const found: Row[] = JSON.parse(stdout).findings.filter(({ id }: Row) => id === 'attachments');
     expect(found.map(({ severity }) => severity)).toEqual(['error', 'unexamined', 'unexamined']);
     expect(found[0]?.found).toContain(`of container "${broken.id}" on network "podnet"`);

@@ -153,8 +153,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/sys/lock-holder',
     // How a client asks the daemon.
     ...['src/daemon/place', 'src/daemon/protocol'],
-    // How one network that hangs holds up no other.
-    'src/daemon/request-limiter',
     // What the daemon's watch knows of attachments, and what it advises.
     ...['src/watch/attachments', 'src/watch/commands'],
     // The attachments with their ports and addresses.
@@ -168,6 +166,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/files/names-in', 'src/files/read-file', 'src/sys/netns', 'src/sys/sysctl', 'src/cni', 'src/net'],
     // How rates and times are written.
     'src/lab/words',
+    // How one network that hangs holds up no other.
+    'src/daemon/request-limiter',
   ],
   // The shapes of what commands print. Most of it describes what others declare, and nothing of that is loaded.
   'src/answers': ['src/node/model'],

@@ -12,12 +12,11 @@ import { type Places, viewNode } from '../../doctor/node-view.ts';
 import { routedPods } from '../../doctor/pods.ts';
 import { exitCodeOf, judge } from '../../doctor/verdict.ts';
 import { installedRuntimes } from '../../runtimes/libcni.ts';
-import { ownWorker, workerSegments } from '../../worker/client.ts';
 import type { CommandCall } from '../command.ts';
 import { renderDiagnosis } from '../doctor-render.ts';
 import { readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
-import { confDirOf, runtimeOf } from '../target.ts';
+import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
 import { styleOf } from '../terminal/colour.ts';
 import { during } from '../terminal/progress.ts';
 
@@ -75,7 +74,7 @@ async function withPods(call: CommandCall, node: NodeView): Promise<NodeView> {
 
 async function checkAll(call: CommandCall, node: NodeView, runtime: Runtime): Promise<readonly Finding[]> {
   const { delegates } = runnerJournals(node.stateDir);
-  const openSegments = () => workerSegments(call.workers ?? ownWorker(), { cwd: call.cwd });
+  const openSegments = () => segmentsOf(call);
   try {
     return await examineAttachments(node, { journals: [delegates], runtime, openSegments });
   } catch (error) {

@@ -5,7 +5,7 @@ import { viewDaemon } from '../../doctor/daemon-view.ts';
 import type { NodeDaemon, NodeModel } from '../../node/model.ts';
 import { readNode } from '../../node/read-node.ts';
 import type { CommandCall } from '../command.ts';
-import { confDirOf, runtimeOf } from '../target.ts';
+import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /**
@@ -21,6 +21,7 @@ export async function readNodeFor(call: CommandCall, health = false): Promise<No
     daemon: await daemonOf(call),
     version: TOOL_VERSION,
     health,
+    ...(call.on('separate') ? {} : { openSegments: () => segmentsOf(call) }),
   });
 }
 

@@ -1,10 +1,10 @@
 // Do the attached containers still have what their ADD gave them?
 
-import { type AttachmentCheck, checkAttachments } from '../../chain/records/check-attachments.ts';
+import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../chain/run/segment.ts';
 import { keyOf } from '../../cni/attachment.ts';
-import { RequestLimiter } from '../../daemon/request-limiter.ts';
+import { checkAll } from '../../node/check-all.ts';
 import { attachmentLister, type WatchedAttachment } from '../../watch/attachments.ts';
 import { commandsFor } from '../../watch/commands.ts';
 import { type Finding, fine, type NodeView } from '../finding.ts';
@@ -12,11 +12,6 @@ import { groupBy } from '../group.ts';
 import { ROOT } from '../user.ts';
 
 const ID = 'attachments';
-
-/** All CHECKs end by then: a node may have hundreds of attachments, and a plugin may hang. */
-const BUDGET_MS = 10_000;
-/** A CHECK waits for the kernel more than it computes; each of them has a worker. One that takes long gives its turn to another. */
-const AT_ONCE = 4;
 
 /** How CHECK is called. */
 export interface ExamineOptions {
@@ -36,13 +31,7 @@ export async function examineAttachments(
   if (user.id !== 0 || (user.unknown !== undefined && pods === undefined))
     return [{ id: ID, severity: 'unexamined', found: 'whether containers have what their ADD gave them' }];
   const { onWarning: _, onPlugin: __, ...quiet } = runtime;
-  const signal = AbortSignal.any([
-    AbortSignal.timeout(BUDGET_MS),
-    ...(runtime.signal === undefined ? [] : [runtime.signal]),
-  ]);
-  const within = { ...quiet, deadlineMs: BUDGET_MS, signal };
-  const turns = new RequestLimiter({ requests: AT_ONCE, queue: Infinity, bytes: 0 }, BUDGET_MS);
-  const checks = await checkAttachments(undefined, journals, within, { turns, openSegments });
+  const checks = await checkAll(journals, quiet, openSegments);
   const known = new Map(
     attachmentLister([stateDir, ...journals], cacheDir)().map(one => [one.key, one] as const),
   );
