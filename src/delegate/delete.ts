@@ -3,6 +3,7 @@
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { toRecorded } from '../chain/records/add-record.ts';
 import type { CachedAttachment } from '../chain/records/cache-record.ts';
+import { begins } from '../chain/records/delete-attachment.ts';
 import { hold } from '../chain/records/holder-wait.ts';
 import { findRecord, findRemembered } from '../chain/records/remembered-add.ts';
 import { listAttachments } from '../chain/records/result-cache.ts';
@@ -45,7 +46,10 @@ export async function deletePod(
     const found = held ? held.record : findRecord(key, { ...quiet, stateDir: podsDir });
     if (found) refuseElsewhere(found, runtime.env);
     if (wanted && !(held && found && wanted(found))) return;
-    const claim = held && found && begin(runner, claimOf(podsDir, found, held.lock), wanted !== undefined);
+    const own = held && found && claimOf(podsDir, found, held.lock);
+    // With `wanted`, a record that cannot be written to ends the work.
+    if (own && wanted) own.begin();
+    const claim = own && (wanted || begins(own, runtime)) ? own : undefined;
     // With `wanted`, it is GC, which does not know that nothing is needed of an ADD that was cut off.
     if (claim && !wanted) await endPluginsOf(claim.record, runner);
     await deleteClaimedPod(runner, key, claim, netns);
@@ -69,18 +73,6 @@ export async function deleteClaimedPod(
   if (!errors.length) return claim?.drop();
   claim?.fail(errors.map(toRecorded));
   throw joinErrors(`Cannot delete the networks of container "${key.containerId}"`, errors);
-}
-
-/** @returns the claim, unless the disk is full or read-only, which must not keep a runtime's DEL from going on */
-function begin({ runtime }: Runner, claim: Claim, isStrict: boolean): Claim | undefined {
-  try {
-    claim.begin();
-    return claim;
-  } catch (error) {
-    if (isStrict || !(error instanceof CniError)) throw error;
-    runtime.onWarning?.(error);
-    return undefined;
-  }
 }
 
 /**

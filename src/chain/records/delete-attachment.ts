@@ -60,8 +60,8 @@ export async function deleteAttachment(
   }
 }
 
-/** @returns false on a full or read-only disk, with a warning */
-function begins(claim: Claim, { onWarning }: ChainRuntime): boolean {
+/** Says that a DEL begins, which a full or read-only disk must not keep from going on. @returns false there, with a warning */
+export function begins(claim: Claim, { onWarning }: Pick<ChainRuntime, 'onWarning'>): boolean {
   try {
     claim.begin();
     return true;

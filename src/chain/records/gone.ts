@@ -1,5 +1,5 @@
 // Has an attachment outlived its namespace, as far as this node shows?
-import { isOfEarlierBoot } from '../../journal/boot.ts';
+import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
 import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
@@ -46,8 +46,7 @@ export function judgeGone(
   { env }: Pick<ChainRuntime, 'env'>,
 ): GoneJudgement | undefined {
   const { known, record, devices } = one;
-  if (record && isOfEarlierBoot(record, env))
-    return { why: 'it is from an earlier boot of the machine', isSure: true, isEarlier: true };
+  if (record && isOfEarlierBoot(record, env)) return { why: EARLIER_BOOT, isSure: true, isEarlier: true };
   if (!isNamespaceGone(one)) return undefined;
   if (known.ifname === LOOPBACK)
     return {

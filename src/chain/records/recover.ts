@@ -7,7 +7,7 @@ import { bootId } from '../../files/boot-id.ts';
 import { putFile } from '../../files/put-file.ts';
 import { tryRead } from '../../files/read-file.ts';
 import { sweepUnfinished } from '../../files/unfinished.ts';
-import { isOfEarlierBoot } from '../../journal/boot.ts';
+import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord, unmark } from '../../journal/claim.ts';
 import { isElsewhere } from '../../journal/elsewhere.ts';
 import { listMarked, type Marked, setMark } from '../../journal/marks.ts';
@@ -106,7 +106,7 @@ export async function recover(
 /** Why an attachment has to be deleted; undefined if it is settled, a process is at work on it, or that is up to another network namespace. */
 export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): string | undefined {
   if (holderOf(record) || isElsewhere(record, env)) return undefined;
-  if (isOfEarlierBoot(record, env)) return 'it is from an earlier boot of the machine';
+  if (isOfEarlierBoot(record, env)) return EARLIER_BOOT;
   const { phase, attempts, lastErrors } = record;
   if (phase === 'adding') return 'its ADD was interrupted';
   if (phase === 'deleting') return 'its DEL was interrupted';

@@ -1,5 +1,6 @@
 // What does a user of the `catena` command do?
 
+import { EARLIER_BOOT } from '../../../src/journal/boot.ts';
 import type { Add, Change, Check, Del, Gc, Swap, Upkeep } from '../history.ts';
 import type { Model } from '../model.ts';
 import { NETS, podId, slotPath } from '../networks.ts';
@@ -96,7 +97,7 @@ async function askElsewhere(
   if (!isReport(ended.stdout)) return judge('catena repair elsewhere', ended, 'stderr');
   const { recovered = [] } = JSON.parse(ended.stdout) as { recovered?: readonly { readonly why: string }[] };
   // Of an earlier boot no namespace is left, so what that left is settled by any.
-  const theirs = recovered.filter(({ why }) => !why.includes('earlier boot'));
+  const theirs = recovered.filter(({ why }) => why !== EARLIER_BOOT);
   if (theirs.length === 0) return OK;
   const text = `it would delete ${JSON.stringify(theirs).slice(0, 300)}`;
   return { how: 'failed', violations: [{ rule: 'stranger: it settles what is not its own', text }] };
