@@ -6,6 +6,7 @@ import { expectAnswer } from '../helpers/answer.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
+import { follow } from '../helpers/follow.ts';
 import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
@@ -44,6 +45,15 @@ async function onNode(body: (ground: Ground) => Promise<void>): Promise<void> {
     };
     await body({ lab, pod, run, json });
   });
+}
+
+/** Whole lines. */
+function linesOf(text: string): string[] {
+  return text.split('\n').slice(0, -1);
+}
+
+function withoutAges(table: string): string {
+  return table.replace(/ +\d+ s(?= |$)/gm, '');
 }
 
 describeRoot('a node', () => {
@@ -103,24 +113,22 @@ describeRoot('a node', () => {
     onNode(async ({ lab, pod }) => {
       const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
       const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
-      const watch = lab.start(lab.host, ['env', ...variables, CATENA, 'ls', '--watch']);
-      let shown = '';
-      const reading = (async () => {
-        for await (const piece of watch.stdout) shown += new TextDecoder().decode(piece);
-      })();
-      await until(() => shown.includes('shop/web-0'));
-      expect(shown).not.toContain('shop/web-1');
+      const watch = follow(lab.start(lab.host, ['env', ...variables, CATENA, 'ls', '--watch']));
+      await until(() => watch.said().includes('shop/web-0'));
+      expect(watch.said()).not.toContain('shop/web-1');
       const other = await lab.container();
       const args = POD.replace('web-0', 'web-1');
       await writeChain(lab, fullChain(lab)).add(other, { args: ['--args', args] });
-      await until(() => shown.includes('shop/web-1'));
+      await until(() => watch.said().includes('shop/web-1'));
       await lab.remove(pod);
-      await until(() => /shop\/web-0 .* gone\n/.test(shown));
-      // Three tables: what had not changed was not printed again.
-      expect(shown.match(/^NAME /gm)?.length).toBeLessThan(6);
-      watch.kill('SIGINT');
-      expect(await watch.exited).toBe(0);
-      await reading;
+      await until(() => /shop\/web-0 .* gone\n/.test(watch.said()));
+      // What had not changed was not printed again; only ages may.
+      const tables = watch.said().split(/^(?=NAME )/m);
+      expect(tables.length).toBeGreaterThan(2);
+      for (const [i, table] of tables.entries()) {
+        if (i > 0) expect(withoutAges(table)).not.toBe(withoutAges(tables[i - 1] ?? ''));
+      }
+      expect(await watch.end()).toBe(0);
     }));
 
   test('who finds the owner by each of its marks, and what is inside of pods', () =>
@@ -165,12 +173,13 @@ describeRoot('a node', () => {
   test('log tells what happened, also to containers that are gone, and follows', () =>
     onNode(async ({ lab, pod, run, json }) => {
       const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
-      const follower = lab.run(
-        lab.host,
-        ['timeout', '6', CATENA, 'log', '--follow', '--since', '0s', '--json'],
-        { env },
+      const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
+      const follower = follow(
+        lab.start(lab.host, ['env', ...variables, CATENA, 'log', '--follow', '--json']),
       );
-      await Bun.sleep(1_500);
+      const followed = (): string[] => linesOf(follower.said()).map(line => JSON.parse(line).what);
+      // It tells what was before it began, and follows from there.
+      await until(() => followed().length === 2);
       await lab.run(lab.host, [CATENA, 'del', 'podnet', pod.path, '--container-id', pod.id, '--args', POD], {
         env,
       });
@@ -202,7 +211,8 @@ describeRoot('a node', () => {
       ]);
       expect((await run('log', '--network', 'other')).stdout).toStartWith('nothing is on record since 20');
       expect((await run('log', '--since', 'soon')).exitCode).toBe(2);
-      const followed = (await follower).stdout.trim().split('\n');
-      expect(followed.map(line => JSON.parse(line).what)).toEqual(['DEL']);
+      await until(() => followed().length > 2);
+      expect(await follower.end()).toBe(0);
+      expect(followed()).toEqual(['ADD', 'ADD', 'DEL']);
     }));
 });

@@ -8,10 +8,12 @@ import { expectAnswer, expectFailure } from '../helpers/answer.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
+import { follow } from '../helpers/follow.ts';
 import { directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
+import { until } from '../helpers/until.ts';
 
 const seen = new Set<Kind>();
 const called = new Set<string>();
@@ -184,15 +186,19 @@ describeRoot('for programs', () => {
   test('log --follow: one answer a line, or YAML document', () =>
     onNode(async ({ lab }) => {
       const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
-      const follow = async (format: string) => {
-        const argv = ['timeout', '-s', 'INT', '2', CATENA, 'log', '--follow', '--output', format];
-        return (await lab.run(lab.host, argv, { env })).stdout;
+      const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
+      const shown = async (format: string, answer: RegExp) => {
+        const argv = ['env', ...variables, CATENA, 'log', '--follow', '--output', format];
+        const follower = follow(lab.start(lab.host, argv));
+        await until(() => follower.said().match(answer)?.length === 2);
+        expect(await follower.end()).toBe(0);
+        return follower.said();
       };
-      const lines = (await follow('json')).trimEnd().split('\n');
+      const lines = (await shown('json', /\n/g)).trimEnd().split('\n');
       expect(lines).toHaveLength(2);
       for (const line of lines) expectAnswer('LogEntry', JSON.parse(line));
       seen.add('LogEntry');
-      const [empty, ...documents] = (await follow('yaml')).split(/^---\n/m);
+      const [empty, ...documents] = (await shown('yaml', /^---\n/gm)).split(/^---\n/m);
       expect([empty, documents.length]).toEqual(['', 2]);
       for (const text of documents) expectAnswer('LogEntry', Bun.YAML.parse(text));
     }));
