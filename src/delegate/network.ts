@@ -30,15 +30,15 @@ export function makeNetwork(config: JsonObject, missing: Missing, what: string):
 }
 
 /**
- * The network with a selection's requests added to its plugins: arguments to all, and to the first the device, unless a pod asks
- * for it: that is a request for the capability, and the list decides.
+ * The network with a selection's arguments and device added to every plugin: those behind the first read the device too, as `rdma`
+ * behind `sriov` does.
  */
 export function inject(list: Conflist, { cniArgs, deviceId }: Injected, byPod: boolean): Conflist {
-  const device = byPod || deviceId === undefined ? {} : { deviceID: deviceId, pciBusID: deviceId };
+  const device = deviceId === undefined ? {} : { deviceID: deviceId, pciBusID: deviceId };
   if (cniArgs === undefined && !Object.keys(device).length) return list;
-  const plugins = list.plugins.map(({ conf }, i) => ({
+  const plugins = list.plugins.map(({ conf }) => ({
     ...conf,
-    ...(i === 0 ? device : {}),
+    ...device,
     ...(cniArgs === undefined ? {} : { args: withCniArgs(conf, cniArgs, byPod) }),
   }));
   const source = JSON.parse(list.source) as JsonObject;

@@ -59,13 +59,9 @@ export async function planNetwork(
 ): Promise<PlannedNetwork> {
   const { selection, prevResult, asked, byPod } = wanted;
   const { label, list: found } = await resolveNetwork(options, wanted, index);
+  if (byPod) refuseChosen(found, selection);
   const list = inject(found, selection, byPod);
-  const requests = {
-    ...selection.capabilityArgs,
-    ...defined({ deviceID: byPod ? selection.deviceId : undefined }),
-  };
-  refuseMissingCapability(list, requests);
-  if (byPod) refuseFixed(found, requests);
+  refuseMissingCapability(list, selection.capabilityArgs);
   const attachment = {
     containerId: pod.containerId,
     netns: pod.netns,
@@ -189,24 +185,23 @@ function refuseMissingCapability(list: Conflist, requests: JsonObject): void {
   );
 }
 
-/** Options that choose a device, of our plugins and of those for SR-IOV. */
-const DEVICE_OPTIONS = ['deviceID', 'pciBusID', 'device', 'hwaddr', 'kernelpath'];
-
-/** What a list says itself is not for its pods to choose: the device, or without the capability the hardware address. */
-function refuseFixed(list: Conflist, { deviceID, mac }: JsonObject): void {
-  for (const { type, conf, capabilities } of list.plugins) {
-    const options = [
-      ...(deviceID !== undefined && capabilities.deviceID ? DEVICE_OPTIONS : []),
-      ...(mac !== undefined && !capabilities.mac ? ['mac'] : []),
-    ];
-    const fixed = options.find(key => memberOf(conf, key));
-    if (fixed === undefined) continue;
-    const asked = fixed === 'mac' ? 'mac' : 'deviceID';
+/**
+ * A pod chooses no device of the host, which may be another pod's, nor without the capability the hardware address that its list says
+ * itself.
+ */
+function refuseChosen({ name, plugins }: Conflist, { deviceId, capabilityArgs: { mac } }: Selection): void {
+  if (deviceId !== undefined) {
     throw invalid(
-      `Cannot give ${JSON.stringify(asked)} of a pod to network "${list.name}": its plugin "${type}" has ${JSON.stringify(fixed)} already`,
-      JSON.stringify(asked === 'mac' ? mac : deviceID),
+      `Cannot give device ${JSON.stringify(deviceId)} to network "${name}": the pod names it, but was not given it`,
+      'a device is for the configuration of the runner to name',
     );
   }
+  const fixed = plugins.find(one => !one.capabilities.mac && memberOf(one.conf, 'mac'));
+  if (mac === undefined || fixed === undefined) return;
+  throw invalid(
+    `Cannot give "mac" of a pod to network "${name}": its plugin "${fixed.type}" has "mac" already`,
+    JSON.stringify(mac),
+  );
 }
 
 function invalid(message: string, details?: string): CniError {

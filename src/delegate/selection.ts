@@ -56,7 +56,7 @@ export const NetworkSelection = z.looseObject({
   ),
   /** Goes into `args.cni` of every plugin. */
   'cni-args': optionalObject,
-  /** Device to use: the capability `deviceID`; in the runner's configuration also `deviceID` and `pciBusID` of the first plugin. */
+  /** Device to use, only in the runner's configuration: the capability `deviceID`, and `deviceID` and `pciBusID` of every plugin. */
   deviceID: optionalText,
   /** Name of an IPAMClaim in the pod's namespace: the network gives the addresses that are in it, or those it gives get in. */
   'ipam-claim-reference': optionalText,

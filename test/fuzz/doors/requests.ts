@@ -68,9 +68,7 @@ function expectKept(said: JsonObject, got: JsonObject, capabilityArgs: JsonObjec
     if (!Object.hasOwn(before, key) && memberOf(options, key) !== undefined)
       throw new Error(`args.cni.${key} of the pod replaces an option`);
   const declares = isObject(said.capabilities) ? said.capabilities : {};
-  const device = capabilityArgs.deviceID !== undefined;
-  if (device && !(declares.deviceID && DEVICES.every(key => memberOf(options, key) === undefined)))
-    throw new Error('the pod chooses the device');
+  if (capabilityArgs.deviceID !== undefined) throw new Error('the pod chooses the device');
   if (capabilityArgs.mac !== undefined && !declares.mac && memberOf(options, 'mac') !== undefined)
     throw new Error('the pod replaces the hardware address');
 }

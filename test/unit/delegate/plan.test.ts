@@ -284,23 +284,16 @@ describe('planNetworks()', () => {
 
   test('lets no pod choose a device, or anything else that a list says itself', async () => {
     const device = { [NETWORKS]: '[{"name":"nic","deviceID":"0000:01:00.0"}]' };
-    network('nic', { pciBusID: '0000:03:00.1' });
-    await expect(plan({ annotations: device })).rejects.toMatchObject({
-      code: 7,
-      message: expect.stringContaining('Cannot give "deviceID" to network "nic": none of its plugins'),
-    });
-    for (const own of ['pciBusID', 'PciBusId', 'deviceID', 'device']) {
-      network('nic', { [own]: 'x', capabilities: { deviceID: true } });
-      await expect(plan({ annotations: device })).rejects.toMatchObject({
-        code: 7,
-        message: `Cannot give "deviceID" of a pod to network "nic": its plugin "noop" has "${own.toLowerCase() === 'pcibusid' ? 'pciBusID' : own}" already`,
-      });
+    for (const own of [{}, { pciBusID: '0000:03:00.1' }, { device: 'x' }]) {
+      for (const capabilities of [{}, { deviceID: true }]) {
+        network('nic', { ...own, capabilities });
+        await expect(plan({ annotations: device })).rejects.toMatchObject({
+          code: 7,
+          message:
+            'Cannot give device "0000:01:00.0" to network "nic": the pod names it, but was not given it',
+        });
+      }
     }
-    network('nic', { capabilities: { deviceID: true } });
-    const [, nic] = await plan({ annotations: device });
-    expect(nic?.list.plugins[0]?.conf).not.toHaveProperty('deviceID');
-    expect(nic?.list.plugins[0]?.conf).not.toHaveProperty('pciBusID');
-    expect(nic?.attachment.capabilityArgs).toEqual({ deviceID: '0000:01:00.0' });
 
     network('nic', { mac: '02:00:00:00:00:01' });
     await expect(
@@ -343,9 +336,15 @@ describe('planNetworks()', () => {
     await expect(plan({ args, conf: { maxNetworks: 1 } })).rejects.toEqual(refused(2, 1));
   });
 
-  test('passes a device of the configuration to the first plugin and as a capability', async () => {
+  test('passes a device of the configuration to every plugin and as a capability', async () => {
+    const plugins = [{ type: 'sriov', deviceID: 'old' }, { type: 'rdma' }, { type: 'tuning' }];
+    const list = { cniVersion: '1.0.0', name: 'data', plugins };
+    fs.writeFileSync(path.join(dir, 'data.conflist'), JSON.stringify(list));
     const [, data] = await plan({ conf: { networks: [{ name: 'data', deviceID: '0000:01:00.0' }] } });
-    expect(data?.list.plugins[0]?.conf).toMatchObject({ deviceID: '0000:01:00.0', pciBusID: '0000:01:00.0' });
+    const device = { deviceID: '0000:01:00.0', pciBusID: '0000:01:00.0' };
+    expect(data?.list.plugins.map(({ conf }) => conf)).toEqual(
+      plugins.map(({ type }) => expect.objectContaining({ type, ...device })),
+    );
     expect(data?.attachment.capabilityArgs).toEqual({ deviceID: '0000:01:00.0' });
   });
 
