@@ -139,10 +139,6 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
     placeholder: '<seconds>',
     help: 'time limit per plugin call (60); del=120 sets it for one verb, repeatable',
   },
-  separate: {
-    type: 'boolean',
-    help: 'start every plugin as a separate process, including those of this executable',
-  },
 };
 
 /** Options of commands that run a chain. */
@@ -208,7 +204,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '<network> <container>',
     positionals: { min: 2, max: 2 },
     options: {
-      ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate', 'trace'),
+      ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'trace'),
       ifname: {
         type: 'string',
         placeholder: '<name>',
@@ -262,7 +258,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '<container> <network or interface>',
     positionals: { min: 2, max: 2 },
     options: {
-      ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate', 'trace'),
+      ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'trace'),
       force: {
         type: 'boolean',
         help: "detach also the container's first interface, and what another program attached",
@@ -308,7 +304,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '[<network>]',
     positionals: { min: 0, max: 1 },
     options: {
-      ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate'),
+      ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
       foreign: {
         type: 'boolean',
         help: 'run ADD again for third-party chained plugins whose CHECK fails',

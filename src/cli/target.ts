@@ -54,7 +54,7 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     pluginDirs: pluginDirsOf(call),
     env: call.env,
     signal: call.signal,
-    ...(call.on('separate') ? {} : { segments: segmentsOf(call) }),
+    segments: segmentsOf(call),
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
     ...defined({ cacheDir, request: call.request, deadlineMs: deadlines }),

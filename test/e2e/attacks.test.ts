@@ -7,6 +7,7 @@ import { encodeAnswer } from '../../src/daemon/wire.ts';
 import { AS_ORDINARY_USER, CATENA, catena } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
+import { makeOtherBuild } from '../helpers/installed.ts';
 import { type Container, directories, type Lab, type Row, useLabs, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { binWith, writeScript } from '../helpers/script.ts';
@@ -278,12 +279,13 @@ describeRoot('what a chain and a daemon keep', () => {
       `${lab.tmp}/run/grpc.sock`,
     );
     const ports = [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }];
-    for (const separate of [[], ['--separate']]) {
+    for (const [i, binDir] of [BIN_DIR, makeOtherBuild(`${lab.tmp}/bin`)].entries()) {
       await chain.add(await lab.container(), {
-        cap: { portMappings: ports.map(one => ({ ...one, hostPort: one.hostPort + separate.length })) },
-        args: separate,
+        cap: { portMappings: ports.map(one => ({ ...one, hostPort: one.hostPort + i })) },
+        binDir,
       });
     }
+    fs.rmSync(`${lab.tmp}/bin`, { recursive: true });
     await chain.run('del', await lab.container());
     // The daemon still writes traces: a file gets its name once it is whole.
     let found: readonly (readonly [name: string, stat: fs.Stats | undefined])[] = [];

@@ -125,34 +125,30 @@ describeRoot('a working directory without a usable path', () => {
   });
 
   test.each([
-    ['without a daemon', false, []],
-    ['with a daemon', true, []],
-    ['with a process for each plugin', false, ['--separate']],
-  ])(
-    'catena runs a chain with a third-party plugin in a deleted directory, %s',
-    async (_, withDaemon, options) => {
-      const lab = await makeLab();
-      const container = await lab.container();
-      if (withDaemon) await startDaemon(lab);
-      const bin = `${lab.tmp}/bin`;
-      fs.mkdirSync(bin);
-      writeScript(
-        `${bin}/foreign`,
-        `cat >/dev/null; [ $CNI_COMMAND = ADD ] && echo '{"cniVersion":"1.0.0"}'; exit 0`,
-      );
-      const file = `${lab.tmp}/podnet.conflist`;
-      fs.writeFileSync(file, JSON.stringify(bridgeIn(lab, [{ type: 'foreign' }])));
-      const call = (verb: string) => {
-        const args = [verb, 'podnet', container.path, '--file', file, '--bin-dir', BIN_DIR, '--bin-dir', bin];
-        const env = directories(lab.tmp);
-        return lab.run(lab.host, [...IN_DELETED, CATENA, ...args, ...options], { env });
-      };
-      expect(await call('add')).toMatchObject({ exitCode: 0 });
-      expect(await lab.ip(container, 'link', 'show', 'eth0')).toHaveLength(1);
-      expect(await call('del')).toMatchObject({ exitCode: 0 });
-      expect(await lab.ip(container, 'link', 'show', 'type', 'veth')).toEqual([]);
-    },
-  );
+    ['without a daemon', false],
+    ['with a daemon', true],
+  ])('catena runs a chain with a third-party plugin in a deleted directory, %s', async (_, withDaemon) => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    if (withDaemon) await startDaemon(lab);
+    const bin = `${lab.tmp}/bin`;
+    fs.mkdirSync(bin);
+    writeScript(
+      `${bin}/foreign`,
+      `cat >/dev/null; [ $CNI_COMMAND = ADD ] && echo '{"cniVersion":"1.0.0"}'; exit 0`,
+    );
+    const file = `${lab.tmp}/podnet.conflist`;
+    fs.writeFileSync(file, JSON.stringify(bridgeIn(lab, [{ type: 'foreign' }])));
+    const call = (verb: string) => {
+      const args = [verb, 'podnet', container.path, '--file', file, '--bin-dir', BIN_DIR, '--bin-dir', bin];
+      const env = directories(lab.tmp);
+      return lab.run(lab.host, [...IN_DELETED, CATENA, ...args], { env });
+    };
+    expect(await call('add')).toMatchObject({ exitCode: 0 });
+    expect(await lab.ip(container, 'link', 'show', 'eth0')).toHaveLength(1);
+    expect(await call('del')).toMatchObject({ exitCode: 0 });
+    expect(await lab.ip(container, 'link', 'show', 'type', 'veth')).toEqual([]);
+  });
 });
 
 describeRoot('below a directory that the lab mounts over', () => {

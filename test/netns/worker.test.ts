@@ -6,6 +6,7 @@ import { childrenOf } from '../bench/memory.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { holdLeases } from '../helpers/held-leases.ts';
+import { makeOtherBuild } from '../helpers/installed.ts';
 import { directories, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
@@ -25,13 +26,14 @@ describeRoot('worker', () => {
     await chain.add(container, { cap: CAP });
     expect((await chain.run('del', container)).stderr).toBe('');
     const runs = [];
-    for (const args of [[], ['--separate']]) {
+    // Executables of another build are third-party ones: each is a process.
+    for (const binDir of [BIN_DIR, makeOtherBuild(`${lab.tmp}/other`)]) {
       const before = await lab.dump(lab.host);
-      const { exitCode, stdout } = await chain.run('add', container, { cap: CAP, args });
+      const { exitCode, stdout } = await chain.run('add', container, { cap: CAP, binDir });
       expect(exitCode).toBe(0);
-      expect((await chain.run('check', container, { args })).stderr).toBe('');
+      expect((await chain.run('check', container, { binDir })).stderr).toBe('');
       const devices = (await lab.ip(lab.host, 'link', 'show')).map(({ ifname }) => kindOf(ifname)).sort();
-      expect((await chain.run('del', container, { args })).stderr).toBe('');
+      expect((await chain.run('del', container, { binDir })).stderr).toBe('');
       expect(await lab.dump(lab.host)).toEqual(before);
       runs.push({ ips: ipsOf(stdout), devices });
     }

@@ -21,7 +21,7 @@ export async function readNodeFor(call: CommandCall, health = false): Promise<No
     daemon: await daemonOf(call),
     version: TOOL_VERSION,
     health,
-    ...(call.on('separate') ? {} : { openSegments: () => segmentsOf(call) }),
+    openSegments: () => segmentsOf(call),
   });
 }
 
