@@ -1,7 +1,9 @@
 // Which traffic is limited, if not all of it?
+
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { isObject, memberOf } from '../../src/cni/json.ts';
 import { type Cidr, findCidr, renderCidr, subnetOf } from '../../src/net/cidr.ts';
+import { FAMILIES } from '../../src/net/ip.ts';
 
 /** Subnets of the remote end of a connection, and whether they are limited; the opposite applies to all other traffic. */
 export interface Subnets {
@@ -60,7 +62,7 @@ function parseSubnets(key: string, list: unknown): Cidr[] {
     subnets.set(renderCidr(subnet), subnet);
   }
   const all = [...subnets.values()];
-  for (const family of [4, 6]) {
+  for (const family of FAMILIES) {
     const { length } = all.filter(({ ip }) => ip.family === family);
     if (length > MAX_PER_FAMILY) {
       throw refuse(key, `it has ${length} IPv${family} subnets, the kernel accepts ${MAX_PER_FAMILY}`);

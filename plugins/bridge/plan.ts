@@ -9,7 +9,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultRoute } from '../../src/cni/result.ts';
 import { spreadGateways } from '../../src/cni/routes.ts';
 import { type Cidr, isSmallest, lastOf, networkOf, parseCidr, renderCidr } from '../../src/net/cidr.ts';
-import { type Ip, offsetIp, parseIp, renderIp, sameIp } from '../../src/net/ip.ts';
+import { FAMILIES, type Ip, offsetIp, parseIp, renderIp, sameIp } from '../../src/net/ip.ts';
 import { type BridgeConf, wantsGateway } from './config.ts';
 
 /** Index of the container's interface in the result; the bridge and the host end of the veth pair precede it. */
@@ -79,7 +79,7 @@ export function addressingOf(conf: BridgeConf, prevResult: Result): Addressing {
  */
 function withDefaultRoutes(routes: readonly ResultRoute[], ips: readonly PlannedIp[]): ResultRoute[] {
   const completed = routes.map(route => ({ ...route }));
-  for (const family of [4, 6] as const) {
+  for (const family of FAMILIES) {
     const gateway = firstGateway(ips, family);
     if (gateway === undefined) continue;
     const dst = family === 4 ? '0.0.0.0/0' : '::/0';

@@ -1,6 +1,6 @@
 // How are the default routes of a container read and changed?
-import type { ContainerRoutes, Family } from '../../src/delegate/default-route.ts';
-import type { Ip } from '../../src/net/ip.ts';
+import type { ContainerRoutes } from '../../src/delegate/default-route.ts';
+import { FAMILIES, type Family, type Ip } from '../../src/net/ip.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import {
   addRoute,
@@ -16,7 +16,7 @@ export function containerRoutes(socket: () => NetlinkSocket): ContainerRoutes {
   return {
     familiesWithDefault(ifnames) {
       const routes = defaultsOf(socket(), ifnames);
-      return ([4, 6] as const).filter(family => routes.some(({ dst }) => dst.ip.family === family));
+      return FAMILIES.filter(family => routes.some(({ dst }) => dst.ip.family === family));
     },
     removeDefaults(ifnames, families) {
       for (const route of defaultsOf(socket(), ifnames)) {

@@ -17,8 +17,6 @@ const PLUGIN = 'cluster';
 const OWNER = { containerId: 'blocks-of-this-node', ifname: 'none' };
 /** Seconds between two looks, give or take a quarter: nodes that started together must not ask together. */
 const INTERVAL_S = 600;
-const LOCK_DEADLINE_MS = 5_000;
-
 /**
  * Leaves a note if there is none of this boot with this configuration.
  * @param again the note was acted on: the next time is due
@@ -62,7 +60,7 @@ function put(call: Call<LeaseConf>, { dueAt, id }: { dueAt: number; id: string |
     },
     state: {},
   };
-  withPluginLock(upkeepLockOf(dir, PLUGIN, network), () => putUpkeep(dir, PLUGIN, note), LOCK_DEADLINE_MS);
+  withPluginLock(upkeepLockOf(dir, PLUGIN, network), () => putUpkeep(dir, PLUGIN, note));
 }
 
 /** The request without what is about one container. */

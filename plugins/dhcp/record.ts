@@ -20,9 +20,6 @@ import {
 const PLUGIN = 'dhcp';
 /** The part of the notes that are about IPv6. */
 export const IPV6_PART = '6';
-/** Holders of the lock read a file and write one. */
-const LOCK_DEADLINE_MS = 10_000;
-
 /** A kind of lease: each has a record of its own, and is visited at times of its own. */
 export interface LeaseKind<S> {
   /** Tells its records from those of others; absent for IPv4. */
@@ -142,5 +139,5 @@ function recordOf<S>({ schema }: LeaseKind<S>, note: UpkeepNote): KeptLease<S> |
 
 function locked<T>(call: Call, work: () => T): T {
   const path = upkeepLockOf(stateDir(call.environment), PLUGIN, call.network);
-  return withPluginLock(path, work, LOCK_DEADLINE_MS);
+  return withPluginLock(path, work);
 }

@@ -1,6 +1,8 @@
 // What does an attachment to the loopback interface report?
+
 import type { Result } from '../../src/cni/result.ts';
 import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
+import { FAMILIES } from '../../src/net/ip.ts';
 
 /** Name of the loopback interface; `CNI_IFNAME` is ignored. */
 export const LOOPBACK = 'lo';
@@ -13,7 +15,7 @@ const NO_MAC = '00:00:00:00:00:00';
  * @param addresses those of the interface, in the kernel's order
  */
 export function planResult(addresses: readonly Cidr[], sandbox: string): Result {
-  const ips = ([4, 6] as const).flatMap(family => {
+  const ips = FAMILIES.flatMap(family => {
     const first = addresses.find(address => address.ip.family === family && isLoopback(address));
     return first === undefined ? [] : [{ address: renderCidr(first), interface: 0 }];
   });

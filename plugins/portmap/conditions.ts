@@ -1,5 +1,7 @@
 // How are the conditions of an attachment expressed in nf_tables?
+
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { FAMILIES } from '../../src/net/ip.ts';
 import type { Expression } from '../../src/netlink/nft/expr.ts';
 import { canonicalMatch, parseMatch } from '../../src/netlink/nft/match/parse.ts';
 import { MatchError } from '../../src/netlink/nft/match/words.ts';
@@ -29,7 +31,7 @@ const HANDLE_DIGITS = 15;
  * @throws CniError 7 naming the part that is not understood
  */
 export function parseConditions(conf: ConditionWords): Conditions[] {
-  return ([4, 6] as const).flatMap(family => {
+  return FAMILIES.flatMap(family => {
     const words = wordsOf(conf, family);
     return words.length ? parse(family, words) : [];
   });

@@ -1,9 +1,11 @@
 // What may be configured, and what does each option mean?
+
 import * as z from 'zod/mini';
 import { PortMapping } from '../../src/cni/capabilities.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { FAMILIES } from '../../src/net/ip.ts';
 import { conditionHandle, parseConditions, wordsOf } from './conditions.ts';
 import type { Backend, Means } from './elements.ts';
 import type { IptablesOptions } from './iptables-rules.ts';
@@ -149,7 +151,7 @@ function refuseForIptables(conf: PortmapConf): void {
       `Cannot use "externalSetMarkChain": "${externalSetMarkChain}": it is not the name of a chain`,
     );
   }
-  for (const family of [4, 6] as const) {
+  for (const family of FAMILIES) {
     const key = `conditionsV${family}`;
     const words = wordsOf(conf, family);
     const first = words[0];

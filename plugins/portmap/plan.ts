@@ -3,7 +3,7 @@ import type { PortMapping } from '../../src/cni/capabilities.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { type Cidr, findCidr } from '../../src/net/cidr.ts';
-import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
+import { FAMILIES, findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 
 /** Protocols whose ports can be mapped, with their numbers (netinet/in.h, IPPROTO_*). */
 export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
@@ -52,7 +52,7 @@ export function planForwards(
 ): FamilyPlan[] {
   refuseTooMany(mappings);
   const forwards = mappings.map(parseMapping);
-  return ([4, 6] as const).flatMap(family => {
+  return FAMILIES.flatMap(family => {
     const pod = findPodAddress(prevResult, ifname, family);
     const own = forwards
       .filter(it => it.families.includes(family) && !isLoopback6(it.forward))
@@ -81,7 +81,7 @@ function isLoopback6({ ip }: HostPort): boolean {
 
 /** The pod addresses that mappings forward to, as far as the result names them. */
 export function podAddressesOf(prevResult: Result | undefined, ifname: string): Ip[] {
-  return ([4, 6] as const).flatMap(family => findPodAddress(prevResult ?? {}, ifname, family)?.ip ?? []);
+  return FAMILIES.flatMap(family => findPodAddress(prevResult ?? {}, ifname, family)?.ip ?? []);
 }
 
 /** `8080/tcp`, preceded by the address if there is one. */

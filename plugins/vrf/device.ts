@@ -1,5 +1,7 @@
 // How is the VRF device found, made and removed?
+
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { FAMILIES } from '../../src/net/ip.ts';
 import {
   findLink,
   type Link,
@@ -21,7 +23,6 @@ import type { Call } from '../../src/plugin/define.ts';
 import type { VrfOptions } from './config.ts';
 import { freeTable } from './plan.ts';
 
-const FAMILIES = [4, 6] as const;
 /** Alias of a VRF whose table ends with a refusing route. One that the reference has made lacks both, and is intact nevertheless. */
 const ALIAS = 'catena: VRF';
 /** Attempts to get a table that no other program takes at the same moment. */

@@ -1,4 +1,5 @@
 // Which packet filters of the host drop traffic from containers?
+import { FAMILIES } from '../net/ip.ts';
 import { isLegacyDropping } from '../netlink/iptables/legacy-table.ts';
 import { renderTable } from '../netlink/nft/message.ts';
 import { listDroppingChains } from '../netlink/nft/policy.ts';
@@ -29,7 +30,7 @@ function listDropping(call: Call, isTold: boolean): string[] {
 }
 
 function listLegacyDropping(): string[] {
-  return ([4, 6] as const)
-    .filter(family => isLegacyDropping(family, 'filter', 'FORWARD'))
-    .map(family => `chain "FORWARD" of ip${family === 4 ? '' : '6'}tables-legacy`);
+  return FAMILIES.filter(family => isLegacyDropping(family, 'filter', 'FORWARD')).map(
+    family => `chain "FORWARD" of ip${family === 4 ? '' : '6'}tables-legacy`,
+  );
 }

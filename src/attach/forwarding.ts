@@ -1,5 +1,5 @@
 // How is packet forwarding enabled on the host?
-import type { Ip } from '../net/ip.ts';
+import { FAMILIES, type Ip } from '../net/ip.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { IFF_LOOPBACK } from '../netlink/rtnl/link-header.ts';
 import { listRoutes } from '../netlink/rtnl/route.ts';
@@ -75,7 +75,7 @@ export function checkForwarding(ips: readonly Ip[]): void {
 
 /** The families for which forwarding is off and cannot be enabled, for example because /proc is read-only. */
 export function stuckFamilies(): (4 | 6)[] {
-  return ([4, 6] as const).filter(family => {
+  return FAMILIES.filter(family => {
     const path = SYSCTLS[family];
     return findSysctl(path) !== '1' && !canWriteSysctl(path);
   });

@@ -1,9 +1,9 @@
 // How does iptables masquerade an attachment, in the chains that the reference plugins use?
 import type { AttachmentId } from '../cni/attachment.ts';
 import { type Cidr, parseCidr, subnetOf } from '../net/cidr.ts';
-import { IP_BITS, type Ip, renderIp } from '../net/ip.ts';
+import { FAMILIES, type Family, IP_BITS, type Ip, renderIp } from '../net/ip.ts';
 import { listLegacyNat } from '../netlink/iptables/legacy.ts';
-import { type Family, type NatRule, renderRule } from '../netlink/iptables/nat-rule.ts';
+import { type NatRule, renderRule } from '../netlink/iptables/nat-rule.ts';
 import { listNftNat, natTable } from '../netlink/iptables/nft.ts';
 import { restoreNat } from '../netlink/iptables/restore.ts';
 import { commitAfterReading } from '../netlink/nft/batch.ts';
@@ -15,7 +15,6 @@ import type { KeptAttachments } from '../plugin/kept.ts';
 import type { FormerOwner } from './living-owner.ts';
 import { attachmentChain } from './reference-names.ts';
 
-const FAMILIES = [4, 6] as const;
 const POSTROUTING = 'POSTROUTING';
 const MULTICAST: Readonly<Record<Family, Cidr>> = { 4: parseCidr('224.0.0.0/4'), 6: parseCidr('ff00::/8') };
 

@@ -1,6 +1,6 @@
 // How do addresses, neighbours, forwarding entries and routes in the kernel differ from those planned?
 import { type Cidr, renderCidr } from '../net/cidr.ts';
-import { renderIp, sameIp } from '../net/ip.ts';
+import { FAMILIES, renderIp, sameIp } from '../net/ip.ts';
 import {
   addAddressRequest,
   listAddresses,
@@ -115,7 +115,7 @@ function isNeighbour({ ip }: { readonly ip: Cidr['ip'] }): boolean {
 }
 
 function routeChanges(socket: NetlinkSocket, wanted: readonly OriginRoute[]): EntryChanges {
-  const present = ([4, 6] as const).flatMap(family => listOriginRoutes(socket, family, PROTOCOL));
+  const present = FAMILIES.flatMap(family => listOriginRoutes(socket, family, PROTOCOL));
   const byKey = new Map(present.map(route => [keyOf(route), route]));
   const keys = new Set(wanted.map(keyOf));
   return {

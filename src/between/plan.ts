@@ -1,6 +1,6 @@
 // Which routes, tunnels, neighbours and forwarding entries does this node need to reach the pods of every other?
 import { type Cidr, cidrContains, networkOf, renderCidr } from '../net/cidr.ts';
-import { IP_BITS, type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { FAMILIES, IP_BITS, type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { claimBlocks, compareNodes, type RouteLimits } from './claims.ts';
 import { TUNNELS } from './names.ts';
 import type { ClusterNode } from './node.ts';
@@ -71,7 +71,6 @@ export interface WaysPlan {
 const OVERHEAD = { 4: 20 + 30, 6: 40 + 30 } as const;
 /** RFC 8200, section 5 */
 const IPV6_MIN_MTU = 1280;
-const FAMILIES = [4, 6] as const;
 
 /**
  * Plans the ways from one node to all others. Pure: the same nodes and devices always give the same plan.

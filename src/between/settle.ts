@@ -1,5 +1,7 @@
 // How does the kernel get what is planned, and lose it?
+
 import { renderCidr } from '../net/cidr.ts';
+import { FAMILIES } from '../net/ip.ts';
 import { NetlinkError } from '../netlink/errors.ts';
 import { removeLinks } from '../netlink/rtnl/link.ts';
 import { listOriginRoutes, removeOriginRouteRequest } from '../netlink/rtnl/route.ts';
@@ -100,7 +102,7 @@ export function findDifferences(plan: WaysPlan): string[] {
 /** Routes of ours that the kernel has, human-readable. */
 export function listOwnRoutes(): string[] {
   return within(NETLINK_ROUTE, socket =>
-    ([4, 6] as const).flatMap(family =>
+    FAMILIES.flatMap(family =>
       listOriginRoutes(socket, family, PROTOCOL).map(
         ({ dst, table }) => `route to ${renderCidr(dst)} in table ${table}`,
       ),
@@ -111,7 +113,7 @@ export function listOwnRoutes(): string[] {
 /** Removes the routes alone; devices and tables are removed with the others of ours. */
 export function removeOwnRoutes(): void {
   within(NETLINK_ROUTE, socket => {
-    const routes = ([4, 6] as const).flatMap(family => listOriginRoutes(socket, family, PROTOCOL));
+    const routes = FAMILIES.flatMap(family => listOriginRoutes(socket, family, PROTOCOL));
     socket.attemptAll(routes.map(removeOriginRouteRequest));
   });
 }

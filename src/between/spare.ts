@@ -3,7 +3,7 @@
 // The kernel asks the chains of address translation in the order of their priorities until one has decided about a connection. A chain
 // before those of our plugins, of the reference's, of Docker and of iptables decides that the source stays what it is.
 import { type Cidr, netmaskOf } from '../net/cidr.ts';
-import { renderIp } from '../net/ip.ts';
+import { FAMILIES, renderIp } from '../net/ip.ts';
 import { commitAfterReading } from '../netlink/nft/batch.ts';
 import { NF_IP_PRI_NAT_SRC } from '../netlink/nft/chain.ts';
 import { renderFields } from '../netlink/nft/datatype.ts';
@@ -18,7 +18,6 @@ import type { WaysPlan } from './plan.ts';
 /** Our table, which contains everything below. */
 export const SPARE_TABLE: Table = { family: 'inet', name: 'catena_between' };
 
-const FAMILIES = [4, 6] as const;
 const TYPES = { 4: 'ipv4_addr', 6: 'ipv6_addr' } as const;
 const PREFIXES = { 4: 'ip', 6: 'ip6' } as const;
 

@@ -5,12 +5,9 @@ import { isObject, type JsonObject } from '../cni/json.ts';
 import { convertResult, parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 import { findCidr } from '../net/cidr.ts';
-import { findIp, type Ip, renderIp } from '../net/ip.ts';
+import { FAMILIES, type Family, findIp, type Ip, renderIp } from '../net/ip.ts';
 import type { RunnerOptions } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
-
-/** Address family by number. */
-export type Family = 4 | 6;
 
 /** The default routes of a container. */
 export interface ContainerRoutes {
@@ -29,8 +26,6 @@ export interface RouteTask {
   /** Gateways of the default routes to add. */
   readonly add: readonly Ip[];
 }
-
-const FAMILIES: readonly Family[] = [4, 6];
 
 /** Tracks which network has the default route while the networks of one pod are attached, in order. */
 export class DefaultRoutes {

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { namesIn } from '../files/names-in.ts';
-import { withFlock } from '../sys/flock.ts';
+import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import { type Files, REAL_FILES } from './files.ts';
 import { layKubeconfig } from './kubeconfig.ts';
 import { type Manifest, writeManifest } from './manifest.ts';
@@ -10,7 +10,6 @@ import { REPLACED, TURN_NAME, UNFINISHED } from './names.ts';
 import { type InstallPlan, planInstall, type Step, sourcesOf, type Wanted } from './plan.ts';
 import type { TextFile } from './units.ts';
 
-const LOCK_DEADLINE_MS = 60_000;
 /** Lists may hold tokens, and only runtimes read them (CIS Kubernetes Benchmark 1.1.9). */
 const LIST_MODE = 0o600;
 const TEXT_MODE = 0o644;

@@ -5,7 +5,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileExists } from '../files/exists.ts';
 import { fileFailure } from '../files/failure.ts';
 import { findIp, type Ip, renderIp } from '../net/ip.ts';
-import { withFlock } from '../sys/flock.ts';
+import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import { type BootOfLease, bootOf } from './boot-note.ts';
 import { createLease, listLeases, readLease, readPointer, removeLease, writePointer } from './lease-files.ts';
 import { OwnFilesKeeper } from './own-files.ts';
@@ -14,8 +14,6 @@ import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
 /** The default directory of leases; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
 
-/** Maximum wait for the lock; it is normally held for milliseconds. */
-const LOCK_DEADLINE_MS = 30_000;
 /** An address to lease, and the range set whose pointer moves to it. */
 export interface NewLease {
   readonly ip: Ip;

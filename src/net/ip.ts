@@ -1,8 +1,13 @@
 // How are IP addresses represented, parsed, formatted and converted to bytes?
 
+export type Family = 4 | 6;
+
+/** Both families, the older first. */
+export const FAMILIES = [4, 6] as const satisfies readonly Family[];
+
 /** An IPv4 or IPv6 address as a number, so that ranges can be iterated and compared. */
 export interface Ip {
-  readonly family: 4 | 6;
+  readonly family: Family;
   readonly value: bigint;
 }
 

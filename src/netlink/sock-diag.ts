@@ -1,5 +1,5 @@
 // Which sockets of a namespace wait for packets?
-import { type Ip, ipFromBytes } from '../net/ip.ts';
+import { FAMILIES, type Ip, ipFromBytes } from '../net/ip.ts';
 import { attrs } from './codec/attrs.ts';
 import { bytes, u8, u16be, u32 } from './codec/fields.ts';
 import { layout } from './codec/message.ts';
@@ -12,7 +12,7 @@ const NETLINK_SOCK_DIAG = 4;
 /** linux/sock_diag.h */
 const SOCK_DIAG_BY_FAMILY = 20;
 /** linux/socket.h */
-const FAMILIES = { 4: 2, 6: 10 } as const;
+const AF = { 4: 2, 6: 10 } as const;
 /** net/tcp_states.h: a TCP socket that waits is in state 10, a UDP socket without a peer in state 7. */
 const WAITING = { 6: 1 << 10, 17: 1 << 7 } as const;
 
@@ -63,8 +63,8 @@ export interface Listener {
 export function listListeners(protocol: 6 | 17): Listener[] | undefined {
   const socket = new NetlinkSocket(NETLINK_SOCK_DIAG);
   try {
-    return ([4, 6] as const).flatMap(family => {
-      const body = question.encode({ family: FAMILIES[family], protocol, states: WAITING[protocol] }, {});
+    return FAMILIES.flatMap(family => {
+      const body = question.encode({ family: AF[family], protocol, states: WAITING[protocol] }, {});
       const op = `list the sockets of IPv${family}`;
       return socket.dump({ op, type: SOCK_DIAG_BY_FAMILY, body }).map(one => {
         const { header, attrs: own } = answer.decode(one);

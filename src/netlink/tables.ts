@@ -4,9 +4,9 @@
 import { Errno } from '../sys/errno.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { tolerating } from './errors.ts';
-import { NFPROTO } from './nfgenmsg.ts';
+import { familyOf } from './nfgenmsg.ts';
 import { type Chain, chainMessage, toChain } from './nft/chain.ts';
-import { type NftFamily, NftMsg, nftType, type Table } from './nft/message.ts';
+import { NftMsg, nftType, type Table } from './nft/message.ts';
 import { type NotedElement, notedElementsOf } from './nft/noted.ts';
 import { type Rule, ruleMessage } from './nft/rule.ts';
 import { setMessage } from './nft/set.ts';
@@ -173,7 +173,7 @@ export class Tables {
     };
     return this.#nft(socket => socket.dump(request)).flatMap(body => {
       const { header, attrs } = decode(body);
-      const family = FAMILIES.find(name => NFPROTO[name] === header.family);
+      const family = familyOf(header.family);
       return family === undefined ? [] : { table: { family, name: attrs.table ?? '' }, attrs };
     });
   }
@@ -213,8 +213,6 @@ export function askOn({
 }): Ask {
   return (protocol, talk) => talk(protocol === NETLINK_ROUTE ? route : netfilter);
 }
-
-const FAMILIES = Object.keys(NFPROTO) as NftFamily[];
 
 /** `inet filter`. */
 export function keyOf({ family, name }: Table): string {

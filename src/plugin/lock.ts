@@ -1,11 +1,8 @@
 // How do calls of a plugin, in whichever process, take turns at something that they share?
 import { runDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { withFlock } from '../sys/flock.ts';
+import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import type { Call } from './define.ts';
-
-/** Holders change devices of the kernel at most: the longest wait is for RCU grace periods, and for a network card to go down. */
-const LOCK_DEADLINE_MS = 20_000;
 
 /**
  * Runs a step while no other process of ours runs one under the same lock.
@@ -13,17 +10,12 @@ const LOCK_DEADLINE_MS = 20_000;
  * @param transient whether the file goes with the lock: for those of containers, which would become ever more
  * @throws CniError 11 when the lock is not available in time; what the step throws otherwise
  */
-export function withPluginLock<T>(
-  path: string,
-  step: () => T,
-  deadlineMs = LOCK_DEADLINE_MS,
-  transient = false,
-): T {
+export function withPluginLock<T>(path: string, step: () => T, transient = false): T {
   let entered = false;
   try {
     return withFlock(
       path,
-      deadlineMs,
+      LOCK_DEADLINE_MS,
       () => {
         entered = true;
         return step();
@@ -46,5 +38,5 @@ export function withContainerLock<T>(
   step: () => T,
 ): T {
   const path = `${runDir(environment)}/container-${containerNetns.ino}.lock`;
-  return withPluginLock(path, step, LOCK_DEADLINE_MS, true);
+  return withPluginLock(path, step, true);
 }

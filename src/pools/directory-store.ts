@@ -8,11 +8,8 @@ import { putFile, putNewFile } from '../files/put-file.ts';
 import { readIfThere } from '../files/read-file.ts';
 import { removeFile } from '../files/remove-file.ts';
 import { unfinishedName } from '../files/unfinished.ts';
-import { withFlock } from '../sys/flock.ts';
+import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import type { Kind, ObjectStore, StoredObject } from './objects.ts';
-
-/** Holders of the lock read a file and write one. */
-const LOCK_DEADLINE_MS = 10_000;
 
 /** Objects as files, one each: `<dir>/blocks/<name>`. A hard link creates one, which fails if the name exists. */
 export function directoryStore(dir: string): ObjectStore {

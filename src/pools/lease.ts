@@ -1,7 +1,7 @@
 // Which free addresses of this node's blocks does an attachment get?
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { inSearchOrder, type Stretch, stretchContains } from '../ipam/stretch.ts';
-import type { Ip } from '../net/ip.ts';
+import { FAMILIES, type Ip } from '../net/ip.ts';
 import { type Held, type HeldBlock, type Usable, usableOf } from './held.ts';
 import { isFor, type Wish } from './wish.ts';
 
@@ -13,9 +13,6 @@ export interface ChosenAddress {
   /** Of its family: the pointer of the lease directory that moves to it. */
   readonly setIndex: number;
 }
-
-/** The families in the order of a result, and the pointer of each. */
-const FAMILIES = [4, 6] as const;
 
 /**
  * One address of each family that the blocks have, from the first block with room: so later blocks can become empty, and be

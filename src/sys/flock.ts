@@ -9,6 +9,9 @@ import { findFlockHolder } from './lock-holder.ts';
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 
+/** How long a lock is waited for: its holder may wait for RCU grace periods, for a network card to go down, or for a full disk. */
+export const LOCK_DEADLINE_MS = 30_000;
+
 /** How a missing lock file is created. Any user that can open a file can hold its lock, so only root may open ours. */
 export interface LockFile {
   /** Mode of the file; 0600 unless given. */

@@ -3,13 +3,13 @@ import path from 'node:path';
 import { CatenaConf, optionsOf } from '../../plugins/catena/config.ts';
 import { parseCniArgs } from '../../src/cni/cni-args.ts';
 import { decode, type JsonObject } from '../../src/cni/json.ts';
-import type { ContainerRoutes, Family } from '../../src/delegate/default-route.ts';
+import type { ContainerRoutes } from '../../src/delegate/default-route.ts';
 import type { NetworkStatus } from '../../src/delegate/network-status.ts';
 import type { Pod } from '../../src/delegate/options.ts';
 import { type PodRecord, parsePod } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { readRecord } from '../../src/journal/store.ts';
-import { renderIp } from '../../src/net/ip.ts';
+import { type Family, renderIp } from '../../src/net/ip.ts';
 import type { NoopChain } from './noop-chain.ts';
 
 /** A runner over a {@link NoopChain}, and a log of what it did besides calling plugins. */

@@ -1,7 +1,9 @@
 // Are rules of the table "nat" read as iptables itself reads them, from both packet filters of the kernel?
+
 import { expect, test } from 'bun:test';
+import type { Family } from '../../src/net/ip.ts';
 import { listLegacyNat } from '../../src/netlink/iptables/legacy.ts';
-import { type Family, type NatRule, renderRule } from '../../src/netlink/iptables/nat-rule.ts';
+import { type NatRule, renderRule } from '../../src/netlink/iptables/nat-rule.ts';
 import { listNftNat } from '../../src/netlink/iptables/nft.ts';
 import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';

@@ -1,4 +1,5 @@
 // Which elements did an earlier release make with a device by which the host does not route to the pod?
+import { FAMILIES } from '../../../src/net/ip.ts';
 import type { Entry, Place } from '../../../src/netlink/nft/entries.ts';
 import { listOwned } from '../../../src/netlink/nft/owned-table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
@@ -23,7 +24,7 @@ export function moveHomes(
   nft: NetlinkSocket,
   isConcerned: (note: string) => boolean,
 ): Moves {
-  const moves = ([4, 6] as const).flatMap(family => {
+  const moves = FAMILIES.flatMap(family => {
     const { claims, home: homes } = SETS[family];
     return listOwned(nft, [claims], isConcerned).flatMap(({ element }) => {
       const claim = decodeClaim(element);

@@ -1,5 +1,5 @@
 // How are the rules of an attachment added to iptables, removed from it and checked?
-import { type Ip, sameIp } from '../../../src/net/ip.ts';
+import { FAMILIES, type Ip, sameIp } from '../../../src/net/ip.ts';
 import { filterTable, tryFilter } from '../../../src/netlink/iptables/filter.ts';
 import { hasLegacyTable } from '../../../src/netlink/iptables/legacy-table.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
@@ -26,8 +26,6 @@ import {
   updateTable,
   wantedTables,
 } from './tables.ts';
-
-const FAMILIES = [4, 6] as const;
 
 /** Which tables to use: `old` are those that are not held in nf_tables. */
 export type WhichTables = 'all' | 'old';

@@ -1,6 +1,6 @@
 // Which "filter" tables does iptables have here, and how is each of them read and changed?
 import { runDir } from '../../../src/cni/directories.ts';
-import type { Ip } from '../../../src/net/ip.ts';
+import { FAMILIES, type Family, type Ip } from '../../../src/net/ip.ts';
 import {
   canUseFilter,
   filterChanges,
@@ -17,9 +17,6 @@ import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { hasChain, isDropping } from '../../../src/netlink/nft/chain.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { ADMIN_WORDS, CNI_FORWARD, ensureLines, STAGES } from '../iptables-rules.ts';
-
-const FAMILIES = [4, 6] as const;
-type Family = 4 | 6;
 
 /**
  * A "filter" table of one IP version. `nft`: the one that iptables keeps in nf_tables, which needs no program. `any`: the table

@@ -1,4 +1,5 @@
 // How are the rules that evaluate conditions added and removed?
+import { FAMILIES } from '../../../src/net/ip.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
 import { jump, type Verdict } from '../../../src/netlink/nft/data.ts';
@@ -45,7 +46,7 @@ export function isAsked(socket: NetlinkSocket, conditions: Conditions): boolean 
 export function sweepConditions(socket: NetlinkSocket): void {
   commitAfterReading(socket, () => {
     const names = listChains(socket, TABLE).map(({ name }) => name);
-    return ([4, 6] as const).flatMap(family => {
+    return FAMILIES.flatMap(family => {
       const prefix = whenChain({ family, handle: '' });
       const handles = names.filter(name => name.startsWith(prefix)).map(name => name.slice(prefix.length));
       return handles

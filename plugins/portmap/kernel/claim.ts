@@ -2,7 +2,7 @@
 
 import { findFormerOwners, type IsGone, type RefuseLiving } from '../../../src/attach/living-owner.ts';
 import { defined } from '../../../src/cni/defined.ts';
-import type { Ip } from '../../../src/net/ip.ts';
+import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import { tryOut } from '../../../src/netlink/nft/batch.ts';
 import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
 import { addEntries, type Place } from '../../../src/netlink/nft/entries.ts';
@@ -162,7 +162,7 @@ function findHolders(
   const shared: Place[] = [];
   const isGone = (note: string | undefined) =>
     note !== undefined && (ghosts.has(note) || dead.has(note) || outdated.some(one => one.note === note));
-  const rivals = ([4, 6] as const).flatMap(family => {
+  const rivals = FAMILIES.flatMap(family => {
     const own = claims.filter(claim => claim.family === family);
     const hostIps = own.some(({ ip }) => ip === undefined) ? listHostIps(socket, family) : [];
     return own.flatMap(claim => rivalsOf(claim, hostIps).map(rival => ({ claim, rival })));

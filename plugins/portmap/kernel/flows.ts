@@ -1,5 +1,5 @@
 // Which tracked flows contradict the current mappings, and how are they removed?
-import { type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
+import { FAMILIES, type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
 import {
   countFlows,
   type Flow,
@@ -49,7 +49,7 @@ export function forgetStaleFlows(
   lost: readonly Lost[],
   protocols: readonly Protocol[] = ['udp'],
 ): void {
-  const matters = ([4, 6] as const).flatMap(family =>
+  const matters = FAMILIES.flatMap(family =>
     protocols.flatMap(protocol => matterOf(family, protocol, plans, lost)),
   );
   const count = matters.length ? (countFlows() ?? Infinity) : 0;

@@ -3,9 +3,9 @@ import type { IsGone, RefuseLiving } from '../../../src/attach/living-owner.ts';
 import { defined } from '../../../src/cni/defined.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { cidrContains } from '../../../src/net/cidr.ts';
-import { type Ip, sameIp } from '../../../src/net/ip.ts';
+import { FAMILIES, type Family, type Ip, sameIp } from '../../../src/net/ip.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
-import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
+import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { decodeNatRule, listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
 import { listRules } from '../../../src/netlink/nft/rule.ts';
 import { listTables } from '../../../src/netlink/nft/table.ts';
@@ -62,7 +62,7 @@ export function refuseForeign(
   );
   const ids = new Set(outdated.flatMap(({ attachment }) => attachment?.containerId ?? []));
   const tables = listTables(socket);
-  for (const family of [4, 6] as const) {
+  for (const family of FAMILIES) {
     const wanted = claims.filter(claim => claim.family === family && claim.condition === '');
     if (wanted.length === 0) continue;
     const inNft = (chain: string) => (tables.has(natTable(family)) ? listNftNat(socket, family, chain) : []);

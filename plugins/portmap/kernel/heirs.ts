@@ -3,7 +3,7 @@
 // put there is stored as heirs, so that no plugin has to be asked again.
 
 import { defined } from '../../../src/cni/defined.ts';
-import type { Ip } from '../../../src/net/ip.ts';
+import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import {
   addElements,
   deleteElements,
@@ -51,7 +51,7 @@ export function planHeirs(
  */
 export function transferOwnership(socket: NetlinkSocket, owner: Owner, freed: readonly Place[]): Request[] {
   const left = new Map(freed.map(place => [placeName(place), place]));
-  return ([4, 6] as const).flatMap(family => {
+  return FAMILIES.flatMap(family => {
     const { heirs, means } = SETS[family];
     return listElements(socket, heirs).flatMap(heir => {
       if (heir.comment === owner.note || !isSameContainer(heir.comment, owner)) return [];

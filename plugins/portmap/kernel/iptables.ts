@@ -1,7 +1,8 @@
 // How do the iptables rules get into the kernel, and do they still exist?
+import { FAMILIES, type Family } from '../../../src/net/ip.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import { restoreMode } from '../../../src/netlink/iptables/mode.ts';
-import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
+import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
 import { restoreNat, tryNat } from '../../../src/netlink/iptables/restore.ts';
 import { saveTable } from '../../../src/netlink/iptables/save.ts';
@@ -63,7 +64,7 @@ export function addIptablesPorts(
  * @throws Error with the message of iptables
  */
 export function tryIptablesPorts(socket: NetlinkSocket, options: IptablesOptions): void {
-  for (const family of [4, 6] as const) {
+  for (const family of FAMILIES) {
     const marking = options.externalSetMarkChain;
     if (marking !== undefined && !isChainThere(socket, family, marking)) {
       throw new Error(`Cannot find the chain "${marking}" in the table "nat" of IPv${family}`);

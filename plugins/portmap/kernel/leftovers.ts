@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs';
 import { cniCacheDir } from '../../../src/cni/directories.ts';
 import { findHolders } from '../../../src/ipam/holders.ts';
-import { type Ip, renderIp } from '../../../src/net/ip.ts';
+import { FAMILIES, type Ip, renderIp } from '../../../src/net/ip.ts';
 import { decodeNatRule } from '../../../src/netlink/iptables/nft.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import { listRules } from '../../../src/netlink/nft/rule.ts';
@@ -43,7 +43,7 @@ interface Suspect {
 
 function podsByContainer(socket: NetlinkSocket): Suspect[] {
   const found = new Map<string, Ip[]>();
-  for (const family of [4, 6] as const) {
+  for (const family of FAMILIES) {
     for (const rule of listRules(socket, hostportTable(family), 'hostports')) {
       const { comment, to } = decodeNatRule(family, rule);
       if (comment === undefined || to === undefined) continue;

@@ -1,8 +1,7 @@
 // How are port mappings removed that iptables holds, or that the reference plugin made in nf_tables?
-import type { Ip } from '../../../src/net/ip.ts';
-import { ipToBytes } from '../../../src/net/ip.ts';
+import { FAMILIES, type Family, type Ip, ipToBytes } from '../../../src/net/ip.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
-import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
+import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { decodeNatRule, listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
 import { restoreNat } from '../../../src/netlink/iptables/restore.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
@@ -21,7 +20,6 @@ import {
 } from '../reference-names.ts';
 import type { Lost } from './flows.ts';
 
-const FAMILIES = [4, 6] as const;
 /** Legacy iptables rules are removed by number. A concurrent change shifts the numbers, so the removal is retried. */
 const ATTEMPTS = 5;
 /** Chains of the reference's own table whose rules name a container. */

@@ -1,4 +1,5 @@
 // How is everything of an attachment removed from the kernel when only its name is known?
+import { FAMILIES } from '../../../src/net/ip.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { findElements } from '../../../src/netlink/nft/element.ts';
 import { deletePlaces, type Place } from '../../../src/netlink/nft/entries.ts';
@@ -20,7 +21,6 @@ import { CHAINS, findConditionalSet, SETS, TABLE } from '../sets.ts';
 import { transferOwnership } from './heirs.ts';
 import { countTaken } from './tallies.ts';
 
-const FAMILIES = [4, 6] as const;
 const CLAIM_SETS = FAMILIES.map(family => SETS[family].claims);
 
 /** The changes that remove an attachment, and the host ports that it held. */

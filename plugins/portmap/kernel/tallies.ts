@@ -1,5 +1,5 @@
 // How many host ports are taken on one address alone, and how many mappings of a port have conditions?
-import type { Ip } from '../../../src/net/ip.ts';
+import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import { jump } from '../../../src/netlink/nft/data.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { listElements } from '../../../src/netlink/nft/element.ts';
@@ -44,7 +44,7 @@ export function countedPlaces({ family, ip, protocol, port, backend, condition }
 
 /** The element that has the conditions of a port evaluated; it exists while mappings with conditions are counted. */
 function evaluation({ set, key }: Place): Entry | undefined {
-  const family = ([4, 6] as const).find(one => SETS[one].tally === set);
+  const family = FAMILIES.find(one => SETS[one].tally === set);
   const data = family && jump(askingChain(family));
   return family && data && { set: SETS[family].conditional, element: { key, data } };
 }

@@ -1,4 +1,5 @@
 // Is everything that ADD made still in the kernel?
+import { FAMILIES } from '../../../src/net/ip.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
 import type { Entry, Place } from '../../../src/netlink/nft/entries.ts';
@@ -44,7 +45,7 @@ function isShared({ set }: Entry, found: Element | undefined, owner: Owner): boo
 }
 
 function isForward({ name }: NftSet): boolean {
-  const sets = ([4, 6] as const).flatMap(family => [
+  const sets = FAMILIES.flatMap(family => [
     SETS[family].wildcard,
     SETS[family].specific,
     SETS[family].iptables,

@@ -1,10 +1,11 @@
 // Does iptables exempt connections from address translation?
 // An ACCEPT in its table "nat" ends that table alone: chains of nf_tables that come later translate the connection after all. So what
 // IPsec and VPN guides, kube-proxy in its mode IPVS and operators exempt holds for rules of iptables only.
+import type { Family } from '../../net/ip.ts';
 import { listRules } from '../nft/rule.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { listLegacyNat } from './legacy.ts';
-import type { Family, NatRule } from './nat-rule.ts';
+import type { NatRule } from './nat-rule.ts';
 import { decodeNatRule, listNftNat, natTable } from './nft.ts';
 
 /** Beginning of the chains of CNI plugins, which accept what stays in the subnet of a container. */

@@ -1,6 +1,6 @@
 // What do iptables extensions contain, in the kernel's representation?
-import { type Ip, ipFromBytes } from '../../net/ip.ts';
-import type { Family, NatRule } from './nat-rule.ts';
+import { type Family, type Ip, ipFromBytes } from '../../net/ip.ts';
+import type { NatRule } from './nat-rule.ts';
 
 /** A match or target as bytes, in the layout given by its name and revision. */
 export interface Extension {

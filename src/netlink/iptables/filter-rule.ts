@@ -1,7 +1,7 @@
 // How is a rule of iptables' table "filter" converted to nf_tables expressions, as iptables itself writes it, and back to text?
 //
 // Only rules that our plugins write are supported: addresses, interfaces, connection state, a comment, a verdict or a chain.
-import { findIp, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
+import { type Family, findIp, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
 import { jump, NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN, type Verdict } from '../nft/data.ts';
 import { isEqual, isNotEqual } from '../nft/expr/cmp.ts';
 import { count, useMatch } from '../nft/expr/compat.ts';
@@ -11,7 +11,6 @@ import type { Expression } from '../nft/expr.ts';
 import type { Rule } from '../nft/rule.ts';
 import { loadAddress, REG } from '../nft/statements.ts';
 import type { Extension } from './extension.ts';
-import type { Family } from './nat-rule.ts';
 
 /**
  * Bit of the connection label that marks the connections that portmap forwards. Packet marks have few bits, which kube-proxy, Calico

@@ -1,5 +1,5 @@
 // How is iptables' table "filter" read and changed directly in nf_tables, without running a program?
-import { type Ip, ipToBytes } from '../../net/ip.ts';
+import { type Family, type Ip, ipToBytes } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { isNetlinkError } from '../errors.ts';
 import { tryOut } from '../nft/batch.ts';
@@ -9,7 +9,6 @@ import { addRule, deleteRule, insertRule, listRules, type Rule } from '../nft/ru
 import { addTable } from '../nft/table.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { encodeFilterRule, renderFilterRule } from './filter-rule.ts';
-import type { Family } from './nat-rule.ts';
 import type { SavedTable } from './save.ts';
 
 /** linux/netfilter_ipv4.h, NF_IP_PRI_FILTER: the hooks and priority of this table's chains in iptables. */

@@ -1,7 +1,8 @@
 // Which tables does the legacy packet filter have, and what do they contain, as bytes?
+
 import { readFileSync } from 'node:fs';
+import type { Family } from '../../net/ip.ts';
 import { readIpOption } from '../../sys/socket-option.ts';
-import type { Family } from './nat-rule.ts';
 import type { IptablesTable } from './restore.ts';
 
 /** linux/netfilter_ipv4/ip_tables.h and ip6_tables.h: the same numbers for both families. */

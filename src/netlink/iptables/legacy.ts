@@ -1,8 +1,8 @@
 // Which rules are in table "nat" of the legacy packet filter?
-import { IP_BITS, ipFromBytes } from '../../net/ip.ts';
+import { type Family, IP_BITS, ipFromBytes } from '../../net/ip.ts';
 import { readMatch, readTarget } from './extension.ts';
 import { OFFSETS_AT, readLegacyTable, XT_HEADER_BYTES } from './legacy-table.ts';
-import { type AddressMatch, type Family, type NatRule, prefixOf } from './nat-rule.ts';
+import { type AddressMatch, type NatRule, prefixOf } from './nat-rule.ts';
 
 /**
  * Offsets in struct ipt_entry and struct ip6t_entry of what we read; `masks` are those of both interfaces, `inverse` are the flags

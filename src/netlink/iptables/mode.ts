@@ -1,7 +1,8 @@
 // Which packet filter do the iptables programs change on this host?
+
 import { realpathSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { Family } from './nat-rule.ts';
+import type { Family } from '../../net/ip.ts';
 import { isInstalled, runProgram } from './program.ts';
 import { getRestore } from './restore.ts';
 

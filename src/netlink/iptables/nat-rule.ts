@@ -2,9 +2,6 @@
 import { type Cidr, renderCidr, subnetOf } from '../../net/cidr.ts';
 import type { Ip } from '../../net/ip.ts';
 
-/** Address family as an IP version number. */
-export type Family = 4 | 6;
-
 /** An address that packets must have, or with `not`, must not have. */
 export interface AddressMatch {
   readonly cidr: Cidr;

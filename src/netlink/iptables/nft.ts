@@ -1,5 +1,5 @@
 // Which rules did iptables leave in table "nat" of nf_tables, and how are they read for removal?
-import { ipFromBytes } from '../../net/ip.ts';
+import { type Family, ipFromBytes } from '../../net/ip.ts';
 import { attrs } from '../codec/attrs.ts';
 import { bytes, str, u32be } from '../codec/fields.ts';
 import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../nft/data.ts';
@@ -8,7 +8,7 @@ import type { Table } from '../nft/message.ts';
 import { listRules, type Rule } from '../nft/rule.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { type Extension, readMatch, readTarget } from './extension.ts';
-import { type AddressMatch, type Family, type NatRule, prefixOf } from './nat-rule.ts';
+import { type AddressMatch, type NatRule, prefixOf } from './nat-rule.ts';
 
 /** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes and nft_target_attributes: the same numbers. */
 const extension = attrs('xtables extension', { name: [1, str], revision: [2, u32be], info: [3, bytes] });

@@ -1,5 +1,6 @@
 // Would iptables translate connections that a program with tables of its own has to decide about?
 // iptables has the priority that kube-proxy and others take, too, and of equal chains the one that was made last runs first.
+import type { Family } from '../../net/ip.ts';
 import { NF_IP_PRI_NAT_DST, NF_IP_PRI_NAT_SRC } from '../nft/chain.ts';
 import { renderTable } from '../nft/message.ts';
 import { listTranslatingChains } from '../nft/policy.ts';
@@ -7,7 +8,6 @@ import { listTableNames } from '../nft/table.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { hasLegacyTable } from './legacy-table.ts';
 import { restoreMode } from './mode.ts';
-import type { Family } from './nat-rule.ts';
 import { natTable } from './nft.ts';
 
 const PLACES = {

@@ -1,5 +1,5 @@
 // How are rules passed to iptables-restore?
-import type { Family } from './nat-rule.ts';
+import type { Family } from '../../net/ip.ts';
 import { getProgram, runProgram } from './program.ts';
 
 /** The iptables tables that our plugins change. */

@@ -1,5 +1,5 @@
 // Which chains and rules does a table have, in iptables-save syntax?
-import type { Family } from './nat-rule.ts';
+import type { Family } from '../../net/ip.ts';
 import { getProgram, runProgram } from './program.ts';
 import type { IptablesMode, IptablesTable } from './restore.ts';
 

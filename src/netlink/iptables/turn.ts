@@ -1,9 +1,6 @@
 // How are our own changes to iptables rules serialised?
-import { withFlock } from '../../sys/flock.ts';
+import { LOCK_DEADLINE_MS, withFlock } from '../../sys/flock.ts';
 import { ownNetns } from '../../sys/netns.ts';
-
-/** Maximum wait for our own processes; the iptables programs themselves wait for all others. */
-const LOCK_DEADLINE_MS = 30_000;
 
 /**
  * Runs a function while no other call of this plugin runs one in this namespace. Our own processes therefore change nothing

@@ -2,7 +2,7 @@
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { str, u32be, u64be } from '../codec/fields.ts';
-import { NFPROTO } from '../nfgenmsg.ts';
+import { familyOf } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 import { comment } from './userdata.ts';
@@ -54,10 +54,8 @@ export function listTableNames(socket: NetlinkSocket): (Table & { readonly handl
   const body = tableMessage.encode({ family: 0 }, {});
   return socket.dump({ ...request, body }).flatMap(one => {
     const { header, attrs: own } = tableMessage.decode(one);
-    const family = FAMILIES.find(name => NFPROTO[name] === header.family);
+    const family = familyOf(header.family);
     if (family === undefined || own.name === undefined) return [];
     return { family, name: own.name, handle: own.handle ?? 0n };
   });
 }
-
-const FAMILIES = Object.keys(NFPROTO) as Table['family'][];
