@@ -104,6 +104,8 @@ export const CatenaConf = z.extend(PluginConfig, {
   kubeconfig: optionalText,
   /** Pods get and lose networks while they run, when their annotation changes. Needs a daemon and a cluster. */
   followAnnotations: z._default(z.boolean(), false),
+  /** Directory of the kubelet, which is asked for a pod's devices if a definition names a resource; default `/var/lib/kubelet`. */
+  kubeletDir: optionalText,
   /** Seconds that a request to the cluster may take. */
   kubernetesTimeout: z._default(z.number().check(z.positive(), z.maximum(3_600)), 10),
   /** Multus: `network`; `delegates` is then ignored. */
@@ -163,6 +165,7 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
       system: conf.systemNamespaces,
       definitions: conf.definitionNamespace || conf.multusNamespace || 'kube-system',
     },
+    kubeletDir: conf.kubeletDir || '/var/lib/kubelet',
     readinessFile: conf.readinessFile || conf.readinessindicatorfile || undefined,
   };
 }

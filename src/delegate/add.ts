@@ -13,10 +13,11 @@ import { findIp, type Ip, sameIp } from '../net/ip.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
 import { settleEarlierAdd } from './earlier.ts';
+import { refuseHeldDevices } from './held-devices.ts';
 import { type NetworkStatus, statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
-import { beginPod } from './record.ts';
+import { beginPod, type PodKey } from './record.ts';
 import { recoverPods } from './recover.ts';
 import { type Runner, refuseUnready } from './runner.ts';
 import { annotationsOf, listWanted } from './wanted.ts';
@@ -46,7 +47,7 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   } finally {
     if (record === undefined) lock.release();
   }
-  return attachAll(runner, pod, { networks, claims, defaults }, record);
+  return attachAll(runner, pod, { key, networks, claims, defaults }, record);
 }
 
 /**
@@ -71,6 +72,7 @@ const LOOPBACK = 'lo';
 
 /** What is to be attached. */
 interface Plan {
+  readonly key: PodKey;
   readonly networks: readonly PlannedNetwork[];
   readonly claims: PodClaims;
   readonly defaults: DefaultRoutes;
@@ -79,7 +81,7 @@ interface Plan {
 async function attachAll(
   runner: Runner,
   pod: Pod,
-  { networks, claims, defaults }: Plan,
+  { key, networks, claims, defaults }: Plan,
   record: AddRecord,
 ): Promise<JsonObject> {
   const status: NetworkStatus[] = [];
@@ -89,6 +91,7 @@ async function attachAll(
   let reached = 0;
   let isPublished = false;
   try {
+    refuseHeldDevices(runner, key, networks);
     for (const [index, network] of networks.entries()) {
       reached = index;
       const given = await addNetwork(network.list, network.attachment, runner.runtime).catch(error => {

@@ -2,7 +2,7 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { Cluster, KubernetesPod } from './kubernetes.ts';
 import type { NetworkStatus } from './network-status.ts';
-import { argOf, namespaceOf, type Pod } from './options.ts';
+import { argOf, type Pod, placeOf } from './options.ts';
 import { ANNOTATIONS_CAPABILITY } from './wanted.ts';
 
 /** Set on pods that are declared on the node itself, not by the API server; their uid differs between the two. */
@@ -54,12 +54,6 @@ export async function publishStatus(
     ErrorCode.tryAgainLater,
     `${what}: ${findProblem(found, uid) ?? 'the API server refused it'}`,
   );
-}
-
-/** Namespace and name of a Kubernetes pod; undefined for any other container. */
-export function placeOf(pod: Pick<Pod, 'args'>): { namespace: string; name: string } | undefined {
-  const [namespace, name] = [namespaceOf(pod), argOf(pod, 'K8S_POD_NAME')];
-  return namespace && name ? { namespace, name } : undefined;
 }
 
 function findProblem(found: KubernetesPod | undefined, uid: string | undefined): string | undefined {

@@ -11,7 +11,12 @@ export interface NetworkDefinition {
   readonly namespace: string | undefined;
   /** Text of the CNI configuration; empty if a file of the same name in `confDir` holds it. */
   readonly config: string;
+  /** Its annotation: the resource of which the network gets a device. */
+  readonly resource?: string;
 }
+
+/** Annotation of a definition. */
+const RESOURCE_NAME = 'k8s.v1.cni.cncf.io/resourceName';
 
 const KIND = 'NetworkAttachmentDefinition';
 
@@ -54,12 +59,15 @@ export function definitionsOf(object: unknown): NetworkDefinition[] {
   const metadata = isObject(object.metadata) ? object.metadata : {};
   const { name, namespace } = metadata;
   if (object.kind !== KIND || typeof name !== 'string') return [];
+  const annotations = isObject(metadata.annotations) ? metadata.annotations : {};
+  const resource = annotations[RESOURCE_NAME];
   const spec: JsonObject = isObject(object.spec) ? object.spec : {};
   return [
     {
       name,
       namespace: typeof namespace === 'string' && namespace !== '' ? namespace : undefined,
       config: typeof spec.config === 'string' ? spec.config : '',
+      ...(typeof resource === 'string' && resource !== '' ? { resource } : {}),
     },
   ];
 }

@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { findPluginFiles, unreadable } from '../chain/config/conf-files.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../chain/config/load.ts';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
 import { findDefinition, type NetworkDefinition } from './definition-file.ts';
@@ -28,6 +29,8 @@ export interface FoundNetwork {
   /** `namespace/name` of a definition, else the network's own name. */
   readonly label: string;
   readonly list: Conflist;
+  /** Resource of which the network gets a device, as its definition says. */
+  readonly resource?: string;
 }
 
 /** A network's name, and its origin. */
@@ -54,14 +57,14 @@ export async function findNetwork(
 ): Promise<FoundNetwork> {
   const fetched = byPod ? await places.fetchDefinition?.(namespace, name) : undefined;
   const definition = fetched ?? (await findLocal(places, namespace, name));
-  if (definition) return defined(places, namespace, definition);
+  if (definition) return networkOf(places, namespace, definition);
   if (byPod && (isolated || places.fetchDefinition)) throw undefinedFor(namespace, name, isolated);
   try {
     return { label: name, list: loadNetwork(places.confDir, name) };
   } catch (error) {
     const late = byPod ? undefined : await places.fetchDefinition?.(namespace, name);
     if (late === undefined) throw error;
-    return defined(places, namespace, late);
+    return networkOf(places, namespace, late);
   }
 }
 
@@ -86,16 +89,18 @@ async function findLocal(
   return definitionsDir === undefined ? undefined : findDefinition(definitionsDir, namespace, name);
 }
 
-function defined(
+function networkOf(
   { confDir, cniVersion }: NetworkPlaces,
   namespace: string,
   definition: NetworkDefinition,
 ): FoundNetwork {
-  const { name } = definition;
+  const { name, resource } = definition;
   const label = `${definition.namespace ?? namespace}/${name}`;
-  if (definition.config.trim() === '') return { label, list: loadNetwork(confDir, name) };
+  if (definition.config.trim() === '')
+    return { label, list: loadNetwork(confDir, name), ...defined({ resource }) };
   const what = `configuration of NetworkAttachmentDefinition "${label}"`;
-  return { label, list: makeNetwork(parseObject(definition.config, what), { name, cniVersion }, what) };
+  const list = makeNetwork(parseObject(definition.config, what), { name, cniVersion }, what);
+  return { label, list, ...defined({ resource }) };
 }
 
 /**

@@ -10,9 +10,8 @@ import type { SpecVersion } from '../cni/version.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { startTimer, type Timer } from '../wait.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
-import { placeOf } from './cluster-pod.ts';
 import type { KubernetesPod } from './kubernetes.ts';
-import { argOf, type Pod } from './options.ts';
+import { argOf, type Pod, placeOf } from './options.ts';
 import { listPods, type PodRecord } from './record.ts';
 import type { FollowCall } from './runner.ts';
 

@@ -5,6 +5,8 @@ import type { JsonObject } from '../cni/json.ts';
 import type { Claim } from '../journal/claim.ts';
 import { refuseUnheeded } from './add.ts';
 import { editRoutes, interfacesOf } from './default-route.ts';
+import { PodDevices } from './devices.ts';
+import { refuseHeldDevices } from './held-devices.ts';
 import { type NetworkStatus, statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { type PlannedNetwork, planNetwork } from './plan.ts';
@@ -78,6 +80,9 @@ export class LiveNetworks {
     const used = new Set(this.networks.map(({ ifname }) => ifname).filter(name => !leaving.has(name)));
     for (const { selection } of wanted)
       if (selection.ifname) this.#claimName(selection.ifname, used, leaving);
+    const staying = this.networks.filter(({ ifname }) => !leaving.has(ifname));
+    const given = staying.flatMap(({ device }) => device ?? []);
+    const devices = new PodDevices(options, pod, wanted, given);
     const planned: PlannedNetwork[] = [];
     for (const one of wanted) {
       refuseDefaultRoute(one);
@@ -86,7 +91,7 @@ export class LiveNetworks {
       while (!one.selection.ifname && this.#isTaken(next(), used, leaving)) number++;
       const ifname = one.selection.ifname ?? next();
       used.add(ifname);
-      planned.push(await planNetwork(options, pod, one, { index: 1, ifname }));
+      planned.push(await planNetwork(options, pod, one, { index: 1, ifname, devices }));
     }
     return planned;
   }
@@ -113,6 +118,7 @@ export class LiveNetworks {
     ]);
     const results: JsonObject[] = [];
     try {
+      refuseHeldDevices(this.#runner, this.#claim.record, planned);
       for (const network of planned) {
         const result = await addNetwork(network.list, network.attachment, this.#runtime);
         refuseUnheeded(network, result);

@@ -41,6 +41,8 @@ export interface RunnerOptions {
   /** Interface or network that has the default route of a family. */
   readonly defaultRoute: { readonly 4: string | undefined; readonly 6: string | undefined };
   readonly policy: NamespacePolicy;
+  /** Directory of the kubelet, which tells which devices a pod has. */
+  readonly kubeletDir: string;
   /** The default network is ready when this file exists. */
   readonly readinessFile: string | undefined;
 }
@@ -63,4 +65,10 @@ export function argOf({ args }: Pick<Pod, 'args'>, key: string): string | undefi
 /** The pod's namespace in Kubernetes; undefined outside Kubernetes. */
 export function namespaceOf(pod: Pick<Pod, 'args'>): string | undefined {
   return argOf(pod, 'K8S_POD_NAMESPACE') || undefined;
+}
+
+/** Namespace and name of a Kubernetes pod; undefined for any other container. */
+export function placeOf(pod: Pick<Pod, 'args'>): { namespace: string; name: string } | undefined {
+  const [namespace, name] = [namespaceOf(pod), argOf(pod, 'K8S_POD_NAME')];
+  return namespace && name ? { namespace, name } : undefined;
 }

@@ -6,7 +6,9 @@ import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
+import { PodDevices } from './devices.ts';
 import { type FoundNetwork, findNetwork, loadPath } from './find-network.ts';
+import type { Device } from './kubelet.ts';
 import { inject, makeNetwork, refuseRecursion } from './network.ts';
 import type { Pod, RunnerOptions } from './options.ts';
 import type { Selection } from './selection.ts';
@@ -19,6 +21,8 @@ export interface PlannedNetwork {
   readonly list: Conflist;
   readonly attachment: Attachment;
   readonly selection: Selection;
+  /** Allocated to the pod, for this network alone. */
+  readonly device?: Device;
   /** As in {@link Wanted}. */
   readonly asked?: string;
 }
@@ -28,8 +32,8 @@ const FOR_ONE = ['IP', 'MAC', 'GATEWAY'];
 
 /**
  * Resolves the wanted networks. Changes nothing, so a mistake in the last network leaves nothing to undo.
- * @throws CniError 7 (a missing network or capability, names that collide), 11 (the default network has no
- *   configuration yet)
+ * @throws CniError 7 (a missing network, capability or device, names that collide), 11 (the default network has no
+ *   configuration yet, the kubelet does not answer)
  */
 export async function planNetworks(
   options: RunnerOptions,
@@ -38,28 +42,31 @@ export async function planNetworks(
 ): Promise<PlannedNetwork[]> {
   const ifnames = nameInterfaces(options, pod, wanted);
   const planned: PlannedNetwork[] = [];
+  const devices = new PodDevices(options, pod, wanted);
   for (const [index, one] of wanted.entries()) {
     // The daemon that plans serves other pods, too.
     await new Promise<void>(resume => setImmediate(resume));
-    planned.push(await planNetwork(options, pod, one, { index, ifname: ifnames[index] as string }));
+    planned.push(await planNetwork(options, pod, one, { index, ifname: ifnames[index] as string, devices }));
   }
   return planned;
 }
 
 /**
  * Plans one network under a name.
- * @param index 0 is the default network
  * @throws CniError as {@link planNetworks}
  */
 export async function planNetwork(
   options: RunnerOptions,
   pod: Pod,
   wanted: Wanted,
-  { index, ifname }: { readonly index: number; readonly ifname: string },
+  { index, ifname, devices }: Place,
 ): Promise<PlannedNetwork> {
-  const { selection, prevResult, asked, byPod } = wanted;
-  const { label, list: found } = await resolveNetwork(options, wanted, index);
-  if (byPod) refuseChosen(found, selection);
+  const { prevResult, asked, byPod } = wanted;
+  const { label, list: found, resource } = await resolveNetwork(options, wanted, index);
+  if (byPod) refuseChosen(found, wanted.selection);
+  const named = byPod ? wanted.selection.deviceId : undefined;
+  const device = await devices.give({ label, resource, named });
+  const selection = device ? { ...wanted.selection, deviceId: device.id } : wanted.selection;
   const list = inject(found, selection, byPod);
   refuseMissingCapability(list, selection.capabilityArgs);
   const attachment = {
@@ -70,7 +77,15 @@ export async function planNetwork(
     capabilityArgs: capabilityArgsFor(options, pod, selection, { index, list }),
     ...defined({ prevResult }),
   };
-  return { label, list, attachment, selection, ...defined({ asked }) };
+  return { label, list, attachment, selection, ...defined({ device, asked }) };
+}
+
+/** The place of a network among those of its pod. */
+interface Place {
+  /** 0 is the default network. */
+  readonly index: number;
+  readonly ifname: string;
+  readonly devices: PodDevices;
 }
 
 /**
@@ -185,23 +200,25 @@ function refuseMissingCapability(list: Conflist, requests: JsonObject): void {
   );
 }
 
-/**
- * A pod chooses no device of the host, which may be another pod's, nor without the capability the hardware address that its list says
- * itself.
- */
+/** Options that choose a device, of our plugins and of those for SR-IOV. */
+const DEVICE_OPTIONS = ['deviceID', 'pciBusID', 'device', 'hwaddr', 'kernelpath'];
+
+/** What a list says itself is not for its pods to choose: the device, or without the capability the hardware address. */
 function refuseChosen({ name, plugins }: Conflist, { deviceId, capabilityArgs: { mac } }: Selection): void {
-  if (deviceId !== undefined) {
-    throw invalid(
-      `Cannot give device ${JSON.stringify(deviceId)} to network "${name}": the pod names it, but was not given it`,
-      'a device is for the configuration of the runner to name',
-    );
+  const asked = [
+    { key: 'deviceID', value: deviceId, options: DEVICE_OPTIONS },
+    { key: 'mac', value: mac, options: ['mac'] },
+  ].filter(({ value }) => value !== undefined);
+  for (const { type, conf, capabilities } of plugins) {
+    for (const { key, value, options } of asked) {
+      const fixed = options.find(option => memberOf(conf, option));
+      if (fixed === undefined || (key === 'mac' && capabilities.mac)) continue;
+      throw invalid(
+        `Cannot give ${JSON.stringify(key)} of a pod to network "${name}": its plugin "${type}" has ${JSON.stringify(fixed)} already`,
+        JSON.stringify(value),
+      );
+    }
   }
-  const fixed = plugins.find(one => !one.capabilities.mac && memberOf(one.conf, 'mac'));
-  if (mac === undefined || fixed === undefined) return;
-  throw invalid(
-    `Cannot give "mac" of a pod to network "${name}": its plugin "${fixed.type}" has "mac" already`,
-    JSON.stringify(mac),
-  );
 }
 
 function invalid(message: string, details?: string): CniError {

@@ -25,6 +25,8 @@ const RecordedNetwork = z.object({
   source: z.string(),
   args: z.array(z.tuple([z.string(), z.string()])),
   capabilityArgs: z.record(z.string(), z.unknown()),
+  /** The device that the pod was given for it. */
+  device: z.optional(z.object({ resource: z.string(), id: z.string() })),
   /** The element of the annotation that selected it; absent for any other network. */
   asked: z.optional(z.string()),
   /** It is being attached or detached while the pod runs: it may exist, or a part of it. */
@@ -88,7 +90,13 @@ export function beginPod(
 }
 
 /** What the record keeps of a network. */
-export function toRecordedNetwork({ label, list, attachment, asked }: PlannedNetwork): RecordedNetwork {
+export function toRecordedNetwork({
+  label,
+  list,
+  attachment,
+  device,
+  asked,
+}: PlannedNetwork): RecordedNetwork {
   return {
     label,
     network: list.name,
@@ -96,7 +104,7 @@ export function toRecordedNetwork({ label, list, attachment, asked }: PlannedNet
     source: list.source,
     args: (attachment.args ?? []).map(([name, value]) => [name, value]),
     capabilityArgs: attachment.capabilityArgs ?? {},
-    ...defined({ asked }),
+    ...defined({ device: device && { ...device }, asked }),
   };
 }
 

@@ -2,6 +2,7 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { run, TEST_PATH } from '../helpers/command.ts';
+import { startKubelet } from '../helpers/kubelet.ts';
 import { type ApiServer, startApiServer } from '../helpers/kubernetes.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
@@ -24,7 +25,7 @@ interface Node {
     args?: string,
   ): Promise<{ exitCode: number; reply: Row; order: string[] }>;
   /** What the last call of a link had. */
-  last(): { args: string; runtimeConfig: Row };
+  last(): { args: string; runtimeConfig: Row; request: Row };
   /** The link of a network that reports an interface with that address. */
   link(label: string, ifname: string, address: string): Row;
 }
@@ -41,7 +42,7 @@ function withNode(body: (node: Node) => Promise<void>): Promise<void> {
     const order = () => calls().map(({ command, request }) => `${command} ${request.label}`);
     const last: Node['last'] = () => {
       const { env, request } = calls().at(-1);
-      return { args: env.CNI_ARGS, runtimeConfig: request.runtimeConfig };
+      return { args: env.CNI_ARGS, runtimeConfig: request.runtimeConfig, request };
     };
     const link: Node['link'] = (label, ifname, address) => {
       const interfaces = [{ name: ifname, sandbox: container.path }];
@@ -221,6 +222,45 @@ describeRoot(
           expect(await call('DEL')).toMatchObject({ exitCode: 0 });
         });
         expect(api.claimed('ns', 'vm')).toEqual(['10.2.0.9/24']);
+      });
+    });
+
+    test('gives networks the devices that the kubelet gave the pod, in a daemon as well', async () => {
+      await withNode(async node => {
+        const { api, call, link, lab } = node;
+        const kubelet = await startKubelet(`${lab.tmp}/kubelet`);
+        kubelet.pods = [
+          { name: 'web', containers: [{ 'example.com/net': ['n2'] }, { 'example.com/net': ['n1'] }] },
+        ];
+        const more = { kubeletDir: kubelet.dir };
+        const resource = 'example.com/net';
+        const lan = { ...link('lan', 'lan0', '10.2.0.2/24'), capabilities: { deviceID: true } };
+        const both = async () => {
+          expect(await call('ADD', more)).toMatchObject({ exitCode: 0 });
+          const { request } = node.last();
+          expect([request.deviceID, request.runtimeConfig]).toEqual(['n1', { deviceID: 'n1' }]);
+          expect(await call('DEL', more)).toMatchObject({ exitCode: 0 });
+        };
+        try {
+          api.addPod('ns', 'web', { annotations: { [NETWORKS]: 'lan@lan0,lan@lan1' } });
+          api.addDefinition('ns', 'lan', lan, resource);
+          await both();
+          await withDaemon(node, async () => {
+            await both();
+            await until(() => api.collections.open === 2);
+            await both();
+            kubelet.kill();
+            const { exitCode, reply } = await call('ADD', more);
+            expect({ exitCode, code: reply.code }).toEqual({ exitCode: 1, code: 11 });
+            expect(reply.msg).toStartWith(
+              'Cannot find the devices of pod "ns/web": the kubelet did not answer',
+            );
+            await kubelet.serve();
+            await both();
+          });
+        } finally {
+          kubelet.close();
+        }
       });
     });
 

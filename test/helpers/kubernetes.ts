@@ -31,7 +31,7 @@ export interface ApiServer {
   readonly collections: Collections;
   addPod(namespace: string, name: string, metadata: Row): void;
   /** Creates or replaces one. */
-  addDefinition(namespace: string, name: string, config: object | string): void;
+  addDefinition(namespace: string, name: string, config: object | string, resource?: string): void;
   removeDefinition(namespace: string, name: string): void;
   /** Creates or replaces an IPAMClaim. */
   addClaim(namespace: string, name: string, claim: { readonly spec?: Row; readonly status?: Row }): void;
@@ -130,11 +130,12 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
       const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name, namespace, uid: 'uid-1', ...metadata } };
       collections.put(`/api/v1/namespaces/${namespace}/pods/${name}`, { ...pod, spec: { nodeName: 'node' } });
     },
-    addDefinition(namespace, name, config) {
+    addDefinition(namespace, name, config, resource) {
+      const annotations = resource ? { 'k8s.v1.cni.cncf.io/resourceName': resource } : {};
       collections.put(definitionPath(namespace, name), {
         apiVersion: 'k8s.cni.cncf.io/v1',
         kind: 'NetworkAttachmentDefinition',
-        metadata: { name, namespace },
+        metadata: { name, namespace, annotations },
         spec: { config: typeof config === 'string' ? config : JSON.stringify(config) },
       });
     },

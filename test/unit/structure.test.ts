@@ -116,7 +116,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/net',
   ],
   // The delegate runner; what it does to the kernel is handed to it.
-  'src/delegate': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
+  'src/delegate': ['src/chain', 'src/journal', 'src/cni', 'src/net', 'src/daemon/grpc/call'],
   'src/daemon': [
     'src/sys/few-connections',
     // What it prints over HTTP.
@@ -388,6 +388,8 @@ const MAY_LOAD_LAZILY = [
   // ... and who moves default routes among several networks.
   ...['plugins/catena/runner', 'plugins/catena/call-log', 'src/observe/log-backups'],
   'src/delegate/kubernetes',
+  // gRPC, for a pod that has devices.
+  'src/delegate/devices',
   // Devices are deleted by few plugins, and by those on DEL only.
   'src/plugin/call',
   // Few bridges have an uplink, on which addresses are probed for.

@@ -1,9 +1,10 @@
-// Which messages and services does the gRPC server use, and how are they encoded?
+// Which messages and services do the gRPC server and clients use, and how are they encoded?
 import type { MethodDefinition, ServiceDefinition } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
 import cni from '../cni.proto' with { type: 'text' };
 import empty from './empty.proto' with { type: 'text' };
 import health from './health.proto' with { type: 'text' };
+import podResources from './pod-resources.proto' with { type: 'text' };
 import reflection from './reflection.proto' with { type: 'text' };
 import status from './status.proto' with { type: 'text' };
 
@@ -34,10 +35,13 @@ export const PROTO_FILES: readonly ProtoFile[] = [
   },
 ];
 
-/** All schemas, parsed, plus google.rpc.Status, which clients cannot ask for. */
+/** What our clients cannot ask for: google.rpc.Status, and the service of the kubelet in both of its versions. */
+const OTHERS = [status, podResources, podResources.replace('package v1;', 'package v1alpha1;')];
+
+/** All schemas, parsed. */
 export const SCHEMA: protobuf.Root = parseAll();
 
-/** A service definition for grpc-js. */
+/** A service definition for grpc-js, of a server or a client. */
 export function serviceOf(name: string): ServiceDefinition {
   const service = SCHEMA.lookupService(name);
   return Object.fromEntries(service.methodsArray.map(method => [method.name, methodOf(service, method)]));
@@ -55,7 +59,7 @@ export function decode<T>(type: string, bytes: Uint8Array): T {
 
 function parseAll(): protobuf.Root {
   const root = new protobuf.Root();
-  for (const text of [...PROTO_FILES.map(file => file.text), status]) {
+  for (const text of [...PROTO_FILES.map(file => file.text), ...OTHERS]) {
     protobuf.parse(text, root, { keepCase: true });
   }
   root.resolveAll();
