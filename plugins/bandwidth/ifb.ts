@@ -1,4 +1,4 @@
-// Which IFB device queues the packets that an attachment sends?
+// Which IFB device queues the packets that a device of an attachment receives?
 import { type AttachmentId, findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import {
   ALIAS_MAX_BYTES,
@@ -11,6 +11,7 @@ import {
 } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
+import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 
 const PREFIX = 'bwp';
@@ -56,27 +57,34 @@ export interface Ifb {
   readonly settings: readonly Request[];
 }
 
+/** Which device is wanted, and where. */
+export interface WantedIfb {
+  /** Of the namespace that the device is for. */
+  readonly socket: NetlinkSocket;
+  /** That namespace, if it is not the host's. */
+  readonly netns: Netns | undefined;
+  readonly attachment: AttachmentId;
+  readonly mtu: number;
+  /** The existing devices with the names that it may have. */
+  readonly present: readonly (Link | undefined)[];
+}
+
 /**
  * The attachment's device, created if missing. It is up and has the given MTU once the settings have been sent.
- * @param present the existing devices with the names that it may have
  * Same as: `ip link add bwp… mtu <mtu> txqueuelen 1000 type ifb`, `ip link set bwp… up alias catena:…`
  */
-export function ensureIfb(
-  host: NetlinkSocket,
-  attachment: AttachmentId,
-  mtu: number,
-  present: readonly (Link | undefined)[],
-): Ifb {
+export function ensureIfb({ socket, netns, attachment, mtu, present }: WantedIfb): Ifb {
   const names = ifbNamesOf(attachment);
   for (const [i, name] of names.entries()) {
     // Another process may create a device of that name first; then it is not ours.
     const made = present[i]
       ? undefined
-      : makeLink(host, { name, kind: 'ifb', ...settingsFor(mtu), up: false });
-    const link = present[i] ?? made ?? getLink(host, name);
+      : makeLink(socket, { name, kind: 'ifb', ...settingsFor(mtu), up: false });
+    const link = present[i] ?? made ?? getLink(socket, name);
     if (!isOwn(link, attachment)) continue;
     // It needs no addresses; with their routes the kernel would be busy whenever any interface appears or disappears.
-    if (made) trySysctl(`net/ipv6/conf/${name}/disable_ipv6`, '1');
+    const silence = () => trySysctl(`net/ipv6/conf/${name}/disable_ipv6`, '1');
+    if (made) netns ? inNetns(netns, silence) : silence();
     return { link, isNew: made !== undefined, settings: settle(link, attachment, mtu) };
   }
   throw new Error(`Cannot create device "${names.join('" or "')}": other attachments use both names`);

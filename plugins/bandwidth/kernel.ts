@@ -1,4 +1,4 @@
-// How are the planned limits applied to the host's devices, and how are they verified?
+// How are the planned limits applied to a device, and how are they verified?
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { askAll } from '../../src/netlink/ask.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
@@ -7,11 +7,12 @@ import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import { findQdisc, QDISC_GONE, qdiscQuestion } from '../../src/netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
 import { ensureIfb, ifbNamesOf, ownAmong } from './ifb.ts';
-import type { Shaping } from './plan.ts';
+import type { Direction, Shaping } from './plan.ts';
 import { findQueueDifference, queueRemovals, queueRequests } from './queue.ts';
 import { findRedirectDifference, redirectRemovals, redirectRequests } from './redirect.ts';
+import type { ShapedDevice } from './shaped-device.ts';
 
-/** The IFB device through which packets from the container pass, and those to which no redirect leads any longer. */
+/** The IFB device through which the packets pass that the device receives, and those to which no redirect leads any longer. */
 export interface Detour {
   readonly ifb?: Link;
   readonly unused: readonly Link[];
@@ -19,68 +20,64 @@ export interface Detour {
 
 /**
  * Limits both directions, and removes the limit of a direction that is unlimited. A device can only delay what it sends, so
- * packets from the container are redirected through an IFB device, which has its queue before the first packet arrives.
+ * packets that it receives are redirected through an IFB device, which has its queue before the first packet arrives.
  */
-export function applyShaping(
-  host: NetlinkSocket,
-  veth: Link,
-  attachment: AttachmentId,
-  { ingress, egress }: Shaping,
-): Detour {
-  const { root, hook, ifbs: present } = lookAt(host, veth, attachment);
+export function applyShaping(device: ShapedDevice, attachment: AttachmentId, shaping: Shaping): Detour {
+  const { socket, link, sends, netns } = device;
+  const [sent, received] = [shaping[sends], shaping[opposite(sends)]];
+  const { root, hook, ifbs: present } = lookAt(device, attachment);
   // Errors are thrown before anything is changed.
-  const towards = ingress ? queueRequests(host, veth, root, ingress) : queueRemovals(host, root);
-  if (!egress) {
+  const queue = sent ? queueRequests(socket, link, root, sent) : queueRemovals(socket, root);
+  if (!received) {
     const ifbs = ownAmong(present, attachment);
-    host.requestAll(towards);
-    removeAll(host, redirectRemovals(host, veth, hook, ifbs));
+    socket.requestAll(queue);
+    removeAll(socket, redirectRemovals(socket, link, hook, ifbs));
     return { unused: ifbs };
   }
-  const { link: ifb, isNew, settings } = ensureIfb(host, attachment, veth.mtu, present);
-  const held = isNew ? undefined : findQdisc(host, ifb.index, 'root');
-  host.requestAll([
-    ...towards,
+  const { link: ifb, isNew, settings } = ensureIfb({ socket, netns, attachment, mtu: link.mtu, present });
+  const held = isNew ? undefined : findQdisc(socket, ifb.index, 'root');
+  socket.requestAll([
+    ...queue,
     ...settings,
-    ...queueRequests(host, ifb, held, egress),
-    ...redirectRequests(host, veth, hook, ifb),
+    ...queueRequests(socket, ifb, held, received),
+    ...redirectRequests(socket, link, hook, ifb),
   ]);
   return { ifb, unused: [] };
 }
 
 /** Compares the kernel with {@link applyShaping}. @throws Error saying what was expected and what was found */
-export function verifyShaping(
-  host: NetlinkSocket,
-  veth: Link,
-  attachment: AttachmentId,
-  { ingress, egress }: Shaping,
-): void {
-  const { root, hook, ifbs } = lookAt(host, veth, attachment);
-  if (ingress) refuseIf('ingress', veth, findQueueDifference(host, root, ingress));
-  if (!egress) return;
+export function verifyShaping(device: ShapedDevice, attachment: AttachmentId, shaping: Shaping): void {
+  const { socket, link, sends } = device;
+  const receives = opposite(sends);
+  const [sent, received] = [shaping[sends], shaping[receives]];
+  const { root, hook, ifbs } = lookAt(device, attachment);
+  if (sent) refuseIf(sends, link, findQueueDifference(socket, root, sent));
+  if (!received) return;
   const [ifb] = ownAmong(ifbs, attachment);
-  if (ifb === undefined) throw differs('egress', veth, 'its IFB device does not exist');
-  if (!(ifb.flags & IFF_UP)) refuseIf('egress', ifb, 'the device is down');
-  refuseIf('egress', ifb, findQueueDifference(host, findQdisc(host, ifb.index, 'root'), egress));
-  refuseIf('egress', veth, findRedirectDifference(host, veth, hook, ifb));
+  if (ifb === undefined) throw differs(receives, link, 'its IFB device does not exist');
+  if (!(ifb.flags & IFF_UP)) refuseIf(receives, ifb, 'the device is down');
+  refuseIf(receives, ifb, findQueueDifference(socket, findQdisc(socket, ifb.index, 'root'), received));
+  refuseIf(receives, link, findRedirectDifference(socket, link, hook, ifb));
 }
 
 /**
- * Removes what {@link applyShaping} added to host ends that still exist. The IFB devices themselves may already be gone; removing
- * them is up to the caller.
+ * Removes what {@link applyShaping} added to a device. The IFB devices themselves may already be gone; removing them is up to the
+ * caller.
  */
-export function removeShaping(host: NetlinkSocket, veths: readonly Link[], ifbs: readonly Link[]): void {
-  const removals = veths.flatMap(veth => {
-    const [root, hook] = askAll(host, hooksOf(veth));
-    return [...queueRemovals(host, root), ...redirectRemovals(host, veth, hook, ifbs)];
-  });
-  removeAll(host, removals);
+export function removeShaping({ socket, link }: ShapedDevice, ifbs: readonly Link[]): void {
+  const [root, hook] = askAll(socket, hooksOf(link));
+  removeAll(socket, [...queueRemovals(socket, root), ...redirectRemovals(socket, link, hook, ifbs)]);
+}
+
+function opposite(direction: Direction): Direction {
+  return direction === 'ingress' ? 'egress' : 'ingress';
 }
 
 /** Reads the root qdisc and the ingress hook of a device, and the devices with the attachment's names. */
-function lookAt(host: NetlinkSocket, veth: Link, attachment: AttachmentId) {
+function lookAt({ socket, link }: ShapedDevice, attachment: AttachmentId) {
   const [first, second] = ifbNamesOf(attachment);
-  const questions = [...hooksOf(veth), linkQuestion(first), linkQuestion(second)] as const;
-  const [root, hook, ...ifbs] = askAll(host, questions);
+  const questions = [...hooksOf(link), linkQuestion(first), linkQuestion(second)] as const;
+  const [root, hook, ...ifbs] = askAll(socket, questions);
   return { root, hook, ifbs };
 }
 
@@ -89,16 +86,16 @@ function hooksOf({ index }: Link) {
 }
 
 /** Missing ones are ignored. */
-function removeAll(host: NetlinkSocket, requests: readonly Request[]): void {
-  for (const outcome of host.attemptAll(requests)) {
+function removeAll(socket: NetlinkSocket, requests: readonly Request[]): void {
+  for (const outcome of socket.attemptAll(requests)) {
     if (outcome instanceof Error && !isNetlinkError(outcome, ...QDISC_GONE)) throw outcome;
   }
 }
 
-function refuseIf(direction: string, device: Link, state: string | undefined): void {
+function refuseIf(direction: Direction, device: Link, state: string | undefined): void {
   if (state !== undefined) throw differs(direction, device, state);
 }
 
-function differs(direction: string, device: Link, state: string): Error {
+function differs(direction: Direction, device: Link, state: string): Error {
   return new Error(`Cannot confirm the ${direction} limit on "${device.name}": ${state}`);
 }

@@ -47,11 +47,11 @@ export interface Shaper {
   readonly form: 'bucket' | 'tree';
 }
 
+/** Towards the container, or from it. */
+export type Direction = 'ingress' | 'egress';
+
 /** The desired state; absent means unlimited. */
-export interface Shaping {
-  readonly ingress?: Shaper;
-  readonly egress?: Shaper;
-}
+export type Shaping = { readonly [D in Direction]?: Shaper };
 
 /** The desired state of both directions. */
 export function planShaping({ ingress, egress, subnets }: Limits, surroundings: Surroundings): Shaping {

@@ -2,7 +2,7 @@
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { findLinks, type Link } from '../../src/netlink/rtnl/link.ts';
+import { findLinks, type Link, removeLinks } from '../../src/netlink/rtnl/link.ts';
 import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/supported.ts';
 import { ticksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
@@ -16,13 +16,13 @@ import {
   limitsOf,
 } from './config.ts';
 import { findGarbage } from './garbage.ts';
-import { findHostVeths, getHostVeth } from './host-veth.ts';
 import { findIfbs } from './ifb.ts';
 import { applyShaping, removeShaping, verifyShaping } from './kernel.ts';
 import { planShaping, type Shaper, type Shaping } from './plan.ts';
 import { withIfb } from './result.ts';
+import { findShapedDevices, getShapedDevice, type ShapedDevice } from './shaped-device.ts';
 
-/** Limits the rate of packets to and from a container, at the host end of its veth. */
+/** Limits the rate of packets to and from a container, at the host end of its veth or at the interface itself. */
 export const bandwidth = definePlugin({
   name: 'bandwidth',
   config: BandwidthConf,
@@ -37,68 +37,75 @@ export const bandwidth = definePlugin({
       call.log.warn('ignoring the limits from the runtime: the configuration has its own');
     }
     if (isUnlimited(limits)) return prevResult;
-    const veth = getHostVeth(call, prevResult);
-    const shaping = planFor(veth, limits);
+    const device = getShapedDevice(call, prevResult);
+    const shaping = planFor(device, limits);
     warnOfBurst(call, 'ingress', shaping.ingress);
     warnOfBurst(call, 'egress', shaping.egress);
     const attachment = attachmentOf(call);
     call.onFailure('remove the limits', async () => {
       // The redirect is removed before its target, so that no packet is redirected to a missing device.
-      const ifbs = findIfbs(call.host, attachment);
-      removeShaping(call.host, [veth], ifbs);
-      await call.removeDevices(ifbs);
+      const ifbs = findIfbs(device.socket, attachment);
+      removeShaping(device, ifbs);
+      await removeIfbs(call, device, ifbs);
     });
-    const { ifb, unused } = applyShaping(call.host, veth, attachment, shaping);
-    await call.removeDevices(unused);
-    return withIfb(prevResult, attachment, ifb);
+    const { ifb, unused } = applyShaping(device, attachment, shaping);
+    await removeIfbs(call, device, unused);
+    return resultWith(prevResult, attachment, device, ifb);
   },
 
   check(call) {
     const limits = limitsOf(call.conf, call.request);
     const prevResult = requirePrevResult(call);
     if (isUnlimited(limits)) return;
-    const veth = getHostVeth(call, prevResult);
-    verifyShaping(call.host, veth, attachmentOf(call), planFor(veth, limits));
+    const device = getShapedDevice(call, prevResult);
+    verifyShaping(device, attachmentOf(call), planFor(device, limits));
   },
 
   async repair(call) {
     const limits = limitsOf(call.conf, call.request);
     if (isUnlimited(limits)) return;
-    const [veth, attachment] = [getHostVeth(call, requirePrevResult(call)), attachmentOf(call)];
-    const shaping = planFor(veth, limits);
+    const [device, attachment] = [getShapedDevice(call, requirePrevResult(call)), attachmentOf(call)];
+    const shaping = planFor(device, limits);
     let unused: readonly Link[] = [];
     mend(
-      () => verifyShaping(call.host, veth, attachment, shaping),
+      () => verifyShaping(device, attachment, shaping),
       () => {
-        unused = applyShaping(call.host, veth, attachment, shaping).unused;
+        unused = applyShaping(device, attachment, shaping).unused;
       },
     );
-    await call.removeDevices(unused);
+    await removeIfbs(call, device, unused);
   },
 
   async change(call, mode) {
     const limits = limitsOf(call.conf, call.request);
     const prevResult = requirePrevResult(call);
-    const [veth, attachment] = [getHostVeth(call, prevResult), attachmentOf(call)];
+    const [device, attachment] = [getShapedDevice(call, prevResult), attachmentOf(call)];
     if (mode === 'look') return prevResult;
-    const { ifb, unused } = applyShaping(call.host, veth, attachment, planFor(veth, limits));
-    await call.removeDevices(unused);
-    return withIfb(prevResult, attachment, ifb);
+    const { ifb, unused } = applyShaping(device, attachment, planFor(device, limits));
+    await removeIfbs(call, device, unused);
+    return resultWith(prevResult, attachment, device, ifb);
   },
 
   async del(call) {
     // Ignores the current configuration: limits may exist in any case.
+    const attachment = attachmentOf(call);
+    const devices = findShapedDevices(call);
+    for (const device of devices.filter(({ netns }) => netns)) {
+      const own = findIfbs(device.socket, attachment);
+      removeShaping(device, own);
+      await removeIfbs(call, device, own);
+    }
     const { host } = call;
-    const ifbs = findIfbs(host, attachmentOf(call));
-    const veths = findHostVeths(call);
+    const ifbs = findIfbs(host, attachment);
+    const veths = devices.filter(({ netns }) => !netns);
     await call.removeDevices(ifbs, () => {
       // With a main plugin of ours, they have disappeared together with the IFB device.
       const present = findLinks(
         host,
-        veths.map(({ index }) => index),
+        veths.map(({ link }) => link.index),
       );
-      const left = veths.filter(({ name }, i) => present[i]?.name === name);
-      removeShaping(host, left, ifbs);
+      const left = veths.filter(({ link }, i) => present[i]?.name === link.name);
+      for (const veth of left) removeShaping(veth, ifbs);
     });
   },
 
@@ -127,12 +134,35 @@ function requirePrevResult({ prevResult }: Call): Result {
   if (prevResult) return prevResult;
   throw new CniError(
     ErrorCode.invalidConfig,
-    'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that creates a veth pair',
+    'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that creates an interface',
   );
 }
 
-function planFor(veth: Link, limits: Limits): Shaping {
-  return planShaping(limits, { mtu: veth.mtu, ticksPerUs: ticksPerUs() });
+function planFor({ link }: ShapedDevice, limits: Limits): Shaping {
+  return planShaping(limits, { mtu: link.mtu, ticksPerUs: ticksPerUs() });
+}
+
+/** Those of the host are deleted together with the devices of other plugins, which takes the kernel less time. */
+async function removeIfbs(call: Call, { socket, netns }: ShapedDevice, ifbs: readonly Link[]): Promise<void> {
+  if (netns === undefined) await call.removeDevices(ifbs);
+  else
+    removeLinks(
+      socket,
+      ifbs.map(({ index }) => index),
+    );
+}
+
+/**
+ * An IFB device in the container stays out of the result: readers take the interfaces of a container's namespace for its own
+ * (`network-status` of other delegate runners reports the last of them).
+ */
+function resultWith(
+  prevResult: Result,
+  attachment: AttachmentId,
+  { netns }: ShapedDevice,
+  ifb: Link | undefined,
+): Result {
+  return withIfb(prevResult, attachment, netns === undefined ? ifb : undefined);
 }
 
 function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefined): void {
