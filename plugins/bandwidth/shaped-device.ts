@@ -48,7 +48,7 @@ export function getShapedDevice(call: Call, prevResult: Result): ShapedDevice {
 export function findShapedDevices(call: Call): ShapedDevice[] {
   const link = call.findContainerNetns() && findLink(call.container, call.env.ifname);
   const peer = link?.kind === 'veth' ? findPeer(call, link) : undefined;
-  // Another container may have been attached in the namespace after it was examined: whose it is, is asked with both in hand.
+  // Another container may have been attached in the namespace after it was examined: its owner is asked for with both in hand.
   if (link === undefined || !call.findContainerNetns(true))
     return findNamed(call).map(one => onHost(call, one));
   const isMade = peer !== undefined && hostInterfacesOf(call.prevResult ?? {}).includes(peer.name);
