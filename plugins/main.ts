@@ -1,15 +1,14 @@
 #!/usr/bin/env bun
 // Which of our executables was called? One binary, many names.
 //
-// Static imports here are part of every start, even of one that only forwards its call to a daemon. So nothing of Node's and
-// nothing large is imported. Everything else is loaded once it is known to be needed.
+// Static imports here are part of every start, even of one that only answers the front. So nothing of Node's and nothing large is
+// imported. Everything else is loaded once it is known to be needed.
 import type { AsPlugin } from '../src/cli/command.ts';
 import { DEFAULT_BIN_DIR } from '../src/cni/directories.ts';
 import type { PluginCatalog } from '../src/cni/plugin-about.ts';
-import { DAEMON_COMMANDS, DAEMON_VERBS, JUDGE_FLAG } from '../src/daemon/protocol.ts';
+import { DAEMON_COMMANDS, JUDGE_FLAG } from '../src/daemon/protocol.ts';
 import type { WorkerSource } from '../src/worker/client.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
-import { judgeForFront, requestKey, tryCommand, tryPluginCall } from './daemon-first.ts';
 import {
   AS_FLAG,
   isPluginName,
@@ -23,6 +22,7 @@ import {
   RUNNER_ALIAS,
   RUNNER_NAME,
 } from './registry.ts';
+import { judgeForFront, mayHaveBegun, requestKey } from './unanswered.ts';
 
 const CATALOG: PluginCatalog = {
   types: KNOWN_TYPES,
@@ -53,24 +53,21 @@ async function runAsWorker(): Promise<never> {
 }
 
 async function runAsPlugin(plugin: PluginName): Promise<never> {
-  const { CNI_COMMAND = '' } = process.env;
-  const again = DAEMON_VERBS.includes(CNI_COMMAND) && (await tryPluginCall(plugin));
+  const again = await mayHaveBegun();
   const { runPlugin } = await import('../src/plugin/run.ts');
   return runPlugin(await PLUGINS[plugin].load(), loadPlugin, { again, release: () => releaseOf(plugin) });
 }
 
 async function runAsRunner(): Promise<never> {
-  const { CNI_COMMAND } = process.env;
-  // VERSION must not wait for standard input. If the reply to a request was lost, its record tells the outcome.
-  if (CNI_COMMAND && CNI_COMMAND !== 'VERSION') await tryPluginCall();
+  // If the reply to a request was lost, its record tells the outcome.
+  await mayHaveBegun();
   const { runPlugin } = await import('../src/plugin/run.ts');
   return runPlugin(await RUNNER.load(), loadPlugin, { release: () => releaseOf(RUNNER_NAME) });
 }
 
 async function runAsTool(args: readonly string[]): Promise<never> {
-  const runsChain = DAEMON_COMMANDS.includes(args[0] ?? '');
-  if (runsChain) await tryCommand(args);
-  const workers = runsChain ? await startEarly(args) : undefined;
+  await mayHaveBegun();
+  const workers = DAEMON_COMMANDS.includes(args[0] ?? '') ? await startEarly(args) : undefined;
   const { runMain } = await import('../src/cli/main.ts');
   const surroundings = { plugins: CATALOG, asPlugin, request: requestKey(), ...(workers ? { workers } : {}) };
   process.exit(await runMain(args, surroundings));

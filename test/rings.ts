@@ -1,4 +1,4 @@
-// Which command runs which test file, which of them need the machine for themselves, and which run a second time without a front?
+// Which command runs which test file, and which of them need the machine for themselves?
 import { listFiles } from './helpers/source-tree.ts';
 
 /** What runs a file first: `npm run check`, `npm test`, which runs those of `check` as well, or `npm run test:all`, which runs every file. */
@@ -55,17 +55,6 @@ export const ALONE: Readonly<Record<string, string>> = {
     'a hundred clients at once want a sign of life from one daemon within two seconds',
 };
 
-/**
- * Files that `npm run test:all` runs a second time, with the Bun program under all names, as built without a C compiler
- * (CATENA_TEST_FRONT=0): a call then decodes, asks the daemon and answers in TypeScript. One file per path that a call takes.
- */
-export const SECOND: Readonly<Record<string, string>> = {
-  'test/e2e/executables.test.ts': 'each plugin by its name, without a daemon',
-  'test/e2e/cli.test.ts': 'the command, whose first words the front would read',
-  'test/e2e/daemon.test.ts': 'calls that a daemon answers, declines or leaves',
-  'test/e2e/crash.test.ts': 'calls that are killed, and what the next process finds',
-};
-
 /** Fast files that render schemas, for which the build needs zod itself. */
 export const NEEDS_ZOD: readonly string[] = [
   'test/unit/explain/list.test.ts',
@@ -102,6 +91,6 @@ export function needsExecutables(file: string): boolean {
 
 /** Every file that this table names. */
 export const NAMED: readonly string[] = [
-  ...[LATER, ALONE, SECOND].flatMap(table => Object.keys(table)),
+  ...[LATER, ALONE].flatMap(table => Object.keys(table)),
   ...NEEDS_ZOD,
 ];

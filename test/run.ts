@@ -23,16 +23,7 @@ import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
 import { needsShells, unpackShells } from './helpers/shells.ts';
 import { ROOT } from './helpers/source-tree.ts';
 import { hasSpareCore, LOOK_EVERY_MS, now, type Span, takenByOthers, wasQuiet } from './load.ts';
-import {
-  ALONE,
-  includes,
-  NEEDS_ZOD,
-  needsExecutables,
-  type Ring,
-  ringOf,
-  SECOND,
-  testFiles,
-} from './rings.ts';
+import { ALONE, includes, NEEDS_ZOD, needsExecutables, type Ring, ringOf, testFiles } from './rings.ts';
 import { longestFirst, rememberTimes, renderSlowest, type Time } from './times.ts';
 
 const FILE_DEADLINE_MS = 15 * 60_000;
@@ -59,12 +50,6 @@ const UNPACKED = [
   { needs: needsDhcpServers, unpack: unpackDhcpServers },
   { needs: needsFirewalld, unpack: unpackFirewalld },
 ];
-
-/** One run of a file: with the executables as built, or with the Bun program under all names. */
-interface Turn {
-  readonly file: string;
-  readonly front: boolean;
-}
 
 const COMMANDS: Readonly<Record<string, Ring>> = { '--check': 'check', '--all': 'all' };
 const command: Ring = COMMANDS[process.argv.find(arg => arg in COMMANDS) ?? ''] ?? 'test';
@@ -131,7 +116,7 @@ function lint(): Promise<boolean>[] {
 /** Runs the files that share processes; all of them once more with what stands in for zod in the executables. */
 async function runFast(files: readonly string[], machine: OwnMachine): Promise<void> {
   const { failed, span } = await runShared('fast tests', files, machine, []);
-  for (const file of failed) await runAlone({ file, front: true }, machine, span);
+  for (const file of failed) await runAlone(file, machine, span);
   if (command !== 'all' || filters.length > 0) return;
   const quick = files.filter(file => !NEEDS_ZOD.includes(file));
   const wrong = await runShared('fast tests, with zod as in the executables', quick, machine, [
@@ -170,72 +155,59 @@ async function runShared(
 }
 
 async function runSlow(files: readonly string[], machine: OwnMachine): Promise<void> {
-  const fronts = hasFronts(path.join(ROOT, 'dist/bin'));
-  const turns = longestFirst([
-    ...files.map(file => ({ file, front: true })),
-    ...(command === 'all' && fronts
-      ? files.filter(file => file in SECOND).map(file => ({ file, front: false }))
-      : []),
-  ]);
-  const failed = new Map<Turn, Span>();
-  const alone: { turn: Turn; span: Span }[] = [];
-  const beside = turns.filter(({ file }) => !(file in ALONE));
-  await besideEachOther(beside, async turn => {
-    const first = failed.get(turn);
-    const span = await runFile(turn, machine, 'beside others');
-    if (span === undefined && first !== undefined)
-      unsteady.push({ file: turn.file, span: first, alone: false });
-    if (span !== undefined && first !== undefined) alone.push({ turn, span: first });
+  const sorted = longestFirst(files);
+  const failed = new Map<string, Span>();
+  const alone: { file: string; span: Span }[] = [];
+  const beside = sorted.filter(file => !(file in ALONE));
+  await besideEachOther(beside, async file => {
+    const first = failed.get(file);
+    const span = await runFile(file, machine, 'beside others');
+    if (span === undefined && first !== undefined) unsteady.push({ file, span: first, alone: false });
+    if (span !== undefined && first !== undefined) alone.push({ file, span: first });
     if (span === undefined || first !== undefined) return;
     // Once more under the same conditions, at once, before the others have ended.
-    failed.set(turn, span);
-    beside.unshift(turn);
+    failed.set(file, span);
+    beside.unshift(file);
   });
-  for (const turn of turns.filter(({ file }) => file in ALONE)) {
-    const span = await runFile(turn, machine, 'beside others');
-    if (span !== undefined) alone.push({ turn, span });
+  for (const file of sorted.filter(one => one in ALONE)) {
+    const span = await runFile(file, machine, 'beside others');
+    if (span !== undefined) alone.push({ file, span });
   }
-  for (const { turn, span } of alone) await runAlone(turn, machine, span);
+  for (const { file, span } of alone) await runAlone(file, machine, span);
 }
 
 /**
  * Runs as many at a time as there are cores, and up to twice as many while those wait and leave cores idle.
- * @param queue what a turn adds to it runs next
+ * @param queue what a run adds to it runs next
  */
-async function besideEachOther(queue: Turn[], runOne: (turn: Turn) => Promise<void>): Promise<void> {
+async function besideEachOther(queue: string[], runOne: (file: string) => Promise<void>): Promise<void> {
   const running = new Set<Promise<void>>();
   for (let since = now(); queue.length > 0 || running.size > 0; ) {
     const isLate = now().at - since.at >= LOOK_EVERY_MS / 1000;
     const more = running.size < AT_MOST && isLate && hasSpareCore(since, now());
-    const turn = running.size < CORES || more ? queue.shift() : undefined;
-    if (turn !== undefined) {
-      const one = runOne(turn).finally(() => running.delete(one));
+    const file = running.size < CORES || more ? queue.shift() : undefined;
+    if (file !== undefined) {
+      const one = runOne(file).finally(() => running.delete(one));
       running.add(one);
     }
-    if (turn !== undefined || isLate) since = now();
-    if (turn === undefined) await Promise.race([...running, Bun.sleep(LOOK_EVERY_MS)]);
+    if (file !== undefined || isLate) since = now();
+    if (file === undefined) await Promise.race([...running, Bun.sleep(LOOK_EVERY_MS)]);
   }
 }
 
 /** A file that fails when it runs alone has failed; one that passes then is named at the end. */
-async function runAlone(turn: Turn, machine: OwnMachine, first: Span): Promise<void> {
-  const failed = await runFile(turn, machine, 'alone');
-  if (failed === undefined) unsteady.push({ file: turn.file, span: first, alone: true });
+async function runAlone(file: string, machine: OwnMachine, first: Span): Promise<void> {
+  const failed = await runFile(file, machine, 'alone');
+  if (failed === undefined) unsteady.push({ file, span: first, alone: true });
 }
 
 /** Runs one file and prints its outcome; only the last run of a file counts. @returns when it ran, if it failed */
 async function runFile(
-  turn: Turn,
+  file: string,
   machine: OwnMachine,
   which: 'beside others' | 'alone',
 ): Promise<Span | undefined> {
-  const { file, front } = turn;
-  const { tmp, outcomes, finished, span } = await runBun(
-    [file],
-    machine,
-    [],
-    front ? {} : { CATENA_TEST_FRONT: '0' },
-  );
+  const { tmp, outcomes, finished, span } = await runBun([file], machine, []);
   fs.rmSync(tmp, { recursive: true, force: true });
   const counts = count(outcomes);
   // A crash, a broken import or a failing hook leaves no failed test behind, only an exit code.
@@ -246,9 +218,8 @@ async function runFile(
     if (!passed && !outcomes.some(one => one.status === 'failed')) total.failed++;
   }
   const seconds = span.to.at - span.from.at;
-  const name = `${file}${front ? '' : ' (without front)'}`;
-  if (passed) times.set(name, { seconds, cpu: span.cpu });
-  const line = `${name}: ${summary(counts.passed, counts.failed, counts.skipped)} (${seconds.toFixed(1)} s, ${span.cpu.toFixed(1)} s of a core)`;
+  if (passed) times.set(file, { seconds, cpu: span.cpu });
+  const line = `${file}: ${summary(counts.passed, counts.failed, counts.skipped)} (${seconds.toFixed(1)} s, ${span.cpu.toFixed(1)} s of a core)`;
   // A table is a result in itself, for example which executables conform to which rules of the protocol.
   const tables = finished.stdout.split('\n').filter(one => one.startsWith('|'));
   if (passed) {
@@ -273,7 +244,6 @@ async function runBun(
   files: readonly string[],
   machine: OwnMachine,
   options: readonly string[],
-  env: Readonly<Record<string, string>> = {},
 ): Promise<Ran> {
   const tmp = path.join(work, String(++ran));
   fs.mkdirSync(tmp);
@@ -307,7 +277,6 @@ async function runBun(
     ...(prefix.length > 0 ? { TMPDIR: '/tmp' } : {}),
     // Plugins and runners leave notes in the run directory, which only root may write to.
     ...(fast ? { CATENA_RUN_DIR: path.join(path.dirname(report), 'run') } : {}),
-    ...env,
   });
   const file = path.join(tmp, 'report.xml');
   const outcomes = fs.existsSync(file) ? parseJunit(fs.readFileSync(file, 'utf8')) : [];
@@ -382,14 +351,6 @@ async function attempt(
     finished: { exitCode: child.exitCode ?? 124, stdout: stdout ?? '', stderr: `${stderr}${late}` },
     span,
   };
-}
-
-/** Whether the build made fronts: without a C compiler, every name is the Bun program already. */
-function hasFronts(binDir: string): boolean {
-  const [front, core] = ['catena', 'catena-core'].map(name =>
-    fs.statSync(path.join(binDir, name), { throwIfNoEntry: false }),
-  );
-  return front !== undefined && core !== undefined && front.ino !== core.ino;
 }
 
 function finish(): never {

@@ -32,13 +32,13 @@ export function rememberTimes(times: ReadonlyMap<string, Time>): void {
  * The files, those that take longest first, so that no core idles at the end. What is not remembered comes first, the largest
  * source before others: in a first run these end about as early as in order of their times.
  */
-export function longestFirst<T extends { readonly file: string }>(turns: readonly T[]): T[] {
+export function longestFirst(files: readonly string[]): string[] {
   const times = readTimes();
-  const seconds = ({ file }: T): number => times.get(file)?.seconds ?? Number.POSITIVE_INFINITY;
-  const bytes = ({ file }: T): number => fs.statSync(path.join(ROOT, file)).size;
-  const order = (a: T, b: T): number =>
+  const seconds = (file: string): number => times.get(file)?.seconds ?? Number.POSITIVE_INFINITY;
+  const bytes = (file: string): number => fs.statSync(path.join(ROOT, file)).size;
+  const order = (a: string, b: string): number =>
     seconds(a) === seconds(b) ? bytes(b) - bytes(a) : seconds(b) - seconds(a);
-  return [...turns].sort(order);
+  return [...files].sort(order);
 }
 
 /** A table of the slowest files. What a file does not compute it waits: for its own sleeps and deadlines, or for a core. */

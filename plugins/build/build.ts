@@ -247,7 +247,9 @@ if (import.meta.main) {
     });
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     if (problem !== undefined)
-      process.stderr.write(`dist/bin has no native front, so every name is the Bun program: ${problem}\n`);
+      process.stderr.write(
+        `dist/bin has no native front, so every name is the Bun program, which asks no daemon: ${problem}\n`,
+      );
     process.stderr.write(built ? `built dist/bin in ${seconds} s\n` : 'dist/bin is up to date\n');
   } catch (error) {
     const causes: unknown[] = error instanceof AggregateError ? error.errors : [error];

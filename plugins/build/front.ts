@@ -17,9 +17,9 @@ import {
   wireOf,
 } from '../../src/daemon/protocol.ts';
 import { SEND_FLAG } from '../../src/plugin/delete-devices.ts';
-import { REQUEST_LIMIT_BYTES } from '../../src/plugin/early-stdio.ts';
 import { aboutText } from '../../src/plugin/run.ts';
 import { versionText } from '../../src/plugin/serve.ts';
+import { REQUEST_LIMIT_BYTES } from '../../src/plugin/stdio.ts';
 import { FAULT_VARIABLE } from '../../src/sys/fault-variable.ts';
 import { WORKER_FLAG } from '../../src/worker/protocol.ts';
 import { AS_FLAG, PLUGIN_NAMES, PLUGINS, RUNNER, RUNNER_ALIAS, RUNNER_NAME } from '../registry.ts';

@@ -40,7 +40,7 @@
 #define WIRE_REPLY_ANSWER 3
 #define WIRE_REPLY_LIMIT 0x1000000
 
-/* System calls: numbers from asm/unistd_64.h and asm-generic/unistd.h, errors from asm-generic/errno-base.h. */
+/* System calls: numbers from asm/unistd_64.h and asm-generic/unistd.h, errors from asm-generic/errno.h. */
 #if defined(__x86_64__)
 enum { READ = 0, WRITE = 1, CLOSE = 3, LSEEK = 8, SIGACTION = 13, SOCKET = 41, CONNECT = 42, RECVFROM = 45, SENDMSG = 46,
        GETSOCKOPT = 55, CLONE = 56, EXECVE = 59, WAIT4 = 61, KILL = 62, GETCWD = 79, GETEUID = 107, CLOCK_GETTIME = 228,
@@ -72,7 +72,7 @@ static long call(long number, long a, long b, long c, long d, long e)
 #error "there is no front for this architecture"
 #endif
 
-enum { EINTR = 4, EAGAIN = 11,
+enum { EINTR = 4, EAGAIN = 11, ECONNREFUSED = 111,
        AT_FDCWD = -100, AF_UNIX = 1, SOCK_STREAM = 1, SOCK_NONBLOCK = 04000, SOCK_CLOEXEC = 02000000, SOL_SOCKET = 1,
        SO_PEERCRED = 17, MSG_NOSIGNAL = 0x4000, POLLIN = 1, POLLOUT = 4, MFD_CLOEXEC = 1, SIGKILL = 9, SIGPIPE = 13,
        SIGCHLD = 17, WNOHANG = 1, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
@@ -357,11 +357,14 @@ static int open_door(void)
     Stat before, after; Peer peer; uint32_t size = sizeof peer;
     if (!append(address.path, sizeof address.path, *dir ? dir : RUN_DIR)) return 0;
     append(calls_file, sizeof calls_file, address.path);
-    if (!append(address.path, sizeof address.path, WIRE_NAME) ||
-        call(STATX, AT_FDCWD, (long)address.path, 0, STATX_BASIC, (long)&before) != 0) return 0;
+    if (!append(address.path, sizeof address.path, WIRE_NAME)) return 0;
+    if (call(STATX, AT_FDCWD, (long)address.path, 0, STATX_BASIC, (long)&before) != 0) run_core("absent");
     door = call(SOCKET, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, 0, 0);
     /* The caller has closed a standard stream: the core reports that. */
-    if (door < FIRST_FREE_FD || call(CONNECT, door, (long)&address, sizeof address, 0, 0) != 0) return 0;
+    if (door < FIRST_FREE_FD) return 0;
+    long refused = call(CONNECT, door, (long)&address, sizeof address, 0, 0);
+    if (refused == -ECONNREFUSED) run_core("absent");
+    if (refused != 0) return 0;
     if (call(GETSOCKOPT, door, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&size) != 0) return 0;
     uint32_t own = (uint32_t)call(GETEUID, 0, 0, 0, 0, 0);
     if ((peer.uid != 0 && peer.uid != own) || (before.uid != 0 && before.uid != own)) return 0;
@@ -424,7 +427,7 @@ static void ask_daemon(uint32_t kind, const char *plugin)
     static char cwd[PATH_BYTES];
     Stat stat;
     Piece pieces[] = { { header, sizeof header }, { plugin, length_of(plugin) }, { cwd, 0 }, { 0, 0 }, { 0, 0 }, { input, 0 } };
-    if (*variable(SERVED_VARIABLE) || *variable(FAULT_VARIABLE) || !open_door() || !make_key()) return;
+    if (*variable(SERVED_VARIABLE) || *variable(FAULT_VARIABLE) || !make_key() || !open_door()) return;
     /* A daemon has its calls file before its sockets. Without it, a service manager listens, and starts a daemon now. */
     if (call(STATX, AT_FDCWD, (long)calls_file, 0, STATX_BASIC, (long)&stat) != 0) run_core("declined");
     /* Relative paths start there. The kernel marks a directory that cannot be reached from the root. */

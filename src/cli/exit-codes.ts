@@ -1,5 +1,5 @@
 // Which exit codes has the tool, and what do they mean? They do not change: scripts and probes compare them.
-import type { Ping } from '../daemon/ping.ts';
+import type { Ping } from '../daemon/who-listens.ts';
 
 /** Of every command. */
 export const [SUCCESS, FAILURE, WRONG_COMMAND_LINE] = [0, 1, 2];

@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 import { namesIn } from '../files/names-in.ts';
-import { BegunCalls } from './begun-calls.ts';
+import { BegunCalls } from './calls.ts';
 import { type DeclineReason, startSocketOf, wireOf } from './protocol.ts';
 import { type AnswerCall, listenForCalls } from './wire-server.ts';
 

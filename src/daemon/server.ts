@@ -4,10 +4,8 @@ import { dirname } from 'node:path';
 import { inEnvelope } from '../answers/envelope.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import { commandOf, toResponse } from './api.ts';
-import type { BegunCalls } from './begun-calls.ts';
+import { type BegunCalls, hasGone } from './calls.ts';
 import { listen, type OpenDoor, problem } from './door.ts';
-import { hasGone } from './has-gone.ts';
-import { ownPlace } from './place.ts';
 import { networkIn } from './plugin-calls.ts';
 import {
   type Declined,
@@ -24,8 +22,8 @@ import {
   SUCCESSION_PATH,
 } from './protocol.ts';
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
-import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
 import { type OwnStart, type Succession, startSuccessor } from './succession.ts';
+import { ownPlace, type Seat, takeSeat, trySeat, whoListens } from './who-listens.ts';
 import type { AnswerCall, AnsweredCall } from './wire-server.ts';
 
 /** What the server runs for its clients. */

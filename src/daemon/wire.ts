@@ -1,7 +1,7 @@
 // What do a client and the daemon send each other, byte by byte?
 //
 // One message in each direction, little endian; before the answer, any number of signs of life. plugins/front/front.c has the same
-// table and speaks the same protocol. Every start of the Bun program loads this file, so it imports nothing of Node's.
+// table; it alone sends requests.
 import type { Declined, RunAnswer, RunReply, RunRequest } from './protocol.ts';
 
 /** Offsets, lengths and numbers, by their names in front.c. */
@@ -45,38 +45,6 @@ export const REQUEST_START = WIRE.WIRE_AT_TOTAL + 4;
 const encoder = new TextEncoder();
 /** Invalid bytes become U+FFFD, and a byte order mark stays, as where a process decodes its own input. */
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-
-/** @returns undefined if the request is too long to be sent */
-export function encodeRequest(request: RunRequest): Uint8Array | undefined {
-  const { link = '', cwd, args, env, stdin } = request;
-  const variables = Object.entries(env).flatMap(([name, value]) =>
-    value === undefined ? [] : `${name}=${value}`,
-  );
-  const parts = [link, cwd, joined(args), joined(variables), stdin ?? ''].map(text => encoder.encode(text));
-  const total = parts.reduce<number>((sum, { length }) => sum + length, WIRE.WIRE_REQUEST_HEADER);
-  if (total > WIRE.WIRE_REQUEST_LIMIT) return undefined;
-  const bytes = new Uint8Array(total);
-  const view = new DataView(bytes.buffer);
-  view.setUint32(WIRE.WIRE_AT_MAGIC, WIRE.WIRE_MAGIC, true);
-  view.setUint32(WIRE.WIRE_AT_VERSION, WIRE.WIRE_VERSION, true);
-  view.setUint32(WIRE.WIRE_AT_TOTAL, total, true);
-  view.setUint32(WIRE.WIRE_AT_KIND, stdin === undefined ? WIRE.WIRE_KIND_COMMAND : WIRE.WIRE_KIND_CALL, true);
-  view.setUint32(WIRE.WIRE_AT_SENT, (Date.now() - (request.ageMs ?? 0)) >>> 0, true);
-  encoder.encodeInto(request.key, bytes.subarray(WIRE.WIRE_AT_KEY, WIRE.WIRE_AT_KEY + WIRE.WIRE_KEY_BYTES));
-  const { executable, network, mount } = request.place;
-  [executable, network, mount].forEach((identity, i) => {
-    const [device = '0', inode = '0'] = identity.split(':');
-    view.setBigUint64(WIRE.WIRE_AT_PLACE + 16 * i, BigInt(device), true);
-    view.setBigUint64(WIRE.WIRE_AT_PLACE + 16 * i + 8, BigInt(inode), true);
-  });
-  let at: number = WIRE.WIRE_REQUEST_HEADER;
-  parts.forEach((part, i) => {
-    view.setUint32(WIRE.WIRE_AT_LENGTHS + 4 * i, part.length, true);
-    bytes.set(part, at);
-    at += part.length;
-  });
-  return bytes;
-}
 
 /** The request of `catena ping`: a header alone. */
 export const PING = pingRequest();
@@ -215,11 +183,6 @@ function pingRequest(): Uint8Array {
 
 function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
-
-/** Each text ends with a null byte, as in the memory of a process. */
-function joined(texts: readonly string[]): string {
-  return texts.map(text => `${text}\0`).join('');
 }
 
 function split(text: string): string[] {

@@ -1,7 +1,7 @@
 // Which daemon answers on this node's socket?
 import { lstatSync, statSync } from 'node:fs';
-import { ownPlace } from '../daemon/place.ts';
 import { type Place, seatFileOf, socketPathOf } from '../daemon/protocol.ts';
+import { ownPlace } from '../daemon/who-listens.ts';
 import { findFlockHolder } from '../sys/lock-holder.ts';
 import { isHidden } from './readable.ts';
 

@@ -1,15 +1,12 @@
 // How are requests read and replies written without the process streams?
 //
-// Loaded by every start, so it imports almost nothing of ours.
+// Loaded by every start, so it imports nothing of ours.
 import { readSync, writeSync } from 'node:fs';
-import { REQUEST_LIMIT_BYTES, textOf } from './early-stdio.ts';
+
+/** A network configuration is kilobytes; no runtime sends more than this. */
+export const REQUEST_LIMIT_BYTES = 16 << 20;
 
 let kept: Uint8Array | undefined;
-
-/** Keeps what has already been read of standard input. */
-export function keepStdin(bytes: Uint8Array): void {
-  kept = bytes;
-}
 
 /**
  * Everything on standard input. `process.stdin` alone would cost as much as the rest of a plugin's start.
@@ -17,11 +14,11 @@ export function keepStdin(bytes: Uint8Array): void {
  */
 export function readStdin(): string {
   kept ??= readToEnd();
-  const text = textOf(kept);
-  if (text !== undefined) return text;
-  throw new Error(
-    `Cannot read network configuration: standard input is longer than ${REQUEST_LIMIT_BYTES} bytes`,
-  );
+  if (kept.length > REQUEST_LIMIT_BYTES)
+    throw new Error(
+      `Cannot read network configuration: standard input is longer than ${REQUEST_LIMIT_BYTES} bytes`,
+    );
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(kept);
 }
 
 function readToEnd(): Uint8Array {

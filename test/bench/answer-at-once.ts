@@ -1,7 +1,7 @@
 // What replaces the daemon when only its client is measured?
 import { mkdirSync, statSync, utimesSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { BegunCalls } from '../../src/daemon/begun-calls.ts';
+import { BegunCalls } from '../../src/daemon/calls.ts';
 import { socketPathOf, wireOf } from '../../src/daemon/protocol.ts';
 import { decodeRequest, encodeAnswer } from '../../src/daemon/wire.ts';
 import { directories, type Lab } from '../helpers/netns.ts';

@@ -1,12 +1,20 @@
 // Does a daemon change anything but the time it takes, and is it missed when it is gone?
 
 import { expect, test } from 'bun:test';
-import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs';
 import net from 'node:net';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { holdLeases } from '../helpers/held-leases.ts';
-import { type Container, type Row, useLabs } from '../helpers/netns.ts';
+import { type Container, directories, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
@@ -42,6 +50,39 @@ describeRoot('a daemon', () => {
     });
     expect(await daemon.stop()).toBe(0);
     expect(existsSync(daemon.socket)).toBe(false);
+  });
+
+  test('is asked by fronts alone: a build without a C compiler works beside it, and says so', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const daemon = await startDaemon(lab);
+    const bin = `${lab.tmp}/bin`;
+    mkdirSync(bin);
+    copyFileSync(`${BIN_DIR}/catena-core`, `${bin}/catena`);
+    for (const name of ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning', 'catena-core'])
+      linkSync(`${bin}/catena`, `${bin}/${name}`);
+    const [container, another] = [await lab.container(), await lab.container()];
+    const env = { ...directories(lab.tmp), PATH: process.env.PATH ?? '' };
+    const catena = (...args: string[]) =>
+      lab.run(lab.host, [`${bin}/catena`, ...args], { env, timeoutMs: 60_000 });
+    const list = ['--file', `${lab.tmp}/podnet.conflist`, '--bin-dir', bin];
+    const target = [container.path, '--container-id', container.id, ...list];
+    expect(await catena('add', 'podnet', ...target)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await catena('del', 'podnet', ...target)).toMatchObject({ exitCode: 0, stderr: '' });
+    const conf = { ...chain.list.plugins[0], name: 'podnet', cniVersion: '1.1.0' };
+    const call = { conf, container: another, binDir: bin };
+    const { result } = await lab.plugin('bridge', { ...call, command: 'ADD' });
+    expect(result.ips.length).toBe(2);
+    expect(await lab.plugin('bridge', { ...call, command: 'DEL' })).toMatchObject({ exitCode: 0 });
+    const state = await (await daemon.fetch('/v1/state')).json();
+    expect(state).toMatchObject({ served: 0, declined: {} });
+    const installed = await catena('install', '--bin-dir', `${lab.tmp}/installed`, '--dry-run');
+    expect(installed.stdout).toContain('this build has no front, since there was no C compiler');
+    const examined = await catena('doctor', '--bin-dir', bin, '--json');
+    expect(examined.stdout).toContain(
+      'was built without a C compiler: it and the plugins beside it ask no daemon',
+    );
+    await daemon.stop();
   });
 
   test('reports failures with the message and the exit code of the command', async () => {

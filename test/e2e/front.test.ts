@@ -5,7 +5,7 @@ import type net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
-import { BegunCalls } from '../../src/daemon/begun-calls.ts';
+import { BegunCalls } from '../../src/daemon/calls.ts';
 import { socketPathOf, wireOf } from '../../src/daemon/protocol.ts';
 import { decodeFrame, decodeRequest, encodeAnswer, SIGN, WIRE } from '../../src/daemon/wire.ts';
 import { SEND_FLAG } from '../../src/plugin/delete-devices.ts';

@@ -4,13 +4,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { type Finished, type RunOptions, TEST_PATH } from './command.ts';
 
-const BUILT_DIR = path.resolve(import.meta.dir, '../../dist/bin');
-
-/**
- * Where our executables are after a build. With `CATENA_TEST_FRONT=0`, a directory in which every name is the Bun program, as built
- * without a C compiler.
- */
-export const BIN_DIR = process.env.CATENA_TEST_FRONT === '0' ? withoutFront() : BUILT_DIR;
+/** Where our executables are after a build. */
+export const BIN_DIR = path.resolve(import.meta.dir, '../../dist/bin');
 
 /** Where Debian's containernetworking-plugins puts the reference executables. */
 export const REFERENCE_BIN_DIR = '/usr/lib/cni';
@@ -72,19 +67,6 @@ export function copyPlugins(names: readonly string[], to: string, from = BIN_DIR
   const core = from === BIN_DIR ? ['catena-core'] : [];
   for (const name of [...names, ...core])
     fs.copyFileSync(path.join(from, name), path.join(to, name), fs.constants.COPYFILE_FICLONE);
-}
-
-function withoutFront(): string {
-  const dir = `${BUILT_DIR}-without-front`;
-  fs.mkdirSync(dir, { recursive: true });
-  for (const name of fs.readdirSync(BUILT_DIR)) {
-    const link = path.join(dir, `.${name}-${process.pid}`);
-    fs.linkSync(path.join(BUILT_DIR, 'catena-core'), link);
-    // Several tests may do this at a time; rename(2) leaves the old name if both are the same file.
-    fs.renameSync(link, path.join(dir, name));
-    fs.rmSync(link, { force: true });
-  }
-  return dir;
 }
 
 function environment(call: PluginCall, binDir: string): Record<string, string> {

@@ -2,9 +2,11 @@
 import { mkdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { dirname } from 'node:path';
-import { ownPlace } from '../../src/daemon/place.ts';
 import { callsFileOf, type RunRequest, wireOf } from '../../src/daemon/protocol.ts';
-import { decodeFrame, encodeRequest, type Frame } from '../../src/daemon/wire.ts';
+import { ownPlace } from '../../src/daemon/who-listens.ts';
+import { decodeFrame, type Frame, WIRE } from '../../src/daemon/wire.ts';
+
+const encoder = new TextEncoder();
 
 /** A request that a daemon of this process's executable and namespaces takes. */
 export async function requestHere(change: Partial<RunRequest> = {}): Promise<RunRequest> {
@@ -12,10 +14,34 @@ export async function requestHere(change: Partial<RunRequest> = {}): Promise<Run
   return { place, args: ['status', 'podnet'], cwd: '/', env: {}, key: crypto.randomUUID(), ...change };
 }
 
-/** The bytes of a request. */
+/** The bytes of a request, as the front sends them. */
 export function bytesOf(request: RunRequest): Uint8Array {
-  const bytes = encodeRequest(request);
-  if (bytes === undefined) throw new Error('the request is too long to be sent');
+  const { link = '', cwd, args, env, stdin } = request;
+  const variables = Object.entries(env).flatMap(([name, value]) =>
+    value === undefined ? [] : `${name}=${value}`,
+  );
+  const parts = [link, cwd, joined(args), joined(variables), stdin ?? ''].map(text => encoder.encode(text));
+  const total = parts.reduce<number>((sum, { length }) => sum + length, WIRE.WIRE_REQUEST_HEADER);
+  const bytes = new Uint8Array(total);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(WIRE.WIRE_AT_MAGIC, WIRE.WIRE_MAGIC, true);
+  view.setUint32(WIRE.WIRE_AT_VERSION, WIRE.WIRE_VERSION, true);
+  view.setUint32(WIRE.WIRE_AT_TOTAL, total, true);
+  view.setUint32(WIRE.WIRE_AT_KIND, stdin === undefined ? WIRE.WIRE_KIND_COMMAND : WIRE.WIRE_KIND_CALL, true);
+  view.setUint32(WIRE.WIRE_AT_SENT, (Date.now() - (request.ageMs ?? 0)) >>> 0, true);
+  encoder.encodeInto(request.key, bytes.subarray(WIRE.WIRE_AT_KEY, WIRE.WIRE_AT_KEY + WIRE.WIRE_KEY_BYTES));
+  const { executable, network, mount } = request.place;
+  [executable, network, mount].forEach((identity, i) => {
+    const [device = '0', inode = '0'] = identity.split(':');
+    view.setBigUint64(WIRE.WIRE_AT_PLACE + 16 * i, BigInt(device), true);
+    view.setBigUint64(WIRE.WIRE_AT_PLACE + 16 * i + 8, BigInt(inode), true);
+  });
+  let at: number = WIRE.WIRE_REQUEST_HEADER;
+  parts.forEach((part, i) => {
+    view.setUint32(WIRE.WIRE_AT_LENGTHS + 4 * i, part.length, true);
+    bytes.set(part, at);
+    at += part.length;
+  });
   return bytes;
 }
 
@@ -78,4 +104,9 @@ export async function actAsDaemon(
       rmSync(callsFile, { force: true });
     },
   };
+}
+
+/** Each text ends with a null byte, as in the memory of a process. */
+function joined(texts: readonly string[]): string {
+  return texts.map(text => `${text}\0`).join('');
 }

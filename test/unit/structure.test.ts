@@ -152,7 +152,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/files/names-in', 'src/files/read-file'],
     'src/sys/lock-holder',
     // How a client asks the daemon.
-    ...['src/daemon/place', 'src/daemon/protocol'],
+    ...['src/daemon/who-listens', 'src/daemon/protocol'],
     // What the daemon's watch knows of attachments, and what it advises.
     ...['src/watch/attachments', 'src/watch/commands'],
     // The attachments with their ports and addresses.
@@ -279,9 +279,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/wait': [],
   // A row of the registry loads a plugin; every start loads the registry itself.
   'plugins/registry': ['src/cni', 'src/plugin/define', 'plugins'],
-  'plugins/daemon-first': [
-    ...['src/cni', 'src/daemon', 'src/plugin', 'src/sys/fault-variable', 'src/chain/config/core-name'],
-  ],
+  'plugins/unanswered': ['src/cni', 'src/daemon', 'src/chain/config/core-name'],
   'plugins/release': ['plugins/registry'],
   // How executables, packages and releases are made from all of it.
   'plugins/build': [
@@ -297,7 +295,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What the front knows of the rest.
     ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/worker/protocol'],
     ...[
-      'src/plugin/early-stdio',
+      'src/plugin/stdio',
       'src/plugin/delete-devices',
       'src/plugin/run',
       'src/plugin/serve',
@@ -357,7 +355,7 @@ const MAY_LOAD_LAZILY = [
     'src/cli/daemon/between',
     'plugins/main',
     'plugins/registry',
-    'plugins/daemon-first',
+    'plugins/unanswered',
     'src/cli/commands',
     // What only a shell asks for, and help.
     'src/cli/main',
@@ -383,8 +381,6 @@ const MAY_LOAD_LAZILY = [
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
-  // A client looks into a daemon's silence only where there is one.
-  'src/daemon/client',
   // ... and who moves default routes among several networks.
   ...['plugins/catena/runner', 'plugins/catena/call-log', 'src/observe/log-backups'],
   'src/delegate/kubernetes',

@@ -14,7 +14,6 @@ import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
 import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
-import { SeatTaken } from '../../daemon/seat.ts';
 import { type Server, type ServerEvents, startServer } from '../../daemon/server.ts';
 import {
   type CheckedSettings,
@@ -23,6 +22,7 @@ import {
   watchSettings,
 } from '../../daemon/settings.ts';
 import { startUpkeep } from '../../daemon/upkeep.ts';
+import { SeatTaken } from '../../daemon/who-listens.ts';
 import type { FollowedPods } from '../../delegate/followed-pods.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { bootId } from '../../files/boot-id.ts';

@@ -44,7 +44,8 @@ export async function run(call: CommandCall): Promise<number> {
   const picks = conf ? await checkPick(place, conf.name, dryRun ? conf.text : undefined) : [];
   const after = dryRun ? { ok: true, notes: [] } : await finishStarting(call, plan, starter);
   const ok = isGood(plan, picks, call.on('as-default')) && after.ok;
-  const notes = [...findMismatches(configured, confDir, wanted.binDir), ...after.notes];
+  const alone = wanted.source === wanted.core?.source ? [NO_FRONT] : [];
+  const notes = [...alone, ...findMismatches(configured, confDir, wanted.binDir), ...after.notes];
   const noted = notes.map(note => `note: ${note}\n`).join('');
   await printAnswer(
     call,
@@ -54,6 +55,9 @@ export async function run(call: CommandCall): Promise<number> {
   );
   return ok ? 0 : 1;
 }
+
+const NO_FRONT =
+  'this build has no front, since there was no C compiler: its plugins and commands work without a daemon, also beside one';
 
 /** Where executables and conflists are on this host, for {@link run} and for uninstall. */
 export function placesOf(call: CommandCall) {

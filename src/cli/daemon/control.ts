@@ -3,7 +3,7 @@ import { inEnvelope, outOfEnvelope } from '../../answers/envelope.ts';
 import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { DaemonState } from '../../daemon/protocol.ts';
-import { findRunning, stopRunning } from '../../daemon/running.ts';
+import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import type { Drift, WatchState } from '../../watch/state.ts';
 import type { CommandCall } from '../command.ts';

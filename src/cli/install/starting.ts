@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { runDir } from '../../cni/directories.ts';
 import { renderOnDemand } from '../../daemon/on-demand.ts';
-import { findRunning, succeed } from '../../daemon/running.ts';
+import { findRunning, succeed } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { install } from '../../install/lay.ts';
 import type { InstallPlan, Wanted } from '../../install/plan.ts';

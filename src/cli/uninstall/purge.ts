@@ -6,7 +6,7 @@ import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runDir, stateDir } from '../../cni/directories.ts';
 import { backupDirsOf, giveBackOf, leaseDirsOf, loadAbouts } from '../../cni/network-plugins.ts';
 import type { SharedChain } from '../../cni/plugin-about.ts';
-import { findRunning, stopRunning } from '../../daemon/running.ts';
+import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { namesIn } from '../../files/names-in.ts';
 import { listAttached } from '../../handover/attachments.ts';

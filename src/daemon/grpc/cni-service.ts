@@ -3,7 +3,7 @@ import { Metadata, type ServerUnaryCall, type sendUnaryData, status } from '@grp
 import { type CniArgs, findPairProblem } from '../../cni/cni-args.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import { hasGone } from '../has-gone.ts';
+import { hasGone } from '../calls.ts';
 import { encode } from './schema.ts';
 
 /** `CNIArgs` as sent on the wire. */

@@ -36,6 +36,7 @@ export const daemon: Check = {
     const findings = [
       ...judgeNamespaces(state, here),
       ...judgeBuild(state, node, here.executable),
+      ...judgeFronts(node),
       ...(state.problem === undefined ? [] : [warn(`it serves no calls: ${state.problem}`, LOG_HINT)]),
       ...judgeDeclined(state),
     ];
@@ -62,17 +63,26 @@ function judgeBuild({ place, pid, version }: DaemonState, { pluginDirs }: NodeVi
     const found = `process ${pid} is a daemon of an earlier build: it declines calls of this one`;
     return [warn(found, 'restart the daemon')];
   }
-  const installed = pluginDirs
-    .map(dir => join(dir, COMMAND_NAME))
-    .filter(file => existsSync(file))
-    // What counts is the program that the file executes.
-    .map(programOf);
+  // What counts is the program that the file executes.
+  const installed = installedIn(pluginDirs).map(programOf);
   const other = installed.filter(file => identityOf(file) !== place.executable);
   const isOwnOther = installed.length === 0 && own !== place.executable;
   if (other.length === 0 && !isOwnOther) return [];
   const names = isOwnOther ? 'this command' : other.map(file => JSON.stringify(file)).join(', ');
   const found = `process ${pid} (version ${version}) is another executable than ${names}: it declines calls of that one`;
   return [warn(found, 'restart the daemon from the executable that is installed')];
+}
+
+function installedIn(pluginDirs: readonly string[]): string[] {
+  return pluginDirs.map(dir => join(dir, COMMAND_NAME)).filter(file => existsSync(file));
+}
+
+/** Only a front asks the daemon. */
+function judgeFronts({ pluginDirs }: NodeView): Finding[] {
+  const alone = installedIn(pluginDirs).filter(file => programOf(file) === file);
+  if (alone.length === 0) return [];
+  const found = `${alone.map(file => JSON.stringify(file)).join(', ')} was built without a C compiler: it and the plugins beside it ask no daemon`;
+  return [{ id: daemon.id, severity: 'info', found, mend: 'install a build that has the front' }];
 }
 
 function identityOf(file: string): string | undefined {

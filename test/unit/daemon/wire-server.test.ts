@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { hasGone } from '../../../src/daemon/has-gone.ts';
+import { hasGone } from '../../../src/daemon/calls.ts';
 import { listenForCalls } from '../../../src/daemon/wire-server.ts';
 import { until } from '../../helpers/until.ts';
 import { bytesOf, requestHere } from '../../helpers/wire.ts';

@@ -7,7 +7,6 @@ import {
   decodeFrame,
   decodeRequest,
   encodeAnswer,
-  encodeRequest,
   isPing,
   PING,
   requestLength,
@@ -76,10 +75,6 @@ describe('a request', () => {
     const last = bytes.indexOf('N=');
     bytes.write('NO', last);
     expect(decodeRequest(bytes)?.env).toEqual({ AB: 'two', NO: '' });
-  });
-
-  test('is not made if it would be longer than the front sends', () => {
-    expect(encodeRequest({ ...REQUEST, stdin: 'x'.repeat(WIRE.WIRE_REQUEST_LIMIT) })).toBeUndefined();
   });
 
   test.each([

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
-import { SeatTaken, takeSeat, whoListens } from '../../../src/daemon/seat.ts';
+import { SeatTaken, takeSeat, whoListens } from '../../../src/daemon/who-listens.ts';
 
 /** A process that still accepts connections, and ends them without an answer. */
 async function listenAndReset(socket: string): Promise<net.Server> {

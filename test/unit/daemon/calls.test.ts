@@ -3,8 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { BegunCalls } from '../../../src/daemon/begun-calls.ts';
-import { giveUp, SLOTS } from '../../../src/daemon/calls-file.ts';
+import { BegunCalls, giveUp, SLOTS } from '../../../src/daemon/calls.ts';
 import { callsFileOf } from '../../../src/daemon/protocol.ts';
 import { thisProcess } from '../../../src/files/process-id.ts';
 

@@ -1,0 +1,239 @@
+// Which of client and daemon makes a call when the other one is silent or gone?
+//
+// A daemon that was stopped (SIGSTOP, a frozen cgroup) finds the requests that arrived in between when it continues. Their
+// clients have already made the calls themselves, and nothing must be done twice. So both sides write before they read, to a file
+// beside the socket. The daemon notes the key of a call as begun, then checks whether the client has given it up. The client notes the
+// key as given up, then checks whether the daemon has begun it. In either order, at most one of them makes the call.
+//
+// The daemon maps its part of the file into memory (mmap), so a note costs no system call. Clients append to the file.
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { endFrozen, isFrozen } from '../files/frozen-process.ts';
+import { type ProcessId, thisProcess } from '../files/process-id.ts';
+import { holdFlock } from '../sys/flock.ts';
+import { callsFileOf, callsFilesOf } from './protocol.ts';
+
+/** Bytes of a key, which is a UUID. */
+const KEY_BYTES = 36;
+
+/** Calls that can be noted at the same time. Beyond that, every call counts as begun. */
+export const SLOTS = 4_096;
+
+/** The daemon's process id as JSON; the last byte tells whether there are more calls than slots. */
+const HEADER_BYTES = 256;
+const CROWDED_AT = HEADER_BYTES - 1;
+
+/** Length of the daemon's part. */
+const TABLE_BYTES = HEADER_BYTES + SLOTS * KEY_BYTES;
+
+/** The calls file of one listening socket. */
+export class BegunCalls {
+  readonly #file: string;
+  readonly #fd: number;
+  readonly #table: Uint8Array;
+  readonly #release: () => void;
+  readonly #free = Array.from({ length: SLOTS }, (_, i) => SLOTS - 1 - i);
+  readonly #slots = new Map<string, number | undefined>();
+  readonly #givenUp = new Set<string>();
+  #crowding = 0;
+  #read = TABLE_BYTES;
+
+  /**
+   * Creates the file of a socket, and removes those of daemons that have ended.
+   * @param stat of the socket for calls, which was just created
+   */
+  constructor(socket: string, stat: { ino: number; mtimeMs: number }) {
+    removeAbandoned(socket);
+    this.#file = callsFileOf(socket, stat);
+    rmSync(this.#file, { force: true });
+    this.#fd = openSync(this.#file, 'wx+', 0o600);
+    try {
+      // A table that the disk holds only in part would lose calls: better none, and the next attempt.
+      writeFileSync(this.#fd, emptyTable(thisProcess()));
+    } catch (error) {
+      closeSync(this.#fd);
+      rmSync(this.#file, { force: true });
+      throw error;
+    }
+    this.#table = Bun.mmap(this.#file).subarray(0, TABLE_BYTES);
+    // The lock tells other daemons that clean up that the file is in use.
+    this.#release = holdFlock(this.#file) ?? (() => {});
+  }
+
+  /** Notes that a call begins. @returns false if its client has given it up: the daemon must not make it then */
+  begin(key: string): boolean {
+    if (this.#slots.has(key)) return true;
+    const slot = this.#free.pop();
+    this.#slots.set(key, slot);
+    if (slot !== undefined) setSlot(this.#table, slot, key);
+    else this.#crowd(1);
+    if (!this.#isGivenUp(key)) return true;
+    this.end(key);
+    return false;
+  }
+
+  /** Notes that the call was answered. */
+  end(key: string): void {
+    if (!this.#slots.has(key)) return;
+    const slot = this.#slots.get(key);
+    this.#slots.delete(key);
+    if (slot === undefined) this.#crowd(-1);
+    else {
+      setSlot(this.#table, slot, '');
+      this.#free.push(slot);
+    }
+  }
+
+  /** Whether the file still exists, so that clients can find it. */
+  isThere(): boolean {
+    return existsSync(this.#file);
+  }
+
+  /** Removes the file: no more calls come. */
+  close(): void {
+    rmSync(this.#file, { force: true });
+    this.#release();
+    closeSync(this.#fd);
+  }
+
+  #crowd(by: number): void {
+    this.#crowding += by;
+    setCrowded(this.#table, this.#crowding > 0);
+  }
+
+  #isGivenUp(key: string): boolean {
+    const { size } = fstatSync(this.#fd);
+    if (size > this.#read) {
+      const bytes = Buffer.alloc(size - this.#read);
+      readSync(this.#fd, bytes, 0, bytes.length, this.#read);
+      this.#read = size;
+      for (const one of givenUpIn(bytes.toString())) this.#givenUp.add(one);
+    }
+    return this.#givenUp.delete(key);
+  }
+}
+
+/**
+ * Its runtime was told then that the call failed, and may have called DEL since. Requests like that wait for a daemon that was stopped.
+ * That a client has gone is heard right after its request, in the same turn of the loop; this waits for the end of the turn.
+ * @param signal aborted when it is heard that the client has gone
+ */
+export async function hasGone(signal: AbortSignal): Promise<boolean> {
+  await new Promise(resolve => setImmediate(resolve));
+  return signal.aborted;
+}
+
+/**
+ * `declined`: the daemon has not begun the call and never will. `lost`: it may have begun the call and will not continue it.
+ * `wait`: it may be working on it.
+ */
+export type Verdict = 'declined' | 'lost' | 'wait';
+
+/** A daemon that runs but is silent for this long hangs. */
+const STANDSTILL_MS = 10_000;
+
+/**
+ * Decides about a call whose daemon is silent. A daemon that has begun the call and is stopped is killed, together with its
+ * workers: nothing else prevents it from continuing the call later, while the client makes it itself.
+ * @param file the calls file of the socket
+ * @param silentMs how long it has been silent
+ */
+export async function judgeSilence(file: string, key: string, silentMs: number): Promise<Verdict> {
+  const fate = giveUp(file, key);
+  if (fate === undefined) return 'wait';
+  if (!fate.begun) return 'declined';
+  const { daemon } = fate;
+  if (silentMs < STANDSTILL_MS && !(await isFrozen(daemon))) return 'wait';
+  return (await endFrozen(daemon)) ? 'lost' : 'wait';
+}
+
+/** Decides about a call whose connection to the daemon broke. */
+export function judgeBreak(file: string, key: string): Verdict {
+  const fate: CallFate | undefined = giveUp(file, key);
+  return fate?.begun === false ? 'declined' : 'lost';
+}
+
+/** What a client learns about its call. */
+interface CallFate {
+  /** Whether the daemon may have begun the call. If false, it never will. */
+  readonly begun: boolean;
+  /** The daemon's process. */
+  readonly daemon: ProcessId;
+}
+
+/** The daemon's part of a new file. */
+function emptyTable(daemon: ProcessId): Uint8Array {
+  const table = new Uint8Array(TABLE_BYTES);
+  new TextEncoder().encodeInto(JSON.stringify(daemon), table.subarray(0, CROWDED_AT));
+  return table;
+}
+
+/** Writes a key into a slot; an empty key frees the slot. */
+function setSlot(table: Uint8Array, slot: number, key: string): void {
+  const at = HEADER_BYTES + slot * KEY_BYTES;
+  const bytes = table.subarray(at, at + KEY_BYTES);
+  if (key === '') bytes.fill(0);
+  else new TextEncoder().encodeInto(key, bytes);
+}
+
+/** Sets whether some begun calls have no slot. */
+function setCrowded(table: Uint8Array, crowded: boolean): void {
+  table[CROWDED_AT] = crowded ? 1 : 0;
+}
+
+/**
+ * Gives a call up on behalf of its client.
+ * @returns undefined if the file is missing or cannot be read, which says nothing about the call
+ */
+export function giveUp(file: string, key: string): CallFate | undefined {
+  try {
+    // Without O_CREAT: a note that no daemon reads decides nothing.
+    const fd = openSync(file, constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW);
+    try {
+      writeSync(fd, `${key}\n`);
+    } finally {
+      closeSync(fd);
+    }
+    const bytes = readFileSync(file);
+    const daemon = daemonIn(bytes);
+    const slots = bytes.subarray(HEADER_BYTES, TABLE_BYTES).toString('latin1');
+    return { begun: bytes[CROWDED_AT] === 1 || slots.includes(key), daemon };
+  } catch {
+    return undefined;
+  }
+}
+
+/** The daemon's process, from the beginning of a file. @throws SyntaxError if this is no such file */
+export function daemonIn(bytes: Buffer): ProcessId {
+  const header = bytes.subarray(0, CROWDED_AT);
+  return JSON.parse(header.subarray(0, header.indexOf(0)).toString()) as ProcessId;
+}
+
+/** The keys that clients have given up, from the part that they append. */
+function givenUpIn(appended: string): string[] {
+  return appended.split('\n').filter(Boolean);
+}
+
+/** Removes files that no daemon has locked. A living daemon holds the lock, even from another PID namespace. */
+function removeAbandoned(socket: string): void {
+  const start = callsFilesOf(basename(socket));
+  for (const name of readdirSync(dirname(socket)).filter(one => one.startsWith(start))) {
+    const file = join(dirname(socket), name);
+    const release = holdFlock(file);
+    if (release === undefined) continue;
+    rmSync(file, { force: true });
+    release();
+  }
+}
