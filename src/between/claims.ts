@@ -36,7 +36,7 @@ const NEVER = [
 ].map(parseCidr);
 
 /** Blocks of 64 addresses for 65,000 pods. What one node announces costs every other one routes and time. */
-const MOST_OF_ONE = 1_024;
+export const MOST_OF_ONE = 1_024;
 
 interface Claim {
   readonly node: ClusterNode;

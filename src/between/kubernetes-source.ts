@@ -2,6 +2,7 @@
 //
 // Node objects have the addresses. The ranges are those that the cluster assigned (`spec.podCIDRs`), or the blocks that the nodes claimed
 // by the plugin `cluster`: objects of their own, which come and go more often.
+import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { type ClusterAccess, openApiServer, serverAddress } from '../delegate/api-server.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from '../delegate/object-watch.ts';
@@ -11,6 +12,7 @@ import { blockSpecOf, routedCidrsOf } from '../pools/block-object.ts';
 import { type Division, divisionOf, isBlockOf } from '../pools/find-pool.ts';
 import { API_VERSION } from '../pools/objects.ts';
 import { startTimer } from '../wait.ts';
+import { MOST_OF_ONE } from './claims.ts';
 import { type DescribedNode, nodeOf } from './described.ts';
 import type { NodeEvents, NodeSource } from './node.ts';
 import type { BLOCKS, KUBERNETES } from './settings.ts';
@@ -18,8 +20,11 @@ import type { BLOCKS, KUBERNETES } from './settings.ts';
 /** Several changes often come together. */
 const GATHER_MS = 50;
 
-/** Blocks of 64 addresses for a million pods, at 100 characters each. */
-const LIMITS: WatchLimits = { ...WATCH_LIMITS, objects: 50_000, characters: 32 * 1024 * 1024 };
+/** Blocks of 64 addresses for a million pods, at 100 characters each. One node has more than {@link MOST_OF_ONE}, or it does not. */
+const LIMITS: WatchLimits = {
+  ...WATCH_LIMITS,
+  ...{ objects: 50_000, ofOne: 2 * MOST_OF_ONE, characters: 32 * 1024 * 1024 },
+};
 
 /** What to read. */
 export interface SourceOptions {
@@ -75,12 +80,17 @@ export function openKubernetesSource(
   const server = openApiServer(access);
   const host = findIp(new URL(serverAddress(access)).hostname.replace(/^\[|\]$/g, ''));
   const never = host ? [host] : [];
-  const follow = <T>(path: string, keep: (object: JsonObject) => T | undefined) =>
+  const follow = <T>(
+    path: string,
+    keep: (object: JsonObject) => T | undefined,
+    ownerOf?: (kept: T) => string,
+  ) =>
     watchObjects<T>(
       server,
       {
         path,
         keep,
+        ...defined({ ownerOf }),
         onChange: changed,
         onDelete: changed,
         onOpen(afterMs) {
@@ -92,7 +102,8 @@ export function openKubernetesSource(
       limits,
     );
   const nodes = follow('api/v1/nodes', describedNode);
-  const blocks = ranges === 'blocks' ? follow(`apis/${API_VERSION}/blocks`, claimedBlock) : undefined;
+  const blocks =
+    ranges === 'blocks' ? follow(`apis/${API_VERSION}/blocks`, claimedBlock, ({ node }) => node) : undefined;
   const pools = ranges === 'blocks' ? follow(`apis/${API_VERSION}/pools`, dividedPool) : undefined;
   return {
     close() {

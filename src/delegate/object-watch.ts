@@ -12,6 +12,8 @@ export interface WatchedKind<T> {
   readonly query?: Readonly<Record<string, string>>;
   /** What to keep of an object; undefined for nothing. */
   keep(object: JsonObject): T | undefined;
+  /** Who made it, where one of many may make any number; see {@link WatchLimits.ofOne}. */
+  ownerOf?(kept: T): string;
   /** Called with each object that is new or changed, or may be. */
   onChange?(object: JsonObject): void;
   /** Called with each object that was deleted. */
@@ -42,6 +44,8 @@ export interface WatchLimits {
   /** Time after an interruption until all events of it have arrived. */
   readonly settleMs: number;
   readonly objects: number;
+  /** Objects of one owner; without further ones, those of all others still count as all that there are. */
+  readonly ofOne?: number;
   /** Characters of JSON to keep. */
   readonly characters: number;
 }
@@ -90,7 +94,8 @@ export function watchObjects<T>(
 class State<T> {
   readonly #kind: WatchedKind<T>;
   readonly #limits: WatchLimits;
-  #objects = new Map<string, { value: T; size: number }>();
+  #objects = new Map<string, { value: T; size: number; owner: string | undefined }>();
+  readonly #ofOwner = new Map<string, number>();
   #characters = 0;
   #freshFrom = Number.POSITIVE_INFINITY;
   /** Whether no object was left out since the last list. */
@@ -123,6 +128,7 @@ class State<T> {
   clear(): void {
     this.closed();
     this.#objects = new Map();
+    this.#ofOwner.clear();
     this.#characters = 0;
     this.isWhole = true;
   }
@@ -143,13 +149,16 @@ class State<T> {
     const value = this.#kind.keep(object);
     if (value === undefined) return;
     const size = JSON.stringify(value).length;
-    const { objects, characters } = this.#limits;
+    const { objects, characters, ofOne = objects } = this.#limits;
+    const owner = this.#kind.ownerOf?.(value);
+    if (owner !== undefined && (this.#ofOwner.get(owner) ?? 0) >= ofOne) return;
     if (this.#objects.size >= objects || this.#characters + size > characters) {
       this.isWhole = false;
       return;
     }
-    this.#objects.set(key, { value, size });
+    this.#objects.set(key, { value, size, owner });
     this.#characters += size;
+    if (owner !== undefined) this.#ofOwner.set(owner, (this.#ofOwner.get(owner) ?? 0) + 1);
   }
 
   delete(object: JsonObject): void {
@@ -158,7 +167,11 @@ class State<T> {
   }
 
   #forget(key: string): void {
-    this.#characters -= this.#objects.get(key)?.size ?? 0;
+    const known = this.#objects.get(key);
+    if (known === undefined) return;
+    const { size, owner } = known;
+    this.#characters -= size;
+    if (owner !== undefined) this.#ofOwner.set(owner, (this.#ofOwner.get(owner) ?? 1) - 1);
     this.#objects.delete(key);
   }
 }

@@ -85,6 +85,8 @@ const Held = z.object({
   newest: z.optional(z.int()),
   /** By pool: the object that this node knows. Another one was made after all objects had been deleted. */
   known: z.optional(z.record(z.string(), z.string())),
+  /** Both are from a copy of another node's disk, which may be of another cluster. */
+  copied: z.optional(z.boolean()),
   /** By pool: since when this node knows the mark of a store that was restored, in seconds of the clock of `boot`. */
   restored: z.optional(
     z.record(z.string(), z.object({ mark: z.string(), boot: z.string(), since: z.number() })),

@@ -104,7 +104,7 @@ export function ownerIn(place: Place): BlockOwner {
 
 /**
  * Drops what another machine noted, or this one under another name: the disk was copied, or the node renamed while it was off. Only after a
- * boot, so none of the leases is of a container that lives.
+ * boot, so none of the leases is of a container that lives. What was noted of the store stays: it tells whether that was restored since.
  */
 function dropForeign(place: Place): void {
   changeHeld(place, (held, leases) => {
@@ -116,7 +116,9 @@ function dropForeign(place: Place): void {
       return ip !== undefined && held.blocks.some(block => blockContains(block, ip));
     };
     leases.release(listLeases(place.dir).filter(isOfBlock));
-    return emptyList(place);
+    const { newest, known } = held;
+    const isCopied = !isSameMachine(held.machine, machine);
+    return { ...emptyList(place), ...defined({ newest, known }), ...(isCopied && { copied: true }) };
   });
 }
 

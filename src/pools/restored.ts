@@ -3,6 +3,7 @@
 // Objects of blocks that nodes claimed since then are missing, and others name former holders; or all were deleted with their kinds. So for a while what nodes know counts:
 // each node claims again what its pods use, takes up nothing that it does not know, and claims nothing new. A node notices by the number
 // of the store's last change, and marks the pools for those that knew no number before.
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { GROUP, type ObjectStore, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld } from './place.ts';
@@ -20,6 +21,7 @@ const SETTLE_S = 1650;
  */
 export async function isRestored(claimant: Claimant, pools: readonly Pool[]): Promise<boolean> {
   const { store } = claimant;
+  forgetOtherStores(claimant, pools);
   const revision = await store.revision();
   let wentBack = false;
   if (revision !== undefined) {
@@ -32,6 +34,16 @@ export async function isRestored(claimant: Claimant, pools: readonly Pool[]): Pr
   for (const pool of pools)
     if (pool.restored !== undefined && !isSettling(claimant, pool)) await unmark(store, pool);
   return wentBack || pools.some(({ restored }) => restored !== undefined);
+}
+
+/** A copied disk may be of a template in another cluster: its numbers count if it knows one of the pools. */
+function forgetOtherStores(claimant: Claimant, pools: readonly Pool[]): void {
+  changeHeld(claimant, held => {
+    if (!held.copied) return held;
+    const { copied: _, newest, known, ...rest } = held;
+    const isSameStore = pools.some(({ name, uid }) => uid !== undefined && known?.[name] === uid);
+    return isSameStore ? { ...rest, ...defined({ newest, known }) } : rest;
+  });
 }
 
 /**

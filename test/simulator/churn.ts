@@ -2,8 +2,11 @@
 //
 // Nodes with two networks, one of blocks and one of single addresses, start and end pods, while the API server and its etcd, daemons and
 // nodes are killed, frozen, cut off and have wrong clocks, and requests fail, come late, twice, or are done without an answer. Time is simulated.
-import { cpSync, existsSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { giveBackAllOf } from '../../plugins/cluster/leave.ts';
+import { API_VERSION } from '../../src/pools/objects.ts';
+import { RESTORED_ANNOTATION } from '../../src/pools/restored.ts';
 import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
 import { Random } from '../storm/random.ts';
 import { type ApiModel, apiModel } from './api-model.ts';
@@ -35,6 +38,10 @@ const LAN = {
   pool: 'lan',
   spec: { subnets: [{ ipv4: '10.9.0.0/24' }], blockSize: 1, layout: 'flat' as const },
 };
+/** A subnet that an operator adds to the blocks by mistake: half of it is there already. */
+const DOUBLED = { ipv4: '10.10.0.0/22', ipv6: BLOCKS.spec.subnets[0]?.ipv6 ?? '' };
+/** Seconds until the operator has seen what errors say. */
+const MISTAKE_S = 120;
 /** Seconds; the least that the plugin admits, and its interval. */
 const GRACE_S = 1800;
 const INTERVAL_S = 600;
@@ -110,6 +117,10 @@ class Churn {
   readonly #lastAddress = new Map<string, string>();
   #serverDownUntil = 0;
   #isCalm = false;
+  /** Of the blocks, as the operator wrote them last. */
+  readonly #subnets: { readonly ipv4: string; readonly ipv6: string }[] = [...BLOCKS.spec.subnets];
+  /** What was lost, until a node has noticed: a machine that knows nothing of the store cannot. */
+  #unnoticed: 'restored' | 'deleted' | undefined;
   #backups: { readonly at: number; readonly restore: () => void }[] = [];
   #checks = 0;
   #ids = 0;
@@ -138,6 +149,7 @@ class Churn {
       this.#backups.push({ at: now(), restore: this.#model.backup() });
     });
     repeat(1800, () => this.#loseObjects());
+    repeat(1200, () => this.#mistakeSubnets());
     repeat(10, () => this.#check());
     await runUntil(seconds);
     this.#isCalm = true;
@@ -150,7 +162,10 @@ class Churn {
     for (const client of this.#clients) client.drain();
     // What is kept ends, and what vanished nodes held is collected, by clocks that may be slow.
     await runUntil(now() + 1.5 * (2 * GRACE_S + KEEP_S + 12 * INTERVAL_S));
-    for (const machine of this.#up()) for (const node of this.#nodesOf(machine)) void this.#tendNow(node, 0);
+    for (const machine of this.#up()) {
+      for (const node of this.#nodesOf(machine)) void this.#tendNow(node, 0);
+      void this.#mustAdd(machine);
+    }
     await runUntil(now() + 120);
     this.#check();
     const all = this.#up().flatMap(machine => this.#nodesOf(machine));
@@ -186,6 +201,26 @@ class Churn {
       );
     this.#start(machine);
     return machine;
+  }
+
+  /** Whatever has happened to a machine, pods start on it without a person's help. */
+  async #mustAdd(machine: Machine): Promise<void> {
+    const [node] = this.#nodesOf(machine);
+    try {
+      await node.add(`last-${machine.identity}`);
+      node.del(`last-${machine.identity}`);
+    } catch (thrown) {
+      const { message } = thrown as Error;
+      if (!message.includes('no IP addresses available'))
+        this.#problems.push(`no pod starts on ${machine.name} at the end: ${message}`);
+    }
+  }
+
+  #mistakeSubnets(): void {
+    if (this.#subnets.length > 1 || this.#isCalm) return;
+    this.#count('pools: a subnet twice');
+    this.#subnets.push(DOUBLED);
+    this.#time.after(MISTAKE_S, () => this.#subnets.pop());
   }
 
   #makeClaim(i: number): void {
@@ -291,7 +326,8 @@ class Churn {
         deadlineMs: 600_000,
       });
     };
-    return [make(BLOCKS, 'pods'), make(LAN, 'lan')];
+    const blocks = { ...BLOCKS, spec: { ...BLOCKS.spec, subnets: this.#subnets } };
+    return [make(blocks, 'pods'), make(LAN, 'lan')];
   }
 
   #nodeFor(machine: Machine, network: Pod['network']): SimulatedNode {
@@ -392,6 +428,8 @@ class Churn {
       reinstall: 1,
       snapshot: 1,
       clock: 1,
+      'power failure': 1,
+      leave: 1,
     });
     if (machine.state !== 'up' || up.length < 4) return;
     this.#count(`machines: ${what}`);
@@ -402,6 +440,16 @@ class Churn {
       machine.state = 'down';
       after(spell, () => machine.state === 'down' && this.#start(machine));
     }
+    if (what === 'power failure') {
+      machine.state = 'down';
+      after(spell, () => {
+        if (machine.state !== 'down') return;
+        // What was renamed without being written out may be empty.
+        this.#eachDisk(machine, dir => writeFileSync(join(dir, '.catena-blocks'), ''));
+        this.#start(machine);
+      });
+    }
+    if (what === 'leave') void this.#leave(machine);
     if (what === 'hide') {
       // Its Node object is missing, though it is there.
       this.#model.remove(`api/v1/nodes/${machine.name}`);
@@ -410,15 +458,20 @@ class Churn {
           this.#model.put(`api/v1/nodes/${machine.name}`, { metadata: { name: machine.name } });
       });
     }
-    if (what === 'clone' && this.#machines.length < 40) {
+    // The copy knows a store that was restored by its number, not one in which all was made again.
+    if (what === 'clone' && this.#machines.length < 40 && !this.#isUnnoticed('deleted')) {
       const copy = this.#join(`n${this.#machines.length}`, machine);
       // One more would make the pool too small for all.
       after(OFF_S, () => copy.state === 'up' && this.#remove(copy));
     }
     if (what === 'rename' || what === 'reinstall') {
       machine.state = 'down';
-      after(spell, () => {
+      const boot = (): void => {
         if (machine.state !== 'down') return;
+        if (what === 'reinstall' && this.#isUnnoticed()) {
+          after(10, boot);
+          return;
+        }
         if (what === 'reinstall')
           this.#eachDisk(machine, dir => rmSync(dir, { recursive: true, force: true }));
         else {
@@ -426,7 +479,8 @@ class Churn {
           machine.name += 'x';
         }
         this.#start(machine);
-      });
+      };
+      after(spell, boot);
     }
     if (what === 'snapshot') {
       const copies = `${machine.identity}-snapshot`;
@@ -452,10 +506,36 @@ class Churn {
       this.#model.remove(`api/v1/nodes/${machine.name}`);
       after(OFF_S + spell, () => machine.state === 'down' && this.#start(machine));
     }
-    if (what === 'remove') {
+    if (what === 'remove' && !this.#isUnnoticed()) {
       this.#remove(machine);
       this.#join(`n${this.#machines.length}`);
     }
+  }
+
+  /** Catena is uninstalled with all that it has on the machine, whose Node object stays, and is installed again later. */
+  async #leave(machine: Machine): Promise<void> {
+    const { boot } = machine;
+    const isThere = () => machine.boot === boot && machine.state === 'up';
+    for (const pod of [...machine.pods.values()]) await this.#end(machine, pod);
+    for (const { claimant, blocks } of this.#nodesOf(machine)) {
+      const before = new Set(blocks().map(({ name }) => name));
+      const left = await giveBackAllOf(claimant, 600_000).catch(() => undefined);
+      if (left === undefined || left.length || !isThere()) return;
+      this.#count('blocks and addresses of a node that left: given back');
+      for (const [path, { metadata, spec }] of this.#model.objects)
+        if (before.has(metadata.name) && (spec as { node?: string })?.node === machine.name)
+          this.#problems.push(
+            `${this.#time.now().toFixed(1)} s: ${machine.name} left, and ${path} is still its own`,
+          );
+    }
+    machine.state = 'down';
+    this.#eachDisk(machine, dir => rmSync(dir, { recursive: true, force: true }));
+    const install = (): void => {
+      if (machine.state !== 'down') return;
+      if (this.#isUnnoticed()) this.#time.after(10, install);
+      else this.#start(machine);
+    };
+    this.#time.after(60, install);
   }
 
   #remove(machine: Machine): void {
@@ -482,8 +562,20 @@ class Churn {
       for (const path of [...this.#model.objects.keys()])
         if (path.startsWith('apis/catena.')) this.#model.remove(path);
     if (isRestored) this.#backups = [];
+    this.#unnoticed = isRestored ? 'restored' : 'deleted';
     // What is kept while no pod has it, only its object knows.
     this.#lastAddress.clear();
+  }
+
+  /** Whether all that was lost, or this of it, has been noticed by none: then the plugin's README lets no new machine join. */
+  #isUnnoticed(what?: 'deleted'): boolean {
+    const isMarked = [BLOCKS, LAN].every(({ pool }) => {
+      const { annotations } = (this.#model.objects.get(`apis/${API_VERSION}/pools/${pool}`)?.metadata ??
+        {}) as { annotations?: Record<string, string> };
+      return annotations?.[RESTORED_ANNOTATION] !== undefined;
+    });
+    if (isMarked) this.#unnoticed = undefined;
+    return what ? this.#unnoticed === what : this.#unnoticed !== undefined;
   }
 
   #stopServer(): void {

@@ -70,8 +70,8 @@ describeNeeding(
     afterEach(() => api.close());
     const put = (name: string, blocks: string[], address?: string) =>
       api.collections.put(`/api/v1/nodes/${name}`, kubeNode(name, blocks, address));
-    const begin = (settleMs = 0, ranges: 'kubernetes' | 'blocks' = 'kubernetes') => {
-      const limits = { ...WATCH_LIMITS, backoffMs: { first: 1, last: 20 }, settleMs };
+    const begin = (settleMs = 0, ranges: 'kubernetes' | 'blocks' = 'kubernetes', more = {}) => {
+      const limits = { ...WATCH_LIMITS, backoffMs: { first: 1, last: 20 }, settleMs, ...more };
       open.push(
         openKubernetesSource({ kubeconfig: api.kubeconfig, timeoutMs: 5_000 }, events, { ranges, limits }),
       );
@@ -136,6 +136,32 @@ describeNeeding(
       // A node that the cluster does not have, as one that was renamed.
       claim('renamed', block('old', '10.64.9.0/26', 26));
       await until(() => refused.length === 3 && last(told) === 'a:1 b:1 old:1');
+      expect(problems).toEqual([]);
+    });
+
+    test('more blocks of one node than it keeps leave those of all others known', async () => {
+      const claim = (node: string, i: number) =>
+        api.collections.put(`/apis/catena.cni.cncf.io/v1alpha1/blocks/${node}-${i}`, {
+          metadata: { name: `default-${nameOf(parseIp(`10.64.${i}.0`))}` },
+          spec: {
+            ...{ pool: 'default', node, network: 'pods', size: 64, cidrs: [`10.64.${i}.0/26`] },
+            ranges: [{ from: `10.64.${i}.0`, to: `10.64.${i}.0`, prefix: 26 }],
+          },
+        });
+      for (const name of ['a', 'hostile']) put(name, []);
+      api.collections.put('/apis/catena.cni.cncf.io/v1alpha1/pools/default', {
+        metadata: { name: 'default' },
+        spec: { subnets: [{ ipv4: '10.64.0.0/16' }] },
+      });
+      for (let i = 0; i < 20; i++) claim('hostile', i);
+      begin(0, 'blocks', { objects: 8, ofOne: 4 });
+      await until(() => last(told) === 'a:0 hostile:4');
+      for (const i of [20, 21]) claim('a', i);
+      await until(() => last(told) === 'a:2 hostile:4');
+      for (let i = 0; i < 20; i++)
+        api.collections.remove(`/apis/catena.cni.cncf.io/v1alpha1/blocks/hostile-${i}`);
+      claim('hostile', 30);
+      await until(() => last(told) === 'a:2 hostile:1');
       expect(problems).toEqual([]);
     });
 
