@@ -21,6 +21,7 @@ export const about = aboutPlugin({
     'ips',
     'mac',
     'portMappings',
+    'CNIDeviceInfoFile',
     'cgroupPath',
     'io.kubernetes.cri.pod-annotations',
   ],

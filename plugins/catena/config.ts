@@ -1,6 +1,7 @@
 // Which options does the delegate runner take, and how are they evaluated?
 import { statSync } from 'node:fs';
 import * as z from 'zod/mini';
+import { DEVICE_INFO_DIR } from '../../src/cni/device-info.ts';
 import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { describeIssue, foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
@@ -106,6 +107,8 @@ export const CatenaConf = z.extend(PluginConfig, {
   followAnnotations: z._default(z.boolean(), false),
   /** Directory of the kubelet, which is asked for a pod's devices if a definition names a resource; default `/var/lib/kubelet`. */
   kubeletDir: optionalText,
+  /** Directory of files with device information, of device plugins in `dp` and of networks in `cni`; default `/var/run/k8s.cni.cncf.io/devinfo`. */
+  deviceInfoDir: optionalText,
   /** Seconds that a request to the cluster may take. */
   kubernetesTimeout: z._default(z.number().check(z.positive(), z.maximum(3_600)), 10),
   /** Multus: `network`; `delegates` is then ignored. */
@@ -166,6 +169,7 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
       definitions: conf.definitionNamespace || conf.multusNamespace || 'kube-system',
     },
     kubeletDir: conf.kubeletDir || '/var/lib/kubelet',
+    deviceInfoDir: conf.deviceInfoDir || DEVICE_INFO_DIR,
     readinessFile: conf.readinessFile || conf.readinessindicatorfile || undefined,
   };
 }

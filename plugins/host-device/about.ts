@@ -7,7 +7,7 @@ import { recordDirOf } from './record.ts';
 export const about = aboutPlugin({
   kind: 'main',
   summary: 'moves a device of the host into the container, and home again as it was',
-  capabilities: ['deviceID'],
+  capabilities: ['deviceID', 'CNIDeviceInfoFile'],
   config: HostDeviceConf,
   // With the capability the runtime names the device.
   validate: conf => void (conf.capabilities?.deviceID || selectorOf(conf)),

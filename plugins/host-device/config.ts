@@ -24,6 +24,8 @@ export const HostDeviceConf = z.extend(PluginConfig, {
     z.looseObject({
       /** Capability `deviceID`: PCI address or name on the auxiliary bus; replaces `pciBusID`. */
       deviceID: z.optional(z.string()),
+      /** Capability `CNIDeviceInfoFile`: file in which ADD describes a PCI device (device information specification 1.1.0), unless it exists. */
+      CNIDeviceInfoFile: z.optional(z.string()),
     }),
   ),
 });

@@ -13,6 +13,7 @@ import { tryAll } from '../../src/plugin/try-all.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { checkDevice } from './check.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
+import { writeDeviceInfo } from './device-info.ts';
 import { returnStale } from './garbage.ts';
 import { giveBack, giveBackUnrecorded } from './give-back.ts';
 import type { Inside } from './identity.ts';
@@ -20,7 +21,7 @@ import { configure, copyRules } from './network.ts';
 import { mergeNetworks, networkOf, type OwnNetwork, ownNetwork, rulesFor } from './plan.ts';
 import { type DeviceRecord, findRecord, removeUnreadable, writeRecord } from './record.ts';
 import { repairDevice } from './repair.ts';
-import { renderDevice, renderUserspace } from './report.ts';
+import { pciAddressOf, renderDevice, renderUserspace } from './report.ts';
 import { select } from './select.ts';
 import { probeDevice } from './status.ts';
 import { type Taken, take } from './take.ts';
@@ -37,9 +38,11 @@ export const hostDevice = definePlugin({
     const taken = take(call);
     if (taken.kind === 'userspace') {
       refuseNetworkOf(call);
+      writeDeviceInfo(call, taken.pciAddress);
       return renderUserspace(call, taken.pciAddress, await askIpam());
     }
     ignoreNeighbours(call, taken.link.name);
+    writeDeviceInfo(call, pciAddressOf(taken.link));
     const own = call.conf.useInterfaceNetwork ? copyNetwork(call, taken) : undefined;
     const ipam = await askIpam();
     const addressing = mergeNetworks(own && networkOf(own), ipam);

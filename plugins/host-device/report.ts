@@ -17,8 +17,7 @@ export function renderDevice(
   ipam: Result | undefined,
   { ips = [], routes = [] }: Layer3,
 ): Result {
-  const { parentDevBusName, parentDevName } = link.attrs;
-  const pciID = atLeast(call.version, '1.1.0') && parentDevBusName === 'pci' ? parentDevName : undefined;
+  const pciID = atLeast(call.version, '1.1.0') ? pciAddressOf(link) : undefined;
   return {
     ...ipam,
     interfaces: [{ ...describeInterface(call, link), ...defined({ pciID }) }],
@@ -26,6 +25,11 @@ export function renderDevice(
     ...(routes.length ? { routes } : {}),
     ...defined({ dns: dnsOf(call.conf, ipam) }),
   };
+}
+
+/** Undefined for a device that is on no PCI bus. */
+export function pciAddressOf({ attrs: { parentDevBusName, parentDevName } }: Link): string | undefined {
+  return parentDevBusName === 'pci' ? parentDevName : undefined;
 }
 
 /** The result for a PCI device that a program in user space drives: IPAM's addresses are for that program. */

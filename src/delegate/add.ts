@@ -12,6 +12,7 @@ import { findCidr } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
+import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
 import { settleEarlierAdd } from './earlier.ts';
 import { refuseHeldDevices } from './held-devices.ts';
 import { type NetworkStatus, statusOf } from './network-status.ts';
@@ -94,6 +95,7 @@ async function attachAll(
     refuseHeldDevices(runner, key, networks);
     for (const [index, network] of networks.entries()) {
       reached = index;
+      placeDeviceInfo(network);
       const given = await addNetwork(network.list, network.attachment, runner.runtime).catch(error => {
         if (isPartlyUndone(error)) standing = index + 1;
         throw error;
@@ -102,7 +104,7 @@ async function attachAll(
       refuseUnheeded(network, given);
       const result = await settleRoutes(runner, network, index, defaults, given);
       results.push(result);
-      status.push(statusOf(network, result, index === 0));
+      status.push(statusOf(network, result, index === 0, readDeviceInfo(network)));
       record.succeeded(index, { ...status[index] });
     }
     await claims.fill(networks, results);
@@ -116,7 +118,7 @@ async function attachAll(
     runner.warn('ADD failed; its attachments are removed', fields);
     await claims.empty();
     if (isPublished) await runner.publish?.(pod, undefined).catch(() => {});
-    await takeBack(runner, networks.slice(0, standing), record);
+    await takeBack(runner, networks.slice(0, reached + 1), standing, record);
     throw error;
   }
   return results[0] as JsonObject;
@@ -182,17 +184,25 @@ function addressIn(text: string): Ip {
   return (findCidr(text)?.ip ?? findIp(text)) as Ip;
 }
 
-/** Removes the attached networks, last first. What cannot be removed stays on record for the runtime's DEL. */
+/**
+ * Removes what was begun, last first; only the first networks need a DEL. What cannot be removed stays on record for the runtime's DEL.
+ */
 async function takeBack(
   runner: Runner,
-  standing: readonly PlannedNetwork[],
+  begun: readonly PlannedNetwork[],
+  standing: number,
   record: AddRecord,
 ): Promise<void> {
   // The signal that stopped the ADD must not stop its undo.
   const runtime = { ...runner.runtime, signal: undefined };
   const errors: unknown[] = [];
-  for (const { list, attachment } of standing.toReversed()) {
-    await deleteNetwork(list, attachment, runtime).catch(error => errors.push(error));
+  for (const [index, network] of [...begun.entries()].toReversed()) {
+    try {
+      if (index < standing) await deleteNetwork(network.list, network.attachment, runtime);
+      removeDeviceInfo(network);
+    } catch (error) {
+      errors.push(error);
+    }
   }
   if (!errors.length) return record.undone();
   record.undoFailed(errors);

@@ -19,6 +19,7 @@ import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { dropRecord } from '../journal/store.ts';
+import { removeDeviceInfo } from './device-info.ts';
 import { endOrphanPlugins } from './orphan-plugins.ts';
 import { listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
 import type { Runner } from './runner.ts';
@@ -94,8 +95,10 @@ export async function deleteNetworks(
       const { list, attachment } = recall(pod.record, network, netns);
       const id = { network: list.name, containerId: attachment.containerId, ifname: attachment.ifname };
       // An earlier attempt called DEL of all of them, so those without a record are already deleted.
-      if (pod.record.attempts > 0 && findRemembered(id, runtime) === undefined) continue;
-      if (!(await spared(list, id))) await deleteNetwork(list, attachment, runtime);
+      const isDeleted = pod.record.attempts > 0 && findRemembered(id, runtime) === undefined;
+      if (!isDeleted && (await spared(list, id))) continue;
+      if (!isDeleted) await deleteNetwork(list, attachment, runtime);
+      removeDeviceInfo({ list, attachment });
     } catch (error) {
       errors.push(error);
     }
@@ -157,7 +160,9 @@ async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Pro
     if (recorded.some(({ network, ifname }) => network === one.network && ifname === one.ifname)) continue;
     if (one.source === undefined) continue;
     try {
-      await deleteNetwork(parseFrozen(one.source), attachmentOf(one, netns), runner.runtime);
+      const network = { list: parseFrozen(one.source), attachment: attachmentOf(one, netns) };
+      await deleteNetwork(network.list, network.attachment, runner.runtime);
+      removeDeviceInfo(network);
     } catch (error) {
       errors.push(error);
     }

@@ -5,6 +5,7 @@ import type { JsonObject } from '../cni/json.ts';
 import type { Claim } from '../journal/claim.ts';
 import { refuseUnheeded } from './add.ts';
 import { editRoutes, interfacesOf } from './default-route.ts';
+import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
 import { PodDevices } from './devices.ts';
 import { refuseHeldDevices } from './held-devices.ts';
 import { type NetworkStatus, statusOf } from './network-status.ts';
@@ -120,11 +121,14 @@ export class LiveNetworks {
     try {
       refuseHeldDevices(this.#runner, this.#claim.record, planned);
       for (const network of planned) {
+        placeDeviceInfo(network);
         const result = await addNetwork(network.list, network.attachment, this.#runtime);
         refuseUnheeded(network, result);
         results.push(await this.#keepDefaultRoute(network, result));
       }
-      const status = planned.map((network, i) => ({ ...statusOf(network, results[i] as JsonObject, false) }));
+      const status = planned.map((network, i) => ({
+        ...statusOf(network, results[i] as JsonObject, false, readDeviceInfo(network)),
+      }));
       this.#write([...before, ...coming.map((network, i) => ({ network, status: status[i] as JsonObject }))]);
       return results;
     } catch (error) {
@@ -155,6 +159,7 @@ export class LiveNetworks {
     for (const network of networks.toReversed()) {
       const { list, attachment } = recall(record, network, record.netns);
       await deleteNetwork(list, attachment, runtime);
+      removeDeviceInfo({ list, attachment });
       this.#write(this.#members.filter(one => one.network !== network));
     }
   }

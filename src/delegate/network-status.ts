@@ -1,5 +1,6 @@
 // How does the runner report which networks a pod has? (Multi-network specification 1.3, section 5)
 import { defined } from '../cni/defined.ts';
+import { pciDeviceInfo } from '../cni/device-info.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type ResultDns, type ResultInterface, type ResultIp } from '../cni/result.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
@@ -27,11 +28,13 @@ export interface NetworkStatus {
 /**
  * The status of a network, from what its result says of the interface in the container. A result without interfaces has one too.
  * @param isDefault the pod's default network
+ * @param deviceInfo what its device plugin or its plugins tell of its device
  */
 export function statusOf(
   { label, attachment }: Pick<PlannedNetwork, 'label' | 'attachment'>,
   result: JsonObject,
   isDefault: boolean,
+  deviceInfo?: JsonObject,
 ): NetworkStatus {
   const { interfaces = [], ips = [], routes = [], dns = {} } = parseResult(result, CURRENT_VERSION);
   const index = indexOfInterface(interfaces, attachment);
@@ -48,7 +51,7 @@ export function statusOf(
     ...(isDefault ? { default: true as const } : {}),
     dns,
     ...(gateway.length ? { gateway } : {}),
-    ...deviceInfoOf(own),
+    ...defined({ 'device-info': deviceInfo ?? deviceInfoOf(own) }),
   };
 }
 
@@ -83,9 +86,8 @@ function indexOfInterface(
   return own >= 0 ? own : inside.lastIndexOf(true);
 }
 
-function deviceInfoOf(one: ResultInterface | undefined): { 'device-info'?: JsonObject } {
-  const { pciID, socketPath } = isObject(one) ? one : {};
-  if (pciID) return { 'device-info': { type: 'pci', version: '1.1.0', pci: { 'pci-address': pciID } } };
-  if (!socketPath) return {};
-  return { 'device-info': { type: 'vhost-user', version: '1.1.0', 'vhost-user': { path: socketPath } } };
+/** A result names the socket of a device, too, but not who opens it, which the information must tell. */
+function deviceInfoOf(one: ResultInterface | undefined): JsonObject | undefined {
+  const { pciID } = isObject(one) ? one : {};
+  return pciID ? pciDeviceInfo({ address: pciID }) : undefined;
 }

@@ -43,6 +43,8 @@ export interface RunnerOptions {
   readonly policy: NamespacePolicy;
   /** Directory of the kubelet, which tells which devices a pod has. */
   readonly kubeletDir: string;
+  /** Directory of files with device information. */
+  readonly deviceInfoDir: string;
   /** The default network is ready when this file exists. */
   readonly readinessFile: string | undefined;
 }

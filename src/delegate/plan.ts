@@ -4,8 +4,10 @@ import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
+import { DEVICE_INFO_CAPABILITY } from '../cni/device-info.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
+import { deviceInfoArg } from './device-info.ts';
 import { PodDevices } from './devices.ts';
 import { type FoundNetwork, findNetwork, loadPath } from './find-network.ts';
 import type { Device } from './kubelet.ts';
@@ -74,7 +76,12 @@ export async function planNetwork(
     netns: pod.netns,
     ifname,
     args: argsFor(pod, selection, index),
-    capabilityArgs: capabilityArgsFor(options, pod, selection, { index, list }),
+    capabilityArgs: {
+      ...capabilityArgsFor(options, pod, selection, { index, list }),
+      ...(device || advertises(list, DEVICE_INFO_CAPABILITY)
+        ? deviceInfoArg(options.deviceInfoDir, list, { containerId: pod.containerId, ifname })
+        : {}),
+    },
     ...defined({ prevResult }),
   };
   return { label, list, attachment, selection, ...defined({ device, asked }) };

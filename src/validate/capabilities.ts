@@ -15,6 +15,8 @@ const WELL_KNOWN = [
   'mac',
   'infinibandGUID',
   'deviceID',
+  // Of a delegate runner, for its networks.
+  'CNIDeviceInfoFile',
   'aliases',
   'cgroupPath',
   'io.kubernetes.cri.pod-annotations',

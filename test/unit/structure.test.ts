@@ -116,7 +116,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/net',
   ],
   // The delegate runner; what it does to the kernel is handed to it.
-  'src/delegate': ['src/chain', 'src/journal', 'src/cni', 'src/net', 'src/daemon/grpc/call'],
+  'src/delegate': [
+    ...['src/chain', 'src/journal', 'src/cni', 'src/net'],
+    // What it asks the kubelet, and what other programs read.
+    ...['src/daemon/grpc/call', 'src/files/put-file', 'src/files/remove-file'],
+  ],
   'src/daemon': [
     'src/sys/few-connections',
     // What it prints over HTTP.

@@ -1,13 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import type { PluginEvent } from '../../../src/chain/run/runtime.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { deletePod } from '../../../src/delegate/delete.ts';
 import { listPodDevices } from '../../../src/delegate/kubelet.ts';
 import { listPods } from '../../../src/delegate/record.ts';
-import { findPod, KEY, makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
+import { findPod, KEY, makePod, makeRunner, runtimeOf, type TestRunner } from '../../helpers/delegates.ts';
 import { type Kubelet, type KubeletPodDevices, startKubelet } from '../../helpers/kubelet.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
@@ -164,6 +165,7 @@ describe('a pod with devices', () => {
       delegates: [{ cniVersion: '1.1.0', name: 'main', plugins: [chain.noop('main')] }],
       definitionsDir: path.join(chain.dir, 'definitions'),
       kubeletDir: kubelet.dir,
+      deviceInfoDir: infoDir(),
       ...more,
     });
   const pod = (networks: string | object[], containerId = 'c1', name = 'web', netns = '/proc/self/ns/net') =>
@@ -177,6 +179,7 @@ describe('a pod with devices', () => {
         },
       },
     });
+  const infoDir = () => path.join(chain.dir, 'devinfo');
   const devices = (from: TestRunner) => findPod(from)?.networks.map(({ device }) => device?.id ?? '');
   const got = () =>
     chain
@@ -298,5 +301,163 @@ describe('a pod with devices', () => {
     await sleep.exited;
     await addPod(own, pod('a'));
     expect(listPods(own.podsDir).pods.map(({ record }) => record.containerId)).toEqual(['c1', 'c2']);
+  });
+
+  describe('with device information', () => {
+    const INFO = {
+      type: 'pci',
+      version: '1.1.0',
+      pci: { 'pci-address': '0000:01:02.2', 'vhost-net': '/dev/vhost-net' },
+    };
+    const tell = (content: object | string, id = 'n/1', resource = 'example.com-net') => {
+      fs.mkdirSync(path.join(infoDir(), 'dp'), { recursive: true });
+      const text = typeof content === 'string' ? content : JSON.stringify(content);
+      fs.writeFileSync(path.join(infoDir(), 'dp', `${resource}-${id.replace('/', '-')}-device.json`), text);
+    };
+    const own = (name = 'a', ifname = 'net1', containerId = 'c1') =>
+      path.join(infoDir(), 'cni', `${name}-${containerId}_${ifname}`);
+    const left = () => (fs.existsSync(path.dirname(own())) ? fs.readdirSync(path.dirname(own())) : []);
+
+    beforeEach(() => {
+      kubelet.pods = [web({ [NET]: ['n/1', 'n/2'] })];
+    });
+
+    test('of the device plugin reaches the plugins that declare it and the status, until DEL', async () => {
+      const reader = chain.noop('reader', {}, { capabilities: { CNIDeviceInfoFile: true } });
+      define('a', NET, [chain.noop('a'), reader]);
+      tell(INFO);
+      const runner1 = runner();
+      await addPod(runner1, pod('a,b,plain'));
+      const [, a, b, plain] = runner1.published[0] ?? [];
+      expect(a?.['device-info']).toEqual(INFO);
+      expect(b).not.toHaveProperty('device-info');
+      expect(plain).not.toHaveProperty('device-info');
+      const files = chain
+        .calls()
+        .map(({ request }) => [
+          request.label,
+          (request.runtimeConfig as JsonObject | undefined)?.CNIDeviceInfoFile,
+        ]);
+      expect(files.filter(([, file]) => file)).toEqual([['reader', own()]]);
+      expect(JSON.parse(fs.readFileSync(own(), 'utf8'))).toEqual(INFO);
+      await deletePod(runner1, KEY, '');
+      expect(left()).toEqual([]);
+    });
+
+    test('of a plugin is in the status, and what an earlier pod left is not', async () => {
+      define('plain', undefined, [chain.noop('plain', {}, { capabilities: { CNIDeviceInfoFile: true } })]);
+      const info = { type: 'memif', version: '1.1.0', memif: { role: 'slave', path: '/x', mode: 'ip' } };
+      fs.mkdirSync(path.dirname(own()), { recursive: true });
+      fs.writeFileSync(own('plain'), JSON.stringify(INFO));
+      const runtime = {
+        ...runtimeOf(chain),
+        onPlugin: ({ network }: PluginEvent) => {
+          if (network === 'plain' && isWriting) fs.writeFileSync(own('plain'), JSON.stringify(info));
+        },
+      };
+      let isWriting = false;
+      const silent = { ...runner(), runtime };
+      await addPod(silent, pod('plain'));
+      expect(silent.published[0]?.[1]).not.toHaveProperty('device-info');
+      await deletePod(silent, KEY, '');
+      isWriting = true;
+      await addPod(silent, pod('plain'));
+      expect(silent.published[1]?.[1]?.['device-info']).toEqual(info);
+      // Its record is lost.
+      fs.rmSync(path.join(chain.dir, 'state/pods'), { recursive: true });
+      isWriting = false;
+      await deletePod(silent, KEY, '');
+      expect(left()).toEqual([]);
+    });
+
+    test.each<[string, () => void, string]>([
+      [
+        '10 MB',
+        () => tell(`{"type":"pci","pci":{"x":"${'x'.repeat(10 * 1024 * 1024)}"}}`),
+        'more than 65536',
+      ],
+      ['text', () => tell('hello'), 'device information'],
+      ['an array', () => tell('[]'), 'device information'],
+      ['no type', () => tell({ version: '1.1.0' }), 'it has no "type"'],
+      [
+        'no device',
+        () => tell({ type: 'vdpa', version: '1.1.0' }),
+        'its type is "vdpa", but it has no object',
+      ],
+      [
+        'a link in its place',
+        () => {
+          tell(INFO, 'else');
+          const dir = path.join(infoDir(), 'dp');
+          fs.renameSync(
+            path.join(dir, 'example.com-net-else-device.json'),
+            path.join(chain.dir, 'info.json'),
+          );
+          fs.symlinkSync(
+            path.join(chain.dir, 'info.json'),
+            path.join(dir, 'example.com-net-n-1-device.json'),
+          );
+        },
+        'there is a symbolic link in its path',
+      ],
+      [
+        'a link in its path',
+        () => {
+          tell(INFO);
+          fs.renameSync(path.join(infoDir(), 'dp'), path.join(chain.dir, 'elsewhere'));
+          fs.symlinkSync(path.join(chain.dir, 'elsewhere'), path.join(infoDir(), 'dp'));
+        },
+        'there is a symbolic link in its path',
+      ],
+      [
+        'a link in the path of what is written',
+        () => {
+          tell(INFO);
+          fs.mkdirSync(path.join(chain.dir, 'elsewhere'));
+          fs.symlinkSync(path.join(chain.dir, 'elsewhere'), path.join(infoDir(), 'cni'));
+        },
+        'there is a symbolic link in its path',
+      ],
+      [
+        'a FIFO in its place',
+        () => {
+          tell(INFO);
+          const file = path.join(infoDir(), 'dp', 'example.com-net-n-1-device.json');
+          fs.rmSync(file);
+          Bun.spawnSync(['mkfifo', file]);
+        },
+        'it is not a regular file',
+      ],
+    ])('with %s is refused, and leaves nothing behind', async (_, prepare, text) => {
+      prepare();
+      const one = runner();
+      const error = await addPod(one, pod('b,a')).catch(thrown => thrown);
+      expect(error).toBeInstanceOf(CniError);
+      expect(error.message).toContain(text);
+      expect(error.message.length).toBeLessThan(1_000);
+      expect([6, 7]).toContain(error.code);
+      expect(chain.order()).toEqual(['ADD main', 'DEL main']);
+      expect(findPod(one)).toBeUndefined();
+      expect(left()).toEqual([]);
+      expect(
+        fs.existsSync(path.join(chain.dir, 'elsewhere'))
+          ? fs.readdirSync(path.join(chain.dir, 'elsewhere'))
+          : [],
+      ).not.toContain('b-c1_net1');
+    });
+
+    test('of a network that fails goes with it', async () => {
+      define('b', NET, [chain.noop('b', { ReportError: 'no' })]);
+      tell(INFO);
+      tell(INFO, 'n/2');
+      const runtime = {
+        ...runtimeOf(chain),
+        onPlugin: ({ error }: PluginEvent) => void (error && chain.rescript('b', {})),
+      };
+      const one = { ...runner(), runtime };
+      await expect(addPod(one, pod('a,b'))).rejects.toMatchObject({ message: 'no' });
+      expect(left()).toEqual([]);
+      expect(findPod(one)).toBeUndefined();
+    });
   });
 });

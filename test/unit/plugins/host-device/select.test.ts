@@ -1,8 +1,9 @@
-// Which interface of a bus address is meant, and which drivers have none?
+// Which interface of a bus address is meant, which drivers have none, and what is told about the device?
 import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { writeDeviceInfo } from '../../../../plugins/host-device/device-info.ts';
 import { findPciAddress, select } from '../../../../plugins/host-device/select.ts';
 import type { NetlinkSocket } from '../../../../src/netlink/socket.ts';
 
@@ -63,4 +64,35 @@ test('an address of neither bus is refused, and one without an interface is abse
   expect(select(host, { by: 'pci', address: '0000:09:00.0' }, SYS)).toMatchObject({ kind: 'absent' });
   expect(select(host, { by: 'mac', mac: '02:00:00:00:00:01' }, SYS)).toMatchObject({ kind: 'absent' });
   expect(findPciAddress({ by: 'deviceID', id: 'mlx5_core.sf.4' }, SYS)).toBeUndefined();
+});
+
+test('describes a PCI device in the file that the caller names, unless it exists', () => {
+  pci('0000:06:00.0', 'mlx5_core', 'infiniband/mlx5_1', 'infiniband/mlx5_0');
+  fs.symlinkSync('../0000:03:00.0', path.join(SYS, 'bus/pci/devices/0000:06:00.0/physfn'));
+  const undone: (() => unknown)[] = [];
+  const write = (file: string | undefined, address: string | undefined) => {
+    const conf = {
+      type: 'host-device',
+      useInterfaceNetwork: false,
+      runtimeConfig: { CNIDeviceInfoFile: file },
+    };
+    writeDeviceInfo({ conf, onFailure: (_what, undo) => void undone.push(undo) }, address, SYS);
+  };
+  const file = path.join(SYS, 'devinfo/cni/net');
+  write(undefined, '0000:06:00.0');
+  write(file, undefined);
+  expect(fs.existsSync(file)).toBeFalse();
+  write(file, '0000:06:00.0');
+  const pf = { 'pci-address': '0000:06:00.0', 'rdma-device': 'mlx5_0', 'pf-pci-address': '0000:03:00.0' };
+  const told = { type: 'pci', version: '1.1.0', pci: pf };
+  expect(JSON.parse(fs.readFileSync(file, 'utf8'))).toEqual(told);
+  write(file, '0000:03:00.0');
+  expect(JSON.parse(fs.readFileSync(file, 'utf8'))).toEqual(told);
+  expect(undone).toHaveLength(1);
+  for (const undo of undone) undo();
+  expect(fs.existsSync(file)).toBeFalse();
+  write(file, '0000:03:00.0');
+  const plain = { type: 'pci', version: '1.1.0', pci: { 'pci-address': '0000:03:00.0' } };
+  expect(JSON.parse(fs.readFileSync(file, 'utf8'))).toEqual(plain);
+  expect(() => write('devinfo/net', '0000:03:00.0')).toThrow('expected an absolute path');
 });
