@@ -75,6 +75,8 @@ export interface PluginAdvice {
 /** A plugin's description of itself for tools that examine a conflist; never loaded when the plugin itself starts. */
 export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
   readonly kind: PluginKind;
+  /** Whether a `main` plugin works on the interface of an earlier one instead of its own, as it is configured. */
+  readonly follows?: (conf: JsonObject) => boolean;
   /** What it does, after "it": `limits the rate of traffic to and from the container`. */
   readonly summary: string;
   /** Keys of `runtimeConfig` that it reads. */

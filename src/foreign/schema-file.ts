@@ -1,6 +1,7 @@
 // What does the schema beside the executable of another author's plugin say?
 import { resolve } from 'node:path';
 import * as z from 'zod/mini';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { decode, type JsonObject, parseObject } from '../cni/json.ts';
 import type { PluginAbout } from '../cni/plugin-about.ts';
@@ -9,6 +10,7 @@ import { fileExists } from '../files/exists.ts';
 import { namesIn } from '../files/names-in.ts';
 import { readIfThere } from '../files/read-file.ts';
 import { entrySchema } from './to-zod.ts';
+import { schemaOf, WELL_KNOWN } from './well-known.ts';
 
 /** What is known about a plugin by its schema. */
 export interface ForeignPlugin {
@@ -30,7 +32,8 @@ const Words = z.looseObject({
 });
 
 /**
- * Reads the schema beside the executable that the directories have for a type; without an executable, the first schema.
+ * Reads the schema beside the executable that the directories have for a type; without an executable, the first schema. A plugin
+ * that brings none may be well known.
  * @returns undefined if there is none
  * @throws CniError 5, 6 or 7 if it cannot be used
  */
@@ -40,21 +43,25 @@ export function readSchemaFile(type: string, dirs: readonly string[]): ForeignPl
   for (const dir of home === undefined ? dirs : [home]) {
     const file = resolve(dir, schemaFileName(type));
     const text = readIfThere(file, `the schema of plugin "${type}" from`, ['ENOENT', 'ENOTDIR']);
-    if (text !== undefined) return parseSchema(type, text, `schema "${file}"`);
+    if (text !== undefined)
+      return parseSchema(type, parseObject(text, `schema "${file}"`), `schema "${file}"`);
   }
-  return undefined;
+  const known = Object.hasOwn(WELL_KNOWN, type) ? WELL_KNOWN[type] : undefined;
+  if (known === undefined) return undefined;
+  const { about, ...foreign } = parseSchema(type, schemaOf(known), `the schema of plugin "${type}"`);
+  return { ...foreign, about: { ...about, ...defined({ follows: known.follows }) } };
 }
 
-/** The types that have a schema in one of the directories, sorted. */
+/** The types that have a schema in one of the directories, and those that are well known, sorted. */
 export function typesWithSchema(dirs: readonly string[]): string[] {
   const ending = schemaFileName('');
   const names = dirs.flatMap(dir => namesIn(resolve(dir))).filter(name => name.endsWith(ending));
-  return [...new Set(names.map(name => name.slice(0, -ending.length)).filter(Boolean))].sort();
+  const types = names.map(name => name.slice(0, -ending.length)).filter(Boolean);
+  return [...new Set([...types, ...Object.keys(WELL_KNOWN)])].sort();
 }
 
 /** @param what names it in errors */
-function parseSchema(type: string, text: string, what: string): ForeignPlugin {
-  const schema = parseObject(text, what);
+function parseSchema(type: string, schema: JsonObject, what: string): ForeignPlugin {
   const { description, [PLUGIN_KEYWORD]: words } = decode(Words, schema, what);
   const { kind, capabilities } = words;
   const summary = description ?? 'does not say what it does';

@@ -16,9 +16,10 @@ function judgePlace(
   index: number,
   plugins: readonly PlacedPlugin[],
 ): Finding | undefined {
-  const { document, path, plugin } = placed;
+  const { document, path, plugin, conf } = placed;
   if (plugin?.about === undefined) return undefined;
   const { type, about } = plugin;
+  if (about.follows?.(conf)) return undefined;
   const say = (severity: 'error' | 'warning', message: string) =>
     atValue(document, [...path, 'type'], [severity, 'order', message]);
   if (about.kind === 'ipam') {
