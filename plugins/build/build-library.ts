@@ -18,15 +18,22 @@ export async function buildLibrary(outDir: string): Promise<void> {
   await writeSchemas(path.join(outDir, 'schemas'));
 }
 
+/**
+ * The only package that is loaded late, by `require`: bundlers of others would leave that as it is, so their result would miss the
+ * package wherever it is not installed.
+ */
+const BUNDLED = 'semver';
+
 // Node below version 22 cannot load TypeScript, and no version loads it from a package: it gets one bundle, with dependencies
 // left external.
 async function bundleForNode(libDir: string): Promise<void> {
+  const packages = Object.keys({ ...manifest.dependencies, ...manifest.devDependencies });
   await Bun.build({
     entrypoints: [path.join(ROOT, manifest.exports['.'].bun)],
     outdir: libDir,
     target: 'node',
     format: 'esm',
-    packages: 'external',
+    external: packages.filter(name => name !== BUNDLED).flatMap(name => [name, `${name}/*`]),
     splitting: true,
   });
 }

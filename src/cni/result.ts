@@ -102,10 +102,11 @@ export type ResultOf<V extends SpecVersion = SpecVersion> = V extends '0.1.0' | 
 /**
  * Parses a result object as a plugin printed it: checks it against the layout of its own version and converts it to the
  * shape of 1.1.0.
- * @param fallback version to assume when the object names none: the configuration's, not 0.1.0 (reference behaviour)
- * @throws CniError 1 for a version that does not exist, 6 for a value of the wrong shape, naming the path
+ * @param fallback version to assume when the object names none: the configuration's, not 0.1.0 (reference behaviour). What
+ * `addNetwork` returns always names one
+ * @throws CniError 1 for a version that does not exist or is not named, 6 for a value of the wrong shape, naming the path
  */
-export function parseResult(object: JsonObject, fallback: SpecVersion, what = 'result'): Result {
+export function parseResult(object: JsonObject, fallback?: SpecVersion, what = 'result'): Result {
   const { schema, up } = layoutOf(resultVersionOf(object, fallback, what));
   const { cniVersion: _, ...raised } = up(checkObject(schema, object, what, ErrorCode.decodingFailure));
   return raised as Result;
@@ -113,11 +114,14 @@ export function parseResult(object: JsonObject, fallback: SpecVersion, what = 'r
 
 /**
  * The version of a result object: the one that it states, else the fallback.
- * @throws CniError 1 for a version that does not exist
+ * @throws CniError 1 for a version that does not exist, or if there is none
  */
-export function resultVersionOf(object: JsonObject, fallback: SpecVersion, what = 'result'): SpecVersion {
+export function resultVersionOf(object: JsonObject, fallback?: SpecVersion, what = 'result'): SpecVersion {
   const own = object.cniVersion;
-  if (typeof own !== 'string' || own === '') return fallback;
+  const isNamed = typeof own === 'string' && own !== '';
+  if (!isNamed && fallback !== undefined) return fallback;
+  if (!isNamed)
+    throw new CniError(ErrorCode.incompatibleVersion, `Cannot use ${what}: it has no "cniVersion"`);
   if (isSpecVersion(own)) return own;
   throw new CniError(
     ErrorCode.incompatibleVersion,

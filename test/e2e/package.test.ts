@@ -48,6 +48,27 @@ console.log(JSON.stringify([SPEC_VERSIONS.length, convertResult(result, '0.4.0')
 `;
 
 describe('catena-cni', () => {
+  test('becomes one file by a bundler, which runs where nothing is installed', async () => {
+    write(
+      'list.mjs',
+      `import { loadFile } from 'catena-cni'; console.log(loadFile(process.argv[2]).version);`,
+    );
+    const elsewhere = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-bundle-'));
+    const file = path.join(elsewhere, 'list.conflist');
+    const plugins = [{ type: 'noop' }];
+    fs.writeFileSync(
+      file,
+      JSON.stringify({ cniVersion: '1.0.0', cniVersions: ['0.4.0', '1.1.0'], name: 'n', plugins }),
+    );
+    const bundle = path.join(elsewhere, 'bundle.mjs');
+    await runOk([process.execPath, 'build', 'list.mjs', '--target=node', `--outfile=${bundle}`], {
+      cwd: project,
+    });
+    const { stdout, stderr } = await run(['node', bundle, file], { cwd: elsewhere, timeoutMs: 60_000 });
+    expect([stdout, stderr]).toEqual(['1.1.0\n', '']);
+    fs.rmSync(elsewhere, { recursive: true });
+  });
+
   test.each(['node', 'bun'])('runs a chain under %s', async runtime => {
     write('library.mjs', USE_LIBRARY);
     const { exitCode, stdout, stderr } = await inProject(runtime, 'library.mjs', project);
@@ -172,10 +193,10 @@ export async function attach(file: string): Promise<string[]> {
     const gateways = [result.routes?.[0]?.gw, result.interfaces?.[0]?.mac, result.dns?.nameservers?.[0]];
     if (result.cniVersion === '0.2.0') return [result.ip4?.ip ?? '', result.ip6?.gateway ?? ''];
     if (result.cniVersion === '0.4.0') return (result.ips ?? []).map(({ version, address }) => version + address);
-    const current: number | undefined = parseResult(result, '1.1.0').interfaces?.[0]?.mtu;
+    const current: number | undefined = parseResult(result).interfaces?.[0]?.mtu;
     // @ts-expect-error: a misspelt member of an address
     result.ips?.[0]?.adress;
-    const any = (parseResult(result, '1.1.0').ips ?? []).map(({ address }) => address);
+    const any = (parseResult(result).ips ?? []).map(({ address }) => address);
     return [first ?? '', String(current), ...any, ...gateways.map(String)];
   } catch (error) {
     if (error instanceof CniError) return [error.message, String(error.plugin?.durationMs)];
