@@ -315,7 +315,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'adopt',
-    summary: 'record attachments of other runtimes in the journal, for repair and gc',
+    summary: 'record attachments of other runtimes in the journal, for set, attach and gc',
     usage: '[<network>]',
     positionals: { min: 0, max: 1 },
     options: {

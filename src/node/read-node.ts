@@ -6,12 +6,11 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { keyOf, renderOwner } from '../cni/attachment.ts';
 import { defined } from '../cni/defined.ts';
-import { runnerJournals } from '../cni/directories.ts';
 import { isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout } from '../cni/network-plugins.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
 import { Tables } from '../netlink/tables.ts';
-import { checkAll } from './check-all.ts';
+import { CHECK_BUDGET_MS, checkAll } from '../watch/check-all.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';
 import { effectsOf } from './effects.ts';
 import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel } from './model.ts';
@@ -114,8 +113,7 @@ function readNamespaces(
 }
 
 async function readHealth({ runtime, openSegments }: NodePlaces): Promise<Map<string, NodeHealth>> {
-  const { delegates } = runnerJournals(runtime.stateDir ?? '');
-  const checks = await checkAll([delegates], runtime, openSegments);
+  const checks = await checkAll(runtime, { budgetMs: CHECK_BUDGET_MS, openSegments });
   return new Map(checks.map(one => [keyOf(one), { state: one.state, ...defined({ problem: one.problem }) }]));
 }
 

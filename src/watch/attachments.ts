@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { isUnfinished } from '../chain/change/unfinished.ts';
 import { type CachedAttachment, parseRecord } from '../chain/records/cache-record.ts';
 import { toRemembered } from '../chain/records/remembered-add.ts';
+import { isOfLaterAdd } from '../chain/records/successor.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { namesIn } from '../files/names-in.ts';
@@ -61,18 +62,37 @@ export function attachmentLister(
   return scope => {
     const listed = new Map<string, WatchedAttachment>();
     const settled = new Set<string>();
+    const cached = new Map(
+      results.list([join(cacheDir, 'results')], scope).map(known => [keyOf(known), known] as const),
+    );
     for (const { stateDir, files } of records) {
       for (const record of files.list(recordDirsIn(stateDir), scope)) {
+        const later = record.cacheDir === cacheDir ? cached.get(keyOf(record)) : undefined;
+        if (later && record.phase === 'attached' && isOlder(record, later)) continue;
         settled.add(keyOf(record));
         if (record.phase !== 'attached' || isElsewhere(record, process.env)) continue;
         listed.set(keyOf(record), toWatched(toRemembered(record), { stateDir, record }));
       }
     }
-    for (const known of results.list([join(cacheDir, 'results')], scope))
-      if (!settled.has(keyOf(known))) listed.set(keyOf(known), toWatched(known, undefined));
+    for (const [key, known] of cached) if (!settled.has(key)) listed.set(key, toWatched(known, undefined));
     return [...listed.values()];
   };
 }
+
+/** Whether another runtime has made it again since our record of it was written, which says nothing then. */
+function isOlder(record: AttachmentRecord, cached: CachedAttachment): boolean {
+  const before = compared.get(record);
+  if (before?.cached === cached) return before.isOlder;
+  const isOlder = isOfLaterAdd(cached, record);
+  compared.set(record, { cached, isOlder });
+  return isOlder;
+}
+
+/** Most files have not changed since they were read. */
+const compared = new WeakMap<
+  AttachmentRecord,
+  { readonly cached: CachedAttachment; readonly isOlder: boolean }
+>();
 
 /** Directories of all records of a journal. */
 export function recordDirsIn(stateDir: string): string[] {

@@ -3,7 +3,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
-import { commandsFor } from './commands.ts';
+import { commandsFor, repairCommand } from './commands.ts';
 import { type Damage, examine, type Repaired, repairAttachment } from './examine.ts';
 import type { Policy } from './policy.ts';
 import { afterCheck, afterRepair, giveUp, isReported, pauseBefore, type Standing } from './standing.ts';
@@ -149,7 +149,8 @@ export class Caretaker {
     const before = this.#standings.get(key);
     const { standing, news } = afterCheck(before, problem, performance.now());
     this.#standings.set(key, standing);
-    if (news === 'drifted') this.#tell('drifted', one, problem ?? '', adviceFor(policy, one));
+    if (news === 'drifted')
+      this.#tell('drifted', one, problem ?? '', policy === 'repair' ? undefined : repairCommand(one.id));
     else if (news) this.#tell(news, one, problem ?? before?.problem ?? '');
     const isToldLater = news === 'drifted' && policy === 'repair';
     if (news && !isToldLater) this.#parts.acted(news, one, problem ?? before?.problem ?? '');
@@ -222,13 +223,6 @@ const MESSAGES: Readonly<Record<Exclude<Act, 'deleted'> | 'hung', string>> = {
 /** Why a repair did not succeed. */
 function problemOf({ state, problem = 'a process works on it' }: Repaired): string | undefined {
   return state === 'sound' || state === 'mended' ? undefined : problem;
-}
-
-/** What an operator types for it; only attachments on record can be repaired by a command. */
-function adviceFor(policy: Policy, { id, recorded }: WatchedAttachment): string | undefined {
-  if (policy === 'repair') return undefined;
-  const repair = `catena repair ${id.network}`;
-  return recorded === undefined ? `catena adopt ${id.network}; ${repair}` : repair;
 }
 
 function count(counts: Record<string, number>, what: string): void {

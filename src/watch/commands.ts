@@ -1,7 +1,22 @@
-// With which commands does an operator make an attachment again that cannot be repaired?
+// With which commands does an operator mend an attachment?
+import type { AttachmentId } from '../cni/attachment.ts';
 import { renderCniArgs } from '../cni/cni-args.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import type { WatchedAttachment } from './attachments.ts';
+
+/**
+ * What mends a damaged attachment: a repair puts back rules, addresses and routes, but no devices.
+ * @param present names of the devices of the host
+ */
+export function mendFor(one: WatchedAttachment, present: readonly string[]): string {
+  const isComplete = one.devices.every(name => present.includes(name));
+  return isComplete ? repairCommand(one.id) : commandsFor(one);
+}
+
+/** Whichever runtime made the attachments of the network. */
+export function repairCommand({ network }: Pick<AttachmentId, 'network'>): string {
+  return `catena repair ${network}`;
+}
 
 /**
  * DEL and ADD with what the ADD was given. An attachment of another runtime is made again by that one: it would not learn of a new

@@ -32,8 +32,8 @@ export type Verdict =
   | { readonly state: 'gone' }
   /** Some process works on it, or it is no longer what was listed. */
   | { readonly state: 'passed over' }
-  /** No CHECK can be run. */
-  | { readonly state: 'unknown'; readonly why: string; readonly hung?: true };
+  /** No CHECK can be run; `unchecked`: the list says so. */
+  | { readonly state: 'unknown'; readonly why: string; readonly hung?: true; readonly unchecked?: true };
 
 /** CHECK reports that something is missing. */
 export interface Damage {
@@ -62,9 +62,13 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
   if (!recorded && !isThere(known, own)) return { state: 'gone' };
   const list = findConfigOfAdd(known, own);
   if (list === undefined) return { state: 'unknown', why: 'its configuration cannot be used' };
-  if (list.disableCheck) return { state: 'unknown', why: 'its list sets "disableCheck"' };
+  if (list.disableCheck) return { state: 'unknown', why: 'its list sets "disableCheck"', unchecked: true };
   if (!atLeast(list.version, SINCE.check))
-    return { state: 'unknown', why: `its list has version ${list.version}, which has no CHECK` };
+    return {
+      state: 'unknown',
+      why: `its list has version ${list.version}, which has no CHECK`,
+      unchecked: true,
+    };
   const note = noteOf(one.id, own);
   const check = async (): Promise<Verdict> => {
     try {

@@ -102,7 +102,7 @@ describeRoot(
       });
     });
 
-    test('whose rules were flushed are reported by doctor, restored by adopt and repair, and no longer reported once removed', async () => {
+    test('whose rules were flushed are reported by doctor, restored by repair, and no longer reported once removed', async () => {
       await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const catena = async (...args: string[]) => {
@@ -119,11 +119,7 @@ describeRoot(
         expect(await doctor()).toMatchObject([{ severity: 'ok' }]);
         await machine.ok(['nft', 'flush', 'ruleset']);
         expect(await findReachable(machine.lab, outside)).toEqual([]);
-        expect(await doctor()).toMatchObject([
-          { severity: 'error', mend: 'catena adopt pods; catena repair pods' },
-        ]);
-        const { attachments } = await catena('adopt', 'pods');
-        expect(attachments).toMatchObject([{ containerId: web.id, state: 'adopted' }]);
+        expect(await doctor()).toMatchObject([{ severity: 'error', mend: 'catena repair pods' }]);
         expect(await catena('repair', 'pods')).toMatchObject({
           exitCode: 0,
           attachments: [{ state: 'mended' }],
@@ -132,10 +128,7 @@ describeRoot(
         await cri.stopPod(web.id);
         await cri.removePod(web.id);
         cri.close();
-        expect(await catena('adopt')).toMatchObject({
-          attachments: [],
-          forgotten: [{ containerId: web.id }],
-        });
+        expect(await catena('repair')).toMatchObject({ recovered: [], attachments: [] });
         expect(await machine.settled(before)).toEqual(before);
       });
     });

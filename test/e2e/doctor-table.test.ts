@@ -128,7 +128,10 @@ const WAYS: readonly Way[] = [
   {
     way: 'a cached result and a record cut off',
     ids: ['state.damaged'],
-    break: ({ lab, web }) => cutOff(lab, web, text => text.slice(0, 20)),
+    async break({ lab, web, paste }) {
+      await paste('catena adopt podnet >&2');
+      cutOff(lab, web, text => text.slice(0, 20));
+    },
     mend: ({ lab, web }) => cutOff(lab, web, (_, file) => saved.get(file) ?? ''),
   },
   {

@@ -132,7 +132,7 @@ describeRoot(
       });
     });
 
-    test('has its flushed rules reported by doctor, restored by adopt and repair, and removed with the container', async () => {
+    test('has its flushed rules reported by doctor, restored by repair, and removed with the container, which may be started again', async () => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();
         const before = await machine.traces();
@@ -156,13 +156,9 @@ describeRoot(
           {
             severity: 'error',
             found: expect.stringContaining(`container "${web.id}" on network "podman"`),
-            mend: 'catena adopt podman; catena repair podman',
+            mend: 'catena repair podman',
           },
         ]);
-        expect(await catena('adopt', 'podman')).toMatchObject({
-          exitCode: 0,
-          attachments: [{ state: 'adopted' }],
-        });
         expect(await catena('repair', 'podman')).toMatchObject({
           exitCode: 0,
           attachments: [{ state: 'mended' }],
@@ -170,7 +166,17 @@ describeRoot(
         expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
         expect(await doctor()).toMatchObject([{ severity: 'ok' }]);
 
+        expect(await catena('adopt', 'podman')).toMatchObject({ attachments: [{ state: 'adopted' }] });
+        await podman.run('stop', '-t', '0', 'web');
+        await podman.run('start', 'web');
+        expect(await doctor()).toMatchObject([{ severity: 'ok' }]);
+        await machine.ok(['nft', 'flush', 'ruleset']);
+        expect(await doctor()).toMatchObject([{ severity: 'error', mend: 'catena repair podman' }]);
+        expect(await catena('repair')).toMatchObject({ exitCode: 0, attachments: [{ state: 'mended' }] });
+        expect(await doctor()).toMatchObject([{ severity: 'ok' }]);
+
         await podman.run(...REMOVE, 'web');
+        expect(await catena('ls')).toMatchObject({ attachments: [] });
         expect(await catena('repair')).toMatchObject({ exitCode: 0, recovered: [], attachments: [] });
         expect(await machine.settled(before)).toEqual(before);
       });

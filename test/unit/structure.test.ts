@@ -158,7 +158,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // How a client asks the daemon.
     ...['src/daemon/who-listens', 'src/daemon/protocol'],
     // What the daemon's watch knows of attachments, and what it advises.
-    ...['src/watch/attachments', 'src/watch/commands'],
+    ...['src/watch/attachments', 'src/watch/check-all', 'src/watch/commands'],
     // The attachments with their ports and addresses.
     'src/node',
     'src/cni',
@@ -170,8 +170,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/files/names-in', 'src/files/read-file', 'src/sys/netns', 'src/sys/sysctl', 'src/cni', 'src/net'],
     // How rates and times are written.
     'src/lab/words',
-    // How one network that hangs holds up no other.
-    'src/daemon/request-limiter',
+    // Whether attachments are as their ADD left them.
+    'src/watch/check-all',
   ],
   // The shapes of what commands print. Most of it describes what others declare, and nothing of that is loaded.
   'src/answers': ['src/node/model'],

@@ -1,24 +1,26 @@
 // What have attachments lost behind their plugins' backs, and what of it can be put back?
-
-import type { AttachmentId } from '../../cni/attachment.ts';
+import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { listRecords } from '../../journal/store.ts';
 import { settleClaimed } from '../change/settle.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { type ChainRuntime, deadlineOf } from '../run/runtime.ts';
+import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { type Rest, visitAll } from '../run/visits.ts';
 import { forgetIfDetached } from './adopted-attachments.ts';
+import type { CachedAttachment } from './cache-record.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
+import { type KnownAttachment, listKnown } from './known-attachments.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
-import { findItsCache, noteOf } from './others-del.ts';
+import { findItsCache, isThere, noteOf } from './others-del.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
 import { findCached, findRecord, toRemembered } from './remembered-add.ts';
+import { repairCached } from './repair-cached.ts';
 import { type PluginCondition, type RepairMeans, repairPlugins, worstOf } from './repair-plugins.ts';
 import { writeAttachment } from './result-cache.ts';
 import { isOfLaterAdd } from './successor.ts';
@@ -28,6 +30,10 @@ import { undoIfDeleted } from './undo-if-deleted.ts';
 export interface RepairScope extends RepairMeans {
   /** Every network unless given. */
   readonly network?: string;
+  /** Further state directories whose attachments are repaired: those of the delegate runner. */
+  readonly journals?: readonly string[];
+  /** Names of attachments that are repaired in parts, each of which has a record of its own. */
+  readonly inParts?: ReadonlySet<string>;
 }
 
 /** The condition of an attachment. */
@@ -51,28 +57,40 @@ export interface RepairReport {
 }
 
 /**
- * Deletes unsettled attachments. Then, for every recorded attachment, every plugin checks its part and, if that fails, puts
- * back what is missing: rules, elements, host addresses, traffic control, sysctls, leases. The container's interface stays, and
+ * Deletes unsettled attachments. Then, for every attachment, whichever runtime made it, every plugin checks its part and, if that fails,
+ * puts back what is missing: rules, elements, host addresses, traffic control, sysctls, leases. The container's interface stays, and
  * so do its connections. If the first plugin stays broken, nothing is put back for the others.
- * @throws CniError 5 when the journal cannot be listed
+ * @throws CniError 5 when journal or cache cannot be listed
  */
 export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise<RepairReport> {
-  const { network, dryRun = false } = scope;
+  const { network, dryRun = false, journals = [], inParts } = scope;
   const { stateDir } = runtime;
   if (stateDir === undefined) return { recovered: [], attachments: [], damaged: [] };
-  const recovered = dryRun
-    ? listRecords(stateDir, network).records.flatMap(record => findRecovery(record, runtime))
-    : await recover({ ...(network === undefined ? {} : { network }), all: true }, runtime);
-  const { records, damaged } = listRecords(stateDir, network);
-  const conditions: (() => Promise<AttachmentCondition>)[] = [];
-  for (const record of records.filter(({ phase }) => phase === 'attached')) {
-    if (runtime.signal?.aborted) break;
-    if (findReason(record, runtime.env) === undefined)
-      conditions.push(await repairUnconfirmed(stateDir, record, scope, runtime));
+  const places = { cacheDir: cacheDirOf(runtime), journals: [stateDir, ...journals] };
+  const recovered: Recovery[] = [];
+  for (const journal of dryRun ? [] : places.journals) {
+    const how = { ...(network === undefined ? {} : { network }), all: true };
+    recovered.push(...(await recover(how, { ...runtime, stateDir: journal })));
   }
-  // Together, since one may have to wait for seconds.
-  const attachments = await Promise.all(conditions.map(confirm => confirm()));
-  return { recovered, attachments, damaged };
+  const { attachments, damaged } = listKnown(places, network);
+  if (dryRun)
+    recovered.push(...attachments.flatMap(({ record }) => (record ? findRecovery(record, runtime) : [])));
+  const chosen = attachments.filter(({ known, record }) =>
+    record
+      ? record.phase === 'attached' && findReason(record, runtime.env) === undefined
+      : inParts?.has(keyOf(known)) !== true && known.netns !== '' && known.ifname !== LOOPBACK,
+  );
+  const limits = { atOnce: 1, groupOf: ({ known }: KnownAttachment) => known.network };
+  const conditions = await visitAll(chosen, limits, async (one, rest) => {
+    if (runtime.signal?.aborted) return [];
+    const { known, record, stateDir: journal, cached } = one;
+    if (record === undefined || journal === undefined)
+      return [await repairOthers(known, scope, runtime, rest)];
+    const isLater = record.cacheDir === places.cacheDir && isOfLaterAdd(cached, record);
+    if (cached && isLater) return [await repairOthers(cached, scope, runtime, rest, record)];
+    return [await repairOne(journal, record, scope, runtime, noteOf(record, runtime), rest)];
+  });
+  return { recovered, attachments: conditions.flat(), damaged };
 }
 
 /** What a repair would delete: the attachment of the record, or nothing. */
@@ -86,6 +104,7 @@ export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntim
  * Repairs the attachment of one record that is settled and of this boot. Never throws.
  * @param seen its record as the caller read it; `catena set` may have changed the attachment since, and may until it is claimed
  * @param note of its ADD, for an adopted one, if it was read earlier: a DEL by its runtime removes it
+ * @param rest waits until its own runtime's DEL has ended, if one has begun
  */
 export async function repairOne(
   stateDir: string,
@@ -93,42 +112,64 @@ export async function repairOne(
   scope: RepairScope,
   runtime: ChainRuntime,
   note = noteOf(seen, runtime),
+  rest?: Rest,
 ): Promise<AttachmentCondition> {
-  const confirm = await repairUnconfirmed(stateDir, seen, scope, runtime, note);
-  return confirm();
-}
-
-/** @returns what confirms that its own runtime has not deleted it during the repair, after which the condition holds. Never throws. */
-async function repairUnconfirmed(
-  stateDir: string,
-  seen: AttachmentRecord,
-  scope: RepairScope,
-  runtime: ChainRuntime,
-  note = noteOf(seen, runtime),
-): Promise<() => Promise<AttachmentCondition>> {
   const theirs = scope.dryRun ? undefined : findItsCache(seen, runtime);
   const condition = await repairClaimed(stateDir, seen, scope, runtime);
-  const hasPutBack = condition.links.some(({ state }) => state !== 'sound');
-  return async () => {
-    if (theirs === undefined || !hasPutBack) return condition;
-    const reaching = { ...withRecordedDirs(runtime, seen), stateDir, cacheDir: seen.cacheDir };
-    try {
-      const isDeleted = await undoIfDeleted(theirs, note, reaching);
-      return isDeleted ? skipped(seen, DELETED) : condition;
-    } catch (error) {
-      return broken(seen, error);
-    }
-  };
+  if (theirs === undefined || condition.links.every(({ state }) => state === 'sound')) return condition;
+  const reaching = { ...withRecordedDirs(runtime, seen), stateDir, cacheDir: seen.cacheDir };
+  try {
+    return (await undoIfDeleted(theirs, note, reaching, rest)) ? skipped(seen, DELETED) : condition;
+  } catch (error) {
+    return broken(seen, error);
+  }
 }
 
+/**
+ * Repairs an attachment of another runtime, which has no record here. Never throws.
+ * @param stale our record of an earlier attachment of the same name, which is dropped
+ */
+async function repairOthers(
+  cached: CachedAttachment,
+  scope: RepairScope,
+  runtime: ChainRuntime,
+  rest: Rest,
+  stale?: AttachmentRecord,
+): Promise<AttachmentCondition> {
+  const { onWarning: _, ...quiet } = runtime;
+  try {
+    const list = listToCheckBy(findConfigOfAdd(cached, runtime));
+    if (typeof list === 'string') return skipped(cached, list);
+    if (!isThere(cached, quiet))
+      return skipped(cached, `its namespace "${cached.netns}" does not exist; DEL deletes it`);
+    const { stateDir = '', env } = runtime;
+    if (stale && !scope.dryRun) {
+      const isStale = (record: AttachmentRecord) => isAttached(record) && isOfLaterAdd(cached, record);
+      const claim = claimRecord({ stateDir, env }, stale, isStale, 'repair', deadlineOf(runtime, 'CHECK'));
+      if (claim && 'holder' in claim) return skipped(cached, `process ${claim.holder.pid} is working on it`);
+      claim?.drop();
+    }
+    const links = await repairCached(cached, noteOf(cached, runtime), quiet, scope, rest);
+    return links ? { ...idOf(cached), state: worstOf(links), links } : skipped(cached, DELETED);
+  } catch (error) {
+    return broken(cached, error);
+  }
+}
+
+/** containerd records its loopback as an attachment. */
+const LOOPBACK = 'lo';
 const DELETED = 'its runtime has just deleted it';
 
-function skipped({ network, containerId, ifname }: AttachmentId, why: string): AttachmentCondition {
-  return { network, containerId, ifname, state: 'skipped', why, links: [] };
+function idOf({ network, containerId, ifname }: AttachmentId): AttachmentId {
+  return { network, containerId, ifname };
 }
 
-function broken({ network, containerId, ifname }: AttachmentId, error: unknown): AttachmentCondition {
-  return { network, containerId, ifname, state: 'broken', why: toCniError(error).message, links: [] };
+function skipped(id: AttachmentId, why: string): AttachmentCondition {
+  return { ...idOf(id), state: 'skipped', why, links: [] };
+}
+
+function broken(id: AttachmentId, error: unknown): AttachmentCondition {
+  return { ...idOf(id), state: 'broken', why: toCniError(error).message, links: [] };
 }
 
 async function repairClaimed(
@@ -199,11 +240,15 @@ function listToRepairBy(record: AttachmentRecord, runtime: ChainRuntime): Confli
   const { onWarning: _, ...quiet } = runtime;
   const list = findConfigOfAdd(toRemembered(record), runtime);
   if (isOfLaterAdd(findCached(record, { ...quiet, cacheDir }), record))
-    return 'another runtime has since attached it again; run catena adopt to take that over';
+    return 'another runtime has since attached it again';
   if (isElsewhere(record, runtime.env)) return ELSEWHERE;
   const place = compareNetns(netns, record);
   if (place === 'gone') return `its namespace "${netns}" no longer exists; DEL deletes it`;
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
+  return listToCheckBy(list);
+}
+
+function listToCheckBy(list: Conflist | undefined): Conflist | string {
   if (list === undefined) return 'its configuration cannot be used';
   if (list.disableCheck) return 'its list sets "disableCheck"';
   if (!atLeast(list.version, SINCE.check))

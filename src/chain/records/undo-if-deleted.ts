@@ -1,8 +1,10 @@
 // What becomes of what was put back for an attachment that its runtime deleted at that moment?
 //
 // It would belong to nothing, so it is deleted again, after the runtime has finished: others-del.ts says how that shows.
+import { pause } from '../../wait.ts';
 import { deleteNetwork } from '../run/run.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
+import type { Rest } from '../run/visits.ts';
 import type { CachedAttachment } from './cache-record.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from './others-del.ts';
@@ -24,12 +26,12 @@ export async function undoIfDeleted(
   cached: CachedAttachment,
   note: string | undefined,
   runtime: ChainRuntime,
+  rest: Rest = pause,
 ): Promise<boolean> {
   const isKnownToEnd = isNoteGone(cached, note, runtime);
   if (note !== undefined && !isKnownToEnd && isThere(cached, runtime)) return false;
   const until = performance.now() + (isKnownToEnd ? DEL_MS : DEL_WITHOUT_NOTE_MS);
-  while (isThere(cached, runtime) && performance.now() < until)
-    await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
+  while (isThere(cached, runtime) && performance.now() < until) await rest(LOOK_AGAIN_MS);
   if (!isKnownToEnd && isThere(cached, runtime)) return false;
   const { onWarning: _, ...quiet } = runtime;
   const list = findConfigOfAdd(cached, runtime);

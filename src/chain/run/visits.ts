@@ -96,6 +96,8 @@ export class VisitQueue {
   async #run(key: string): Promise<void> {
     await this.#limits.idle?.();
     const late = setTimeout(() => {
+      // One that rests hangs on nothing.
+      if (this.#resting.has(key)) return;
       this.#long.add(key);
       this.#next();
     }, LONG_MS);
@@ -113,4 +115,31 @@ export class VisitQueue {
     await pause(ms);
     this.#resting.delete(key);
   }
+}
+
+/**
+ * Visits each once, in order, and ends with the last visit.
+ * @returns what the visits returned, in the order of `all`
+ * @throws what the first visit threw that failed, after all of them
+ */
+export async function visitAll<T, R>(
+  all: readonly T[],
+  { atOnce, groupOf }: { readonly atOnce: number; groupOf(one: T): string },
+  visit: (one: T, rest: Rest) => Promise<R>,
+): Promise<R[]> {
+  const outcomes = new Map(
+    all.map((one, place) => [String(place), { one, done: undefined as Promise<R> | undefined }]),
+  );
+  const queue = new VisitQueue(
+    async (key, rest) => {
+      const outcome = outcomes.get(key);
+      if (outcome === undefined) return;
+      outcome.done = visit(outcome.one, rest);
+      await outcome.done.catch(() => {});
+    },
+    { atOnce, groupOf: key => groupOf((outcomes.get(key) as { one: T }).one) },
+  );
+  queue.add(outcomes.keys());
+  await queue.ended();
+  return Promise.all([...outcomes.values()].map(({ done }) => done as Promise<R>));
 }

@@ -1,7 +1,7 @@
 // What does `catena doctor` do?
 
 import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
-import { runDir, runnerJournals } from '../../cni/directories.ts';
+import { runDir } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
 import { examineAttachments } from '../../doctor/checks/attachments.ts';
@@ -73,10 +73,8 @@ async function withPods(call: CommandCall, node: NodeView): Promise<NodeView> {
 }
 
 async function checkAll(call: CommandCall, node: NodeView, runtime: Runtime): Promise<readonly Finding[]> {
-  const { delegates } = runnerJournals(node.stateDir);
-  const openSegments = () => segmentsOf(call);
   try {
-    return await examineAttachments(node, { journals: [delegates], runtime, openSegments });
+    return await examineAttachments(node, runtime, () => segmentsOf(call));
   } catch (error) {
     const found = `cannot run this check: ${toCniError(error).message}`;
     return [{ id: 'attachments', severity: 'warning', found }];

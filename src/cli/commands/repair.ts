@@ -8,6 +8,7 @@ import {
   repair,
 } from '../../chain/records/repair.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
+import { keyOf } from '../../cni/attachment.ts';
 import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import type { CniError } from '../../cni/errors.ts';
@@ -44,21 +45,18 @@ export async function run(call: CommandCall): Promise<number> {
   return isWrong ? 1 : 0;
 }
 
-/**
- * Repairs the tool's own attachments, then those of the delegate runner. Pods come first, since that undoes their attachments
- * too.
- */
+/** Pods come first, since that undoes their attachments too. Of a pod, each network is repaired, instead of the runner's call. */
 async function repairAll(scope: RepairScope, runtime: Runtime): Promise<RepairReport> {
-  const own = await repair(scope, runtime);
   const { pods, delegates } = runnerJournals(runtime.stateDir ?? '');
   const recovered = scope.dryRun ? [] : await recoverPods(pods, { ...scope, all: true }, runtime);
-  const theirs = await repair(scope, { ...runtime, stateDir: delegates });
   const { pods: listed, damaged } = listPods(pods, scope.network);
   const waiting = scope.dryRun ? listed.flatMap(({ record }) => findRecovery(record, runtime)) : [];
+  const inParts = new Set(listed.map(({ record }) => keyOf(record)));
+  const report = await repair({ ...scope, journals: [delegates], inParts }, runtime);
   return {
-    recovered: [...own.recovered, ...recovered, ...waiting, ...theirs.recovered],
-    attachments: [...own.attachments, ...theirs.attachments],
-    damaged: [...own.damaged, ...damaged, ...theirs.damaged],
+    ...report,
+    recovered: [...recovered, ...waiting, ...report.recovered],
+    damaged: [...damaged, ...report.damaged],
   };
 }
 

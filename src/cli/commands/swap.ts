@@ -5,13 +5,13 @@ import type { Conflist } from '../../chain/config/conflist.ts';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { programOf } from '../../chain/config/own-executable.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
-import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { findType, readSwap } from '../../compare/executables.ts';
 import { countMatter } from '../../compare/verdict.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../../install/swap.ts';
 import { count } from '../../lab/words.ts';
+import { type AttachmentCheck, checkAll } from '../../watch/check-all.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { withCopy } from '../swap/candidate-copy.ts';
@@ -27,7 +27,7 @@ import {
   survey,
   surveyToJson,
 } from '../swap/survey.ts';
-import { checkAll, findWorse, renderBroken, renderStanding } from '../swap/verify.ts';
+import { findWorse, renderBroken, renderStanding } from '../swap/verify.ts';
 import { loadTarget, runtimeOf } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
@@ -111,7 +111,7 @@ async function swapExamined(
   runtime: Runtime,
 ): Promise<number> {
   const { type, target } = found;
-  const before = await checkAll(type, runtime);
+  const before = await checkAll(runtime, { type });
   tell(call, `\n${renderStanding(before)}`);
   const end = (outcome: Outcome, more: Partial<SwapReport> = {}) =>
     conclude(call, { ...found, before, ...more, outcome });
@@ -147,7 +147,7 @@ async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Prom
   const problem =
     call.on('force') || how === 'in place' ? undefined : await findUndoProblem(facts, last.before, call);
   if (problem !== undefined) return conclude(call, { ...facts, outcome: 'refused', why: problem });
-  const before = await checkAll(type, runtime);
+  const before = await checkAll(runtime, { type });
   tell(call, `\n${renderStanding(before)}plan: restore the executable from before ${last.time} by rename\n`);
   if (call.on('dry-run')) return conclude(call, { ...facts, before, outcome: 'planned', why });
   if ((await confirm(call)) === 'no') return conclude(call, { ...facts, before, outcome: 'declined' });
@@ -215,9 +215,7 @@ async function verify(
   runtime: Runtime,
   call: CommandCall,
 ): Promise<{ worse: AttachmentCheck[]; why?: string }> {
-  // Warnings about unusable files were already printed the first time.
-  const { onWarning: _, ...quiet } = runtime;
-  const after = await checkAll(type, quiet);
+  const after = await checkAll(runtime, { type });
   const worse = findWorse(before, after);
   tell(call, `CHECK: ${count(worse.length, 'attachment')} worse than before\n${renderBroken(worse)}`);
   if (call.signal.aborted)

@@ -1,16 +1,16 @@
 // What does `catena why-not` do?
 
 import { peersIn } from '../../between/peers.ts';
-import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { keyOf } from '../../cni/attachment.ts';
-import { runDir, runnerJournals } from '../../cni/directories.ts';
+import { runDir } from '../../cni/directories.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { parseFrom, parseTo } from '../../packet/ends.ts';
 import { whyNot } from '../../packet/why-not.ts';
 import type { Advice } from '../../packet/world.ts';
 import { findKnown } from '../../running/container.ts';
-import { attachmentLister } from '../../watch/attachments.ts';
-import { commandsFor } from '../../watch/commands.ts';
+import type { WatchedAttachment } from '../../watch/attachments.ts';
+import { listAll } from '../../watch/check-all.ts';
+import { commandsFor, mendFor, repairCommand } from '../../watch/commands.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';
 import { readNodeFor } from '../node/read.ts';
@@ -23,26 +23,21 @@ import { widthOf } from '../terminal/width.ts';
 const EXIT_CODES = { arrives: SUCCESS, stopped: FAILURE, unknown: INCOMPLETE } as const;
 
 function adviceFor(call: CommandCall): Advice {
-  const runtime = runtimeOf(call);
-  const { stateDir = '' } = runtime;
-  const list = attachmentLister([stateDir, runnerJournals(stateDir).delegates], cacheDirOf(runtime));
-  const find = ({ network, containerId, ifname }: NodeAttachment) =>
-    list().find(({ key }) => key === keyOf({ network, containerId, ifname }));
-  const repair = (attachment: NodeAttachment): string => {
-    const line = `catena repair ${attachment.network}`;
-    // What another runtime made is not on our record yet.
-    return find(attachment)?.recorded ? line : `catena adopt ${attachment.network}; ${line}`;
+  let known: readonly WatchedAttachment[] | undefined;
+  const find = ({ network, containerId, ifname }: NodeAttachment) => {
+    known ??= listAll(runtimeOf(call));
+    return known.find(({ key }) => key === keyOf({ network, containerId, ifname }));
   };
   const remake = (attachment: NodeAttachment): string => {
     const one = find(attachment);
     return one ? commandsFor(one) : `recreate container "${attachment.containerId}"`;
   };
   return {
-    repair,
+    repair: repairCommand,
     remake,
     restore(attachment, present) {
-      const isComplete = find(attachment)?.devices.every(name => present.includes(name)) ?? true;
-      return isComplete ? repair(attachment) : remake(attachment);
+      const one = find(attachment);
+      return one ? mendFor(one, present) : repairCommand(attachment);
     },
   };
 }

@@ -1,13 +1,13 @@
 // Could the new executable of a plugin delete the existing attachments?
 import { dirname } from 'node:path';
 import { FRONT } from '../../chain/config/front-program.ts';
-import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
 import { listAttached } from '../../handover/attachments.ts';
 import { handOverOne } from '../../handover/hand-over.ts';
 import { findDigest } from '../../install/swap.ts';
 import { count } from '../../lab/words.ts';
+import type { AttachmentCheck } from '../../watch/check-all.ts';
 import type { CommandCall } from '../command.ts';
 import { handoverRuntime } from '../handover/runtime.ts';
 import type { Survey } from './survey.ts';

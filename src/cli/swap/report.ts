@@ -1,7 +1,7 @@
 // How is a swap reported, to people as it proceeds and to programs at the end?
-import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import { defined } from '../../cni/defined.ts';
 import type { CompareReport } from '../../compare/report.ts';
+import type { AttachmentCheck } from '../../watch/check-all.ts';
 import type { CommandCall } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';

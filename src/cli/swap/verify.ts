@@ -1,13 +1,5 @@
 // Is the CHECK of existing attachments the same after a swap as before?
-import { type AttachmentCheck, checkAttachments } from '../../chain/records/check-attachments.ts';
-import type { Runtime } from '../../chain/run/runtime.ts';
-import { runnerJournals } from '../../cni/directories.ts';
-
-/** Runs CHECK for every attachment that has a plugin of the type, of all runtimes and of the delegate runner. */
-export function checkAll(type: string, runtime: Runtime): Promise<AttachmentCheck[]> {
-  const { stateDir } = runtime;
-  return checkAttachments(type, stateDir === undefined ? [] : [runnerJournals(stateDir).delegates], runtime);
-}
+import type { AttachmentCheck } from '../../watch/check-all.ts';
 
 /** Attachments that passed before and fail now. */
 export function findWorse(

@@ -1,64 +1,35 @@
 // Do the attached containers still have what their ADD gave them?
-
-import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../chain/run/segment.ts';
-import { keyOf } from '../../cni/attachment.ts';
-import { checkAll } from '../../node/check-all.ts';
-import { attachmentLister, type WatchedAttachment } from '../../watch/attachments.ts';
-import { commandsFor } from '../../watch/commands.ts';
+import { type AttachmentCheck, CHECK_BUDGET_MS, checkAll } from '../../watch/check-all.ts';
 import { type Finding, fine, type NodeView } from '../finding.ts';
 import { groupBy } from '../group.ts';
 import { ROOT } from '../user.ts';
 
 const ID = 'attachments';
 
-/** How CHECK is called. */
-export interface ExamineOptions {
-  /** State directories besides the runtime's own. */
-  readonly journals: readonly string[];
-  readonly runtime: Runtime;
-  /** Makes what runs one chain at a time. */
-  readonly openSegments: () => SegmentRunner;
-}
-
-/** Runs CHECK for every existing attachment, whichever runtime made it, with the configuration of its ADD. */
+/**
+ * Runs CHECK for every existing attachment, whichever runtime made it, with the configuration of its ADD.
+ * @param openSegments makes what runs one chain at a time
+ */
 export async function examineAttachments(
-  { stateDir, cacheDir, devices, pods, user = ROOT }: NodeView,
-  { journals, runtime, openSegments }: ExamineOptions,
+  { pods, user = ROOT }: NodeView,
+  runtime: Runtime,
+  openSegments: () => SegmentRunner,
 ): Promise<readonly Finding[]> {
   // In a user namespace, root may enter the namespaces of its own containers, and no others.
   if (user.id !== 0 || (user.unknown !== undefined && pods === undefined))
     return [{ id: ID, severity: 'unexamined', found: 'whether containers have what their ADD gave them' }];
-  const { onWarning: _, onPlugin: __, ...quiet } = runtime;
-  const checks = await checkAll(journals, quiet, openSegments);
-  const known = new Map(
-    attachmentLister([stateDir, ...journals], cacheDir)().map(one => [one.key, one] as const),
-  );
-  const names = new Set(devices.map(({ name }) => name));
-  const findings = [
-    ...checks.flatMap(one => (one.state === 'broken' ? [toFinding(one, known.get(keyOf(one)))] : [])),
-    ...describeUnknown(checks),
-  ];
+  const checks = await checkAll(runtime, { budgetMs: CHECK_BUDGET_MS, openSegments });
+  const findings = [...checks.flatMap(describeBroken), ...describeUnknown(checks)];
   const sound = checks.filter(({ state }) => state === 'sound').length;
   return findings.length ? findings : fine(ID, `${sound} are as their ADD left them`);
+}
 
-  function toFinding(one: AttachmentCheck, record: WatchedAttachment | undefined): Finding {
-    const { network, containerId, ifname, problem } = one;
-    const found = `interface "${ifname}" of container "${containerId}" on network "${network}" is not as its ADD left it: ${problem}`;
-    const attachment = { network, containerId, ifname };
-    return { id: ID, severity: 'error', found, mend: mendFor(one, record), attachment };
-  }
-
-  /** `repair` puts back rules, addresses and routes, but no devices. */
-  function mendFor({ network }: AttachmentCheck, one: WatchedAttachment | undefined): string {
-    const repair = `catena repair ${network}`;
-    if (one === undefined) return repair;
-    const isOwn = one.recorded?.stateDir === stateDir;
-    if (one.devices.some(name => !names.has(name)))
-      return commandsFor(isOwn ? one : { ...one, recorded: undefined });
-    return one.recorded === undefined ? `catena adopt ${network}; ${repair}` : repair;
-  }
+function describeBroken({ state, problem, mend, network, containerId, ifname }: AttachmentCheck): Finding[] {
+  if (state !== 'broken' || mend === undefined) return [];
+  const found = `interface "${ifname}" of container "${containerId}" on network "${network}" is not as its ADD left it: ${problem}`;
+  return [{ id: ID, severity: 'error', found, mend, attachment: { network, containerId, ifname } }];
 }
 
 /** One finding for each network and reason. A runtime's loopback attachment has nothing to check. */

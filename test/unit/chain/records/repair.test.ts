@@ -4,7 +4,10 @@ import path from 'node:path';
 import { type AttachmentCondition, type RepairScope, repair } from '../../../../src/chain/records/repair.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { Runtime } from '../../../../src/chain/run/runtime.ts';
+import { keyOf } from '../../../../src/cni/attachment.ts';
+import { runDir } from '../../../../src/cni/directories.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
+import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { readRecord } from '../../../../src/journal/store.ts';
 import { mustClaim } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
@@ -27,6 +30,16 @@ const threePlugins = (cniVersion = '1.1.0', more: JsonObject = {}) =>
     more,
   );
 const record = () => readRecord(runtime.stateDir, ID);
+
+/** A namespace with the note of an ADD: without one, a repair waits for as long as a DEL may take. */
+function noted(name: string): string {
+  const env = { CATENA_RUN_DIR: path.join(chain.dir, 'run') };
+  runtime = { ...runtime, env: { ...process.env, ...env } };
+  noteGeneration(runDir(env), ID, { renew: true, boot: 'this' });
+  const file = path.join(chain.dir, name);
+  fs.writeFileSync(file, '');
+  return file;
+}
 
 async function onlyOne(scope: RepairScope = {}): Promise<AttachmentCondition> {
   const { attachments } = await repair(scope, runtime);
@@ -66,6 +79,33 @@ describe('repair()', () => {
       plugin: { index: 1 },
     });
     expect(chain.order().slice(3)).not.toContain('ADD two');
+  });
+
+  test('repairs what another runtime made, of which no journal has a record, and not those that it is told to leave', async () => {
+    const netns = noted('netns');
+    await addNetwork(threePlugins(), { ...ATTACHMENT, netns }, runtime);
+    fs.rmSync(runtime.stateDir, { recursive: true });
+    chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
+    expect(states(await onlyOne({ dryRun: true }))).toEqual(['sound', 'broken', 'sound']);
+    expect(await onlyOne()).toMatchObject({ ...ID, state: 'mended' });
+    expect((await repair({ inParts: new Set([keyOf(ID)]) }, runtime)).attachments).toEqual([]);
+    expect(record()).toBeUndefined();
+  });
+
+  test('of a container that its runtime has started again repairs what is there now, and drops the record of before', async () => {
+    const before = noted('before');
+    await addNetwork(threePlugins(), { ...ATTACHMENT, netns: before }, runtime);
+    fs.rmSync(before);
+    const netns = noted('netns');
+    await addNetwork(
+      threePlugins(),
+      { ...ATTACHMENT, netns },
+      { ...runtime, stateDir: `${chain.dir}/other` },
+    );
+    chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
+    expect(await onlyOne()).toMatchObject({ ...ID, state: 'mended' });
+    expect(record()).toBeUndefined();
+    expect(chain.calls().at(-1)?.env.CNI_NETNS).toBe(netns);
   });
 
   test('does not repair the plugins after a first one whose device is lost', async () => {

@@ -1,0 +1,100 @@
+// Which attachments of a node are not as their ADD left them, and what mends each?
+import { listUses } from '../chain/config/plugin-uses.ts';
+import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
+import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
+import type { SegmentRunner } from '../chain/run/segment.ts';
+import { visitAll } from '../chain/run/visits.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
+import { defined } from '../cni/defined.ts';
+import { runnerJournals } from '../cni/directories.ts';
+import { Tables } from '../netlink/tables.ts';
+import { timeLimit } from '../wait.ts';
+import { attachmentLister, type WatchedAttachment } from './attachments.ts';
+import { mendFor } from './commands.ts';
+import { examine } from './examine.ts';
+import { podLister, withPods } from './pods.ts';
+
+/** The condition of one attachment. */
+export interface AttachmentCheck extends AttachmentId {
+  /** `unknown`: no CHECK could be run. */
+  readonly state: 'sound' | 'broken' | 'unknown';
+  /** What CHECK reported, or why it could not be run. */
+  readonly problem?: string;
+  /** Its list has no CHECK, so nothing but another list would change that it is unknown. */
+  readonly unchecked?: true;
+  /** The command that mends it, or the sentence that says that only its runtime can; of a broken one. */
+  readonly mend?: string;
+}
+
+/** Which attachments are checked, and how. */
+export interface CheckScope {
+  /** Those with a plugin of this type; all of them by default. */
+  readonly type?: string;
+  /** All CHECKs end by then, in milliseconds: a node may have hundreds of attachments, and a plugin may hang. */
+  readonly budgetMs?: number;
+  /** Makes what runs one chain at a time, so that several are checked at once. */
+  readonly openSegments?: (() => SegmentRunner) | undefined;
+}
+
+/** For a command that a person waits for. */
+export const CHECK_BUDGET_MS = 10_000;
+/** A CHECK waits for the kernel more than it computes; each of them has a worker. One that takes long gives its turn to another. */
+const AT_ONCE = 4;
+/** What seems broken may be in a DEL of a runtime that keeps no record here. No person waits longer for that. */
+const MOST_REST_MS = 300;
+
+/** Every attachment that was made and not deleted, whichever runtime made it, of our journal and of the delegate runner's. */
+export function listAll(runtime: ChainRuntime): WatchedAttachment[] {
+  const { stateDir = '' } = runtime;
+  const { pods, delegates } = runnerJournals(stateDir);
+  const list = attachmentLister([stateDir, delegates], cacheDirOf(runtime));
+  return [...withPods(list(), podLister(pods)()).values()].sort((a, b) => (a.key < b.key ? -1 : 1));
+}
+
+/**
+ * Runs CHECK of every existing attachment, with the configuration of its ADD. Leaves out attachments whose namespace is gone, those that
+ * a process works on, and those deleted during that; once the time is over, the remaining ones are `unknown`.
+ * @throws CniError 5 when cache or journal cannot be listed
+ */
+export async function checkAll(
+  runtime: ChainRuntime,
+  { type, budgetMs, openSegments }: CheckScope,
+): Promise<AttachmentCheck[]> {
+  const { onPlugin: _, onWarning: __, ...quiet } = runtime;
+  const signals = [
+    ...(runtime.signal ? [runtime.signal] : []),
+    ...(budgetMs === undefined ? [] : [timeLimit(budgetMs)]),
+  ];
+  const own = { ...quiet, signal: AbortSignal.any(signals), ...defined({ deadlineMs: budgetMs }) };
+  const chosen = listAll(runtime).filter(one => type === undefined || hasPlugin(one, type, quiet));
+  const idle: SegmentRunner[] = [];
+  let names: readonly string[] | undefined;
+  const present = () => (names ??= new Tables().links.map(({ name }) => name));
+  // One runner serves one chain at a time.
+  const atOnce = openSegments || !runtime.segments ? AT_ONCE : 1;
+  const limits = { atOnce, groupOf: ({ id }: WatchedAttachment) => id.network };
+  const checks = await visitAll(chosen, limits, async (one, rest): Promise<AttachmentCheck[]> => {
+    if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNREACHED }];
+    const segments = idle.pop() ?? openSegments?.();
+    const resting = (ms: number) => rest(Math.min(ms, MOST_REST_MS));
+    const verdict = await examine(one, { ...own, ...defined({ segments }) }, resting);
+    if (segments) idle.push(segments);
+    const { state } = verdict;
+    if (state === 'sound') return [{ ...one.id, state }];
+    if (state === 'drifted')
+      return [{ ...one.id, state: 'broken', problem: verdict.problem, mend: mendFor(one, present()) }];
+    if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNANSWERED }];
+    if (state !== 'unknown') return [];
+    return [{ ...one.id, state, problem: verdict.why, ...defined({ unchecked: verdict.unchecked }) }];
+  });
+  return checks.flat();
+}
+
+const UNREACHED = 'the time for checks was over before its turn came';
+const UNANSWERED = 'its CHECK did not answer in the time for checks';
+
+/** Also as its IPAM plugin, or as one that another calls. */
+function hasPlugin({ known }: WatchedAttachment, type: string, runtime: ChainRuntime): boolean {
+  const list = findConfigOfAdd(known, runtime);
+  return list !== undefined && listUses(list).some(use => use.type === type);
+}
