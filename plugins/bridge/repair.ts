@@ -5,7 +5,7 @@ import { backendOf } from '../../src/attach/masq-backend.ts';
 import { withSources } from '../../src/attach/masq-source.ts';
 import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
-import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
+import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { findLink, type Link, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import type { Call } from '../../src/plugin/define.ts';
@@ -102,7 +102,7 @@ function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gatew
   const { conf, container } = call;
   mend(
     () => checkRoutes(container, inside, routes),
-    () => addRoutes(container, inside, routes),
+    () => putRoutesRight(container, inside, routes),
   );
   ensureForwarding(
     call,

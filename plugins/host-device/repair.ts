@@ -1,7 +1,7 @@
 // What does the plugin restore when others have changed the interface?
 import { addressesFromResult } from '../../src/attach/device/plan.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
-import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
+import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { findLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
@@ -38,7 +38,7 @@ export async function repairDevice(call: Call<HostDeviceConf>): Promise<void> {
     () =>
       mend(
         () => checkRoutes(container, link, routes),
-        () => addRoutes(container, link, routes),
+        () => putRoutesRight(container, link, routes),
       ),
     () => copyRules(call, record?.rules ?? []),
   ]);

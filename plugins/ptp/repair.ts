@@ -5,7 +5,7 @@ import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { withSources } from '../../src/attach/masq-source.ts';
 import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
-import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
+import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { findLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import type { Call } from '../../src/plugin/define.ts';
@@ -71,7 +71,7 @@ function repairRoutes({ container }: Call, inside: Link, plan: PtpPlan): void {
   for (const routes of [plan.toGateways, plan.routes, plan.toSubnets]) {
     mend(
       () => checkRoutes(container, inside, routes),
-      () => addRoutes(container, inside, routes),
+      () => putRoutesRight(container, inside, routes),
     );
   }
 }

@@ -1,6 +1,6 @@
 // What does the plugin restore when others have changed the tap?
 import { addressesFromResult } from '../../src/attach/device/plan.ts';
-import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
+import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { findLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import type { Call } from '../../src/plugin/define.ts';
@@ -29,7 +29,7 @@ export async function repairTap({ container, conf, env, prevResult }: Call<TapCo
     () =>
       mend(
         () => checkRoutes(container, link, routes),
-        () => addRoutes(container, link, routes),
+        () => putRoutesRight(container, link, routes),
       ),
   ]);
 }

@@ -1,7 +1,7 @@
 // What does vrf do for each verb?
 import { checkAddresses, stateOf } from '../../src/attach/check.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
-import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
+import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
@@ -50,7 +50,7 @@ export const vrf = definePlugin({
       const routes = reportedRoutes(result, own.table);
       mend(
         () => checkRoutes(call.container, link, routes),
-        () => addRoutes(call.container, link, routes),
+        () => putRoutesRight(call.container, link, routes),
       );
     });
   },

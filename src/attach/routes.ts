@@ -11,6 +11,7 @@ import {
   prependRoute,
   type Route,
   RT_TABLE_MAIN,
+  removeRoute,
 } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket, Request } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
@@ -91,6 +92,17 @@ function gatewaysOf({ gateway, ways = [] }: Pick<Route, 'gateway' | 'ways'>): Ip
 function comeBefore(socket: NetlinkSocket, index: number, route: Route): void {
   const isMade = listRoutes(socket).some(one => leavesBy(one, index) && isSamePlace(one, route));
   if (!isMade) prependRoute(socket, route);
+}
+
+/** Puts routes back that others removed or gave another gateway. The interface's own routes to other places stay. */
+export function putRoutesRight(socket: NetlinkSocket, link: Link, routes: readonly PlannedRoute[]): void {
+  const isWrong = (found: Route): boolean => {
+    const planned = routes.filter(one => isSamePlace(found, { ...one, oif: link.index }));
+    return planned.length > 0 && !planned.some(one => isSameRoute(found, one));
+  };
+  for (const found of listRoutes(socket))
+    if (found.oif === link.index && hasGateway(found) && isWrong(found)) removeRoute(socket, found);
+  addRoutes(socket, link, routes);
 }
 
 /** @throws Error naming the first route that is missing from the interface, in any table */

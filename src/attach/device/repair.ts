@@ -3,7 +3,7 @@ import { findLink, type Link, setLink } from '../../netlink/rtnl/link.ts';
 import { IFF_UP } from '../../netlink/rtnl/link-header.ts';
 import type { Call } from '../../plugin/define.ts';
 import { mend } from '../../plugin/mend.ts';
-import { addRoutes, checkRoutes } from '../routes.ts';
+import { checkRoutes, putRoutesRight } from '../routes.ts';
 import { addressesFromResult } from './plan.ts';
 
 /**
@@ -22,7 +22,7 @@ export function repairDevice(call: Call, kind: string): Link {
   const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   mend(
     () => checkRoutes(container, link, routes),
-    () => addRoutes(container, link, routes),
+    () => putRoutesRight(container, link, routes),
   );
   return link;
 }
