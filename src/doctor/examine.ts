@@ -9,6 +9,7 @@ import { forwarding } from './checks/forwarding.ts';
 import { bridgeNetfilter, firewallManagers, macPolicy, packetFilters } from './checks/kernel.ts';
 import { permissions } from './checks/permissions.ts';
 import { pools } from './checks/pools.ts';
+import { routingRules } from './checks/routing-rules.ts';
 import { abandoned, damaged, lastSuccess, locks, storage, unsettled } from './checks/state.ts';
 import { sysctlFiles } from './checks/sysctl-files.ts';
 import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.ts';
@@ -37,6 +38,7 @@ export const CHECKS: readonly Check[] = [
   sysctlFiles,
   executableMemory,
   bridgeNetfilter,
+  routingRules,
   foreignRules,
   packetFilters,
   firewallManagers,

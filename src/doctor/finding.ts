@@ -1,5 +1,6 @@
 // What does an examination of a node report?
 import type { FindAbout } from '../cni/network-plugins.ts';
+import type { Rule as PolicyRule } from '../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../netlink/tables.ts';
 import type { InstalledRuntime } from '../runtimes/libcni.ts';
 import type { BetweenView } from './between-view.ts';
@@ -64,12 +65,14 @@ export interface NodeView {
   /** Routes and devices of this namespace. */
   readonly routes: readonly NodeRoute[];
   readonly devices: readonly NodeDevice[];
+  /** Rules that choose a routing table, or drop. */
+  readonly policyRules?: () => readonly PolicyRule[];
   /** The daemon of the run directory; undefined if it was not examined. */
   readonly daemon?: DaemonView;
   /** Containers that the node routes for; undefined if they could not be listed. */
   readonly pods?: readonly RoutedPod[];
   /**
-   * The packet filter, as far as forwarded packets pass it.
+   * The packet filter, as far as forwarded and bridged packets pass it.
    * @throws Error without the right to read it
    */
   readonly filter?: () => readonly FilterTable[];

@@ -38,7 +38,8 @@ export function viewNode(places: Places): NodeView {
     read: tryRead,
     list: namesIn,
     findStorageProblem,
-    filter: () => kernel.filter.filter(isForwarding),
+    filter: () => kernel.filter.filter(one => isForwarding(one) || one.table.family === 'bridge'),
+    policyRules: () => kernel.policyRules,
     between: () => viewBetween(places.runDir, kernel),
     devices: kernel.links.map(({ index, name, kind, mtu, master }) => {
       const own = addresses.filter(one => one.index === index);

@@ -1,4 +1,5 @@
 // Which attached containers does this node route for, and through which of its devices?
+import { defined } from '../cni/defined.ts';
 import { cidrsOverlap, findCidr } from '../net/cidr.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
 import type { NodeRoute, NodeView } from './finding.ts';
@@ -21,7 +22,7 @@ export function routedPods(
 }
 
 function podsOf(
-  { network, containerId, ifname, addresses, ports, hostDevice }: NodeAttachment,
+  { network, containerId, ifname, addresses, ports, hostDevice, device: inside }: NodeAttachment,
   routes: readonly NodeRoute[],
 ): RoutedPod[] {
   const own = [hostDevice?.name, hostDevice?.master];
@@ -30,7 +31,19 @@ function podsOf(
     const device = findDevice(address, routes);
     if (device === undefined || !own.includes(device)) return [];
     const family = address.includes(':') ? 6 : 4;
-    return [{ network, containerId, ifname, family, address, device, ports }];
+    const port = hostDevice?.name === device ? undefined : hostDevice?.name;
+    return [
+      {
+        network,
+        containerId,
+        ifname,
+        family,
+        address,
+        device,
+        ports,
+        ...defined({ port, mtu: inside?.mtu }),
+      },
+    ];
   });
 }
 

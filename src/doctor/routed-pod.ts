@@ -11,6 +11,10 @@ export interface RoutedPod {
   readonly address: string;
   /** The device of the host through which packets reach it: a bridge, or one end of a veth pair. */
   readonly device: string;
+  /** The port of the bridge that leads to it, if the device is a bridge. */
+  readonly port?: string;
+  /** Of its interface, in bytes; undefined if that is not known. */
+  readonly mtu?: number;
   readonly ports: readonly NodePort[];
 }
 

@@ -256,6 +256,43 @@ export const TRIALS: readonly Pick<Scene, 'way' | 'damage'>[] = [
     way: 'all addresses and routes of the bridge flushed',
     damage: { line: ({ bridge }) => `ip addr flush dev ${bridge}; ip route flush dev ${bridge}` },
   },
+  {
+    way: 'the default route in the container given a router that is not there',
+    damage: { line: () => 'ip route replace default via 10.66.0.99', inside: 'container' },
+  },
+  {
+    way: 'the bridge deleted, and made again by another program',
+    damage: {
+      line: ({ bridge }) =>
+        `ip link del ${bridge}; ip link add ${bridge} type bridge; ip link set ${bridge} up`,
+    },
+  },
+  {
+    way: 'the MTU of the device of the container lowered on the host',
+    damage: { line: ({ port }) => `ip link set ${port} mtu 1300` },
+  },
+  {
+    way: 'a routing rule that drops what containers send',
+    damage: { line: ({ subnet }) => `ip rule add from ${subnet} priority 10 blackhole` },
+  },
+  {
+    way: 'a route to the address of the container through another device',
+    damage: { line: () => 'ip route add $(ls $LEASES | grep -m 1 ^10.)/32 dev outside0' },
+  },
+  {
+    way: 'a rule about bridged packets that drops what is sent to containers',
+    damage: {
+      line: () =>
+        "nft 'add table bridge f; add chain bridge f out { type filter hook output priority 0; }; add rule bridge f out ip daddr 10.66.0.0/24 drop'",
+    },
+  },
+  {
+    way: 'a policy that drops bridged packets',
+    damage: {
+      line: () =>
+        "nft 'add table bridge p; add chain bridge p pre { type filter hook prerouting priority 0; policy drop; }'",
+    },
+  },
   { way: 'a foreign rule that drops forwarded packets', damage: DAMAGES['foreign drop'] },
   {
     way: 'a foreign rule before all others that drops the port',

@@ -418,7 +418,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
     ...[
-      'src/node/devices',
+      ...['src/doctor/node-view', 'src/doctor/filter/fates', 'src/node/devices'],
       ...['edges', 'groups', 'svg', 'text'].map(name => `src/graph/${name}`),
       'src/ui/page/picture',
     ],

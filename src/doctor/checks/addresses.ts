@@ -1,8 +1,12 @@
 // Do the networks' addresses and MTUs fit the node's?
 import { TUNNELS } from '../../between/names.ts';
+import { isNamespaceGone } from '../../chain/records/gone.ts';
+import { isObject, type JsonObject } from '../../cni/json.ts';
 import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../cni/network-plugins.ts';
-import { cidrsOverlap, findCidr, renderCidr } from '../../net/cidr.ts';
-import { type Check, fine } from '../finding.ts';
+import { cidrContains, cidrsOverlap, findCidr, renderCidr } from '../../net/cidr.ts';
+import { type Ip, renderIp } from '../../net/ip.ts';
+import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
+import type { RoutedPod } from '../routed-pod.ts';
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
 export const subnets: Check = {
@@ -16,15 +20,28 @@ export const subnets: Check = {
           if (!other || other.prefix === 0 || devices.includes(device)) return false;
           return cidrsOverlap(subnet, other);
         });
-        return others.map(({ destination, device }) => ({
-          id: this.id,
-          severity: 'warning' as const,
-          found: `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} on "${device}"`,
-          mend: `ip route show ${destination}; use another subnet for the network, unless the route is for it`,
-        }));
+        return others.map(({ destination, device }): Finding => {
+          const other = findCidr(destination);
+          const led = attached(list.name).filter(ip => other && cidrContains(other, ip));
+          const found = `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} on "${device}"`;
+          if (led.length === 0 || (other?.prefix ?? 0) <= subnet.prefix) {
+            const mend = `ip route show ${destination}; use another subnet for the network, unless the route is for it`;
+            return { id: this.id, severity: 'warning', found, mend };
+          }
+          const those = `${found}, which takes packets to ${led.map(renderIp).join(', ')} of its containers`;
+          const mend = `ip route del ${destination} dev ${device}`;
+          return { id: this.id, severity: 'error', found: those, mend };
+        });
       });
     });
     return findings.length ? findings : fine(this.id, 'no subnet overlaps with a route of the node');
+
+    function attached(network: string): Ip[] {
+      const { attachments } = facts.attachments();
+      return attachments.flatMap(one =>
+        one.known.network === network && !isNamespaceGone(one) ? addressesIn(one.known.result) : [],
+      );
+    }
   },
 };
 
@@ -50,7 +67,9 @@ export const needed: Check = {
 /** A container's packets must fit the MTU of the node's uplink. */
 export const mtu: Check = {
   id: 'network.mtu',
-  run({ facts, findAbout, routes, devices }) {
+  run({ facts, findAbout, routes, devices, pods = [] }) {
+    const narrowed = pods.flatMap(one => narrowEnds(one, devices, this.id));
+    if (narrowed.length > 0) return narrowed;
     const uplinks = routes.filter(({ destination }) => /\/0$/.test(destination)).map(({ device }) => device);
     // Packets to pods of other nodes may have to fit a tunnel.
     const ways = [...uplinks, ...Object.values(TUNNELS)];
@@ -100,3 +119,20 @@ export const mtu: Check = {
       : fine(this.id, `packets fit the MTU of "${smallest.name}" (${smallest.mtu} bytes)`);
   },
 };
+
+/** A device that another program made narrower than the container's end loses what the container sends. */
+function narrowEnds(
+  { containerId, ifname, device, port = device, mtu: inside = 0 }: RoutedPod,
+  devices: NodeView['devices'],
+  id: string,
+): Finding[] {
+  const outer = devices.find(({ name }) => name === port);
+  if (outer === undefined || outer.kind !== 'veth' || outer.mtu >= inside) return [];
+  const found = `the MTU of "${port}" is ${outer.mtu}, that of "${ifname}" of container "${containerId}" behind it ${inside}: larger packets are lost`;
+  return [{ id, severity: 'error', found, mend: `ip link set dev ${port} mtu ${inside}` }];
+}
+
+function addressesIn({ ips }: JsonObject = {}): Ip[] {
+  if (!Array.isArray(ips)) return [];
+  return ips.flatMap(one => (isObject(one) && findCidr(String(one.address))?.ip) || []);
+}

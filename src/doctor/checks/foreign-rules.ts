@@ -86,11 +86,12 @@ function mendFor(group: readonly PodFate[], fate: PodFate, tables: readonly Filt
   const { table, base, chain, handle, isSure, what } = fate;
   const name = `${table.family} ${table.name}`;
   const remove = `nft delete rule ${name} ${chain} handle ${handle}`;
+  const accept = `nft 'chain ${name} ${chain} { policy accept; }'`;
   if (what === 'translate') return `${remove}  # or map another port`;
   const own = tables.find(one => one.table.family === table.family && one.table.name === table.name);
   const isForward = own?.chains.find(one => one.name === base)?.base?.hook === 'forward';
   // Before the port is translated, no rule about the container's device can accept.
-  if (isSure && !isForward && handle !== undefined) return remove;
+  if (isSure && !isForward) return handle === undefined ? accept : remove;
   if (!isSure || !isForward) return `nft -a list chain ${name} ${chain}`;
   return acceptDevices(fate, own?.chains ?? [], [...new Set(group.map(({ pod }) => pod.device))]);
 }

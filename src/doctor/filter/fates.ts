@@ -68,6 +68,7 @@ function followOut(
   };
   const arriving = { ...packet, oif: undefined };
   const fate = worstOf([
+    ...walkBridge(tables, pod, packet, 'from', mark),
     ...walkAll(tables, { hook: 'prerouting', type: 'filter' }, arriving, mark),
     ...walkForward(tables, packet, mark),
   ]);
@@ -112,6 +113,7 @@ function followIn(
     ...walkAll(tables, { hook: 'prerouting', type: 'filter' }, packet, mark),
     ...walkTranslations(tables, packet, address, mark),
     ...walkForward(tables, led, mark),
+    ...walkBridge(tables, pod, led, 'to', mark),
   ]);
   return fate && { ...fate, pod, port: `${hostPort}/${protocol}` };
 }
@@ -120,7 +122,7 @@ function isAny(hostIP: string | undefined): boolean {
   return hostIP === undefined || hostIP === '0.0.0.0' || hostIP === '::';
 }
 
-type Where = Pick<NonNullable<Chain['base']>, 'hook' | 'type'>;
+type Where = Pick<NonNullable<Chain['base']>, 'hook' | 'type'> & { readonly families?: readonly string[] };
 
 interface Entry {
   readonly table: FilterTable;
@@ -131,8 +133,12 @@ interface Entry {
 /** Read once, not for each packet: most tables of a node of Kubernetes have thousands of chains. */
 const entriesOf = new WeakMap<readonly FilterTable[], readonly Entry[]>();
 
-/** Base chains in the order in which packets pass them. */
-function basesOf(tables: readonly FilterTable[], family: 4 | 6, { hook, type }: Where): readonly Entry[] {
+/** Base chains in the order in which packets pass them: of the packet's families by default. */
+function basesOf(
+  tables: readonly FilterTable[],
+  family: 4 | 6,
+  { hook, type, families = ['inet', family === 4 ? 'ip' : 'ip6'] }: Where,
+): readonly Entry[] {
   let entries = entriesOf.get(tables);
   if (entries === undefined) {
     const all = tables.flatMap(table =>
@@ -143,15 +149,38 @@ function basesOf(tables: readonly FilterTable[], family: 4 | 6, { hook, type }: 
     entries = all.sort((a, b) => a.priority - b.priority);
     entriesOf.set(tables, entries);
   }
-  const families = ['inet', family === 4 ? 'ip' : 'ip6'];
   return entries.filter(
     ({ table: { table }, chain: { base } }) =>
       families.includes(table.family) && base?.hook === hook && base.type === type,
   );
 }
 
+/** Between its port and the bridge itself, packets and replies pass the rules about bridges. */
+function walkBridge(
+  tables: readonly FilterTable[],
+  { port }: RoutedPod,
+  packet: Packet,
+  way: 'from' | 'to',
+  mark: readonly Byte[],
+): Fate[] {
+  if (port === undefined || !tables.some(({ table }) => table.family === 'bridge')) return [];
+  const reply = replyTo(packet);
+  const [sent, received] = way === 'from' ? [packet, reply] : [reply, packet];
+  const hooks = (names: readonly Where['hook'][], one: Packet) =>
+    names.flatMap(hook => walkAll(tables, { hook, type: 'filter', families: ['bridge'] }, one, mark));
+  return [
+    ...hooks(['prerouting', 'input'], { ...sent, iif: port, oif: undefined }),
+    ...hooks(['output', 'postrouting'], { ...received, iif: undefined, oif: port }),
+  ];
+}
+
 /** A packet, and the reply to it. */
 function walkForward(tables: readonly FilterTable[], packet: Packet, mark: readonly Byte[]): Fate[] {
+  const where = { hook: 'forward', type: 'filter' } as const;
+  return [packet, replyTo(packet)].flatMap(one => walkAll(tables, where, one, mark));
+}
+
+function replyTo(packet: Packet): Packet {
   const { iif, oif, source, destination, sourcePort, port } = packet;
   const turned = {
     iif: oif,
@@ -161,9 +190,7 @@ function walkForward(tables: readonly FilterTable[], packet: Packet, mark: reado
     sourcePort: port,
     port: sourcePort,
   };
-  const reply: Packet = { ...packet, ...turned, isReply: true };
-  const where = { hook: 'forward', type: 'filter' } as const;
-  return [packet, reply].flatMap(one => walkAll(tables, where, one, mark));
+  return { ...packet, ...turned, isReply: true };
 }
 
 /** Every base chain has to accept a packet. What ours drop is meant. */

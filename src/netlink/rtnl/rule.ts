@@ -16,6 +16,8 @@ const RTM_DELRULE = 33;
 const RTM_GETRULE = 34;
 /** linux/fib_rules.h */
 const FR_ACT_TO_TBL = 1;
+/** linux/fib_rules.h: FR_ACT_BLACKHOLE, FR_ACT_UNREACHABLE, FR_ACT_PROHIBIT */
+const DROPS: Readonly<Record<number, string>> = { 6: 'blackhole', 7: 'unreachable', 8: 'prohibit' };
 
 /**
  * linux/fib_rules.h: struct fib_rule_hdr { __u8 family; __u8 dst_len; __u8 src_len; __u8 tos; __u8 table; __u8 res1;
@@ -65,6 +67,8 @@ export interface Rule {
   readonly mark: number | undefined;
   /** Directs packets to the table of the VRF that their interface belongs to; `table` is 0. */
   readonly isL3mdev: boolean;
+  /** How it drops packets, as `ip rule` names it; undefined: it directs them to a table. */
+  readonly drops?: string | undefined;
 }
 
 /** Rules of both families. Same as: `ip rule` and `ip -6 rule` */
@@ -82,6 +86,7 @@ export function listRules(socket: NetlinkSocket): Rule[] {
       oif: own.oifname,
       mark: own.fwmark,
       isL3mdev: own.l3mdev === 1,
+      drops: DROPS[header.action],
     };
   });
 }
@@ -137,7 +142,7 @@ export function renderRule(rule: Rule): string {
     ...(mark ? [`fwmark 0x${mark.toString(16)}`] : []),
     ...(iif ? [`iif ${iif}`] : []),
     ...(oif ? [`oif ${oif}`] : []),
-    rule.isL3mdev ? 'lookup [l3mdev-table]' : `lookup ${table}`,
+    rule.drops ?? (rule.isL3mdev ? 'lookup [l3mdev-table]' : `lookup ${table}`),
   ].join(' ');
 }
 
