@@ -88,7 +88,10 @@ export const PacketWalk = z.strictObject({
 export const LogEntry = z.strictObject({
   /** ISO time. */
   time: z.string(),
-  /** `ADD`, `DEL`, `GC`, `SET`, `REPAIR`, `RECOVER`, `SWAP`; `LEASE`: an address was leased, and nothing else is known. */
+  /**
+   * `ADD`, `DEL`, `GC`, `SET`, `REPAIR`, `RECOVER`, `ADOPT`, `HANDOVER`, `SWAP`, `INSTALL`, `UNINSTALL`; `LEASE`: an address was leased, and
+   * nothing else is known.
+   */
   what: z.string(),
   network: z.optional(z.string()),
   containerId: z.optional(z.string()),
@@ -100,7 +103,7 @@ export const LogEntry = z.strictObject({
   /** 0 for success, else an error code of the protocol. */
   code: z.int(),
   message: z.optional(z.string()),
-  /** Where that is known from: `history`, `trace`, `record` or `cached result`, `lease`, `swap`. */
+  /** Where that is known from: `history`, `trace`, `record` or `cached result`, `lease`. */
   source: z.string(),
   /** Id of its trace (`catena trace <id>`). */
   trace: z.optional(z.string()),

@@ -1,6 +1,7 @@
 // What does `catena gc --gone` do?
 import { collectGone, type GoneAttachment } from '../watch/collect-gone.ts';
 import type { CommandCall } from './command.ts';
+import { FAILED_WITHOUT_CODE, noteDone } from './log/events.ts';
 import { printAnswer } from './output/print.ts';
 import { secondsIn } from './seconds.ts';
 import { runtimeOf } from './target.ts';
@@ -17,6 +18,11 @@ export async function gcGone(call: CommandCall): Promise<number> {
   const report = await during(call, 'gc', 'attachments that outlived their namespace', () =>
     collectGone(scope, runtime),
   );
+  for (const { state, why, error, ...id } of report)
+    if (state === 'deleted' || state === 'failed') {
+      const code = state === 'deleted' ? 0 : error?.code || FAILED_WITHOUT_CODE;
+      noteDone(call, 'DEL', error ? `${why}: ${error.message}` : why, { code, id });
+    }
   await printAnswer(call, 'GoneList', { items: report.map(toJson) }, { text: () => render(report) });
   return report.some(({ state }) => state === 'failed') ? 1 : 0;
 }

@@ -10,6 +10,7 @@ import { podOf } from '../observe/pod.ts';
 import type { RequestFacts } from '../observe/record.ts';
 import type { RequestWatcher } from '../observe/watcher.ts';
 import type { CommandCall } from './command.ts';
+import { FAILED_WITHOUT_CODE } from './log/events.ts';
 import { runtimeOf, warn } from './target.ts';
 
 /** The directory of traces: `--trace-dir`, else `CATENA_TRACE_DIR`, else in the run directory. */
@@ -55,8 +56,6 @@ export async function watched<T>(
     throw error;
   }
 }
-
-const FAILED_WITHOUT_CODE = 999;
 
 /** Without a watcher, only the history is told. */
 async function noted<T>(

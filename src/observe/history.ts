@@ -16,7 +16,10 @@ import type { RequestWatcher } from './watcher.ts';
 export interface HistoryEvent {
   /** ISO time of its end. */
   readonly time: string;
-  /** `ADD`, `DEL`, `GC`; `SET`: a change in place; `REPAIR`: something was put back; `RECOVER`: an interrupted or failed operation was undone. */
+  /**
+   * `ADD`, `DEL`, `GC`; `SET`: a change in place; `REPAIR`: something was put back; `RECOVER`: an interrupted or failed operation was undone;
+   * `ADOPT`, `HANDOVER`; `SWAP`, `INSTALL`, `UNINSTALL`: of the node, without an attachment.
+   */
   readonly verb: string;
   readonly network: string;
   readonly containerId: string;

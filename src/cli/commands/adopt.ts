@@ -5,6 +5,7 @@ import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import type { CommandCall } from '../command.ts';
 import { checkConfigured } from '../known-network.ts';
+import { noteDone } from '../log/events.ts';
 import { printAnswer } from '../output/print.ts';
 import { runtimeOf, warn } from '../target.ts';
 
@@ -16,6 +17,8 @@ export async function run(call: CommandCall): Promise<number> {
   const alsoIn = [runnerJournals(runtime.stateDir ?? '').delegates];
   const scope = { ...defined({ network }), dryRun, alsoIn };
   const report = await adopt(scope, runtime);
+  for (const one of dryRun ? [] : report.attachments)
+    if (one.state === 'adopted') noteDone(call, 'ADOPT', 'another runtime attached it', { id: one });
   await printAnswer(call, 'AdoptionReport', toJson(report), { text: () => renderReport(report, dryRun) });
   for (const problem of report.damaged) warn(call, problem);
   const isEmpty = report.attachments.length + report.damaged.length === 0;

@@ -20,6 +20,7 @@ import { SCRIPT_PATHS, SCRIPTS, SHELLS } from '../completion/scripts.ts';
 import { findOlderProblem } from '../install/older-release.ts';
 import { renderShared } from '../install/shared-files.ts';
 import { finishStarting, layDown, starterOf } from '../install/starting.ts';
+import { noteDone } from '../log/events.ts';
 import { manPages } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
 import { confDirOf } from '../target.ts';
@@ -43,6 +44,9 @@ export async function run(call: CommandCall): Promise<number> {
   const place = { confDir, configured, ...(dryRun ? {} : { runtime: { pluginDirs } }) };
   const picks = conf ? await checkPick(place, conf.name, dryRun ? conf.text : undefined) : [];
   const after = dryRun ? { ok: true, notes: [] } : await finishStarting(call, plan, starter);
+  const count = plan.steps.filter(({ action }) => action !== 'keep').length;
+  if (!dryRun)
+    noteDone(call, 'INSTALL', `${count} files of ${TOOL_VERSION} in "${wanted.binDir}" and elsewhere`);
   const ok = isGood(plan, picks, call.on('as-default')) && after.ok;
   const alone = wanted.source === wanted.core?.source ? [NO_FRONT] : [];
   const notes = [...alone, ...findMismatches(configured, confDir, wanted.binDir), ...after.notes];

@@ -19,10 +19,10 @@ const LOOK_AGAIN_MS = 500;
 /** Shows what changed on this node, by whom and when. */
 export async function run(call: CommandCall): Promise<number> {
   const since = parseMoment(call.text('since') ?? '1d');
-  const { stateDir = '', pluginDirs } = runtimeOf(call);
+  const { stateDir = '' } = runtimeOf(call);
   const before = readHistory(stateDir).length;
   const node = await readNodeFor(call);
-  const entries = readTimeline({ node, stateDir, traceDir: traceDirFor(call), pluginDirs });
+  const entries = readTimeline({ node, stateDir, traceDir: traceDirFor(call) });
   const shown = entries.filter(one => Date.parse(one.time) >= since && isWanted(call, one));
   if (call.on('follow')) {
     await print(call, shown);

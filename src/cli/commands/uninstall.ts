@@ -8,6 +8,7 @@ import type { PurgeStep } from '../../purge/step.ts';
 import type { CommandCall } from '../command.ts';
 import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';
 import { renderHandovers } from '../handover/render.ts';
+import { noteDone } from '../log/events.ts';
 import { printAnswer } from '../output/print.ts';
 import { deleteGone, findPurgeObstacle, leavePools, purge, purgePlacesOf } from '../uninstall/purge.ts';
 import { placesOf } from './install.ts';
@@ -39,6 +40,9 @@ export async function run(call: CommandCall): Promise<number> {
     refusal === undefined && purgePlaces
       ? [...left, ...(await purge(purgePlaces, call.on('dry-run')))]
       : undefined;
+  // Of a purge nothing is left, this note included.
+  if (refusal === undefined && !purges && !call.on('dry-run'))
+    noteDone(call, 'UNINSTALL', `${steps.length} files of "${places.binDir}" and "${places.confDir}"`);
   const done = { ...settled, refusal, steps, ...defined({ purged }) };
   const nothing = `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`;
   await printAnswer(call, 'Uninstallation', toJson(done), { text: () => render(done, nothing) });

@@ -4,6 +4,7 @@ import type { HandedAttachment } from '../../handover/attachments.ts';
 import { type Handover, handOverOne } from '../../handover/hand-over.ts';
 import { findMissing } from '../../handover/missing.ts';
 import type { CommandCall } from '../command.ts';
+import { noteDone } from '../log/events.ts';
 import { type Heirs, withHeirs } from './heirs.ts';
 import { findTrialProblem, kindOf } from './trial.ts';
 
@@ -54,7 +55,9 @@ export async function handOverAll(
     for (const [one, before] of looked) {
       // Of those that are ready, the note of the ADD goes.
       const isNext = before.state !== 'refused' && !call.signal.aborted;
-      done.push(isNext ? await handOverOne(one, 'do', runtime) : before);
+      const after = isNext ? await handOverOne(one, 'do', runtime) : before;
+      if (after.state === 'handed over') noteDone(call, 'HANDOVER', `to ${plan.place}`, { id: after });
+      done.push(after);
     }
     return done;
   });

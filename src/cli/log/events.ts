@@ -1,7 +1,28 @@
 // What does the history keep of a repair?
 import type { Recovery } from '../../chain/records/recover.ts';
 import type { RepairReport } from '../../chain/records/repair.ts';
-import type { HistoryEvent } from '../../observe/history.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { appendHistory, type HistoryEvent } from '../../observe/history.ts';
+import type { CommandCall } from '../command.ts';
+import { runtimeOf } from '../target.ts';
+
+/** A failure to which no code of the protocol belongs, as 0 would read as success. */
+export const FAILED_WITHOUT_CODE = 999;
+
+/** Notes what a command did to the node, or to an attachment without a chain that is noted. */
+export function noteDone(
+  call: CommandCall,
+  verb: string,
+  message: string,
+  { code = 0, id = NO_ATTACHMENT }: { readonly code?: number; readonly id?: AttachmentId } = {},
+): void {
+  const { network, containerId, ifname } = id;
+  const { stateDir = '' } = runtimeOf(call);
+  const time = new Date().toISOString();
+  appendHistory(stateDir, [{ time, verb, network, containerId, ifname, by: 'command', code, message }]);
+}
+
+const NO_ATTACHMENT: AttachmentId = { network: '', containerId: '', ifname: '' };
 
 /** An interrupted or failed operation that was undone, or could not be. */
 export function recoveryEvent(
@@ -16,7 +37,7 @@ export function recoveryEvent(
     containerId,
     ifname,
     by,
-    code: error?.code ?? 0,
+    code: error ? error.code || FAILED_WITHOUT_CODE : 0,
     message,
   };
 }
@@ -38,7 +59,7 @@ export function eventsOfRepair({ recovered, attachments }: RepairReport): Histor
         containerId,
         ifname,
         by: 'command',
-        code: state === 'mended' ? 0 : (error?.code ?? 999),
+        code: state === 'mended' ? 0 : error?.code || FAILED_WITHOUT_CODE,
         message: [...problems, ...(why === undefined ? [] : [why])].join('; '),
       };
     }),

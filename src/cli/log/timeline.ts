@@ -1,8 +1,6 @@
 // What changed on this node, by whom and when, from everything that keeps a time?
 import { existsSync, statSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import { namesIn } from '../../files/names-in.ts';
-import { listSwaps } from '../../install/swap-note.ts';
+import { join } from 'node:path';
 import { listLeases, readLease } from '../../ipam/lease-files.ts';
 import { parseOwner } from '../../ipam/owner.ts';
 import type { NodeModel } from '../../node/model.ts';
@@ -14,7 +12,7 @@ import { listTraces } from '../../observe/trace-ring.ts';
 export interface LogEntry {
   /** ISO time. */
   readonly time: string;
-  /** `ADD`, `DEL`, `GC`, `SET`, `REPAIR`, `RECOVER`, `SWAP`; `LEASE`: an address was leased, and nothing else is known. */
+  /** A verb of the history; `LEASE`: an address was leased, and nothing else is known. */
   readonly what: string;
   readonly network?: string;
   readonly containerId?: string;
@@ -26,7 +24,7 @@ export interface LogEntry {
   /** 0 for success, else an error code of the protocol. */
   readonly code: number;
   readonly message?: string;
-  /** Where that is known from: `history`, `trace`, `record` or `cached result`, `lease`, `swap`. */
+  /** Where that is known from: `history`, `trace`, `record` or `cached result`, `lease`. */
   readonly source: string;
   /** Id of its trace (`catena trace <id>`). */
   readonly trace?: string;
@@ -40,25 +38,21 @@ export interface LogSources {
   readonly node: NodeModel;
   readonly stateDir: string;
   readonly traceDir: string;
-  /** Directories of executables, for their swaps. */
-  readonly pluginDirs: readonly string[];
 }
 
 /**
  * Everything on this node that has a time, oldest first. The history comes first: what another source says of the same operation is left
  * out.
  */
-export function readTimeline({ node, stateDir, traceDir, pluginDirs }: LogSources): LogEntry[] {
-  const history = readHistory(stateDir).map(fromHistory);
+export function readTimeline({ node, stateDir, traceDir }: LogSources): LogEntry[] {
+  const history = byChain(readHistory(stateDir).map(fromHistory));
   const known = new Set(history.flatMap(({ trace }) => trace ?? []));
   const traces = listTraces(traceDir).records.filter(({ id, verb }) => CHANGING.has(verb) && !known.has(id));
   const entries = [...history, ...traces.map(fromTrace)];
   for (const one of [...fromRecords(node), ...fromLeases(node)]) {
     if (!entries.some(other => isSame(one, other))) entries.push(one);
   }
-  return withPods([...entries, ...fromSwaps(pluginDirs)], node).sort(
-    (a, b) => Date.parse(a.time) - Date.parse(b.time),
-  );
+  return withPods(entries, node).sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
 }
 
 type PodName = Pick<LogEntry, 'podNamespace' | 'podName'>;
@@ -140,19 +134,32 @@ function fromLeases({ networks }: NodeModel): LogEntry[] {
   );
 }
 
-function fromSwaps(dirs: readonly string[]): LogEntry[] {
-  return dirs.flatMap(dir => {
-    const notes = join(dir, '.catena-swap');
-    if (!existsSync(notes)) return [];
-    const named = namesIn(notes).filter(name => name.endsWith('.json'));
-    const targets = named.map(name => join(dir, basename(name, '.json')));
-    return targets.flatMap(target =>
-      listSwaps(target).map(({ time, from }): LogEntry => {
-        const message = `"${basename(target)}" was replaced by "${from}"`;
-        return { time, what: 'SWAP', by: 'command', code: 0, message, source: 'swap' };
-      }),
-    );
-  });
+/** Calls of one chain follow each other within this time. */
+const CHAIN_MS = 30_000;
+
+/** A runtime calls the plugins of a chain one by one: they are one operation, with the outcome of the first that failed. */
+function byChain(entries: readonly LogEntry[]): LogEntry[] {
+  const open = new Map<string, LogEntry>();
+  const joined: LogEntry[] = [];
+  for (const one of entries) {
+    const { by, what, network, containerId, ifname, time } = one;
+    const [who = '', plugin] = by.split(', ');
+    const key = [what, network, containerId, ifname].join('\n');
+    const before = plugin === undefined ? undefined : open.get(key);
+    const plugins = before?.by.split(', ').slice(1) ?? [];
+    const isNext =
+      before && plugin && !plugins.includes(plugin) && Date.parse(time) - Date.parse(before.time) < CHAIN_MS;
+    if (!isNext) {
+      if (plugin !== undefined) open.set(key, one);
+      joined.push(one);
+      continue;
+    }
+    const failed = [before, one].find(({ code }) => code !== 0);
+    const whole = { ...one, ...failed, time, by: [who, ...plugins, plugin].join(', ') };
+    joined[joined.indexOf(before)] = whole;
+    open.set(key, whole);
+  }
+  return joined;
 }
 
 /** Whether both are about one ADD: a lease and a record are, too. */

@@ -3,6 +3,7 @@ import { defined } from '../../cni/defined.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import type { AttachmentCheck } from '../../watch/check-all.ts';
 import type { CommandCall } from '../command.ts';
+import { noteDone } from '../log/events.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
 import type { ConformanceJson } from './examine.ts';
@@ -37,6 +38,10 @@ export function tell(call: CommandCall, text: string): void {
  */
 export async function conclude(call: CommandCall, { why, ...report }: SwapReport): Promise<number> {
   const { outcome, network, worse, candidate, conformance, comparison, before, ...surveyed } = report;
+  if (outcome === 'swapped' || outcome === 'undone' || outcome === 'put back') {
+    const what = `"${surveyed.target}": ${outcome}${candidate === undefined ? '' : `, candidate "${candidate}"`}`;
+    noteDone(call, 'SWAP', `${what}${why === undefined ? '' : `: ${why}`}`);
+  }
   await printAnswer(
     call,
     'Replacement',

@@ -1,0 +1,52 @@
+// What is one row of `catena log`?
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { recoveryEvent } from '../../../../src/cli/log/events.ts';
+import { readTimeline } from '../../../../src/cli/log/timeline.ts';
+import { CniError, ErrorCode } from '../../../../src/cni/errors.ts';
+import type { NodeModel } from '../../../../src/node/model.ts';
+import { appendHistory, type HistoryEvent } from '../../../../src/observe/history.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-log-'));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+const ID = { network: 'podnet', containerId: 'c1', ifname: 'eth0' };
+const EMPTY = { attachments: [], networks: [] } as unknown as NodeModel;
+
+function rowsOf(events: readonly HistoryEvent[]) {
+  appendHistory(dir, events);
+  const entries = readTimeline({ node: EMPTY, stateDir: dir, traceDir: `${dir}/traces` });
+  return entries.map(({ what, by, code, message }) => [what, by, code, message]);
+}
+
+const called = (verb: string, plugin: string, second: number, code = 0): HistoryEvent => ({
+  ...ID,
+  ...{ time: `2026-01-31T08:00:${String(second).padStart(2, '0')}.000Z`, verb, by: 'runtime', plugin, code },
+  ...(code === 0 ? {} : { message: `${plugin} failed` }),
+});
+
+test('the calls of a chain by a runtime are one row, with the outcome of the first that failed', () => {
+  const events = [
+    ...[called('ADD', 'bridge', 1), called('ADD', 'portmap', 2, 7)],
+    ...[called('DEL', 'portmap', 3), called('DEL', 'bridge', 4)],
+    ...[called('ADD', 'bridge', 5), called('ADD', 'portmap', 6)],
+  ];
+  expect(rowsOf(events)).toEqual([
+    ['ADD', 'runtime, bridge, portmap', 7, 'portmap failed'],
+    ['DEL', 'runtime, portmap, bridge', 0, undefined],
+    ['ADD', 'runtime, bridge, portmap', 0, undefined],
+  ]);
+});
+
+test('a recovery that failed is a failure, although its plugin has no code', () => {
+  const error = new CniError(ErrorCode.unknown, 'it cannot');
+  const why = 'its DEL failed once';
+  expect(rowsOf([recoveryEvent({ ...ID, why, error }, 'command')])).toEqual([
+    ['RECOVER', 'command', 999, `${why}: it cannot`],
+  ]);
+});
