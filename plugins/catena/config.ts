@@ -99,7 +99,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   logToStderr: z._default(z.boolean(), true),
   /** File to which a line of JSON is appended for each plugin call: times, exit code, and its place in the trace. */
   traceFile: optionalText,
-  /** Directory for a trace of each call, for `catena trace`, which looks in `/run/catena/traces`; default CATENA_TRACE_DIR. A daemon that makes the call keeps the trace among its own instead. */
+  /** Directory for a trace of each call, for `catena log <id>`, which looks in `/run/catena/traces`; default CATENA_TRACE_DIR. A daemon that makes the call keeps the trace among its own instead. */
   traceDir: optionalText,
   /** Kubeconfig of a cluster whose API provides annotations and definitions, and gets the network status. Not needed in a pod with an account of its cluster. */
   kubeconfig: optionalText,

@@ -91,7 +91,7 @@ function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope,
       if (holder) return { ...id, state: 'skipped', why: `process ${holder.pid} is working on it` };
       // That record has to be undone, and the cache does not contain what it says.
       if (record.phase !== 'attached' || journal !== stateDir)
-        return { ...id, state: 'skipped', why: 'another ADD is on record: see catena list' };
+        return { ...id, state: 'skipped', why: 'another ADD is on record: see catena ls --unsettled' };
     }
     const wanted = inquire(cached, runtime);
     if (typeof wanted === 'string') return { ...id, state: 'skipped', why: wanted };

@@ -72,7 +72,7 @@ export const RuntimeVerdict = z.strictObject({
   why: z.string(),
 });
 
-/** `catena explain <list>`. */
+/** `catena validate --explain`. */
 export const NetworkExplanation = z.strictObject({
   network: z.string(),
   cniVersion: z.string(),
@@ -84,7 +84,7 @@ export const NetworkExplanation = z.strictObject({
   runtimes: z.array(RuntimeVerdict),
 });
 
-/** `catena explain <code>`. */
+/** `catena help <code>`. */
 export const CodeExplanation = z.strictObject({
   code: z.int(),
   meaning: z.string(),
@@ -100,7 +100,7 @@ export const PluginVersions = z.strictObject({
   supportedVersions: z.array(z.string()),
 });
 
-/** `catena version <network>`. */
+/** `catena networks --versions`. */
 export const NetworkVersions = z.strictObject({
   network: z.string(),
   cniVersion: z.string(),
@@ -109,13 +109,6 @@ export const NetworkVersions = z.strictObject({
   /** The highest version that all plugins support; null if there is none. */
   highestCommon: z.nullable(z.string()),
   plugins: z.array(PluginVersions),
-});
-
-/** `catena version`. */
-export const ToolVersion = z.strictObject({
-  version: z.string(),
-  /** Versions of the specification. */
-  supportedVersions: z.array(z.string()),
 });
 
 /** `catena init`. */

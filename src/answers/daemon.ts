@@ -14,7 +14,7 @@ export const PingReply = z.strictObject({
   uptimeSeconds: z.int(),
 });
 
-/** `catena ping`. */
+/** `catena daemon --ping`. */
 export const PingAnswer = z.strictObject({
   /** `alive`: it serves this executable. `other build`: it declines its calls. `absent`: none listens. `silent`: one has not answered in time. */
   state: z.enum(['alive', 'other build', 'absent', 'silent']),
@@ -110,7 +110,7 @@ export const DaemonState = z.looseObject({
 
 /** `catena daemon --status`. */
 export const DaemonStatus = z.looseObject({
-  /** As `catena ping` says it. */
+  /** As `catena daemon --ping` says it. */
   state: z.enum(['alive', 'absent', 'silent']),
   pid: z.optional(z.int()),
   ...STATE,

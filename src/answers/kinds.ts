@@ -9,7 +9,6 @@ import {
   NetworkExplanation,
   NetworkVersions,
   NewNetwork,
-  ToolVersion,
   Validation,
 } from './configuration.ts';
 import { DaemonEnd, DaemonProcess, DaemonState, DaemonStatus, PingAnswer, UiAddress } from './daemon.ts';
@@ -27,7 +26,7 @@ import {
   NetworkFiles,
   Owners,
   PacketWalk,
-  Records,
+  UnsettledList,
 } from './node.ts';
 import { Request, RequestList } from './requests.ts';
 import { AdoptionReport, GarbagePlan, GoneList, RepairReport } from './upkeep.ts';
@@ -61,16 +60,15 @@ export const KINDS = {
   Owners,
   PacketWalk,
   Ping: PingAnswer,
-  Records,
   RepairReport,
   Replacement,
   Request,
   RequestList,
   SurveyList,
-  ToolVersion,
   Trial,
   UiAddress,
   Uninstallation,
+  UnsettledList,
   Validation,
   Warning,
 } as const;

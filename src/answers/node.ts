@@ -3,22 +3,6 @@ import * as z from 'zod/mini';
 import { NodeAttachment } from '../node/model.ts';
 import { ATTACHMENT_ID, AttachmentName } from './attachment.ts';
 
-/** A list in the configuration directory. */
-export const ConfiguredNetwork = z.strictObject({
-  name: z.string(),
-  cniVersion: z.string(),
-  /** Types of its plugins, in order. */
-  plugins: z.array(z.string()),
-  file: z.string(),
-});
-
-/** An attachment in libcni's cache. */
-export const CachedAttachment = z.strictObject({
-  ...ATTACHMENT_ID,
-  /** Path; empty if it is not on record. */
-  netns: z.string(),
-});
-
 /** An operation that is still to be undone. */
 export const UnsettledRecord = z.strictObject({
   ...ATTACHMENT_ID,
@@ -27,11 +11,9 @@ export const UnsettledRecord = z.strictObject({
   file: z.string(),
 });
 
-/** `catena list`, `GET /v1/attachments`. */
-export const Records = z.strictObject({
-  networks: z.array(ConfiguredNetwork),
-  attachments: z.array(CachedAttachment),
-  unsettled: z.array(UnsettledRecord),
+/** `catena ls --unsettled`. */
+export const UnsettledList = z.strictObject({
+  items: z.array(UnsettledRecord),
 });
 
 /** An attachment that has, or is, what was asked for. */
@@ -105,7 +87,7 @@ export const LogEntry = z.strictObject({
   message: z.optional(z.string()),
   /** Where that is known from: `history`, `trace`, `record` or `cached result`, `lease`. */
   source: z.string(),
-  /** Id of its trace (`catena trace <id>`). */
+  /** Id of its trace (`catena log <id>`). */
   trace: z.optional(z.string()),
 });
 
@@ -246,7 +228,7 @@ export const BundledFile = z.strictObject({
   bytes: z.int(),
 });
 
-/** `catena bundle`. */
+/** `catena doctor --bundle`. */
 export const Bundle = z.strictObject({
   /** The archive, and its size. */
   file: z.string(),

@@ -55,7 +55,7 @@ export const Finish = z.strictObject({
   transactions: z.optional(z.array(KernelTransaction)),
 });
 
-/** `catena trace <id>`, `GET /v1/traces/<id>`: one finished request. Secrets are masked. */
+/** `catena log <id>`, `GET /v1/traces/<id>`: one finished request. Secrets are masked. */
 export const Request = z.strictObject({
   /** Ids sort by time. */
   id: z.string(),
@@ -86,7 +86,7 @@ export const Request = z.strictObject({
   span: z.optional(Span),
 });
 
-/** `catena trace`, `GET /v1/traces`, oldest first. */
+/** `catena log --requests`, `GET /v1/traces`, oldest first. */
 export const RequestList = z.strictObject({
   items: z.array(Request),
 });

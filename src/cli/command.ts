@@ -27,7 +27,8 @@ export interface Command {
   /** Allowed number of arguments. */
   readonly positionals: { readonly min: number; readonly max: number };
   readonly options: Readonly<Record<string, CommandOption>>;
-  readonly load: () => Promise<CommandModule>;
+  /** Loads only what serves the call: some options make another command of it. */
+  readonly load: (call: Pick<CommandCall, 'on' | 'text' | 'positionals'>) => Promise<CommandModule>;
 }
 
 /** Everything that may be typed: the table in commands.ts, for those whom that table loads. */

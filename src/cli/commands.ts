@@ -1,5 +1,6 @@
 // Which commands does the tool have, and which options and arguments do they take?
 import type { Command, CommandOption } from './command.ts';
+import { SHELLS } from './completion/question.ts';
 import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
 
 /** Options of every command. */
@@ -146,7 +147,7 @@ const CHAIN_OPTIONS: Readonly<Record<string, CommandOption>> = {
   ...NETWORK_OPTIONS,
   trace: {
     type: 'boolean',
-    help: 'keep a trace of the request, for catena trace (CATENA_TRACE_DIR; traces below the run directory)',
+    help: 'keep a trace of the request, for catena log --requests (CATENA_TRACE_DIR; traces below the run directory)',
   },
 };
 
@@ -332,21 +333,8 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/status.ts'),
   },
   {
-    name: 'list',
-    summary: 'show the configured networks and the recorded attachments',
-    usage: '',
-    positionals: { min: 0, max: 0 },
-    options: {
-      'conf-dir': CONF_DIR,
-      'cni-cache-dir': CACHE_DIR,
-      'state-dir': STATE_DIR,
-      output: LIST_OUTPUT,
-    },
-    load: () => import('./commands/list.ts'),
-  },
-  {
     name: 'ls',
-    summary: 'show what is attached: containers, networks, addresses, ports and ages',
+    summary: 'show or draw what is attached: containers, networks, addresses, ports and ages',
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
@@ -359,11 +347,18 @@ export const COMMANDS: readonly Command[] = [
       },
       all: { type: 'boolean', help: 'also show loopback interfaces, and attachments to delegate runners' },
       check: { type: 'boolean', help: 'run CHECK of every attachment, and fail if one is broken' },
+      unsettled: {
+        type: 'boolean',
+        help: 'show what an interrupted or failed operation left to be undone instead',
+      },
       watch: { type: 'boolean', help: 'look again every two seconds' },
-      output: LIST_OUTPUT,
+      output: outputOption(
+        [...LIST_FORMATS, 'tree', 'svg', 'mermaid', 'dot'],
+        'json or yaml for programs, wide for more columns, name for names alone; tree, svg, mermaid or dot for a drawing',
+      ),
       ...NODE_OPTIONS,
     },
-    load: () => import('./commands/ls.ts'),
+    load: call => (call.on('unsettled') ? import('./node/unsettled.ts') : import('./commands/ls.ts')),
   },
   {
     name: 'who',
@@ -388,9 +383,10 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'log',
-    summary: 'show what changed on this node, by whom and when',
-    usage: '',
-    positionals: { min: 0, max: 0 },
+    summary:
+      'show what changed on this node, by whom and when; or one request: when each plugin ran and what it added',
+    usage: '[<id>]',
+    positionals: { min: 0, max: 1 },
     options: {
       since: {
         type: 'string',
@@ -407,19 +403,14 @@ export const COMMANDS: readonly Command[] = [
         type: 'boolean',
         help: 'continue with what happens from now on; with --json, one object per line',
       },
+      requests: { type: 'boolean', help: 'list the requests that were traced, with the ids' },
+      kernel: { type: 'boolean', help: 'with an id: also show what each plugin did in the kernel' },
       'trace-dir': TRACE_DIR,
       ...NODE_OPTIONS,
       output: LIST_OUTPUT,
     },
-    load: () => import('./commands/log.ts'),
-  },
-  {
-    name: 'explain',
-    summary: 'explain every line of a list, or an error code',
-    usage: '<conflist, network or error code>',
-    positionals: { min: 1, max: 1 },
-    options: { 'conf-dir': CONF_DIR, 'bin-dir': BIN_DIR },
-    load: () => import('./commands/explain.ts'),
+    load: call =>
+      call.positionals.length || call.on('requests') ? import('./log/trace.ts') : import('./commands/log.ts'),
   },
   {
     name: 'networks',
@@ -428,6 +419,11 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 0, max: 0 },
     options: {
       why: { type: 'boolean', help: 'explain for each file and runtime why it is used or not' },
+      versions: {
+        type: 'string',
+        placeholder: '<conflist or network>',
+        help: 'show which versions each plugin of this network supports instead; fails if one lacks that of the list',
+      },
       ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'timeout'),
       'files-only': { type: 'boolean', help: 'do not ask the plugins for their versions' },
       output: LIST_OUTPUT,
@@ -443,7 +439,10 @@ export const COMMANDS: readonly Command[] = [
       },
       etc: ETC_DIR,
     },
-    load: () => import('./commands/networks.ts'),
+    load: call =>
+      call.text('versions') === undefined
+        ? import('./commands/networks.ts')
+        : import('./network-versions.ts'),
   },
   {
     name: 'ipam',
@@ -463,26 +462,6 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/ipam.ts'),
   },
   {
-    name: 'trace',
-    summary: 'list recent requests, or show one: when each plugin ran and what it added',
-    usage: '[<id>]',
-    positionals: { min: 0, max: 1 },
-    options: {
-      'trace-dir': TRACE_DIR,
-      kernel: { type: 'boolean', help: 'also show what each plugin did in the kernel' },
-      output: LIST_OUTPUT,
-    },
-    load: () => import('./commands/trace.ts'),
-  },
-  {
-    name: 'version',
-    summary: "show the tool's version, or the versions that each plugin of a network supports",
-    usage: '[<network>]',
-    positionals: { min: 0, max: 1 },
-    options: NETWORK_OPTIONS,
-    load: () => import('./commands/version.ts'),
-  },
-  {
     name: 'daemon',
     summary: 'keep plugins loaded and serve commands and plugin calls',
     usage: '',
@@ -496,6 +475,15 @@ export const COMMANDS: readonly Command[] = [
       },
       stop: { type: 'boolean', help: 'end the daemon that runs there, once its requests are finished' },
       status: { type: 'boolean', help: 'describe the daemon that runs there: exit code 3 if none runs' },
+      ping: {
+        type: 'boolean',
+        help: 'ask whether it answers: exit code 0, 3 (no daemon), 4 (another build) or 5 (no answer)',
+      },
+      deadline: {
+        type: 'string',
+        placeholder: '<seconds>',
+        help: 'with --ping: how long to wait for the answer (2)',
+      },
       'idle-exit': {
         type: 'string',
         placeholder: '<seconds>',
@@ -549,22 +537,11 @@ export const COMMANDS: readonly Command[] = [
         help: 'send spans to this collector, OTLP over HTTP (OTEL_EXPORTER_OTLP_ENDPOINT; none)',
       },
     },
-    load: () => import('./commands/daemon.ts'),
-  },
-  {
-    name: 'ping',
-    summary: 'ask whether the daemon answers: exit code 0, 3 (no daemon), 4 (another build) or 5 (no answer)',
-    usage: '',
-    positionals: { min: 0, max: 0 },
-    options: {
-      'run-dir': DAEMON_RUN_DIR,
-      deadline: { type: 'string', placeholder: '<seconds>', help: 'how long to wait for the answer (2)' },
-    },
-    load: () => import('./commands/ping.ts'),
+    load: call => (call.on('ping') ? import('./daemon/ping.ts') : import('./commands/daemon.ts')),
   },
   {
     name: 'doctor',
-    summary: 'diagnose this node and suggest fixes',
+    summary: 'diagnose this node and suggest fixes, or write an archive about it for a bug report',
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
@@ -573,45 +550,24 @@ export const COMMANDS: readonly Command[] = [
       'cni-cache-dir': CACHE_DIR,
       'state-dir': STATE_DIR,
       all: { type: 'boolean', help: 'also show checks that found nothing' },
-    },
-    load: () => import('./commands/doctor.ts'),
-  },
-  {
-    name: 'bundle',
-    summary: 'write an archive about this node for a bug report, with secrets masked',
-    usage: '',
-    positionals: { min: 0, max: 0 },
-    options: {
-      file: {
+      bundle: {
         type: 'string',
         placeholder: '<file>',
-        help: 'archive to write, which must not exist (catena-bundle-<time>.tar.gz)',
+        help: 'write an archive (.tar.gz), which must not exist, for a bug report, with secrets masked',
       },
       anonymous: {
         type: 'boolean',
-        help: 'replace addresses and the names of pods, containers and the host, each by the same word everywhere',
+        help: 'with --bundle: replace addresses and the names of pods, containers and the host, each by the same word everywhere',
       },
-      config: { type: 'string', placeholder: '<file>', help: "the daemon's settings, to be included" },
+      config: {
+        type: 'string',
+        placeholder: '<file>',
+        help: "with --bundle: the daemon's settings, to be included",
+      },
       'trace-dir': TRACE_DIR,
-      ...NODE_OPTIONS,
     },
-    load: () => import('./commands/bundle.ts'),
-  },
-  {
-    name: 'graph',
-    summary: 'draw the node: bridges, devices, and the containers behind them',
-    usage: '',
-    positionals: { min: 0, max: 0 },
-    options: {
-      output: outputOption(
-        ['text', 'svg', 'mermaid', 'dot', ...DATA_FORMATS],
-        'text, svg, mermaid, dot, json or yaml (text)',
-      ),
-      network: { type: 'string', placeholder: '<name>', help: 'only attachments to this network' },
-      check: { type: 'boolean', help: 'run CHECK of every attachment, and mark what is broken' },
-      ...NODE_OPTIONS,
-    },
-    load: () => import('./commands/graph.ts'),
+    load: call =>
+      call.text('bundle') === undefined ? import('./commands/doctor.ts') : import('./bundle/write.ts'),
   },
   {
     name: 'ui',
@@ -771,15 +727,28 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'validate',
-    summary: 'report errors in a list, or in a directory of lists',
-    usage: '<file or directory>',
-    positionals: { min: 1, max: 1 },
+    summary: 'report errors in a list, or in a directory of lists; or explain a list, or print a JSON Schema',
+    usage: '<file, directory or network>',
+    positionals: { min: 0, max: 1 },
     options: {
+      explain: {
+        type: 'boolean',
+        help: 'explain every line of the list instead',
+      },
+      schema: {
+        type: 'string',
+        placeholder: '<type or kind>',
+        help: "print the JSON Schema of a plugin's configuration, of what a command prints, or of a whole list (conflist)",
+      },
+      'conf-dir': CONF_DIR,
       'bin-dir': BIN_DIR,
       'files-only': { type: 'boolean', help: 'do not look for executables or ask for their versions' },
       strict: { type: 'boolean', help: 'fail on warnings too' },
     },
-    load: () => import('./commands/validate.ts'),
+    load(call) {
+      if (call.text('schema') !== undefined) return import('./validate/schema.ts');
+      return call.on('explain') ? import('./validate/explain.ts') : import('./commands/validate.ts');
+    },
   },
   {
     name: 'install',
@@ -890,16 +859,9 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/uninstall.ts'),
   },
   {
-    name: 'schema',
-    summary: 'print the JSON Schema of lists, of the configuration of a plugin, or of what commands print',
-    usage: '[<type or kind>]',
-    positionals: { min: 0, max: 1 },
-    options: { 'bin-dir': BIN_DIR },
-    load: () => import('./commands/schema.ts'),
-  },
-  {
     name: 'init',
-    summary: 'write a list for a new network, by four questions on a terminal or by options',
+    summary:
+      'write a list for a new network, by four questions on a terminal or by options; or the project of a new plugin',
     usage: '[<name>]',
     positionals: { min: 0, max: 1 },
     options: {
@@ -922,36 +884,35 @@ export const COMMANDS: readonly Command[] = [
       ports: { type: 'boolean', help: 'publish the ports that containers ask for' },
       rates: { type: 'boolean', help: 'limit the rates that containers ask for' },
       file: { type: 'string', placeholder: '<file>', help: 'file to write (<name>.conflist)' },
+      plugin: {
+        type: 'boolean',
+        help: 'create the project of a plugin of that name instead: source, test and build',
+      },
+      dir: {
+        type: 'string',
+        placeholder: '<dir>',
+        help: 'with --plugin: directory to create or fill (./<name>)',
+      },
       force: { type: 'boolean', help: 'replace the file, or use a name that another file has' },
       ...NODE_OPTIONS,
     },
-    load: () => import('./commands/init.ts'),
+    load: call => (call.on('plugin') ? import('./init/plugin.ts') : import('./commands/init.ts')),
   },
   {
-    name: 'new',
-    summary: 'create the project of a new plugin: source, test and build',
-    usage: '<name>',
-    positionals: { min: 1, max: 1 },
-    options: {
-      dir: { type: 'string', placeholder: '<dir>', help: 'directory to create or fill (./<name>)' },
-    },
-    load: () => import('./commands/new.ts'),
-  },
-  {
-    name: 'man',
-    summary: 'print the page of the manual about the tool or one of its commands, for man',
-    usage: '[<command>]',
+    name: 'help',
+    summary: 'show usage, that of a command, or what an error code means',
+    usage: '[<command or error code>]',
     positionals: { min: 0, max: 1 },
-    options: {},
-    load: () => import('./commands/man.ts'),
-  },
-  {
-    name: 'completion',
-    summary: 'print the completion of command lines for bash, zsh or fish',
-    usage: '<shell>',
-    positionals: { min: 1, max: 1 },
-    options: {},
-    load: () => import('./commands/completion.ts'),
+    options: {
+      man: { type: 'boolean', help: 'print the page of the manual instead, for man -l -' },
+      completion: {
+        type: 'string',
+        placeholder: '<shell>',
+        choices: SHELLS,
+        help: 'print the completion of command lines for bash, zsh or fish',
+      },
+    },
+    load: () => import('./commands/help.ts'),
   },
 ];
 

@@ -10,7 +10,7 @@ export const INCOMPLETE = 3;
 /** `catena daemon` could not take its socket, or lost it: restarting it would not help. */
 export const SOCKET_TAKEN = 3;
 
-/** `catena ping` and `catena daemon --status`, for each state of a daemon. */
+/** `catena daemon --ping` and `--status`, for each state of a daemon. */
 export const DAEMON_EXIT_CODES = {
   alive: SUCCESS,
   absent: 3,
@@ -45,9 +45,8 @@ const OF_A_DAEMON: readonly ExitCode[] = [
 export const MORE_EXIT_CODES: Readonly<Record<string, readonly ExitCode[]>> = {
   daemon: [
     { code: SOCKET_TAKEN, meaning: 'another daemon has the socket' },
-    ...OF_A_DAEMON.map(({ code, meaning }) => ({ code, meaning: `with --status: ${meaning}` })),
+    ...OF_A_DAEMON.map(({ code, meaning }) => ({ code, meaning: `with --ping or --status: ${meaning}` })),
   ],
   doctor: [{ code: INCOMPLETE, meaning: 'no error was found, but not everything could be examined' }],
-  ping: OF_A_DAEMON,
   'why-not': [{ code: INCOMPLETE, meaning: 'whether the packet arrives is not known' }],
 };

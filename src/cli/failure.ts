@@ -11,7 +11,7 @@ const STDERR_LINES = 12;
 /** Advice for errors that mean the same whichever plugin reports them. */
 const HINTS: Readonly<Record<number, string>> = {
   [ErrorCode.incompatibleVersion]:
-    'set "cniVersion" of the list to a version that every plugin supports: catena version <network>',
+    'set "cniVersion" of the list to a version that every plugin supports: catena networks --versions <network>',
   [ErrorCode.tryAgainLater]: 'this may be temporary: try again later',
   [ErrorCode.unavailable]: 'no container can be attached to this network until the plugin is ready',
   [ErrorCode.unavailableLimited]: 'running containers may have lost connectivity too',

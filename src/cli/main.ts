@@ -58,16 +58,16 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
     const { renderCommandUsage, renderUsage } = await import('./usage.ts');
     const { widthOf } = await import('./terminal/width.ts');
     const width = widthOf({ env: surroundings.env ?? process.env });
-    return { all: () => renderUsage(width), of: (command: Command) => renderCommandUsage(command, width) };
+    return {
+      all: () => renderUsage(TABLE, width),
+      of: (command: Command) => renderCommandUsage(command, TABLE, width),
+    };
   };
   if (name === '--version' || name === '-v') return show(`catena ${TOOL_VERSION}\n`);
   if (name === undefined) {
     throw new UsageError(`Cannot run: no command given\n\n${(await help()).all().trimEnd()}`);
   }
   if (name === '--help' || name === '-h') return show((await help()).all());
-  if (name === 'help') {
-    return show(rest[0] === undefined ? (await help()).all() : (await help()).of(find(rest[0])));
-  }
   if (name === COMPLETE) {
     const { answer } = await import('./completion/answer.ts');
     return show(answer(rest, { env: surroundings.env ?? process.env, types: surroundings.plugins.types }));
@@ -82,7 +82,7 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
     );
   }
   const call = toCall(command, values, positionals, surroundings);
-  const { run } = await command.load();
+  const { run } = await command.load(call);
   return run(call);
 }
 

@@ -1,6 +1,5 @@
 // How does a user learn what to type?
-import { type Command, type CommandOption, optionsOf } from './command.ts';
-import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
+import { type Command, type CommandOption, type CommandTable, optionsOf } from './command.ts';
 import { EXAMPLES } from './help/examples.ts';
 import { GROUPS } from './help/groups.ts';
 import { renderColumns, wrap } from './terminal/wrap.ts';
@@ -12,10 +11,10 @@ const [PLAIN, MOST] = [100, 120];
  * What the tool is and which commands it has.
  * @param width columns of the terminal, if there is one
  */
-export function renderUsage(width?: number): string {
+export function renderUsage({ commands: all }: CommandTable, width?: number): string {
   const columns = fit(width);
-  const summaries = new Map(COMMANDS.map(({ name, summary }) => [name, summary]));
-  const left = Math.max(...COMMANDS.map(({ name }) => name.length));
+  const summaries = new Map(all.map(({ name, summary }) => [name, summary]));
+  const left = Math.max(...all.map(({ name }) => name.length));
   return [
     'Usage: catena <command> [options]',
     '',
@@ -43,9 +42,13 @@ export function renderUsage(width?: number): string {
  * One command's arguments, options and examples.
  * @param width columns of the terminal, if there is one
  */
-export function renderCommandUsage({ name, usage, summary, options }: Command, width?: number): string {
+export function renderCommandUsage(
+  { name, usage, summary, options }: Command,
+  { globalOptions }: CommandTable,
+  width?: number,
+): string {
   const columns = fit(width);
-  const rows = Object.entries(optionsOf(options, { globalOptions: GLOBAL_OPTIONS })).map(
+  const rows = Object.entries(optionsOf(options, { globalOptions })).map(
     ([option, spec]) => [renderOption(option, spec), spec.help] as const,
   );
   const examples = EXAMPLES[name] ?? [];

@@ -79,7 +79,7 @@ const VERBS = {
  * @returns undefined for any other path
  */
 export function commandOf(method: string, path: string, body: string): ParsedRequest | undefined {
-  if (method === 'GET' && path === '/v1/attachments') return { args: ['list', '--json'] };
+  if (method === 'GET' && path === '/v1/attachments') return { args: ['ls', '--all', '--json'] };
   const [, verb = ''] = /^\/v1\/([a-z]+)$/.exec(path) ?? [];
   if (method !== 'POST' || !Object.hasOwn(VERBS, verb)) return undefined;
   const schema = VERBS[verb as keyof typeof VERBS];

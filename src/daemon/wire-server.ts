@@ -63,7 +63,7 @@ interface Connection {
 /**
  * Listens at a path.
  * @param maxBytes longest request
- * @param ping what `catena ping` is answered
+ * @param ping what `catena daemon --ping` is answered
  * @param refuse told about bytes that are no request of this version
  */
 export function listenForCalls(

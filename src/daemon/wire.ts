@@ -46,7 +46,7 @@ const encoder = new TextEncoder();
 /** Invalid bytes become U+FFFD, and a byte order mark stays, as where a process decodes its own input. */
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** The request of `catena ping`: a header alone. */
+/** The request of `catena daemon --ping`: a header alone. */
 export const PING = pingRequest();
 
 /** Whether a whole request is {@link PING}, of which the kind decides. */

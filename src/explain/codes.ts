@@ -31,7 +31,7 @@ const KNOWN: ReadonlyMap<number, Texts> = new Map([
       meaning: 'The plugin, or the verb, does not support the "cniVersion" of the list.',
       causes: ['a list for a newer release of the plugin', 'CHECK of a list below 0.4.0'],
       advice: [
-        'catena version <network> shows what each plugin supports',
+        'catena networks --versions <network> shows what each plugin supports',
         'choose a version that all of them have',
       ],
     },
@@ -41,7 +41,10 @@ const KNOWN: ReadonlyMap<number, Texts> = new Map([
     {
       meaning: 'The configuration has a key or value that the plugin does not support.',
       causes: ['an option of another release', 'an option that the kernel of this node lacks'],
-      advice: ['catena validate <conflist> shows the place', 'catena schema <plugin> lists the options'],
+      advice: [
+        'catena validate <conflist> shows the place',
+        'catena validate --schema <plugin> lists the options',
+      ],
     },
   ],
   [

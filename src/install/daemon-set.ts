@@ -35,7 +35,7 @@ export function daemonSet(options: PrintOptions): string {
   ];
   const onHost = ['nsenter', '--target=1', '--mount', '--', `${binDir}/catena`];
   const daemon = [...onHost, 'daemon', ...(withMetrics ? ['--metrics', `$(POD_IP):${METRICS_PORT}`] : [])];
-  const ping = `{ exec: { command: ${JSON.stringify([...onHost, 'ping', '--deadline=4'])} }, timeoutSeconds: 5`;
+  const ping = `{ exec: { command: ${JSON.stringify([...onHost, 'daemon', '--ping', '--deadline=4'])} }, timeoutSeconds: 5`;
   return `# Installs Catena on every node and runs its daemon there. Build the image with catena install --print containerfile.
 ${config}apiVersion: apps/v1
 kind: DaemonSet

@@ -22,7 +22,7 @@ export type RequestSummary = Pick<
   'id' | 'verb' | 'network' | 'containerId' | 'ifname' | 'startedAt' | 'durationMs' | 'code'
 >;
 
-/** `api/lists/<network>`: what `catena explain` prints, or no plugins. */
+/** `api/lists/<network>`: what `catena validate --explain` prints, or no plugins. */
 export type ShownList = Pick<AnswerOf<'NetworkExplanation'>, 'plugins'>;
 
 /** One plugin of it. */

@@ -45,7 +45,7 @@ export function openSources(ask: Ask): Sources {
     findings: new Reading(() => ask(['doctor']), DOCTOR_REST_MS),
     leases: new Reading(() => readLeases(ask, node), REST_MS),
     log: new Reading(() => ask(['log', `--since=${LOG_SINCE}`]), REST_MS),
-    traces: new Reading(async () => JSON.stringify(summaries(await ask(['trace']))), REST_MS),
+    traces: new Reading(async () => JSON.stringify(summaries(await ask(['log', '--requests']))), REST_MS),
   };
 
   function check(): void {
@@ -77,14 +77,14 @@ export function openSources(ask: Ask): Sources {
   async function answerList(network: string): Promise<Snapshot> {
     const { networks } = JSON.parse((await node.get()).text) as NodeModel;
     const file = networks.find(({ name }) => name === network)?.file;
-    return fresh(file === undefined ? '{"plugins":[]}' : await ask(['explain', '--', file]));
+    return fresh(file === undefined ? '{"plugins":[]}' : await ask(['validate', '--explain', '--', file]));
   }
 
   return {
     answer(path) {
       if (path === 'node') return answerNode();
       const [, id] = TRACE_PATH.exec(path) ?? [];
-      if (id !== undefined) return ask(['trace', id]).then(fresh);
+      if (id !== undefined) return ask(['log', id]).then(fresh);
       const [, network] = LIST_PATH.exec(path) ?? [];
       if (network !== undefined) return answerList(network);
       return Object.hasOwn(readings, path) ? readings[path]?.get() : undefined;

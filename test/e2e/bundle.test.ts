@@ -55,7 +55,7 @@ async function attachAndDelete(machine: Machine): Promise<void> {
 /** Runs the command and unpacks what it wrote. */
 async function bundle(machine: Machine, ...options: string[]) {
   const file = `${HOME}/report.tar.gz`;
-  const args = [CATENA, 'bundle', '--file', file, '--config', `${HOME}/daemon.json`, ...options];
+  const args = [CATENA, 'doctor', '--bundle', file, '--config', `${HOME}/daemon.json`, ...options];
   const { exitCode, stdout, stderr } = await machine.run(args, { timeoutMs: 60_000 });
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
   await machine.ok(['tar', '-xzf', file, '-C', HOME]);
@@ -70,7 +70,7 @@ async function bundle(machine: Machine, ...options: string[]) {
   return { stdout, files, all: [...files].flat().join('\n') };
 }
 
-describeRoot('catena bundle', () => {
+describeRoot('catena doctor --bundle', () => {
   test(
     'has what a maintainer asks for, and no secret',
     async () => {
@@ -107,9 +107,9 @@ describeRoot('catena bundle', () => {
         expect(stdout).toContain('doctor.txt');
         expect(fs.statSync(machine.path(`${HOME}/report.tar.gz`)).mode & 0o777).toBe(0o600);
 
-        const again = await machine.run([CATENA, 'bundle', '--file', `${HOME}/report.tar.gz`]);
+        const again = await machine.run([CATENA, 'doctor', '--bundle', `${HOME}/report.tar.gz`]);
         expect(again.exitCode).toBe(1);
-        expect(again.stderr).toContain('it exists; remove it, or choose another file with --file');
+        expect(again.stderr).toContain('it exists; remove it, or choose another file');
       });
     },
     deadline(120_000),

@@ -203,23 +203,23 @@ describe('catena gc, status, version', () => {
     );
   });
 
-  test('list shows networks and attachments, and which files are wrong', async () => {
+  test('networks shows which files are wrong, and ls what is attached', async () => {
     const file = twoPlugins();
     fs.writeFileSync(path.join(confDir(), '20-broken.conflist'), '{\n "name": 1');
     fs.symlinkSync('.', path.join(confDir(), '30-dir.conflist'));
     await catena(['add', 'testnet', NETNS]);
-    const { exitCode, stdout, stderr } = await catena(['list']);
-    expect([exitCode, stdout]).toEqual([
-      0,
-      `network testnet 1.1.0 noop,noop ${file}\nattachment testnet ${CONTAINER_ID} eth0 ${NETNS}\n`,
-    ]);
-    expect(stderr).toContain(
+    const { exitCode, stdout } = await catena(['networks', '--files-only']);
+    expect(exitCode).toBe(0);
+    expect(stdout).toContain(`${path.basename(file)}  network testnet, CNI 1.1.0: noop, noop\n`);
+    expect(stdout).toContain(
       '20-broken.conflist" line 2, column 11: expected "," or "}", found the end of the text',
     );
-    expect(stderr).toContain('30-dir.conflist": it is a symbolic link to a directory; it was skipped');
-    expect(JSON.parse((await catena(['list', '--json'])).stdout)).toMatchObject({
-      networks: [{ name: 'testnet', plugins: ['noop', 'noop'], file }],
+    expect(JSON.parse((await catena(['ls', '--json'])).stdout)).toMatchObject({
       attachments: [{ network: 'testnet', containerId: CONTAINER_ID, ifname: 'eth0', netns: NETNS }],
+    });
+    expect(await catena(['ls', '--unsettled'])).toMatchObject({
+      exitCode: 0,
+      stdout: 'nothing is unsettled\n',
     });
   });
 
@@ -233,9 +233,11 @@ describe('catena gc, status, version', () => {
     expect(await catena(['status', 'testnet'])).toEqual(DONE);
   });
 
-  test('version asks our own plugins, which are started ahead of their turn', async () => {
+  test('networks --versions asks our own plugins, which are started ahead of their turn', async () => {
     configure(PLUGIN_NAMES.map(type => ({ type })));
-    const { stdout, exitCode } = await catena(['version', 'testnet', '--json'], { CNI_PATH: BIN });
+    const { stdout, exitCode } = await catena(['networks', '--versions', 'testnet', '--json'], {
+      CNI_PATH: BIN,
+    });
     const shown = JSON.parse(stdout);
     expect(exitCode).toBe(0);
     expect(shown).toMatchObject({ network: 'testnet', cniVersion: '1.1.0', usable: true });
@@ -243,18 +245,20 @@ describe('catena gc, status, version', () => {
     for (const { supportedVersions } of shown.plugins) expect(supportedVersions).toContain('1.1.0');
   });
 
-  test('version fails when a plugin does not support the version of the list', async () => {
+  test('networks --versions fails when a plugin does not support the version of the list', async () => {
     const script = path.join(chain.dir, 'old');
     fs.writeFileSync(script, '#!/bin/sh\necho \'{"cniVersion":"0.4.0","supportedVersions":["0.4.0"]}\'\n', {
       mode: 0o755,
     });
     configure([{ type: 'old' }]);
-    const text = await catena(['version', 'testnet'], { CNI_PATH: chain.dir });
+    const text = await catena(['networks', '--versions', 'testnet'], { CNI_PATH: chain.dir });
     expect(text.stdout).toBe(
       'network testnet, CNI 1.1.0, which not every plugin supports; the highest version of all is 0.4.0\n' +
         'old  -  -  -  -  0.4.0  -  -\n',
     );
-    const { stdout, exitCode } = await catena(['version', 'testnet', '--json'], { CNI_PATH: chain.dir });
+    const { stdout, exitCode } = await catena(['networks', '--versions', 'testnet', '--json'], {
+      CNI_PATH: chain.dir,
+    });
     expect(exitCode).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({
       usable: false,

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { SHELLS } from '../../src/cli/completion/scripts.ts';
+import { SHELLS } from '../../src/cli/completion/question.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { run } from '../helpers/command.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -28,13 +28,13 @@ afterAll(() => fs.rmSync(dir, { recursive: true }));
 
 /** What each shell offers for a line up to the cursor. */
 const LINES = [
-  ['catena expl', ['explain']],
+  ['catena valid', ['validate']],
   ['catena uninstall --pu', ['--purge']],
-  ['catena graph --output m', ['mermaid']],
+  ['catena ls --output m', ['mermaid']],
   ['catena add web-', ['web-net', 'web-storage']],
   // Also the path of a file.
-  ['catena explain web-', ['web-net', 'web-storage']],
-  ['catena completion ', ['bash', 'fish', 'zsh']],
+  ['catena validate --explain web-', ['web-net', 'web-storage']],
+  ['catena help --completion ', ['bash', 'fish', 'zsh']],
   ['catena help ui', ['ui']],
 ] as const;
 
@@ -51,7 +51,7 @@ for (const shell of SHELLS)
       );
 
       test('a value in the word of its option', async () => {
-        const [only = '', ...more] = await complete(shell, BIN_DIR, 'catena graph --output=mer', env);
+        const [only = '', ...more] = await complete(shell, BIN_DIR, 'catena ls --output=mer', env);
         expect([only.replace('--output=', ''), more]).toEqual(['mermaid', []]);
       }, 30_000);
     },
@@ -74,7 +74,7 @@ test('an installation with --share-dir has a file for each shell, and its remova
     'zsh/site-functions/_catena',
   ];
   for (const [i, shell] of SHELLS.toSorted().entries()) {
-    const { stdout } = await run([CATENA, 'completion', shell]);
+    const { stdout } = await run([CATENA, 'help', '--completion', shell]);
     expect(fs.readFileSync(path.join(share, files[i] ?? ''), 'utf8')).toBe(stdout);
   }
   expect(await run([CATENA, 'uninstall', ...options])).toMatchObject({ exitCode: 0 });
@@ -82,6 +82,6 @@ test('an installation with --share-dir has a file for each shell, and its remova
 });
 
 test('another shell is refused, with the name that was meant', async () => {
-  const { exitCode, stderr } = await run([CATENA, 'completion', 'fisch']);
+  const { exitCode, stderr } = await run([CATENA, 'help', '--completion', 'fisch']);
   expect([exitCode, stderr]).toEqual([2, expect.stringContaining('did you mean "fish"')]);
 });

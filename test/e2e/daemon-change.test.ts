@@ -83,7 +83,9 @@ describeRoot(
         ];
         await until(async () => (await log()).length >= expected.length);
         expect(await log()).toEqual(expected);
-        const { stdout } = await lab.run(lab.host, [CATENA, 'trace'], { env: directories(lab.tmp) });
+        const { stdout } = await lab.run(lab.host, [CATENA, 'log', '--requests'], {
+          env: directories(lab.tmp),
+        });
         expect(stdout).toContain('SET');
         expect((await onJournal(lab, 'repair')).exitCode).toBe(0);
       });

@@ -1,4 +1,4 @@
-// Does `catena ping` tell a daemon that serves from one that does not, by its exit code?
+// Does `catena daemon --ping` tell a daemon that serves from one that does not, by its exit code?
 import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import type net from 'node:net';
@@ -17,9 +17,9 @@ const tmp = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-ping-'));
 afterAll(() => fs.rmSync(tmp, { recursive: true, force: true }));
 
 const pingIn = (runDir: string, ...args: string[]): Promise<Finished> =>
-  run([CATENA, 'ping', '--run-dir', runDir, ...args]);
+  run([CATENA, 'daemon', '--ping', '--run-dir', runDir, ...args]);
 
-describeRoot('catena ping', () => {
+describeRoot('catena daemon --ping', () => {
   const makeLab = useLabs();
 
   test('ends with 0 and a line while the daemon answers, and with 5 while it is stopped', async () => {
@@ -27,7 +27,7 @@ describeRoot('catena ping', () => {
     const daemon = await startDaemon(lab);
     const dir = path.dirname(daemon.socket);
     const here = (...args: string[]) =>
-      lab.run(lab.host, [CATENA, 'ping', '--run-dir', dir, ...args], { timeoutMs: 20_000 });
+      lab.run(lab.host, [CATENA, 'daemon', '--ping', '--run-dir', dir, ...args], { timeoutMs: 20_000 });
     const alive = await here();
     expect(alive).toMatchObject({ exitCode: 0, stderr: '' });
     expect(alive.stdout).toMatch(
@@ -55,7 +55,7 @@ describeRoot('catena ping', () => {
   });
 });
 
-describe('catena ping', () => {
+describe('catena daemon --ping', () => {
   test('ends with 3 without a daemon, and where a service manager keeps the socket for one', async () => {
     const dir = path.join(tmp, 'none');
     const said = { exitCode: 3, stdout: '', stderr: `catena: no daemon listens in "${dir}"\n` };

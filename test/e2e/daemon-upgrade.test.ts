@@ -94,7 +94,9 @@ describeRoot('catena install of another build', () => {
     expect(installed).toMatchObject({ exitCode: 0 });
     expect(installed.stdout).not.toContain('note:');
     expect(await statusOf(lab)).toMatchObject({ pid: daemon.pid });
-    const ping = await lab.run(lab.host, [`${binDirOf(lab)}/catena`, 'ping'], { env: directories(lab.tmp) });
+    const ping = await lab.run(lab.host, [`${binDirOf(lab)}/catena`, 'daemon', '--ping'], {
+      env: directories(lab.tmp),
+    });
     expect(ping).toMatchObject({ exitCode: 4, stdout: '' });
     // The executable is already the new one, and the daemon still of the replaced build: the next installation replaces it.
     const again = await installInto(lab, [], other);

@@ -38,7 +38,7 @@ const EXIT_CODES: Readonly<Record<string, number>> = {
   'catena init': 2,
   // None runs.
   'catena daemon --status': 3,
-  'catena ping': 3,
+  'catena daemon --ping': 3,
 };
 
 /** Commands that serve until they are interrupted. */

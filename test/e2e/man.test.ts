@@ -17,7 +17,7 @@ beforeAll(async () => {
   await Promise.all(
     files.map(async file => {
       const [, command] = /^catena-(.*)\.1$/.exec(path.basename(file)) ?? [];
-      const page = await run([CATENA, 'man', ...(command === undefined ? [] : [command])]);
+      const page = await run([CATENA, 'help', '--man', ...(command === undefined ? [] : [command])]);
       expect(page).toMatchObject({ exitCode: 0, stderr: '' });
       fs.writeFileSync(file, page.stdout);
     }),
@@ -74,6 +74,6 @@ describeNeeding(
 );
 
 test('a page that does not exist is refused, with the command that was meant', async () => {
-  const { exitCode, stderr } = await run([CATENA, 'man', 'atach']);
+  const { exitCode, stderr } = await run([CATENA, 'help', '--man', 'atach']);
   expect([exitCode, stderr]).toEqual([2, expect.stringContaining('did you mean "attach"')]);
 });

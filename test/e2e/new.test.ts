@@ -1,4 +1,4 @@
-// Is a plugin made with `catena new` a working plugin of a chain?
+// Is a plugin made with `catena init --plugin` a working plugin of a chain?
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -19,9 +19,9 @@ afterAll(() => fs.rmSync(dir, { recursive: true }));
 const catena = (...args: string[]): Promise<Finished> =>
   run([path.join(BIN_DIR, 'catena'), ...args], { cwd: dir, env: { CNI_PATH: BIN_DIR } });
 
-describe('catena new', () => {
+describe('catena init --plugin', () => {
   test('creates a directory named after the plugin, and shows the next steps', async () => {
-    const { exitCode, stdout, stderr } = await catena('new', 'first');
+    const { exitCode, stdout, stderr } = await catena('init', '--plugin', 'first');
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
     expect(stdout).toStartWith(`${dir}/first:\n  package.json\n`);
     expect(stdout).toEndWith(`Next: cd ${dir}/first && npm install && npm run build\n`);
@@ -29,20 +29,20 @@ describe('catena new', () => {
 
   test('fills an empty directory, and leaves any other alone', async () => {
     fs.mkdirSync(path.join(dir, 'empty'));
-    expect((await catena('new', 'second', '--dir', 'empty')).exitCode).toBe(0);
+    expect((await catena('init', '--plugin', 'second', '--dir', 'empty')).exitCode).toBe(0);
     const before = fs.readFileSync(path.join(dir, 'empty/package.json'), 'utf8');
-    const { exitCode, stderr } = await catena('new', 'third', '--dir', 'empty');
+    const { exitCode, stderr } = await catena('init', '--plugin', 'third', '--dir', 'empty');
     expect(exitCode).toBe(1);
     expect(stderr).toStartWith(
       `catena: Cannot make a project in "${dir}/empty": it already contains ".gitignore"\n`,
     );
     expect(fs.readFileSync(path.join(dir, 'empty/package.json'), 'utf8')).toBe(before);
     fs.writeFileSync(path.join(dir, 'file'), '');
-    expect((await catena('new', 'fourth', '--dir', 'file')).stderr).toContain('ENOTDIR');
+    expect((await catena('init', '--plugin', 'fourth', '--dir', 'file')).stderr).toContain('ENOTDIR');
   });
 
   test.each(['../motd', '-x'])('refuses the name %j', async name => {
-    const { exitCode, stdout } = await catena('new', '--dir', 'refused', '--', name);
+    const { exitCode, stdout } = await catena('init', '--plugin', '--dir', 'refused', '--', name);
     expect([exitCode, stdout]).toEqual([2, '']);
     expect(fs.existsSync(path.join(dir, 'refused'))).toBe(false);
   });
@@ -55,7 +55,7 @@ describe('a new plugin', () => {
 
   beforeAll(async () => {
     project = path.join(dir, 'motd');
-    await runOk([path.join(BIN_DIR, 'catena'), 'new', 'motd', '--dir', project]);
+    await runOk([path.join(BIN_DIR, 'catena'), 'init', 'motd', '--plugin', '--dir', project]);
     const { dependencies } = JSON.parse(fs.readFileSync(path.join(project, 'package.json'), 'utf8'));
     // What `npm install` takes: it would look into a registry for anything but a file.
     expect(dependencies['catena-cni']).toMatch(/^file:vendor\/.*\.tgz$/);
@@ -98,14 +98,14 @@ describe('a new plugin', () => {
     expect(exitCode).toBe(1);
     expect(stdout).toContain('key "serch" is not known; did you mean "search"? [unknown-key]');
     expect(stdout).toContain('error: "search" must be of type array, found "x" [shape]');
-    const explained = await catena('explain', path.join(project, 'motd.conflist'), ...dirs);
+    const explained = await catena('validate', '--explain', path.join(project, 'motd.conflist'), ...dirs);
     expect(explained.stdout).toContain(
       '2  motd (meta) adds search domains to what earlier plugins said about resolving\n',
     );
     expect(explained.stdout).toContain(
       `search = ["svc.example"]: Domains in which the container's resolver looks for`,
     );
-    expect((await catena('schema', 'motd', ...dirs)).stdout).toBe(
+    expect((await catena('validate', '--schema', 'motd', ...dirs)).stdout).toBe(
       fs.readFileSync(path.join(project, 'dist/motd.schema.json'), 'utf8'),
     );
   });

@@ -250,7 +250,7 @@ describeRoot('a command without a daemon', () => {
     expect(rows).toHaveLength(2);
     const id = rows[1]?.split(' ')[0] ?? '';
     expect(await trace(lab, id)).toContain('by a command');
-    const { exitCode, stderr } = await lab.run(lab.host, [CATENA, 'trace', 'nothing'], {
+    const { exitCode, stderr } = await lab.run(lab.host, [CATENA, 'log', 'nothing'], {
       env: directories(lab.tmp),
     });
     expect({ exitCode, stderr }).toEqual({
@@ -274,9 +274,13 @@ function callOf(container: Container, list: Row): Row {
 }
 
 async function trace(lab: Lab, ...args: string[]): Promise<string> {
-  const { exitCode, stdout, stderr } = await lab.run(lab.host, [CATENA, 'trace', ...args], {
-    env: directories(lab.tmp),
-  });
+  const { exitCode, stdout, stderr } = await lab.run(
+    lab.host,
+    [CATENA, 'log', ...(args.length ? args : ['--requests'])],
+    {
+      env: directories(lab.tmp),
+    },
+  );
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
   return stdout;
 }

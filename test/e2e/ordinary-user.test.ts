@@ -42,9 +42,9 @@ describe('an ordinary user', () => {
     async () => {
       await withNode(async call => {
         const rows = [
-          [['list'], 'Cannot list cached results in', 'read'],
-          [['trace'], 'Cannot list traces in', 'read'],
-          [['trace', 'x'], 'Cannot list traces in', 'read'],
+          [['ls'], 'Cannot list cached results in', 'read'],
+          [['log', '--requests'], 'Cannot list traces in', 'read'],
+          [['log', 'x'], 'Cannot list traces in', 'read'],
           [['daemon'], 'Cannot run "catena daemon": ', 'write'],
           [['install', '--bin-dir', 'DIR/bin'], 'Cannot run "catena install": ', 'write'],
           [['uninstall', '--bin-dir', 'DIR/bin'], 'Cannot list cached results in', 'read'],

@@ -113,9 +113,9 @@ describe('catena-cni', () => {
     const { version } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
     const main = path.join(project, 'node_modules/catena-cni/plugins/main.ts');
     expect((await inProject('bun', main, '--version')).stdout).toBe(`catena ${version}\n`);
-    const { stdout } = await inProject('bun', main, 'schema', 'bridge');
+    const { stdout } = await inProject('bun', main, 'validate', '--schema', 'bridge');
     expect(stdout).toBe(fs.readFileSync(path.join(ROOT, 'dist/schemas/bridge.json'), 'utf8'));
-    expect((await inProject('bun', main, 'new', 'motd')).exitCode).toBe(0);
+    expect((await inProject('bun', main, 'init', 'motd', '--plugin')).exitCode).toBe(0);
   });
 
   test('its command says in one line what to do without Bun, and runs where PATH has one', async () => {

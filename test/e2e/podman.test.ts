@@ -147,7 +147,7 @@ describeRoot(
           return findings.filter(({ id }: { id: string }) => id === 'attachments');
         };
         expect(await doctor()).toMatchObject([{ severity: 'ok' }]);
-        expect(await catena('list')).toMatchObject({
+        expect(await catena('ls')).toMatchObject({
           attachments: [{ containerId: web.id, netns: web.netns }],
         });
         await machine.ok(['nft', 'flush', 'ruleset']);

@@ -37,7 +37,7 @@ async function prepare(machine: Machine): Promise<void> {
 const QUESTIONS: readonly (readonly [question: string, line: string, exitCode: number, ...RegExp[]])[] = [
   [
     'What will this list do?',
-    'explain web-net',
+    'validate --explain web-net',
     0,
     /bridge/,
     /10\.22\.0\.0\/24/,
@@ -49,9 +49,9 @@ const QUESTIONS: readonly (readonly [question: string, line: string, exitCode: n
   ['Why does the pod not answer?', 'why-not frontend:80', 1, /listen/],
   ['What changed since yesterday?', 'log --since yesterday', 0, /ADD/, /web-net/, /frontend/],
   ['What is on this node?', 'ls', 0, /shop\/frontend/, /10\.22\.0\.2/, /8080/],
-  ['What does it look like?', 'graph', 0, /web0/, /frontend/],
+  ['What does it look like?', 'ls --output tree', 0, /web0/, /frontend/],
   ['Is it healthy?', 'ls --check', 0, /frontend/],
-  ['What does error code 11 mean?', 'explain 11', 0, /11/],
+  ['What does error code 11 mean?', 'help 11', 0, /11/],
 ];
 
 describeRoot('the questions of a newcomer', () => {

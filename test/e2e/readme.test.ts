@@ -102,7 +102,7 @@ describeRoot('README.md', () => {
       const { items } = (await (await daemon.fetch('/v1/traces')).json()) as { items: [{ id: string }] };
       const [{ id }] = items;
       const env = directories(lab.tmp);
-      const { stdout } = await lab.run(lab.host, [CATENA, 'trace', id.slice(0, 10)], { env });
+      const { stdout } = await lab.run(lab.host, [CATENA, 'log', id.slice(0, 10)], { env });
       expect(shapeOf(stdout)).toEqual(shapeOf(firstBlock('src/observe/README.md', 'text')));
       expect((await chain.run('del', container)).exitCode).toBe(0);
     });

@@ -99,7 +99,7 @@ describeRoot('catena ui', () => {
       expect(Date.parse(checkedAt)).toBeGreaterThan(0);
       const [trace] = await read('traces');
       expect(trace).toMatchObject({ verb: 'ADD', containerId: pod.id, code: 0 });
-      expect(await read(`traces/${trace.id}`)).toEqual(await printed('trace', trace.id));
+      expect(await read(`traces/${trace.id}`)).toEqual(await printed('log', trace.id));
       expect((await read('leases'))[0]).toMatchObject({ network: 'podnet', containerId: pod.id });
       expect((await read('log')).items).toEqual((await printed('log')).items);
       expect((await read('findings')).findings.length).toBeGreaterThan(5);

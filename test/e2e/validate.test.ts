@@ -66,6 +66,15 @@ describe('catena validate', () => {
     expect((await catena('validate', file, '--files-only')).exitCode).toBe(0);
   });
 
+  test('takes the name of a network for its file', async () => {
+    const file = write('10.conflist', { plugins: [{ type: 'nosuch' }] });
+    const byName = await catena('validate', 'podnet', '--conf-dir', dir);
+    expect([byName.exitCode, byName.stdout]).toEqual([1, (await catena('validate', file)).stdout]);
+    expect((await catena('validate')).stderr).toBe(
+      'catena: Cannot validate: name a list, a directory of lists or a network\n',
+    );
+  });
+
   test('is JSON with --json', async () => {
     const file = write('10.conflist', { plugins: [{ type: 'tuning', colour: 'red' }] });
     const { exitCode, stdout } = await catena('validate', dir, '--json');
@@ -134,16 +143,15 @@ describeNeeding(
   requiresReference('bridge'),
 );
 
-describe('catena schema', () => {
+describe('catena validate --schema', () => {
   test.each(['conflist', ...PLUGIN_NAMES, RUNNER_NAME])('prints the published schema of %s', async name => {
-    const { exitCode, stdout } = await catena('schema', name);
+    const { exitCode, stdout } = await catena('validate', '--schema', name);
     expect(exitCode).toBe(0);
     expect(stdout).toBe(fs.readFileSync(path.join(ROOT, `dist/schemas/${name}.json`), 'utf8'));
   });
 
-  test('prints the schema of lists by default, and lists the types', async () => {
-    expect(await catena('schema')).toEqual(await catena('schema', 'conflist'));
-    const { exitCode, stderr } = await catena('schema', 'ovs');
+  test('lists the types', async () => {
+    const { exitCode, stderr } = await catena('validate', '--schema', 'ovs');
     expect(exitCode).toBe(2);
     expect(stderr).toStartWith(
       'catena: Cannot show the schema of "ovs": no such schema; there are conflist, ',

@@ -201,15 +201,7 @@ describe('an existing working directory', () => {
     try {
       const list = { cniVersion: '1.0.0', name: 'here', plugins: [{ type: 'loopback' }] };
       fs.writeFileSync(path.join(dir, 'a.conflist'), JSON.stringify(list));
-      const argv = [
-        CATENA,
-        'version',
-        'here',
-        '--file',
-        'a.conflist',
-        '--bin-dir',
-        path.relative(dir, BIN_DIR),
-      ];
+      const argv = [CATENA, 'networks', '--versions', 'a.conflist', '--bin-dir', path.relative(dir, BIN_DIR)];
       for (const PWD of [undefined, '/', '/nonexistent', 'a'])
         expect(await run(argv, { cwd: dir, env: { PWD } })).toMatchObject({ exitCode: 0, stderr: '' });
     } finally {

@@ -42,8 +42,8 @@ export async function complete(
   // The unpacked program looks for its own functions, such as that for paths, where an installed one has them.
   const script =
     shell === 'fish'
-      ? `set -p fish_function_path ${UNPACKED}/usr/share/fish/functions\ncatena completion fish | source\n`
-      : `source <(catena completion ${shell})\n`;
+      ? `set -p fish_function_path ${UNPACKED}/usr/share/fish/functions\ncatena help --completion fish | source\n`
+      : `source <(catena help --completion ${shell})\n`;
   const all = { ...env, HOME: '/nonexistent', PATH: `${binDir}:${TEST_PATH}`, TERM: 'dumb' };
   const { stdout, stderr } = await ASK[shell](findShell(shell) ?? shell, script, line, all);
   if (stderr !== '') throw new Error(`${shell} complained: ${stderr}`);

@@ -55,10 +55,10 @@ export async function mountSmallDisk(lab: Lab, list: (disk: string) => Row): Pro
     run,
     catena(verb, container, ...args) {
       const target = container ? [container.path, '--container-id', container.id] : [];
-      const network = ['repair', 'list', 'doctor'].includes(verb)
+      const network = ['repair', 'ls', 'doctor'].includes(verb)
         ? []
         : [list(dir).name, ...target, '--file', conflist];
-      const bins = ['list', 'doctor'].includes(verb) ? ['--conf-dir', lab.tmp] : ['--bin-dir', BIN_DIR];
+      const bins = ['ls', 'doctor'].includes(verb) ? ['--conf-dir', lab.tmp] : ['--bin-dir', BIN_DIR];
       const argv = [`${BIN_DIR}/catena`, verb, ...network, ...bins, ...args];
       return run(argv, { env: directories(dir), timeoutMs: 60_000 });
     },

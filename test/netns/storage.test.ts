@@ -97,7 +97,7 @@ describeRoot('on a full disk', () => {
       const repair = await disk.catena('repair');
       expect([repair.exitCode, repair.stdout]).toEqual([0, expect.stringContaining('1 sound')]);
       expect((await disk.catena('doctor')).stdout).toContain('its file system is full');
-      expect(await disk.catena('list')).toMatchObject(DONE);
+      expect(await disk.catena('ls')).toMatchObject(DONE);
       const del = await disk.catena('del', container);
       expect([del.exitCode, del.stderr]).toEqual([0, expect.stringContaining('ENOSPC')]);
       await expectNothing();
@@ -164,7 +164,7 @@ describeRoot('on a disk that is read-only', () => {
       ]);
       expect(await lab.dump(lab.host)).toEqual(before);
       expect(await disk.catena('check', container)).toMatchObject(DONE);
-      expect(await disk.catena('list')).toMatchObject(DONE);
+      expect(await disk.catena('ls')).toMatchObject(DONE);
       expect((await disk.catena('doctor')).stdout).toContain('state.storage');
       expect((await disk.catena('repair')).exitCode).toBe(1);
       expect(await disk.catena('del', other)).toMatchObject({ exitCode: 0 });
@@ -238,7 +238,7 @@ describeRoot('with a file that is damaged', () => {
           apply(file);
           if (LOOKED_AT.includes(damage)) {
             const looks = [
-              ...['list', 'doctor'].map(verb => disk.catena(verb)),
+              ...['ls', 'doctor'].map(verb => disk.catena(verb)),
               disk.catena('check', container),
               disk.catena('gc', undefined, '--dry-run', '--all'),
             ];

@@ -42,11 +42,11 @@ const QUESTIONS: readonly (readonly [file: string, ...args: string[]])[] = [
   ['doctor.txt', 'doctor', '--all'],
   ['ls.txt', 'ls', '--all'],
   ['node.json', 'ls', '--all', '--json'],
-  ['graph.txt', 'graph'],
+  ['tree.txt', 'ls', '--output', 'tree'],
   ['networks.txt', 'networks', '--why'],
-  ['list.txt', 'list'],
+  ['unsettled.txt', 'ls', '--unsettled'],
   ['log.txt', 'log', '--since', '30d'],
-  ['traces.txt', 'trace'],
+  ['requests.txt', 'log', '--requests'],
   ['daemon.txt', 'daemon', '--status'],
 ];
 

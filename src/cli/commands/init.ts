@@ -61,7 +61,7 @@ function nextSteps(call: CommandCall, file: string, what: string, device: string
   const near = call.cwd === undefined ? file : relative(call.cwd, file);
   const shown = near.startsWith('..') ? file : near;
   const steps = [
-    [`catena explain ${shown}`, 'what each line does'],
+    [`catena validate --explain ${shown}`, 'what each line does'],
     [
       `catena try ${shown}${device === undefined ? '' : ` --device ${device}`}`,
       'run it in temporary namespaces',

@@ -3,6 +3,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isatty } from 'node:tty';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { drawDot } from '../../graph/dot.ts';
+import { drawMermaid } from '../../graph/mermaid.ts';
+import { drawSvg } from '../../graph/svg.ts';
+import { drawText } from '../../graph/text.ts';
+import type { Style } from '../../lab/paint.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
 import { withoutStandIns } from '../../node/shown.ts';
 import { titleOf } from '../../node/words.ts';
@@ -15,6 +20,14 @@ import { warn } from '../target.ts';
 import { styleOf } from '../terminal/colour.ts';
 import { during } from '../terminal/progress.ts';
 import { widthOf } from '../terminal/width.ts';
+
+/** Bridges, devices and what is attached to them, by format. */
+const DRAWINGS: Readonly<Record<string, (node: NodeModel, style: Style) => string>> = {
+  tree: drawText,
+  svg: drawSvg,
+  mermaid: drawMermaid,
+  dot: drawDot,
+};
 
 /** Milliseconds between two looks of `--watch`. */
 const LOOK_AGAIN_MS = 2_000;
@@ -40,12 +53,13 @@ async function look(call: CommandCall): Promise<{ node: NodeModel; shown: NodeAt
 
 async function print(call: CommandCall, node: NodeModel, shown: readonly NodeAttachment[]): Promise<void> {
   const render = (wide: boolean) => renderLs(node, shown, { ...styleOf(call), wide, width: widthOf(call) });
-  await printAnswer(
-    call,
-    'Node',
-    { ...node, attachments: shown },
-    { text: () => render(false), wide: () => render(true), names: () => shown.map(titleOf) },
-  );
+  const draw = DRAWINGS[call.format];
+  const whole = { ...node, attachments: [...shown] };
+  await printAnswer(call, 'Node', whole, {
+    text: () => draw?.(whole, styleOf(call)) ?? render(false),
+    wide: () => render(true),
+    names: () => shown.map(titleOf),
+  });
 }
 
 /** A terminal shows the present; elsewhere, what has changed is printed again. */

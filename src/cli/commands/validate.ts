@@ -1,19 +1,22 @@
 // What does `catena validate` do?
+import { existsSync } from 'node:fs';
+import { listNetworks } from '../../chain/config/load.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
 import { installedRuntimes } from '../../runtimes/libcni.ts';
 import { NO_EXECUTABLES, openExecutables } from '../../validate/executables.ts';
 import { countFindings } from '../../validate/finding.ts';
 import { validatePath } from '../../validate/validate.ts';
-import type { CommandCall } from '../command.ts';
+import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { catalogOf } from '../plugin-catalog.ts';
-import { runtimeOf } from '../target.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
 import { styleOf } from '../terminal/colour.ts';
 import { widthOf } from '../terminal/width.ts';
 import { renderValidation } from '../validate-render.ts';
 
 /** Prints the findings; fails on errors, with `--strict` on warnings too. */
 export async function run(call: CommandCall): Promise<number> {
-  const [path = ''] = call.positionals;
+  const path = pathOf(call);
   // The standard error of plugins that are asked for their versions is not shown.
   const { onPlugin: _, ...runtime } = runtimeOf(call);
   const executables = call.on('files-only') ? NO_EXECUTABLES : openExecutables(runtime, installedRuntimes());
@@ -28,4 +31,13 @@ export async function run(call: CommandCall): Promise<number> {
     { text: () => renderValidation(report, styleOf(call), widthOf(call)) },
   );
   return valid ? 0 : 1;
+}
+
+/** A network of the configuration directory stands for its file, unless there is a file of that name. */
+function pathOf(call: CommandCall): string {
+  const [given] = call.positionals;
+  if (given === undefined)
+    throw new UsageError('Cannot validate: name a list, a directory of lists or a network');
+  if (existsSync(absolutePath(given, call.cwd))) return given;
+  return listNetworks(confDirOf(call)).networks.find(({ list }) => list.name === given)?.file ?? given;
 }

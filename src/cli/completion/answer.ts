@@ -31,7 +31,6 @@ function offer(line: Line, place: Place): Offer {
     return option?.type === 'string' ? ofKind(kindOfOption(pending, option), line, place) : nothing();
   }
   if (line.before.length === 0) return { ...nothing(), found: [...commands(), ...OF_THE_TOOL] };
-  if (line.before.length === 1 && line.before[0] === 'help') return { ...nothing(), found: commands() };
   if (!argumentsOnly && word.startsWith('-')) {
     const open = Object.entries(options).filter(([name, { multiple }]) => multiple || !line.given.has(name));
     return { ...nothing(), found: open.map(([name, { help }]) => ({ word: `--${name}`, about: help })) };
@@ -41,7 +40,6 @@ function offer(line: Line, place: Place): Offer {
 
 /** What may stand in place of a command. */
 const OF_THE_TOOL: readonly Candidate[] = [
-  { word: 'help', about: 'show usage, or that of a command' },
   { word: '--help', about: 'show usage' },
   { word: '--version', about: "show the tool's version" },
 ];

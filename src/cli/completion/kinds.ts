@@ -1,7 +1,6 @@
 // What kind of word does a command line expect at a place?
 import type { Command, CommandOption } from '../command.ts';
 import { COMMANDS } from '../commands.ts';
-import { SHELLS } from './scripts.ts';
 
 /** `known`: the words of a fixed list. `none`: only the user knows it. */
 export type Kind =
@@ -33,14 +32,12 @@ const BY_PLACEHOLDER: Readonly<Record<string, Kind | undefined>> = {
   'type or index': { kind: 'plugins' },
   conflist: { kind: 'files' },
   'conflist or network': { kind: 'networks' },
-  'conflist, network or error code': { kind: 'networks' },
-  'file or directory': { kind: 'files' },
+  'file, directory or network': { kind: 'networks' },
   'dir or executable': { kind: 'files' },
   executable: { kind: 'files' },
   file: { kind: 'files' },
   dir: { kind: 'dirs' },
-  command: { kind: 'known', words: COMMANDS.map(({ name }) => name) },
-  shell: { kind: 'known', words: SHELLS },
+  'command or error code': { kind: 'known', words: COMMANDS.map(({ name }) => name) },
   'ls, why, free or pools': { kind: 'known', words: ['ls', 'why', 'free', 'pools'] },
 };
 

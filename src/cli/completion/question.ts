@@ -2,3 +2,6 @@
 
 /** This word, then the words of the command line up to the cursor. It is in no usage text. */
 export const COMPLETE = '__complete';
+
+/** Shells that can be taught. */
+export const SHELLS = ['bash', 'zsh', 'fish'] as const;

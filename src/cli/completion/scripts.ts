@@ -1,8 +1,6 @@
 // How does a shell ask the tool what a word may become?
-import { COMPLETE } from './question.ts';
+import { COMPLETE, type SHELLS } from './question.ts';
 
-/** Shells that can be taught. */
-export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof SHELLS)[number];
 
 const BASH = `# Completion of catena for bash. The words come from the tool itself.

@@ -35,7 +35,7 @@ export async function showStatus(call: CommandCall): Promise<number> {
   const dir = runDirOf(call);
   const daemon = await findRunning(dir);
   const { state } = daemon ?? {};
-  // As `catena ping --json` says it.
+  // As `catena daemon --ping --json` says it.
   const found = daemon === undefined ? 'absent' : state === undefined ? 'silent' : 'alive';
   if (isData(call)) {
     const known = state === undefined ? {} : outOfEnvelope(state);

@@ -8,7 +8,6 @@ export interface Example {
 
 /** Examples of each command. A test runs every line on a node that has the network `web-net` and the namespace `web`. */
 export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
-  man: [{ text: 'the page of a command', line: 'catena man attach' }],
   add: [
     { text: 'attach a namespace made by "ip netns add web"', line: 'catena add web-net web' },
     {
@@ -35,6 +34,9 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { text: 'what is attached', line: 'catena ls' },
     { text: 'run CHECK of everything, and fail if something is broken', line: 'catena ls --check' },
     { text: 'names only, for scripts', line: 'catena ls --network web-net --output name' },
+    { text: 'draw the node with characters', line: 'catena ls --output tree' },
+    { text: 'as an image for a report', line: 'catena ls --output svg' },
+    { text: 'what a crash left to be undone', line: 'catena ls --unsettled' },
   ],
   who: [
     { text: 'whose address is this?', line: 'catena who 10.99.0.2' },
@@ -44,33 +46,28 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { text: 'why does this port not answer?', line: 'catena why-not :8081' },
     { text: 'why can this container not reach that host?', line: 'catena why-not web 1.1.1.1:443' },
   ],
-  log: [{ text: 'what changed within the last hour', line: 'catena log --since 1h' }],
-  list: [
-    { text: 'networks and attachments', line: 'catena list' },
-    { text: 'names of networks, for a script', line: 'catena list --output name' },
+  log: [
+    { text: 'what changed within the last hour', line: 'catena log --since 1h' },
+    { text: 'recent requests that were traced', line: 'catena log --requests' },
   ],
   ipam: [
     { text: 'which addresses are leased', line: 'catena ipam ls web-net' },
     { text: 'the same for another program', line: 'catena ipam ls web-net --output yaml' },
     { text: 'why an address is not free', line: 'catena ipam why web-net 10.99.0.2' },
   ],
-  networks: [{ text: 'which file do runtimes use, and why?', line: 'catena networks --why' }],
-  explain: [
-    { text: 'each line of a network in a sentence', line: 'catena explain web-net' },
-    { text: 'what an error code means', line: 'catena explain 11' },
-  ],
-  trace: [{ text: 'recent requests that were traced', line: 'catena trace' }],
-  graph: [
-    { text: 'draw the node with characters', line: 'catena graph --check' },
-    { text: 'as an image for a report', line: 'catena graph --output svg' },
+  networks: [
+    { text: 'which file do runtimes use, and why?', line: 'catena networks --why' },
+    { text: 'which CNI versions its plugins support', line: 'catena networks --versions web-net' },
   ],
   ui: [{ text: 'open the printed address in a browser on this machine', line: 'catena ui' }],
-  version: [{ text: 'which CNI versions the plugins of a network support', line: 'catena version web-net' }],
-  bundle: [
-    { text: 'an archive for a bug report', line: 'catena bundle --file report.tar.gz' },
-    { text: 'one that names neither pods nor addresses', line: 'catena bundle --anonymous' },
+  doctor: [
+    { text: 'examine the node', line: 'catena doctor' },
+    { text: 'an archive for a bug report', line: 'catena doctor --bundle report.tar.gz' },
+    {
+      text: 'one that names neither pods nor addresses',
+      line: 'catena doctor --bundle public.tar.gz --anonymous',
+    },
   ],
-  doctor: [{ text: 'examine the node', line: 'catena doctor' }],
   repair: [{ text: 'what would be repaired', line: 'catena repair --dry-run' }],
   adopt: [{ text: 'what other runtimes attached and could be recorded', line: 'catena adopt --dry-run' }],
   gc: [{ text: 'what would be deleted if nothing were valid', line: 'catena gc web-net --all --dry-run' }],
@@ -81,6 +78,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
       text: 'without a question: a bridge with free subnets, ports and rates',
       line: 'catena init front-net --kind bridge --subnet auto --ports --rates',
     },
+    { text: 'begin a plugin of your own', line: 'catena init motd --plugin --dir ./motd' },
   ],
   validate: [
     { text: 'check all lists of the node', line: 'catena validate /etc/cni/net.d' },
@@ -88,10 +86,9 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
       text: 'check one list, before its plugins are installed',
       line: 'catena validate --files-only web-net.conflist',
     },
-  ],
-  schema: [
-    { text: 'the schema of the bridge plugin, for an editor', line: 'catena schema bridge' },
-    { text: 'the schema of what doctor --json prints', line: 'catena schema Diagnosis' },
+    { text: 'each line of a network in a sentence', line: 'catena validate --explain web-net' },
+    { text: 'the schema of the bridge plugin, for an editor', line: 'catena validate --schema bridge' },
+    { text: 'the schema of what doctor --json prints', line: 'catena validate --schema Diagnosis' },
   ],
   try: [
     { text: 'run a list where it can do no harm', line: 'catena try web-net.conflist' },
@@ -103,7 +100,6 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
       line: 'catena conformance /opt/cni/bin/tuning --from web-net.conflist',
     },
   ],
-  new: [{ text: 'begin a plugin of your own', line: 'catena new motd --dir ./motd' }],
   install: [
     { text: 'what would be installed where', line: 'catena install --dry-run' },
     {
@@ -113,12 +109,6 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { text: 'a systemd unit to look at', line: 'catena install --print systemd' },
   ],
   uninstall: [{ text: 'what would be removed', line: 'catena uninstall --dry-run' }],
-  completion: [
-    {
-      text: 'a file that bash reads when it starts, or: source <(catena completion bash)',
-      line: 'catena completion bash',
-    },
-  ],
   compare: [
     {
       text: 'may these executables replace ours?',
@@ -132,6 +122,17 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
       line: 'catena handover --to /usr/lib/cni --dry-run',
     },
   ],
-  daemon: [{ text: 'does a daemon run?', line: 'catena daemon --status' }],
-  ping: [{ text: 'does it answer?', line: 'catena ping' }],
+  daemon: [
+    { text: 'does a daemon run?', line: 'catena daemon --status' },
+    { text: 'does it answer?', line: 'catena daemon --ping' },
+  ],
+  help: [
+    { text: 'arguments, options and examples of a command', line: 'catena help attach' },
+    { text: 'what an error code means', line: 'catena help 11' },
+    { text: 'the page of the manual', line: 'catena help attach --man' },
+    {
+      text: 'a file that bash reads when it starts, or: source <(catena help --completion bash)',
+      line: 'catena help --completion bash',
+    },
+  ],
 };

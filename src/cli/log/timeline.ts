@@ -26,7 +26,7 @@ export interface LogEntry {
   readonly message?: string;
   /** Where that is known from: `history`, `trace`, `record` or `cached result`, `lease`. */
   readonly source: string;
-  /** Id of its trace (`catena trace <id>`). */
+  /** Id of its trace (`catena log <id>`). */
   readonly trace?: string;
 }
 

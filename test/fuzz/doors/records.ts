@@ -240,7 +240,7 @@ const TRACE = {
   result: RESULTS[0],
 };
 
-/** Records of requests, as `catena trace` reads them. */
+/** Records of requests, as `catena log <id>` reads them. */
 export const traces = door({
   name: 'trace ring',
   weight: 3,

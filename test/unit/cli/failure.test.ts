@@ -42,7 +42,7 @@ describe('renderFailure()', () => {
   });
 
   test.each([
-    [1, 'incompatible CNI versions', 'catena version <network>'],
+    [1, 'incompatible CNI versions', 'catena networks --versions <network>'],
     [11, 'busy', 'try again later'],
     [0, 'Cannot find plugin "x": no such file in "/y"', 'CNI_PATH or --bin-dir'],
     [999, 'Cannot add link: EPERM', 'run as root'],

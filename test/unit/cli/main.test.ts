@@ -50,11 +50,11 @@ describe('runMain()', () => {
     ['a missing argument', ['add', 'net'], 'Cannot run "add" with 1 argument: it takes <network> <netns>'],
     ['an argument too many', ['check', 'a', 'b', 'c'], 'with 3 arguments'],
     [
-      'an argument where there is none',
-      ['list', 'x'],
-      'with 1 argument: it takes none; see catena help list',
+      'no argument where one is needed',
+      ['who'],
+      'with 0 arguments: it takes <address, mac, port, device, handle, name or id>; see catena help who',
     ],
-    ['a second argument of version', ['version', 'n', 'x'], 'with 2 arguments: it takes [<network>]; see'],
+    ['a second argument of log', ['log', 'n', 'x'], 'with 2 arguments: it takes [<id>]; see'],
     [
       'an unknown option',
       ['add', 'a', 'b', '--nope'],

@@ -42,7 +42,7 @@ describe('commandOf()', () => {
       },
     );
     expect(post('status', { network: 'n' })).toEqual({ args: ['status', '--json', '--', 'n'] });
-    expect(commandOf('GET', '/v1/attachments', '')).toEqual({ args: ['list', '--json'] });
+    expect(commandOf('GET', '/v1/attachments', '')).toEqual({ args: ['ls', '--all', '--json'] });
   });
 
   test('makes command lines for containers that run', () => {

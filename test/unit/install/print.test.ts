@@ -150,7 +150,7 @@ test('the DaemonSet has capabilities and is not privileged', () => {
 test('the DaemonSet asks the daemon of the host whether it lives, and gives it time to start and to end', () => {
   const [{ spec }] = yaml({ binDir: '/usr/libexec/cni' });
   const [daemon] = spec.template.spec.containers;
-  const command = [...daemon.command.slice(0, -1), 'ping', '--deadline=4'];
+  const command = [...daemon.command.slice(0, -1), 'daemon', '--ping', '--deadline=4'];
   for (const probe of [daemon.startupProbe, daemon.readinessProbe, daemon.livenessProbe]) {
     expect(probe.exec).toEqual({ command });
     // The command says why it fails before the kubelet ends it.

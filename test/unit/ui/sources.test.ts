@@ -65,7 +65,7 @@ test('requests are listed without what they printed, the newest first', async ()
     code: 0,
   });
   const { read } = scene({
-    trace: {
+    'log --requests': {
       items: [
         { ...record('a'), result: {}, links: [] },
         { ...record('b'), links: [] },
@@ -79,15 +79,15 @@ test('a list is that of the file which the node names for its network', async ()
   const networks = [{ name: 'a', file: '/etc/cni/net.d/a.conflist' }, { name: '11' }];
   const { asked, read } = scene({
     ls: { networks },
-    'explain -- /etc/cni/net.d/a.conflist': { plugins: [{ type: 'x' }] },
+    'validate --explain -- /etc/cni/net.d/a.conflist': { plugins: [{ type: 'x' }] },
   });
   expect(await read('lists/a')).toEqual({ plugins: [{ type: 'x' }] });
   for (const none of ['lists/11', 'lists/b', 'lists/..']) expect(await read(none)).toEqual({ plugins: [] });
-  expect(asked.filter(line => line.startsWith('explain'))).toHaveLength(1);
+  expect(asked.filter(line => line.startsWith('validate'))).toHaveLength(1);
 });
 
 test('only the id of a trace reaches a command', async () => {
-  const { asked, read, sources } = scene({ [`trace ${ID}`]: { id: ID } });
+  const { asked, read, sources } = scene({ [`log ${ID}`]: { id: ID } });
   expect(await read(`traces/${ID}`)).toEqual({ id: ID });
   const others = [
     '',
@@ -103,5 +103,5 @@ test('only the id of a trace reaches a command', async () => {
     'toString',
   ];
   expect(others.filter(path => sources.answer(path) !== undefined)).toEqual([]);
-  expect(asked).toEqual([`trace ${ID}`]);
+  expect(asked).toEqual([`log ${ID}`]);
 });

@@ -44,5 +44,5 @@ test('every argument', () => {
     return free.map(i => `${command.name} ${i}`);
   });
   // A name that is still to be given, an address, the id of a request.
-  expect(unknown).toEqual(['ipam 2', 'trace 0', 'init 0', 'new 0']);
+  expect(unknown).toEqual(['log 0', 'ipam 2', 'init 0']);
 });

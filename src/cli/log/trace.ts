@@ -1,4 +1,4 @@
-// What does `catena trace` do?
+// What does `catena log` print of a request, and of all that were traced?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { toRequest } from '../../observe/answer.ts';
 import { findTrace, listTraces } from '../../observe/trace-ring.ts';

@@ -1,4 +1,4 @@
-// What does `catena bundle` do?
+// What does `catena doctor --bundle` do?
 import { closeSync, existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -8,21 +8,21 @@ import { redactText } from '../../bundle/redact.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { putNewFile } from '../../files/put-file.ts';
 import { unfinishedName } from '../../files/unfinished.ts';
-import { askCommands, placesOf, readFacts } from '../bundle/collect.ts';
 import type { CommandCall } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
+import { askCommands, placesOf, readFacts } from './collect.ts';
 
 /** Writes an archive for a report, with secrets masked, and shows what is in it. */
 export async function run(call: CommandCall): Promise<number> {
   const now = new Date();
   const name = `catena-bundle-${now.toISOString().replaceAll(/[-:]|\.\d+/g, '')}`;
-  const file = absolutePath(call.text('file') ?? `${name}.tar.gz`, call.cwd);
+  const file = absolutePath(call.text('bundle') ?? '', call.cwd);
   refuseExisting(file);
   const anonymous = call.on('anonymous');
   const places = placesOf(call);
-  const progress = openProgress(call, 'bundle');
+  const progress = openProgress(call, 'doctor');
   const facts = readFacts(call, places, anonymous);
   const answers = await askCommands(call, places, progress.step).finally(progress.end);
   const read = [...facts, ...answers].map(one => ({ ...one, text: redactText(one.text) }));
@@ -46,7 +46,7 @@ export async function run(call: CommandCall): Promise<number> {
 
 function refuseExisting(file: string): void {
   if (existsSync(file))
-    throw new Error(`Cannot write "${file}": it exists; remove it, or choose another file with --file`);
+    throw new Error(`Cannot write "${file}": it exists; remove it, or choose another file`);
 }
 
 /** Only its owner may read it: what is masked is what could be recognised. */

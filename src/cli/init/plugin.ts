@@ -1,4 +1,4 @@
-// What does `catena new` do?
+// What does `catena init --plugin` do?
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findLibrary } from '../../template/library.ts';
 import { findNameProblem, renderProject } from '../../template/project.ts';

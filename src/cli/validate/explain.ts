@@ -1,14 +1,13 @@
-// What does `catena explain` do?
+// What does `catena validate --explain` print?
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { NetworkNotFound } from '../../chain/config/network-not-found.ts';
-import { explainCode } from '../../explain/codes.ts';
 import { explainList } from '../../explain/list.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { readConfigured } from '../../runtimes/configured.ts';
 import { installedAs } from '../../runtimes/libcni.ts';
 import { choose, RUNTIMES } from '../../runtimes/rules.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { type RuntimeVerdict, renderCode, renderList } from '../explain-render.ts';
+import { type RuntimeVerdict, renderList } from '../explain-render.ts';
 import { findList, type NamedList } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
 import { catalogOf } from '../plugin-catalog.ts';
@@ -17,20 +16,11 @@ import { widthOf } from '../terminal/width.ts';
 /** Where the output is no terminal. */
 const WIDTH = 80;
 
-/** Explains an error code, or every line of a list. */
+/** Explains every line of a list. */
 export async function run(call: CommandCall): Promise<number> {
-  const [what = ''] = call.positionals;
+  const [what] = call.positionals;
+  if (what === undefined) throw new UsageError('Cannot explain: name a list or a network');
   const width = widthOf(call) ?? WIDTH;
-  if (/^\d+$/.test(what)) {
-    const explanation = explainCode(Number(what));
-    if (explanation === undefined) {
-      throw new UsageError(
-        `Cannot explain code ${what}: the specification reserves the codes below 100 and does not define this one`,
-      );
-    }
-    await printAnswer(call, 'CodeExplanation', explanation, { text: () => renderCode(explanation, width) });
-    return 0;
-  }
   const { list, file, dir } = find(call, what);
   const explanation = await explainList(list, catalogOf(call));
   const runtimes = await verdictsOn(list, dir, file);
@@ -50,7 +40,7 @@ function find(call: CommandCall, what: string): NamedList {
   } catch (error) {
     if (!(error instanceof NetworkNotFound) || !call.plugins.types.includes(what)) throw error;
     throw new UsageError(
-      `Cannot explain "${what}": it is a plugin and no network; catena schema ${what} shows its options`,
+      `Cannot explain "${what}": it is a plugin and no network; catena validate --schema ${what} shows its options`,
     );
   }
 }

@@ -1,4 +1,4 @@
-// What does `catena schema` do?
+// What does `catena validate --schema` print?
 import { didYouMean } from '../../cni/suggest.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printData } from '../output/data.ts';
@@ -6,7 +6,7 @@ import { catalogOf } from '../plugin-catalog.ts';
 
 /** Prints the schema of lists, of a plugin's configuration, or of what commands print. */
 export async function run(call: CommandCall): Promise<number> {
-  const [name = 'conflist'] = call.positionals;
+  const name = call.text('schema') ?? 'conflist';
   const schemas = { ...(await catalogOf(call).schemas()), ...(await call.plugins.answerSchemas?.()) };
   const schema = Object.hasOwn(schemas, name) ? schemas[name] : undefined;
   if (schema === undefined) {

@@ -1,4 +1,4 @@
-// What does `catena ping` do?
+// What does `catena daemon --ping` do?
 import { inEnvelope } from '../../answers/envelope.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { PingReply } from '../../daemon/protocol.ts';
