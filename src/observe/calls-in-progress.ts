@@ -5,6 +5,7 @@ import type { RequestWatcher } from './watcher.ts';
 const READING = new Set(['CHECK', 'STATUS', 'GC', 'VERSION']);
 /** Runtimes give up long before that. */
 const LONGEST_MS = 10 * 60_000;
+const YOUNG_MS = 1_000;
 
 /** Knows the requests that a daemon serves at present. */
 export class CallsInProgress {
@@ -14,6 +15,12 @@ export class CallsInProgress {
   has(containerId: string): boolean {
     const since = performance.now() - LONGEST_MS;
     return [...(this.#begun.get(containerId) ?? [])].some(({ at }) => at > since);
+  }
+
+  /** Whether any has begun a moment ago: one that takes longer waits for something itself. */
+  hasYoung(): boolean {
+    const since = performance.now() - YOUNG_MS;
+    return [...this.#begun.values()].some(all => [...all].some(({ at }) => at > since));
   }
 
   /** The same watcher, whose requests are noted. */

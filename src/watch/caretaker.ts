@@ -108,9 +108,9 @@ export class Caretaker {
   }
 
   /** The configuration has changed: what was given up is tried again. */
-  reconsider(): void {
+  reconsider(isConcerned: (key: string) => boolean): void {
     for (const [key, standing] of this.#standings)
-      if (standing.state === 'given up')
+      if (standing.state === 'given up' && isConcerned(key))
         this.#standings.set(key, { ...standing, state: 'drifted', repairs: 0, undone: 0, repairedAt: 0 });
   }
 

@@ -15,29 +15,40 @@ export function policyIn(source: string | undefined): Policy | undefined {
   return POLICIES.find(one => one === named);
 }
 
-/**
- * The policies of the networks that are configured now. They apply to attachments made before, too.
- * @returns an entry for each network, undefined if its list names no policy
- */
-export function readPolicies(confDir: string): ReadonlyMap<string, Policy | undefined> {
+/** The networks that are configured: the text of each list, by its name. */
+export type ConfiguredLists = ReadonlyMap<string, string>;
+
+/** Reads the directory of configurations. */
+export function readLists(confDir: string): ConfiguredLists {
   try {
-    return new Map(listNetworks(confDir).networks.map(({ list }) => [list.name, policyIn(list.source)]));
+    return new Map(listNetworks(confDir).networks.map(({ list }) => [list.name, list.source]));
   } catch {
     // The directory cannot be read now; then what the attachments were made with has to be enough.
     return new Map();
   }
 }
 
+/** Names of the networks whose list came, went or has another text. */
+export function changedLists(before: ConfiguredLists, now: ConfiguredLists): ReadonlySet<string> {
+  const names = new Set([...before.keys(), ...now.keys()]);
+  return new Set([...names].filter(name => before.get(name) !== now.get(name)));
+}
+
+/** Whether one of these lists is that of the attachment, or of the runner that made it. */
+export function isOfList({ id, pod }: WatchedAttachment, lists: ReadonlySet<string>): boolean {
+  return lists.has(id.network) || (pod !== undefined && lists.has(pod.id.network));
+}
+
 /**
- * The policy for an attachment: the list of today decides; without one, that of the ADD. For a network of the delegate runner that names
+ * The policy for an attachment, also for one made before: the list of today decides; without one, that of the ADD. For a network of the delegate runner that names
  * none, the list of the runner does.
  */
 export function policyOf(
   { id, known, pod }: WatchedAttachment,
-  policies: ReadonlyMap<string, Policy | undefined>,
+  lists: ConfiguredLists,
   fallback: Policy,
 ): Policy {
   const named = (network: string, source: string | undefined) =>
-    policies.has(network) ? policies.get(network) : policyIn(source);
+    policyIn(lists.has(network) ? lists.get(network) : source);
   return named(id.network, known.source) ?? (pod && named(pod.id.network, pod.source)) ?? fallback;
 }

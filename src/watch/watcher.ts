@@ -16,7 +16,7 @@ import type { Hint } from './hint.ts';
 import { visitInside } from './inside.ts';
 import { Leftovers } from './leftovers.ts';
 import { isPodHeld, podLister, withPods } from './pods.ts';
-import { policyOf, readPolicies } from './policy.ts';
+import { changedLists, isOfList, policyOf, readLists } from './policy.ts';
 import { startRounds } from './rounds.ts';
 import type { WatchSettings } from './settings.ts';
 import { openSources } from './sources.ts';
@@ -34,7 +34,7 @@ export interface WatchParts extends CaretakerEvents {
   readonly podsDir: string;
   readonly cacheDir: string;
   readonly confDir: string;
-  /** Whether requests of clients wait for workers. */
+  /** Whether requests of clients are being served, apart from those that take long. */
   isBusy(): boolean;
   /** Whether a request is in progress that attaches or detaches this container. */
   isInCall(containerId: string): boolean;
@@ -134,9 +134,9 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
   const pods = podLister(parts.podsDir);
   const deletions = new BegunDeletions(runtime);
   let attachments = new Map<string, WatchedAttachment>();
-  let policies = readPolicies(parts.confDir);
+  let lists = readLists(parts.confDir);
   let lost = 0;
-  const ownPolicy = (one: WatchedAttachment) => policyOf(one, policies, settings().policy);
+  const ownPolicy = (one: WatchedAttachment) => policyOf(one, lists, settings().policy);
   const caretaker = new Caretaker(
     { ...parts, runtime },
     {
@@ -243,10 +243,23 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
   };
 
   const reconsider = (): void => {
-    policies = readPolicies(parts.confDir);
-    caretaker.reconsider();
+    caretaker.reconsider(() => true);
     pacer.want(false);
     sweepWhenDue();
+  };
+  /** A directory of configurations is written to for many reasons: only attachments of a list that is another one now are looked at. */
+  const readChanged = (): void => {
+    const before = lists;
+    lists = readLists(parts.confDir);
+    const changed = changedLists(before, lists);
+    const concerned = new Set(
+      checked.filter(key => {
+        const one = attachments.get(key);
+        return one !== undefined && isOfList(one, changed);
+      }),
+    );
+    caretaker.reconsider(key => concerned.has(key));
+    queue.add(concerned);
   };
   relist('all');
   const closeSources = openSources(parts.confDir, {
@@ -265,7 +278,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       parts.log('info', 'changes inside of namespaces were not heard for a while', { problem: why });
       note([{ of: 'all', isLikely: false, why }]);
     },
-    configured: () => later(reconsider, DEBOUNCE_MS),
+    configured: once(readChanged, DEBOUNCE_MS),
   });
   const stopRounds = startRounds({
     everyMs: () => settings().everyMs,

@@ -193,7 +193,16 @@ describeRoot('a daemon that watches', () => {
     const list = watchedList(lab, 'pods', '10.66.0.0/24');
     writeFileSync(file, JSON.stringify(list));
     await attach(lab, list, 8080);
-    const daemon = await startWatcher(lab, {});
+    const daemon = await startWatcher(lab, { watchSeconds: 3600 });
+    const { checks } = await untilWatch(daemon, one => one.checks.sound > 0);
+    // Another list, or the same one written again, is no reason to check.
+    const beside = { cniVersion: '1.1.0', name: 'beside', plugins: [{ type: 'loopback' }] };
+    writeFileSync(`${lab.tmp}/net.d/beside.conflist`, JSON.stringify(beside));
+    writeFileSync(file, JSON.stringify(list));
+    await Bun.sleep(1_000);
+    expect((await untilWatch(daemon, () => true)).checks).toEqual(checks);
+    writeFileSync(file, JSON.stringify({ ...list, disableCheck: false }));
+    await untilWatch(daemon, one => one.checks.sound === checks.sound + 1);
     const damage = () => lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br-pods']);
     await damage();
     await untilWatch(daemon, one => one.drifted.length === 1);

@@ -37,7 +37,7 @@ export function watchAttachments(
       podsDir: runnerJournals(own).pods,
       cacheDir: cacheDirOf(runtime),
       confDir,
-      isBusy: () => pool.state.waiting > 0,
+      isBusy: () => pool.state.waiting > 0 || calls.hasYoung(),
       isInCall: containerId => calls.has(containerId),
       log: observer.log,
       acted: podEvents({ confDir, env, observer }),

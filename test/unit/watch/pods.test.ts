@@ -80,13 +80,13 @@ describe('the attachment of the runtime', () => {
 });
 
 test("the policy of the runner's list counts for networks that name none", () => {
-  const policies = (of: ReadonlyMap<string, 'repair' | undefined> = new Map()) =>
+  const policies = (of: ReadonlyMap<string, string> = new Map()) =>
     [ONE, TWO].map(key => policyOf(list().get(key) as WatchedAttachment, of, 'off'));
   expect(policies()).toEqual(['off', 'observe']);
   keep([{ type: 'catena' }], { catena: { watch: 'repair' } });
   expect(policies()).toEqual(['repair', 'observe']);
-  expect(policies(new Map([['outer', undefined]]))).toEqual(['off', 'observe']);
-  expect(policies(new Map([['outer', 'repair']]))).toEqual(['repair', 'observe']);
+  expect(policies(new Map([['outer', '{}']]))).toEqual(['off', 'observe']);
+  expect(policies(new Map([['outer', '{"catena":{"watch":"repair"}}']]))).toEqual(['repair', 'observe']);
 });
 
 describe('while a process detaches the pod', () => {
