@@ -19,7 +19,7 @@ import {
   PLUGINS,
   type PluginName,
   RUNNER,
-  RUNNER_ALIAS,
+  RUNNER_ALIASES,
   RUNNER_NAME,
 } from './registry.ts';
 import { judgeForFront, mayHaveBegun, requestKey } from './unanswered.ts';
@@ -35,8 +35,8 @@ const { name, args } = calledAs(process.argv0, process.argv.slice(2));
 if (args[0] === WORKER_FLAG) await runAsWorker();
 else if (args[0] === JUDGE_FLAG) await judgeForFront(args.slice(1));
 else if (isPluginName(name)) await runAsPlugin(name);
-// The tool is also a plugin when a runtime calls it; under multus's name it is nothing else.
-else if (name === RUNNER_ALIAS || (args.length === 0 && process.env.CNI_COMMAND)) await runAsRunner();
+// The tool is also a plugin when a runtime calls it; under multus's names it is nothing else.
+else if (RUNNER_ALIASES.includes(name) || (args.length === 0 && process.env.CNI_COMMAND)) await runAsRunner();
 else await runAsTool(args);
 
 /** By the name of the executable, or by {@link AS_FLAG}. */

@@ -110,8 +110,8 @@ export const PLUGIN_NAMES = Object.keys(PLUGINS).sort() as PluginName[];
 /** The command, which is the delegate runner when a runtime calls it; its options are in the folder of the same name. */
 export const RUNNER_NAME = 'catena' as const;
 
-/** A name under which the executable is the delegate runner and nothing else. */
-export const RUNNER_ALIAS = 'multus' as const;
+/** Names under which the executable is the delegate runner and nothing else: those of multus without and with its daemon. */
+export const RUNNER_ALIASES: readonly string[] = ['multus', 'multus-shim'];
 
 /** `bun plugins/main.ts --as bridge` calls a plugin without compiling. */
 export const AS_FLAG = '--as';

@@ -22,7 +22,7 @@ import { versionText } from '../../src/plugin/serve.ts';
 import { REQUEST_LIMIT_BYTES } from '../../src/plugin/stdio.ts';
 import { FAULT_VARIABLE } from '../../src/sys/fault-variable.ts';
 import { WORKER_FLAG } from '../../src/worker/protocol.ts';
-import { AS_FLAG, PLUGIN_NAMES, PLUGINS, RUNNER, RUNNER_ALIAS, RUNNER_NAME } from '../registry.ts';
+import { AS_FLAG, PLUGIN_NAMES, PLUGINS, RUNNER, RUNNER_ALIASES, RUNNER_NAME } from '../registry.ts';
 import { releaseOf } from '../release.ts';
 
 const SOURCE = path.resolve(import.meta.dir, '../front/front.c');
@@ -94,7 +94,8 @@ export async function renderTables(): Promise<string> {
   const plugins = await Promise.all(
     PLUGIN_NAMES.map(async name => ({ name, plugin: name, definition: await PLUGINS[name].load() })),
   );
-  const rows = [...plugins, runner, { ...runner, name: RUNNER_ALIAS }].map(({ name, plugin, definition }) => {
+  const aliases = RUNNER_ALIASES.map(name => ({ ...runner, name }));
+  const rows = [...plugins, runner, ...aliases].map(({ name, plugin, definition }) => {
     const about = aboutText(definition, releaseOf(plugin || RUNNER_NAME));
     const texts = [name, plugin, versionText(definition), about].map(quote);
     return `  { ${texts.join(', ')}, ${name === RUNNER_NAME ? 1 : 0} },\n`;

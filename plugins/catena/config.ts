@@ -19,6 +19,9 @@ import {
 } from '../../src/delegate/selection.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
 
+/** Keys of multus that have nothing to say here. */
+const withoutEffect = z.optional(z.unknown());
+
 const optionalCount = z.optional(z.int().check(z.minimum(0)));
 
 /**
@@ -121,6 +124,36 @@ export const CatenaConf = z.extend(PluginConfig, {
   multusNamespace: optionalText,
   /** Multus: a further chain, whose plugins are the `.conf` files in the directory of that name next to the file that `clusterNetwork` names; it comes last. */
   auxiliaryCNIChainName: optionalText,
+  /** Multus: where its daemon sees the node. Paths of its other keys that begin with it or with `/host` are read as the node's, as they are for the type `multus-shim`. */
+  chrootDir: optionalText,
+  /** Multus: no effect; a failed DEL always stays on record. */
+  retryDeleteOnError: withoutEffect,
+  /** Multus: no effect; once for "the default network always comes first". */
+  always_use_default: withoutEffect,
+  /** Multus: no effect; the socket of its daemon, as the daemon sees it. */
+  socketDir: withoutEffect,
+  /** Multus: no effect; the socket of its daemon. */
+  daemonSocketDir: withoutEffect,
+  /** Multus: no effect; where its daemon writes its list, or that it does. */
+  multusConfigFile: withoutEffect,
+  /** Multus: no effect; where its daemon looks for the default network. Name that as `clusterNetwork`. */
+  multusAutoconfigDir: withoutEffect,
+  /** Multus: no effect; the file of the default network for its daemon. Name that as `clusterNetwork`. */
+  multusMasterCNI: withoutEffect,
+  /** Multus: no effect; where its daemon writes its list. */
+  cniConfigDir: withoutEffect,
+  /** Multus: no effect; the version that its daemon writes into lists. */
+  forceCNIVersion: withoutEffect,
+  /** Multus: no effect; the name that its daemon gives its list. */
+  overrideNetworkName: withoutEffect,
+  /** Multus: no effect; `catena daemon` limits calls itself. */
+  connectionLimit: withoutEffect,
+  /** Multus: no effect; `catena daemon --metrics` has an address. */
+  metricsPort: withoutEffect,
+  /** Multus: no effect. */
+  enablePprof: withoutEffect,
+  /** Multus: no effect; the kubeconfig says how the node identifies itself. */
+  perNodeCertificate: withoutEffect,
   runtimeConfig: optionalObject,
 });
 export type CatenaConf = z.output<typeof CatenaConf>;
@@ -128,15 +161,18 @@ export type CatenaConf = z.output<typeof CatenaConf>;
 /** The name under which the runner is called, and its type in a list. */
 export const RUNNER = 'catena';
 
-/** Under this type the runner replaces multus. */
+/** Under these types the runner replaces multus, without and with its daemon. */
 const MULTUS = 'multus';
+const MULTUS_SHIM = 'multus-shim';
 
 /**
  * Evaluates the options.
  * @throws CniError 7 for invalid values
  */
 export function optionsOf(conf: CatenaConf, network: string, version: SpecVersion): RunnerOptions {
-  const { clusterNetwork, defaultRoute } = conf;
+  const { defaultRoute } = conf;
+  const onNode = nodePaths(conf);
+  const clusterNetwork = onNode(conf.clusterNetwork);
   const owners = typeof defaultRoute === 'string' ? { ipv4: defaultRoute, ipv6: defaultRoute } : defaultRoute;
   const delegates = clusterNetwork ? [] : (conf.delegates ?? []);
   if (findIfnameProblem(`${conf.interfacePrefix}1`)) {
@@ -150,14 +186,14 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
     ownTypes: [RUNNER, ...(conf.type ? [conf.type] : [])],
     defaultNetwork: conf.network || clusterNetwork || undefined,
     delegates: delegates.map((one, i) => delegateOf(one, i === 0 ? network : `${network}-${i}`)),
-    defaultNetworks: conf.defaultNetworks ?? [],
+    defaultNetworks: (conf.defaultNetworks ?? []).flatMap(name => onNode(name) ?? []),
     networks: networksOf(conf.networks ?? [], network),
     places: {
-      confDir: conf.confDir || `/etc/cni/${conf.type === MULTUS ? MULTUS : RUNNER}/net.d`,
+      confDir: onNode(conf.confDir) || `/etc/cni/${isMultus(conf) ? MULTUS : RUNNER}/net.d`,
       definitionsDir: conf.definitionsDir || undefined,
       cniVersion: version,
     },
-    auxiliary: auxiliaryOf(conf),
+    auxiliary: auxiliaryOf(conf, clusterNetwork),
     maxNetworks: conf.maxNetworks,
     interfacePrefix: conf.interfacePrefix,
     runtimeConfigFor: conf.runtimeConfigFor,
@@ -170,8 +206,22 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
     },
     kubeletDir: conf.kubeletDir || '/var/lib/kubelet',
     deviceInfoDir: conf.deviceInfoDir || DEVICE_INFO_DIR,
-    readinessFile: conf.readinessFile || conf.readinessindicatorfile || undefined,
+    readinessFile: conf.readinessFile || onNode(conf.readinessindicatorfile) || undefined,
   };
+}
+
+function isMultus({ type }: CatenaConf): boolean {
+  return type === MULTUS || type === MULTUS_SHIM;
+}
+
+/**
+ * Translates paths of multus's daemon, which runs in a pod: that sees the node's directories below `/host`, and the whole node below
+ * `chrootDir`.
+ */
+function nodePaths({ type, chrootDir }: CatenaConf): (path: string | undefined) => string | undefined {
+  const isSeenByDaemon = type === MULTUS_SHIM || chrootDir;
+  const roots = isSeenByDaemon ? ['/host', chrootDir?.replace(/\/+$/, '') || '/host'] : [];
+  return path => path?.slice(roots.find(root => path.startsWith(`${root}/`))?.length ?? 0);
 }
 
 /**
@@ -219,7 +269,7 @@ export function placesOf(conf: CatenaConf, env: RunnerPlaces['env']): RunnerPlac
   return {
     podsDir: journals.pods,
     stateDir: journals.delegates,
-    cacheDir: conf.cniCacheDir || conf.cniDir || `${cniCacheDir(env)}/${RUNNER}`,
+    cacheDir: conf.cniCacheDir || nodePaths(conf)(conf.cniDir) || `${cniCacheDir(env)}/${RUNNER}`,
     callerCacheDir: cniCacheDir(env),
     env: { ...env, ...directories },
   };
@@ -236,11 +286,10 @@ function delegateOf(entry: JsonObject, name: string): Selection {
 }
 
 /** @throws CniError 7 in cases that multus silently ignores */
-function auxiliaryOf({
-  auxiliaryCNIChainName: name,
-  network,
-  clusterNetwork,
-}: CatenaConf): RunnerOptions['auxiliary'] {
+function auxiliaryOf(
+  { auxiliaryCNIChainName: name, network }: CatenaConf,
+  clusterNetwork: string | undefined,
+): RunnerOptions['auxiliary'] {
   if (!name) return undefined;
   const path = network || clusterNetwork;
   const what = `"auxiliaryCNIChainName" is ${JSON.stringify(name)}`;

@@ -102,6 +102,10 @@ export async function prepareRunner<T>(
         claims: cluster,
         fetchAnnotations: async pod => (await loadClusterPod()).fetchAnnotations(cluster, pod),
         publish: async (pod, status) => (await loadClusterPod()).publishStatus(cluster, pod, status),
+        tell: async (pod, outcome) =>
+          (await loadClusterPod()).tellOutcome(cluster, pod, outcome, (message, fields) =>
+            log.warn(message, fields),
+          ),
       }),
       ...(cluster && conf.followAnnotations && placeOf(call) && { follow: followCall(call) }),
     });

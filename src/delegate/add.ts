@@ -30,6 +30,15 @@ import { annotationsOf, listWanted } from './wanted.ts';
  * @throws CniError 11 while the default network is not ready; 7 for mistakes in what is wanted; else the failed plugin's
  */
 export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
+  try {
+    return await attachPod(runner, pod);
+  } catch (failure) {
+    await runner.tell?.(pod, { failure });
+    throw failure;
+  }
+}
+
+async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const { options } = runner;
   refuseUnready(options, ErrorCode.tryAgainLater);
   const annotations = (await runner.fetchAnnotations?.(pod)) ?? annotationsOf(pod);
@@ -108,7 +117,7 @@ async function attachAll(
       record.succeeded(index, { ...status[index] });
     }
     await claims.fill(networks, results);
-    await runner.publish?.(pod, status);
+    await Promise.all([runner.publish?.(pod, status), runner.tell?.(pod, { attached: status })]);
     isPublished = true;
     record.done();
   } catch (error) {

@@ -1,8 +1,11 @@
 // Is the runtime's pod the one that the cluster knows, and which networks does it want?
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { NetworkNotFound } from '../chain/config/network-not-found.ts';
+import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { attachedEvents, failureEvents, tellCluster } from './event.ts';
 import type { Cluster, KubernetesPod } from './kubernetes.ts';
 import type { NetworkStatus } from './network-status.ts';
 import { argOf, type Pod, placeOf } from './options.ts';
+import type { AddOutcome, Runner } from './runner.ts';
 import { ANNOTATIONS_CAPABILITY } from './wanted.ts';
 
 /** Set on pods that are declared on the node itself, not by the API server; their uid differs between the two. */
@@ -54,6 +57,29 @@ export async function publishStatus(
     ErrorCode.tryAgainLater,
     `${what}: ${findProblem(found, uid) ?? 'the API server refused it'}`,
   );
+}
+
+/** Tells the cluster what became of an ADD, under the reasons of multus where it has one. Never throws. */
+export async function tellOutcome(
+  cluster: () => Promise<Cluster>,
+  pod: Pod,
+  outcome: AddOutcome,
+  warn: Runner['warn'],
+): Promise<void> {
+  const [place, uid] = [placeOf(pod), argOf(pod, 'K8S_POD_UID')];
+  if (place === undefined || !uid) return;
+  const said = 'failure' in outcome ? failureOf(outcome.failure) : attachedEvents(outcome.attached);
+  if (said.length === 0) return;
+  try {
+    await tellCluster(await cluster(), { ...place, uid }, said, warn);
+  } catch {
+    // Without a usable configuration of the cluster: that is why ADD has failed.
+  }
+}
+
+function failureOf(error: unknown): ReturnType<typeof failureEvents> {
+  const isMissing = error instanceof NetworkNotFound;
+  return failureEvents(isMissing ? 'NoNetworkFound' : 'NetworksNotAdded', toCniError(error), '');
 }
 
 function findProblem(found: KubernetesPod | undefined, uid: string | undefined): string | undefined {

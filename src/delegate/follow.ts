@@ -10,7 +10,7 @@ import type { AttachmentRecord } from '../journal/record.ts';
 import { readRecord } from '../journal/store.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import { type PodClaims, readClaims } from './claims.ts';
-import { eventOf } from './event.ts';
+import { attachedEvents, failureEvents, tellCluster } from './event.ts';
 import type { Cluster, KubernetesPod } from './kubernetes.ts';
 import { LiveNetworks } from './live-networks.ts';
 import type { NetworkStatus } from './network-status.ts';
@@ -52,18 +52,8 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
   try {
     await followClaimed(runner, pod, { claim, place, found });
   } catch (error) {
-    const { code, message, details } = toCniError(error);
-    const text = details ? `${message} (${details})` : message;
-    const event = eventOf(place, found, {
-      reason: 'NetworksNotChanged',
-      message: text,
-      about: annotationOf(found),
-    });
-    // Without the cluster there is nothing to tell it.
-    if (code !== ErrorCode.tryAgainLater)
-      await cluster.addEvent(namespace, event).catch(problem => {
-        runner.warn('cannot report an event to the cluster', { error: String(problem) });
-      });
+    const said = failureEvents('NetworksNotChanged', toCniError(error), annotationOf(found));
+    await tellCluster(cluster, { ...place, uid: found.uid }, said, runner.warn);
     throw error;
   } finally {
     claim.leave();
@@ -99,6 +89,8 @@ async function followClaimed(runner: Runner, pod: Pod, { claim, place, found }: 
     failure ??= error;
   }
   if (failure !== undefined) throw failure;
+  const attached = live.status.slice(live.status.length - planned.length);
+  await tellCluster(place.cluster, { ...place, uid: found.uid }, attachedEvents(attached), runner.warn);
   live.settled(annotationOf(found));
 }
 

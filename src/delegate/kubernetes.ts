@@ -74,7 +74,8 @@ export interface Cluster {
 /** The part of a cluster that stores IPAMClaims. */
 export type ClaimStore = Pick<Cluster, 'findClaim' | 'fillClaim'>;
 
-const STATUS_ANNOTATION = 'k8s.v1.cni.cncf.io/network-status';
+/** The present name of the annotation, and the one of before the specification had it, by which some readers still look. */
+const STATUS_ANNOTATIONS = ['k8s.v1.cni.cncf.io/network-status', 'k8s.v1.cni.cncf.io/networks-status'];
 
 /** Resource and API group of definitions. */
 export const DEFINITIONS = 'network-attachment-definitions';
@@ -137,7 +138,7 @@ async function patchStatus(server: ApiServer, pod: string, metadata: JsonObject)
 
 function statusPatch(status: readonly NetworkStatus[] | undefined): JsonObject {
   const text = status === undefined ? null : JSON.stringify(status, null, 4);
-  return { annotations: { [STATUS_ANNOTATION]: text } };
+  return { annotations: Object.fromEntries(STATUS_ANNOTATIONS.map(name => [name, text])) };
 }
 
 async function fillClaim(

@@ -40,7 +40,12 @@ export interface Runner {
   readonly follow?: FollowCall;
   /** Publishes which networks a pod has, or that it has none; a failure makes ADD fail. */
   readonly publish?: (pod: Pod, status: readonly NetworkStatus[] | undefined) => Promise<void>;
+  /** Tells in events what became of an ADD; never fails. */
+  readonly tell?: (pod: Pod, outcome: AddOutcome) => Promise<void>;
 }
+
+/** What an ADD has attached, or why it has attached nothing. */
+export type AddOutcome = { readonly attached: readonly NetworkStatus[] } | { readonly failure: unknown };
 
 /** A call of the runner: environment and standard input. */
 export interface FollowCall {

@@ -11,6 +11,8 @@ import { describeRoot, requires } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 
 const STATUS = 'k8s.v1.cni.cncf.io/network-status';
+/** Its name of before. */
+const OLD_STATUS = 'k8s.v1.cni.cncf.io/networks-status';
 const NETWORKS = 'k8s.v1.cni.cncf.io/networks';
 const ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web;K8S_POD_UID=uid-1';
 
@@ -88,6 +90,11 @@ function withNode(body: (node: Node) => Promise<void>): Promise<void> {
   });
 }
 
+/** The events of the pod, in their order. */
+function toldOf(api: ApiServer): string[] {
+  return api.events('ns').map(({ type, reason, message }) => `${type} ${reason}: ${message}`);
+}
+
 /** Runs a daemon where the runner is called, while the body works. */
 async function withDaemon({ lab }: Node, body: (pid: number) => Promise<void>): Promise<void> {
   const dirs = directories(lab.tmp);
@@ -118,7 +125,13 @@ describeRoot(
           { name: 'default', interface: 'eth0', ips: ['10.1.0.2'], default: true, dns: {} },
           { name: 'ns/lan', interface: 'lan0', ips: ['10.2.0.2'], dns: {} },
         ]);
-        expect(api.requests.map(({ method }) => method)).toEqual(['GET', 'GET', 'PATCH']);
+        expect(api.annotations('ns', 'web')[OLD_STATUS]).toEqual(api.annotations('ns', 'web')[STATUS]);
+        const methods = () => api.requests.map(({ method }) => method).sort();
+        expect(methods()).toEqual(['GET', 'GET', 'PATCH', 'POST', 'POST']);
+        expect(toldOf(api)).toEqual([
+          'Normal AddedInterface: Add eth0 [10.1.0.2] from default',
+          'Normal AddedInterface: Add lan0 [10.2.0.2] from ns/lan',
+        ]);
 
         // Whatever has become of the cluster.
         api.answer(500);
@@ -126,7 +139,7 @@ describeRoot(
         const gone = await call('DEL', { kubeconfig: '/nowhere' });
         expect(gone).toMatchObject({ exitCode: 0 });
         expect(gone.order.slice(-2)).toEqual(['DEL lan', 'DEL default']);
-        expect(api.requests).toHaveLength(3);
+        expect(api.requests).toHaveLength(5);
       });
     });
 
@@ -136,7 +149,8 @@ describeRoot(
         api.addDefinition('other', 'lan', link('lan', 'net1', '10.2.0.2/24'));
         const runtimeConfig = { 'io.kubernetes.cri.pod-annotations': { [NETWORKS]: 'other/lan' } };
         expect(await call('ADD', { runtimeConfig })).toMatchObject({ exitCode: 0 });
-        expect(api.requests.map(({ path }) => path.split('/').slice(-2).join('/'))).toEqual([
+        const paths = api.requests.filter(({ method }) => method !== 'POST').map(({ path }) => path);
+        expect(paths.map(path => path.split('/').slice(-2).join('/'))).toEqual([
           'network-attachment-definitions/lan',
           'web/status',
         ]);
@@ -165,7 +179,10 @@ describeRoot(
           const again = async () => {
             const before = api.requests.length;
             const { exitCode, order } = await call('ADD');
-            const asked = api.requests.slice(before).map(({ method, path }) => `${method} ${path}`);
+            const asked = api.requests
+              .slice(before)
+              .filter(({ method }) => method !== 'POST')
+              .map(({ method, path }) => `${method} ${path}`);
             expect(await call('DEL')).toMatchObject({ exitCode: 0 });
             return { exitCode, asked, order: order.slice(-2) };
           };
@@ -267,6 +284,32 @@ describeRoot(
     test('attaches a static pod, whose uid in the cluster is another one', async () => {
       await withNode(async ({ api, call }) => {
         api.addPod('ns', 'web', { uid: 'uid-2', annotations: { 'kubernetes.io/config.source': 'file' } });
+        expect(await call('ADD')).toMatchObject({ exitCode: 0 });
+      });
+    });
+
+    test('tells of a failed ADD in the words of its error, once, and fails for no event', async () => {
+      await withNode(async ({ lab, api, call, link }) => {
+        api.addPod('ns', 'web', { annotations: { [NETWORKS]: 'lan' } });
+        for (let tries = 0; tries < 2; tries++) expect((await call('ADD')).reply.code).toBe(7);
+        const [missing, ...more] = toldOf(api);
+        expect(missing).toStartWith(
+          'Warning NetworksNotAdded: Cannot use network "ns/lan" in a pod: there is no',
+        );
+        expect(more).toEqual([]);
+        api.addDefinition('ns', 'lan', '');
+        expect((await call('ADD')).reply.code).toBe(7);
+        expect(toldOf(api).at(-1)).toStartWith('Warning NoNetworkFound: Cannot find network "lan"');
+        api.addDefinition('ns', 'lan', link('lan', 'lan0', '10.2.0.2/24'));
+        fs.writeFileSync(
+          `${lab.tmp}/lan.json`,
+          JSON.stringify({ ReportError: 'no room', ReportErrorCode: 112 }),
+        );
+        expect((await call('ADD')).exitCode).toBe(1);
+        expect(toldOf(api).at(-1)).toStartWith('Warning NetworksNotAdded: no room');
+        expect(await call('DEL')).toBeTruthy();
+        link('lan', 'lan0', '10.2.0.2/24');
+        api.refuseEvents = true;
         expect(await call('ADD')).toMatchObject({ exitCode: 0 });
       });
     });

@@ -43,6 +43,8 @@ export interface ApiServer {
   annotations(namespace: string, name: string): Row;
   /** Events in a namespace. */
   events(namespace: string): Row[];
+  /** As for an account that may not create events. */
+  refuseEvents: boolean;
   /** From now on every request is answered like this: with a status or, with `hang`, never. */
   answer(how: number | 'hang' | undefined): void;
   close(): Promise<void>;
@@ -59,6 +61,7 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   const requests: ApiRequest[] = [];
   const claimKind: ApiServer['claimKind'] = { hasStatus: true, required: ['ips'] };
   let token = TOKEN;
+  let refuseEvents = false;
   let how: number | 'hang' | undefined;
   const server = https.createServer({ cert: read('server.crt'), key: read('server.key') }, (asked, reply) => {
     let body = '';
@@ -81,6 +84,7 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   function respond(forced: number | undefined, given: string, method: string, url: string, body: string) {
     if (given !== token) return failure(401, 'Unauthorized');
     if (forced !== undefined) return failure(forced, `forced ${forced}`);
+    if (refuseEvents && url.endsWith('/events')) return failure(403, 'events is forbidden');
     if (method === 'POST') return create(url, JSON.parse(body));
     const at = url.replace(/\/status$/, '');
     const object = objects.get(at);
@@ -122,6 +126,12 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
     },
     set token(next) {
       token = next;
+    },
+    get refuseEvents() {
+      return refuseEvents;
+    },
+    set refuseEvents(next) {
+      refuseEvents = next;
     },
     requests,
     objects,

@@ -120,6 +120,182 @@ test.each<[JsonObject, string[]]>([
   expect(binDirsOf(conf(more))).toEqual(dirs);
 });
 
+// Every configuration that multus's documentation and manifests show, by its keys: of configuration.md, how-to-use.md, quickstart.md,
+// thick-plugin.md, examples/ and deployments/, and the list that its daemon writes.
+describe('a configuration of multus', () => {
+  const MULTUS = { cniVersion: '0.3.1', name: 'multus-cni-network', type: 'multus' };
+  const DAEMON = {
+    cniVersion: '0.3.1',
+    chrootDir: '/hostroot',
+    logLevel: 'verbose',
+    logToStderr: true,
+    cniConfigDir: '/host/etc/cni/net.d',
+    multusAutoconfigDir: '/host/etc/cni/net.d',
+    multusConfigFile: 'auto',
+    socketDir: '/host/run/multus/',
+  };
+  test.each<[string, JsonObject, object]>([
+    [
+      'with a cluster network and networks of every pod',
+      {
+        ...MULTUS,
+        kubeconfig: '/etc/kubernetes/node-kubeconfig.yaml',
+        confDir: '/etc/cni/multus/net.d',
+        cniDir: '/var/lib/cni/multus',
+        binDir: '/opt/cni/bin',
+        logFile: '/var/log/multus.log',
+        logLevel: 'debug',
+        logOptions: { maxAge: 5, maxSize: 100, maxBackups: 5, compress: true },
+        capabilities: { portMappings: true },
+        readinessindicatorfile: '',
+        namespaceIsolation: false,
+        clusterNetwork: 'defaultCRD',
+        defaultNetworks: ['sidecarCRD', 'flannel'],
+        systemNamespaces: ['kube-system', 'admin'],
+        multusNamespace: 'kube-system',
+        delegates: [{ type: 'weave-net', hairpinMode: true }, { type: 'macvlan' }],
+      },
+      {
+        defaultNetwork: 'defaultCRD',
+        defaultNetworks: ['sidecarCRD', 'flannel'],
+        delegates: [],
+        policy: { isolated: false, system: ['kube-system', 'admin'], definitions: 'kube-system' },
+        readinessFile: undefined,
+      },
+    ],
+    [
+      'with delegates (cni-configuration.conf)',
+      {
+        name: 'multus-cni-network',
+        type: 'multus',
+        delegates: [{ type: 'flannel', masterplugin: true, delegate: { isDefaultGateway: true } }],
+        always_use_default: true,
+        kubeconfig: '/etc/kubernetes/kubelet.conf',
+      },
+      { defaultNetwork: undefined, delegates: [{ config: { type: 'flannel' } }] },
+    ],
+    [
+      'with a list as delegate (multus-ptp-portmap.conf)',
+      {
+        name: 'multus-cni-network',
+        type: 'multus',
+        capabilities: { portMappings: true },
+        delegates: [
+          {
+            cniVersion: '0.3.1',
+            name: 'ptp-tuning-conflist',
+            plugins: [{ type: 'ptp' }, { type: 'portmap', capabilities: { portMappings: true } }],
+          },
+        ],
+      },
+      { delegates: [{ config: { name: 'ptp-tuning-conflist' } }] },
+    ],
+    [
+      'with a file as cluster network and a file of readiness',
+      {
+        ...MULTUS,
+        clusterNetwork: '/etc/cni/net.d/10-flannel.conflist',
+        readinessindicatorfile: '/run/flannel/subnet.env',
+      },
+      { defaultNetwork: '/etc/cni/net.d/10-flannel.conflist', readinessFile: '/run/flannel/subnet.env' },
+    ],
+    [
+      'with a directory as cluster network',
+      {
+        ...MULTUS,
+        clusterNetwork: '/etc/cni/net.d',
+        globalNamespaces: 'default,namespace-a, namespace-b',
+        namespaceIsolation: true,
+      },
+      {
+        defaultNetwork: '/etc/cni/net.d',
+        policy: { isolated: true, global: ['default', 'namespace-a', 'namespace-b'] },
+      },
+    ],
+    [
+      'that its daemon writes',
+      {
+        ...MULTUS,
+        type: 'multus-shim',
+        capabilities: { bandwidth: true, portMappings: true },
+        logLevel: 'verbose',
+        logToStderr: true,
+        clusterNetwork: '/host/etc/cni/net.d/10-flannel.conflist',
+      },
+      {
+        defaultNetwork: '/etc/cni/net.d/10-flannel.conflist',
+        places: { confDir: '/etc/cni/multus/net.d' },
+        ownTypes: ['catena', 'multus-shim'],
+      },
+    ],
+    [
+      "merged with that of its daemon, as OpenShift's is",
+      {
+        ...MULTUS,
+        ...DAEMON,
+        type: 'multus-shim',
+        binDir: '/var/lib/cni/bin',
+        clusterNetwork: '/host/run/multus/cni/net.d/10-ovn-kubernetes.conf',
+        readinessindicatorfile: '/host/run/multus/cni/net.d/10-ovn-kubernetes.conf',
+        confDir: '/hostroot/etc/cni/multus/net.d',
+        multusAutoconfigDir: '/host/run/multus/cni/net.d',
+        daemonSocketDir: '/run/multus/socket',
+        namespaceIsolation: true,
+        globalNamespaces: 'default,openshift-multus',
+        perNodeCertificate: {
+          enabled: true,
+          bootstrapKubeconfig: '/var/lib/kubelet/kubeconfig',
+          certDuration: '24h',
+        },
+        auxiliaryCNIChainName: 'vendor-cni-chain',
+      },
+      {
+        defaultNetwork: '/run/multus/cni/net.d/10-ovn-kubernetes.conf',
+        readinessFile: '/run/multus/cni/net.d/10-ovn-kubernetes.conf',
+        places: { confDir: '/etc/cni/multus/net.d' },
+        auxiliary: { file: '/run/multus/cni/net.d/10-ovn-kubernetes.conf', name: 'vendor-cni-chain' },
+      },
+    ],
+    [
+      'of its daemon, with every other key',
+      {
+        ...DAEMON,
+        name: 'multus-cni-network',
+        type: 'multus',
+        clusterNetwork: 'flannel',
+        defaultNetworks: ['/host/etc/cni/extra.conf', 'sidecar'],
+        multusMasterCNI: '10-flannel.conflist',
+        forceCNIVersion: true,
+        overrideNetworkName: true,
+        connectionLimit: 5,
+        metricsPort: 8080,
+        enablePprof: true,
+        retryDeleteOnError: true,
+      },
+      { defaultNetwork: 'flannel', defaultNetworks: ['/etc/cni/extra.conf', 'sidecar'] },
+    ],
+  ])('%s means the same', (_, config, expected) => {
+    const known = decode(CatenaConf, config, 'it');
+    expect(optionsOf(known, 'multus-cni-network', '0.3.1')).toMatchObject(expected);
+    const unknown = Object.keys(config).filter(key => !Object.hasOwn(CatenaConf.shape, key));
+    expect(unknown).toEqual([]);
+    expect(lenientConf(config).problems).toEqual([]);
+  });
+
+  test('without its daemon keeps its paths', () => {
+    const paths = {
+      clusterNetwork: '/host/x.conf',
+      readinessindicatorfile: '/host/y',
+      confDir: '/hostroot/z',
+    };
+    expect(options({ type: 'multus', ...paths })).toMatchObject({
+      defaultNetwork: '/host/x.conf',
+      readinessFile: '/host/y',
+      places: { confDir: '/hostroot/z' },
+    });
+  });
+});
+
 describe('placesOf()', () => {
   const env = { CATENA_STATE_DIR: '/s', CATENA_RUN_DIR: '/r', CATENA_CNI_CACHE_DIR: '/c', OTHER: 'x' };
 
