@@ -37,9 +37,10 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
   test('answers VERSION and prints the about text byte by byte like the Bun program', async () => {
     const links = path.join(tmp, 'links');
     fs.mkdirSync(links);
-    fs.symlinkSync(path.join(BIN, 'catena'), path.join(links, 'multus'));
-    for (const name of [...names, 'multus']) {
-      const file = path.join(name === 'multus' ? links : BIN, name);
+    const aliases = ['multus', 'multus-shim'];
+    for (const name of aliases) fs.symlinkSync(path.join(BIN, 'catena'), path.join(links, name));
+    for (const name of [...names, ...aliases]) {
+      const file = path.join(aliases.includes(name) ? links : BIN, name);
       const version = { CNI_COMMAND: 'VERSION' };
       expect(await run([file], { env: version, stdin: '' })).toEqual(await runCore(name, version));
       // Called by hand, the command prints its help.

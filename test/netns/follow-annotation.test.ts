@@ -3,6 +3,7 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { type Daemon, startDaemonWith } from '../helpers/daemon.ts';
 import { bringIntoLab } from '../helpers/into-lab.ts';
+import { startKubelet } from '../helpers/kubelet.ts';
 import { type ApiServer, startApiServer } from '../helpers/kubernetes.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -50,6 +51,8 @@ function withScene(body: (scene: Scene) => Promise<void>): Promise<void> {
       kubeconfig: api.kubeconfig,
       kubernetesTimeout: 20,
       followAnnotations: true,
+      kubeletDir: `${lab.tmp}/kubelet`,
+      deviceInfoDir: `${lab.tmp}/devinfo`,
       binDir: [`${lab.tmp}/plugins`, BIN_DIR],
       delegates: [bridged(lab, 'main', 60)],
     };
@@ -176,6 +179,52 @@ describeRoot(
         expect(await ifnames()).toEqual(['lo']);
         expect(scene.leases()).toEqual([]);
         expect(await daemon.stop()).toBe(0);
+      });
+    });
+
+    test('a network that joins gets a device that no other network of the pod has, from the next daemon as well', async () => {
+      await withScene(async scene => {
+        const { lab, api, annotate } = scene;
+        const kubelet = await startKubelet(`${lab.tmp}/kubelet`);
+        kubelet.pods = [
+          { name: 'web', containers: [{ 'example.com/net': ['n2'] }, { 'example.com/net': ['n1'] }] },
+        ];
+        fs.mkdirSync(`${lab.tmp}/devinfo/dp`, { recursive: true });
+        for (const id of ['n1', 'n2']) {
+          const file = `${lab.tmp}/devinfo/dp/example.com-net-${id}-device.json`;
+          fs.writeFileSync(
+            file,
+            JSON.stringify({ type: 'pci', version: '1.1.0', pci: { 'pci-address': id } }),
+          );
+        }
+        for (const [name, net] of Object.entries({ deva: 65, devb: 66, devc: 67 }))
+          api.addDefinition('ns', name, bridged(lab, name, net), 'example.com/net');
+        const devices = () =>
+          JSON.parse(api.annotations('ns', 'web')[STATUS] ?? '[]')
+            .slice(1)
+            .map((one: Row) => `${one.name} ${one['device-info'].pci['pci-address']}`)
+            .join();
+        const daemon = await scene.daemon();
+        annotate('deva');
+        expect(await scene.call('ADD')).toMatchObject({ exitCode: 0 });
+        expect(devices()).toBe('ns/deva n2');
+        await until(() => api.collections.open === 2, SLOW);
+        annotate('deva,devb');
+        await until(() => devices() === 'ns/deva n2,ns/devb n1', SLOW);
+        process.kill(daemon.pid, 'SIGKILL');
+        await daemon.exited;
+        annotate('devb');
+        const next = await scene.daemon();
+        await until(() => devices() === 'ns/devb n1', SLOW);
+        annotate('devb,devc');
+        await until(() => devices() === 'ns/devb n1,ns/devc n2', SLOW);
+        annotate('devb,devc,deva');
+        await until(() => api.events('ns').some(({ reason }) => reason === 'NetworksNotChanged'), SLOW);
+        expect(devices()).toBe('ns/devb n1,ns/devc n2');
+        expect(await scene.call('DEL')).toMatchObject({ exitCode: 0 });
+        expect(fs.readdirSync(`${lab.tmp}/devinfo/cni`)).toEqual([]);
+        expect(await next.stop()).toBe(0);
+        kubelet.close();
       });
     });
 

@@ -59,7 +59,9 @@ describeNeeding(
         contentType: 'application/merge-patch+json',
       });
       expect(Object.keys(JSON.parse(body ?? ''))).toEqual(['metadata']);
-      const { kept, 'k8s.v1.cni.cncf.io/network-status': status } = api.annotations('ns', 'web');
+      const annotations = api.annotations('ns', 'web');
+      const { kept, 'k8s.v1.cni.cncf.io/network-status': status } = annotations;
+      expect(annotations['k8s.v1.cni.cncf.io/networks-status']).toBe(status);
       expect({ kept, status: JSON.parse(status) }).toEqual({
         kept: 'yes',
         status: [{ name: 'net', dns: {}, default: true }],
