@@ -10,7 +10,7 @@ export type Values = Readonly<Record<string, string | boolean | string[]>>;
 /** @throws UsageError for an unknown option, and for one whose value is missing or needless */
 export function parseArguments(
   args: readonly string[],
-  options: Readonly<Record<string, Pick<CommandOption, 'type' | 'multiple'>>>,
+  options: Readonly<Record<string, Pick<CommandOption, 'type' | 'multiple' | 'short'>>>,
 ): { values: Values; positionals: string[] } {
   const values: Record<string, string | boolean | string[]> = {};
   const positionals: string[] = [];
@@ -24,10 +24,10 @@ export function parseArguments(
       positionals.push(arg);
       continue;
     }
-    const [typed = arg, ...given] = arg.split(/=(.*)/s, 2);
-    const name = typed === '-h' ? 'help' : typed.slice(2);
-    const option = typed.startsWith('--') || name === 'help' ? optionOf(options, name) : undefined;
-    if (option === undefined) throw new UsageError(`Cannot use ${typed}: ${unknown(name, options)}`);
+    const { typed, name, given } = arg.startsWith('--') ? longOption(arg) : shortOption(arg, options);
+    const option = name === undefined ? undefined : optionOf(options, name);
+    if (name === undefined || option === undefined)
+      throw new UsageError(`Cannot use ${typed}: ${unknown(name ?? typed.slice(1), options)}`);
     if (option.type === 'boolean') {
       if (given.length > 0) throw new UsageError(`Cannot use ${arg}: ${typed} takes no value`);
       values[name] = true;
@@ -37,6 +37,25 @@ export function parseArguments(
     values[name] = option.multiple ? [...((values[name] as string[]) ?? []), value] : value;
   }
   return { values, positionals };
+}
+
+/** An option as typed, its name, and the value behind it, if there is one. */
+interface Typed {
+  readonly typed: string;
+  readonly name: string | undefined;
+  readonly given: readonly string[];
+}
+
+function longOption(arg: string): Typed {
+  const [typed = arg, ...given] = arg.split(/=(.*)/s, 2);
+  return { typed, name: typed.slice(2), given };
+}
+
+/** `-p 80`, `-p80` and `-p=80` are the same. */
+function shortOption(arg: string, options: Readonly<Record<string, Pick<CommandOption, 'short'>>>): Typed {
+  const [typed, rest] = [arg.slice(0, 2), arg.slice(2).replace(/^=/, '')];
+  const name = Object.keys(options).find(one => options[one]?.short === typed[1]);
+  return { typed: name === undefined ? arg : typed, name, given: arg.length > 2 ? [rest] : [] };
 }
 
 /** A dash alone is an argument: it names standard input. */

@@ -11,6 +11,8 @@ import type { WorkerSource } from '../worker/client.ts';
 export interface CommandOption {
   readonly type: 'string' | 'boolean';
   readonly multiple?: boolean;
+  /** A letter, typed after one dash. */
+  readonly short?: string;
   /** Placeholder for the value in the usage text (`<dir>`). */
   readonly placeholder?: string;
   /** The words that the value may be. */

@@ -1,11 +1,12 @@
 // Which commands does the tool have, and which options and arguments do they take?
+import { CAPABILITY_OPTIONS } from './capability-options.ts';
 import type { Command, CommandOption } from './command.ts';
 import { SHELLS } from './completion/question.ts';
 import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
 
 /** Options of every command. */
 export const GLOBAL_OPTIONS = {
-  help: { type: 'boolean', help: 'show usage' },
+  help: { type: 'boolean', short: 'h', help: 'show usage' },
   json: { type: 'boolean', help: 'short for --output json' },
   output: outputOption(
     DATA_FORMATS,
@@ -165,6 +166,7 @@ const ATTACHMENT_OPTIONS: Readonly<Record<string, CommandOption>> = {
     placeholder: '<json>',
     help: 'capability arguments, {"portMappings": […]} (CAP_ARGS)',
   },
+  ...CAPABILITY_OPTIONS,
 };
 
 const ATTACHMENT = { usage: '<network> <netns>', positionals: { min: 2, max: 2 } } as const;
@@ -216,6 +218,7 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<json>',
         help: 'capability arguments to replace, {"portMappings": […]}; null takes one away',
       },
+      ...only(CAPABILITY_OPTIONS, 'port', 'rate'),
       conf: {
         type: 'string',
         placeholder: '<json>',
@@ -246,6 +249,7 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<json>',
         help: 'capability arguments, {"portMappings": […]}',
       },
+      ...CAPABILITY_OPTIONS,
       'default-route': {
         type: 'boolean',
         help: 'allow the network to add a default route beside the one that the container has',
@@ -594,6 +598,7 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 1, max: 1 },
     options: {
       ...LAB_OPTIONS,
+      ...CAPABILITY_OPTIONS,
       device: {
         type: 'string',
         multiple: true,

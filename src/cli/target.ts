@@ -13,10 +13,10 @@ import { defined } from '../cni/defined.ts';
 import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { type JsonObject, parseObject } from '../cni/json.ts';
 import { namespacePath } from '../files/namespace-path.ts';
 import { oneLine } from '../lab/paint.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
+import { capabilitiesOf } from './capability-options.ts';
 import { type CommandCall, UsageError } from './command.ts';
 import { isData } from './output/format.ts';
 import { secondsIn } from './seconds.ts';
@@ -91,7 +91,7 @@ export function attachmentOf(call: CommandCall): Attachment {
     netns,
     ifname: call.text('ifname') || call.env.CNI_IFNAME || 'eth0',
     args: parseArgs(call.text('args') ?? call.env.CNI_ARGS ?? ''),
-    capabilityArgs: parseCapabilities(call.text('cap') || call.env.CAP_ARGS || ''),
+    capabilityArgs: capabilitiesOf(call, call.text('cap') || call.env.CAP_ARGS || ''),
   };
 }
 
@@ -111,11 +111,6 @@ export function parseArgs(text: string): CniArgs {
     ErrorCode.invalidEnvironment,
     `Cannot read CNI_ARGS: invalid pair ${JSON.stringify(half.join('='))}, expected KEY=VALUE`,
   );
-}
-
-/** Capability arguments of a command line; empty text is none. @throws CniError 6 */
-export function parseCapabilities(text: string): JsonObject {
-  return text === '' ? {} : parseObject(text, 'capability arguments (CAP_ARGS or --cap)');
 }
 
 /** `30` applies to every verb, `del=120` to one; the last value of each counts. */

@@ -70,6 +70,7 @@ function fit(width = PLAIN): number {
   return Math.min(width, MOST);
 }
 
-function renderOption(name: string, { placeholder }: CommandOption): string {
-  return placeholder === undefined ? `--${name}` : `--${name} ${placeholder}`;
+function renderOption(name: string, { placeholder, short }: CommandOption): string {
+  const typed = short === undefined ? `--${name}` : `-${short}, --${name}`;
+  return placeholder === undefined ? typed : `${typed} ${placeholder}`;
 }

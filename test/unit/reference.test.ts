@@ -99,8 +99,8 @@ test('src/cli/README.md lists every command with its options', () => {
   const optionRows = (options: (typeof COMMANDS)[number]['options']) =>
     table(
       ['option', 'meaning'],
-      Object.entries(options).map(([name, { placeholder, help }]) => [
-        `\`--${[name, placeholder].filter(Boolean).join(' ')}\``,
+      Object.entries(options).map(([name, { placeholder, help, short }]) => [
+        `\`${short === undefined ? '' : `-${short}, `}--${[name, placeholder].filter(Boolean).join(' ')}\``,
         help,
       ]),
     );

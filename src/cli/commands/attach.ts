@@ -4,10 +4,11 @@ import { attach, planAttach, undoEarlierTry } from '../../running/attach.ts';
 import { findKnown, podArgs } from '../../running/container.ts';
 import { findPlace } from '../../running/place.ts';
 import { withContainer } from '../../running/turn.ts';
+import { capabilitiesOf } from '../capability-options.ts';
 import type { CommandCall } from '../command.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { loadTarget, parseArgs, parseCapabilities, runtimeOf, warn } from '../target.ts';
+import { loadTarget, parseArgs, runtimeOf, warn } from '../target.ts';
 import { findUnread } from '../unread-capabilities.ts';
 import { watched } from '../watched.ts';
 
@@ -15,7 +16,7 @@ import { watched } from '../watched.ts';
 export async function run(call: CommandCall): Promise<number> {
   const [given = '', network = ''] = call.positionals;
   const list = loadTarget(call, network);
-  const capabilityArgs = parseCapabilities(call.text('cap') ?? '');
+  const capabilityArgs = capabilitiesOf(call);
   const unread = isData(call) ? [] : findUnread(list, capabilityArgs);
   for (const warning of unread) warn(call, warning);
   const own = runtimeOf(call);

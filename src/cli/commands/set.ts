@@ -2,6 +2,7 @@
 import { changeNetwork } from '../../chain/change/change.ts';
 import type { Change } from '../../chain/change/settings.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
+import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findContainer, pickAttachment } from '../container.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';
@@ -23,11 +24,11 @@ export async function run(call: CommandCall): Promise<number> {
 }
 
 function changeOf(call: CommandCall): Change {
-  const [cap, conf] = [call.text('cap'), call.text('conf')];
-  if (cap === undefined && conf === undefined)
-    throw new UsageError('Cannot change anything: --cap or --conf is missing');
+  const [capabilityArgs, conf] = [capabilitiesOf(call), call.text('conf')];
+  if (call.text('cap') === undefined && conf === undefined && Object.keys(capabilityArgs).length === 0)
+    throw new UsageError('Cannot change anything: --port, --rate, --cap or --conf is missing');
   return {
-    capabilityArgs: cap === undefined ? {} : parseObject(cap, 'capability arguments (--cap)'),
+    capabilityArgs,
     options: conf === undefined ? {} : parseOptions(conf),
   };
 }

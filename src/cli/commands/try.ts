@@ -2,7 +2,6 @@
 import { dirname } from 'node:path';
 import { inEnvelope } from '../../answers/envelope.ts';
 import { parseCniArgs } from '../../cni/cni-args.ts';
-import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { layGround } from '../../lab/ground.ts';
 import { RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
@@ -10,6 +9,7 @@ import { renderSection } from '../../lab/render.ts';
 import { type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
+import { capabilitiesOf } from '../capability-options.ts';
 import type { CommandCall } from '../command.ts';
 import { findList } from '../named-list.ts';
 import { printData } from '../output/data.ts';
@@ -81,13 +81,12 @@ function readDevices(call: CommandCall): string[] {
 function readTrial(call: CommandCall) {
   const [given = ''] = call.positionals;
   const dirs = call.texts('bin-dir');
-  const cap = call.text('cap');
   return {
     list: findList(call, given).list,
     pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => absolutePath(dir)),
     ifname: call.text('ifname') || 'eth0',
     devices: readDevices(call),
     args: parseCniArgs(call.text('args') ?? ''),
-    capabilities: (cap ? parseObject(cap, 'capability arguments (--cap)') : {}) as JsonObject,
+    capabilities: capabilitiesOf(call),
   };
 }

@@ -12,7 +12,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { text: 'attach a namespace made by "ip netns add web"', line: 'catena add web-net web' },
     {
       text: 'forward port 8080 of the host to port 80',
-      line: `catena add web-net web --ifname eth1 --cap '{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}'`,
+      line: 'catena add web-net web --ifname eth1 -p 8080:80',
     },
   ],
   check: [{ text: 'is the attachment intact?', line: 'catena check web-net web' }],
@@ -25,7 +25,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   set: [
     {
       text: 'forward another port, without a restart',
-      line: `catena set web-net /run/netns/web --ifname eth0 --cap '{"portMappings":[{"hostPort":8081,"containerPort":80,"protocol":"tcp"}]}'`,
+      line: 'catena set web-net /run/netns/web --ifname eth0 -p 8081:80',
     },
   ],
   attach: [{ text: 'give the container one more network', line: 'catena attach /run/netns/web back-net' }],

@@ -85,8 +85,8 @@ function page(name: string, about: string, body: readonly string[]): string {
   );
 }
 
-function renderOption([name, { placeholder, help }]: [string, CommandOption]): string[] {
-  const option = quoted(escapeLiteral(`--${name}`));
+function renderOption([name, { placeholder, help, short }]: [string, CommandOption]): string[] {
+  const option = quoted(escapeLiteral(short === undefined ? `--${name}` : `-${short}, --${name}`));
   const value = placeholder === undefined ? '' : ` ${quoted(` ${escapeText(placeholder)}`)}`;
   return ['.TP', placeholder === undefined ? `.B ${option}` : `.BI ${option}${value}`, escapeText(help)];
 }

@@ -5,9 +5,9 @@ import { parseArguments } from '../../../src/cli/arguments.ts';
 
 const OPTIONS = {
   file: { type: 'string' },
-  arg: { type: 'string', multiple: true },
+  arg: { type: 'string', multiple: true, short: 'a' },
   json: { type: 'boolean' },
-  help: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
 } as const;
 
 const WORDS = [
@@ -28,6 +28,8 @@ const MORE = [
   '--json=1',
   '--help',
   '-h',
+  '-a',
+  '-a1',
   '-x',
   '--nope',
   '--no-json',
@@ -49,6 +51,8 @@ test('every command line of up to three words', () => {
 test.each([
   ['--fil', [], 'Cannot use --fil: no such option; did you mean --file?'],
   ['-x', [], 'Cannot use -x: no such option'],
+  ['-file', [], 'Cannot use -file: no such option; did you mean --file?'],
+  ['-a', [], 'Cannot use -a: its value is missing'],
   ['--json=1', [], 'Cannot use --json=1: --json takes no value'],
   ['--file', [], 'Cannot use --file: its value is missing'],
   ['--file', ['-1'], 'Cannot use --file: its value is missing or begins with a dash: --file=-1'],
@@ -65,9 +69,8 @@ function outcomeOf(args: string[]): unknown {
 }
 
 function nodeOutcomeOf(args: string[]): unknown {
-  const options = { ...OPTIONS, help: { type: 'boolean', short: 'h' } } as const;
   try {
-    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+    const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
     return { values: { ...values }, positionals };
   } catch {
     return 'refused';

@@ -6,6 +6,7 @@ import { kindOfArgument, kindOfOption } from '../../../../src/cli/completion/kin
 /** Only the user knows these. */
 const FREE = [
   '<K=V;…>',
+  '<address>',
   '<address:port>',
   '<id>',
   '<id>/<ifname>',
@@ -18,6 +19,8 @@ const FREE = [
   '<number>',
   '<pattern>',
   '<place>',
+  '<ports>',
+  '<rate>',
   '<subnet>',
   '<seconds>',
   '<time>',
