@@ -85,7 +85,7 @@ export const LogEntry = z.strictObject({
   /** 0 for success, else an error code of the protocol. */
   code: z.int(),
   message: z.optional(z.string()),
-  /** Where that is known from: `history`, `trace`, `record` or `cached result`, `lease`. */
+  /** Where that is known from: `history`, `record` or `cached result`, `lease`. */
   source: z.string(),
   /** Id of its trace (`catena log <id>`). */
   trace: z.optional(z.string()),

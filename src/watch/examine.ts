@@ -9,15 +9,14 @@ import {
   noteOf,
 } from '../chain/records/others-del.ts';
 import { findCached, findRecord } from '../chain/records/remembered-add.ts';
-import { repairOne } from '../chain/records/repair.ts';
-import { repairCached } from '../chain/records/repair-cached.ts';
-import { type PluginCondition, worstOf } from '../chain/records/repair-plugins.ts';
+import { listToCheckBy, repairOne, repairOthers } from '../chain/records/repair.ts';
+import type { PluginCondition } from '../chain/records/repair-plugins.ts';
 import { isOfLaterAdd } from '../chain/records/successor.ts';
 import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
+import { defined } from '../cni/defined.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
-import { atLeast, SINCE } from '../cni/version.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { findHolder } from '../journal/lock.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
@@ -60,15 +59,8 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
     return { state: 'unknown', why: 'its cached result names no namespace' };
   if (recorded && compareNetns(known.netns, recorded.record) !== 'same') return { state: 'gone' };
   if (!recorded && !isThere(known, own)) return { state: 'gone' };
-  const list = findConfigOfAdd(known, own);
-  if (list === undefined) return { state: 'unknown', why: 'its configuration cannot be used' };
-  if (list.disableCheck) return { state: 'unknown', why: 'its list sets "disableCheck"', unchecked: true };
-  if (!atLeast(list.version, SINCE.check))
-    return {
-      state: 'unknown',
-      why: `its list has version ${list.version}, which has no CHECK`,
-      unchecked: true,
-    };
+  const list = listToCheckBy(findConfigOfAdd(known, own));
+  if ('why' in list) return { state: 'unknown', ...list };
   const note = noteOf(one.id, own);
   const check = async (): Promise<Verdict> => {
     try {
@@ -107,7 +99,6 @@ function cachedByOthers({ recorded, known }: WatchedAttachment, own: ChainRuntim
 export interface Repaired {
   /** Undefined if it was not repaired because some process works on it or has deleted it. */
   readonly state: PluginCondition['state'] | undefined;
-  readonly plugins: readonly PluginCondition[];
   /** Why its plugins could not be called, or what is still missing. */
   readonly problem?: string;
 }
@@ -123,26 +114,13 @@ export async function repairAttachment(
 ): Promise<Repaired> {
   const own = runtimeFor(one, runtime);
   const { recorded, known } = one;
-  if (isNoteGone(one.id, note, own)) return { state: undefined, plugins: [] };
-  try {
-    if (recorded === undefined) {
-      const plugins = await repairCached(known, note, own);
-      return plugins
-        ? { state: worstOf(plugins), plugins, ...problemIn(plugins) }
-        : { state: undefined, plugins: [] };
-    }
-    if (!isCurrent(one, own)) return { state: undefined, plugins: [] };
-    const { state, links, why } = await repairOne(recorded.stateDir, recorded.record, {}, own, note);
-    if (state === 'skipped') return { state: undefined, plugins: [] };
-    return { state, plugins: links, ...(why === undefined ? problemIn(links) : { problem: why }) };
-  } catch (thrown) {
-    return { state: 'broken', plugins: [], problem: toCniError(thrown).message };
-  }
-}
-
-function problemIn(plugins: readonly PluginCondition[]): { problem?: string } {
-  const [first] = plugins.flatMap(({ error }) => error ?? []);
-  return first === undefined ? {} : { problem: first.message };
+  if (isNoteGone(one.id, note, own)) return { state: undefined };
+  if (recorded && !isCurrent(one, own)) return { state: undefined };
+  const { state, links, why } = recorded
+    ? await repairOne(recorded.stateDir, recorded.record, {}, own, note)
+    : await repairOthers(known, {}, own, note);
+  const [problem = why] = links.flatMap(({ error }) => error?.message ?? []);
+  return { state: state === 'skipped' ? undefined : state, ...defined({ problem }) };
 }
 
 /** Where its records are and its plugins were found. */

@@ -10,6 +10,7 @@ import { settleClaimed } from '../change/settle.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { inTurn } from '../run/turns.ts';
 import { type Rest, visitAll } from '../run/visits.ts';
 import { forgetIfDetached } from './adopted-attachments.ts';
 import type { CachedAttachment } from './cache-record.ts';
@@ -20,7 +21,6 @@ import { waitForOrphanProcesses } from './orphan-wait.ts';
 import { findItsCache, isThere, noteOf } from './others-del.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
 import { findCached, findRecord, toRemembered } from './remembered-add.ts';
-import { repairCached } from './repair-cached.ts';
 import { type PluginCondition, type RepairMeans, repairPlugins, worstOf } from './repair-plugins.ts';
 import { writeAttachment } from './result-cache.ts';
 import { isOfLaterAdd } from './successor.ts';
@@ -84,10 +84,10 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
   const conditions = await visitAll(chosen, limits, async (one, rest) => {
     if (runtime.signal?.aborted) return [];
     const { known, record, stateDir: journal, cached } = one;
-    if (record === undefined || journal === undefined)
-      return [await repairOthers(known, scope, runtime, rest)];
-    const isLater = record.cacheDir === places.cacheDir && isOfLaterAdd(cached, record);
-    if (cached && isLater) return [await repairOthers(cached, scope, runtime, rest, record)];
+    const isLater = record?.cacheDir === places.cacheDir && isOfLaterAdd(cached, record);
+    if (isLater && cached && journal && !dryRun) dropStale(journal, record, cached, runtime);
+    if (record === undefined || journal === undefined || isLater)
+      return [await repairOthers(known, scope, runtime, noteOf(known, runtime), rest)];
     return [await repairOne(journal, record, scope, runtime, noteOf(record, runtime), rest)];
   });
   return { recovered, attachments: conditions.flat(), damaged };
@@ -127,33 +127,41 @@ export async function repairOne(
 
 /**
  * Repairs an attachment of another runtime, which has no record here. Never throws.
- * @param stale our record of an earlier attachment of the same name, which is dropped
+ * @param note of its ADD, read before it was found that something is missing
+ * @param rest waits until a DEL that has begun has ended
  */
-async function repairOthers(
+export async function repairOthers(
   cached: CachedAttachment,
   scope: RepairScope,
   runtime: ChainRuntime,
-  rest: Rest,
-  stale?: AttachmentRecord,
+  note = noteOf(cached, runtime),
+  rest?: Rest,
 ): Promise<AttachmentCondition> {
   const { onWarning: _, ...quiet } = runtime;
   try {
     const list = listToCheckBy(findConfigOfAdd(cached, runtime));
-    if (typeof list === 'string') return skipped(cached, list);
+    if ('why' in list) return skipped(cached, list.why);
     if (!isThere(cached, quiet))
-      return skipped(cached, `its namespace "${cached.netns}" does not exist; DEL deletes it`);
-    const { stateDir = '', env } = runtime;
-    if (stale && !scope.dryRun) {
-      const isStale = (record: AttachmentRecord) => isAttached(record) && isOfLaterAdd(cached, record);
-      const claim = claimRecord({ stateDir, env }, stale, isStale, 'repair', deadlineOf(runtime, 'CHECK'));
-      if (claim && 'holder' in claim) return skipped(cached, `process ${claim.holder.pid} is working on it`);
-      claim?.drop();
-    }
-    const links = await repairCached(cached, noteOf(cached, runtime), quiet, scope, rest);
-    return links ? { ...idOf(cached), state: worstOf(links), links } : skipped(cached, DELETED);
+      return skipped(cached, `"${cached.netns}" is not, or no longer, its namespace`);
+    const links = await inTurn(cached, runtime, () => repairPlugins(list, cached, scope, runtime));
+    const condition = { ...idOf(cached), state: worstOf(links), links };
+    if (scope.dryRun || condition.state === 'sound') return condition;
+    return (await undoIfDeleted(cached, note, runtime, rest)) ? skipped(cached, DELETED) : condition;
   } catch (error) {
     return broken(cached, error);
   }
+}
+
+/** Drops our record of an earlier attachment of the same name, unless a process works on it. */
+function dropStale(
+  stateDir: string,
+  record: AttachmentRecord,
+  cached: CachedAttachment,
+  runtime: ChainRuntime,
+): void {
+  const isStale = (now: AttachmentRecord) => isAttached(now) && isOfLaterAdd(cached, now);
+  const claim = claimRecord({ stateDir, env: runtime.env }, record, isStale, 'repair');
+  if (claim && 'drop' in claim) claim.drop();
 }
 
 /** containerd records its loopback as an attachment. */
@@ -245,15 +253,18 @@ function listToRepairBy(record: AttachmentRecord, runtime: ChainRuntime): Confli
   const place = compareNetns(netns, record);
   if (place === 'gone') return `its namespace "${netns}" no longer exists; DEL deletes it`;
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
-  return listToCheckBy(list);
+  const usable = listToCheckBy(list);
+  return 'why' in usable ? usable.why : usable;
 }
 
-function listToCheckBy(list: Conflist | undefined): Conflist | string {
-  if (list === undefined) return 'its configuration cannot be used';
-  if (list.disableCheck) return 'its list sets "disableCheck"';
-  if (!atLeast(list.version, SINCE.check))
-    return `its list has version ${list.version}, which has no CHECK; run DEL and ADD to recreate it`;
-  return list;
+/** The same, as far as the configuration tells. `unchecked`: nothing but another list would change that. */
+export function listToCheckBy(
+  list: Conflist | undefined,
+): Conflist | { readonly why: string; readonly unchecked?: true } {
+  if (list === undefined) return { why: 'its configuration cannot be used' };
+  if (list.disableCheck) return { why: 'its list sets "disableCheck"', unchecked: true };
+  if (atLeast(list.version, SINCE.check)) return list;
+  return { why: `its list has version ${list.version}, which has no CHECK`, unchecked: true };
 }
 
 /** cnitool and others read the cached result. */

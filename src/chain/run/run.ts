@@ -111,11 +111,10 @@ async function checkRecorded(
   runtime: ChainRuntime,
 ): Promise<void> {
   const id = idOf(list, attachment);
-  refuseOtherNetns(attachment, record, runtime);
-  const cached = chooseRemembered(
-    record,
-    record ? findCached(id, runtime) : readAttachment(cacheDirOf(runtime), id),
-  );
+  const found = record ? findCached(id, runtime) : readAttachment(cacheDirOf(runtime), id);
+  const cached = chooseRemembered(record, found);
+  // A record says nothing of an attachment that another runtime has made again since, maybe at the same path.
+  if (record?.phase !== 'attached' || cached !== found) refuseOtherNetns(attachment, record, runtime);
   const frozen = findConfigOfAdd(cached, runtime) ?? list;
   if (!atLeast(frozen.version, SINCE.check)) {
     throw new CniError(

@@ -11,7 +11,6 @@ import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
 import { runtimeOf } from '../target.ts';
 import { styleOf } from '../terminal/colour.ts';
-import { traceDirFor } from '../watched.ts';
 
 /** Milliseconds between two looks of `--follow`. */
 const LOOK_AGAIN_MS = 500;
@@ -22,7 +21,7 @@ export async function run(call: CommandCall): Promise<number> {
   const { stateDir = '' } = runtimeOf(call);
   const before = readHistory(stateDir).length;
   const node = await readNodeFor(call);
-  const entries = readTimeline({ node, stateDir, traceDir: traceDirFor(call) });
+  const entries = readTimeline({ node, stateDir });
   const shown = entries.filter(one => Date.parse(one.time) >= since && isWanted(call, one));
   if (call.on('follow')) {
     await print(call, shown);

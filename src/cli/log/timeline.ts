@@ -5,8 +5,6 @@ import { listLeases, readLease } from '../../ipam/lease-files.ts';
 import { parseOwner } from '../../ipam/owner.ts';
 import type { NodeModel } from '../../node/model.ts';
 import { type HistoryEvent, readHistory } from '../../observe/history.ts';
-import type { RequestRecord } from '../../observe/record.ts';
-import { listTraces } from '../../observe/trace-ring.ts';
 
 /** Something that happened. */
 export interface LogEntry {
@@ -24,7 +22,7 @@ export interface LogEntry {
   /** 0 for success, else an error code of the protocol. */
   readonly code: number;
   readonly message?: string;
-  /** Where that is known from: `history`, `trace`, `record` or `cached result`, `lease`. */
+  /** Where that is known from: `history`, `record` or `cached result`, `lease`. */
   readonly source: string;
   /** Id of its trace (`catena log <id>`). */
   readonly trace?: string;
@@ -37,18 +35,15 @@ const SAME_MS = 60_000;
 export interface LogSources {
   readonly node: NodeModel;
   readonly stateDir: string;
-  readonly traceDir: string;
 }
 
 /**
  * Everything on this node that has a time, oldest first. The history comes first: what another source says of the same operation is left
  * out.
  */
-export function readTimeline({ node, stateDir, traceDir }: LogSources): LogEntry[] {
+export function readTimeline({ node, stateDir }: LogSources): LogEntry[] {
   const history = byChain(readHistory(stateDir).map(fromHistory));
-  const known = new Set(history.flatMap(({ trace }) => trace ?? []));
-  const traces = listTraces(traceDir).records.filter(({ id, verb }) => CHANGING.has(verb) && !known.has(id));
-  const entries = [...history, ...traces.map(fromTrace)];
+  const entries = [...history];
   for (const one of [...fromRecords(node), ...fromLeases(node)]) {
     if (!entries.some(other => isSame(one, other))) entries.push(one);
   }
@@ -67,31 +62,10 @@ function withPods(entries: readonly LogEntry[], { attachments }: NodeModel): Log
   return entries.map(one => ({ ...pods.get(one.containerId ?? ''), ...one }));
 }
 
-const CHANGING: ReadonlySet<string> = new Set(['ADD', 'DEL', 'GC', 'SET']);
-
 /** An event of the history as an entry. */
 export function fromHistory({ verb, plugin, by, ...event }: HistoryEvent): LogEntry {
   const who = plugin === undefined ? by : `${by}, ${plugin}`;
   return { ...event, what: verb, by: who, source: 'history' };
-}
-
-function fromTrace(record: RequestRecord): LogEntry {
-  const { id, verb, network, containerId, ifname, podNamespace, podName, startedAt, warm, code, message } =
-    record;
-  return {
-    time: new Date(startedAt).toISOString(),
-    what: verb,
-    network,
-    containerId,
-    ifname,
-    ...(podNamespace === undefined ? {} : { podNamespace }),
-    ...(podName === undefined ? {} : { podName }),
-    by: warm ? 'daemon' : 'command',
-    code,
-    ...(message === undefined ? {} : { message }),
-    source: 'trace',
-    trace: id,
-  };
 }
 
 /** An attachment that exists was added, by one runtime or another. */

@@ -56,15 +56,18 @@ test('checkAll() finds those known to a journal or a cache only, each once', asy
   expect((await states()).map(([id]) => id).sort()).toEqual(['both', 'cached', 'of-the-runner', 'recorded']);
 });
 
-test('checkAll() checks what its runtime made again since our record was written', async () => {
-  await attach('restarted');
-  fs.rmSync(`${chain.dir}/restarted`);
-  expect(await states()).toEqual([]);
-  const list = listOf('1.0.0', [chain.noop('one')]);
-  const again = { ...ATTACHMENT, containerId: 'restarted', netns: netns('again') };
-  await addNetwork(list, again, within('of-another-runtime'));
-  expect(await states()).toEqual([['restarted', 'sound', undefined]]);
-});
+test.each(['again', 'restarted'])(
+  'checkAll() checks what its runtime made again at %s since our record was written',
+  async path => {
+    await attach('restarted');
+    fs.rmSync(`${chain.dir}/restarted`);
+    expect(await states()).toEqual([]);
+    const list = listOf('1.0.0', [chain.noop('one')]);
+    const again = { ...ATTACHMENT, containerId: 'restarted', netns: netns(path) };
+    await addNetwork(list, again, within('of-another-runtime'));
+    expect(await states()).toEqual([['restarted', 'sound', undefined]]);
+  },
+);
 
 test('checkAll() includes IPAM plugins and delegates', async () => {
   const delegating = (section: object) => listOf('1.0.0', [{ ...chain.noop('one'), ...section }]);

@@ -6,8 +6,7 @@ import path from 'node:path';
 import { changeNetwork } from '../../../../src/chain/change/change.ts';
 import type { CachedAttachment } from '../../../../src/chain/records/cache-record.ts';
 import { noteOf } from '../../../../src/chain/records/others-del.ts';
-import { repair } from '../../../../src/chain/records/repair.ts';
-import { repairCached } from '../../../../src/chain/records/repair-cached.ts';
+import { repair, repairOthers } from '../../../../src/chain/records/repair.ts';
 import { removeAttachment, writeAttachment } from '../../../../src/chain/records/result-cache.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import { runDir } from '../../../../src/cni/directories.ts';
@@ -62,8 +61,8 @@ afterEach(() => fs.rmSync(dir, { recursive: true }));
 const CALLS = ['CHECK one', 'CHECK two', 'CHECK two'];
 
 test('an attachment that exists is repaired and kept', async () => {
-  const plugins = await repairCached(cached, noteOf(ID, runtime), runtime);
-  expect(plugins?.map(({ state }) => state)).toEqual(['sound', 'mended']);
+  const { links } = await repairOthers(cached, {}, runtime, noteOf(ID, runtime));
+  expect(links.map(({ state }) => state)).toEqual(['sound', 'mended']);
   expect(calls).toEqual(CALLS);
 });
 
@@ -78,21 +77,21 @@ function endBy(ms: number): void {
 
 test('a DEL that begins during the repair is awaited, and what was put back is deleted', async () => {
   during = () => endBy(250);
-  expect(await repairCached(cached, noteOf(ID, runtime), runtime)).toBeUndefined();
+  expect(await repairOthers(cached, {}, runtime, noteOf(ID, runtime))).toMatchObject({ state: 'skipped' });
   expect(calls).toEqual([...CALLS, 'the DEL ends', 'DEL two', 'DEL one']);
 });
 
 test('so it is where no note tells that a DEL has begun', async () => {
   forgetGeneration(runDir(runtime.env), ID);
   during = () => endBy(250);
-  expect(await repairCached(cached, undefined, runtime)).toBeUndefined();
+  expect(await repairOthers(cached, {}, runtime, undefined)).toMatchObject({ state: 'skipped' });
   expect(calls).toEqual([...CALLS, 'the DEL ends', 'DEL two', 'DEL one']);
 });
 
 test('a later ADD of the same name is left alone', async () => {
   during = () => noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' });
   setTimeout(() => removeAttachment(runtime.cacheDir, ID), 250);
-  expect(await repairCached(cached, noteOf(ID, runtime), runtime)).toBeUndefined();
+  expect(await repairOthers(cached, {}, runtime, noteOf(ID, runtime))).toMatchObject({ state: 'skipped' });
   expect(calls).toEqual(CALLS);
 });
 

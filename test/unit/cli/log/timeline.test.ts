@@ -20,7 +20,7 @@ const EMPTY = { attachments: [], networks: [] } as unknown as NodeModel;
 
 function rowsOf(events: readonly HistoryEvent[]) {
   appendHistory(dir, events);
-  const entries = readTimeline({ node: EMPTY, stateDir: dir, traceDir: `${dir}/traces` });
+  const entries = readTimeline({ node: EMPTY, stateDir: dir });
   return entries.map(({ what, by, code, message }) => [what, by, code, message]);
 }
 
