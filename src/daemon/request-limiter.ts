@@ -38,17 +38,14 @@ interface Waiter {
 /** Limits how many requests run and how many are queued. */
 export class RequestLimiter {
   #limits: ServerLimits;
-  readonly #patienceMs: number;
   readonly #waiting = new Set<Waiter>();
   readonly #long = new Map<string, number>();
   #running = 0;
   #longer = 0;
   #served = 0;
 
-  /** @param patienceMs where no request ends for this time, those that wait are refused */
-  constructor(limits: ServerLimits, patienceMs = STANDSTILL_MS) {
+  constructor(limits: ServerLimits) {
     this.#limits = limits;
-    this.#patienceMs = patienceMs;
   }
 
   get limits(): ServerLimits {
@@ -95,7 +92,7 @@ export class RequestLimiter {
           if (isMoving) return lookLater();
           this.#waiting.delete(waiter);
           resolve(undefined);
-        }, this.#patienceMs);
+        }, STANDSTILL_MS);
       };
       const waiter: Waiter = {
         group,

@@ -1,5 +1,9 @@
 // Which program made an attachment, and when?
 import { statSync } from 'node:fs';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { runDir } from '../cni/directories.ts';
+import { isOfEarlierBoot } from '../journal/boot.ts';
+import { findGeneration } from '../journal/generation.ts';
 import type { NodeOrigin } from './model.ts';
 import type { RecordedAttachment } from './on-record.ts';
 
@@ -29,9 +33,14 @@ const RUNTIMES: readonly (readonly [string, RegExp])[] = [
   ['CRI-O', /\/netns\/[\da-f-]{36}$/],
 ];
 
-/** ISO time of its ADD: by our record, else by the date of its cached result. */
-export function sinceOf({ known, record, cacheFile }: RecordedAttachment): string | undefined {
+/** ISO time of its ADD: by our record or the note of its ADD, else by the date of its cached result, which `catena set` writes again. */
+export function sinceOf(
+  { known, record, cacheFile }: Pick<RecordedAttachment, 'known' | 'record' | 'cacheFile'>,
+  env: ChainRuntime['env'],
+): string | undefined {
   if (record !== undefined && record.adopted !== true && known.file !== undefined) return record.runner.time;
+  const note = findGeneration(runDir(env), known);
+  if (note && !isOfEarlierBoot(note, env)) return new Date(note.time).toISOString();
   if (cacheFile === undefined) return undefined;
   return statSync(cacheFile, { throwIfNoEntry: false })?.mtime.toISOString();
 }

@@ -70,7 +70,13 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
       addresses: addressesOf(known.result),
       ...effectsOf(known, findAbout),
       routes: [...(inside?.routes ?? [])],
-      ...defined({ why: unsettled, since: sinceOf(one), through, device: inside?.device, hostDevice }),
+      ...defined({
+        why: unsettled,
+        since: sinceOf(one, runtime.env),
+        through,
+        device: inside?.device,
+        hostDevice,
+      }),
       ...defined({ health: health.get(keyOf(known)) }),
     };
   });

@@ -106,7 +106,7 @@ function reasonToKeep(one: RecordedAttachment, all: readonly RecordedAttachment[
 
 /** `eth0`, which runtimes attach first; else the oldest. */
 function firstOf(all: readonly RecordedAttachment[]): RecordedAttachment | undefined {
-  const since = (one: RecordedAttachment) => sinceOf(one) ?? '';
+  const since = (one: RecordedAttachment) => sinceOf(one, process.env) ?? '';
   const oldestFirst = all.toSorted((a, b) => (since(a) < since(b) ? -1 : 1));
   return all.find(({ known }) => known.ifname === 'eth0') ?? oldestFirst[0];
 }

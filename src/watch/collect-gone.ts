@@ -3,18 +3,18 @@
 import { renderAttachment } from '../chain/records/cache-record.ts';
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
 import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
-import { isNamespaceGone, judgeGone } from '../chain/records/gone.ts';
+import { type GoneJudgement, isNamespaceGone, judgeGone } from '../chain/records/gone.ts';
 import { deleteUnsettled } from '../chain/records/recover.ts';
 import { findCached } from '../chain/records/remembered-add.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
-import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
-import { runnerJournals } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
+import { Tables } from '../netlink/tables.ts';
 import { pause } from '../wait.ts';
-import { attachmentLister, type WatchedAttachment } from './attachments.ts';
-import { listDeviceNames } from './sources.ts';
+import type { WatchedAttachment } from './attachments.ts';
+import { listAll } from './check-all.ts';
 
 /** What is looked for. */
 export interface GoneScope {
@@ -36,16 +36,12 @@ export interface GoneAttachment extends AttachmentId {
 
 /** Deletes attachments of any runtime whose namespace is gone, and those of an earlier boot. */
 export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Promise<GoneAttachment[]> {
-  const { stateDir = '' } = runtime;
-  const list = attachmentLister([stateDir, runnerJournals(stateDir).delegates], cacheDirOf(runtime));
-  const look = () => {
-    const devices = listDeviceNames();
-    const chosen = list().filter(({ id }) => scope.network === undefined || id.network === scope.network);
-    return chosen.flatMap(one => {
-      const judged = judgeGone(judgedOf(one), () => devices, runtime);
-      return judged === undefined ? [] : [{ one, ...judged }];
-    });
-  };
+  const { network } = scope;
+  const look = () =>
+    findGone(
+      listAll(runtime).filter(({ id }) => network === undefined || id.network === network),
+      runtime,
+    );
   const first = look();
   const report: GoneAttachment[] = [];
   if (!scope.dryRun && first.some(({ isSure, isEarlier }) => isSure && !isEarlier))
@@ -61,9 +57,21 @@ export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Prom
   return report;
 }
 
-/** What tells whether it outlived its namespace. */
-export function judgedOf({ known, recorded, devices }: WatchedAttachment) {
-  return { known, record: recorded?.record, devices };
+/** Those whose namespace cannot be found, with what that proves. */
+export function findGone(
+  attachments: readonly WatchedAttachment[],
+  runtime: Pick<ChainRuntime, 'env'>,
+): (GoneJudgement & { readonly one: WatchedAttachment })[] {
+  let names: ReadonlySet<string> | undefined;
+  const present = () => (names ??= new Set(new Tables().links.map(({ name }) => name)));
+  return attachments.flatMap(one => {
+    const judged = judgeGone({ ...judgedOf(one), devices: one.devices }, present, runtime);
+    return judged === undefined ? [] : [{ one, ...judged }];
+  });
+}
+
+function judgedOf({ known, recorded }: WatchedAttachment) {
+  return { known, record: recorded?.record };
 }
 
 /** Text that differs between an attachment and a later one of the same name. */

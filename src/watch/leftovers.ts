@@ -1,15 +1,13 @@
 // When does the daemon delete attachments that outlived their namespace?
 
-import { judgeGone } from '../chain/records/gone.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { VisitQueue } from '../chain/run/visits.ts';
 import { describeError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import type { CaretakerEvents } from './caretaker.ts';
-import { type GoneAttachment, judgedOf, lifeOf, removeGone } from './collect-gone.ts';
+import { findGone, type GoneAttachment, lifeOf, removeGone } from './collect-gone.ts';
 import type { Policy } from './policy.ts';
-import { listDeviceNames } from './sources.ts';
 
 /** Deletions per round: none of them is urgent. */
 const AT_ONCE = 8;
@@ -85,17 +83,14 @@ export class Leftovers {
   }
 
   #look(attachments: Iterable<WatchedAttachment>) {
-    let names: ReadonlySet<string> | undefined;
-    const present = () => (names ??= listDeviceNames());
     const now = performance.now();
-    const gone = [...attachments].flatMap(one => {
-      if (this.#parts.policyOf(one) === 'off') return [];
-      const judged = judgeGone(judgedOf(one), present, this.#parts.runtime);
-      if (!judged?.isSure) return [];
+    const watched = [...attachments].filter(one => this.#parts.policyOf(one) !== 'off');
+    const gone = findGone(watched, this.#parts.runtime).flatMap(({ one, why, isSure }) => {
+      if (!isSure) return [];
       const life = lifeOf(one);
       const before = this.#known.get(one.key);
       const leftover = before?.life === life ? before : { life, since: now, notBefore: 0, isReported: false };
-      return [{ one, why: judged.why, leftover }];
+      return [{ one, why, leftover }];
     });
     this.#known.clear();
     for (const { one, leftover } of gone) this.#known.set(one.key, leftover);

@@ -72,11 +72,6 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
   };
 }
 
-/** Names of the devices of this host. */
-export function listDeviceNames(): Set<string> {
-  return new Set(listDevices().map(({ name }) => name));
-}
-
 /** Listens to the namespaces that devices of this host lead to. @returns a function that stops this */
 function listenInside(hints: DeviceHints, events: SourceEvents): () => void {
   const all = (why: string): Hint => ({ of: 'all', isLikely: false, why });

@@ -26,6 +26,19 @@ describe('runMain()', () => {
     for (const { name, summary } of COMMANDS) expect(words).toContain(` ${name} ${summary}`);
   });
 
+  test('status of a list that has no STATUS fails without one of its plugins', async () => {
+    const ipam = { type: 'host-local' };
+    const list = { cniVersion: '1.0.0', name: 'net', plugins: [{ type: 'bridge', ipam }] };
+    fs.writeFileSync(`${dir}/net.conflist`, JSON.stringify(list));
+    fs.writeFileSync(`${dir}/bridge`, '', { mode: 0o755 });
+    const missing = await catena('status', 'net');
+    expect(missing.exitCode).not.toBe(0);
+    expect(missing.stdout + missing.stderr).toContain('Cannot find plugin "host-local"');
+    fs.writeFileSync(`${dir}/host-local`, '', { mode: 0o755 });
+    expect(await catena('status', 'net')).toMatchObject({ exitCode: 0, stdout: '' });
+    for (const name of ['net.conflist', 'bridge', 'host-local']) fs.rmSync(`${dir}/${name}`);
+  });
+
   test('--version shows the version of the package', async () => {
     const { version } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
     expect(await catena('--version')).toEqual({ exitCode: 0, stdout: `catena ${version}\n`, stderr: '' });
