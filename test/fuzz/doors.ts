@@ -22,7 +22,7 @@ export const DOORS: readonly AnyDoor[] = [
   ...[replies.result, replies.prevResult, replies.failure],
   ...[records.journal, records.journalFile, records.cache, records.settings, records.backup, records.device],
   records.traces,
-  ...[host.runtimeConfig, host.candidates, host.notes, host.kubeconfig],
+  ...[host.runtimeConfig, host.candidates, host.notes, host.kubeletNotes, host.kubeconfig],
   leases.leases,
   ...[dhcp.packets, dhcp.options, dhcp.messages6, dhcp.advertisements, dhcp.notes],
   ...[netlink.replies, netlink.messages, netlink.legacyRules, netlink.savedRules, netlink.clock],

@@ -2,7 +2,15 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
+import type { Conflist } from '../../../src/chain/config/conflist.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import {
+  deviceInfoArg,
+  placeDeviceInfo,
+  readDeviceInfo,
+  removeDeviceInfo,
+} from '../../../src/delegate/device-info.ts';
+import { listPodDevices } from '../../../src/delegate/kubelet.ts';
 import { findManifest, MANIFEST_NAME } from '../../../src/install/manifest.ts';
 import { listSwaps, placeOf } from '../../../src/install/swap-note.ts';
 import { readCandidates } from '../../../src/runtimes/candidate.ts';
@@ -11,7 +19,7 @@ import { choose, RUNTIMES } from '../../../src/runtimes/rules.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
 import { damagedJsonText, damagedText } from '../mutate.ts';
-import { answersOrComplains } from '../promise.ts';
+import { answersOrComplains, checkRefusal } from '../promise.ts';
 import { LIST_TEXTS, LISTS } from '../samples.ts';
 
 const CONTAINERD = `version = 2
@@ -88,6 +96,55 @@ export const notes = door({
     const swaps = answersOrComplains(() => listSwaps(target)) ?? [];
     const outside = swaps.find(({ kept }) => path.dirname(path.resolve(dir, kept)) !== dir);
     if (outside) throw new Error(`it would remove "${outside.kept}"`);
+  },
+});
+
+const CHECKPOINT = {
+  Data: {
+    PodDeviceEntries: [
+      {
+        PodUID: 'u',
+        ContainerName: 'c',
+        ResourceName: 'a/b',
+        DeviceIDs: { '-1': ['d2', 'd1'] },
+        AllocResp: '',
+      },
+      { PodUID: 'u', ContainerName: 'a', ResourceName: 'a/b', DeviceIDs: ['d0'] },
+    ],
+    RegisteredDevices: {},
+  },
+  Checksum: 1,
+};
+const INFO = { type: 'pci', version: '1.1.0', pci: { 'pci-address': '0000:01:02.2' } };
+
+/** The same text as a kubelet's checkpoint, and as information about a device. */
+export const kubeletNotes = door({
+  name: 'notes of the kubelet and of device plugins',
+  weight: 1,
+  arbitrary: damagedJsonText([CHECKPOINT, INFO]),
+  seeds: ['[]', 'null', '{"Data":{"PodDeviceEntries":[null]}}', '{"type":"pci"}'],
+  async run(text) {
+    const dir = ground().dir('kubelet');
+    const put = (file: string) => {
+      fs.mkdirSync(path.dirname(file), { recursive: true });
+      fs.writeFileSync(file, text);
+    };
+    put(path.join(dir, 'device-plugins/kubelet_internal_checkpoint'));
+    put(path.join(dir, 'dp/r-d-device.json'));
+    try {
+      const found = await listPodDevices(dir, { namespace: 'n', name: 'p', uid: 'u' });
+      if (found.some(({ id }) => typeof id !== 'string')) throw new Error('a device has no name');
+    } catch (error) {
+      checkRefusal(error);
+    }
+    const list = { name: 'net' } as Conflist;
+    const id = { containerId: 'c', netns: '', ifname: 'net1' };
+    const attachment = { ...id, capabilityArgs: deviceInfoArg(dir, list, id) };
+    const network = { list, attachment, device: { resource: 'r', id: 'd' } };
+    answersOrComplains(() => placeDeviceInfo(network));
+    const info = answersOrComplains(() => readDeviceInfo(network));
+    if (info !== undefined && typeof info.type !== 'string') throw new Error('information without a type');
+    removeDeviceInfo(network);
   },
 });
 

@@ -273,14 +273,17 @@ describe('a pod with devices', () => {
     expect(findPod(own)).toBeUndefined();
   });
 
-  test.each(['hang', 'error'] as const)('a kubelet in the mood "%s" leaves nothing behind', async mood => {
-    kubelet.mood = mood;
-    if (mood === 'hang') kubelet.kill();
-    const own = runner();
-    await expect(addPod(own, pod('a'))).rejects.toMatchObject({ code: 11 });
-    expect(chain.calls()).toEqual([]);
-    expect(findPod(own)).toBeUndefined();
-  });
+  test.each(['killed', 'error', 'broken', 'huge'] as const)(
+    'a kubelet that is or answers "%s" leaves nothing behind',
+    async mood => {
+      if (mood === 'killed') kubelet.kill();
+      else kubelet.mood = mood;
+      const own = runner();
+      await expect(addPod(own, pod('a'))).rejects.toMatchObject({ code: 11 });
+      expect(chain.calls()).toEqual([]);
+      expect(findPod(own)).toBeUndefined();
+    },
+  );
 
   test('waits for the DEL of another pod that has the device, unless its namespace is gone', async () => {
     kubelet.pods = [web({ [NET]: ['n1'] }), { name: 'next', containers: [{ [NET]: ['n1'] }] }];
