@@ -10,7 +10,7 @@ import { bridgeNetfilter, firewallManagers, macPolicy, packetFilters } from './c
 import { permissions } from './checks/permissions.ts';
 import { pools } from './checks/pools.ts';
 import { routingRules } from './checks/routing-rules.ts';
-import { abandoned, damaged, lastSuccess, locks, storage, unsettled } from './checks/state.ts';
+import { abandoned, damaged, locks, storage, unsettled } from './checks/state.ts';
 import { sysctlFiles } from './checks/sysctl-files.ts';
 import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.ts';
 import { isDenied } from './readable.ts';
@@ -43,7 +43,6 @@ export const CHECKS: readonly Check[] = [
   packetFilters,
   firewallManagers,
   macPolicy,
-  lastSuccess,
 ];
 
 /** Runs every check. A check that fails is reported and does not stop the others. The worst findings come first. */

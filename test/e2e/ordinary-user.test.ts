@@ -86,9 +86,9 @@ describe('an ordinary user', () => {
             ],
             ...[
               'kernel.foreign-rules',
+              'kernel.routing-rules',
               'kernel.packet-filters',
               'attachments',
-              'networks.last-success',
               'configuration.unlisted',
             ],
           ]),

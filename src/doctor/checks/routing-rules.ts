@@ -9,7 +9,11 @@ import { namePods, type RoutedPod } from '../routed-pod.ts';
 /** A rule of type blackhole, unreachable or prohibit that comes before the main table. */
 export const routingRules: Check = {
   id: 'kernel.routing-rules',
-  run({ pods = [], policyRules }) {
+  run({ pods, policyRules }) {
+    if (pods === undefined) {
+      const found = 'whether routing rules drop packets of containers: it is not known which there are';
+      return [{ id: this.id, severity: 'unexamined', found }];
+    }
     const rules = pods.length > 0 ? (policyRules?.() ?? []) : [];
     const findings = rules.filter(isEarly).flatMap(rule => {
       const concerned = pods.filter(pod => concerns(rule, pod));

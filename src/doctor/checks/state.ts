@@ -136,31 +136,6 @@ export const locks: Check = {
   },
 };
 
-/** When a network last gave a container its interface. */
-export const lastSuccess: Check = {
-  id: 'networks.last-success',
-  run({ facts }) {
-    const newest = new Map<string, number>();
-    for (const { known, record, cacheFile } of facts.attachments().attachments) {
-      const { network } = known;
-      const files = [record?.file, cacheFile];
-      const at = Math.max(
-        ...files.map(file => (file && statSync(file, { throwIfNoEntry: false })?.mtimeMs) || 0),
-      );
-      newest.set(network, Math.max(at, newest.get(network) ?? 0));
-    }
-    const { networks } = facts.networks();
-    if (networks.length === 0) return fine(this.id, 'no network is configured');
-    return networks.map(({ list: { name } }) => {
-      const at = newest.get(name);
-      const found = at
-        ? `network "${name}": last recorded attachment at ${new Date(at).toISOString()}`
-        : `network "${name}": no recorded attachment`;
-      return { id: this.id, severity: 'info', found };
-    });
-  },
-};
-
 /** A daemon has these as long as it runs; containers never wait for them. */
 const SEATS = ['watch.lock', 'between.lock'];
 
