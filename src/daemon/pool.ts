@@ -5,7 +5,7 @@ import { type Limits, WorkerProcess } from '../worker/process.ts';
 import { rest } from '../worker/rest.ts';
 import { DeviceRemover } from './device-remover.ts';
 import { networkIn } from './plugin-calls.ts';
-import { residentBytes } from './process-memory.ts';
+import { residentBytes, wantedCpuMs } from './process-memory.ts';
 import { type HealthEvents, WorkerHealth } from './worker-health.ts';
 
 /** How large a pool may grow, and when a worker is replaced. */
@@ -49,8 +49,13 @@ const STUCK_MS = 500;
 const SPARE = 12;
 /** Of these, at most so many serve one network, whose server or foreign plugin may hang. */
 const SPARE_OF_ONE = 8;
-/** Longest wait for a worker. A call that gets none has not begun: the client makes it itself. */
+/**
+ * Where no worker ends a call for this time, and all wait for something, calls that wait are given up. They have not begun: their clients
+ * make them. While workers compute, waiting is cheaper, however long it takes: a call of its own computes several times as much.
+ */
 const WAIT_MS = 1_000;
+/** A long call that had or wanted a processor for more than this part of its time waits for nothing else. */
+const AT_WORK_SHARE = 0.5;
 /** A worker's deferred removals run after this time even without a request to run them. It is longer than any call takes. */
 const HOLD_MS = 15 * 60_000;
 const SWEEP_EVERY_MS = 250;
@@ -61,6 +66,8 @@ interface Member {
   looked: number;
   /** When it got its current call, or when its last call ended. */
   since: number;
+  /** Milliseconds for which it had had or wanted a processor then. */
+  wantedMs: number;
   /** The network of its current call. */
   network: () => string;
   /** It has freed the memory that its calls left behind. */
@@ -91,6 +98,8 @@ export class WorkerPool implements WorkerSource {
   #removing = false;
   #removedAt = 0;
   #trying = false;
+  /** When a worker last ended a call. */
+  #movedAt = 0;
 
   constructor(env: Invocation['env'], limits: PoolLimits, events: HealthEvents) {
     this.#env = env;
@@ -145,6 +154,7 @@ export class WorkerPool implements WorkerSource {
   ): Promise<T> {
     this.#busy.add(member);
     member.since = performance.now();
+    member.wantedMs = wantedCpuMs(member.process.pid);
     member.rested = false;
     member.network = network;
     try {
@@ -174,7 +184,7 @@ export class WorkerPool implements WorkerSource {
 
   #start(): Member {
     const process = new WorkerProcess(OWN_PROGRAM, this.#env, true, problem => this.#health.note(problem));
-    return { process, looked: 0, since: performance.now(), network: () => '', rested: false };
+    return { process, looked: 0, since: performance.now(), wantedMs: 0, network: () => '', rested: false };
   }
 
   #hasAny(): boolean {
@@ -202,9 +212,13 @@ export class WorkerPool implements WorkerSource {
     return atWork < workers && this.#busy.size + this.#holding.size < workers + SPARE;
   }
 
+  /** Those whose calls take long without need of a processor. One that gets none on a busy node is not helped by another worker. */
   #stuck(): Member[] {
-    const since = performance.now() - STUCK_MS;
-    return [...this.#busy].filter(member => member.since <= since);
+    const now = performance.now();
+    return [...this.#busy].filter(({ process, since, wantedMs }) => {
+      const forMs = now - since;
+      return forMs >= STUCK_MS && wantedCpuMs(process.pid) - wantedMs < AT_WORK_SHARE * forMs;
+    });
   }
 
   /** Whether the call would wait for others that wait for something themselves: all that there may be, or too many of its network. */
@@ -221,6 +235,7 @@ export class WorkerPool implements WorkerSource {
   #giveBack(member: Member): void {
     this.#busy.delete(member);
     member.since = performance.now();
+    this.#movedAt = member.since;
     const { process } = member;
     if (process.usable && process.holds) this.#holding.add(member);
     else if (process.usable && !this.#hasServedLongEnough(member)) this.#idle.push(member);
@@ -252,11 +267,12 @@ export class WorkerPool implements WorkerSource {
     this.#tryAgain();
     this.#serveWaiting();
     const lateSince = performance.now() - WAIT_MS;
-    while (
-      this.#waiting.length > 0 &&
-      (this.problem !== undefined || (this.#waiting[0]?.since ?? 0) < lateSince)
-    )
-      this.#waiting.shift()?.take(undefined);
+    const isStill = this.#movedAt < lateSince && this.#stuck().length === this.#busy.size;
+    for (let [next] = this.#waiting; next !== undefined; [next] = this.#waiting) {
+      if (this.problem === undefined && !(isStill && next.since < lateSince)) break;
+      this.#waiting.shift();
+      next.take(undefined);
+    }
     this.#letGoOfForgotten();
     this.#shrink();
   }

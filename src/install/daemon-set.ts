@@ -94,9 +94,11 @@ ${withMetrics ? METRICS_PORTS : ''}          # ping fails if no daemon answers, 
           startupProbe: ${ping}, periodSeconds: 2, failureThreshold: 30 }
           readinessProbe: ${ping}, periodSeconds: 10, failureThreshold: 1 }
           livenessProbe: ${ping}, periodSeconds: 20, failureThreshold: 3 }
+          # A call leaves the runtime's share of the processors and gets the daemon's, so that this is the weight of all calls while pods
+          # start: a quarter of a core, about what calls are of the work on a pod. With 100m they wait for the runtime.
           # No limit of CPU time: a throttled daemon would be given up by its clients after a second.
           resources:
-            requests: { cpu: 100m, memory: 192Mi }
+            requests: { cpu: 250m, memory: 192Mi }
             limits: { memory: 1Gi }
           # Not privileged. A third-party plugin in the list may need more: add that here.
           securityContext:

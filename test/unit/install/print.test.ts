@@ -175,7 +175,7 @@ test('the DaemonSet runs on every Linux node, before all pods, and is replaced n
     tolerations: [{ operator: 'Exists' }],
   });
   const [{ resources }] = spec.template.spec.containers;
-  expect(resources).toEqual({ requests: { cpu: '100m', memory: '192Mi' }, limits: { memory: '1Gi' } });
+  expect(resources).toEqual({ requests: { cpu: '250m', memory: '192Mi' }, limits: { memory: '1Gi' } });
 });
 
 test('the DaemonSet serves metrics on request only, at the address of the node', () => {
