@@ -46,6 +46,8 @@ const LATER: Readonly<Record<string, string>> = {
   'test/netns/dhcp-many.test.ts': '200 leases at a time; dhcp.test.ts has single ones',
   'test/netns/plugin-faults.test.ts': 'a fault at every request',
   'test/netns/portmap-many.test.ts': '8,000 mappings; portmap.test.ts has a few',
+  'test/netns/surroundings.test.ts':
+    'random neighbours of our rules; foreign-nat, kernel-defaults and firewall-isolation have chosen ones',
   'test/netns/upper-faults.test.ts': 'a fault at every request',
 };
 

@@ -15,6 +15,9 @@ export const RESTORED_ANNOTATION = `${GROUP}/restored`;
 /** Twice as long as the longest time between two looks of a daemon at its blocks, with some room for a clock that is fast. */
 const SETTLE_S = 1650;
 
+/** Several nodes may notice, or write other annotations, at the same time. */
+const ATTEMPTS = 5;
+
 /**
  * Whether the store was restored a short while ago; to be called while `claiming`, before a comparison.
  * @throws CniError 11 when the store cannot be reached
@@ -101,13 +104,18 @@ export function isSettling(claimant: Claimant, { name, restored: markOf }: Pool)
   return now - (restored?.[name]?.since ?? now) < SETTLE_S;
 }
 
+/** @throws CniError 11 when the object keeps changing: who does not mark it must not note that it noticed */
 async function mark(store: ObjectStore, name: string, text: string): Promise<void> {
-  const object = await store.find('pools', name);
-  if (object === undefined || object.annotations[RESTORED_ANNOTATION] !== undefined) return;
-  await store.replace('pools', {
-    ...object,
-    annotations: { ...object.annotations, [RESTORED_ANNOTATION]: text },
-  });
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const object = await store.find('pools', name);
+    if (object === undefined || object.annotations[RESTORED_ANNOTATION] !== undefined) return;
+    const annotations = { ...object.annotations, [RESTORED_ANNOTATION]: text };
+    if (await store.replace('pools', { ...object, annotations })) return;
+  }
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot mark pool "${name}" as restored: its object keeps changing`,
+  );
 }
 
 async function unmark(store: ObjectStore, { name, restored }: Pool): Promise<void> {

@@ -442,12 +442,10 @@ class Churn {
     }
     if (what === 'power failure') {
       machine.state = 'down';
-      after(spell, () => {
-        if (machine.state !== 'down') return;
-        // What was renamed without being written out may be empty.
+      // What was renamed without being written out may be empty.
+      const empty = (): void =>
         this.#eachDisk(machine, dir => writeFileSync(join(dir, '.catena-blocks'), ''));
-        this.#start(machine);
-      });
+      this.#startIgnorant(machine, spell, empty);
     }
     if (what === 'leave') void this.#leave(machine);
     if (what === 'hide') {
@@ -464,23 +462,20 @@ class Churn {
       // One more would make the pool too small for all.
       after(OFF_S, () => copy.state === 'up' && this.#remove(copy));
     }
-    if (what === 'rename' || what === 'reinstall') {
+    if (what === 'rename') {
       machine.state = 'down';
-      const boot = (): void => {
+      after(spell, () => {
         if (machine.state !== 'down') return;
-        if (what === 'reinstall' && this.#isUnnoticed()) {
-          after(10, boot);
-          return;
-        }
-        if (what === 'reinstall')
-          this.#eachDisk(machine, dir => rmSync(dir, { recursive: true, force: true }));
-        else {
-          this.#model.remove(`api/v1/nodes/${machine.name}`);
-          machine.name += 'x';
-        }
+        this.#model.remove(`api/v1/nodes/${machine.name}`);
+        machine.name += 'x';
         this.#start(machine);
-      };
-      after(spell, boot);
+      });
+    }
+    if (what === 'reinstall') {
+      machine.state = 'down';
+      this.#startIgnorant(machine, spell, () =>
+        this.#eachDisk(machine, dir => rmSync(dir, { recursive: true, force: true })),
+      );
     }
     if (what === 'snapshot') {
       const copies = `${machine.identity}-snapshot`;
@@ -490,26 +485,37 @@ class Churn {
       after(4 * spell, () => {
         if (machine.state !== 'up') return;
         machine.state = 'down';
-        after(20, () => {
-          if (machine.state !== 'down') return;
+        this.#startIgnorant(machine, 20, () =>
           this.#eachDisk(machine, (dir, network) => {
             rmSync(dir, { recursive: true, force: true });
             cpSync(join(this.#dir, `${copies}-${network}`), dir, { recursive: true });
-          });
-          this.#start(machine);
-        });
+          }),
+        );
       });
     }
     if (what === 'off') {
       // Its Node object is deleted, and it is back when its blocks are others'.
       machine.state = 'down';
       this.#model.remove(`api/v1/nodes/${machine.name}`);
-      after(OFF_S + spell, () => machine.state === 'down' && this.#start(machine));
+      this.#startIgnorant(machine, OFF_S + spell);
     }
     if (what === 'remove' && !this.#isUnnoticed()) {
       this.#remove(machine);
       this.#join(`n${this.#machines.length}`);
     }
+  }
+
+  /** Boots a machine that knows nothing of the last minutes: not before others have noticed that the store lost something. */
+  #startIgnorant(machine: Machine, inSeconds: number, prepare?: () => void): void {
+    this.#time.after(inSeconds, () => {
+      if (machine.state !== 'down') return;
+      if (this.#isUnnoticed()) {
+        this.#startIgnorant(machine, 10, prepare);
+        return;
+      }
+      prepare?.();
+      this.#start(machine);
+    });
   }
 
   /** Catena is uninstalled with all that it has on the machine, whose Node object stays, and is installed again later. */
@@ -518,7 +524,11 @@ class Churn {
     const isThere = () => machine.boot === boot && machine.state === 'up';
     for (const pod of [...machine.pods.values()]) await this.#end(machine, pod);
     for (const { claimant, blocks } of this.#nodesOf(machine)) {
-      const before = new Set(blocks().map(({ name }) => name));
+      // A claim may still be on its way, and is found by the one that installs it again.
+      const before = new Set(blocks().flatMap(({ name, state }) => (state === 'held' ? name : [])));
+      // What was kept by this node ends with it.
+      for (const [holder, address] of this.#lastAddress)
+        if (blocks().some(({ name }) => name === `${LAN.pool}-${address}`)) this.#lastAddress.delete(holder);
       const left = await giveBackAllOf(claimant, 600_000).catch(() => undefined);
       if (left === undefined || left.length || !isThere()) return;
       this.#count('blocks and addresses of a node that left: given back');
@@ -530,12 +540,7 @@ class Churn {
     }
     machine.state = 'down';
     this.#eachDisk(machine, dir => rmSync(dir, { recursive: true, force: true }));
-    const install = (): void => {
-      if (machine.state !== 'down') return;
-      if (this.#isUnnoticed()) this.#time.after(10, install);
-      else this.#start(machine);
-    };
-    this.#time.after(60, install);
+    this.#startIgnorant(machine, 60);
   }
 
   #remove(machine: Machine): void {

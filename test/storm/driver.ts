@@ -86,7 +86,8 @@ export class Driver {
     const all = Promise.withResolvers<void>();
     this.log.push(`round ${this.model.known.length + 1}`);
     this.#begun.clear();
-    const isDead = (entry: Entry) => !this.model.isInPlace(entry);
+    // An ADD that overlapped with the making of its namespace may be in the new one.
+    const isDead = (entry: Entry) => !this.model.isInPlace(entry) && !entry.placeUnsure;
     this.#dead = new Set([...this.model.entries.values()].filter(isDead).map(noteOf));
     this.model.beginRound();
     const gates = setGates(round);
