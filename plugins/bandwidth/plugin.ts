@@ -1,11 +1,15 @@
 // What does bandwidth do for each verb?
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result } from '../../src/cni/result.ts';
+import type { Result, ResultInterface } from '../../src/cni/result.ts';
+import { listIngressFilters } from '../../src/netlink/rtnl/filter.ts';
 import { findLinks, type Link, removeLinks } from '../../src/netlink/rtnl/link.ts';
+import { listQdiscs } from '../../src/netlink/rtnl/qdisc.ts';
 import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/supported.ts';
 import { ticksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import type { KeptAttachments } from '../../src/plugin/kept.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import {
   BandwidthConf,
@@ -15,11 +19,9 @@ import {
   type Limits,
   limitsOf,
 } from './config.ts';
-import { findGarbage } from './garbage.ts';
-import { findIfbs } from './ifb.ts';
+import { findIfbs, ifbNamesOf, listIfbs, ownerOf } from './ifb.ts';
 import { applyShaping, removeShaping, verifyShaping } from './kernel.ts';
 import { planShaping, type Shaper, type Shaping } from './plan.ts';
-import { withIfb } from './result.ts';
 import { findShapedDevices, getShapedDevice, type ShapedDevice } from './shaped-device.ts';
 
 /** Limits the rate of packets to and from a container, at the host end of its veth or at the interface itself. */
@@ -181,4 +183,56 @@ function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefine
 
 function attachmentOf({ network, env }: Call): AttachmentId {
   return { network, containerId: env.containerId, ifname: env.ifname };
+}
+
+/** An ADD of the reference takes a few milliseconds between creating the device and redirecting to it. */
+const ADD_MAY_TAKE_MS = 1_000;
+
+/**
+ * Devices of the network's attachments that GC does not keep, and devices without a note and without a redirect to them: their
+ * veth no longer exists, so they are garbage, whether the reference or we made them and for whatever network.
+ */
+async function findGarbage(host: NetlinkSocket, network: string, kept: KeptAttachments): Promise<Link[]> {
+  const ifbs = listIfbs(host);
+  const unkept = ifbs.filter(link => {
+    const owner = ownerOf(link);
+    return owner?.network === network && !kept.has(owner);
+  });
+  const unnoted = ifbs.filter(
+    link => ownerOf(link) === undefined && !kept.some(one => ifbNamesOf(one).includes(link.name)),
+  );
+  const unled = findUnled(host, unnoted);
+  if (unled.length === 0) return unkept;
+  await Bun.sleep(ADD_MAY_TAKE_MS);
+  return [...unkept, ...findUnled(host, unled)];
+}
+
+/** Those to which no device redirects its incoming packets. */
+function findUnled(host: NetlinkSocket, ifbs: readonly Link[]): Link[] {
+  if (ifbs.length === 0) return [];
+  const hooks = listQdiscs(host).filter(({ kind }) => kind === 'ingress' || kind === 'clsact');
+  const targets = hooks.flatMap(({ index }) =>
+    listIngressFilters(host, index).map(({ redirectAllTo }) => redirectAllTo),
+  );
+  return ifbs.filter(({ index }) => !targets.includes(index));
+}
+
+/** The result with this IFB device as the attachment's only one, or without any; addresses keep their interfaces. */
+function withIfb(result: Result, attachment: AttachmentId, ifb: Link | undefined): Result {
+  const { interfaces = [], ips } = result;
+  const names: readonly string[] = ifbNamesOf(attachment);
+  const isOther = ({ name, sandbox }: ResultInterface) => Boolean(sandbox) || !names.includes(name);
+  const others = interfaces.filter(isOther);
+  if (ifb === undefined && others.length === interfaces.length) return result;
+  const own = ifb ? [{ name: ifb.name, ...(ifb.mac ? { mac: ifb.mac } : {}) }] : [];
+  return {
+    ...result,
+    interfaces: [...others, ...own],
+    ...(ips && {
+      ips: ips.map(ip => {
+        const of = ip.interface === undefined ? undefined : interfaces[ip.interface];
+        return of && isOther(of) ? { ...ip, interface: others.indexOf(of) } : ip;
+      }),
+    }),
+  };
 }

@@ -1,7 +1,7 @@
 // What does the bridge plugin do for each verb?
 import { announceAddresses } from '../../src/attach/announce.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
-import { needsInterface, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
+import { dnsOf, needsInterface, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { withSources } from '../../src/attach/masq-source.ts';
@@ -16,19 +16,23 @@ import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
+import { defined } from '../../src/cni/defined.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { atLeast } from '../../src/cni/version.ts';
+import { renderCidr } from '../../src/net/cidr.ts';
+import { renderIp } from '../../src/net/ip.ts';
 import { findLink, getLink, setLink } from '../../src/netlink/rtnl/link.ts';
-import { definePlugin } from '../../src/plugin/define.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
-import { address, bridgeNow, connect, stagesOf } from './attach.ts';
+import { type Attached, address, bridgeNow, connect, stagesOf } from './attach.ts';
 import { checkAttachment } from './check.ts';
 import { BridgeConf, sharesLink, validateBridgeConf } from './config.ts';
 import { leaveBridge, removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import { handOverMacspoof } from './kernel/macspoof-handover.ts';
 import { removeReferenceMacspoof, removeUnusedReferenceMacspoof } from './kernel/macspoof-reference.ts';
-import { addressingOf, planAddressing } from './plan.ts';
+import { type Addressing, addressingOf, CONTAINER_INTERFACE, planAddressing } from './plan.ts';
 import { repairAttachment } from './repair.ts';
-import { renderAttachment } from './report.ts';
 import { probeBridge } from './status.ts';
 
 /** Connects a container to a bridge and, with an IPAM plugin, to the outside. */
@@ -140,3 +144,39 @@ export const bridge = definePlugin({
     if (call.conf.ipam?.type) await call.delegate(call.conf.ipam.type).status();
   },
 });
+
+/** The result: bridge, host end, container interface and a VLAN's gateway in this order, then the IPAM result. */
+function renderAttachment(
+  call: Call<BridgeConf>,
+  { bridge: link, host, container, gatewayPort }: Attached,
+  ipam: Result | undefined,
+  addressing: Addressing | undefined,
+): Result {
+  const { conf, env, version } = call;
+  const reportsMtu = conf.mtu !== 0 && atLeast(version, '1.1.0');
+  const interfaces = [
+    { name: link.name, mac: link.mac ?? '' },
+    { name: host.name, mac: host.mac ?? '' },
+    {
+      name: container.name,
+      mac: container.mac ?? '',
+      sandbox: env.netns,
+      ...(reportsMtu ? { mtu: container.mtu } : {}),
+    },
+    ...(gatewayPort ? [{ name: gatewayPort.name, mac: gatewayPort.mac ?? '' }] : []),
+  ];
+  const dns = dnsOf(conf, ipam);
+  const ips = addressing?.ips.map(({ cidr, gateway }) => ({
+    address: renderCidr(cidr),
+    ...(gateway ? { gateway: renderIp(gateway) } : {}),
+    interface: CONTAINER_INTERFACE,
+  }));
+  const routes = addressing?.resultRoutes;
+  return {
+    ...ipam,
+    interfaces,
+    ...defined({ ips }),
+    ...(routes?.length ? { routes: [...routes] } : {}),
+    ...defined({ dns }),
+  };
+}

@@ -1,4 +1,6 @@
 // What does the plugin do for each verb?
+
+import { CLAIM_ARG } from '../../src/cni/claim-arg.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
@@ -6,19 +8,18 @@ import { listLeases } from '../../src/ipam/lease-files.ts';
 import { type LeaseStore, storeExists } from '../../src/ipam/lease-store.ts';
 import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
 import { findCidr } from '../../src/net/cidr.ts';
-import { findIp, renderIp } from '../../src/net/ip.ts';
+import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readHeld as findHeld, type Held, writeHeld } from '../../src/pools/held.ts';
 import { blockContains, type ChosenAddress, chooseAddresses, useOf } from '../../src/pools/lease.ts';
 import { inLeases, inPlace, leasing, type Place } from '../../src/pools/place.ts';
-import type { Wish } from '../../src/pools/wish.ts';
+import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
-import { type ConfiguredPool, choosePool, poolsOf } from './choose-pool.ts';
+import { argOf, type ConfiguredPool, choosePool, poolsOf } from './choose-pool.ts';
 import { claimantOf, DEFAULT_TIMEOUT_S, placeOf } from './claimant.ts';
 import { ClusterConf, LeaseConf } from './config.ts';
 import { limitsOf, planResult, refuseUnusable } from './plan.ts';
 import { askForUpkeep, noteUpkeep } from './upkeep-note.ts';
-import { wishOf } from './wish-of.ts';
 
 /** STATUS is polled, so it must answer quickly or fail. */
 const STATUS_DEADLINE_MS = 2_000;
@@ -265,4 +266,36 @@ function readConf({ request, network }: Call): ClusterConf {
 
 function ownerOf(call: Call<LeaseConf>): Owner {
   return { containerId: call.env.containerId, ifname: call.env.ifname };
+}
+
+/** The pods of a StatefulSet end in a number. Few others do, and keeping their addresses for a while does no harm. */
+const ORDINAL = /-\d+$/;
+
+/**
+ * What the attachment wishes; undefined if any address will do.
+ * @throws CniError 7 for a requested address that is none
+ */
+export function wishOf(
+  call: Pick<Call, 'environment' | 'env' | 'network'>,
+  conf: ClusterConf,
+): Wish | undefined {
+  const addresses = (conf.runtimeConfig?.ips ?? []).map(parse);
+  const claim = conf.args?.cni?.[CLAIM_ARG];
+  if (claim) return { keptFor: keyOfClaim(claim), keepS: undefined, addresses, isPromise: true };
+  const [namespace, name] = [argOf(call, 'K8S_POD_NAMESPACE'), argOf(call, 'K8S_POD_NAME')];
+  const keepS = conf.ipam.keep ?? 0;
+  if (keepS > 0 && namespace && ORDINAL.test(name)) {
+    const keptFor = keyOfPod(call.network, namespace, name, call.env.ifname);
+    return { keptFor, keepS, addresses, isPromise: false };
+  }
+  return addresses.length ? { keptFor: undefined, keepS: undefined, addresses, isPromise: true } : undefined;
+}
+
+function parse(text: string): Ip {
+  const ip = findIp(text) ?? findCidr(text)?.ip;
+  if (ip) return ip;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot allocate ${JSON.stringify(text)} of "runtimeConfig.ips": it is not an address`,
+  );
 }

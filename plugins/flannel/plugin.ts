@@ -1,11 +1,13 @@
 // What does flannel do for each verb?
+
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import { type JsonObject, memberOf } from '../../src/cni/json.ts';
+import { renderCidr } from '../../src/net/cidr.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { type Call, type Delegate, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { DEFAULT_DATA_DIR, DEFAULT_SUBNET_FILE, FlannelConf, validateFlannelConf } from './config.ts';
-import { planDelegate } from './plan.ts';
 import {
   findRecord,
   listRecords,
@@ -14,7 +16,7 @@ import {
   sweepRecords,
   writeRecord,
 } from './records.ts';
-import { readSubnetEnv } from './subnet-env.ts';
+import { readSubnetEnv, type SubnetEnv } from './subnet-env.ts';
 
 /** Has another plugin connect the container to the subnet that flanneld obtained for this node. */
 export const flannel = definePlugin({
@@ -139,4 +141,32 @@ function withPrevResult({ request }: Call, conf: JsonObject): JsonObject {
 
 function dataDirOf({ conf }: Call<FlannelConf>): string {
   return conf.dataDir || DEFAULT_DATA_DIR;
+}
+
+/** The configuration of the delegate plugin. Its own keys take precedence, except for those that only we know. */
+export function planDelegate(conf: FlannelConf, env: SubnetEnv): JsonObject & { type: string } {
+  const { delegate = {}, name, cniVersion, runtimeConfig } = conf;
+  const type = typeof delegate.type === 'string' ? delegate.type : 'bridge';
+  return {
+    // If flanneld does not masquerade, the delegate must, or the pods could not reach the outside.
+    ipMasq: !env.ipMasq,
+    mtu: env.mtu,
+    ...(type === 'bridge' ? { isGateway: true } : {}),
+    ...delegate,
+    type,
+    name,
+    ...(cniVersion ? { cniVersion } : {}),
+    ...defined({ runtimeConfig }),
+    ipam: planIpam(conf, env),
+  };
+}
+
+/** Subnets replace configured ranges; networks follow configured routes. */
+function planIpam({ ipam = {} }: FlannelConf, { subnets, networks }: SubnetEnv): JsonObject {
+  return {
+    ...ipam,
+    type: ipam.type ?? 'host-local',
+    ranges: subnets.map(subnet => [{ subnet: renderCidr(subnet) }]),
+    routes: [...(ipam.routes ?? []), ...networks.map(network => ({ dst: renderCidr(network) }))],
+  };
 }

@@ -1,30 +1,48 @@
 // What does the host-device plugin do for each verb?
 
+import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
 import { ignoreNeighbours } from '../../src/attach/container.ts';
-import { planLayer3 } from '../../src/attach/device/plan.ts';
+import { addressesFromResult, type Layer3, planLayer3 } from '../../src/attach/device/plan.ts';
+import { describeInterface, onlyInterfaceHas } from '../../src/attach/device/report.ts';
 import { refuseHostsOwn } from '../../src/attach/hosts-own.ts';
-import { prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
+import { dnsOf, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
+import { requireReadiness } from '../../src/attach/readiness.ts';
+import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { getLink } from '../../src/netlink/rtnl/link.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { atLeast } from '../../src/cni/version.ts';
+import { sweepUnfinished } from '../../src/files/unfinished.ts';
+import { parseCidr } from '../../src/net/cidr.ts';
+import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
 import { listRules } from '../../src/netlink/rtnl/rule.ts';
+import { requireLinkChanges } from '../../src/netlink/rtnl/supported.ts';
+import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import type { KeptAttachments } from '../../src/plugin/kept.ts';
+import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
-import { checkDevice } from './check.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
 import { writeDeviceInfo } from './device-info.ts';
-import { returnStale } from './garbage.ts';
-import { giveBack, giveBackUnrecorded } from './give-back.ts';
+import { giveBack, giveBackUnrecorded, tryGiveBack } from './give-back.ts';
 import type { Inside } from './identity.ts';
 import { configure, copyRules } from './network.ts';
 import { mergeNetworks, networkOf, type OwnNetwork, ownNetwork, rulesFor } from './plan.ts';
-import { type DeviceRecord, findRecord, removeUnreadable, writeRecord } from './record.ts';
-import { repairDevice } from './repair.ts';
-import { pciAddressOf, renderDevice, renderUserspace } from './report.ts';
+import {
+  type DeviceRecord,
+  findRecord,
+  listRecords,
+  recordDirOf,
+  removeOutdated,
+  removeUnreadable,
+  writeRecord,
+} from './record.ts';
 import { select } from './select.ts';
-import { probeDevice } from './status.ts';
-import { type Taken, take } from './take.ts';
+import { isMeant, type Taken, take } from './take.ts';
 
 /** Moves a device of the host into a container, and back. */
 export const hostDevice = definePlugin({
@@ -113,4 +131,147 @@ function refuseNetworkOf({ conf }: Call<HostDeviceConf>): void {
     ErrorCode.invalidConfig,
     'Cannot use host-device configuration: "useInterfaceNetwork" needs an interface, but a program in user space drives this device',
   );
+}
+
+/**
+ * Compares device, addresses, routes and rules in the container with the result of ADD and the record.
+ * @throws Error naming the first difference
+ */
+function checkDevice(call: Call<HostDeviceConf>, prevResult: Result): void {
+  const { container, env } = call;
+  const name = `interface "${env.ifname}"`;
+  const record = findRecord(call.environment, attachmentOf(call));
+  const reported = prevResult.interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
+  confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
+  const link = findLink(container, env.ifname);
+  if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  checkMac(name, reported, link);
+  // The reference's DEL, and ours without a record, finds the name of the device there.
+  if (record) confirm(`alias of ${name}`, record.name, link.attrs.alias);
+  // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
+  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
+  confirm(`state of ${name}`, 'up', stateOf(link));
+  const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
+  checkAddresses(
+    container,
+    link,
+    ips.map(({ cidr }) => cidr),
+  );
+  checkRoutes(container, link, routes);
+  if (record?.rules.length) checkRules(call, record.rules);
+}
+
+function checkRules({ container, env }: Call, rules: readonly { from: string; table: number }[]): void {
+  const present = listRules(container);
+  for (const { from, table } of rules) {
+    const { ip, prefix } = parseCidr(from);
+    const found = present.some(rule => {
+      return rule.table === table && rule.from?.prefix === prefix && rule.from.ip.value === ip.value;
+    });
+    if (!found) confirm(`rules of "${env.netns}"`, `from ${from} lookup ${table}`, 'none');
+  }
+}
+
+/** Returns the devices of the network's attachments that GC does not keep. All are tried. */
+async function returnStale(call: Call, kept: KeptAttachments): Promise<void> {
+  const { environment, log, network } = call;
+  // Listed before they are judged: see KeptAttachments.
+  const stale = listRecords(environment).filter(record => record.network === network && !kept.has(record));
+  await tryAll([
+    ...stale.map(record => () => {
+      log.info(
+        `Returning device "${record.name}" of stale attachment ${record.containerId}/${record.ifname}`,
+      );
+      if (!tryGiveBack(call, record)) {
+        log.warn(`Device "${record.name}" of container "${record.containerId}" is not on the host`);
+      }
+    }),
+    () => removeOutdated(environment, network),
+    () => void sweepUnfinished(recordDirOf(environment)),
+  ]);
+}
+
+/**
+ * Restores the interface's state, its alias, the container's routes and the copied rules.
+ * @throws Error when the interface is missing: only a new ADD can fetch the device
+ */
+async function repairDevice(call: Call<HostDeviceConf>): Promise<void> {
+  const { conf, container, env, prevResult } = call;
+  const link = findLink(container, env.ifname);
+  const record = findRecord(call.environment, attachmentOf(call));
+  if (!prevResult || !link) {
+    throw new Error(`Cannot repair the attachment: only DEL and ADD can fetch the device of "${env.ifname}"`);
+  }
+  const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
+  await tryAll([
+    () => {
+      if (!(link.flags & IFF_UP)) setLink(container, link.index, { up: true });
+    },
+    () => {
+      if (record && link.attrs.alias !== record.name) setLink(container, link.index, { alias: record.name });
+    },
+    () => {
+      if (record && conf.useInterfaceNetwork) restoreRoutes(container, ownNetwork(record, link.index).routes);
+    },
+    () =>
+      mend(
+        () => checkRoutes(container, link, routes),
+        () => putRoutesRight(container, link, routes),
+      ),
+    () => copyRules(call, record?.rules ?? []),
+  ]);
+}
+
+/** The result for a device that was moved: its interface, and the addresses and routes that it got. */
+function renderDevice(
+  call: Call<HostDeviceConf>,
+  link: Link,
+  ipam: Result | undefined,
+  { ips = [], routes = [] }: Layer3,
+): Result {
+  const pciID = atLeast(call.version, '1.1.0') ? pciAddressOf(link) : undefined;
+  return {
+    ...ipam,
+    interfaces: [{ ...describeInterface(call, link), ...defined({ pciID }) }],
+    ...(ips.length ? { ips: onlyInterfaceHas(ips) } : {}),
+    ...(routes.length ? { routes } : {}),
+    ...defined({ dns: dnsOf(call.conf, ipam) }),
+  };
+}
+
+/** Undefined for a device that is on no PCI bus. */
+function pciAddressOf({ attrs: { parentDevBusName, parentDevName } }: Link): string | undefined {
+  return parentDevBusName === 'pci' ? parentDevName : undefined;
+}
+
+/** The result for a PCI device that a program in user space drives: IPAM's addresses are for that program. */
+function renderUserspace(
+  { conf, env, version }: Call<HostDeviceConf>,
+  pciID: string,
+  ipam: Result | undefined,
+): Result {
+  return {
+    ...ipam,
+    interfaces: [{ name: env.ifname, sandbox: env.netns, ...(atLeast(version, '1.1.0') ? { pciID } : {}) }],
+    ...(ipam?.ips ? { ips: onlyInterfaceHas(ipam.ips) } : {}),
+    ...defined({ dns: dnsOf(conf, ipam) }),
+  };
+}
+
+/**
+ * Looks for the device on the host. One that a container has is no failure: the runtime would refuse all other containers too. If
+ * the runtime names the device of each container, there is none to look for. Changes nothing.
+ * @throws CniError 50
+ */
+function probeDevice(call: Call<HostDeviceConf>): void {
+  const { conf, environment, host } = call;
+  if (conf.capabilities?.deviceID && !conf.runtimeConfig?.deviceID) return;
+  const selector = selectorOf(conf);
+  requireReadiness(() => {
+    requireLinkChanges(host);
+    const found = select(host, selector);
+    if (found.kind !== 'absent') return;
+    if (listRecords(environment).some(record => isMeant(record, selector))) return;
+    throw new Error(found.why);
+  });
 }

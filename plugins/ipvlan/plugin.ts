@@ -1,16 +1,18 @@
 // What does the ipvlan plugin do for each verb?
 import { addDevice } from '../../src/attach/device/address.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
+import { repairDevice } from '../../src/attach/device/repair.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
-import { definePlugin } from '../../src/plugin/define.ts';
-import { checkIpvlan } from './check.ts';
+import { setUpper } from '../../src/netlink/rtnl/upper.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { mend } from '../../src/plugin/mend.ts';
+import { checkIpvlan, checkModeAndFlags } from './check.ts';
 import { IpvlanConf, validateIpvlanConf } from './config.ts';
-import { createIpvlan } from './kernel.ts';
+import { createIpvlan, dataOf } from './kernel.ts';
 import { givenAddresses } from './plan.ts';
-import { repairIpvlan } from './repair.ts';
 
 /** Connects a container to the link of a host interface, with that interface's hardware address. */
 export const ipvlan = definePlugin({
@@ -56,3 +58,16 @@ export const ipvlan = definePlugin({
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).status();
   },
 });
+
+/**
+ * Brings the device up, and restores its routes, mode and flags. The kernel has one mode and one set of flags for all interfaces of a
+ * master.
+ * @throws Error when the device is missing: only a new ADD can make it
+ */
+function repairIpvlan(call: Call<IpvlanConf>): void {
+  const link = repairDevice(call, 'ipvlan');
+  mend(
+    () => checkModeAndFlags(call.conf, link),
+    () => setUpper(call.container, link.index, 'ipvlan', dataOf(call.conf)),
+  );
+}

@@ -1,13 +1,24 @@
 // What does the macvlan plugin do for each verb?
 import { addDevice } from '../../src/attach/device/address.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
+import { repairDevice } from '../../src/attach/device/repair.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
+import { derivedMac, requestedMac } from '../../src/attach/mac.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { makeUpper } from '../../src/attach/upper/create.ts';
+import { findMaster, loneInterface, requireMtu } from '../../src/attach/upper/master.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
+import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
+import { MACVLAN_MODES } from '../../src/netlink/rtnl/kinds/macvlan.ts';
+import type { Link } from '../../src/netlink/rtnl/link.ts';
+import { type NewUpper, setUpper } from '../../src/netlink/rtnl/upper.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import {
@@ -19,10 +30,8 @@ import {
   refuseHandover,
   repairAccess,
 } from './access.ts';
-import { checkMacvlan } from './check.ts';
-import { MacvlanConf, validateMacvlanConf } from './config.ts';
-import { createMacvlan } from './kernel.ts';
-import { repairMacvlan } from './repair.ts';
+import { checkMacvlan, checkMode } from './check.ts';
+import { MacvlanConf, modeOf, validateMacvlanConf } from './config.ts';
 import { refuseWireless } from './wireless.ts';
 
 /** Connects a container to the link of a host interface, with a hardware address of its own. */
@@ -93,5 +102,60 @@ function takenMac({ env }: Call, cause: Error): CniError {
     ErrorCode.invalidConfig,
     `Cannot attach "${env.ifname}": another interface on the master has its hardware address; request another one, or none`,
     { cause, details: cause.message },
+  );
+}
+
+/**
+ * Creates the device in the container, down and without addresses. Registers its own undo step.
+ * @throws CniError 7 when there is no usable master, 4 when the container has an interface of that name
+ */
+function createMacvlan(call: Call<MacvlanConf>): Link {
+  const { conf } = call;
+  const mac = requestedMac(call, call.conf.mac);
+  const master = findMaster(call, chainedMaster(conf, call.prevResult));
+  requireMtu(conf.mtu, master);
+  if (!conf.linkInContainer) refuseWireless(master);
+  return makeUpper(call, master, planMacvlan(conf, attachmentOf(call), master.link, mac));
+}
+
+/** The properties of the device. */
+type MacvlanPlan = Pick<NewUpper<'macvlan'>, 'kind' | 'data' | 'mac' | 'mtu'>;
+
+/**
+ * The device on a master. In mode `passthru` the device replaces the master, whose hardware address the kernel gives it.
+ * @param mac requested hardware address
+ */
+export function planMacvlan(
+  conf: MacvlanConf,
+  attachment: AttachmentId,
+  master: Pick<Link, 'mac'>,
+  mac: string | undefined,
+): MacvlanPlan {
+  const mode = modeOf(conf);
+  const derived = mode === 'passthru' ? undefined : derivedMac(attachment, master.mac ?? '');
+  return {
+    kind: 'macvlan',
+    data: { mode: MACVLAN_MODES[mode], ...(conf.bcqueuelen ? { queueLength: conf.bcqueuelen } : {}) },
+    mac: mac ?? derived,
+    mtu: conf.mtu,
+  };
+}
+
+/** The master that an earlier plugin of the chain made: the only interface of its result, where the master is looked for. */
+export function chainedMaster({ linkInContainer }: MacvlanConf, prevResult: Result | undefined) {
+  const lone = loneInterface(prevResult);
+  return lone && Boolean(lone.sandbox) === linkInContainer ? lone.name : undefined;
+}
+
+/**
+ * Brings the device up, and restores its routes and mode.
+ * @throws Error when the device is missing: only a new ADD can make it
+ */
+function repairMacvlan(call: Call<MacvlanConf>): void {
+  const { conf, container } = call;
+  const link = repairDevice(call, 'macvlan');
+  mend(
+    () => checkMode(conf, link),
+    () => setUpper(container, link.index, 'macvlan', { mode: MACVLAN_MODES[modeOf(conf)] }),
   );
 }

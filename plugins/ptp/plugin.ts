@@ -1,27 +1,35 @@
 // What does the ptp plugin do for each verb?
-import { ensureForwarding } from '../../src/attach/forwarding.ts';
-import { askIpam } from '../../src/attach/ipam.ts';
+
+import { warnOfDroppingChains } from '../../src/attach/dropping.ts';
+import { ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
+import { askIpam, dnsOf } from '../../src/attach/ipam.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { withSources } from '../../src/attach/masq-source.ts';
 import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
 import {
   checkMasquerading,
+  probeMasquerading,
   startMasquerading,
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
+import { requireReadiness } from '../../src/attach/readiness.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
-import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
+import { type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { definePlugin } from '../../src/plugin/define.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { atLeast } from '../../src/cni/version.ts';
+import { renderCidr } from '../../src/net/cidr.ts';
+import { renderIp } from '../../src/net/ip.ts';
+import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { checkConnection } from './check.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 import { connect } from './kernel.ts';
-import { planFromResult, planPtp, refuseBrought } from './plan.ts';
+import { CONTAINER_INTERFACE, type PtpPlan, planFromResult, planPtp, refuseBrought } from './plan.ts';
 import { repairConnection } from './repair.ts';
-import { renderConnection } from './report.ts';
-import { probePtp } from './status.ts';
 
 /** Connects a container to the host, with the host as its only neighbour. */
 export const ptp = definePlugin({
@@ -98,3 +106,46 @@ export const ptp = definePlugin({
     await call.delegate(type).status();
   },
 });
+
+/** The result: host end and container interface in this order, then the IPAM result. */
+function renderConnection(
+  { conf, env, version }: Call<PtpConf>,
+  { host, container }: Pair,
+  ipam: Result,
+  { ips }: PtpPlan,
+): Result {
+  const reportsMtu = conf.mtu !== 0 && atLeast(version, '1.1.0');
+  const dns = dnsOf(conf, ipam);
+  return {
+    ...ipam,
+    interfaces: [
+      { name: host.name, mac: host.mac ?? '' },
+      {
+        name: container.name,
+        mac: container.mac ?? '',
+        sandbox: env.netns,
+        ...(reportsMtu ? { mtu: container.mtu } : {}),
+      },
+    ],
+    ips: ips.map(({ cidr, gateway }) => ({
+      address: renderCidr(cidr),
+      gateway: renderIp(gateway),
+      interface: CONTAINER_INTERFACE,
+    })),
+    ...defined({ dns }),
+  };
+}
+
+/**
+ * Looks for anything that would make ADD fail: veth pairs, the packet filter, forwarding. Changes nothing. The IPAM plugin
+ * decides which families the next container gets, so forwarding of one family is enough.
+ * @throws CniError 50
+ */
+function probePtp(call: Call<PtpConf>): void {
+  requireReadiness(() => {
+    requireLinkKind(call.host, 'veth');
+    if (call.conf.ipMasq) probeMasquerading(call, backendOf(call.conf));
+    if (stuckFamilies().length === 2) throw new Error('forwarding is off and cannot be turned on');
+    warnOfDroppingChains(call);
+  });
+}

@@ -1,5 +1,6 @@
 // How is the tap made and configured in the kernel?
 
+import { writeFileSync } from 'node:fs';
 import type { ContainerAddressing } from '../../src/attach/addressing.ts';
 import { addressContainer, ignoreNeighbours } from '../../src/attach/container.ts';
 import { derivedMac } from '../../src/attach/mac.ts';
@@ -20,10 +21,9 @@ import {
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { interimName } from '../../src/plugin/first-names.ts';
-import { inNetns } from '../../src/sys/netns.ts';
-import { createTap } from '../../src/sys/tun.ts';
+import { inNetns, type Netns } from '../../src/sys/netns.ts';
+import { createTap, type NewTap } from '../../src/sys/tun.ts';
 import { isMacvtap, type TapConf } from './config.ts';
-import { createTapInContext } from './selinux.ts';
 
 /**
  * Makes the tap in the container under its final name, where it is down, with its hardware address, MTU and bridge. Registers its
@@ -104,4 +104,53 @@ function findBridge({ container, env }: Call<TapConf>, name: string): Link {
 
 function refusal(why: string): CniError {
   return new CniError(ErrorCode.invalidConfig, `Cannot attach tap: ${why}`);
+}
+
+// The kernel labels a tap with the context of the process that makes it, and ignores the context for new sockets
+// (selinux_tun_dev_create in security/selinux/hooks.c). A process changes context when it executes a program, so one is needed:
+// `ip`, as in the reference.
+
+/** The context of the program that the thread executes next. */
+const NEXT_CONTEXT = '/proc/thread-self/attr/exec';
+const DEADLINE_MS = 10_000;
+
+/**
+ * Makes a tap as `createTap` does, in a context.
+ * @throws CniError when this kernel has no SELinux, or the program fails; then there is no tap
+ */
+function createTapInContext(netns: Netns, tap: NewTap, context: string): void {
+  const { ifname, multiQueue, owner, group } = tap;
+  const argv = [
+    ...['ip', 'tuntap', 'add', 'mode', 'tap', 'name', ifname, 'vnet_hdr'],
+    ...(multiQueue ? ['multi_queue'] : []),
+    ...(owner === undefined ? [] : ['user', String(owner)]),
+    ...(group === undefined ? [] : ['group', String(group)]),
+  ];
+  const { exitCode, stderr } = inNetns(netns, () => {
+    writeContext(context);
+    try {
+      return Bun.spawnSync(argv, { stdin: 'ignore', stdout: 'ignore', stderr: 'pipe', timeout: DEADLINE_MS });
+    } finally {
+      writeContext('');
+    }
+  });
+  if (exitCode === 0) return;
+  throw new CniError(
+    ErrorCode.internal,
+    `Cannot create tap "${ifname}" in context "${context}": "ip tuntap" failed: ${stderr.toString().trim() || 'no message'}`,
+  );
+}
+
+function writeContext(context: string): void {
+  try {
+    // An empty line takes the context back.
+    writeFileSync(NEXT_CONTEXT, context || '\n');
+  } catch (cause) {
+    if (context === '') return;
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use "selinuxContext" "${context}": ${(cause as NodeJS.ErrnoException).code}; is SELinux enabled, and does it have that context?`,
+      { cause },
+    );
+  }
 }

@@ -1,19 +1,30 @@
 // What does the tap plugin do for each verb?
-import { planLayer3 } from '../../src/attach/device/plan.ts';
+
+import { existsSync } from 'node:fs';
+import { addressesFromResult, planLayer3 } from '../../src/attach/device/plan.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
+import { describeInterface, onlyInterfaceHas } from '../../src/attach/device/report.ts';
 import { refuseTakenName } from '../../src/attach/free-name.ts';
 import { hostEndOf, refuseHostsOwn } from '../../src/attach/hosts-own.ts';
-import { prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
+import { dnsOf, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
+import { requireReadiness } from '../../src/attach/readiness.ts';
+import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { getLink } from '../../src/netlink/rtnl/link.ts';
-import { definePlugin } from '../../src/plugin/define.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { requireLinkChanges, requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { mend } from '../../src/plugin/mend.ts';
+import { tryAll } from '../../src/plugin/try-all.ts';
+import { inNetns } from '../../src/sys/netns.ts';
+import { readTapNode } from '../../src/sys/sysfs.ts';
+import { requireTaps } from '../../src/sys/tun.ts';
 import { checkTap } from './check.ts';
-import { TapConf, validateTapConf } from './config.ts';
-import { configureTap, makeTap } from './kernel.ts';
-import { repairTap } from './repair.ts';
-import { renderTap } from './report.ts';
-import { probeTap } from './status.ts';
+import { isMacvtap, TapConf, validateTapConf } from './config.ts';
+import { configureTap, findMaster, makeTap } from './kernel.ts';
 
 /** Kinds of devices that this plugin makes; the kernel calls a tap by the name of its driver. */
 const KINDS = ['tun', 'macvtap'];
@@ -66,3 +77,68 @@ export const tap = definePlugin({
     if (call.conf.ipam?.type) await call.delegate(call.conf.ipam.type).status();
   },
 });
+
+/**
+ * Restores the tap's state, its bridge and the routes.
+ * @throws Error when the tap is missing: only a new ADD can make it
+ */
+async function repairTap({ container, conf, env, prevResult }: Call<TapConf>): Promise<void> {
+  const link = findLink(container, env.ifname);
+  if (!prevResult || !link) {
+    throw new Error(`Cannot repair the attachment: only DEL and ADD can recreate tap "${env.ifname}"`);
+  }
+  const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
+  await tryAll([
+    () => {
+      if (!(link.flags & IFF_UP)) setLink(container, link.index, { up: true });
+    },
+    () => {
+      const bridge = conf.bridge ? findLink(container, conf.bridge) : undefined;
+      if (bridge && bridge.index !== link.master) setLink(container, link.index, { master: bridge.index });
+    },
+    () =>
+      mend(
+        () => checkRoutes(container, link, routes),
+        () => putRoutesRight(container, link, routes),
+      ),
+  ]);
+}
+
+/** The result: one interface, and IPAM's addresses and routes. */
+function renderTap(call: Call<TapConf>, link: Link, ipam: Result | undefined): Result {
+  const deviceNode = isMacvtap(call.conf) ? readNode(call) : undefined;
+  return {
+    ...ipam,
+    interfaces: [{ ...describeInterface(call, link), ...defined({ deviceNode }) }],
+    ...(ipam?.ips ? { ips: onlyInterfaceHas(ipam.ips) } : {}),
+    ...defined({ dns: dnsOf(call.conf, ipam) }),
+  };
+}
+
+/** The runtime, or its hook, makes a device node with this number in the container. */
+function readNode({ containerNetns, env }: Call): string {
+  return inNetns(containerNetns, () => readTapNode(env.ifname));
+}
+
+/** Where SELinux is mounted if it is enabled. */
+const SELINUX = '/sys/fs/selinux/enforce';
+
+/**
+ * Looks for anything that would make ADD fail: the driver of taps, or of macvtaps and the master. Changes nothing.
+ * @throws CniError 50
+ */
+function probeTap(call: Call<TapConf>): void {
+  const { conf, host } = call;
+  requireReadiness(() => {
+    if (isMacvtap(conf)) {
+      requireLinkKind(host, 'macvtap');
+      findMaster(call);
+      return;
+    }
+    requireLinkChanges(host);
+    requireTaps();
+    if (conf.selinuxContext && !existsSync(SELINUX)) {
+      throw new Error('"selinuxContext" is set, but SELinux is not enabled');
+    }
+  });
+}

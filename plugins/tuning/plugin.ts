@@ -1,9 +1,14 @@
 // What does tuning do for each verb?
+
+import { accessSync, constants, statSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { defined } from '../../src/cni/defined.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
+import { requireLinkChanges } from '../../src/netlink/rtnl/supported.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { canWriteSysctl } from '../../src/sys/sysctl.ts';
 import { readAllowlist, refuseUnlisted } from './allowlist.ts';
 import {
   type Backup,
@@ -19,8 +24,6 @@ import {
 import { TuningConf } from './config.ts';
 import { applyDevice, applySysctls, backupOf, readState, restore, type Target } from './kernel.ts';
 import { findDifferences, planResult, planTuning, type TuningPlan } from './plan.ts';
-import { findRepeatedKey } from './repeated-keys.ts';
-import { probeTuning } from './status.ts';
 
 /** Sets sysctls and attributes of an interface that earlier plugins made. */
 export const tuning = definePlugin({
@@ -172,4 +175,79 @@ function warnOfOtherEnd({ container, host, env, log }: Call<TuningConf>, mtu = 0
   log.warn(
     `"mtu" of "${env.ifname}" is ${mtu}, that of its other end "${other.name}" on the host ${other.mtu}: what is larger is lost; set "mtu" of the plugin that makes the interface`,
   );
+}
+
+const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/g;
+
+interface Container {
+  /** Keys so far; undefined for an array. */
+  readonly keys: Set<string> | undefined;
+  /** True for the object with the requested name. */
+  readonly watched: boolean;
+  key: string | undefined;
+}
+
+/**
+ * The first key that occurs twice in the object that is the member `member` of the document.
+ * @param text a valid JSON document
+ * @param member compared case-insensitively, as members are everywhere
+ */
+export function findRepeatedKey(text: string, member: string): string | undefined {
+  const stack: Container[] = [];
+  let expectKey = false;
+  for (const [token] of text.matchAll(TOKEN)) {
+    const at = stack.at(-1);
+    if (token === '{' || token === '[') {
+      const watched = stack.length === 1 && at?.key?.toLowerCase() === member.toLowerCase();
+      stack.push({ keys: token === '{' ? new Set() : undefined, watched, key: undefined });
+      expectKey = token === '{';
+    } else if (token === '}' || token === ']') {
+      stack.pop();
+      expectKey = false;
+    } else if (token === ',') expectKey = at?.keys !== undefined;
+    else if (token === ':') expectKey = false;
+    else if (expectKey && at?.keys) {
+      at.key = JSON.parse(token) as string;
+      if (at.watched && at.keys.has(at.key)) return at.key;
+      at.keys.add(at.key);
+    }
+  }
+  return undefined;
+}
+
+/** Exists in every kernel with networking. */
+const SOME_SYSCTL = 'net/core/somaxconn';
+
+/**
+ * Looks for anything that would make ADD fail: impossible values, the allowlist, a read-only /proc, missing rights, a backup
+ * directory that cannot be written. Changes nothing.
+ * @throws Error describing the obstacle
+ */
+function probeTuning({ conf, args, host }: Call<TuningConf>): void {
+  const { sysctls, link } = planTuning(conf, args, 'eth0');
+  const hasLink = Object.keys(link).length > 0;
+  if (sysctls.length > 0) {
+    refuseUnlisted(sysctls, readAllowlist());
+    if (!canWriteSysctl(SOME_SYSCTL)) {
+      throw new Error(`Cannot set sysctls on this node: "/proc/sys/${SOME_SYSCTL}" cannot be written`);
+    }
+  }
+  if (hasLink) requireLinkChanges(host);
+  if (sysctls.length > 0 || hasLink) requireWritable(dirname(backupPathOf(conf.dataDir, 'id', 'eth0')));
+}
+
+/** ADD creates the directory, so what matters is the existing part of its path. */
+function requireWritable(directory: string): void {
+  try {
+    const present = findPresent(directory);
+    if (!statSync(present).isDirectory()) throw new Error(`"${present}" is not a directory`);
+    accessSync(present, constants.W_OK | constants.X_OK);
+  } catch (cause) {
+    throw new Error(`Cannot keep backups in "${directory}": ${describeError(cause)}`, { cause });
+  }
+}
+
+function findPresent(path: string): string {
+  if (statSync(path, { throwIfNoEntry: false }) || dirname(path) === path) return path;
+  return findPresent(dirname(path));
 }

@@ -1,15 +1,27 @@
 // What does the vlan plugin do for each verb?
+
+import { stateOf } from '../../src/attach/check.ts';
 import { addDevice } from '../../src/attach/device/address.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
 import { repairDevice } from '../../src/attach/device/repair.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
+import { requestedMac } from '../../src/attach/mac.ts';
+import { checkUpper } from '../../src/attach/upper/check.ts';
+import { makeUpper } from '../../src/attach/upper/create.ts';
+import { findMaster, type Master, requireMtu } from '../../src/attach/upper/master.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
-import { definePlugin } from '../../src/plugin/define.ts';
-import { checkVlan } from './check.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { VLAN_PROTOCOLS } from '../../src/netlink/rtnl/kinds/vlan.ts';
+import { findLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import { upperDataOf } from '../../src/netlink/rtnl/upper.ts';
+import { confirm } from '../../src/plugin/confirm.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { inNetns } from '../../src/sys/netns.ts';
+import { trySysctl } from '../../src/sys/sysctl.ts';
 import { VlanConf, validateVlanConf } from './config.ts';
-import { createVlan, raiseOuter } from './kernel.ts';
+import { type PlannedTag, planTags } from './plan.ts';
 
 /** Connects a container to a VLAN of a host interface. */
 export const vlan = definePlugin({
@@ -53,3 +65,67 @@ export const vlan = definePlugin({
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).status();
   },
 });
+
+/**
+ * Compares devices, master, addresses and routes with the result of ADD, and the VLANs with the configuration.
+ * @throws Error naming the first difference, CniError 7 without a result
+ */
+function checkVlan(call: Call<VlanConf>): void {
+  const [lowest, inner] = planTags(call.conf, call.env.ifname);
+  const outerOf = (link: Link): Link => (inner && findLink(call.container, link.peer)) || link;
+  const link = checkUpper(call, 'vlan', outerOf);
+  if (inner) checkTag(inner, link);
+  if (lowest) checkTag(lowest, outerOf(link));
+}
+
+function checkTag({ name, data }: PlannedTag, link: Link): void {
+  const found = upperDataOf(link, 'vlan');
+  confirm(`VLAN of "${name}"`, data.id, found?.id);
+  const [protocol] = Object.entries(VLAN_PROTOCOLS).find(([, number]) => number === found?.protocol) ?? [];
+  const [expected] = Object.entries(VLAN_PROTOCOLS).find(([, number]) => number === data.protocol) ?? [];
+  confirm(`protocol of VLAN ${data.id} of "${name}"`, expected, protocol);
+  for (const key of ['egressQos', 'ingressQos'] as const) {
+    for (const mapping of data[key] ?? []) {
+      const to = found?.[key]?.find(one => one.from === mapping.from)?.to ?? 0;
+      confirm(`${key} of "${name}" from ${mapping.from}`, mapping.to, to);
+    }
+  }
+}
+
+/**
+ * Creates a device for each tag in the container, the last one with the interface's name, down and without addresses. Registers its
+ * own undo steps.
+ * @throws CniError 7 when the master is missing, too small or has the VLAN already, 11 when it is down
+ */
+function createVlan(call: Call<VlanConf>): Link {
+  const { conf, container } = call;
+  const mac = requestedMac(call, call.conf.mac);
+  const master = findMaster(call);
+  requireMtu(conf.mtu, master);
+  requireUp(master);
+  const [lowest, inner] = planTags(conf, call.env.ifname);
+  if (lowest === undefined) throw new Error('Cannot create interface: there is no VLAN');
+  const common = { kind: 'vlan', mtu: conf.mtu } as const;
+  if (inner === undefined) return makeUpper(call, master, { ...common, ...lowest, mac });
+  const outer = makeUpper(call, master, { ...common, ...lowest });
+  // It only carries frames; with addresses of its own it would answer to a VLAN that the container is not in.
+  inNetns(call.containerNetns, () => trySysctl(`net/ipv6/conf/${outer.name}/disable_ipv6`, '1'));
+  setLink(container, outer.index, { up: true });
+  return makeUpper(call, { link: outer, socket: container }, { ...common, ...inner, mac });
+}
+
+/** Brings up the outer one of two devices: the kernel took the interface down with it, and does not bring that up before. */
+function raiseOuter({ conf, container, env }: Call<VlanConf>): void {
+  const [lowest, inner] = planTags(conf, env.ifname);
+  const outer = inner && lowest && findLink(container, lowest.name);
+  if (outer?.kind === 'vlan' && stateOf(outer) === 'down') setLink(container, outer.index, { up: true });
+}
+
+/** The kernel does not bring up a VLAN device whose master is down. */
+function requireUp({ link }: Pick<Master, 'link'>): void {
+  if (stateOf(link) === 'up') return;
+  throw new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot attach container: master interface "${link.name}" is down; run: ip link set ${link.name} up`,
+  );
+}

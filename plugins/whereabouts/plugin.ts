@@ -1,9 +1,11 @@
 // What does whereabouts do for each verb?
+
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pickCniArgs } from '../../src/cni/cni-args.ts';
 import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { decode, isObject, type JsonObject } from '../../src/cni/json.ts';
+import { decode, isObject, type JsonObject, tryParse } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { renderRoutes } from '../../src/cni/routes.ts';
 import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
@@ -16,7 +18,6 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { allocate, type Books, findEntry, type Holder, release, requireRoom } from './books.ts';
 import { type Ipam, WhereaboutsConf } from './config.ts';
-import { withFlatFile } from './flat-file.ts';
 import { planRanges, type Range } from './plan.ts';
 
 /** All attempts of one call; a runtime waits longer. */
@@ -265,4 +266,37 @@ function ownerOf(call: Call): Owner {
 function dirOf({ request, network }: Call): string {
   const { dataDir } = isObject(request.ipam) ? request.ipam : {};
   return join((typeof dataDir === 'string' && dataDir) || DEFAULT_DATA_DIR, network);
+}
+
+const PLACES = [
+  '/etc/kubernetes/cni/net.d/whereabouts.d/whereabouts.conf',
+  '/etc/cni/net.d/whereabouts.d/whereabouts.conf',
+];
+
+/**
+ * `ipam` with what the flat file has in addition; the request's values win. Without a path, a missing file is no error.
+ * @throws CniError 7 when the file cannot be used
+ */
+function withFlatFile(ipam: JsonObject): JsonObject {
+  const given = typeof ipam.configuration_path === 'string' && ipam.configuration_path;
+  const path = given || PLACES.find(existsSync);
+  if (!path) return ipam;
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot read "ipam.configuration_path" ${path}: ${(cause as Error).message}`,
+      { cause },
+    );
+  }
+  const flat = tryParse(text);
+  if (!isObject(flat))
+    throw new CniError(ErrorCode.invalidConfig, `Cannot use "${path}": it is not a JSON object`);
+  const kubernetes = {
+    ...(isObject(flat.kubernetes) && flat.kubernetes),
+    ...(isObject(ipam.kubernetes) && ipam.kubernetes),
+  };
+  return { ...flat, ...ipam, kubernetes };
 }

@@ -320,7 +320,7 @@ const MAY_START_PROCESSES = [
     'src/plugin/delete-devices',
     'src/worker/process',
     'src/netlink/iptables/program',
-    'plugins/tap/selinux',
+    'plugins/tap/kernel',
   ],
   // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
   ...['src/daemon/on-demand', 'src/daemon/succession', 'src/install/systemctl', 'src/runtimes/libcni'],

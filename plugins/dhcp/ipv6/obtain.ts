@@ -2,7 +2,14 @@
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Result } from '../../../src/cni/result.ts';
 import { parseCidr } from '../../../src/net/cidr.ts';
-import { parseIp } from '../../../src/net/ip.ts';
+import { parseIp, sameIp } from '../../../src/net/ip.ts';
+import {
+  addAddress,
+  IFA_F_DADFAILED,
+  IFA_F_TENTATIVE,
+  listAddresses,
+  removeAddress,
+} from '../../../src/netlink/rtnl/addr.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { bootClock } from '../../../src/upkeep/boot-clock.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
@@ -11,7 +18,6 @@ import { duidOf, type Identity, iaidOf } from '../identity.ts';
 import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from '../record.ts';
 import { acquire, type Manner, release } from './client/acquire.ts';
 import { withClient } from './client/session.ts';
-import { findHolder } from './duplicate.ts';
 import { IPV6_LEASES } from './kept.ts';
 import type { Lease } from './lease.ts';
 import { advertisedResolvers, prefixFor, resultOf } from './plan.ts';
@@ -114,4 +120,32 @@ function noLease({ link }: OpenPlace, timeoutS: number, heard: readonly string[]
         'the server must be on the network of the interface, have a free address, and be let through by packet filters',
     },
   );
+}
+
+/** The kernel probes once, and waits a second, after a delay of up to one second (RFC 4862). */
+const DEADLINE_MS = 4_000;
+const POLL_MS = 25;
+
+/**
+ * Has the kernel probe for the address of a lease on an interface that does not have it (RFC 9915, section 18.2.10.1). The interface
+ * has the address for that long only: the plugin that called will add it.
+ * @returns what stands against the address, in text; undefined if no host answers
+ */
+async function findHolder({ socket, link }: OpenPlace, { address }: Lease): Promise<string | undefined> {
+  const cidr = parseCidr(`${address}/128`);
+  const find = () => listAddresses(socket, link.index).find(one => sameIp(one.cidr.ip, cidr.ip));
+  // An attachment that is added again may have it still.
+  if (find()) return undefined;
+  addAddress(socket, link.index, cidr);
+  try {
+    for (const giveUpAt = performance.now() + DEADLINE_MS; performance.now() < giveUpAt; ) {
+      const { flags = 0 } = find() ?? {};
+      if (flags & IFA_F_DADFAILED) return `another host on the network has ${address}`;
+      if (!(flags & IFA_F_TENTATIVE)) return undefined;
+      await Bun.sleep(POLL_MS);
+    }
+    return undefined;
+  } finally {
+    removeAddress(socket, link.index, cidr);
+  }
 }

@@ -1,15 +1,18 @@
 // What happens to an IPv6 lease after ADD, when the daemon calls?
+
+import { parseCidr } from '../../../src/net/cidr.ts';
+import { parseIp, sameIp } from '../../../src/net/ip.ts';
+import { type Address, limitAddress, listAddresses, removeAddress } from '../../../src/netlink/rtnl/addr.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { bootClock } from '../../../src/upkeep/boot-clock.ts';
 import type { DhcpConf } from '../config.ts';
 import type { OpenPlace } from '../give-back.ts';
 import { dueAt, stageOf } from '../plan.ts';
 import { findInterface, findRecord, updateRecord } from '../record.ts';
-import { applyLease, hasAddress, withdrawAddress } from './apply.ts';
 import { acquire, type Manner, rebind, release, renew, type Verdict } from './client/acquire.ts';
 import { withClient } from './client/session.ts';
 import { IPV6_LEASES, identityIn, type LeaseRecord, type LeaseState } from './kept.ts';
-import type { Lease } from './lease.ts';
+import { FOREVER, type Lease } from './lease.ts';
 import { mannerFor } from './obtain.ts';
 
 /** A worker waits for the answer to one question; the next attempt comes later. */
@@ -132,4 +135,39 @@ async function take(call: Call, record: LeaseRecord, place: OpenPlace, lease: Le
     `"${place.link.name}" of container "${call.env.containerId}" now has ${lease.address}: ADD reported ${reported}, ` +
       'and host ports, packet filters and the runtime still refer to that; recreate the container',
   );
+}
+
+/**
+ * Gives the interface the address of a lease, with what is left of its lifetimes: the kernel itself removes the address of a lease that
+ * has ended, whether a daemon runs or not.
+ * @param prefix length
+ */
+function applyLease(
+  { socket, link }: OpenPlace,
+  { address, since, duration, preferred }: Lease,
+  prefix: number,
+): void {
+  const age = Math.floor(bootClock() - since);
+  const left = (lifetime: number | undefined) =>
+    lifetime === undefined ? FOREVER : Math.max(0, lifetime - age);
+  // The kernel refuses an address that is valid for no time.
+  const valid = Math.max(1, left(duration));
+  const lifetimes = { valid, preferred: Math.min(valid, left(preferred)) };
+  limitAddress(socket, link.index, parseCidr(`${address}/${prefix}`), lifetimes);
+}
+
+/** Whether the interface has the address of a lease. */
+function hasAddress(place: OpenPlace, lease: Lease): boolean {
+  return find(place, lease) !== undefined;
+}
+
+/** Takes the address of a lease that is over from the interface. */
+function withdrawAddress(place: OpenPlace, lease: Lease): void {
+  const found = find(place, lease);
+  if (found) removeAddress(place.socket, place.link.index, found.cidr);
+}
+
+function find({ socket, link }: OpenPlace, { address }: Lease): Address | undefined {
+  const ip = parseIp(address);
+  return listAddresses(socket, link.index).find(one => sameIp(one.cidr.ip, ip));
 }

@@ -1,16 +1,22 @@
 // What does dhcp do for IPv6, for each verb?
 import type { Result } from '../../../src/cni/result.ts';
+import { removeAddress } from '../../../src/netlink/rtnl/addr.ts';
 import type { Link } from '../../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../../src/plugin/define.ts';
-import { DEFAULT_TIMEOUT_S, type DhcpConf } from '../config.ts';
+import { inNetns } from '../../../src/sys/netns.ts';
+import { findSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
+import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
 import { collectLeases, type Release, returnLease } from '../give-back.ts';
+import { duidOf, iaidOf } from '../identity.ts';
+import { attachmentOf } from '../record.ts';
+import { awaitFormed } from './autoconf.ts';
 import { release } from './client/acquire.ts';
+import { askResolvers, type Resolvers } from './client/information.ts';
 import { withClient } from './client/session.ts';
-import { obtainFormed } from './formed.ts';
 import { IPV6_LEASES, identityIn, type LeaseState } from './kept.ts';
-import { obtainLease } from './obtain.ts';
-import { watchRouters } from './routers.ts';
-import { acceptAdvertisements } from './settings.ts';
+import { obtainLease, type Search } from './obtain.ts';
+import { advertisedResolvers, resultOf } from './plan.ts';
+import { awaitRouters, watchRouters } from './routers.ts';
 
 export { checkIpv6 } from './check.ts';
 export { keepIpv6 } from './upkeep.ts';
@@ -62,4 +68,91 @@ function releaseFor(call: Call): Release<LeaseState> {
         `The server did not acknowledge the release of ${lease.address}; it may keep the address`,
       );
   };
+}
+
+/** Resolvers are worth less than the container's start. */
+const INFORMATION_MS = 4_000;
+/** How often the router that the kernel has heard is asked. */
+const ASK_ROUTERS = 2;
+
+/**
+ * Waits for addresses that the kernel forms from advertisements. They are taken from the interface again: the plugin that called adds
+ * what it is told, and the reference's fail if the interface has it already. The next advertisement gives them their lifetimes.
+ * @throws CniError 11 when there is none in time
+ */
+async function obtainFormed(call: Call, conf: DhcpConf, search: Search): Promise<Result> {
+  const { place, routers, giveUpAt } = search;
+  const { priority, timeout = DEFAULT_TIMEOUT_S } = conf.ipam;
+  const addresses = await awaitFormed(place, routers, { timeoutS: timeout, giveUpAt });
+  // The kernel may have formed them before this listened.
+  const heard = await awaitRouters(routers, ASK_ROUTERS);
+  const advertised = advertisedResolvers(heard);
+  const resolvers =
+    conf.ipam.ipv6 === 'stateless' ? ((await askServers(call, conf, search)) ?? advertised) : advertised;
+  for (const cidr of addresses) removeAddress(place.socket, place.link.index, cidr);
+  return resultOf({ addresses, routers: routers.heard(), resolvers, priority, version: call.version });
+}
+
+async function askServers(
+  call: Call,
+  conf: DhcpConf,
+  { place, giveUpAt }: Search,
+): Promise<Resolvers | undefined> {
+  const identity = { duid: duidOf(attachmentOf(call)), iaid: iaidOf(attachmentOf(call)) };
+  const until = Math.max(giveUpAt, performance.now() + INFORMATION_MS);
+  const manner = { servers: serversOf(conf.ipam.servers, 6) };
+  const told = await withClient(place, identity, until, client =>
+    askResolvers(client, manner, performance.now() + INFORMATION_MS),
+  );
+  if (told === undefined)
+    call.log.warn(
+      `No DHCPv6 server named resolvers for "${place.link.name}"; the result has those of routers, if any`,
+    );
+  return told;
+}
+
+/** Accept advertisements although the namespace forwards packets. */
+const EVEN_IF_FORWARDING = '2';
+
+/** What a way of getting addresses needs. */
+interface Needs {
+  /** The kernel forms addresses from advertised prefixes. */
+  readonly autoconf: boolean;
+  /** Metric of default routes that the kernel learns from advertisements; undefined for its own. */
+  readonly priority: number | undefined;
+}
+
+/**
+ * Enables IPv6 on the interface, and that the kernel learns routers from advertisements, prefixes of the link too, and addresses if
+ * they are to be formed. What was there before is put back when ADD fails.
+ * @throws Error when the kernel has no IPv6, or the parameters cannot be written
+ */
+function acceptAdvertisements(call: Call, name: string, { autoconf, priority }: Needs): void {
+  const conf = `net/ipv6/conf/${name}`;
+  const { containerNetns } = call;
+  inNetns(containerNetns, () => {
+    const isForwarding = findSysctl(`${conf}/forwarding`) === '1';
+    const accepts = findSysctl(`${conf}/accept_ra`);
+    if (accepts === undefined) throw new Error(`Cannot use IPv6 on "${name}": this kernel has no IPv6`);
+    const wanted: [string, string][] = [
+      ['accept_ra', isForwarding || accepts === EVEN_IF_FORWARDING ? EVEN_IF_FORWARDING : '1'],
+      ...['accept_ra_defrtr', 'accept_ra_pinfo'].map((key): [string, string] => [key, '1']),
+      ['autoconf', autoconf ? '1' : '0'],
+      ['disable_ipv6', '0'],
+    ];
+    for (const [key, value] of wanted) change(call, `${conf}/${key}`, value);
+    // Linux 5.12
+    const metric = `${conf}/ra_defrtr_metric`;
+    if (priority && findSysctl(metric) !== undefined) change(call, metric, String(priority));
+  });
+}
+
+/** To be called in the container's namespace. */
+function change(call: Call, path: string, value: string): void {
+  const before = findSysctl(path);
+  if (before === value) return;
+  writeSysctl(path, value);
+  if (before === undefined) return;
+  const { containerNetns } = call;
+  call.onFailure(`restore sysctl "${path}"`, () => inNetns(containerNetns, () => trySysctl(path, before)));
 }

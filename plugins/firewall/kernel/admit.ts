@@ -2,20 +2,21 @@
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
 import { findFormerOwners, refuserFor } from '../../../src/attach/living-owner.ts';
 import { defined } from '../../../src/cni/defined.ts';
+import { FAMILIES } from '../../../src/net/ip.ts';
 import { tryOut } from '../../../src/netlink/nft/batch.ts';
 import { deleteElements, findElement } from '../../../src/netlink/nft/element.ts';
-import { addEntries, deletePlaces } from '../../../src/netlink/nft/entries.ts';
-import { changeOwned } from '../../../src/netlink/nft/owned-table.ts';
+import { addEntries, deletePlaces, type Entry, type Place } from '../../../src/netlink/nft/entries.ts';
+import { changeOwned, listOwned } from '../../../src/netlink/nft/owned-table.ts';
 import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import type { IngressPolicy } from '../config.ts';
-import { planElements } from '../elements.ts';
+import { type Claim, decodeClaim, planElements } from '../elements.ts';
 import type { AccessPlan } from '../plan.ts';
 import { BRIDGE_SKELETON, PORTS, SETS, SKELETON } from '../skeleton.ts';
-import { moveHomes } from './earlier.ts';
 import { refuseStrangers } from './foreign.ts';
 import { iptablesChanges } from './iptables.ts';
+import { findHome } from './port.ts';
 import { isKnown, removalOf } from './release.ts';
 import { countClosed } from './tally.ts';
 
@@ -85,4 +86,41 @@ export function formerOwners(call: Call, { pods }: AccessPlan, owner: FilterOwne
   const former = findFormerOwners(call.hostNft, { 4: SETS[4].pods, 6: SETS[6].pods }, pods, owner.note);
   refuserFor(call)(former);
   return [...new Set(former.map(one => one.owner))].map(filterOwnerOfNote);
+}
+
+/** Elements to be replaced, and the claims before and after, which are counted. */
+interface Moves {
+  readonly gone: readonly Place[];
+  readonly added: readonly Entry[];
+  readonly went: readonly Claim[];
+  readonly come: readonly Claim[];
+}
+
+/**
+ * Moves closed pods to the devices by which the host routes to them. Reads every claim.
+ * @param isConcerned by the note of the owner
+ */
+function moveHomes(host: NetlinkSocket, nft: NetlinkSocket, isConcerned: (note: string) => boolean): Moves {
+  const moves = FAMILIES.flatMap(family => {
+    const { claims, home: homes } = SETS[family];
+    return listOwned(nft, [claims], isConcerned).flatMap(({ element }) => {
+      const claim = decodeClaim(element);
+      const home = claim.home === undefined ? undefined : findHome(host, claim.pod);
+      if (claim.home === undefined || home === undefined || home === claim.home) return [];
+      const { data: _, ...owned } = element;
+      const entry = (at: string): Entry => ({ set: homes, element: { ...owned, key: [claim.pod, at] } });
+      return {
+        claim,
+        home,
+        before: [entry(claim.home), { set: claims, element }],
+        after: [entry(home), { set: claims, element: { ...element, data: [claim.pod, home] } }],
+      };
+    });
+  });
+  return {
+    gone: moves.flatMap(({ before }) => before.map(({ set, element: { key } }) => ({ set, key }))),
+    added: moves.flatMap(({ after }) => after),
+    went: moves.map(({ claim }) => claim),
+    come: moves.map(({ claim, home }) => ({ ...claim, home })),
+  };
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import { MacvlanConf } from '../../../../plugins/macvlan/config.ts';
-import { chainedMaster, planMacvlan } from '../../../../plugins/macvlan/plan.ts';
+import { chainedMaster, planMacvlan } from '../../../../plugins/macvlan/plugin.ts';
 import { decode } from '../../../../src/cni/json.ts';
 
 const conf = (more: object) => decode(MacvlanConf, { type: 'macvlan', ...more }, 'conf');

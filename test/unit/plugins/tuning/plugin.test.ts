@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { findRepeatedKey } from '../../../../plugins/tuning/repeated-keys.ts';
+import { findRepeatedKey } from '../../../../plugins/tuning/plugin.ts';
 
 describe('findRepeatedKey()', () => {
   const table: [text: string, found: string | undefined][] = [

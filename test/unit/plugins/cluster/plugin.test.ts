@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import { ClusterConf } from '../../../../plugins/cluster/config.ts';
-import { wishOf } from '../../../../plugins/cluster/wish-of.ts';
+import { wishOf } from '../../../../plugins/cluster/plugin.ts';
 import { CLAIM_ARG } from '../../../../src/cni/claim-arg.ts';
 import { renderIp } from '../../../../src/net/ip.ts';
 

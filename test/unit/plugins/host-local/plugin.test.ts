@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { parseResolvConf, readResolvConf } from '../../../../plugins/host-local/resolv-conf.ts';
+import { parseResolvConf, readResolvConf } from '../../../../plugins/host-local/plugin.ts';
 
 describe('parseResolvConf()', () => {
   test('accumulates repeated directives and uses the last domain', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { FlannelConf } from '../../../../plugins/flannel/config.ts';
-import { planDelegate } from '../../../../plugins/flannel/plan.ts';
+import { planDelegate } from '../../../../plugins/flannel/plugin.ts';
 import { parseSubnetEnv } from '../../../../plugins/flannel/subnet-env.ts';
 import { decode } from '../../../../src/cni/json.ts';
 
