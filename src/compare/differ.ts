@@ -1,6 +1,5 @@
 // How do two records of one scene differ, and which plugin caused each difference?
 import { defined } from '../cni/defined.ts';
-import { type Finding, findDifferences } from './findings.ts';
 import type { Answer, Moment, SceneRecord, Sight } from './record.ts';
 import { toText } from './text.ts';
 
@@ -154,4 +153,25 @@ function renderSide(value: unknown): string {
   if (!entries.length) return 'exists';
   if (entries.length === 1 && entries[0]?.[0] === 'value') return String(entries[0][1]);
   return entries.map(([key, member]) => `${key} ${toText(member)}`).join(', ');
+}
+
+/** One difference; a side without the value has `undefined`. */
+interface Finding {
+  /** Path to the value: `['host', 'link', 'br0', 'mtu']`. */
+  readonly names: readonly string[];
+  readonly first: unknown;
+  readonly second: unknown;
+}
+
+/** Compares two values recursively; a value that only one side has is one finding, whatever its size. */
+export function findDifferences(first: unknown, second: unknown, names: readonly string[] = []): Finding[] {
+  if (!isContainer(first) || !isContainer(second) || Array.isArray(first) !== Array.isArray(second)) {
+    return Object.is(first, second) ? [] : [{ names, first, second }];
+  }
+  const keys = [...new Set([...Object.keys(first), ...Object.keys(second)])];
+  return keys.flatMap(key => findDifferences(first[key], second[key], [...names, key]));
+}
+
+function isContainer(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
 }

@@ -1,18 +1,19 @@
 // What can be observed in a namespace, under names that do not depend on any order?
-
 import type { Place } from '../lab/lab.ts';
 import { namesIn, stateOfDevice } from '../lab/state/devices.ts';
+import { describeUnordered } from '../lab/state/nft.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
+import type { Table } from '../netlink/nft/message.ts';
 import { IFA_F_PERMANENT, IFA_F_TENTATIVE, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import type { Route } from '../netlink/rtnl/route.ts';
 import { renderRule } from '../netlink/rtnl/rule.ts';
-import { askOn, Tables } from '../netlink/tables.ts';
+import { askOn, keyOf, Tables } from '../netlink/tables.ts';
 import type { Observation, Observed } from './observation.ts';
 import { observeIptables } from './observe-iptables.ts';
-import { observeNft } from './observe-nft.ts';
 import { observeSysctls } from './observe-sysctls.ts';
 import { observeTrafficControl } from './observe-traffic-control.ts';
+import { toText } from './text.ts';
 
 const TABLE_MAIN = 254;
 
@@ -97,3 +98,35 @@ function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed
 function isMulticast({ family, value }: Ip): boolean {
   return family === 6 ? value >> 120n === 0xffn : value >> 28n === 0xen;
 }
+
+/**
+ * Tables, chains, rules, sets and elements.
+ * @param hidden tables that are observed in another way: `ip nat`
+ */
+function observeNft(tables: Tables, hidden: ReadonlySet<string>): (readonly [string, Observed])[] {
+  const isShown = ({ table }: { readonly table: Table }) => !hidden.has(keyOf(table));
+  const objects = describeUnordered(tables).flatMap(({ key, words, state, parent }) => {
+    if (hidden.has((parent ?? key).replace(/^table /, ''))) return [];
+    return [[`${words}${key.startsWith('element') ? ` of ${parent}` : ''}`, state ?? {}] as const];
+  });
+  const chains = tables.nftChains.filter(isShown).map(({ table, attrs }) => {
+    const { name = '', table: _, unknown: __, ...more } = attrs;
+    const shown = Object.entries(more).filter(([key]) => !VOLATILE.includes(key));
+    const texts = Object.fromEntries(shown.map(([key, value]) => [key, toText(value)]));
+    return [`chain ${name} in table ${keyOf(table)}`, texts] as const;
+  });
+  const places = new Map<string, number>();
+  const rules = tables.nftRules.filter(isShown).map(({ table, attrs }) => {
+    const { chain = '', comment, expressions = [] } = attrs;
+    const chainName = `chain ${chain} in table ${keyOf(table)}`;
+    const place = (places.get(chainName) ?? 0) + 1;
+    places.set(chainName, place);
+    const steps = expressions.filter(({ name }) => name !== 'counter').map(toText);
+    const object = { steps: steps.join(' '), ...(comment ? { comment } : {}) };
+    return [`rule ${place} of ${chainName}`, object] as const;
+  });
+  return [...objects, ...chains, ...rules];
+}
+
+/** Numbers that the kernel assigns or counts. */
+const VOLATILE = ['handle', 'use', 'counters', 'id'];

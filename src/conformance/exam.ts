@@ -1,6 +1,7 @@
 // What does an examination remember from one rule to the next?
 import { atLeast, CURRENT_VERSION, isSpecVersion, type SpecVersion } from '../cni/version.ts';
 import { findLink } from '../netlink/rtnl/link.ts';
+import { inNetns, type Netns } from '../sys/netns.ts';
 import {
   type CallOptions,
   environmentOf,
@@ -12,7 +13,6 @@ import {
 import { createHost, type TestHost } from '../testing/host.ts';
 import { nameOfProcess, processesIn } from '../testing/processes.ts';
 import { killGroup, runIn } from '../testing/run-in.ts';
-import { type Beside, startBeside } from './beside.ts';
 import { makeBridge } from './pod.ts';
 import { Scene } from './scene.ts';
 import { confOf, type Subject } from './subject.ts';
@@ -183,4 +183,43 @@ export class Exam {
       return name;
     });
   }
+}
+
+/** Time until it is ready. */
+const READY_MS = 10_000;
+
+/** A program that runs until it is ended. */
+interface Beside {
+  readonly pid: number;
+  /** Ends it, with everything that it has started. */
+  end(): void;
+}
+
+/**
+ * Starts an executable in a namespace, and waits until it has written something to its standard error, which says that it is ready.
+ * @throws Error with what it wrote when it ended instead, or was not ready in time
+ */
+async function startBeside(executable: string, netns: Netns): Promise<Beside> {
+  const child = inNetns(netns, () =>
+    Bun.spawn([executable], {
+      env: { PATH: process.env.PATH },
+      stdin: 'ignore',
+      stdout: 'ignore',
+      stderr: 'pipe',
+      detached: true,
+    }),
+  );
+  const end = (): void => killGroup(child.pid);
+  const timer = setTimeout(end, READY_MS);
+  const reader = child.stderr.getReader();
+  const { done } = await reader.read();
+  clearTimeout(timer);
+  if (done) throw new Error(`Cannot use "${executable}": it ended, or wrote nothing to its standard error`);
+  void readOn(reader);
+  return { pid: child.pid, end };
+}
+
+/** Otherwise the program would wait for the pipe to be read. */
+async function readOn(reader: { read(): Promise<{ done: boolean }> }): Promise<void> {
+  while (!(await reader.read()).done);
 }

@@ -15,9 +15,14 @@ import { FRESH_DIRS } from './ground.ts';
 import { createContainer, createLab, type Place } from './lab.ts';
 import { judge, judgeRound, shapesAdded } from './leftovers.ts';
 import { type Observer, observePlugins, toFailure } from './observe.ts';
+import { gatewayProbes } from './probes/gateway.ts';
+import { interfaceProbes } from './probes/interface.ts';
+import { neighbourProbes } from './probes/neighbour.ts';
+import { outsideProbes } from './probes/outside.ts';
+import { portProbes } from './probes/port.ts';
 import { type Attached, type Probe, placeIps, type Scene } from './probes/probe.ts';
-import { sysctlsOf } from './probes/sysctl.ts';
-import { promisesOf } from './promises.ts';
+import { rateProbes } from './probes/rate.ts';
+import { sysctlProbes, sysctlsOf } from './probes/sysctl.ts';
 import { isProblem, type Section } from './report.ts';
 import { type Snapshot, takeSnapshot } from './snapshot.ts';
 
@@ -217,4 +222,17 @@ function attachmentTo(
 
 function runtimeOf({ pluginDirs, env }: Trial, observer?: Observer): Runtime {
   return { pluginDirs, env, ...(observer ? { onPlugin: observer.onPlugin } : {}) };
+}
+
+/** Every probe, the cheap ones first. No plugin is known by name: each probe defines what promises it. */
+function promisesOf(scene: Scene): Probe[] {
+  return [
+    interfaceProbes,
+    gatewayProbes,
+    neighbourProbes,
+    outsideProbes,
+    portProbes,
+    sysctlProbes,
+    rateProbes,
+  ].flatMap(probesOf => probesOf(scene));
 }

@@ -1,16 +1,16 @@
 // Which places does a packet pass on this node, and does its reply come back?
 import { NO_LABELS, type Packet } from '../doctor/filter/packet.ts';
-import { renderIp } from '../net/ip.ts';
+import { cidrContains, renderCidr } from '../net/cidr.ts';
+import { parseIp, renderIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import type { RouteLookup } from '../netlink/rtnl/route-lookup.ts';
+import type { Listener } from '../netlink/sock-diag.ts';
 import type { NodeAttachment } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
-import { Connections } from './connections.ts';
 import { bridged, crossToContainer, crossToNode, findBehind, shaped, unfollowed } from './crossing.ts';
 import type { Walk } from './hop.ts';
-import { listener } from './listener.ts';
-import { judgePeer } from './peer.ts';
 import { arriveQueue, leaveQueue } from './queue.ts';
 import { hop } from './report.ts';
 import { nextHop, routeIn, routeOut } from './route.ts';
@@ -260,4 +260,91 @@ function answerTo(packet: Packet): Packet {
     ...{ source: packet.destination, destination: packet.source },
     ...{ sourcePort: packet.port, port: packet.sourcePort, isReply: true },
   };
+}
+
+/** The first packet as it came to a namespace and as it left. */
+interface Connection {
+  readonly site: Site;
+  readonly before: Packet;
+  readonly after: Packet;
+}
+
+/** The connections of one walk; a namespace may be passed twice. */
+class Connections {
+  readonly #all: Connection[] = [];
+  /** That of the reply, in the namespace where it is. */
+  #known: Connection | undefined;
+
+  /** Notes a packet that is not a reply. */
+  note(site: Site, before: Packet, after: Packet): void {
+    if (!after.isReply) this.#all.push({ site, before, after });
+  }
+
+  /** A reply comes to the translated source, and goes on to the original one. */
+  enter(site: Site, packet: Packet): Packet {
+    this.#known = this.#all.find(
+      ({ site: own, after }) =>
+        packet.isReply &&
+        own === site &&
+        after.source === packet.destination &&
+        after.destination === packet.source,
+    );
+    return this.#known ? { ...packet, destination: this.#known.before.source } : packet;
+  }
+
+  /** What rules see of a packet in this namespace. */
+  seen(packet: Packet): Packet {
+    return this.#known ? { ...packet, isTranslated: this.#known.after.isTranslated } : packet;
+  }
+
+  /** A reply leaves with the original destination as its source. */
+  leave(packet: Packet): Packet {
+    if (this.#known === undefined) return packet;
+    const { destination, port } = this.#known.before;
+    return { ...packet, source: destination, sourcePort: port };
+  }
+}
+
+/** Asks the kernel for the sockets of the namespace. */
+function* listener(site: Site, packet: Packet): Walk {
+  const { protocol, port } = packet;
+  const all = protocol === 6 || protocol === 17 ? site.listeners(protocol) : undefined;
+  if (all === undefined) {
+    yield hop(site, packet, 'listener', 'unknown', 'its sockets cannot be read');
+    return;
+  }
+  const own = all.filter(one => one.port === port);
+  const takes = own.find(one => isOpen(one, packet));
+  if (takes) {
+    const words = `a process listens on ${renderIp(takes.address)} port ${port}`;
+    yield hop(site, packet, 'listener', 'passes', words);
+    return;
+  }
+  const others = own.map(({ address }) => renderIp(address)).join(', ');
+  const words = others
+    ? `processes listen on port ${port} of ${others} only`
+    : `no process listens on ${protocol === 6 ? 'TCP' : 'UDP'} port ${port}`;
+  yield hop(site, packet, 'listener', 'stops', words);
+}
+
+function isOpen({ address, onlyV6 }: Listener, { family, destination }: Packet): boolean {
+  if (address.value === 0n) return address.family === family || (address.family === 6 && !onlyV6);
+  const text = renderIp(address);
+  return text === destination || text === `::ffff:${destination}`;
+}
+
+/** Without a route to the block, the packet takes a wider one, such as the default route, and gets lost there. */
+function* judgePeer(world: World, packet: Packet, device: string): Walk {
+  const { destination = '' } = packet;
+  const { node } = world;
+  const peer = world.findPeer(destination);
+  if (peer === undefined) return;
+  const ip = parseIp(destination);
+  const routes = node.tables.routes.filter(
+    ({ dst, table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN && cidrContains(dst, ip),
+  );
+  const smallest = Math.max(...routes.map(({ dst }) => dst.prefix), 0);
+  if (smallest >= peer.block.prefix) return;
+  const words = `${destination} is an address of node "${peer.node}", but no route leads to its block ${renderCidr(peer.block)}: the packet leaves through "${device}" with a wider one`;
+  yield hop(node, packet, 'route', 'stops', words, world.routeCommand(node, destination));
 }

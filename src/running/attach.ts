@@ -1,5 +1,4 @@
 // How does a running container get one more network?
-
 import type { Conflist } from '../chain/config/conflist.ts';
 import { settleEarlierAdd } from '../chain/records/earlier-add.ts';
 import { hold } from '../chain/records/holder-wait.ts';
@@ -9,13 +8,12 @@ import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { inTurn } from '../chain/run/turns.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
-import { toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { ResultOf } from '../cni/result.ts';
+import { type Inside, readInside } from '../node/devices.ts';
 import type { KnownContainer } from './container.ts';
-import { checkFree, nextIfname } from './ifname.ts';
 import { type ContainerPlace, checkPlace } from './place.ts';
-import { refuseSecondDefault } from './second-default.ts';
 
 /**
  * What the caller chooses; the name is the next free `net<N>` unless given. A caller that lost the reply asks again with the same
@@ -116,4 +114,45 @@ async function undo(
   } catch (failure) {
     return withDetails(refused, `undoing the ADD failed too: ${toCniError(failure).message}`);
   }
+}
+
+/** The first free name of `net1`, `net2`, …, as multus numbers the interfaces of additional networks. */
+export function nextIfname(taken: ReadonlySet<string>): string {
+  for (let number = 1; ; number++) if (!taken.has(`net${number}`)) return `net${number}`;
+}
+
+/** @throws CniError 4 if the container has an interface of that name, or is getting one */
+export function checkFree(containerId: string, ifname: string, taken: ReadonlySet<string>): void {
+  if (!taken.has(ifname)) return;
+  throw new CniError(
+    ErrorCode.invalidEnvironment,
+    `Cannot attach container "${containerId}": it already has an interface "${ifname}"; choose another name (--ifname)`,
+  );
+}
+
+// Of two default routes with the same metric the kernel uses the newer one: connections to the outside would leave through the new network.
+
+const DEFAULTS = ['0.0.0.0/0', '::/0'];
+
+/** @throws CniError 7 if the interface has a default route of a family in which the container had one before */
+function refuseSecondDefault(
+  {
+    place: { netns, inside },
+    list,
+  }: { readonly place: ContainerPlace; readonly list: { readonly name: string } },
+  ifname: string,
+): void {
+  const before = new Set([...inside].flatMap(([name, one]) => (name === ifname ? [] : defaultsOf(one))));
+  const added = readInside(netns)?.get(ifname);
+  const second = added && defaultsOf(added).find(destination => before.has(destination));
+  if (second === undefined) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot attach to network "${list.name}": it adds a second default route (${second}), which would take the container's traffic; ` +
+      'use a list without one, or allow it (--default-route)',
+  );
+}
+
+function defaultsOf({ routes }: Inside): string[] {
+  return routes.map(({ destination }) => destination).filter(one => DEFAULTS.includes(one));
 }

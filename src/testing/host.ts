@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { defined } from '../cni/defined.ts';
 import { notesDirs } from '../cni/directories.ts';
+import type { PluginDefinition } from '../plugin/define.ts';
+import { serve } from '../plugin/serve.ts';
 import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
+import { closeNetns, enter, type Netns, openOwnNetns } from '../sys/netns.ts';
 import {
   type CallOptions,
   environmentOf,
@@ -14,8 +17,7 @@ import {
   toReply,
   type Verb,
 } from './call.ts';
-import { faultIn } from './fault.ts';
-import { callInProcess } from './in-process.ts';
+import { faultIn, withFaults } from './fault.ts';
 import { createNamespace, type Namespace, raiseLoopback, removeNamespace } from './namespace.ts';
 import { type Finished, killGroup, type RunOptions, runIn } from './run-in.ts';
 import { type KernelState, readState } from './state.ts';
@@ -133,4 +135,51 @@ async function callOn(
   const { exitCode, stdout, stderr, durationMs } = ended;
   if (ended.late) throw new Error(`Cannot finish ${verb} of "${plugin}" in time: ${stdout}${stderr}`);
   return toReply({ exitCode, stdout, stderr, durationMs, ...defined({ fault: happened }) });
+}
+
+// A namespace belongs to a thread. The calling thread enters the host for the duration of a call, so calls run one after
+// another. Work that a plugin passes to other threads (asynchronous file functions on /proc/sys) stays outside.
+
+/** Calls a plugin definition inside the namespace, with the call's environment as that of the process. */
+function callInProcess(
+  host: Netns,
+  definition: PluginDefinition,
+  verb: Verb,
+  call: CallOptions,
+): Promise<Reply> {
+  const next = previous.then(() =>
+    visiting(host, environmentOf(verb, call), async () => {
+      const started = performance.now();
+      const env = { ...process.env };
+      const invocation = { env, readStdin: () => requestOf(call) };
+      const { value, fault } = await withFaults(call.failAt, () => serve(definition, invocation));
+      const { exitCode, stdout, log } = value;
+      let stderr = '';
+      await log.flush(text => {
+        stderr += text;
+      });
+      const durationMs = performance.now() - started;
+      return toReply({ exitCode, stdout, stderr, durationMs, ...defined({ fault }) });
+    }),
+  );
+  previous = next.catch(() => {});
+  return next;
+}
+
+let previous: Promise<unknown> = Promise.resolve();
+
+async function visiting<T>(host: Netns, env: Record<string, string>, visit: () => Promise<T>): Promise<T> {
+  const before = { ...process.env };
+  const own = openOwnNetns();
+  enter(host);
+  try {
+    for (const name of Object.keys(process.env)) if (name.startsWith('CNI_')) delete process.env[name];
+    Object.assign(process.env, env);
+    return await visit();
+  } finally {
+    enter(own);
+    closeNetns(own);
+    for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name];
+    Object.assign(process.env, before);
+  }
 }

@@ -1,9 +1,8 @@
 // How is the page served, to one browser and for one session?
 
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { serveFew } from '../sys/few-connections.ts';
 import { startTimer } from '../wait.ts';
-import { findRefusal, HEADERS } from './refusal.ts';
-import { createSession } from './session.ts';
 import type { Sources } from './sources.ts';
 
 /** The bundled page. */
@@ -132,4 +131,106 @@ function headersOf(type: string): Record<string, string> {
 
 function tell(status: number, text: string): Response {
   return new Response(`${text}\n`, { status, headers: headersOf('text/plain; charset=utf-8') });
+}
+
+/** Why a request is refused. */
+interface Refusal {
+  readonly status: number;
+  readonly why: string;
+}
+
+/** Names under which a browser on this host, or at the near end of an SSH tunnel, reaches the server. */
+const HOSTS = ['127.0.0.1', 'localhost'];
+
+/**
+ * Refuses everything but GET, names that are not of the loopback device (a foreign name that was made to resolve to 127.0.0.1, DNS
+ * rebinding), and requests that pages of another origin make a browser send.
+ */
+export function findRefusal(request: Request, port: number): Refusal | undefined {
+  const { method, headers } = request;
+  if (method !== 'GET') return { status: 405, why: 'Cannot serve this method: only GET is served' };
+  const host = headers.get('host') ?? '';
+  // Browsers leave out the port that the scheme has by default.
+  if (!HOSTS.some(name => host === `${name}:${port}` || (port === 80 && host === name)))
+    return {
+      status: 421,
+      why: `Cannot serve host "${host.slice(0, 100)}": open the page at 127.0.0.1:${port}`,
+    };
+  // Browsers of the last years send it with every request.
+  const site = headers.get('sec-fetch-site') ?? 'none';
+  if (site === 'same-origin' || site === 'none') return undefined;
+  const isVisit =
+    headers.get('sec-fetch-mode') === 'navigate' && headers.get('sec-fetch-dest') === 'document';
+  return isVisit && new URL(request.url).pathname === '/'
+    ? undefined
+    : { status: 403, why: 'Cannot serve pages of other origins' };
+}
+
+/** The page may load its own script, style and data, and nothing else from anywhere; no other page may embed or read it. */
+const HEADERS: Readonly<Record<string, string>> = {
+  'cache-control': 'no-store',
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    'img-src data:',
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; '),
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+};
+
+const COOKIE = 'catena-ui';
+
+/** One run of the server. The first browser that brings the token gets the session; the token is void then. */
+interface Session {
+  /** To be given to the person at the terminal. */
+  readonly token: string;
+  /**
+   * The folder of the page in its address, with a slash at both ends. Browsers send a cookie to every port of a host; as its path is
+   * unguessable, the cookie of this session reaches no other server on this host.
+   */
+  readonly folder: string;
+  /** Exchanges the token. @returns the value of `Set-Cookie`; undefined if the token is wrong or was used before */
+  redeem(token: string): string | undefined;
+  /** Whether a request's `Cookie` header belongs to this session. */
+  admits(cookies: string | null): boolean;
+}
+
+/** Creates a session with 256 random bits for each of its secrets. */
+export function createSession(): Session {
+  const [token, key, folder] = [secret(), secret(), `/${secret()}/`];
+  let isRedeemed = false;
+  return {
+    token,
+    folder,
+    redeem(given) {
+      if (isRedeemed || !isSame(given, token)) return undefined;
+      isRedeemed = true;
+      return `${COOKIE}=${key}; Path=${folder}; HttpOnly; SameSite=Strict`;
+    },
+    admits(cookies) {
+      if (!isRedeemed) return false;
+      const values = (cookies ?? '').split(';').map(one => one.trim().split('='));
+      return values.some(([name, value = '']) => name === COOKIE && isSame(value, key));
+    },
+  };
+}
+
+function secret(): string {
+  return randomBytes(32).toString('base64url');
+}
+
+/** In a time that does not depend on where they differ. */
+function isSame(a: string, b: string): boolean {
+  const digest = (text: string) => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(a), digest(b));
 }

@@ -4,7 +4,6 @@ import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { findSyntaxProblem, type Places, readPlaces, type TextPlace } from '../cni/json-place.ts';
 import type { Finding, Rule, Severity } from './finding.ts';
-import { adviseOnSyntax } from './syntax-advice.ts';
 
 /** Keys and indexes from the top of a document to a value. */
 export type Path = readonly (string | number)[];
@@ -78,4 +77,24 @@ function place(
   [severity, rule, message, details]: Complaint,
 ): Finding {
   return { file, line, column, severity, rule, message, ...defined({ details }) };
+}
+
+/**
+ * Advice to add to the message about a syntax problem, beginning with "; "; empty where there is none.
+ * @param place where reading stopped
+ */
+export function adviseOnSyntax(text: string, { line, column }: TextPlace): string {
+  const lines = text.split('\n');
+  const here = lines[line - 1] ?? '';
+  const found = here[column - 1] ?? '';
+  const before = [...lines.slice(0, line - 1), here.slice(0, column - 1)].join('\n').trimEnd();
+  if (found === '/' || found === '#') return '; JSON has no comments';
+  if (found === "'" || found === '`') return '; JSON wants double quotes';
+  if (found === '\ufeff') return '; save the file without a byte order mark';
+  if (before.endsWith(',') && (found === '}' || found === ']'))
+    return '; JSON has no comma after the last value';
+  if (/["}\]\de]$/.test(before) && (found === '"' || found === '{' || found === '['))
+    return '; a comma is missing before it';
+  if (/[{,]$/.test(before) && /[A-Za-z_]/.test(found)) return '; JSON wants keys in double quotes';
+  return '';
 }

@@ -1,6 +1,6 @@
 // What is the outcome of a row, and which of the listed differences explain it?
 
-import { findDifferences } from '../../src/compare/findings.ts';
+import { findDifferences } from '../../src/compare/differ.ts';
 import { normalise } from '../../src/compare/normalise.ts';
 import type { Finding } from './differences.ts';
 import { DIFFERENCES, type Difference, type TableName } from './differences.ts';

@@ -325,7 +325,7 @@ const MAY_START_PROCESSES = [
   // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
   ...['src/daemon/on-demand', 'src/daemon/succession', 'src/install/systemctl', 'src/runtimes/libcni'],
   // For people: laboratories, tests of authors, building and packing.
-  ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in', 'src/conformance/beside'],
+  ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in', 'src/conformance/exam'],
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
 ];
 

@@ -1,6 +1,7 @@
 // What kind of network does the user want, by options or by answers?
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { createInterface } from 'node:readline';
 import { isatty } from 'node:tty';
 import { ConflistSchema } from '../../cni/conflist-schema.ts';
 import { decode } from '../../cni/json.ts';
@@ -15,7 +16,6 @@ import { renderColumns } from '../terminal/wrap.ts';
 import type { Wish } from './compose.ts';
 import type { InUse } from './in-use.ts';
 import type { Kind } from './kinds.ts';
-import { openPrompt } from './prompt.ts';
 import { type Addressing, readAddressing, suggestSubnet } from './subnets.ts';
 
 /** A network and the file to write. */
@@ -194,4 +194,55 @@ function readPlace(name: string, call: CommandCall, inUse: InUse, given = call.t
   if (existsSync(file))
     throw new Error(`Cannot write "${file}": it exists; choose another file, or use --force to replace it`);
   return { name, file };
+}
+
+/** Questions and answers. */
+interface Prompt {
+  /**
+   * Asks until the answer can be used.
+   * @param fallback what an empty answer means
+   * @param read throws an error that says why the answer cannot be used
+   */
+  ask<T>(question: string, fallback: string, read: (answer: string) => T): Promise<T>;
+  close(): void;
+}
+
+/** Reads standard input line by line; questions go to standard error. What was typed ahead answers the next question. */
+function openPrompt(call: CommandCall): Prompt {
+  const lines: string[] = [];
+  let wake = () => {};
+  let ended = false;
+  const reader = createInterface({ input: process.stdin, terminal: false });
+  reader.on('line', line => {
+    lines.push(line);
+    wake();
+  });
+  reader.on('close', () => {
+    ended = true;
+    wake();
+  });
+  const nextLine = async (): Promise<string> => {
+    while (lines.length === 0 && !ended) {
+      await new Promise<void>(resolve => {
+        wake = resolve;
+      });
+    }
+    const line = lines.shift();
+    if (line === undefined) throw new Error('Cannot write a list: the input ended before the last answer');
+    return line.trim();
+  };
+  return {
+    async ask(question, fallback, read) {
+      for (;;) {
+        call.err(`${question} [${fallback}] `);
+        const answer = (await nextLine()) || fallback;
+        try {
+          return read(answer);
+        } catch (error) {
+          call.err(`${(error as Error).message}\n`);
+        }
+      }
+    },
+    close: () => reader.close(),
+  };
 }

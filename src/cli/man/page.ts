@@ -1,13 +1,11 @@
 // What does the manual say about the tool and each of its commands?
 //
 // Pages of section 1, in the macros of man(7), from the same tables as `catena help`.
-
 import { type Command, type CommandOption, type CommandTable, optionsOf } from '../command.ts';
 import { COMMON_EXIT_CODES, type ExitCode, MORE_EXIT_CODES } from '../exit-codes.ts';
 import { EXAMPLES } from '../help/examples.ts';
 import { GROUPS } from '../help/groups.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
-import { escapeLiteral, escapeText, quoted } from './roff.ts';
 
 /** The tool's page, of which the others are part. */
 export const TOP = 'catena';
@@ -110,4 +108,30 @@ function bold(text: string): string {
 function sentence(text: string): string {
   const end = text.endsWith('?') ? '' : '.';
   return escapeText(`${text[0]?.toUpperCase() ?? ''}${text.slice(1)}${end}`);
+}
+
+/** Ordinary text: nothing in it is taken for a request or an escape. */
+export function escapeText(text: string): string {
+  const plain = text.replaceAll('\\', '\\e').replace(/[^\n\x20-\x7e]/gu, toUnicodeEscape);
+  return plain.replace(/^(?=[.'])/gm, '\\&');
+}
+
+/** What a user types: a hyphen stays one, so that it can be copied. Quotes and accents would become typographic ones. */
+export function escapeLiteral(text: string): string {
+  return escapeText(text)
+    .replaceAll('-', '\\-')
+    .replaceAll('`', '\\(ga')
+    .replaceAll("'", '\\(aq')
+    .replaceAll('^', '\\(ha')
+    .replaceAll('~', '\\(ti');
+}
+
+/** A macro's argument: it may have spaces. */
+export function quoted(text: string): string {
+  return `"${text.replaceAll('"', '\\(dq')}"`;
+}
+
+function toUnicodeEscape(character: string): string {
+  const point = character.codePointAt(0) ?? 0;
+  return `\\[u${point.toString(16).toUpperCase().padStart(4, '0')}]`;
 }

@@ -12,7 +12,6 @@ import { type Polled, shareRows, usePolled } from './polling.ts';
 import { Pools } from './pools.tsx';
 import { Ports } from './ports.tsx';
 import { keyOf, parseRoute, type Route, VIEWS, type View } from './route.ts';
-import { SearchField } from './search-field.tsx';
 import type { ViewProps } from './view.ts';
 
 const EVERY_MS = 2_000;
@@ -160,4 +159,48 @@ function useRoute(): Route {
 /** The fragment names the view, so this is no link. */
 function toMain(): void {
   document.getElementById('main')?.focus();
+}
+
+/** A field that `/` leads to; Escape empties it. */
+function SearchField(props: {
+  readonly query: string;
+  readonly onQuery: (query: string) => void;
+}): JSX.Element {
+  const { query, onQuery } = props;
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      const isTyping = event.target instanceof HTMLInputElement;
+      if (event.key !== '/' || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      field.current?.focus();
+      field.current?.select();
+    };
+    addEventListener('keydown', onKey);
+    return () => removeEventListener('keydown', onKey);
+  }, []);
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.key === 'Escape') onQuery('');
+    if (event.key !== 'ArrowDown' && event.key !== 'Enter') return;
+    const row = document.querySelector<HTMLElement>('[data-row]');
+    if (row === null) return;
+    event.preventDefault();
+    row.focus();
+  };
+  return (
+    <search>
+      <label>
+        <span class="unseen">Search (press /)</span>
+        <input
+          ref={field}
+          type="search"
+          placeholder="Search: name, address, port, device …"
+          value={query}
+          onInput={event => onQuery(event.currentTarget.value)}
+          onKeyDown={onKey}
+          aria-keyshortcuts="/"
+        />
+      </label>
+    </search>
+  );
 }

@@ -3,16 +3,17 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import type { Finding } from '../../doctor/finding.ts';
 import { conditionOf, isProblem } from '../../graph/condition.ts';
+import { renderTime } from '../../lab/words.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, titleOf } from '../../node/words.ts';
 import type { RequestSummary, ShownList, ShownNode, ShownRequest } from '../shown.ts';
-import { Badge } from './badge.tsx';
+import { Badge, Outcome } from './badge.tsx';
 import { Chain } from './chain.tsx';
 import { useNodeTime } from './list.tsx';
 import { usePolled } from './polling.ts';
 import { renderSize } from './pool-map.ts';
-import { Requests } from './requests.tsx';
-import { type AttachmentKey, keyOf } from './route.ts';
+import { type AttachmentKey, hrefOf, keyOf } from './route.ts';
+import { Table } from './table.tsx';
 import { Waterfall } from './waterfall.tsx';
 
 /** The doctor runs CHECK of every attachment. */
@@ -152,4 +153,41 @@ function leaveWithEscape(): () => void {
   };
   addEventListener('keydown', onKey);
   return () => removeEventListener('keydown', onKey);
+}
+
+/** The newest first; the chosen one is drawn below. */
+function Requests(props: {
+  readonly id: AttachmentKey;
+  readonly requests: readonly RequestSummary[];
+  readonly chosen: string | undefined;
+}): JSX.Element {
+  const { id, requests, chosen } = props;
+  return (
+    <Table<RequestSummary>
+      caption="Requests with a trace, the newest first"
+      rows={requests}
+      keyOf={one => one.id}
+      classOf={one => (one.id === chosen ? 'chosen' : '')}
+      columns={[
+        {
+          title: 'Request',
+          cell: one => (
+            <a href={hrefOf(id, one.id)} aria-current={one.id === chosen ? 'true' : undefined}>
+              {one.verb} <span class="quiet">{one.id}</span>
+            </a>
+          ),
+        },
+        {
+          title: 'Time',
+          cell: one =>
+            new Date(one.startedAt)
+              .toISOString()
+              .replace('T', ' ')
+              .replace(/\.\d+Z/, ' UTC'),
+        },
+        { title: 'Took', cell: one => renderTime(one.durationMs), isNumber: true },
+        { title: 'Outcome', cell: one => <Outcome code={one.code} /> },
+      ]}
+    />
+  );
 }

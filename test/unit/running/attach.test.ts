@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { planAttach } from '../../../src/running/attach.ts';
+import { checkFree, nextIfname, planAttach } from '../../../src/running/attach.ts';
 import type { KnownContainer } from '../../../src/running/container.ts';
 import type { ContainerPlace } from '../../../src/running/place.ts';
 
@@ -35,4 +35,18 @@ test('a request that is made again means the attachment that it made', () => {
   expect(plan({ request: 'key-1', ifname: 'net1' })).toBe('net1');
   expect(plan({ request: 'key-2' })).toBe('net3');
   expect(plan({ request: 'key-1', network: 'podnet' })).toBe('net3');
+});
+
+test.each([
+  [[], 'net1'],
+  [['lo', 'eth0', 'net0'], 'net1'],
+  [['net1', 'net3'], 'net2'],
+  [['net1', 'net2'], 'net3'],
+])('after %j comes %s', (taken, expected) => {
+  expect(nextIfname(new Set(taken))).toBe(expected);
+});
+
+test('a name that is taken is refused', () => {
+  expect(() => checkFree('web', 'eth0', new Set(['eth0']))).toThrow('already has an interface "eth0"');
+  expect(() => checkFree('web', 'eth1', new Set(['eth0']))).not.toThrow();
 });

@@ -1,6 +1,6 @@
 // Does man show text as it was written?
 import { expect, test } from 'bun:test';
-import { escapeLiteral, escapeText, quoted } from '../../../../src/cli/man/roff.ts';
+import { escapeLiteral, escapeText, quoted } from '../../../../src/cli/man/page.ts';
 
 test('text is no request, and characters beyond ASCII are named', () => {
   expect(escapeText(".SH is text\n'so is this\\n")).toBe("\\&.SH is text\n\\&'so is this\\en");

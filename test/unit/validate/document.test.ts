@@ -1,7 +1,7 @@
 // Is the habit named that broke the JSON?
 import { expect, test } from 'bun:test';
 import { findSyntaxProblem } from '../../../src/cni/json-place.ts';
-import { adviseOnSyntax } from '../../../src/validate/syntax-advice.ts';
+import { adviseOnSyntax } from '../../../src/validate/document.ts';
 
 test.each([
   ['{"a":1,}', '; JSON has no comma after the last value'],
