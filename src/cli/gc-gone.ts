@@ -1,7 +1,8 @@
 // What does `catena gc --gone` do?
+import { FAILED_WITHOUT_CODE } from '../observe/history.ts';
 import { collectGone, type GoneAttachment } from '../watch/collect-gone.ts';
 import type { CommandCall } from './command.ts';
-import { FAILED_WITHOUT_CODE, noteDone } from './log/events.ts';
+import { noteDone } from './log/events.ts';
 import { printAnswer } from './output/print.ts';
 import { secondsIn } from './seconds.ts';
 import { runtimeOf } from './target.ts';

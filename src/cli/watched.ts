@@ -5,12 +5,11 @@ import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { absolutePath } from '../files/absolute-path.ts';
-import { appendHistory, eventOf, withHistory } from '../observe/history.ts';
+import { appendHistory, eventOf, FAILED_WITHOUT_CODE, withHistory } from '../observe/history.ts';
 import { podOf } from '../observe/pod.ts';
 import type { RequestFacts } from '../observe/record.ts';
 import type { RequestWatcher } from '../observe/watcher.ts';
 import type { CommandCall } from './command.ts';
-import { FAILED_WITHOUT_CODE } from './log/events.ts';
 import { runtimeOf, warn } from './target.ts';
 
 /** The directory of traces: `--trace-dir`, else `CATENA_TRACE_DIR`, else in the run directory. */

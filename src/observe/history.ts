@@ -37,6 +37,9 @@ export interface HistoryEvent {
   readonly trace?: string;
 }
 
+/** A failure to which no code of the protocol belongs, as 0 would read as success. */
+export const FAILED_WITHOUT_CODE = 999;
+
 /** A line has about 200 bytes, so this is at least 5,000 operations. */
 const LIMITS = { maxBytes: 1024 * 1024, maxFiles: 2 };
 

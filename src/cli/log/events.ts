@@ -2,12 +2,9 @@
 import type { Recovery } from '../../chain/records/recover.ts';
 import type { RepairReport } from '../../chain/records/repair.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
-import { appendHistory, type HistoryEvent } from '../../observe/history.ts';
+import { appendHistory, FAILED_WITHOUT_CODE, type HistoryEvent } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
 import { runtimeOf } from '../target.ts';
-
-/** A failure to which no code of the protocol belongs, as 0 would read as success. */
-export const FAILED_WITHOUT_CODE = 999;
 
 /** Notes what a command did to the node, or to an attachment without a chain that is noted. */
 export function noteDone(
