@@ -1,6 +1,7 @@
 // What is left when the runner is killed at any boundary between plugins, on a real kernel?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
+import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { filesBelow } from '../helpers/journal.ts';
@@ -76,6 +77,8 @@ async function withCrash(
     await killed(verb.toLowerCase());
     fs.writeFileSync(scriptOf(lab), '{}');
     expect(filesBelow(`${lab.tmp}/state/unsettled`)).toHaveLength(1);
+    const left = await lab.run(lab.host, [CATENA, 'ls', '--unsettled'], { env: directories(lab.tmp) });
+    expect(left.stdout).toMatch(new RegExp(`^podnet ${container.id} eth0: .+\\n$`));
     await then(lab, container, run);
     await expectNothing(lab, before);
   });
