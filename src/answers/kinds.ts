@@ -29,11 +29,10 @@ import {
   UnsettledList,
 } from './node.ts';
 import { Request, RequestList } from './requests.ts';
-import { AdoptionReport, GarbagePlan, GoneList, RepairReport } from './upkeep.ts';
+import { GarbagePlan, GoneList, RepairReport } from './upkeep.ts';
 
 /** By `kind`. One whose name ends with `List` has nothing but `items`. */
 export const KINDS = {
-  AdoptionReport,
   Bundle,
   ClusterPoolList,
   CodeExplanation,

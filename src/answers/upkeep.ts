@@ -1,6 +1,6 @@
-// What do the commands print that delete, repair or adopt attachments?
+// What do the commands print that delete or repair attachments?
 import * as z from 'zod/mini';
-import { ATTACHMENT_ID, AttachmentName, SpecError } from './attachment.ts';
+import { ATTACHMENT_ID, SpecError } from './attachment.ts';
 
 /** An attachment that had to be deleted. */
 export const Recovery = z.strictObject({
@@ -41,24 +41,6 @@ export const RepairReport = z.strictObject({
   recovered: z.array(Recovery),
   attachments: z.array(AttachmentCondition),
   /** Messages about records that cannot be read. */
-  damaged: z.array(z.string()),
-});
-
-/** An attachment of another runtime. */
-export const Adoption = z.strictObject({
-  ...ATTACHMENT_ID,
-  /** `adopted`: it has a record now. `known`: it already had one with the same content. `skipped`: it gets none. */
-  state: z.enum(['adopted', 'known', 'skipped']),
-  /** Why it was skipped. */
-  why: z.optional(z.string()),
-});
-
-/** `catena adopt`. */
-export const AdoptionReport = z.strictObject({
-  attachments: z.array(Adoption),
-  /** Adopted earlier, and deleted since by their own runtime: their records are dropped. */
-  forgotten: z.optional(z.array(AttachmentName)),
-  /** Messages about files of the cache that cannot be read. */
   damaged: z.array(z.string()),
 });
 

@@ -319,17 +319,6 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/repair.ts'),
   },
   {
-    name: 'adopt',
-    summary: 'record attachments of other runtimes in the journal, for set, attach and gc',
-    usage: '[<network>]',
-    positionals: { min: 0, max: 1 },
-    options: {
-      ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir'),
-      'dry-run': DRY_RUN,
-    },
-    load: () => import('./commands/adopt.ts'),
-  },
-  {
     name: 'status',
     summary: 'ask every plugin whether it could attach a container now',
     ...NETWORK,

@@ -2,8 +2,8 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import type { CachedAttachment } from '../chain/records/cache-record.ts';
-import { findItsCache, noteOf } from '../chain/records/others-del.ts';
-import { findCached, findRecord } from '../chain/records/remembered-add.ts';
+import { JUST_DELETED, noteOf } from '../chain/records/foreign.ts';
+import { findCached } from '../chain/records/remembered-add.ts';
 import { undoIfDeleted } from '../chain/records/undo-if-deleted.ts';
 import type { Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
@@ -12,6 +12,8 @@ import { toCniError } from '../cni/errors.ts';
 import { claimRecord } from '../journal/claim.ts';
 import { ELSEWHERE, isElsewhere } from '../journal/elsewhere.ts';
 import { forgetGeneration } from '../journal/generation.ts';
+import { takeLock } from '../journal/lock.ts';
+import type { Runner } from '../journal/runner.ts';
 import { handOver, type PluginParts } from './ask.ts';
 import type { HandedAttachment } from './attachments.ts';
 
@@ -56,8 +58,7 @@ export async function handOverOne(
       await handOver(list, attached, 'do', runtime);
     });
     if (obstacle !== undefined) return refused(obstacle, parts);
-    if (theirs && (await undoIfDeleted(theirs, note, runtime)))
-      return refused('its runtime has just deleted it', parts);
+    if (theirs && (await undoIfDeleted(theirs, note, runtime))) return refused(JUST_DELETED, parts);
     const left = await handOver(list, attached, 'look', runtime);
     if (left.length) return refused('its plugins are unchanged; run the command again', left);
     forgetNote(id, runtime);
@@ -74,9 +75,7 @@ function forgetNote(id: AttachmentId, { env }: Runtime): void {
 
 /** What the runtime that made it keeps of it, if that is another one, whose DEL may run at the same time. */
 function findTheirs(attached: HandedAttachment, runtime: Runtime): CachedAttachment | undefined {
-  if (attached.isGone) return undefined;
-  const record = findRecord(attached, runtime);
-  return record ? findItsCache(record, runtime) : findCached(attached, runtime);
+  return attached.isGone || attached.file !== undefined ? undefined : findCached(attached, runtime);
 }
 
 /** @returns why the work was not done */
@@ -85,15 +84,26 @@ async function whileClaimed(
   { stateDir, env }: Runtime,
   work: () => Promise<void>,
 ): Promise<string | undefined> {
-  // Attachments of other runtimes have no record and need no claim.
-  if (stateDir === undefined || file === undefined) {
+  if (stateDir === undefined) {
     await work();
     return undefined;
   }
+  const busy = ({ pid }: Runner) => `process ${pid} is working on it; run the command again`;
+  const id = { network, containerId, ifname };
+  if (file === undefined) {
+    const lock = takeLock({ stateDir, env }, id, 'repair');
+    if ('holder' in lock) return busy(lock.holder);
+    try {
+      await work();
+      return undefined;
+    } finally {
+      lock.release();
+    }
+  }
   const isAttached = ({ phase }: { phase: string }) => phase === 'attached';
-  const claim = claimRecord({ stateDir, env }, { network, containerId, ifname }, isAttached, 'repair');
+  const claim = claimRecord({ stateDir, env }, id, isAttached, 'repair');
   if (claim === undefined) return 'it has just been deleted';
-  if ('holder' in claim) return `process ${claim.holder.pid} is working on it; run the command again`;
+  if ('holder' in claim) return busy(claim.holder);
   try {
     // `catena set` may have changed it since it was listed, and its plugins would hand over ports that it no longer has.
     const { record } = claim;

@@ -69,7 +69,8 @@ export function unmark(place: LockPlace, { file, mark, key }: Marked): void {
   if ('holder' in lock) return;
   try {
     const record = readFile(file);
-    if (!record || isDone(record)) takeMark(mark);
+    if (record?.foreign && isDone(record)) dropRecord(place.stateDir, record);
+    else if (!record || isDone(record)) takeMark(mark);
   } finally {
     lock.release();
   }
@@ -120,7 +121,8 @@ export function claimOf(stateDir: string, found: AttachmentRecord, lock: Lock): 
       try {
         const now = readRecord(stateDir, record);
         if (now && isLong(now)) rewrite(stateDir, now);
-        if (!now || isDone(now)) settle(stateDir, record);
+        if (now?.foreign && isDone(now)) dropRecord(stateDir, record);
+        else if (!now || isDone(now)) settle(stateDir, record);
       } catch (error) {
         // On a full disk, for example. The next process that finds the mark reports a problem of the record.
         if (!(error instanceof CniError)) throw error;
@@ -178,14 +180,14 @@ function rewrite(stateDir: string, record: AttachmentRecord, last?: Line): void 
 function intentOf(record: AttachmentRecord, { capabilityArgs, source }: Settings): Intent {
   const { network, containerId, ifname, netns, boot, owner, args } = record;
   const { netnsIdentity, netnsCookie, hostCookie } = record;
-  const { pluginDirs, executables, cacheDir, request, adopted, generation, runner } = record;
+  const { pluginDirs, executables, cacheDir, request, foreign, generation, runner } = record;
   const id = { network, containerId, ifname };
   const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source };
   const more = {
     ...(netnsCookie === undefined ? {} : { netnsCookie }),
     ...(hostCookie === undefined ? {} : { hostCookie }),
     ...(request === undefined ? {} : { request }),
-    ...(adopted === undefined ? {} : { adopted }),
+    ...(foreign === undefined ? {} : { foreign }),
     ...(generation === undefined ? {} : { generation }),
   };
   return { ...id, ...inputs, ...more, pluginDirs, executables, cacheDir, runner };

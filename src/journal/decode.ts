@@ -95,7 +95,7 @@ const INTENT: Shape = {
   executables: listOf(TEXT),
   cacheDir: TEXT,
   request: optional(TEXT),
-  adopted: optional(exactly(true)),
+  foreign: optional(exactly(true)),
   generation: optional(TEXT),
   runner: RUNNER,
 };

@@ -33,9 +33,9 @@ export interface Intent extends AttachmentId, NetnsIdentity {
   readonly request?: string;
   /** Where libcni's cached result of the attachment is. */
   readonly cacheDir: string;
-  /** Another runtime made the attachment, and deletes it. */
-  readonly adopted?: true;
-  /** Of one that was adopted: what the first plugin of its ADD has noted (generation.ts). */
+  /** Another runtime made the attachment, and deletes it: the record exists only while a change of it is unfinished. */
+  readonly foreign?: true;
+  /** Of such a one: what the first plugin of its ADD has noted (generation.ts). */
   readonly generation?: string;
   readonly runner: Runner;
 }

@@ -13,7 +13,7 @@ import type { RecordedAttachment } from './on-record.ts';
  */
 export function originOf({ known, record }: RecordedAttachment): NodeOrigin {
   const executables = [...(record?.executables ?? [])];
-  if (record !== undefined && record.adopted !== true && known.file !== undefined) {
+  if (record !== undefined && known.file !== undefined) {
     const runner = record.owner || 'a program of this library';
     return { runner, executables, evidence: `record "${record.file}"` };
   }
@@ -38,7 +38,7 @@ export function sinceOf(
   { known, record, cacheFile }: Pick<RecordedAttachment, 'known' | 'record' | 'cacheFile'>,
   env: ChainRuntime['env'],
 ): string | undefined {
-  if (record !== undefined && record.adopted !== true && known.file !== undefined) return record.runner.time;
+  if (record !== undefined && known.file !== undefined) return record.runner.time;
   const note = findGeneration(runDir(env), known);
   if (note && !isOfEarlierBoot(note, env)) return new Date(note.time).toISOString();
   if (cacheFile === undefined) return undefined;

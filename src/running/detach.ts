@@ -98,7 +98,7 @@ function reasonToKeep(one: RecordedAttachment, all: readonly RecordedAttachment[
   const { runner } = originOf(one);
   if (one.through !== undefined)
     return `the delegate runner of network "${one.through}" attached it, and reports it in the pod's network status`;
-  if (one.record === undefined || one.record.adopted === true)
+  if (one.record === undefined)
     return `${runner} made it, reports its address, and deletes it with the container`;
   if (firstOf(all) === one) return "it is the container's first, by which its runtime reaches it";
   return undefined;

@@ -54,11 +54,9 @@ function isRecorded({ known, record }: RecordedAttachment): boolean {
 }
 
 function placeBy(one: RecordedAttachment, { env }: ChainRuntime): ContainerPlace | undefined {
-  const { known, cacheFile } = one;
+  const { known } = one;
   const { netns, ifname } = known;
   const record = isRecorded(one) ? one.record : undefined;
-  // Its runtime has deleted it, and knows nothing of our record.
-  if (one.record?.adopted === true && cacheFile === undefined) return undefined;
   if (record && isOfEarlierBoot(record, env)) return undefined;
   const identity = record ?? identifyNetns(netns);
   if (identity.netnsIdentity === undefined || compareNetns(netns, identity) !== 'same') return undefined;

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { isUnfinished } from '../chain/change/unfinished.ts';
 import { type CachedAttachment, parseRecord } from '../chain/records/cache-record.ts';
+import { isOurs } from '../chain/records/known-attachments.ts';
 import { toRemembered } from '../chain/records/remembered-add.ts';
 import { isOfLaterAdd } from '../chain/records/successor.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
@@ -69,6 +70,7 @@ export function attachmentLister(
       for (const record of files.list(recordDirsIn(stateDir), scope)) {
         const later = record.cacheDir === cacheDir ? cached.get(keyOf(record)) : undefined;
         if (later && record.phase === 'attached' && isOlder(record, later)) continue;
+        if (!isOurs(record)) continue;
         settled.add(keyOf(record));
         if (record.phase !== 'attached' || isElsewhere(record, process.env)) continue;
         listed.set(keyOf(record), toWatched(toRemembered(record), { stateDir, record }));

@@ -1,5 +1,5 @@
 // Has the runtime of an attachment begun to delete it?
-import { isNoteGone, noteOf } from '../chain/records/others-del.ts';
+import { isNoteGone, noteOf } from '../chain/records/foreign.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { fileOf, type WatchedAttachment } from './attachments.ts';
 
@@ -44,5 +44,5 @@ export class BegunDeletions {
 
 /** What was read of an attachment that its runtime deletes without our knowledge. */
 function theirFile(one: WatchedAttachment): object | undefined {
-  return one.recorded === undefined || one.recorded.record.adopted ? fileOf(one) : undefined;
+  return one.recorded === undefined ? fileOf(one) : undefined;
 }

@@ -23,7 +23,7 @@ export function repairCommand({ network }: Pick<AttachmentId, 'network'>): strin
  * address. So is a network of the delegate runner.
  */
 export function commandsFor({ id, known, recorded, pod }: WatchedAttachment): string {
-  const isOurs = recorded !== undefined && recorded.record.adopted !== true && pod === undefined;
+  const isOurs = recorded !== undefined && pod === undefined;
   if (!isOurs) return `recreate container "${id.containerId}" with the runtime that made it`;
   const { network, containerId, ifname } = id;
   const target = [network, known.netns, '--container-id', containerId, '--ifname', ifname];

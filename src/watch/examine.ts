@@ -1,15 +1,9 @@
 // Is an attachment sound, and if not, what of it can be put back?
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
 import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
-import {
-  DEL_WITHOUT_NOTE_MS,
-  findItsCache,
-  isNoteGone,
-  isThere,
-  noteOf,
-} from '../chain/records/others-del.ts';
+import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
 import { findCached, findRecord } from '../chain/records/remembered-add.ts';
-import { listToCheckBy, repairOne, repairOthers } from '../chain/records/repair.ts';
+import { listToCheckBy, repairOne } from '../chain/records/repair.ts';
 import type { PluginCondition } from '../chain/records/repair-plugins.ts';
 import { isOfLaterAdd } from '../chain/records/successor.ts';
 import { checkNetwork } from '../chain/run/run.ts';
@@ -74,13 +68,12 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
       return { state: 'drifted', problem: message, note };
     }
   };
-  const foreign = cachedByOthers(one, own);
   const first = await check();
   if (first.state !== 'drifted') return first;
-  if (foreign) {
+  if (!recorded) {
     const wait = note === undefined ? DEL_WITHOUT_NOTE_MS : CONFIRM_MS;
     await rest(wait);
-    if (!isThere(foreign, own)) return { state: 'gone' };
+    if (!isThere(known, own)) return { state: 'gone' };
     if (isNoteGone(one.id, note, own) || isInWork(one, own)) return PASSED_OVER;
     const again = await check();
     return again.state === 'drifted' && isInWork(one, own) ? PASSED_OVER : again;
@@ -88,11 +81,6 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
   if (isInWork(one, own)) return PASSED_OVER;
   const isGone = recorded && compareNetns(known.netns, recorded.record) !== 'same';
   return isGone ? { state: 'gone' } : first;
-}
-
-/** What the runtime that made it keeps of it: one that is in no journal, or was adopted into ours, is deleted without our knowledge. */
-function cachedByOthers({ recorded, known }: WatchedAttachment, own: ChainRuntime) {
-  return recorded === undefined ? known : findItsCache(recorded.record, own);
 }
 
 /** What a repair did. */
@@ -113,12 +101,9 @@ export async function repairAttachment(
   runtime: ChainRuntime,
 ): Promise<Repaired> {
   const own = runtimeFor(one, runtime);
-  const { recorded, known } = one;
-  if (isNoteGone(one.id, note, own)) return { state: undefined };
-  if (recorded && !isCurrent(one, own)) return { state: undefined };
-  const { state, links, why } = recorded
-    ? await repairOne(recorded.stateDir, recorded.record, {}, own, note)
-    : await repairOthers(known, {}, own, note);
+  const isThat = one.recorded ? isCurrent(one, own) : isThere(one.known, own);
+  if (!isThat || isNoteGone(one.id, note, own)) return { state: undefined };
+  const { state, links, why } = await repairOne(one, {}, own, note);
   const [problem = why] = links.flatMap(({ error }) => error?.message ?? []);
   return { state: state === 'skipped' ? undefined : state, ...defined({ problem }) };
 }

@@ -56,8 +56,6 @@ describeRoot(
           await body(node, makerOf(machine, cri));
           for (const { id } of [web, peer]) await endPod(cri, id);
           cri.close();
-          // The record that a scene made by adopting goes with the next command that looks.
-          await machine.ok(['/opt/cni/bin/catena', 'repair']);
           expect((await machine.holds()).files).toEqual([]);
         },
       );

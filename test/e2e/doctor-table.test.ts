@@ -128,11 +128,18 @@ const WAYS: readonly Way[] = [
   {
     way: 'a cached result and a record cut off',
     ids: ['state.damaged'],
-    async break({ lab, web, paste }) {
-      await paste('catena adopt podnet >&2');
+    break({ lab, web }) {
+      fs.mkdirSync(`${lab.tmp}/state/attachments/podnet`, { recursive: true });
+      fs.writeFileSync(
+        `${lab.tmp}/state/attachments/podnet/${web.id}:eth0`,
+        '{"record":1,"network":"podnet"',
+      );
       cutOff(lab, web, text => text.slice(0, 20));
     },
-    mend: ({ lab, web }) => cutOff(lab, web, (_, file) => saved.get(file) ?? ''),
+    mend({ lab, web }) {
+      cutOff(lab, web, (_, file) => saved.get(file) ?? '');
+      fs.rmSync(`${lab.tmp}/state/attachments/podnet/${web.id}:eth0`);
+    },
   },
   {
     way: 'a frozen daemon',

@@ -51,7 +51,7 @@ describeRoot('catena gc --gone', () => {
     // The kernel deletes a namespace in the background.
     await until(async () => (await lab.ip(lab.host, 'link', 'show', 'master', 'br0')).length === 2);
 
-    // The runtime that made an attachment that we adopted deleted it, and so its cached result.
+    // A cached result may be lost.
     fs.rmSync(`${lab.tmp}/cni/results/podnet-${ours.id}-eth0`);
     const doctor = async () => {
       const argv = [`${BIN_DIR}/catena`, 'doctor', '--json', '--bin-dir', BIN_DIR];

@@ -56,8 +56,10 @@ describeRoot(
         const [container, other] = [await lab.container(), await lab.container()];
         const network = configure(lab, '1.0.0');
         const call = { binDir, capabilityArgs: binDir === BIN_DIR ? PORT : {} };
-        await addByHand(lab, network, container, { ...call, env: { CATENA_BOOT_ID: 'first' } });
-        expect(await inBoot(lab, 'first')('adopt')).toMatchObject({ exitCode: 0 });
+        const own = ['--container-id', idOf(container), '--cap', JSON.stringify(call.capabilityArgs)];
+        expect(await inBoot(lab, 'first')('add', 'podnet', container.path, ...own)).toMatchObject({
+          exitCode: 0,
+        });
         await restart(container);
         // A runtime clears away what was before, in its own way, and attaches its container again.
         await deleteByHand(lab, network, container, binDir);
@@ -81,8 +83,7 @@ describeRoot(
         expect(await later('repair')).toMatchObject({ exitCode: 0 });
         expect(await stateOf(lab, container)).toEqual(before);
         if (!hasCache) return;
-        // Who knows it by the cache takes it over again, and ends it.
-        expect(await later('adopt')).toMatchObject({ exitCode: 0 });
+        // Who knows it by the cache ends it.
         expect(await later('del', 'podnet', container.path)).toMatchObject({ exitCode: 0 });
         expect(await stateOf(lab, container)).toMatchObject({ elements: 0, leases: [] });
       });

@@ -105,7 +105,6 @@ describeRoot('for programs', () => {
 
   test('what repairs, deletes and hands over', () =>
     onNode(async ({ ask, pod, lab }) => {
-      await ask('AdoptionReport', 'adopt');
       const { attachments } = await ask('RepairReport', 'repair');
       expect(attachments).toContainEqual(expect.objectContaining({ containerId: pod, state: 'sound' }));
       const plan = await ask('GarbagePlan', 'gc podnet --dry-run --valid {pod}/eth0');

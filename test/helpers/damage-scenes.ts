@@ -218,16 +218,15 @@ export const SCENES: readonly Scene[] = [
     outcome: 'doctor: state.damaged',
   },
   {
-    // No runtime keeps records here, so this one is made first.
+    // No runtime keeps records here.
     way: 'a record and its cached result cut off',
     damage: {
       line: ({ id }) =>
         [
-          '/opt/cni/bin/catena adopt shop >&2',
-          `cp ${cacheOf(id)} /run/kept; cp ${recordOf(id)} /run/kept-record`,
-          `truncate -s 20 ${cacheOf(id)} ${recordOf(id)}`,
+          `cp ${cacheOf(id)} /run/kept; truncate -s 20 ${cacheOf(id)}`,
+          `mkdir -p $(dirname ${recordOf(id)}); echo '{"record":1' > ${recordOf(id)}`,
         ].join('; '),
-      undo: ({ id }) => `cp /run/kept ${cacheOf(id)}; cp /run/kept-record ${recordOf(id)}`,
+      undo: ({ id }) => `cp /run/kept ${cacheOf(id)}; rm ${recordOf(id)}`,
     },
     outcome: 'doctor: state.damaged',
   },

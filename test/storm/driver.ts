@@ -183,7 +183,6 @@ export class Driver {
         return collect(this.#place, this.model, action, known);
       case 'repair':
       case 'stranger':
-      case 'adopt':
         return keepUp(this.#place, action);
       case 'swap':
         return this.#swap(action);

@@ -4,7 +4,7 @@
 export const FEATURES = [
   ...['command', 'plugins', 'reference', 'check', 'pair', 'kill', 'cwd', 'foreign', 'port'],
   ...['set', 'attach', 'detach'],
-  ...['gc', 'oldgc', 'repair', 'adopt', 'stranger', 'swap', 'daemon', 'watch', 'freeze', 'second', 'upgrade'],
+  ...['gc', 'oldgc', 'repair', 'stranger', 'swap', 'daemon', 'watch', 'freeze', 'second', 'upgrade'],
   ...['namespace', 'collision', 'rules', 'run', 'journal', 'leases', 'boot', 'future', 'neighbour'],
 ] as const;
 

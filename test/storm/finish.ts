@@ -27,7 +27,7 @@ export async function finish(driver: Driver): Promise<Violation[]> {
     if (found.length) return found;
     if (attempt > 1) await Bun.sleep(1_000);
   }
-  // What `adopt` had put on record and a runtime took down, the journal still has; the reference leaves notes of ours.
+  // What our command had made and a runtime took down, the journal still has; the reference leaves notes of ours.
   const stale = [...model.entries.values()].filter(one => one.staleRecord || one.byReference);
   if (stale.length) {
     const found = await driver.run(

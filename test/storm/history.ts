@@ -73,7 +73,7 @@ export interface Gc extends Common {
 
 export interface Upkeep extends Common {
   /** `stranger`: a repair in another network namespace, which only says what it would do. */
-  readonly kind: 'repair' | 'adopt' | 'stranger';
+  readonly kind: 'repair' | 'stranger';
   readonly net: NetLetter;
   readonly killMs?: number;
 }

@@ -42,9 +42,7 @@ export interface Entry extends Target {
   damaged: boolean;
   /** Our journal has it on record. */
   journalled: boolean;
-  /** An `adopt` may have put it on record. */
-  adoptable: boolean;
-  /** A runtime took down what `adopt` had put on record, and the record knows nothing of that. */
+  /** A runtime took down what our command had made, and the record knows nothing of that. */
   staleRecord: boolean;
   /** Its lease was lost: the address may be handed out to another. */
   leaseLost: boolean;
@@ -85,7 +83,7 @@ export class Model {
           placeUnsure: false,
           ...{ hostPort: undefined, portUnsure: false, damaged: false, journalled: false, leaseLost: false },
           rates: ratesOf(net),
-          ...{ ofEarlierBoot: false, adoptable: false, byReference: false, staleRecord: false },
+          ...{ ofEarlierBoot: false, byReference: false, staleRecord: false },
         });
       }
     }

@@ -16,8 +16,8 @@ const WEIGHTS = { attach: 72, gc: 6, upkeep: 4, swap: 0.05, daemon: 5, namespace
 const ALONE = { run: 1, journal: 1, leases: 1, boot: 1.5 } as const;
 const ALONE_SHARE = 0.035;
 const MAX_ACTIONS = 12;
-/** Repairs twice as often. */
-const UPKEEP = ['repair', 'repair', 'adopt', 'stranger'] as const;
+/** Repairs more often. */
+const UPKEEP = ['repair', 'repair', 'repair', 'stranger'] as const;
 /** Rounds in which only the reference's plugins work on the network that is shared with them. */
 const REFERENCE_SHARE = 0.15;
 const REFERENCE_LASTS = 0.6;
@@ -176,9 +176,10 @@ export class Planner {
     return [{ ...add, ...(running ? { running } : {}), ...more } as Action];
   }
 
-  /** Weight of a change: only what is on record can be changed. */
+  /** Weight of a change: what our plugins have made, for the command or for a runtime. */
   #maySet({ by, journalled, damaged, net }: Entry): number {
-    const isOurs = by === 'command' && journalled && !damaged && !(net === 'a' && this.#isReferences);
+    const isKnown = by === 'plugins' || (by === 'command' && journalled);
+    const isOurs = isKnown && !damaged && !(net === 'a' && this.#isReferences);
     return isOurs && NETS[net].hasPorts && this.#has('set') ? 25 : 0;
   }
 

@@ -1,7 +1,7 @@
 // What do the answers of a round promise from now on?
 
 import type { Outcome } from './actors/outcome.ts';
-import type { Action, Add, Change, Del, Gc, Upkeep, Violation } from './history.ts';
+import type { Action, Add, Change, Del, Gc, Violation } from './history.ts';
 import { type Entry, isUnsure, type Model, ratesOf } from './model.ts';
 import { keyOf, NETS, podId } from './networks.ts';
 
@@ -46,12 +46,11 @@ export function settle(model: Model, round: readonly Done[]): void {
   const losses = new Set(done.flatMap(({ action }) => (action.kind === 'loss' ? [action.what] : [])));
   for (const entry of model.entries.values()) {
     const own = done.filter(({ action }) => isOn(action, entry));
-    entry.adoptable ||= done.some(({ action }) => action.kind === 'adopt' && action.net === entry.net);
-    const onRecord = entry.journalled || entry.adoptable;
+    const { journalled } = entry;
     if (own.length) takeAnswers(model, entry, own);
     // A runtime's DEL and a repair know nothing of each other.
     const repaired = done.some(({ action }) => action.kind === 'repair' && action.net === entry.net);
-    if (own.length && onRecord && repaired && entry.state === 'absent' && entry.staleRecord)
+    if (own.length && journalled && repaired && entry.state === 'absent' && entry.staleRecord)
       entry.state = 'unknown';
     for (const one of done) if (one.action.kind === 'gc') takeCollection(entry, one.action, one, own);
     for (const one of done) {
@@ -119,6 +118,8 @@ function takeChange(entry: Entry, { hostPort, rate }: Change, { how }: Outcome):
     if (hostPort !== undefined) Object.assign(entry, { hostPort, portUnsure: false });
     if (rate !== undefined) entry.rates = [rate];
   } else if (how === 'killed') {
+    // What another runtime made has a record as long as a change is unfinished.
+    entry.journalled = true;
     entry.portUnsure ||= hostPort !== undefined;
     if (rate !== undefined) entry.rates = [...new Set([...entry.rates, rate])];
   }
@@ -152,8 +153,8 @@ function takeDels(entry: Entry, dels: readonly Done[]): void {
   entry.state = 'absent';
   // What the reference made, it takes down as a whole.
   entry.byReference = by === 'reference' && (entry.byReference || entry.by !== 'reference');
-  entry.staleRecord = by !== 'command' && (entry.staleRecord || entry.journalled || entry.adoptable);
-  Object.assign(entry, { journalled: false, adoptable: false });
+  entry.staleRecord = by !== 'command' && (entry.staleRecord || entry.journalled);
+  entry.journalled = false;
 }
 
 /**
@@ -179,11 +180,8 @@ function takeCollection(entry: Entry, gc: Gc, one: Done, own: readonly Done[]): 
 }
 
 function takeUpkeep(model: Model, entry: Entry, action: Action, { how, result }: Outcome): void {
-  if ((action.kind !== 'repair' && action.kind !== 'adopt') || action.net !== entry.net || how !== 'ok')
-    return;
-  const upkeep: Upkeep = action;
-  if (upkeep.kind === 'adopt') entry.journalled ||= entry.state === 'present' && model.isInPlace(entry);
-  else if (entry.journalled && model.isInPlace(entry) && isRepaired(entry, result)) entry.damaged = false;
+  if (action.kind !== 'repair' || action.net !== entry.net || how !== 'ok') return;
+  if (model.isInPlace(entry) && isRepaired(entry, result)) entry.damaged = false;
 }
 
 /** What another process works on is skipped, and the report says so. */
@@ -200,8 +198,7 @@ function isRepaired({ pod, net }: Entry, report: unknown): boolean {
 }
 
 function takeLosses(entry: Entry, losses: ReadonlySet<string>): void {
-  if (losses.has('journal'))
-    Object.assign(entry, { journalled: false, adoptable: false, staleRecord: false });
+  if (losses.has('journal')) Object.assign(entry, { journalled: false, staleRecord: false });
   if (entry.state === 'absent') return;
   // With its record goes what would end a change that was killed.
   if (losses.has('rules') || (losses.has('journal') && isUnsure(entry))) entry.damaged = true;

@@ -138,7 +138,6 @@ describe('the schema of its kind has everything that is printed by', () => {
     ['GarbagePlan', 'gc --dry-run --all net'],
     ['GoneList', 'gc --gone --dry-run'],
     ['RepairReport', 'repair'],
-    ['AdoptionReport', 'adopt --dry-run'],
     ['Diagnosis', 'doctor'],
     ['Node', 'ls --all'],
     ['Owners', 'who eth0'],

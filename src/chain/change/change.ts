@@ -12,17 +12,19 @@ import { type Claim, claimOf } from '../../journal/claim.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import type { CachedAttachment } from '../records/cache-record.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
+import { JUST_DELETED, noteOf } from '../records/foreign.ts';
+import { hasItsInterface } from '../records/held-attachment.ts';
 import { hold } from '../records/holder-wait.ts';
-import { findItsCache, noteOf } from '../records/others-del.ts';
-import { findCached } from '../records/remembered-add.ts';
+import { findCached, toRemembered } from '../records/remembered-add.ts';
+import { readAttachment } from '../records/result-cache.ts';
 import { isOfLaterAdd } from '../records/successor.ts';
 import { undoIfDeleted } from '../records/undo-if-deleted.ts';
 import { withDetails } from '../run/plugin-errors.ts';
-import type { ChainRuntime } from '../run/runtime.ts';
+import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { changeParts, type Goal, goalOf } from './call.ts';
+import { recordForeign } from './foreign-record.ts';
 import { planChange } from './plan.ts';
 import { applyChange, type Change } from './settings.ts';
 import { settleClaimed, writeCache } from './settle.ts';
@@ -32,7 +34,7 @@ import { settleClaimed, writeCache } from './settle.ts';
  * connections stay. If a plugin fails, those before it change back, and its error is thrown. CHECK, DEL and repair use the new
  * settings afterwards. Waits while another operation works on the attachment.
  * @returns the result of the attachment, in the list's version
- * @throws CniError 3 for an attachment that is not in the journal, 7 for what cannot be changed, 8 without its namespace, 11
+ * @throws CniError 3 for an attachment that neither journal nor cache has, 7 for what cannot be changed, 8 without its namespace, 11
  *   while another process works on it; of the plugin that failed, with the failures of the undo in its details
  */
 export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRuntime): Promise<ResultOf> {
@@ -40,20 +42,21 @@ export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRu
     const { stateDir } = runtime;
     if (stateDir === undefined) throw unknown(id, 'there is no journal');
     const note = noteOf(id, runtime);
-    const claim = await acquireClaim(stateDir, id, runtime);
+    const claim = await acquireClaim(stateDir, id, note, runtime);
     let changing: Promise<ResultOf>;
     let work: Work;
     try {
       const record = await settleClaimed(claim, stateDir, runtime);
+      if (record === undefined) throw unknown(id, JUST_DELETED);
       const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
-      refuseUnreachable(record, reaching);
-      work = { record, reaching, theirs: findItsCache(record, reaching), note, hasBegun: false };
+      refuseUnreachable(record, runtime);
+      work = { record, reaching, note, hasBegun: false };
       changing = changeClaimed(claim, change, work);
       await changing.catch(() => {});
     } finally {
       claim.leave();
     }
-    if (await wasDeleted(work)) throw unknown(id, 'its runtime has just deleted it');
+    if (await wasDeleted(work)) throw unknown(id, JUST_DELETED);
     return changing;
   });
 }
@@ -62,19 +65,17 @@ export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRu
 interface Work {
   readonly record: AttachmentRecord;
   readonly reaching: ChainRuntime;
-  /** What its own runtime keeps of an adopted one, which knows no claims. */
-  readonly theirs: CachedAttachment | undefined;
   /** Of its ADD, read before. */
   readonly note: string | undefined;
   /** Whether a plugin has been told to change. */
   hasBegun: boolean;
 }
 
-/** Deletes what the change has put back if the runtime of an adopted attachment has deleted it since. */
-async function wasDeleted({ record, reaching, theirs, note, hasBegun }: Work): Promise<boolean> {
-  if (theirs === undefined || !hasBegun) return false;
+/** Deletes what the change has put back if another runtime made the attachment, and has deleted it since. */
+async function wasDeleted({ record, reaching, note, hasBegun }: Work): Promise<boolean> {
+  if (!record.foreign || !hasBegun) return false;
   // The change has written it again, with the new settings.
-  return undoIfDeleted(findItsCache(record, reaching) ?? theirs, note, reaching);
+  return undoIfDeleted(findCached(record, reaching) ?? toRemembered(record), note, reaching);
 }
 
 async function changeClaimed(claim: Claim, change: Change, work: Work): Promise<ResultOf> {
@@ -129,24 +130,35 @@ async function undo(
   }
 }
 
-async function acquireClaim(stateDir: string, id: AttachmentId, runtime: ChainRuntime): Promise<Claim> {
-  const { lock, record } = (await hold(id, runtime, 'change')) ?? {};
-  if (lock && record?.phase === 'attached') return claimOf(stateDir, record, lock);
-  lock?.release();
-  throw record
-    ? unknown(id, 'its ADD or DEL was interrupted; run catena repair')
-    : unknown(id, 'it is not in the journal; catena adopt takes over what other runtimes made');
+async function acquireClaim(
+  stateDir: string,
+  id: AttachmentId,
+  note: string | undefined,
+  runtime: ChainRuntime,
+): Promise<Claim> {
+  const { lock, record } = await hold(id, { ...runtime, stateDir }, 'change');
+  try {
+    if (record && record.phase !== 'attached')
+      throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
+    const within = { ...runtime, cacheDir: record?.cacheDir ?? cacheDirOf(runtime) };
+    const cached = readAttachment(within.cacheDir, id);
+    // What another runtime has since made under the names of a record of ours is that runtime's.
+    if (record && (record.foreign || !isOfLaterAdd(cached, record))) return claimOf(stateDir, record, lock);
+    if (cached?.source === undefined)
+      throw unknown(id, 'neither journal nor cache has the settings of its ADD');
+    if (!(await hasItsInterface(cached, runtime)))
+      throw unknown(id, `namespace "${cached.netns}" does not have the interface of its ADD; run DEL`);
+    const { runner } = lock;
+    return claimOf(stateDir, recordForeign(stateDir, cached, { runner, generation: note }, within), lock);
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
 }
-
-function refuseUnreachable(record: AttachmentRecord, runtime: ChainRuntime): void {
-  const { onWarning: _, ...quiet } = runtime;
+function refuseUnreachable(record: AttachmentRecord, { env }: ChainRuntime): void {
   const { netns } = record;
-  refuseElsewhere(record, runtime.env);
-  const cached = findCached(record, quiet);
-  if (record.adopted && cached === undefined) throw unknown(record, 'its runtime has deleted it');
-  if (isOfLaterAdd(cached, record))
-    throw unknown(record, 'another runtime has since attached it again; run catena adopt to take that over');
-  const place = isOfEarlierBoot(record, runtime.env) ? 'gone' : compareNetns(netns, record);
+  refuseElsewhere(record, env);
+  const place = isOfEarlierBoot(record, env) ? 'gone' : compareNetns(netns, record);
   if (place === 'same') return;
   const state = place === 'gone' ? 'no longer exists' : 'is no longer the namespace of its ADD';
   throw new CniError(ErrorCode.invalidNetns, `Cannot change ${nameOf(record)}: "${netns}" ${state}; run DEL`);

@@ -13,10 +13,10 @@ import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { readRecord } from '../../journal/store.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
+import { isNoteGone, noteOf } from '../records/foreign.ts';
 import { hold } from '../records/holder-wait.ts';
 import { waitForOrphanProcesses } from '../records/orphan-wait.ts';
-import { isNoteGone, noteOf } from '../records/others-del.ts';
-import { findRecord, isOwnCache, toRemembered } from '../records/remembered-add.ts';
+import { findCached, findRecord, isOwnCache, toRemembered } from '../records/remembered-add.ts';
 import { removeAside, replaceAttachment } from '../records/result-cache.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
@@ -31,7 +31,9 @@ export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Pro
   const { stateDir } = runtime;
   if (stateDir === undefined) return;
   const needsWork = (record: AttachmentRecord | undefined): record is AttachmentRecord =>
-    record !== undefined && isUnfinished(record) && isReachable(record, runtime);
+    record !== undefined &&
+    isUnfinished(record) &&
+    (isReachable(record, runtime) || isAbandoned(record, runtime));
   if (!needsWork(findRecord(id, runtime))) return;
   const held = await hold(id, runtime, 'change');
   if (held === undefined) return;
@@ -44,12 +46,19 @@ export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Pro
   }
 }
 
-/** The same for an attachment that is claimed. @returns its record afterwards */
+/**
+ * The same for an attachment that is claimed.
+ * @returns its record afterwards; undefined, and the record is dropped, if another runtime made it and has deleted it since
+ */
 export async function settleClaimed(
   claim: Claim,
   stateDir: string,
   runtime: ChainRuntime,
-): Promise<AttachmentRecord> {
+): Promise<AttachmentRecord | undefined> {
+  if (isAbandoned(claim.record, runtime)) {
+    claim.drop();
+    return undefined;
+  }
   const reaching = { ...withRecordedDirs(runtime, claim.record), cacheDir: claim.record.cacheDir };
   if (claim.record.change) {
     await waitForOrphanProcesses(claim, reaching);
@@ -62,7 +71,7 @@ export async function settleClaimed(
 
 /**
  * Writes the cached result of a changed attachment, unless another runtime has made the attachment again since, or has deleted
- * one that was adopted.
+ * its own.
  * @param note of the ADD, read before the change
  * @throws CniError 5
  */
@@ -72,11 +81,11 @@ export function writeCache(
   runtime: ChainRuntime,
   note = record.generation ?? noteOf(record, runtime),
 ): void {
-  const isOver = record.adopted === true && isNoteGone(record, note, runtime);
+  const isOver = record.foreign === true && isNoteGone(record, note, runtime);
   if (isOver) removeAside(record.cacheDir, record);
   else {
     replaceAttachment(record.cacheDir, toRemembered(record), cached =>
-      cached === undefined ? record.adopted !== true : isOwnCache(cached, record),
+      cached === undefined ? record.foreign !== true : isOwnCache(cached, record),
     );
   }
   claim.note({ event: 'cached' });
@@ -108,5 +117,20 @@ function isReachable(record: AttachmentRecord, { env }: ChainRuntime): boolean {
     !isOfEarlierBoot(record, env) &&
     !isElsewhere(record, env) &&
     compareNetns(record.netns, record) === 'same'
+  );
+}
+
+/** Whether another runtime made it, and has deleted it or made it again since: then nothing of the change is left. */
+function isAbandoned(record: AttachmentRecord, runtime: ChainRuntime): boolean {
+  const { foreign, phase, netns, cacheDir, generation } = record;
+  if (!foreign || phase !== 'attached' || isElsewhere(record, runtime.env)) return false;
+  const { onWarning: _, ...quiet } = runtime;
+  const cached = findCached(record, { ...quiet, cacheDir });
+  return (
+    isOfEarlierBoot(record, runtime.env) ||
+    compareNetns(netns, record) !== 'same' ||
+    isNoteGone(record, generation, runtime) ||
+    cached === undefined ||
+    !isOwnCache(cached, record)
   );
 }

@@ -4,7 +4,6 @@
 // when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD
 // (journal/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
 // before plugins are called. From the generations, plugins see what was begun later.
-import type { AttachmentId } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -25,7 +24,6 @@ import { buildGcRequest } from '../run/request.ts';
 import { deleteNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { listRunning, withNoneBegun } from '../run/turns.ts';
-import { forgetIfDetached } from './adopted-attachments.ts';
 import {
   collectorsOf,
   type GarbageCandidate,
@@ -37,7 +35,7 @@ import {
   planGarbage,
 } from './garbage.ts';
 import { deleteUnsettled } from './recover.ts';
-import { findCached, findRecord } from './remembered-add.ts';
+import { findCached } from './remembered-add.ts';
 import { sweepCache } from './result-cache.ts';
 
 /**
@@ -109,7 +107,6 @@ async function removeStale({ list, snapshot, runtime }: Run, stale: GarbageCandi
   const { onWarning: _, ...quiet } = runtime;
   const dir = runDir(runtime.env);
   const id = { ...stale, network: list.name };
-  if (await isForgotten(id, quiet)) return;
   const isStill = (record: AttachmentRecord | undefined): boolean => {
     const note = findGeneration(dir, id);
     if (note && snapshot && !snapshot.snapshot.tokens.has(note.token)) return false;
@@ -117,16 +114,6 @@ async function removeStale({ list, snapshot, runtime }: Run, stale: GarbageCandi
     return life === (stale.life ?? lifeOf(undefined, undefined));
   };
   await deleteNetwork(list, stale, runtime, isStill);
-}
-
-/**
- * An adopted attachment that its own runtime has deleted: that runtime may be making it again, without a note and without a cached
- * result until it has, and DEL would delete half of that. What the runtime's DEL has left, the plugins collect.
- */
-async function isForgotten(id: AttachmentId, runtime: ChainRuntime): Promise<boolean> {
-  const record = findRecord(id, runtime);
-  const { stateDir } = runtime;
-  return stateDir !== undefined && record !== undefined && forgetIfDetached(stateDir, record, runtime);
 }
 
 async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): Promise<void> {

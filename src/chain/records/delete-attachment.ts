@@ -15,7 +15,6 @@ import { joinErrors } from '../run/plugin-errors.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { undoPlugins } from '../run/undo.ts';
 import { toRecorded } from './add-record.ts';
-import { yieldToItsRuntime } from './adopted-attachments.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
 import { hold } from './holder-wait.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
@@ -106,7 +105,6 @@ export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promis
     // Not before: one of them may be an ADD that waits for the end of a removal.
     claim.lock.become('remove');
     if (await yieldToSuccessor(claim, reaching)) return false;
-    if (await yieldToItsRuntime(claim, reaching)) return false;
   } catch (error) {
     await underClaim(id, claim, reaching, () => Promise.reject(error));
   }

@@ -9,17 +9,16 @@ import { lent } from '../../journal/lock.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { yieldToItsRuntime } from './adopted-attachments.ts';
 import type { CachedAttachment } from './cache-record.ts';
 import { deleteClaimed } from './delete-attachment.ts';
+import { hasItsInterface } from './held-attachment.ts';
 import type { Held } from './holder-wait.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
 import { findCached } from './remembered-add.ts';
 import { cacheFileOf } from './result-cache.ts';
 
 /**
- * Deletes what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone. Drops the
- * record of an adopted attachment that its own runtime has deleted.
+ * Deletes what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone.
  * @param held the attachment; undefined without a journal
  * @returns the file that records an earlier ADD whose attachment exists; undefined if there is none
  * @throws CniError of what cannot be deleted, 11 while an orphan process works on the attachment
@@ -35,13 +34,10 @@ export async function settleEarlierAdd(
     refuseElsewhere(record, runtime.env);
     // The ADD keeps the lock, whatever becomes of what was there.
     const claim = claimOf(stateDir, record, lent(lock));
-    if (isAttached(record, runtime)) {
-      if (!(await yieldToItsRuntime(claim, runtime))) return record.file;
-    } else {
-      claim.begin();
-      await deleteClaimed(claim, runtime);
-      lock.become('add');
-    }
+    if (isAttached(record, runtime)) return record.file;
+    claim.begin();
+    await deleteClaimed(claim, runtime);
+    lock.become('add');
   } else if (lock?.dead.length) {
     await waitForOrphanProcesses({ record: { ...id, runners: lock.dead }, lock }, runtime);
   }
@@ -55,10 +51,10 @@ export async function settleEarlierAdd(
  * A cached result outlives a DEL that was killed, or that another tool ran. Without its interface there is no attachment, and
  * this ADD must be undone if it fails.
  */
-async function hasLostInterface(cached: CachedAttachment, { openWitness }: ChainRuntime): Promise<boolean> {
+async function hasLostInterface(cached: CachedAttachment, runtime: ChainRuntime): Promise<boolean> {
   if (cached.netns === '') return false;
   try {
-    return (await openWitness?.())?.hasInterface(cached) === false;
+    return !(await hasItsInterface(cached, runtime));
   } catch {
     // If that cannot be determined, it counts as attached.
     return false;

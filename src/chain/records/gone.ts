@@ -24,7 +24,7 @@ export function isNamespaceGone({ known: { netns }, record }: Judged): boolean {
 }
 
 /** containerd records its loopback as an attachment. */
-const LOOPBACK = 'lo';
+export const LOOPBACK = 'lo';
 
 /** What is known of an attachment whose namespace cannot be found. */
 export interface GoneJudgement {

@@ -38,3 +38,14 @@ export interface NodeWitness {
    */
   hasInterface(attachment: Made): boolean;
 }
+
+/**
+ * Whether the namespace of an attachment has that very interface. Without a witness to ask the node, it counts as there.
+ * @throws Error when that cannot be determined
+ */
+export async function hasItsInterface(
+  attachment: Made,
+  { openWitness }: { readonly openWitness?: (() => Promise<NodeWitness>) | undefined },
+): Promise<boolean> {
+  return (await openWitness?.())?.hasInterface(attachment) ?? true;
+}

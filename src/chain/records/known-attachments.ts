@@ -51,7 +51,7 @@ export function listKnown(
     return found.get(keyOf(record));
   };
   const recorded = lists.flatMap(({ stateDir, records }) =>
-    records.map((record): KnownAttachment => {
+    records.filter(isOurs).map((record): KnownAttachment => {
       const cached = cachedOf(record);
       const known = chooseRemembered(record, cached) ?? toRemembered(record);
       return { known, record, stateDir, cached, cacheFile: cached && findCacheFile(record.cacheDir, cached) };
@@ -62,6 +62,11 @@ export function listKnown(
     attachments: [...others.map(one => fromCache(one, cacheDir)), ...recorded],
     damaged,
   };
+}
+
+/** While a change of an attachment by another runtime is unfinished, that has a record, too. */
+export function isOurs({ foreign, phase }: AttachmentRecord): boolean {
+  return !foreign || phase !== 'attached';
 }
 
 function fromCache(cached: CachedAttachment, cacheDir: string): KnownAttachment {

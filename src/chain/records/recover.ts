@@ -19,7 +19,6 @@ import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { VisitQueue } from '../run/visits.ts';
-import { forgetDetached } from './adopted-attachments.ts';
 import { deleteClaimed } from './delete-attachment.ts';
 import { sweepCache } from './result-cache.ts';
 
@@ -76,7 +75,6 @@ export async function recover(
       sweepUnfinished(stateDir);
       sweepDeadLocks({ stateDir, env: runtime.env });
       sweepCache(cacheDirOf(runtime));
-      if (scope.all || isAdoptedDue(stateDir)) await forgetDetached(stateDir, scope.network, runtime);
     }
     const marks = new Map(listMarked(stateDir, scope.network).map(marked => [marked.mark, marked]));
     if (marks.size === 0) return done;
@@ -106,8 +104,9 @@ export async function recover(
 /** Why an attachment has to be deleted; undefined if it is settled, a process is at work on it, or that is up to another network namespace. */
 export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): string | undefined {
   if (holderOf(record) || isElsewhere(record, env)) return undefined;
+  const { phase, attempts, lastErrors, foreign } = record;
+  if (foreign && phase === 'attached') return undefined;
   if (isOfEarlierBoot(record, env)) return EARLIER_BOOT;
-  const { phase, attempts, lastErrors } = record;
   if (phase === 'adding') return 'its ADD was interrupted';
   if (phase === 'deleting') return 'its DEL was interrupted';
   if (phase === 'attached') return undefined;
@@ -193,17 +192,6 @@ function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
   const pause = Math.min(BACKOFF_MS.first * 2 ** (tries - 1), BACKOFF_MS.last);
   // After the clock was set back, an attempt must not wait for years.
   return !(Math.abs(Date.now() - Math.max(...last)) < pause);
-}
-
-/** Nothing marks an attachment that another runtime has deleted, so all records have to be read. */
-const ADOPTED_INTERVAL_MS = 300_000;
-const adoptedSince = new Map<string, number>();
-
-function isAdoptedDue(stateDir: string): boolean {
-  const now = performance.now();
-  if (now - (adoptedSince.get(stateDir) ?? 0) < ADOPTED_INTERVAL_MS) return false;
-  adoptedSince.set(stateDir, now);
-  return true;
 }
 
 /** Once per boot: marks the records of an earlier boot. They are then recovered like any other marked record. */

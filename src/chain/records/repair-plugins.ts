@@ -64,7 +64,8 @@ export async function repairPlugins(
     const call = (how: ChainRuntime) => () =>
       callOne(list, 'CHECK', index, prevResult, attachment, how, IGNORED);
     const addAgain = async () => {
-      const before = outcomes.find(one => one.index === index - 1)?.result;
+      // Of one that another runtime made only the last result is known.
+      const before = outcomes.find(one => one.index === index - 1)?.result ?? prevResult;
       const read: ReadReply<JsonObject> = (stdout, plugin) => acceptResult(stdout, list.version, plugin);
       await callOne(list, 'ADD', index, before, attachment, runtime, read);
       await call(runtime)();

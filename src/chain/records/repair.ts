@@ -1,26 +1,30 @@
 // What have attachments lost behind their plugins' backs, and what of it can be put back?
+
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
-import { compareNetns } from '../../journal/netns-identity.ts';
+import { takeLock } from '../../journal/lock.ts';
+import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { settleClaimed } from '../change/settle.ts';
+import { holderOf } from '../../journal/runner.ts';
+import { settleChange, settleClaimed } from '../change/settle.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { type Rest, visitAll } from '../run/visits.ts';
-import { forgetIfDetached } from './adopted-attachments.ts';
 import type { CachedAttachment } from './cache-record.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
+import { JUST_DELETED, noteOf } from './foreign.ts';
+import { LOOPBACK } from './gone.ts';
+import { hasItsInterface } from './held-attachment.ts';
 import { type KnownAttachment, listKnown } from './known-attachments.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
-import { findItsCache, isThere, noteOf } from './others-del.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
-import { findCached, findRecord, toRemembered } from './remembered-add.ts';
+import { findCached, findRecord, type RememberedAdd, toRemembered } from './remembered-add.ts';
 import { type PluginCondition, type RepairMeans, repairPlugins, worstOf } from './repair-plugins.ts';
 import { writeAttachment } from './result-cache.ts';
 import { isOfLaterAdd } from './successor.ts';
@@ -52,13 +56,19 @@ export interface RepairReport {
   /** Attachments that had to be deleted: crashed operations and failed DELs. */
   readonly recovered: readonly Recovery[];
   readonly attachments: readonly AttachmentCondition[];
-  /** Records that cannot be read. */
+  /** Records and cached results that cannot be read. */
   readonly damaged: readonly CniError[];
 }
 
+/** An attachment, and the record if ours made it; undefined if another runtime did, and only libcni's cache has it. */
+export interface Repairable {
+  readonly known: CachedAttachment;
+  readonly recorded: { readonly stateDir: string; readonly record: AttachmentRecord } | undefined;
+}
+
 /**
- * Deletes unsettled attachments. Then, for every attachment, whichever runtime made it, every plugin checks its part and, if that fails,
- * puts back what is missing: rules, elements, host addresses, traffic control, sysctls, leases. The container's interface stays, and
+ * Deletes unsettled attachments. Then, for every attachment in journal and cache, every plugin checks its part and, if that fails, puts
+ * back what is missing: rules, elements, host addresses, traffic control, sysctls, leases. The container's interface stays, and
  * so do its connections. If the first plugin stays broken, nothing is put back for the others.
  * @throws CniError 5 when journal or cache cannot be listed
  */
@@ -83,12 +93,9 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
   const limits = { atOnce: 1, groupOf: ({ known }: KnownAttachment) => known.network };
   const conditions = await visitAll(chosen, limits, async (one, rest) => {
     if (runtime.signal?.aborted) return [];
-    const { known, record, stateDir: journal, cached } = one;
-    const isLater = record?.cacheDir === places.cacheDir && isOfLaterAdd(cached, record);
-    if (isLater && cached && journal && !dryRun) dropStale(journal, record, cached, runtime);
-    if (record === undefined || journal === undefined || isLater)
-      return [await repairOthers(known, scope, runtime, noteOf(known, runtime), rest)];
-    return [await repairOne(journal, record, scope, runtime, noteOf(record, runtime), rest)];
+    const { known, record, stateDir: journal } = one;
+    const recorded = record && journal !== undefined ? { stateDir: journal, record } : undefined;
+    return [await repairOne({ known, recorded }, scope, runtime, undefined, rest)];
   });
   return { recovered, attachments: conditions.flat(), damaged };
 }
@@ -101,72 +108,21 @@ export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntim
 }
 
 /**
- * Repairs the attachment of one record that is settled and of this boot. Never throws.
- * @param seen its record as the caller read it; `catena set` may have changed the attachment since, and may until it is claimed
- * @param note of its ADD, for an adopted one, if it was read earlier: a DEL by its runtime removes it
- * @param rest waits until its own runtime's DEL has ended, if one has begun
+ * Repairs one attachment. Never throws.
+ * @param one settled and of this boot, as the caller read it; `catena set` may have changed it since, and may until it is locked
+ * @param note of its ADD by another runtime, if it was read earlier: a DEL removes it
+ * @param rest waits until a DEL by that runtime has ended, if one has begun
  */
 export async function repairOne(
-  stateDir: string,
-  seen: AttachmentRecord,
+  { known, recorded }: Repairable,
   scope: RepairScope,
   runtime: ChainRuntime,
-  note = noteOf(seen, runtime),
+  note?: string,
   rest?: Rest,
 ): Promise<AttachmentCondition> {
-  const theirs = scope.dryRun ? undefined : findItsCache(seen, runtime);
-  const condition = await repairClaimed(stateDir, seen, scope, runtime);
-  if (theirs === undefined || condition.links.every(({ state }) => state === 'sound')) return condition;
-  const reaching = { ...withRecordedDirs(runtime, seen), stateDir, cacheDir: seen.cacheDir };
-  try {
-    return (await undoIfDeleted(theirs, note, reaching, rest)) ? skipped(seen, DELETED) : condition;
-  } catch (error) {
-    return broken(seen, error);
-  }
+  if (recorded) return await repairRecorded(recorded.stateDir, recorded.record, scope, runtime, rest);
+  return await repairForeign(known, scope, runtime, note, rest);
 }
-
-/**
- * Repairs an attachment of another runtime, which has no record here. Never throws.
- * @param note of its ADD, read before it was found that something is missing
- * @param rest waits until a DEL that has begun has ended
- */
-export async function repairOthers(
-  cached: CachedAttachment,
-  scope: RepairScope,
-  runtime: ChainRuntime,
-  note = noteOf(cached, runtime),
-  rest?: Rest,
-): Promise<AttachmentCondition> {
-  const { onWarning: _, ...quiet } = runtime;
-  try {
-    const list = listToCheckBy(findConfigOfAdd(cached, runtime));
-    if ('why' in list) return skipped(cached, list.why);
-    if (!isThere(cached, quiet))
-      return skipped(cached, `"${cached.netns}" is not, or no longer, its namespace`);
-    const links = await inTurn(cached, runtime, () => repairPlugins(list, cached, scope, runtime));
-    const condition = { ...idOf(cached), state: worstOf(links), links };
-    if (scope.dryRun || condition.state === 'sound') return condition;
-    return (await undoIfDeleted(cached, note, runtime, rest)) ? skipped(cached, DELETED) : condition;
-  } catch (error) {
-    return broken(cached, error);
-  }
-}
-
-/** Drops our record of an earlier attachment of the same name, unless a process works on it. */
-function dropStale(
-  stateDir: string,
-  record: AttachmentRecord,
-  cached: CachedAttachment,
-  runtime: ChainRuntime,
-): void {
-  const isStale = (now: AttachmentRecord) => isAttached(now) && isOfLaterAdd(cached, now);
-  const claim = claimRecord({ stateDir, env: runtime.env }, record, isStale, 'repair');
-  if (claim && 'drop' in claim) claim.drop();
-}
-
-/** containerd records its loopback as an attachment. */
-const LOOPBACK = 'lo';
-const DELETED = 'its runtime has just deleted it';
 
 function idOf({ network, containerId, ifname }: AttachmentId): AttachmentId {
   return { network, containerId, ifname };
@@ -180,39 +136,106 @@ function broken(id: AttachmentId, error: unknown): AttachmentCondition {
   return { ...idOf(id), state: 'broken', why: toCniError(error).message, links: [] };
 }
 
-async function repairClaimed(
+function conditionOf(id: AttachmentId, links: readonly PluginCondition[]): AttachmentCondition {
+  return { ...idOf(id), state: worstOf(links), links };
+}
+
+/** Repairs what another runtime made, unless that deletes it at that moment. Never throws. */
+async function repairForeign(
+  seen: CachedAttachment,
+  scope: RepairScope,
+  runtime: ChainRuntime,
+  note = noteOf(seen, runtime),
+  rest?: Rest,
+): Promise<AttachmentCondition> {
+  // A change may have ended since.
+  let now = seen;
+  const see = (cached: CachedAttachment) => {
+    now = cached;
+  };
+  try {
+    const condition = await inTurn(seen, runtime, () => repairLocked(seen, scope, runtime, see));
+    if (scope.dryRun || condition.links.every(({ state }) => state === 'sound')) return condition;
+    return (await undoIfDeleted(now, note, runtime, rest)) ? skipped(seen, JUST_DELETED) : condition;
+  } catch (error) {
+    return broken(seen, error);
+  }
+}
+
+/**
+ * Of an attachment that another runtime made.
+ * @param see called with what its plugins are about to be called with
+ */
+async function repairLocked(
+  seen: CachedAttachment,
+  scope: RepairScope,
+  runtime: ChainRuntime,
+  see: (cached: CachedAttachment) => void,
+): Promise<AttachmentCondition> {
+  const { stateDir, env } = runtime;
+  let release = () => {};
+  try {
+    if (!scope.dryRun && stateDir !== undefined) {
+      const change = findRecord(seen, runtime);
+      if (change && !holderOf(change)) await settleChange(seen, runtime);
+      const lock = takeLock({ stateDir, env }, seen, 'repair', deadlineOf(runtime, 'CHECK'));
+      if ('holder' in lock) return skipped(seen, `process ${lock.holder.pid} is working on it`);
+      release = lock.release;
+      await waitForOrphanProcesses({ record: { ...seen, runners: lock.dead }, lock }, runtime);
+    }
+    const now = findCached(seen, runtime);
+    if (now === undefined) return skipped(seen, JUST_DELETED);
+    see(now);
+    const list = listToRepairBy(now, undefined, runtime);
+    if (typeof list === 'string') return skipped(seen, list);
+    // Nothing is put back for what may be another container's.
+    const dryRun = scope.dryRun || !(await hasItsInterface(now, runtime));
+    return conditionOf(seen, await repairPlugins(list, now, { ...scope, dryRun }, runtime));
+  } finally {
+    release();
+  }
+}
+
+async function repairRecorded(
   stateDir: string,
   seen: AttachmentRecord,
   scope: RepairScope,
   runtime: ChainRuntime,
+  rest?: Rest,
 ): Promise<AttachmentCondition> {
-  const { network, containerId, ifname } = seen;
-  const id = { network, containerId, ifname };
+  const id = idOf(seen);
   const now = findRecord(id, { ...runtime, stateDir }) ?? seen;
-  const list = listToRepairBy(now, runtime);
-  if (typeof list === 'string') return skipped(id, list);
-  if (scope.dryRun) return await examineRecorded(list, now, scope, runtime).catch(error => broken(id, error));
+  const theirs = findLaterAdd(now, runtime);
+  const reaching = { ...runtime, stateDir, cacheDir: now.cacheDir };
+  if (scope.dryRun && theirs) return await repairForeign(theirs, scope, reaching);
+  const list = listToRepairBy(toRemembered(now), now, runtime);
+  if (typeof list === 'string' && !theirs) return skipped(id, list);
+  if (scope.dryRun && typeof list === 'object')
+    return await examineRecorded(list, now, scope, runtime).catch(error => broken(id, error));
   let claim: Claim | undefined;
   try {
-    if (await forgetIfDetached(stateDir, now, runtime)) return skipped(id, DELETED);
     // The claim keeps a repair and a DEL or change of the same attachment from running at the same time.
     const place = { stateDir, env: runtime.env };
     const won = claimRecord(place, id, isAttached, 'repair', deadlineOf(runtime, 'CHECK'));
     if (won === undefined) return skipped(id, 'it has just been deleted');
     if ('holder' in won) return skipped(id, `process ${won.holder.pid} is working on it`);
     claim = won;
+    const later = findLaterAdd(claim.record, runtime);
+    if (later) {
+      claim.drop();
+      claim = undefined;
+      return await repairForeign(later, scope, reaching, undefined, rest);
+    }
     // What the plugins of a dead repair still put back would be found twice.
     await waitForOrphanProcesses(claim, { ...runtime, cacheDir: claim.record.cacheDir });
-    const record = await settled(claim, stateDir, runtime);
-    const listNow = listToRepairBy(record, runtime);
+    const record = isUnfinished(claim.record)
+      ? ((await settleClaimed(claim, stateDir, runtime)) ?? claim.record)
+      : claim.record;
+    const listNow = listToRepairBy(toRemembered(record), record, runtime);
     if (typeof listNow === 'string') return skipped(id, listNow);
     const condition = await examineRecorded(listNow, record, scope, runtime);
-    // What its own runtime keeps of an adopted one tells whether that runtime has deleted it.
-    const isOurs = record.adopted !== true;
     const cacheWritten =
-      isOurs &&
-      condition.state !== 'broken' &&
-      ensureCached(record, { ...runtime, cacheDir: record.cacheDir });
+      condition.state !== 'broken' && ensureCached(record, { ...runtime, cacheDir: record.cacheDir });
     return { ...condition, ...(cacheWritten ? { cacheWritten } : {}) };
   } catch (error) {
     return broken(id, error);
@@ -221,9 +244,11 @@ async function repairClaimed(
   }
 }
 
-/** The record of a claimed attachment, after a change whose runner died has been undone or finished. */
-async function settled(claim: Claim, stateDir: string, runtime: ChainRuntime): Promise<AttachmentRecord> {
-  return isUnfinished(claim.record) ? await settleClaimed(claim, stateDir, runtime) : claim.record;
+/** What another runtime has since attached under the same names; the record is of nothing that exists. */
+function findLaterAdd(record: AttachmentRecord, runtime: ChainRuntime): CachedAttachment | undefined {
+  const { onWarning: _, ...quiet } = runtime;
+  const cached = findCached(record, { ...quiet, cacheDir: record.cacheDir });
+  return isOfLaterAdd(cached, record) ? cached : undefined;
 }
 
 async function examineRecorded(
@@ -232,10 +257,8 @@ async function examineRecorded(
   scope: RepairScope,
   runtime: ChainRuntime,
 ): Promise<AttachmentCondition> {
-  const { network, containerId, ifname, cacheDir } = record;
-  const reaching = { ...withRecordedDirs(runtime, record), cacheDir };
-  const links = await repairPlugins(list, record, scope, reaching);
-  return { network, containerId, ifname, state: worstOf(links), links };
+  const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+  return conditionOf(record, await repairPlugins(list, record, scope, reaching));
 }
 
 function isAttached({ phase }: AttachmentRecord): boolean {
@@ -243,18 +266,20 @@ function isAttached({ phase }: AttachmentRecord): boolean {
 }
 
 /** The configuration that the plugins of an attachment are called with, or why they cannot be called. */
-function listToRepairBy(record: AttachmentRecord, runtime: ChainRuntime): Conflist | string {
-  const { netns, cacheDir } = record;
-  const { onWarning: _, ...quiet } = runtime;
-  const list = findConfigOfAdd(toRemembered(record), runtime);
-  if (isOfLaterAdd(findCached(record, { ...quiet, cacheDir }), record))
-    return 'another runtime has since attached it again';
-  if (isElsewhere(record, runtime.env)) return ELSEWHERE;
-  const place = compareNetns(netns, record);
+function listToRepairBy(
+  known: RememberedAdd,
+  record: AttachmentRecord | undefined,
+  runtime: ChainRuntime,
+): Conflist | string {
+  const { netns } = known;
+  if (record && isElsewhere(record, runtime.env)) return ELSEWHERE;
+  if (netns === '') return 'its cached result names no namespace';
+  const isThere = findNetnsIdentity(netns) !== undefined;
+  const place = record ? compareNetns(netns, record) : isThere ? 'same' : 'gone';
   if (place === 'gone') return `its namespace "${netns}" no longer exists; DEL deletes it`;
   if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
-  const usable = listToCheckBy(list);
-  return 'why' in usable ? usable.why : usable;
+  const list = listToCheckBy(findConfigOfAdd(known, runtime));
+  return 'why' in list ? list.why : list;
 }
 
 /** The same, as far as the configuration tells. `unchecked`: nothing but another list would change that. */

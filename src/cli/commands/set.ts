@@ -1,10 +1,12 @@
 // What does `catena set` do?
 import { changeNetwork } from '../../chain/change/change.ts';
 import type { Change } from '../../chain/change/settings.ts';
+import { defined } from '../../cni/defined.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
+import { findKnown } from '../../running/container.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { findContainer, pickAttachment } from '../container.ts';
+import { pickAttachment } from '../container.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';
 import { runtimeOf } from '../target.ts';
 import { watched } from '../watched.ts';
@@ -13,11 +15,11 @@ import { watched } from '../watched.ts';
 export async function run(call: CommandCall): Promise<number> {
   const [network = '', container = ''] = call.positionals;
   const change = changeOf(call);
-  const found = findContainer(container, call, runtimeOf(call));
-  const { record, stateDir } = pickAttachment(found, network, call.text('ifname'));
-  const { containerId, ifname } = record;
-  const result = await watched(call, 'SET', record, runtime =>
-    changeNetwork({ network, containerId, ifname }, change, { ...runtime, stateDir }),
+  const found = findKnown(container, call.cwd, runtimeOf(call));
+  const { known, stateDir } = pickAttachment(found, network, call.text('ifname'));
+  const { containerId, ifname } = known;
+  const result = await watched(call, 'SET', known, runtime =>
+    changeNetwork({ network, containerId, ifname }, change, { ...runtime, ...defined({ stateDir }) }),
   );
   await printData(call, result, CNITOOLS_INDENT);
   return 0;

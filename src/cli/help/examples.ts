@@ -69,7 +69,6 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     },
   ],
   repair: [{ text: 'what would be repaired', line: 'catena repair --dry-run' }],
-  adopt: [{ text: 'what other runtimes attached and could be recorded', line: 'catena adopt --dry-run' }],
   gc: [{ text: 'what would be deleted if nothing were valid', line: 'catena gc web-net --all --dry-run' }],
   status: [{ text: 'could a container be attached now?', line: 'catena status web-net' }],
   init: [

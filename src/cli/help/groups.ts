@@ -4,7 +4,7 @@
 export const GROUPS: readonly { readonly title: string; readonly commands: readonly string[] }[] = [
   { title: 'Attach containers', commands: ['add', 'check', 'del', 'set', 'attach', 'detach'] },
   { title: 'See what is there', commands: ['ls', 'who', 'why-not', 'log', 'ipam', 'networks', 'ui'] },
-  { title: 'Keep a node right', commands: ['doctor', 'repair', 'adopt', 'gc', 'status'] },
+  { title: 'Keep a node right', commands: ['doctor', 'repair', 'gc', 'status'] },
   { title: 'Write lists and plugins', commands: ['init', 'validate', 'try', 'conformance'] },
   {
     title: 'Install and exchange executables',

@@ -70,7 +70,7 @@ export const unlisted: Check = {
   run({ confDir, facts }) {
     const listed = new Set(facts.networks().networks.map(({ list }) => list.name));
     const known = facts.attachments().attachments;
-    const own = known.flatMap(({ record }) => (record && record.adopted !== true ? record : []));
+    const own = known.flatMap(({ record }) => record ?? []);
     const standing = known.flatMap(one =>
       isNamespaceGone(one) || one.known.ifname === 'lo' ? [] : one.known,
     );

@@ -74,7 +74,7 @@ export async function collect(
   return judge(`catena gc ${name}`, ended, 'stderr');
 }
 
-/** `catena repair` and `adopt`. */
+/** `catena repair`. */
 export async function keepUp(place: Place, { kind, net, killMs }: Upkeep): Promise<Outcome> {
   const argv = [kind, NETS[net].name, '--bin-dir', place.bin(net), '--json'];
   const env = { NETCONFPATH: place.confDir };

@@ -37,12 +37,12 @@ test('from the moment when its note is gone, for as long as a DEL may take', () 
 
 test('also while a later ADD of that name has begun', () => {
   note();
-  const one = attached({ record: { adopted: true } });
+  const one = attached();
   const deletions = begun(one);
   note();
   expect(deletions.has(one, 1_000)).toBe(true);
   // When that has ended, its file is another one.
-  const next = attached({ record: { adopted: true } });
+  const next = attached();
   deletions.look([next]);
   expect(deletions.has(next, 2_000)).toBe(false);
 });

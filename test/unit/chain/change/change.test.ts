@@ -122,7 +122,7 @@ describe('changeNetwork()', () => {
     const foreign = { ...runtime, isOwn: (file: string) => !file.endsWith('three') };
     await expect(changeNetwork(ID, toRate(5), foreign)).rejects.toThrow("is not Catena's");
     await expect(changeNetwork({ ...ID, ifname: 'eth1' }, toRate(5), runtime)).rejects.toThrow(
-      'not in the journal',
+      'neither journal nor cache',
     );
     await expect(changeNetwork(ID, toRate(5), { ...runtime, stateDir: undefined })).rejects.toThrow(
       'no journal',
@@ -175,7 +175,9 @@ describe('repairOne(), with a record that was read before a change', () => {
     const seen = recorded();
     await changeNetwork(ID, toRate(5), runtime);
     plugins.calls.length = 0;
-    expect(await repairOne(runtime.stateDir, seen, {}, runtime)).toMatchObject({ state: 'sound' });
+    expect(
+      await repairOne({ known: seen, recorded: { stateDir: runtime.stateDir, record: seen } }, {}, runtime),
+    ).toMatchObject({ state: 'sound' });
     expect(plugins.calls).toEqual(['CHECK one 1', 'CHECK two 5', 'CHECK three 5']);
   });
 
@@ -185,7 +187,9 @@ describe('repairOne(), with a record that was read before a change', () => {
     await expect(changeNetwork(ID, toRate(5), runtime)).rejects.toThrow('do three 5');
     plugins.failing.clear();
     plugins.calls.length = 0;
-    expect(await repairOne(runtime.stateDir, seen, {}, runtime)).toMatchObject({ state: 'sound' });
+    expect(
+      await repairOne({ known: seen, recorded: { stateDir: runtime.stateDir, record: seen } }, {}, runtime),
+    ).toMatchObject({ state: 'sound' });
     expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
     expect(plugins.calls.slice(-3)).toEqual(['CHECK one 1', 'CHECK two 1', 'CHECK three 1']);
     expect(recorded()).toMatchObject({ change: undefined, before: undefined, runners: [] });

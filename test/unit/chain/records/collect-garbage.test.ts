@@ -2,15 +2,12 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
-import { adopt } from '../../../../src/adopt/adopt.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
+import { repairOne } from '../../../../src/chain/records/repair.ts';
+import { listAttachments } from '../../../../src/chain/records/result-cache.ts';
 import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
-import { bootId } from '../../../../src/files/boot-id.ts';
-import { identifyNetns } from '../../../../src/journal/netns-identity.ts';
-import { endRunner } from '../../../../src/journal/runner.ts';
-import { listRecords, replaceRecord } from '../../../../src/journal/store.ts';
-import { intentOf } from '../../../helpers/journal.ts';
+import { listRecords } from '../../../../src/journal/store.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -108,26 +105,6 @@ test('GC does not count the remains of a failed DEL as valid, even if they look 
   expect(listed()).toEqual([[], []]);
 });
 
-test.each([
-  [false, 0],
-  [true, 1],
-])(
-  'an adopted attachment without a cached result gets DEL only if its interface exists (%p): its runtime may be making it again',
-  async (exists, deletions) => {
-    const netns = '/proc/self/ns/net';
-    const place = { netns, ...identifyNetns(netns), boot: bootId(runtime.env), cacheDir: runtime.cacheDir };
-    const intent = { ...intentOf({ network: list().name, ...place }), adopted: true as const };
-    replaceRecord(runtime.stateDir, intent, [{ event: 'done', op: intent.runner.op }]);
-    endRunner(intent.runner);
-    const witness = { findLife: () => Promise.resolve(undefined), hasInterface: () => exists };
-    const openWitness = () => Promise.resolve(witness);
-    await collectGarbage(list(), { valid: [] }, { ...runtime, openWitness, exec: stub() });
-    expect(named('DEL', 'c1')).toBe(deletions);
-    expect(listRecords(runtime.stateDir).records).toEqual([]);
-    expect(listed()).toEqual([[], []]);
-  },
-);
-
 test('a stale attachment that another runtime has made again gets DEL, and its record and its cached result go', async () => {
   await add('c1');
   await addNetwork(list(), of('c1'), { ...other(), stateDir: undefined });
@@ -141,14 +118,16 @@ test('a stale attachment that another runtime has made again gets DEL, and its r
   expect(listRecords(runtime.stateDir).records).toEqual([]);
 });
 
-test('there is no adoption during a DEL', async () => {
+test('what another runtime made is not repaired during its DEL', async () => {
   await addNetwork(list(), of('c1'), { ...other(), stateDir: undefined });
-  const adopted: string[] = [];
+  const [known] = listAttachments(runtime.cacheDir).attachments;
+  if (known === undefined) throw new Error('the attachment is not listed');
+  const skipped: string[] = [];
   const exec = stub('DEL', async () => {
-    const { attachments } = await adopt({}, runtime);
-    adopted.push(...attachments.map(({ why = '' }) => why));
+    const { why = '' } = await repairOne({ known, recorded: undefined }, {}, other());
+    skipped.push(why);
   });
   await collectGarbage(list(), { valid: [] }, { ...runtime, exec });
-  expect(adopted).toContain(`process ${process.pid} is working on it`);
+  expect(skipped).toContain(`process ${process.pid} is working on it`);
   expect(listRecords(runtime.stateDir).records).toEqual([]);
 });

@@ -30,12 +30,12 @@ const recorded = () => ({
   cacheDir: chain.dir,
 });
 
-/** An adopted attachment without a cached result; `look` is what happens while the node is asked for its interface. */
-function adopted(look: () => boolean): ChainRuntime {
-  const intent = { ...recorded(), adopted: true as const };
+/** Of an attachment that exists, whatever the node says: our record names the namespace itself. */
+function attached(): ChainRuntime {
+  const intent = recorded();
   replaceRecord(stateDir, intent, [{ event: 'done', op: intent.runner.op }]);
   endRunner(intent.runner);
-  const witness = { findLife: () => Promise.resolve(undefined), hasInterface: look };
+  const witness = { findLife: () => Promise.resolve(undefined), hasInterface: () => false };
   return { ...chain.runtime, stateDir, openWitness: () => Promise.resolve(witness) };
 }
 
@@ -48,18 +48,12 @@ async function settle(runtime: ChainRuntime): Promise<string | undefined> {
   }
 }
 
-test('an adopted attachment whose interface exists is an earlier ADD', async () => {
-  const runtime = adopted(() => true);
-  expect(await settle(runtime)).toBe(path.join(stateDir, 'attachments/testnet/c1:eth0'));
-});
-
-test('one that its runtime has deleted is not', async () => {
-  const runtime = adopted(() => false);
-  expect(await settle(runtime)).toBeUndefined();
+test('an attachment on record is an earlier ADD', async () => {
+  expect(await settle(attached())).toBe(path.join(stateDir, 'attachments/testnet/c1:eth0'));
 });
 
 test('another operation waits as long as this one holds the attachment', async () => {
-  const runtime = adopted(() => false);
+  const runtime = attached();
   const held = await hold(ID, runtime, 'add');
   const second = hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del');
   await expect(second).rejects.toMatchObject({
@@ -71,7 +65,7 @@ test('another operation waits as long as this one holds the attachment', async (
 });
 
 test('an operation that only the record names is waited for, too: the run directory may have been lost', async () => {
-  const runtime = adopted(() => false);
+  const runtime = attached();
   dropRecord(stateDir, ID);
   const runner = startRunner();
   createRecord(stateDir, { ...recorded(), runner }).close();

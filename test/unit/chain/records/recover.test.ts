@@ -16,7 +16,6 @@ import { isOfEarlierBoot } from '../../../../src/journal/boot.ts';
 import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
 import { isBeingRemoved } from '../../../../src/journal/lock.ts';
-import { identifyNetns } from '../../../../src/journal/netns-identity.ts';
 import type { Intent } from '../../../../src/journal/record.ts';
 import { endRunner, processOf, startRunner } from '../../../../src/journal/runner.ts';
 import { createRecord, readRecord } from '../../../../src/journal/store.ts';
@@ -492,7 +491,7 @@ describe('an attachment that another runtime has made again', () => {
     const runDir = () => path.join(runtime.cacheDir, 'run');
     const here = () => ({ ...runtime, env: { ...process.env, CATENA_RUN_DIR: runDir() } });
     const dead = () => ({ ...startRunner(), pid: 999_999, start: '1', op: '999999-1-1' });
-    /** An ADD whose runner died, or an attachment that was adopted and whose DEL did. */
+    /** An ADD whose runner died. */
     const interrupt = (more: Partial<Intent> = {}): void => {
       const { source } = threePlugins();
       const intent = intentOf({
@@ -502,12 +501,7 @@ describe('an attachment that another runtime has made again', () => {
         source,
         ...more,
       });
-      const open = createRecord(runtime.stateDir, intent);
-      if (more.adopted) {
-        open?.append({ event: 'done', op: intent.runner.op });
-        open?.append({ event: 'begin', verb: 'DEL', runner: { ...dead(), op: '999999-1-2' } });
-      }
-      open?.close();
+      createRecord(runtime.stateDir, intent).close();
     };
     const note = (isOurs: boolean) => noteGeneration(runDir(), ID, { renew: true, boot: bootId(), isOurs });
     const deletions = () => chain.order().filter(call => call.startsWith('DEL'));
@@ -524,21 +518,6 @@ describe('an attachment that another runtime has made again', () => {
       note(true);
       expect(await recover({ all: true }, here())).toHaveLength(1);
       expect([deletions(), record()]).toEqual([['DEL one'], undefined]);
-    });
-
-    test('after it was adopted, keeps what its runtime makes, but not what was adopted', async () => {
-      fs.mkdirSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
-      const witness = { findLife: async () => undefined, hasInterface: () => true };
-      const asking = { ...here(), openWitness: async () => witness };
-      const netns = '/proc/self/ns/net';
-      const known = { adopted: true, netns, ...identifyNetns(netns) } as const;
-      interrupt({ ...known, generation: note(false) as string });
-      note(false);
-      expect(await recover({ all: true }, asking)).toEqual([]);
-      expect([deletions(), record()]).toEqual([[], undefined]);
-      interrupt({ ...known, generation: note(false) as string });
-      expect(await recover({ all: true }, asking)).toHaveLength(1);
-      expect(deletions()).toHaveLength(3);
     });
 
     test('is not seen in the call of the delegate runner by the runtime', async () => {

@@ -1,15 +1,17 @@
 // Has the runtime that made an attachment begun to delete it, and has it finished?
 //
-// It knows no claims, so its DEL may run at any moment. The first plugin of a DEL removes the note of the ADD
-// (journal/generation.ts), and the runtime removes its cached result after the last one.
+// Only libcni's cache names such an attachment, and its runtime knows no locks: its DEL may run at any moment. The first plugin of a DEL
+// removes the note of the ADD (journal/generation.ts), and the runtime removes its cached result after the last one.
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { findGeneration } from '../../journal/generation.ts';
 import { findNetnsIdentity } from '../../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { type CachedAttachment, renderAttachment } from './cache-record.ts';
 import { findCached } from './remembered-add.ts';
+
+/** Why such an attachment is passed over: human-readable. */
+export const JUST_DELETED = 'its runtime has just deleted it';
 
 /** Which ADD made the attachment; undefined if no note tells, as after an ADD by plugins that write none. */
 export function noteOf(id: AttachmentId, { env }: Pick<ChainRuntime, 'env'>): string | undefined {
@@ -23,11 +25,6 @@ export function isNoteGone(
   runtime: Pick<ChainRuntime, 'env'>,
 ): boolean {
   return note !== undefined && noteOf(id, runtime) !== note;
-}
-
-/** What the runtime that made an adopted attachment keeps of it; undefined for one of ours. */
-export function findItsCache(record: AttachmentRecord, runtime: ChainRuntime): CachedAttachment | undefined {
-  return record.adopted ? findCached(record, { ...quiet(runtime), cacheDir: record.cacheDir }) : undefined;
 }
 
 /** Where no note is removed when a DEL begins: longer than one takes. */

@@ -1,0 +1,189 @@
+// Is an attachment of another runtime mended and changed as it is, although that runtime knows no locks?
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { changeNetwork } from '../../../../src/chain/change/change.ts';
+import type { CachedAttachment } from '../../../../src/chain/records/cache-record.ts';
+import { recover } from '../../../../src/chain/records/recover.ts';
+import { repair } from '../../../../src/chain/records/repair.ts';
+import { removeAttachment, writeAttachment } from '../../../../src/chain/records/result-cache.ts';
+import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
+import { runDir } from '../../../../src/cni/directories.ts';
+import { listAttached } from '../../../../src/handover/attachments.ts';
+import { handOverOne } from '../../../../src/handover/hand-over.ts';
+import { forgetGeneration, noteGeneration } from '../../../../src/journal/generation.ts';
+import { takeLock } from '../../../../src/journal/lock.ts';
+import { endRunner } from '../../../../src/journal/runner.ts';
+import { listRecords } from '../../../../src/journal/store.ts';
+
+const ID = { network: 'net', containerId: 'c1', ifname: 'eth0' };
+const RESULT = { cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] };
+const LIST = { cniVersion: '1.1.0', name: 'net', plugins: [{ type: 'one' }, { type: 'two' }] };
+
+let dir: string;
+let calls: string[];
+/** What happens while `two` puts it back. */
+let during: () => void;
+let runtime: ChainRuntime & { cacheDir: string; stateDir: string };
+let cached: CachedAttachment;
+
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(tmpdir(), 'cat-cached-'));
+  [calls, during] = [[], () => {}];
+  runtime = {
+    pluginDirs: [],
+    cacheDir: path.join(dir, 'cache'),
+    stateDir: path.join(dir, 'state'),
+    env: { ...process.env, CATENA_RUN_DIR: path.join(dir, 'run') },
+    find: type => `/somewhere/${type}`,
+    isOwn: () => true,
+    exec: ({ path: file, env }) => {
+      const mode = env.CATENA_CHANGE ?? env.CATENA_HANDOVER;
+      calls.push(`${mode ?? env.CNI_COMMAND} ${path.basename(file)}`);
+      if (mode === 'do') during();
+      if (mode !== undefined)
+        return { stdout: JSON.stringify({ changed: RESULT, options: ['rate'], handedOver: ['a rule'] }) };
+      const isRepair = env.CATENA_REPAIR !== undefined;
+      if (env.CNI_COMMAND !== 'CHECK' || !file.endsWith('two')) return { stdout: '' };
+      if (isRepair) during();
+      return isRepair ? { stdout: '' } : { exitCode: 1, stdout: '{"code":100,"msg":"a rule is gone"}' };
+    },
+  };
+  const inputs = { netns: '/proc/self/ns/net', args: [], capabilityArgs: {}, source: JSON.stringify(LIST) };
+  cached = { ...ID, ...inputs, result: RESULT };
+  writeAttachment(runtime.cacheDir, cached);
+  noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' });
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+const CALLS = ['CHECK one', 'CHECK two', 'CHECK two'];
+const DELETED = { ...ID, state: 'skipped', why: 'its runtime has just deleted it' };
+const repaired = async (more: Partial<ChainRuntime> = {}) =>
+  (await repair({}, { ...runtime, ...more })).attachments;
+/** What is left of it: cached results, and records. */
+const left = () => [
+  fs.readdirSync(path.join(runtime.cacheDir, 'results')),
+  listRecords(runtime.stateDir).records,
+];
+
+test('an attachment that exists is repaired and kept, without a record', async () => {
+  expect(await repaired()).toMatchObject([{ ...ID, links: [{ state: 'sound' }, { state: 'mended' }] }]);
+  expect(calls).toEqual(CALLS);
+  expect(left()).toEqual([['net-c1-eth0'], []]);
+});
+
+test('nothing is put back where its namespace does not have its interface', async () => {
+  const witness = { findLife: () => Promise.resolve(undefined), hasInterface: () => false };
+  const openWitness = () => Promise.resolve(witness);
+  expect(await repaired({ openWitness })).toMatchObject([
+    { links: [{ state: 'sound' }, { state: 'broken' }] },
+  ]);
+  expect(calls).toEqual(CALLS.slice(0, 2));
+  const changing = changeNetwork(ID, { options: { two: { rate: 5 } } }, { ...runtime, openWitness });
+  await expect(changing).rejects.toThrow('does not have the interface of its ADD');
+  expect(calls).toEqual(CALLS.slice(0, 2));
+  expect(left()).toEqual([['net-c1-eth0'], []]);
+});
+
+test('nothing is put back while a process works on it', async () => {
+  const lock = takeLock({ stateDir: runtime.stateDir, env: runtime.env }, ID, 'change');
+  expect(await repaired()).toMatchObject([
+    { state: 'skipped', why: `process ${process.pid} is working on it` },
+  ]);
+  expect(calls).toEqual([]);
+  if ('release' in lock) lock.release();
+});
+
+test('a change is in its cached result, and leaves no record', async () => {
+  expect(await changeNetwork(ID, { options: { two: { rate: 5 } } }, runtime)).toMatchObject(RESULT);
+  expect(calls).toEqual(['look two', 'do two']);
+  const [changed] = listAttached(ID.network, runtime);
+  expect(changed?.list?.plugins[1]?.conf).toEqual({ type: 'two', rate: 5 });
+  expect(left()).toEqual([['net-c1-eth0'], []]);
+});
+
+describe('a change whose runner died', () => {
+  /** The record as it was while `two` was called. */
+  const interrupt = async () => {
+    const kept = path.join(dir, 'kept');
+    during = () => fs.cpSync(runtime.stateDir, kept, { recursive: true, verbatimSymlinks: true });
+    await changeNetwork(ID, { options: { two: { rate: 5 } } }, runtime);
+    during = () => {};
+    fs.cpSync(kept, runtime.stateDir, { recursive: true, verbatimSymlinks: true });
+    writeAttachment(runtime.cacheDir, cached);
+    calls.length = 0;
+    const [record] = listRecords(runtime.stateDir).records;
+    expect(record).toMatchObject({ foreign: true, change: { plugins: [1] } });
+    for (const runner of record?.runners ?? []) endRunner(runner);
+  };
+
+  test('is undone, and its record goes', async () => {
+    await interrupt();
+    await recover({ network: ID.network }, runtime);
+    expect(calls).toEqual(['do two']);
+    expect(left()).toEqual([['net-c1-eth0'], []]);
+  });
+
+  test.each([
+    ['has deleted it', () => removeAttachment(runtime.cacheDir, ID)],
+    ['makes it again', () => void noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' })],
+  ])('is forgotten if its runtime %s', async (_, act) => {
+    await interrupt();
+    act();
+    await recover({ network: ID.network }, runtime);
+    expect(calls).toEqual([]);
+    expect(listRecords(runtime.stateDir).records).toEqual([]);
+  });
+});
+
+/** The first plugin of a DEL removes the note, the runtime its result after the last one. */
+function endBy(ms: number): void {
+  forgetGeneration(runDir(runtime.env), ID);
+  setTimeout(() => {
+    calls.push('the DEL ends');
+    removeAttachment(runtime.cacheDir, ID);
+  }, ms);
+}
+
+test('a DEL that begins during the repair is awaited, and what was put back is deleted', async () => {
+  during = () => endBy(250);
+  expect(await repaired()).toEqual([expect.objectContaining(DELETED)]);
+  expect(calls).toEqual([...CALLS, 'the DEL ends', 'DEL two', 'DEL one']);
+});
+
+test('so it is where no note tells that a DEL has begun', async () => {
+  forgetGeneration(runDir(runtime.env), ID);
+  during = () => endBy(250);
+  expect(await repaired()).toEqual([expect.objectContaining(DELETED)]);
+  expect(calls).toEqual([...CALLS, 'the DEL ends', 'DEL two', 'DEL one']);
+});
+
+test('a later ADD of the same name is left alone', async () => {
+  during = () => noteGeneration(runDir(runtime.env), ID, { renew: true, boot: 'this' });
+  setTimeout(() => removeAttachment(runtime.cacheDir, ID), 250);
+  expect(await repaired()).toEqual([expect.objectContaining(DELETED)]);
+  expect(calls).toEqual(CALLS);
+});
+
+describe('one that its runtime deletes at that moment is deleted, and not cached again', () => {
+  const DELS = ['the DEL ends', 'DEL two', 'DEL one'];
+
+  test('in a change', async () => {
+    during = () => endBy(0);
+    const changing = changeNetwork(ID, { options: { two: { rate: 5 } } }, runtime);
+    await expect(changing).rejects.toThrow('its runtime has just deleted it');
+    expect(calls).toEqual(['look two', 'do two', ...DELS]);
+    expect(left()).toEqual([[], []]);
+  });
+
+  test('in a handover', async () => {
+    during = () => endBy(0);
+    const [attached] = listAttached(ID.network, runtime);
+    if (attached === undefined) throw new Error('the attachment is not listed');
+    const why = 'its runtime has just deleted it';
+    expect(await handOverOne(attached, 'do', runtime)).toMatchObject({ state: 'refused', why });
+    expect(calls.slice(-DELS.length)).toEqual(DELS);
+    expect(left()).toEqual([[], []]);
+  });
+});
