@@ -187,7 +187,7 @@ function describeMachine(lab: Lab, options: MachineOptions): Running {
   };
   const root = (file: string): string => `/proc/${init}/root${file}`;
   const inside = (argv: readonly string[]): string[] => {
-    return ['nsenter', `--target=${init}`, '--net', '--mount', '--uts', '--pid', '--wd=/', '--', ...argv];
+    return ['nsenter', `--target=${init}`, '--net', '--mount', '--uts', '--pid', '--wdns=/', '--', ...argv];
   };
   const run: Machine['run'] = (argv, options) => {
     return lab.run(lab.host, inside(argv), { ...options, env: { ...RUNTIME_ENV, ...options?.env } });
