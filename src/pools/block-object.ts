@@ -121,9 +121,14 @@ export function nextTurn(object: StoredObject, idle: true | undefined): StoredOb
 export function heldFrom(object: StoredObject): HeldBlock | undefined {
   const spec = blockSpecOf(object);
   if (spec === undefined) return undefined;
-  const { pool, size, ranges, keptFor, keepS, idle } = spec;
+  const { pool, size, ranges, keptFor, keepS, idle, turn } = spec;
   return {
     ...{ pool, name: object.name, size, state: 'held', uid: object.uid, ranges },
-    ...defined({ keptFor, keepS, idle: idle ? 'told' : undefined }),
+    ...defined({ keptFor, keepS, turn, idle: idle ? 'told' : undefined }),
   };
+}
+
+/** Whether the store had a later state of a block's object before: since then it was restored. */
+export function isEarlier(object: StoredObject, { uid, turn = 0 }: HeldBlock): boolean {
+  return object.uid === uid && (blockSpecOf(object)?.turn ?? 0) < turn;
 }

@@ -15,7 +15,7 @@ import { labelOf } from './label.ts';
 import { POOL_LABEL } from './objects.ts';
 import { type Claimant, changeHeld, claiming, isCompared, leasing, ownerIn } from './place.ts';
 import { type BlockShape, blockWith, countBlocks, type Pool } from './pool.ts';
-import { isAnother, isFromBefore, refuseWhileSettling } from './restored.ts';
+import { isAnother, isFromBefore, refuseWhileSettling, restoredStore } from './restored.ts';
 import { type Kept, NOT_KEPT, type Wish } from './wish.ts';
 
 /** Attempts of one ADD while the store does not answer; a runtime tries again later. */
@@ -188,13 +188,6 @@ async function refuseUnknownNode({ store }: Claimant, { node, machine }: Held): 
       details:
         'the name is "ipam.node", else CATENA_NODE_NAME, else the one that "install --account" wrote into the kubeconfig, else the host name in lower case',
     },
-  );
-}
-
-function restoredStore({ name }: Pool): CniError {
-  return new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot claim a block of pool "${name}": its store was restored`,
   );
 }
 

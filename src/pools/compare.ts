@@ -1,9 +1,11 @@
 // Does the store have the blocks that this node knows, and no others of it?
+import { defined } from '../cni/defined.ts';
 import {
   type BlockOwner,
   blockObject,
   blockSpecOf,
   heldFrom,
+  isEarlier,
   isOwn,
   kindOf,
   ownedBy,
@@ -14,7 +16,7 @@ import { isInUse } from './lease.ts';
 import { type Kind, NODE_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, isCompared, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
-import { isRestored } from './restored.ts';
+import { isRestored, noteRestored } from './restored.ts';
 
 /** What a comparison found. */
 export interface Compared {
@@ -51,7 +53,7 @@ export async function compare(
   searchEveryS = SEARCH_EVERY_S,
 ): Promise<Compared> {
   const { boot, clock } = claimant;
-  const restored = await isRestored(claimant, pools);
+  let restored = await isRestored(claimant, pools);
   await takeNewName(claimant);
   const before = changeHeld(claimant, held => held);
   const owner = ownerIn(claimant);
@@ -60,6 +62,7 @@ export async function compare(
   const searches = isDue || before.blocks.length > MOST_READ_SINGLY;
   const own = new Map<string, StoredObject>();
   for (const [kind, object] of await (searches ? search(claimant, owner) : readEach(claimant, before))) {
+    restored = (await isFromBackup(claimant, object)) || restored;
     if (isOwn(object, owner)) own.set(object.name, (await withoutMark(claimant, kind, object)) ?? object);
   }
   const reclaimed: string[] = [];
@@ -77,7 +80,9 @@ export async function compare(
       const object = own.get(block.name);
       own.delete(block.name);
       // Even if it is another claim of ours: nothing of it was given to others since.
-      if (object) return [{ ...block, state: 'held', uid: object.uid, ...idleOf(block, object) }];
+      const turn = object && blockSpecOf(object)?.turn;
+      if (object)
+        return [{ ...block, state: 'held', uid: object.uid, ...defined({ turn }), ...idleOf(block, object) }];
       if (!isInUse(block, leases)) return [];
       // One that is idle was there to be taken over.
       if (block.state !== 'lost' && !block.idle) lost.push(block.name);
@@ -129,6 +134,17 @@ async function readEach({ store }: Claimant, { blocks }: Held): Promise<[Kind, S
   return found;
 }
 
+/**
+ * A kept address counts its changes of hands. The number of the store's last change may be past again what this node knows when it looks,
+ * that of the object is not.
+ */
+async function isFromBackup(claimant: Claimant, object: StoredObject): Promise<boolean> {
+  const block = changeHeld(claimant, held => held).blocks.find(({ name }) => name === object.name);
+  if (block === undefined || !isEarlier(object, block)) return false;
+  await noteRestored(claimant, block.pool, object);
+  return true;
+}
+
 /** Blocks that pods have addresses of. An idle one was there to be taken over: the store knows what became of it. */
 function inUse(claimant: Claimant): HeldBlock[] {
   let used: HeldBlock[] = [];
@@ -156,7 +172,8 @@ async function claimAgain(
   if (created) return created;
   const found = await store.find(kind, block.name);
   if (found === undefined || isOwn(found, owner)) return found;
-  return isForced && block.state === 'held' ? takeFrom(claimant, kind, found, owner) : undefined;
+  const isBack = isForced || (await isFromBackup(claimant, found));
+  return isBack && block.state === 'held' ? takeFrom(claimant, kind, found, owner) : undefined;
 }
 
 /** By way of the mark, as a policy of the cluster demands: the former owner is gone, or a mistake of the store. */

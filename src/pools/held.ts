@@ -45,6 +45,8 @@ const HeldBlock = z.object({
    * not leased here either.
    */
   idle: z.optional(z.enum(['noted', 'told'])),
+  /** That of its object, as this node knows it last: with an earlier one of the same object, the store was restored. */
+  turn: z.optional(z.int()),
   ranges: z.array(HeldRange),
 });
 

@@ -4,6 +4,7 @@
 // it: from then on any node may take it over, by a replacement of the very version that it read. Each change of hands counts `turn` up,
 // so that a request that comes late names a version that is gone. The node notes `idle` durably before the store knows it, and asks the
 // store before it leases the address again.
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { renderIp } from '../net/ip.ts';
 import { blockSpecOf, heldFrom, isOwn, nextTurn, ownedBy } from './block-object.ts';
@@ -13,6 +14,7 @@ import { blockContains, isInUse } from './lease.ts';
 import { KEPT_LABEL, POOL_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
+import { isFromBefore, restoredStore, withNewest } from './restored.ts';
 import { claimOfKey, type Wish } from './wish.ts';
 
 /** What each node may hold and give on: one object each. */
@@ -34,7 +36,7 @@ export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Prom
     // It was kept before a claim was given others.
     if (!wish.addresses.every(ip => blockContains(block, ip))) continue;
     if (isFree(claimant, object)) {
-      await own(claimant, object);
+      await own(claimant, pool, object);
       return true;
     }
     if (isPromise) throw inUseBy(object.name, spec.node);
@@ -54,16 +56,18 @@ function isFree(claimant: Claimant, object: StoredObject): boolean {
 }
 
 /** Makes a kept address this node's, whether it was before or not: a late request of another then has the wrong version. */
-async function own(claimant: Claimant, object: StoredObject): Promise<void> {
+async function own(claimant: Claimant, pool: Pool, object: StoredObject): Promise<void> {
   const replaced = await claimant.store.replace(KIND, ownedBy(object, ownerIn(claimant)));
   const block = replaced && heldFrom(replaced);
-  if (block === undefined) {
+  if (replaced === undefined || block === undefined) {
     throw new CniError(
       ErrorCode.tryAgainLater,
       `Cannot take over address "${object.name}": another node was faster`,
     );
   }
-  changeHeld(claimant, held => withBlock(held, block));
+  // Its holder since then claims it again.
+  if (await isFromBefore(claimant, pool, replaced)) throw restoredStore(pool);
+  changeHeld(claimant, held => withNewest(withBlock(held, block), replaced));
 }
 
 /** Keeps the address of a node that has vanished, on behalf of those for whom it is. @returns whether that very version was replaced */
@@ -75,7 +79,7 @@ export async function adoptKept(
   if (object?.version !== version || blockSpecOf(object)?.keptFor === undefined) return false;
   const replaced = await claimant.store.replace(KIND, ownedBy(object, ownerIn(claimant), true));
   const block = replaced && heldFrom(replaced);
-  if (block) changeHeld(claimant, held => withBlock(held, block));
+  if (block) changeHeld(claimant, held => withNewest(withBlock(held, block), replaced));
   return block !== undefined;
 }
 
@@ -102,14 +106,17 @@ export async function tellIdle(claimant: Claimant): Promise<void> {
   for (const { name } of blocks.filter(({ idle }) => idle === 'noted')) {
     const object = await store.find(KIND, name);
     const isMine = object !== undefined && isOwn(object, ownerIn(claimant));
-    if (isMine && !(await store.replace(KIND, nextTurn(object, true)))) continue;
-    changeHeld(claimant, held => ({
-      ...held,
-      blocks: held.blocks.flatMap(block => {
+    const told = isMine ? await store.replace(KIND, nextTurn(object, true)) : undefined;
+    if (isMine && told === undefined) continue;
+    changeHeld(claimant, held => {
+      const blocks = held.blocks.flatMap(block => {
         if (block.name !== name) return [block];
-        return isMine ? [{ ...block, idle: 'told' as const }] : [];
-      }),
-    }));
+        return told
+          ? [{ ...block, ...defined({ turn: blockSpecOf(told)?.turn }), idle: 'told' as const }]
+          : [];
+      });
+      return told ? withNewest({ ...held, blocks }, told) : { ...held, blocks };
+    });
   }
 }
 

@@ -5,6 +5,7 @@
 // of the store's last change, and marks the pools for those that knew no number before.
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { Held } from './held.ts';
 import { GROUP, type ObjectStore, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld } from './place.ts';
 import type { Pool } from './pool.ts';
@@ -68,6 +69,17 @@ export async function isFromBefore(
   return true;
 }
 
+/** Marks the pool of a block whose object was found in an earlier state than this node knows. @throws CniError 11 */
+export function noteRestored({ store }: Claimant, pool: string, { version }: StoredObject): Promise<void> {
+  return mark(store, pool, version);
+}
+
+/** Notes the number of a change that this node made, so that it notices a store from before it. */
+export function withNewest(held: Held, { version }: Pick<StoredObject, 'version'>): Held {
+  const newest = Number(version);
+  return held.newest === undefined || newest > held.newest ? { ...held, newest } : held;
+}
+
 /** Whether the pool's object is another one than this node knew: all objects were deleted. Then it bears the mark. */
 export async function isAnother(claimant: Claimant, { name, uid = '' }: Pool): Promise<boolean> {
   const before = changeHeld(claimant, held => held).known?.[name];
@@ -75,6 +87,14 @@ export async function isAnother(claimant: Claimant, { name, uid = '' }: Pool): P
   if (before !== undefined) await mark(claimant.store, name, uid);
   changeHeld(claimant, held => ({ ...held, known: { ...held.known, [name]: uid } }));
   return before !== undefined;
+}
+
+/** The error for what was claimed of a store that turned out to be restored. */
+export function restoredStore({ name }: Pool): CniError {
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot claim a block of pool "${name}": its store was restored`,
+  );
 }
 
 /** @throws CniError 11 while nodes claim again what they hold of the pool */
