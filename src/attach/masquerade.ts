@@ -39,9 +39,29 @@ export function ensureMasquerade(
   cidrs: readonly Masqueraded[],
   refuseLiving: RefuseLiving,
 ): void {
-  const wanted = entriesFor(owner, cidrs);
+  ensureEntries(socket, cidrs, entriesFor(owner, cidrs), () =>
+    refuseLiving(findOtherOwners(socket, owner, cidrs)),
+  );
+}
+
+/** Stops what leaves the addresses' subnets without a connection, where another packet filter masquerades. */
+export function ensureNoStrays(
+  socket: NetlinkSocket,
+  owner: AttachmentId,
+  cidrs: readonly Masqueraded[],
+): void {
+  const wanted = entriesFor(owner, cidrs).filter(({ set }) => set !== PODS[4] && set !== PODS[6]);
+  ensureEntries(socket, cidrs, wanted, () => {});
+}
+
+function ensureEntries(
+  socket: NetlinkSocket,
+  cidrs: readonly Masqueraded[],
+  wanted: readonly Entry[],
+  refuse: () => void,
+): void {
   changeOwned(socket, [planSkeleton(cidrs)], () => {
-    refuseLiving(findOtherOwners(socket, owner, cidrs));
+    refuse();
     const found = findElements(socket, wanted.map(placeOf));
     const isWrong = (entry: Entry, i: number) => elementProblem(entry, found[i]) !== undefined;
     const stale = wanted.filter((entry, i) => found[i] && isWrong(entry, i));

@@ -19,6 +19,7 @@ import type { MasqConf, Masqueraded } from './masq-source.ts';
 import {
   checkMasquerade,
   ensureMasquerade,
+  ensureNoStrays,
   findOtherOwners,
   removeMasquerade,
   removeStaleMasquerade,
@@ -56,8 +57,23 @@ export function startMasquerading(call: Call, conf: MasqConf, cidrs: readonly Ma
     ...findOtherOwners(hostNft, owner, cidrs),
     ...findOtherIptablesOwners(hostNft, owner, addresses),
   ]);
-  call.onFailure('stop masquerading', () => removeIptablesMasquerade(hostNft, owner, () => addresses));
+  call.onFailure('stop masquerading', () => {
+    removeMasquerade(hostNft, owner, cidrs);
+    removeIptablesMasquerade(hostNft, owner, () => addresses);
+  });
   ensureIptablesMasquerade(hostNft, owner, cidrs);
+  stopStrays(call, owner, cidrs);
+}
+
+/** The kernel translates no packet without a connection, in whichever packet filter. Legacy iptables may be all that it has. */
+function stopStrays({ hostNft, log }: Call, owner: AttachmentId, cidrs: readonly Masqueraded[]): void {
+  try {
+    ensureNoStrays(hostNft, owner, cidrs);
+  } catch (thrown) {
+    log.warn('packets of no connection leave with the address of the container: nf_tables cannot drop them', {
+      cause: (thrown as Error).message,
+    });
+  }
 }
 
 /** The configured packet filter, unless another one leaves more to others, who decided before. */

@@ -117,8 +117,7 @@ async function play(lab: Lab, scene: Scene): Promise<string[]> {
       'what is exempt, or is not, has another source',
     );
     must((await seen(FAR)) === node, 'not masqueraded');
-    // Rules of iptables, which masquerade where iptables exempts, have nothing against them.
-    const count = scene.isExempt ? 0 : await strays(lab, pod.container, outside);
+    const count = await strays(lab, pod.container, outside);
     must(count === 0, 'packets of no connection leave with the address of a pod');
   }
   const isShut = scene.policy === 'same-bridge';
