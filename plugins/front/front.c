@@ -77,16 +77,23 @@ enum { EINTR = 4, EAGAIN = 11, ECONNREFUSED = 111,
        SO_PEERCRED = 17, MSG_NOSIGNAL = 0x4000, POLLIN = 1, POLLOUT = 4, MFD_CLOEXEC = 1, SIGKILL = 9, SIGPIPE = 13,
        SIGCHLD = 17, WNOHANG = 1, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
 
-typedef struct { int64_t seconds, nanoseconds; } Time; typedef struct { int fd; short events, revents; } Poll;
+typedef struct { int64_t seconds, nanoseconds; } Time;
+typedef struct { int fd; short events, revents; } Poll;
 typedef struct { const void *bytes; size_t length; } Piece;
 typedef struct { void *to; uint32_t to_length; Piece *pieces; size_t count; void *control; size_t extra; int flags; } Message;
-typedef struct { uint16_t family; char path[108]; } Address; typedef struct { int32_t pid; uint32_t uid, gid; } Peer;
+typedef struct { uint16_t family; char path[108]; } Address;
+typedef struct { int32_t pid; uint32_t uid, gid; } Peer;
 typedef struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } Action;
 /* struct statx of linux/stat.h, as far as it is read. */
 typedef struct {
-    uint32_t mask, blocksize; uint64_t attributes; uint32_t links, uid, gid; uint16_t mode, pad; uint64_t inode, size, blocks, known;
+    uint32_t mask, blocksize;
+    uint64_t attributes;
+    uint32_t links, uid, gid;
+    uint16_t mode, pad;
+    uint64_t inode, size, blocks, known;
     struct { int64_t seconds; uint32_t nanoseconds; int32_t pad; } accessed, born, changed, modified;
-    uint32_t special_major, special_minor, major, minor; uint64_t rest[14];
+    uint32_t special_major, special_minor, major, minor;
+    uint64_t rest[14];
 } Stat;
 
 static char **arguments, **environment;
@@ -94,7 +101,8 @@ static char core[PATH_BYTES + 64];             /* path of the Bun program */
 static char key[WIRE_KEY_BYTES + 1];           /* identifies the request */
 static char calls_file[PATH_BYTES];            /* where daemon and clients note which of them makes a call */
 static long door = -1;                         /* the connection */
-static int input_was_read; static size_t input_length;
+static int input_was_read;
+static size_t input_length;
 static uint8_t input[REQUEST_LIMIT_BYTES + 1]; /* pages that are never touched cost nothing */
 static _Alignas(16) uint8_t answer[WIRE_REPLY_LIMIT];
 
@@ -151,7 +159,9 @@ static int append_number(char *text, size_t size, uint64_t number)
     char digits[24];
     size_t at = sizeof digits - 1;
     digits[at] = 0;
-    do digits[--at] = (char)('0' + number % 10); while ((number /= 10) > 0);
+    do {
+        digits[--at] = (char)('0' + number % 10);
+    } while ((number /= 10) > 0);
     return append(text, size, digits + at);
 }
 
@@ -222,7 +232,8 @@ static _Noreturn void fail(const char *what, long error)
     char text[PATH_BYTES + 256] = "", errno[24] = "";
     int is_call = *variable("CNI_COMMAND") != 0;
     append_number(errno, sizeof errno, (uint64_t)-error);
-    for (char *one = core; *one; one++) if (*one == '"' || *one == '\\' || (uint8_t)*one < ' ') *one = '?';
+    for (char *one = core; *one; one++)
+        if (*one == '"' || *one == '\\' || (uint8_t)*one < ' ') *one = '?';
     const char *parts[] = { is_call ? "{\"code\":5,\"msg\":\"" : "catena: ", what, core, " (errno ", errno,
                             "); install Catena again", is_call ? "\"}\n" : "\n" };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) append(text, sizeof text, parts[i]);
@@ -269,7 +280,8 @@ static _Noreturn void run_core(const char *verdict)
 /* Asks the core what the silence means: only it can tell a frozen daemon from a slow one. Returns its exit status, or -1. */
 static int judge_silence(uint64_t silent_ms)
 {
-    char ms[24] = ""; int status = 0;
+    char ms[24] = "";
+    int status = 0;
     append_number(ms, sizeof ms, silent_ms);
     /* The caller may have ignored this signal, and the kernel then keeps no exit status. */
     Action normal = { 0, 0, 0, 0 };
@@ -286,7 +298,8 @@ static int judge_silence(uint64_t silent_ms)
         if (ended == child) return (status & 0x7f) == 0 ? (status >> 8) & 0xff : -1;
         if (ended < 0 && ended != -EINTR) return -1;
     }
-    call(KILL, child, SIGKILL, 0, 0, 0), call(WAIT4, child, (long)&status, 0, 0, 0);
+    call(KILL, child, SIGKILL, 0, 0, 0);
+    call(WAIT4, child, (long)&status, 0, 0, 0);
     return -1;
 }
 
@@ -345,7 +358,8 @@ static int put_identity(uint8_t *at, const char *path)
     Stat stat;
     if (call(STATX, AT_FDCWD, (long)path, 0, STATX_BASIC, (long)&stat) != 0) return 0;
     put32(at, (stat.minor & 0xff) | stat.major << 8 | (stat.minor & ~0xffu) << 12);
-    put32(at + 8, (uint32_t)stat.inode), put32(at + 12, (uint32_t)(stat.inode >> 32));
+    put32(at + 8, (uint32_t)stat.inode);
+    put32(at + 12, (uint32_t)(stat.inode >> 32));
     return 1;
 }
 
@@ -354,7 +368,9 @@ static int open_door(void)
 {
     const char *dir = variable(RUN_DIR_VARIABLE);
     Address address = { AF_UNIX, "" };
-    Stat before, after; Peer peer; uint32_t size = sizeof peer;
+    Stat before, after;
+    Peer peer;
+    uint32_t size = sizeof peer;
     if (!append(address.path, sizeof address.path, *dir ? dir : RUN_DIR)) return 0;
     append(calls_file, sizeof calls_file, address.path);
     if (!append(address.path, sizeof address.path, WIRE_NAME)) return 0;
@@ -371,7 +387,8 @@ static int open_door(void)
     /* Sockets appear by rename and never return. So this is the one that was connected if the name means it before and after. */
     if (call(STATX, AT_FDCWD, (long)address.path, 0, STATX_BASIC, (long)&after) != 0 || before.inode != after.inode || before.modified.seconds != after.modified.seconds ||
         before.modified.nanoseconds != after.modified.nanoseconds) return 0;
-    append(calls_file, sizeof calls_file, CALLS_NAME), append_number(calls_file, sizeof calls_file, after.inode);
+    append(calls_file, sizeof calls_file, CALLS_NAME);
+    append_number(calls_file, sizeof calls_file, after.inode);
     append(calls_file, sizeof calls_file, "-");
     return append_number(calls_file, sizeof calls_file,
                          (uint64_t)after.modified.seconds * 1000 + after.modified.nanoseconds / 1000000);
@@ -386,7 +403,10 @@ static int read_input(void)
         if (got == 0) break;
         if (got > 0) input_length += (size_t)got;
         else if (got == -EAGAIN) wait_for(0, POLLIN, SILENCE_MS);
-        else if (got != -EINTR) { input_was_read = 0; return 0; }
+        else if (got != -EINTR) {
+            input_was_read = 0;
+            return 0;
+        }
     }
     return 1;
 }
@@ -446,8 +466,10 @@ static void ask_daemon(uint32_t kind, const char *plugin)
         if (i > 0) put32(header + WIRE_AT_LENGTHS + 4 * (i - 1), (uint32_t)pieces[i].length);
     }
     if (total > WIRE_REQUEST_LIMIT) return;
-    put32(header + WIRE_AT_MAGIC, WIRE_MAGIC), put32(header + WIRE_AT_VERSION, WIRE_VERSION);
-    put32(header + WIRE_AT_TOTAL, (uint32_t)total), put32(header + WIRE_AT_KIND, kind);
+    put32(header + WIRE_AT_MAGIC, WIRE_MAGIC);
+    put32(header + WIRE_AT_VERSION, WIRE_VERSION);
+    put32(header + WIRE_AT_TOTAL, (uint32_t)total);
+    put32(header + WIRE_AT_KIND, kind);
     put32(header + WIRE_AT_SENT, (uint32_t)now_ms(CLOCK_REALTIME));
     for (int i = 0; i < WIRE_KEY_BYTES; i++) header[WIRE_AT_KEY + i] = (uint8_t)key[i];
     if (!send_all(pieces, sizeof pieces / sizeof *pieces)) run_core("declined");
