@@ -6,6 +6,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
+import { withForeign } from '../../src/foreign/catalog.ts';
+import { KNOWN_TYPES, loadAbout } from '../registry.ts';
 import { renderAnswerSchemas } from './answer-schemas.ts';
 import { renderSchemas } from './schemas.ts';
 
@@ -79,6 +81,9 @@ async function writeSchemas(schemasDir: string): Promise<void> {
     for (const [name, schema] of Object.entries(schemas))
       fs.writeFileSync(path.join(dir, `${name}.json`), `${JSON.stringify(schema, null, 2)}\n`);
   };
-  put(schemasDir, await renderSchemas());
+  const ours = await renderSchemas();
+  // With those of third-party plugins that people chain with ours, as `catena validate --schema` prints them.
+  const catalog = { types: KNOWN_TYPES, find: loadAbout, schemas: async () => ours };
+  put(schemasDir, await withForeign(catalog, [], () => {}).schemas());
   put(answersDir, renderAnswerSchemas());
 }

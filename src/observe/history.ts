@@ -127,7 +127,10 @@ export function withHistory(
           const record = request.end(outcome);
           const plugin = by === 'runtime' ? record.links[0]?.link : undefined;
           const event = eventOf(record, { by, trace: record.id, ...defined({ plugin }) });
-          if (event !== undefined) setImmediate(() => appendHistory(stateDir, [event]));
+          const note = () => event !== undefined && appendHistory(stateDir, [event]);
+          // A client of the daemon need not wait for it. A command ends as soon as it has answered.
+          if (by === 'command') note();
+          else setImmediate(note);
           return record;
         },
       };

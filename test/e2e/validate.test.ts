@@ -151,10 +151,10 @@ describe('catena validate --schema', () => {
   });
 
   test('lists the types', async () => {
-    const { exitCode, stderr } = await catena('validate', '--schema', 'ovs');
+    const { exitCode, stderr } = await catena('validate', '--schema', 'openvswitch');
     expect(exitCode).toBe(2);
     expect(stderr).toStartWith(
-      'catena: Cannot show the schema of "ovs": no such schema; there are conflist, ',
+      'catena: Cannot show the schema of "openvswitch": no such schema; there are conflist, ',
     );
   });
 });
