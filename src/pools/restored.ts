@@ -31,7 +31,7 @@ export async function isRestored(claimant: Claimant, pools: readonly Pool[]): Pr
   if (revision !== undefined) {
     wentBack = revision < (changeHeld(claimant, held => held).newest ?? 0);
     // Marked before it is noted: a process that ends in between notices again.
-    if (wentBack) for (const { name } of pools) await mark(store, name, String(revision));
+    if (wentBack) for (const { name } of pools) await mark(claimant, name, String(revision));
     changeHeld(claimant, held => ({ ...held, newest: revision }));
   }
   for (const pool of pools) wentBack = (await isAnother(claimant, pool)) || wentBack;
@@ -65,13 +65,13 @@ export async function isFromBefore(
     changeHeld(claimant, held => ({ ...held, newest: Number(version) }));
     return false;
   }
-  await mark(claimant.store, pool.name, version);
+  await mark(claimant, pool.name, version);
   return true;
 }
 
 /** Marks the pool of a block whose object was found in an earlier state than this node knows. @throws CniError 11 */
-export function noteRestored({ store }: Claimant, pool: string, { version }: StoredObject): Promise<void> {
-  return mark(store, pool, version);
+export function noteRestored(claimant: Claimant, pool: string, { version }: StoredObject): Promise<void> {
+  return mark(claimant, pool, version);
 }
 
 /** Notes the number of a change that this node made, so that it notices a store from before it. */
@@ -84,7 +84,7 @@ export function withNewest(held: Held, { version }: Pick<StoredObject, 'version'
 export async function isAnother(claimant: Claimant, { name, uid = '' }: Pool): Promise<boolean> {
   const before = changeHeld(claimant, held => held).known?.[name];
   if (before === uid || uid === '') return false;
-  if (before !== undefined) await mark(claimant.store, name, uid);
+  if (before !== undefined) await mark(claimant, name, uid);
   changeHeld(claimant, held => ({ ...held, known: { ...held.known, [name]: uid } }));
   return before !== undefined;
 }
@@ -124,12 +124,21 @@ export function isSettling(claimant: Claimant, { name, restored: markOf }: Pool)
   return now - (restored?.[name]?.since ?? now) < SETTLE_S;
 }
 
-/** @throws CniError 11 when the object keeps changing: who does not mark it must not note that it noticed */
-async function mark(store: ObjectStore, name: string, text: string): Promise<void> {
+/**
+ * Puts a new mark on the pool, unless another node has. One that this node knows already is from before: the backup had it.
+ * @throws CniError 11 when the object keeps changing: who does not mark it must not note that it noticed
+ */
+async function mark(claimant: Claimant, name: string, text: string): Promise<void> {
+  const { store } = claimant;
+  const known = changeHeld(claimant, held => held).restored?.[name]?.mark;
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const object = await store.find('pools', name);
-    if (object === undefined || object.annotations[RESTORED_ANNOTATION] !== undefined) return;
-    const annotations = { ...object.annotations, [RESTORED_ANNOTATION]: text };
+    const present = object?.annotations[RESTORED_ANNOTATION];
+    if (object === undefined || (present !== undefined && present !== known)) return;
+    const annotations = {
+      ...object.annotations,
+      [RESTORED_ANNOTATION]: text === present ? `${text}+` : text,
+    };
     if (await store.replace('pools', { ...object, annotations })) return;
   }
   throw new CniError(

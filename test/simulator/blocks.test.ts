@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { cpSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseIp } from '../../src/net/ip.ts';
+import { RESTORED_ANNOTATION } from '../../src/pools/restored.ts';
 import type { Wish } from '../../src/pools/wish.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { Random } from '../storm/random.ts';
@@ -481,6 +482,40 @@ describe('kept addresses', () => {
     });
     expect(await b.tend(singles)).toMatchObject({ lost: [] });
     await a.tend(singles);
+    expect(findContradictions(model, [...nodes, c])).toEqual([]);
+  });
+
+  test('a backup with the mark of an earlier restore gets a mark of its own', async () => {
+    let now = 0;
+    const { nodes, model, node } = lan(['a', 'b', 'c'], () => now);
+    const [a, b] = nodes;
+    const c = node('c', { spec: LAN, pool: 'lan', clock: () => now, pause: async () => {} });
+    await a.add('p');
+    const [path = ''] = [...model.objects.keys()].filter(key => key.endsWith('/pools/lan'));
+    const annotationsOf = () =>
+      ((model.objects.get(path)?.metadata ?? {}) as { annotations?: Record<string, string> }).annotations ??
+      {};
+    const pool = structuredClone(model.objects.get(path));
+    model.put(path, {
+      ...pool,
+      metadata: { ...pool?.metadata, annotations: { ...annotationsOf(), [RESTORED_ANNOTATION]: '7' } },
+    });
+    await a.tend(singles);
+    const restore = model.backup();
+    now = 2000;
+    await a.tend(singles);
+    expect(annotationsOf()[RESTORED_ANNOTATION]).toBeUndefined();
+    const [first = ''] = await b.add('web-0', 'eth0', ORDINAL);
+    for (let i = 0; i < 20; i++) model.put(CLAIM_PATH, { metadata: { name: 'vm', uid: `claim-${i}` } });
+    await a.tend(singles);
+    restore();
+    await a.tend(singles);
+    expect(annotationsOf()[RESTORED_ANNOTATION]).not.toBe('7');
+    expect(c.add('web-0-again', 'eth0', ORDINAL)).rejects.toMatchObject({
+      code: 11,
+      message: expect.stringContaining('was restored'),
+    });
+    expect(await b.tend(singles)).toMatchObject({ reclaimed: [`lan-${first}`] });
     expect(findContradictions(model, [...nodes, c])).toEqual([]);
   });
 
