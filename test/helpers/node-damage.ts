@@ -60,7 +60,7 @@ export async function expectWays(node: DamagedNode, maker: Maker): Promise<void>
     const sandbox = sandboxOf(machine, last);
     await maker.crash('last');
     const startedAt = Date.now();
-    await machine.ok(['sh', '-c', `umount ${sandbox}; rm ${sandbox}`]);
+    await machine.ok(['sh', '-c', `umount --lazy ${sandbox}; rm ${sandbox}`]);
     let noticed: number | undefined;
     await until(async () => {
       if ((await watchOf(machine)).outlived > 0) noticed ??= Date.now() - startedAt;
