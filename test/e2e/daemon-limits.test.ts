@@ -120,13 +120,18 @@ describeRoot('a daemon with limits', () => {
     await until(async () => (await stateOf(daemon)).pool.busy === 8);
     // More of this network are their clients' own; the workers that are left serve the others.
     await hang('stuck0', 2);
-    await until(async () => (await stateOf(daemon)).declined.workers?.count === 2);
-    const { served } = await stateOf(daemon);
+    // One may get a worker in the moment in which not all of the eight have taken long enough to count as hung.
+    await until(async () => {
+      const { pool, declined } = await stateOf(daemon);
+      return pool.waiting === 0 && pool.busy + (declined.workers?.count ?? 0) === 10;
+    });
+    const { served, pool, declined } = await stateOf(daemon);
+    expect(declined.workers.count).toBeGreaterThan(0);
     await quickest();
     expect(await stateOf(daemon)).toMatchObject({
       served: served + 4,
-      pool: { busy: 8, waiting: 0 },
-      declined: { workers: { count: 2 } },
+      pool: { busy: pool.busy, waiting: 0 },
+      declined: { workers: declined.workers },
     });
     // No worker is left: other calls are their clients' own, too, after a second at most.
     await hang('stuck1', 10);
