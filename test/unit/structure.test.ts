@@ -281,6 +281,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'plugins',
       'src/answers',
       'src/schema',
+      'src/foreign',
       'src/node/model',
       'src/cni',
       'src/files',
