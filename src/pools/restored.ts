@@ -74,10 +74,13 @@ export function noteRestored(claimant: Claimant, pool: string, { version }: Stor
   return mark(claimant, pool, version);
 }
 
-/** Notes the number of a change that this node made, so that it notices a store from before it. */
+/**
+ * Notes the number of a change that this node made, so that it notices a store from before it. Without a number of the whole store, as in a
+ * directory, each object counts for itself.
+ */
 export function withNewest(held: Held, { version }: Pick<StoredObject, 'version'>): Held {
   const newest = Number(version);
-  return held.newest === undefined || newest > held.newest ? { ...held, newest } : held;
+  return held.newest !== undefined && newest > held.newest ? { ...held, newest } : held;
 }
 
 /** Whether the pool's object is another one than this node knew: all objects were deleted. Then it bears the mark. */

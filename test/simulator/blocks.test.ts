@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { cpSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseIp } from '../../src/net/ip.ts';
+import { directoryStore } from '../../src/pools/directory-store.ts';
 import { RESTORED_ANNOTATION } from '../../src/pools/restored.ts';
 import type { Wish } from '../../src/pools/wish.ts';
 import { deadline } from '../helpers/deadline.ts';
@@ -483,6 +484,22 @@ describe('kept addresses', () => {
     expect(await b.tend(singles)).toMatchObject({ lost: [] });
     await a.tend(singles);
     expect(findContradictions(model, [...nodes, c])).toEqual([]);
+  });
+
+  test('in a directory, whose objects count changes each for itself, they change hands, and others are claimed', async () => {
+    const { node } = cluster([]);
+    const store = directoryStore(join(dir, 'store'));
+    const more = { spec: LAN, pool: 'lan', store };
+    const [a, b] = [node('a', more), node('b', more)];
+    const [first = ''] = await a.add('web-0-0', 'eth0', ORDINAL);
+    await a.delAtOnce('web-0-0');
+    for (let i = 1; i < 6; i++) {
+      const [from, to] = i % 2 ? [a, b] : [b, a];
+      expect(await to.add(`web-0-${i}`, 'eth0', ORDINAL)).toEqual([first]);
+      await to.delAtOnce(`web-0-${i}`);
+      expect(await from.add(`p${i}`)).not.toEqual([first]);
+      expect(await from.tend(singles)).toMatchObject({ restored: false, lost: [] });
+    }
   });
 
   test('a backup with the mark of an earlier restore gets a mark of its own', async () => {

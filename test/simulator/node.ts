@@ -11,6 +11,7 @@ import { clusterStore } from '../../src/pools/cluster-store.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
 import { type HeldBlock, readHeld } from '../../src/pools/held.ts';
 import { chooseAddresses } from '../../src/pools/lease.ts';
+import type { ObjectStore } from '../../src/pools/objects.ts';
 import { type Claimant, inPlace, leasing } from '../../src/pools/place.ts';
 import type { PoolSpec } from '../../src/pools/pool.ts';
 import { type Limits, type Tended, tend } from '../../src/pools/tend.ts';
@@ -45,6 +46,8 @@ export interface NodeOptions {
   readonly name: string;
   readonly dir: string;
   readonly api: ApiServer;
+  /** In place of that server: a directory. */
+  readonly store?: ObjectStore;
   /** `podnet` unless given. */
   readonly network?: string;
   readonly pool: string;
@@ -86,7 +89,7 @@ export function simulatedNode(options: NodeOptions): SimulatedNode {
     machine,
     boot,
     reclaim: false,
-    store: clusterStore(api),
+    store: options.store ?? clusterStore(api),
     clock,
     random,
     ...(pause && { pause }),
