@@ -497,6 +497,13 @@ export const DIFFERENCES: readonly Difference[] = [
     in: 'ports',
   },
   {
+    path: /\/host\/nft\/inet catena_masquerade /,
+    rows: /ipMasq, iptables|, iptables, ipMasq /,
+    when: onlyOurs,
+    reason: 'packets of no connection, which neither packet filter translates, are dropped by nf_tables',
+    in: ['links', 'ports'],
+  },
+  {
     path: /\/host\/nft\/(inet|bridge) catena_firewall /,
     rows: /^firewall, /,
     when: onlyOurs,
