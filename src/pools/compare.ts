@@ -16,7 +16,7 @@ import { isInUse } from './lease.ts';
 import { type Kind, NODE_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, isCompared, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
-import { isRestored, noteRestored } from './restored.ts';
+import { isRestored, markRestored } from './restored.ts';
 
 /** What a comparison found. */
 export interface Compared {
@@ -141,7 +141,7 @@ async function readEach({ store }: Claimant, { blocks }: Held): Promise<[Kind, S
 async function isFromBackup(claimant: Claimant, object: StoredObject): Promise<boolean> {
   const block = changeHeld(claimant, held => held).blocks.find(({ name }) => name === object.name);
   if (block === undefined || !isEarlier(object, block)) return false;
-  await noteRestored(claimant, block.pool, object);
+  await markRestored(claimant, block.pool, object.version);
   return true;
 }
 

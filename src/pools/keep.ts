@@ -67,7 +67,7 @@ async function own(claimant: Claimant, pool: Pool, object: StoredObject): Promis
   }
   // Its holder since then claims it again.
   if (await isFromBefore(claimant, pool, replaced)) throw restoredStore(pool);
-  changeHeld(claimant, held => withNewest(withBlock(held, block), replaced));
+  changeHeld(claimant, held => withBlock(held, block));
 }
 
 /** Keeps the address of a node that has vanished, on behalf of those for whom it is. @returns whether that very version was replaced */

@@ -31,7 +31,7 @@ export async function isRestored(claimant: Claimant, pools: readonly Pool[]): Pr
   if (revision !== undefined) {
     wentBack = revision < (changeHeld(claimant, held => held).newest ?? 0);
     // Marked before it is noted: a process that ends in between notices again.
-    if (wentBack) for (const { name } of pools) await mark(claimant, name, String(revision));
+    if (wentBack) for (const { name } of pools) await markRestored(claimant, name, String(revision));
     changeHeld(claimant, held => ({ ...held, newest: revision }));
   }
   for (const pool of pools) wentBack = (await isAnother(claimant, pool)) || wentBack;
@@ -62,16 +62,11 @@ export async function isFromBefore(
   const { newest } = changeHeld(claimant, held => held);
   if (newest === undefined) return false;
   if (Number(version) >= newest) {
-    changeHeld(claimant, held => ({ ...held, newest: Number(version) }));
+    changeHeld(claimant, held => withNewest(held, { version }));
     return false;
   }
-  await mark(claimant, pool.name, version);
+  await markRestored(claimant, pool.name, version);
   return true;
-}
-
-/** Marks the pool of a block whose object was found in an earlier state than this node knows. @throws CniError 11 */
-export function noteRestored(claimant: Claimant, pool: string, { version }: StoredObject): Promise<void> {
-  return mark(claimant, pool, version);
 }
 
 /**
@@ -87,7 +82,7 @@ export function withNewest(held: Held, { version }: Pick<StoredObject, 'version'
 export async function isAnother(claimant: Claimant, { name, uid = '' }: Pool): Promise<boolean> {
   const before = changeHeld(claimant, held => held).known?.[name];
   if (before === uid || uid === '') return false;
-  if (before !== undefined) await mark(claimant, name, uid);
+  if (before !== undefined) await markRestored(claimant, name, uid);
   changeHeld(claimant, held => ({ ...held, known: { ...held.known, [name]: uid } }));
   return before !== undefined;
 }
@@ -131,7 +126,7 @@ export function isSettling(claimant: Claimant, { name, restored: markOf }: Pool)
  * Puts a new mark on the pool, unless another node has. One that this node knows already is from before: the backup had it.
  * @throws CniError 11 when the object keeps changing: who does not mark it must not note that it noticed
  */
-async function mark(claimant: Claimant, name: string, text: string): Promise<void> {
+export async function markRestored(claimant: Claimant, name: string, text: string): Promise<void> {
   const { store } = claimant;
   const known = changeHeld(claimant, held => held).restored?.[name]?.mark;
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
