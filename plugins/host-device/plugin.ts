@@ -1,7 +1,8 @@
 // What does the host-device plugin do for each verb?
 
-import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
+import { checkMac, stateOf } from '../../src/attach/check.ts';
 import { ignoreNeighbours } from '../../src/attach/container.ts';
+import { checkLayer3, findDevice } from '../../src/attach/device/check.ts';
 import { addressesFromResult, type Layer3, planLayer3 } from '../../src/attach/device/plan.ts';
 import { describeInterface, onlyInterfaceHas } from '../../src/attach/device/report.ts';
 import { refuseHostsOwn } from '../../src/attach/hosts-own.ts';
@@ -138,26 +139,16 @@ function refuseNetworkOf({ conf }: Call<HostDeviceConf>): void {
  * @throws Error naming the first difference
  */
 function checkDevice(call: Call<HostDeviceConf>, prevResult: Result): void {
-  const { container, env } = call;
-  const name = `interface "${env.ifname}"`;
   const record = findRecord(call.environment, attachmentOf(call));
-  const reported = prevResult.interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
-  confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
-  const link = findLink(container, env.ifname);
-  if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  const { name, reported, link } = findDevice(call, prevResult);
   checkMac(name, reported, link);
   // The reference's DEL, and ours without a record, finds the name of the device there.
   if (record) confirm(`alias of ${name}`, record.name, link.attrs.alias);
   // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
   if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
-  const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
-  checkAddresses(
-    container,
-    link,
-    ips.map(({ cidr }) => cidr),
-  );
-  checkRoutes(container, link, routes);
+  const { ifname, netns } = call.env;
+  checkLayer3(call, link, addressesFromResult(prevResult, ifname, netns));
   if (record?.rules.length) checkRules(call, record.rules);
 }
 

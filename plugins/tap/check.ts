@@ -1,7 +1,7 @@
 // Is everything that ADD made still as ADD made it?
-import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
+import { checkMac, stateOf } from '../../src/attach/check.ts';
+import { checkLayer3, findDevice } from '../../src/attach/device/check.ts';
 import { addressesFromResult } from '../../src/attach/device/plan.ts';
-import { checkRoutes } from '../../src/attach/routes.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { ValuesOf } from '../../src/netlink/codec/attrs.ts';
 import { MACVLAN_MODES } from '../../src/netlink/rtnl/kinds/macvlan.ts';
@@ -18,11 +18,7 @@ import { isMacvtap, type TapConf } from './config.ts';
  */
 export function checkTap(call: Call<TapConf>, prevResult: Result): void {
   const { container, conf, env } = call;
-  const name = `interface "${env.ifname}"`;
-  const reported = prevResult.interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
-  confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
-  const link = findLink(container, env.ifname);
-  if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  const { name, reported, link } = findDevice(call, prevResult);
   if (isMacvtap(conf)) checkMacvtap(call, name, link);
   else checkOwners(conf, name, link);
   checkMac(name, reported, link);
@@ -30,13 +26,7 @@ export function checkTap(call: Call<TapConf>, prevResult: Result): void {
   if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
   if (conf.bridge) confirm(`bridge of ${name}`, findLink(container, conf.bridge)?.index, link.master);
-  const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
-  checkAddresses(
-    container,
-    link,
-    ips.map(({ cidr }) => cidr),
-  );
-  checkRoutes(container, link, routes);
+  checkLayer3(call, link, addressesFromResult(prevResult, env.ifname, env.netns));
 }
 
 function checkOwners({ owner, group, multiQueue }: TapConf, name: string, link: Link): void {

@@ -1,6 +1,6 @@
 // Is a device of the container still as ADD left it?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import type { Result } from '../../cni/result.ts';
+import type { Result, ResultInterface } from '../../cni/result.ts';
 import { findLink, type Link } from '../../netlink/rtnl/link.ts';
 import { confirm } from '../../plugin/confirm.ts';
 import type { Call } from '../../plugin/define.ts';
@@ -24,18 +24,45 @@ export function requirePrevResult({ prevResult }: Call): Result {
   throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
 }
 
-/**
- * Compares kind, hardware address, MTU, state, addresses and routes of every table with the result of ADD.
- * @throws Error naming the first difference, CniError 7 without a result
- */
-export function checkDevice(call: Call, expected: DeviceExpectation): Link {
-  const { env, container } = call;
-  const prevResult = requirePrevResult(call);
+/** A device of the container, as the result of its ADD has it, and as it is. */
+export interface FoundDevice {
+  /** For errors. */
+  readonly name: string;
+  readonly reported: ResultInterface | undefined;
+  readonly link: Link;
+}
+
+/** @throws Error if the result does not have it, or it is gone */
+export function findDevice({ env, container }: Call, prevResult: Result): FoundDevice {
   const name = `interface "${env.ifname}"`;
   const reported = prevResult.interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
   confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
   const link = findLink(container, env.ifname);
   if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  return { name, reported, link };
+}
+
+/** Compares addresses and routes with those of the result of ADD. @throws Error naming the first difference */
+export function checkLayer3(
+  { container }: Call,
+  link: Link,
+  { ips, routes }: ReturnType<typeof addressesFromResult>,
+): void {
+  checkAddresses(
+    container,
+    link,
+    ips.map(({ cidr }) => cidr),
+  );
+  checkRoutes(container, link, routes);
+}
+
+/**
+ * Compares kind, hardware address, MTU, state, addresses and routes of every table with the result of ADD.
+ * @throws Error naming the first difference, CniError 7 without a result
+ */
+export function checkDevice(call: Call, expected: DeviceExpectation): Link {
+  const prevResult = requirePrevResult(call);
+  const { name, reported, link } = findDevice(call, prevResult);
   confirm(`kind of ${name}`, expected.kind, link.kind);
   // A later plugin such as tuning may have changed address and MTU, and then says so in the result.
   checkMac(name, reported, link);
@@ -44,13 +71,7 @@ export function checkDevice(call: Call, expected: DeviceExpectation): Link {
   const hasFollowed = !expected.mtu && followed === link.mtu;
   if (mtu !== undefined && !hasFollowed) confirm(`MTU of ${name}`, mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
-  const { ips, routes } = addressesFromResult(prevResult, env.ifname, env.netns);
-  if (ips.length === 0) return link;
-  checkAddresses(
-    container,
-    link,
-    ips.map(({ cidr }) => cidr),
-  );
-  checkRoutes(container, link, routes);
+  const layer3 = addressesFromResult(prevResult, call.env.ifname, call.env.netns);
+  if (layer3.ips.length > 0) checkLayer3(call, link, layer3);
   return link;
 }
