@@ -77,9 +77,13 @@ async function vlansOf(lab: Lab, ns: Namespace): Promise<Map<string, Row>> {
   return new Map(ports.map(({ ifname, vlans }) => [ifname, byKey(vlans, ({ vlan }) => `${vlan}`)]));
 }
 
-/** Some states settle quickly (see ground.ts for addresses), but not before ADD returns. */
+/**
+ * Some states settle quickly (see ground.ts for addresses), but not before ADD returns; and the kernel's dump of IPv6 routes repeats
+ * rows or leaves some out while it adds others, so they have to be the same before and after.
+ */
 async function settledDump(lab: Lab, ns: Namespace): Promise<Dump> {
-  for (let attempt = 0; ; attempt++) {
+  const routes = async () => (await lab.run(ns, ['ip', '-6', 'route', 'show', 'table', 'all'])).stdout;
+  for (let attempt = 0, before = await routes(); ; attempt++) {
     const dump = await lab.dump(ns, { waiting: true });
     const waking = dump.links.some(({ flags, operstate, linkinfo }) => {
       const isUp = flags.includes('UP') && flags.includes('LOWER_UP');
@@ -87,7 +91,9 @@ async function settledDump(lab: Lab, ns: Namespace): Promise<Dump> {
     });
     const addresses: Row[] = dump.addresses.flatMap(({ addr_info }) => addr_info ?? []);
     const isTentative = addresses.some(({ tentative, dadfailed }) => tentative && !dadfailed);
-    if ((!waking && !isTentative) || attempt === 100) return dump;
+    const after = await routes();
+    if ((!waking && !isTentative && before === after) || attempt === 100) return dump;
+    before = after;
     await Bun.sleep(20);
   }
 }
