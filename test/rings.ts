@@ -30,15 +30,21 @@ const FOLDERS: readonly (readonly [folder: string, ring: Ring, why: string])[] =
 const LATER: Readonly<Record<string, string>> = {
   'test/e2e/bench.test.ts': 'the measuring programs, which change nothing',
   'test/e2e/compare-table.test.ts': 'a table of broken plugins; compare.test.ts has the command',
+  'test/e2e/conformance-plugins.test.ts':
+    'every plugin, 140 calls each; conformance.test.ts has the command and three plugins',
   'test/e2e/conformance-reference.test.ts':
-    'the reference; conformance.test.ts has the command and our plugins',
+    'the reference; conformance.test.ts has the command and three plugins',
   'test/e2e/containerd-damages.test.ts':
     'a table of damages; containerd.test.ts and watch.test.ts have the ordinary ones',
   'test/e2e/firewall-reloads.test.ts':
     'a table of reloads; netns/firewall-firewalld.test.ts has the ordinary ones',
+  'test/e2e/gc-while-adding.test.ts':
+    'ADDs at random beside GC; simultaneous.test.ts and netns/garbage.test.ts have chosen ones',
   'test/e2e/podman-damages.test.ts':
     'a table of damages; podman.test.ts and watch.test.ts have the ordinary ones',
   'test/e2e/release.test.ts': 'executables for other machines',
+  'test/e2e/swap-faults.test.ts':
+    'swaps that fail, eight examinations of a plugin; swap.test.ts has those that do not',
   'test/e2e/why-not-random.test.ts':
     'random rules; why-not.test.ts and why-not-table.test.ts have chosen ones',
   'test/netns/bandwidth-faults.test.ts': 'a fault at every request',

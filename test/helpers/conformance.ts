@@ -1,4 +1,5 @@
 // Which rules of the protocol does an executable keep, by `catena conformance`?
+import { expect } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
@@ -81,6 +82,14 @@ export function reportOn(executable: string): Promise<Report> {
   const report = reports.get(executable) ?? examine(executable, SAMPLES[basename(executable)] ?? {});
   reports.set(executable, report);
   return report;
+}
+
+/** A plugin of ours keeps every rule that it must. */
+export async function expectConforming(name: string): Promise<void> {
+  const report = await reportOn(join(BIN_DIR, name));
+  expect(report.rules.filter(({ level, outcome }) => level === 'must' && outcome === 'broken')).toEqual([]);
+  expect(report.ok).toBe(true);
+  expect(report.rules.find(({ id }) => id === 'add/works')?.outcome).toBe('kept');
 }
 
 /** Prints the table of all reports. */
