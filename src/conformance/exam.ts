@@ -13,8 +13,7 @@ import {
 import { createHost, type TestHost } from '../testing/host.ts';
 import { nameOfProcess, processesIn } from '../testing/processes.ts';
 import { killGroup, runIn } from '../testing/run-in.ts';
-import { makeBridge } from './pod.ts';
-import { Scene } from './scene.ts';
+import { makeBridge, Scene } from './scene.ts';
 import { confOf, type Subject } from './subject.ts';
 
 /** One call, with everything that the rules about all replies inspect. */

@@ -3,8 +3,30 @@ import { describeError } from '../cni/errors.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import { Exam } from './exam.ts';
 import { Broken, type Finding, type Rule, Skipped } from './rule.ts';
-import { RULES } from './rules.ts';
+import {
+  ADD_RULES,
+  CHAIN_RULES,
+  CHECK_RULES,
+  DEL_RULES,
+  GC_RULES,
+  REFUSE_RULES,
+} from './rules/attachments.ts';
+import { ENVIRONMENT_RULES, REPLY_RULES, REQUEST_RULES, VERSION_RULES } from './rules/calls.ts';
 import type { Subject } from './subject.ts';
+
+/** Every rule. The rules about all replies come last. */
+export const RULES: readonly Rule[] = [
+  ...VERSION_RULES,
+  ...ENVIRONMENT_RULES,
+  ...REQUEST_RULES,
+  ...ADD_RULES,
+  ...REFUSE_RULES,
+  ...CHAIN_RULES,
+  ...CHECK_RULES,
+  ...DEL_RULES,
+  ...GC_RULES,
+  ...REPLY_RULES,
+];
 
 /** The findings of an examination. */
 export interface Report {

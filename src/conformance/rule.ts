@@ -24,6 +24,28 @@ export interface Rule {
   check(exam: Exam): Promise<void> | void;
 }
 
+/** What the rules of a table have in common; a row may differ in it. */
+interface Usual extends Pick<Rule, 'source' | 'needs'> {
+  /** Throws {@link Skipped} when no rule of the table applies. */
+  readonly when?: (exam: Exam) => void;
+}
+
+/** A rule of a table: `must`, unless it says otherwise. */
+export type RuleRow = Pick<Rule, 'id' | 'title' | 'check'> & Partial<Rule>;
+
+/** The rules of a table. */
+export function tableOf({ when, ...usual }: Usual, rows: readonly RuleRow[]): Rule[] {
+  return rows.map(row => ({
+    level: 'must',
+    ...usual,
+    ...row,
+    async check(exam) {
+      when?.(exam);
+      await row.check(exam);
+    },
+  }));
+}
+
 /** The outcome of one rule. */
 export interface Finding {
   readonly rule: Rule;
@@ -41,6 +63,11 @@ export class Skipped extends Error {}
 /** Ends the examination of a rule unless the condition holds. */
 export function insist(condition: unknown, seen: string): asserts condition {
   if (!condition) throw new Broken(seen);
+}
+
+/** Nothing may be wrong. @param wrong each with what is wrong */
+export function insistNone(wrong: readonly string[]): void {
+  insist(!wrong.length, wrong.join('; '));
 }
 
 /** Ends the examination of a rule that does not apply. */

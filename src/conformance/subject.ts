@@ -1,7 +1,12 @@
 // Which executable is examined, and with which settings?
+
+import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { JsonObject } from '../cni/json.ts';
+import { loadFile } from '../chain/config/load.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { type JsonObject, parseObject } from '../cni/json.ts';
 import type { SpecVersion } from '../cni/version.ts';
+import { configurePlugins, offerCapabilities } from '../lab/capabilities.ts';
 
 /** A plugin and everything needed to examine it. */
 export interface Subject {
@@ -40,4 +45,42 @@ const NETWORK = 'conformance';
 /** The configuration for one version: the given one, or the minimum. */
 export function confOf({ conf, executable }: Subject, version: SpecVersion): JsonObject {
   return { name: NETWORK, type: basename(executable), ...conf, cniVersion: version };
+}
+
+/** A configuration, and whether the plugin comes after another one. */
+export interface Sample {
+  readonly conf: JsonObject;
+  readonly chained: boolean;
+}
+
+/** Reads a JSON object from a file. @throws CniError when it contains none */
+export function readObject(file: string): JsonObject {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    const reason = (cause as { code?: string }).code ?? String(cause);
+    throw new CniError(ErrorCode.ioFailure, `Cannot read "${file}": ${reason}`, { cause });
+  }
+  return parseObject(text, `"${file}"`);
+}
+
+/**
+ * The first entry of that type in a conflist, with capability arguments as `catena try` offers them.
+ * @throws CniError when the conflist has none
+ */
+export function findSample(file: string, type: string, capabilities: JsonObject): Sample {
+  const list = loadFile(file);
+  const at = list.plugins.findIndex(one => one.type === type);
+  const entry = configurePlugins(list, offerCapabilities(list, capabilities))[at];
+  if (entry === undefined) {
+    const types = list.plugins.map(one => `"${one.type}"`).join(', ');
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot find "${type}" in "${file}": its plugins are ${types}`,
+    );
+  }
+  const { conf, runtimeConfig } = entry;
+  const given = Object.keys(runtimeConfig).length ? { runtimeConfig } : {};
+  return { conf: { ...conf, name: list.name, ...given }, chained: at > 0 };
 }

@@ -417,7 +417,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     'src/attach/forwarding',
     'src/lab/lab',
     'src/lab/state/devices',
-    'src/conformance/pod',
+    'src/conformance/scene',
     'src/compare/crossings',
     // A family of nf_tables.
     'src/netlink/nft/rule-words',

@@ -1,6 +1,6 @@
 // Are the rules a table that can be relied on?
 import { expect, test } from 'bun:test';
-import { RULES } from '../../../src/conformance/rules.ts';
+import { RULES } from '../../../src/conformance/examine.ts';
 
 test('every rule has a unique id', () => {
   const ids = RULES.map(({ id }) => id);

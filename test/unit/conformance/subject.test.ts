@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { findSample, readObject } from '../../../src/conformance/sample.ts';
+import { findSample, readObject } from '../../../src/conformance/subject.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'catena-sample-'));
 const file = join(dir, 'net.conflist');

@@ -1,0 +1,604 @@
+// Does a plugin attach and detach containers as the protocol demands: ADD, its chain, CHECK, DEL and GC?
+import { ErrorCode } from '../../cni/errors.ts';
+import { isObject, type JsonObject } from '../../cni/json.ts';
+import type { Result } from '../../cni/result.ts';
+import { atLeast, SINCE, type SpecVersion } from '../../cni/version.ts';
+import { createLink, findLink, removeLink } from '../../netlink/rtnl/link.ts';
+import type { Exam } from '../exam.ts';
+import { findFalseAddresses, findFalseInterfaces, findLayoutProblems } from '../result-check.ts';
+import {
+  describeReply,
+  insist,
+  insistError,
+  insistNone,
+  insistOk,
+  type Rule,
+  Skipped,
+  skipUnless,
+  tableOf,
+} from '../rule.ts';
+import type { Asking, Pod, Scene } from '../scene.ts';
+import { confOf } from '../subject.ts';
+
+const ADD = 'SPEC: ADD';
+const SUCCESS = 'SPEC: Success';
+const BIG_REQUEST_BYTES = 1 << 20;
+const AT_ONCE = 4;
+
+/** Plays a scene in which the plugin has run before. */
+function warm(exam: Exam, play: (scene: Scene) => Promise<void>): Promise<void> {
+  return exam.scene(async scene => {
+    await scene.warm();
+    await play(scene);
+  });
+}
+
+/** Runs ADD for a pod, which must succeed, passes the pod to a function, and always runs DEL. */
+async function attached(
+  exam: Exam,
+  look: (scene: Scene, pod: Pod) => void | Promise<void>,
+  asking: Asking = {},
+): Promise<void> {
+  await exam.scene(async scene => {
+    const pod = scene.pod();
+    try {
+      insistOk(await scene.add(pod, asking), 'ADD');
+      await look(scene, pod);
+    } finally {
+      await scene.del(pod);
+    }
+  });
+}
+
+/** Rules of ADD. */
+export const ADD_RULES: readonly Rule[] = tableOf({ source: SUCCESS, needs: 'attachment' }, [
+  {
+    id: 'add/works',
+    title: 'ADD succeeds and prints a result',
+    source: ADD,
+    needs: 'configuration',
+    async check(exam) {
+      const { added } = await exam.trial();
+      if (/not supported/i.test(added.error?.msg ?? ''))
+        throw new Skipped(`not supported by this kernel: ${describeReply(added)}`);
+      insistOk(added, 'ADD');
+      insist(added.result, `ADD: ${describeReply(added)}`);
+    },
+  },
+  {
+    id: 'add/version',
+    title: 'the result has the cniVersion of the configuration',
+    check: exam =>
+      eachVersion(exam, (result, version) => {
+        insist(
+          result.cniVersion === version,
+          `asked for ${version}, it replies with ${JSON.stringify(result.cniVersion)}`,
+        );
+      }),
+  },
+  {
+    id: 'add/layout',
+    title: 'the result has the format of its version; addresses and indexes are valid',
+    check: exam =>
+      eachVersion(exam, (result, version) => {
+        const problems = findLayoutProblems(result, version);
+        insist(!problems.length, `in version ${version}: ${problems.join('; ')}`);
+      }),
+  },
+  {
+    id: 'add/interfaces-exist',
+    title: 'the interfaces of the result exist where it says',
+    check: exam =>
+      attached(exam, (scene, pod) => {
+        const result = scene.resultOf(pod);
+        skipUnless(result?.interfaces?.length, 'the result names no interface');
+        insistNone(findFalseInterfaces(result, scene.host, pod));
+      }),
+  },
+  {
+    id: 'add/addresses-exist',
+    title: 'the addresses of the result are assigned to their interfaces',
+    level: 'should',
+    check: exam =>
+      attached(exam, (scene, pod) => {
+        const result = scene.resultOf(pod);
+        const placed = result?.ips?.some(({ interface: index }) => index !== undefined);
+        skipUnless(result && placed, 'the result assigns no address to an interface');
+        insistNone(findFalseAddresses(result, pod));
+      }),
+  },
+  {
+    id: 'add/ifname',
+    title: 'the interface in the container is called CNI_IFNAME',
+    source: ADD,
+    async check(exam) {
+      skipUnless((await exam.trial()).kind === 'main', 'it creates no interface');
+      const { ifname } = exam.subject;
+      await attached(exam, (scene, pod) => {
+        insist(findLink(pod.container.route, ifname), `there is no ${ifname} in the container`);
+        const listed = scene.resultOf(pod)?.interfaces?.some(one => one.name === ifname && one.sandbox);
+        insist(listed || !atLeast(exam.version, '0.3.0'), `the result does not list ${ifname}`);
+      });
+    },
+  },
+  {
+    id: 'add/unknown-keys',
+    title: 'unknown configuration keys are ignored',
+    level: 'should',
+    source: 'SPEC: Configuration format',
+    check: exam => attached(exam, () => {}, { conf: { 'example.org/unknown': { a: [1, null, 'ü'] } } }),
+  },
+  {
+    id: 'add/big-request',
+    title: 'a configuration of one mebibyte is read completely',
+    source: 'SPEC: Overview',
+    check: exam => attached(exam, () => {}, { conf: { 'example.org/big': 'x'.repeat(BIG_REQUEST_BYTES) } }),
+  },
+  {
+    id: 'add/args',
+    title: 'CNI_ARGS with IgnoreUnknown and the Kubernetes arguments are accepted',
+    source: 'conventions: CNI_ARGS',
+    check(exam) {
+      const CNI_ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=pod';
+      return attached(exam, () => {}, { env: { CNI_ARGS } });
+    },
+  },
+  {
+    id: 'add/without-path',
+    title: 'CNI_PATH is not required if nothing is delegated',
+    level: 'should',
+    source: ADD,
+    async check(exam) {
+      const { kind } = await exam.trial();
+      skipUnless(kind === 'ipam' || !isObject(exam.subject.conf?.ipam), 'it delegates to an IPAM plugin');
+      await attached(exam, () => {}, { env: { CNI_PATH: undefined } });
+    },
+  },
+  {
+    id: 'add/at-once',
+    title: 'several containers can be added at once, each with its own addresses',
+    source: 'SPEC: Overview',
+    async check(exam) {
+      const { kind } = await exam.trial();
+      skipUnless(
+        kind !== 'chained' && exam.subject.device === undefined,
+        'it needs a resource that exists only once',
+      );
+      await exam.scene(async scene => {
+        const addressesOf = (pods: readonly Pod[]) =>
+          pods.flatMap(pod => scene.resultOf(pod)?.ips ?? []).map(({ address }) => address);
+        const oneByOne = [scene.pod(), scene.pod()];
+        for (const pod of oneByOne) await scene.add(pod);
+        // Repeated addresses mean that the configuration fixes them.
+        const fixed = hasRepetition(addressesOf(oneByOne));
+        const pods = Array.from({ length: AT_ONCE }, () => scene.pod());
+        const replies = await Promise.all(pods.map(pod => scene.add(pod, { alongside: true })));
+        const addresses = addressesOf([...oneByOne, ...pods]);
+        for (const pod of [...oneByOne, ...pods]) await scene.del(pod);
+        for (const reply of replies) insistOk(reply, 'ADD in parallel');
+        insist(
+          fixed || !hasRepetition(addresses),
+          `two containers share an address of ${addresses.join(', ')}`,
+        );
+      });
+    },
+  },
+]);
+
+function hasRepetition(texts: readonly string[]): boolean {
+  return new Set(texts).size < texts.length;
+}
+
+/** Inspects the result in every supported version that has what the plugin needs. */
+async function eachVersion(
+  exam: Exam,
+  look: (result: JsonObject, version: SpecVersion) => void,
+): Promise<void> {
+  for (const [version, reply] of await exam.addInEachVersion()) {
+    // Results of old versions must contain addresses.
+    if (!atLeast(version, '0.3.0') && reply.exitCode !== 0 && (await isWithoutAddress(exam))) continue;
+    insistOk(reply, `ADD in ${version}`);
+    insist(reply.result, `ADD in ${version}: ${describeReply(reply)}`);
+    look(reply.result, version);
+  }
+}
+
+async function isWithoutAddress(exam: Exam): Promise<boolean> {
+  const { result } = (await exam.trial()).added;
+  return !(Array.isArray(result?.ips) && result.ips.length);
+}
+
+/** Rules of an ADD that cannot succeed. */
+export const REFUSE_RULES: readonly Rule[] = tableOf({ source: ADD, needs: 'attachment' }, [
+  {
+    id: 'add/existing-interface',
+    title: 'ADD fails when the container already has an interface of that name',
+    check: exam =>
+      occupied(exam, async (scene, pod) => {
+        insistError(await scene.add(pod), 'ADD');
+        const { ifname } = exam.subject;
+        insist(findLink(pod.container.route, ifname), `${ifname}, which existed before, no longer exists`);
+      }),
+  },
+  {
+    id: 'add/failure-clean',
+    title: 'a failed ADD leaves nothing behind',
+    level: 'should',
+    check: exam =>
+      occupied(exam, async (scene, pod) => {
+        const before = scene.state();
+        await scene.add(pod);
+        insistNone(await scene.changes(before));
+      }),
+  },
+  {
+    id: 'add/failure-then-del',
+    title: 'DEL removes what a failed ADD has left behind',
+    check: exam =>
+      occupied(exam, async (scene, pod, before) => {
+        await scene.add(pod);
+        insistOk(await scene.del(pod), 'DEL');
+        await scene.leave(pod);
+        insistNone(await scene.changes(before));
+      }),
+  },
+  {
+    id: 'add/no-netns',
+    title: 'ADD fails when CNI_NETNS does not exist',
+    async check(exam) {
+      const { kind, made } = await exam.trial();
+      const enters = kind === 'main' || made.some(line => !/^(host|files): /.test(line));
+      skipUnless(enters, 'it does nothing in the container');
+      await warm(exam, async scene => {
+        const pod = scene.pod();
+        insistError(await scene.add(pod, { env: { CNI_NETNS: `${scene.host.dir}/none` } }), 'ADD');
+      });
+    },
+  },
+  {
+    id: 'add/own-netns',
+    title: "ADD rejects the plugin's own namespace with code 8",
+    level: 'should',
+    source: 'reference skeleton',
+    check: exam => intoOwnNetns(exam, reply => insistError(reply, 'ADD', ErrorCode.invalidNetns)),
+  },
+  {
+    id: 'add/own-netns-untouched',
+    title: "that ADD leaves the host's interfaces unchanged",
+    level: 'should',
+    source: 'good practice',
+    check: exam => intoOwnNetns(exam, (_, left) => insistNone(left)),
+  },
+]);
+
+/** Plays a scene with a pod that already has an interface of that name. */
+async function occupied(
+  exam: Exam,
+  play: (scene: Scene, pod: Pod, before: ReturnType<Scene['state']>) => Promise<void>,
+): Promise<void> {
+  const { kind, makesInterface } = await exam.trial();
+  skipUnless(kind === 'main' && makesInterface, 'it does not create CNI_IFNAME');
+  await warm(exam, async scene => {
+    const before = scene.state();
+    const pod = scene.pod();
+    const peer = { name: 'occupant' };
+    createLink(pod.container.route, { name: exam.subject.ifname, kind: 'veth', peer });
+    await play(scene, pod, before);
+  });
+}
+
+async function intoOwnNetns(
+  exam: Exam,
+  look: (reply: Awaited<ReturnType<Scene['add']>>, left: string[]) => void,
+) {
+  skipUnless((await exam.trial()).kind !== 'ipam', 'it does nothing in the container');
+  await warm(exam, async scene => {
+    const pod = scene.pod();
+    const before = scene.state();
+    const reply = await scene.add(pod, { env: { CNI_NETNS: scene.host.namespace.path } });
+    look(reply, await scene.changes(before));
+  });
+}
+
+/** Rules of plugins that receive a prevResult. */
+export const CHAIN_RULES: readonly Rule[] = tableOf(
+  {
+    source: 'good practice',
+    needs: 'attachment',
+    when(exam) {
+      skipUnless(exam.subject.chained, 'it is not tested as a chained plugin');
+      skipUnless(atLeast(exam.version, '0.3.0'), 'it supports no version that has prevResult');
+    },
+  },
+  [
+    {
+      id: 'chain/passes-result',
+      title: 'interfaces, addresses, routes and DNS of prevResult are in the result',
+      source: 'SPEC: ADD, prevResult',
+      async check(exam) {
+        const { given, got } = await pass(exam, {});
+        const lost = findLost(given, got);
+        insist(!lost.length, `missing: ${lost.join(', ')}`);
+      },
+    },
+    {
+      id: 'chain/keeps-unknown-keys',
+      title: 'unknown keys of prevResult are in the result',
+      level: 'should',
+      async check(exam) {
+        const { got } = await pass(exam, { 'example.org/unknown': 'kept' });
+        insist(got['example.org/unknown'] === 'kept', 'they are missing');
+      },
+    },
+    {
+      id: 'chain/needs-result',
+      title: 'ADD without prevResult is rejected',
+      level: 'should',
+      check: exam =>
+        exam.scene(async scene =>
+          insistError(await scene.add(scene.pod(), { prevResult: null }), 'ADD without prevResult'),
+        ),
+    },
+  ],
+);
+
+async function pass(exam: Exam, more: Result): Promise<{ given: Result; got: Result }> {
+  return exam.scene(async scene => {
+    const pod = scene.pod();
+    const given = { ...pod.prevResult, ...more };
+    insistOk(await scene.add(pod, { prevResult: given }), 'ADD');
+    const got = scene.resultOf(pod);
+    await scene.del(pod);
+    insist(got, 'its reply is not a result');
+    return { given, got };
+  });
+}
+
+function findLost(given: Result, got: Result): string[] {
+  const partsOf = ({ interfaces = [], ips = [], routes = [], dns }: Result) => [
+    ...interfaces.map(({ name, sandbox = '' }) => `interface ${name}${sandbox ? ` in ${sandbox}` : ''}`),
+    ...ips.map(({ address }) => `address ${address}`),
+    ...routes.map(({ dst }) => `route to ${dst}`),
+    ...(dns?.nameservers ?? []).map(server => `name server ${server}`),
+  ];
+  const there = partsOf(got);
+  return partsOf(given).filter(one => !there.includes(one));
+}
+
+/** Rules of CHECK. */
+export const CHECK_RULES: readonly Rule[] = tableOf(
+  {
+    source: 'SPEC: CHECK',
+    needs: 'attachment',
+    when: exam => skipUnless(atLeast(exam.version, SINCE.check), 'it supports no version that has CHECK'),
+  },
+  [
+    {
+      id: 'check/after-add',
+      title: 'CHECK succeeds after ADD',
+      check: exam =>
+        attached(exam, async (scene, pod) => {
+          insistOk(await scene.check(pod), 'CHECK');
+          insistOk(await scene.check(pod), 'CHECK, a second time');
+        }),
+    },
+    {
+      id: 'check/changes-nothing',
+      title: 'CHECK changes nothing',
+      check: exam =>
+        attached(exam, async (scene, pod) => {
+          const before = scene.state();
+          await scene.check(pod);
+          insistNone(await scene.changes(before));
+        }),
+    },
+    {
+      id: 'check/missing-interface',
+      title: 'CHECK fails when the interface no longer exists',
+      async check(exam) {
+        const { kind, makesInterface } = await exam.trial();
+        skipUnless(kind === 'main' && makesInterface, 'it does not create CNI_IFNAME');
+        await attached(exam, async (scene, pod) => {
+          removeLink(pod.container.route, exam.subject.ifname);
+          insistError(await scene.check(pod), `CHECK without ${exam.subject.ifname}`);
+        });
+      },
+    },
+    {
+      id: 'check/after-del',
+      title: 'CHECK fails when what ADD created no longer exists',
+      async check(exam) {
+        const { made } = await exam.trial();
+        skipUnless(made.length, 'ADD creates nothing observable');
+        await warm(exam, async scene => {
+          const pod = scene.pod();
+          const before = scene.state();
+          await scene.add(pod);
+          await scene.del(pod);
+          const left = await scene.changes(before);
+          skipUnless(!left.length, `DEL does not remove it: ${left.join('; ')}`);
+          insistError(await scene.check(pod), 'CHECK after DEL');
+        });
+      },
+    },
+  ],
+);
+
+/** Rules of DEL. */
+export const DEL_RULES: readonly Rule[] = tableOf({ source: 'SPEC: DEL', needs: 'attachment' }, [
+  {
+    id: 'del/clean',
+    title: 'after ADD, DEL and deletion of the container, the host is unchanged',
+    check: exam =>
+      warm(exam, async scene => {
+        const before = scene.state();
+        const pod = scene.pod();
+        insistOk(await scene.add(pod), 'ADD');
+        insistOk(await scene.del(pod), 'DEL');
+        await scene.leave(pod);
+        insistNone(await scene.changes(before));
+      }),
+  },
+  {
+    id: 'del/undoes',
+    title: 'after ADD and DEL, host and container are unchanged',
+    level: 'should',
+    check: exam =>
+      warm(exam, async scene => {
+        const pod = scene.pod();
+        const before = scene.state();
+        insistOk(await scene.add(pod), 'ADD');
+        insistOk(await scene.del(pod), 'DEL');
+        insistNone(await scene.changes(before));
+      }),
+  },
+  {
+    id: 'del/twice',
+    title: 'DEL can be repeated',
+    check: exam =>
+      attached(exam, async (scene, pod) => {
+        insistOk(await scene.del(pod), 'DEL');
+        insistOk(await scene.del(pod), 'DEL, a second time');
+      }),
+  },
+  {
+    id: 'del/never-added',
+    title: 'DEL of an attachment that was never added succeeds',
+    needs: 'configuration',
+    check: exam => exam.scene(async scene => insistOk(await scene.del(scene.pod()), 'DEL')),
+  },
+  {
+    id: 'del/without-netns',
+    title: 'DEL does not require CNI_NETNS',
+    check: exam =>
+      attached(exam, async (scene, pod) => {
+        insistOk(await scene.del(pod, { env: { CNI_NETNS: undefined } }), 'DEL without CNI_NETNS');
+        insistOk(await scene.del(pod, { env: { CNI_NETNS: '' } }), 'DEL with an empty CNI_NETNS');
+      }),
+  },
+  {
+    id: 'del/netns-gone',
+    title: 'DEL succeeds when the namespace no longer exists',
+    check: exam =>
+      attached(exam, async (scene, pod) => {
+        await scene.leave(pod);
+        insistOk(await scene.del(pod), 'DEL without a namespace at CNI_NETNS');
+      }),
+  },
+  {
+    id: 'del/netns-gone-clean',
+    title: 'that DEL leaves nothing on the host',
+    level: 'should',
+    check: exam =>
+      warm(exam, async scene => {
+        const before = scene.state();
+        const pod = scene.pod();
+        await scene.add(pod);
+        await scene.leave(pod);
+        await scene.del(pod);
+        const left = await scene.changes(before);
+        skipUnless(
+          exam.subject.device === undefined || !left.length,
+          'the device was deleted with the namespace',
+        );
+        insistNone(left);
+      }),
+  },
+  {
+    id: 'del/without-result',
+    title: 'DEL does not require prevResult',
+    async check(exam) {
+      skipUnless(atLeast(exam.version, SINCE.prevResultOnDel), 'it supports no version that has it');
+      await attached(exam, async (scene, pod) => {
+        insistOk(await scene.del(pod, { prevResult: null }), 'DEL without prevResult');
+      });
+    },
+  },
+  {
+    id: 'del/without-path',
+    title: 'CNI_PATH is not required if nothing is delegated',
+    level: 'should',
+    async check(exam) {
+      const { kind } = await exam.trial();
+      skipUnless(kind === 'ipam' || exam.subject.conf?.ipam === undefined, 'it delegates to an IPAM plugin');
+      await attached(exam, async (scene, pod) => {
+        insistOk(await scene.del(pod, { env: { CNI_PATH: undefined } }), 'DEL without CNI_PATH');
+      });
+    },
+  },
+]);
+
+/** Rules of GC and STATUS. */
+export const GC_RULES: readonly Rule[] = tableOf(
+  {
+    source: 'SPEC: GC',
+    needs: 'attachment',
+    when: exam =>
+      skipUnless(atLeast(exam.version, SINCE.gc), `it supports no version newer than ${exam.version}`),
+  },
+  [
+    {
+      id: 'gc/idle',
+      title: 'GC succeeds when there is nothing to collect',
+      check: exam => exam.scene(async scene => insistOk(await scene.gc([]), 'GC')),
+    },
+    {
+      id: 'gc/keeps-valid',
+      title: 'GC keeps the valid attachments',
+      check: exam =>
+        attached(exam, async (scene, pod) => {
+          const before = scene.state();
+          insistOk(await scene.gc([pod]), 'GC');
+          insistNone(await scene.changes(before));
+        }),
+    },
+    {
+      id: 'gc/removes-stale',
+      title: 'GC removes what other attachments have left on the host',
+      level: 'should',
+      async check(exam) {
+        const { made } = await exam.trial();
+        const outside = made.filter(line => /^(host|files): /.test(line));
+        skipUnless(outside.length, 'it leaves nothing on the host');
+        await warm(exam, async scene => {
+          const before = scene.state();
+          const pod = scene.pod();
+          insistOk(await scene.add(pod), 'ADD');
+          await scene.leave(pod);
+          insistOk(await scene.gc([]), 'GC');
+          const changed = await scene.changes(before);
+          await scene.del(pod);
+          // What the network kept for its next attachment may go, too.
+          insistNone(changed.filter(line => !/^[^:]+: - /.test(line)));
+        });
+      },
+    },
+    {
+      id: 'status/answers',
+      title: 'STATUS succeeds, or reports in an error object why ADD would fail',
+      source: 'SPEC: STATUS',
+      needs: 'configuration',
+      async check(exam) {
+        const reply = await askStatus(exam);
+        insist(reply.exitCode === 0 || reply.error, describeReply(reply));
+      },
+    },
+    {
+      id: 'status/ready',
+      title: 'STATUS succeeds if ADD does',
+      level: 'should',
+      source: 'SPEC: STATUS',
+      async check(exam) {
+        const reply = await askStatus(exam);
+        insist(reply.error?.code !== ErrorCode.unavailable, describeReply(reply));
+        insistOk(reply, 'STATUS');
+      },
+    },
+  ],
+);
+
+function askStatus(exam: Exam) {
+  return exam.scene(async ({ host }) =>
+    exam.call(host, 'STATUS', { conf: confOf(exam.subject, exam.version) }),
+  );
+}
