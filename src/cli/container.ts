@@ -1,6 +1,6 @@
 // Which attachment of a container does a command line mean?
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { RecordedAttachment } from '../node/on-record.ts';
+import type { RecordedAttachment } from '../node/facts.ts';
 import type { KnownContainer } from '../running/container.ts';
 
 /**

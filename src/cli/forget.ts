@@ -11,7 +11,7 @@ import { keyOf } from '../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isObject, memberOf } from '../cni/json.ts';
 import { isThere } from '../node/devices.ts';
-import { readRecords } from '../node/on-record.ts';
+import { readRecords } from '../node/facts.ts';
 
 /** What a plugin answers that is not to be asked, or whose failure does not count. */
 const SILENCE: ExecOutcome = { exitCode: 0, stdout: '', stderr: '', durationMs: 0 };

@@ -2,10 +2,12 @@
 import type { FindAbout } from '../cni/network-plugins.ts';
 import type { Rule as PolicyRule } from '../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../netlink/tables.ts';
+import type { HostRoute } from '../node/devices.ts';
+import type { NodeFacts } from '../node/facts.ts';
+import type { NodeDevice } from '../node/model.ts';
 import type { InstalledRuntime } from '../runtimes/libcni.ts';
 import type { BetweenView } from './between-view.ts';
 import type { DaemonView } from './daemon-view.ts';
-import type { NodeFacts } from './facts.ts';
 import type { RoutedPod } from './routed-pod.ts';
 import type { NodeUser } from './user.ts';
 
@@ -63,8 +65,8 @@ export interface NodeView {
   /** Why nothing can be written into a directory; undefined if it is writable or does not exist yet. */
   findStorageProblem(dir: string): string | undefined;
   /** Routes and devices of this namespace. */
-  readonly routes: readonly NodeRoute[];
-  readonly devices: readonly NodeDevice[];
+  readonly routes: readonly HostRoute[];
+  readonly devices: readonly (Pick<NodeDevice, 'name' | 'kind' | 'mtu'> & Partial<NodeDevice>)[];
   /** Rules that choose a routing table, or drop. */
   readonly policyRules?: () => readonly PolicyRule[];
   /** The daemon of the run directory; undefined if it was not examined. */
@@ -81,24 +83,6 @@ export interface NodeView {
    * @throws Error without the right to look
    */
   readonly between?: () => BetweenView | undefined;
-}
-
-/** The part of a route that checks need. */
-export interface NodeRoute {
-  readonly destination: string;
-  readonly device: string;
-}
-
-/** The part of a device that checks need. */
-export interface NodeDevice {
-  readonly name: string;
-  readonly kind: string;
-  /** Bytes. */
-  readonly mtu: number;
-  /** Without prefix length, and without those that are only valid on the link. */
-  readonly addresses?: readonly string[];
-  /** Name of the bridge, or other master, that it is a port of. */
-  readonly master?: string | undefined;
 }
 
 /** The only finding of a check that found nothing wrong. */

@@ -2,19 +2,16 @@
 import { accessSync, constants, statfsSync } from 'node:fs';
 import { namesIn } from '../files/names-in.ts';
 import { tryRead } from '../files/read-file.ts';
-import { renderCidr } from '../net/cidr.ts';
-import { renderIp } from '../net/ip.ts';
-import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
-import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
-import { isForwarding, Tables } from '../netlink/tables.ts';
+import { isForwarding } from '../netlink/tables.ts';
+import { readHost, readHostRoutes } from '../node/devices.ts';
 import { viewBetween } from './between-view.ts';
-import { factsIn } from './facts.ts';
 import type { NodeView } from './finding.ts';
 import { currentUser } from './user.ts';
 
 /** What the caller chooses. */
 export type Places = Pick<
   NodeView,
+  | 'facts'
   | 'confDir'
   | 'pluginDirs'
   | 'cacheDir'
@@ -28,12 +25,9 @@ export type Places = Pick<
 
 /** This node, as seen from the namespace of this process. */
 export function viewNode(places: Places): NodeView {
-  const kernel = new Tables();
-  const addresses = kernel.addresses.filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
-  const nameOf = new Map(kernel.links.map(({ index, name }) => [index, name]));
+  const { kernel } = places.facts;
   return {
     ...places,
-    facts: factsIn(places),
     user: currentUser(),
     read: tryRead,
     list: namesIn,
@@ -41,19 +35,8 @@ export function viewNode(places: Places): NodeView {
     filter: () => kernel.filter.filter(one => isForwarding(one) || one.table.family === 'bridge'),
     policyRules: () => kernel.policyRules,
     between: () => viewBetween(places.runDir, kernel),
-    devices: kernel.links.map(({ index, name, kind, mtu, master }) => {
-      const own = addresses.filter(one => one.index === index);
-      return {
-        name,
-        kind,
-        mtu,
-        master: nameOf.get(master),
-        addresses: own.map(({ cidr }) => renderIp(cidr.ip)),
-      };
-    }),
-    routes: kernel.routes
-      .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
-      .map(({ dst, oif }) => ({ destination: renderCidr(dst), device: nameOf.get(oif) ?? '' })),
+    devices: [...readHost(kernel).byIndex.values()],
+    routes: readHostRoutes(kernel),
   };
 }
 

@@ -1,8 +1,9 @@
 // Which attached containers does this node route for, and through which of its devices?
 import { defined } from '../cni/defined.ts';
 import { cidrsOverlap, findCidr } from '../net/cidr.ts';
+import type { HostRoute } from '../node/devices.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
-import type { NodeRoute, NodeView } from './finding.ts';
+import type { NodeView } from './finding.ts';
 import type { RoutedPod } from './routed-pod.ts';
 import { ROOT } from './user.ts';
 
@@ -23,7 +24,7 @@ export function routedPods(
 
 function podsOf(
   { network, containerId, ifname, addresses, ports, hostDevice, device: inside }: NodeAttachment,
-  routes: readonly NodeRoute[],
+  routes: readonly HostRoute[],
 ): RoutedPod[] {
   const own = [hostDevice?.name, hostDevice?.master];
   return addresses.flatMap((text): RoutedPod[] => {
@@ -48,7 +49,7 @@ function podsOf(
 }
 
 /** Of the most specific route. */
-function findDevice(address: string, routes: readonly NodeRoute[]): string | undefined {
+function findDevice(address: string, routes: readonly HostRoute[]): string | undefined {
   const host = findCidr(address.includes(':') ? `${address}/128` : `${address}/32`);
   if (host === undefined) return undefined;
   const leading = routes.flatMap(({ destination, device }) => {

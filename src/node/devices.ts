@@ -31,6 +31,21 @@ export function readHost(tables: Tables): HostDevices {
   };
 }
 
+/** A route of the host's main table. */
+export interface HostRoute {
+  /** With prefix length; `0.0.0.0/0` and `::/0` are default routes. */
+  readonly destination: string;
+  readonly device: string;
+}
+
+/** Needs two tables. */
+export function readHostRoutes({ links, routes }: Tables): HostRoute[] {
+  const nameOf = new Map(links.map(({ index, name }) => [index, name]));
+  return routes
+    .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
+    .map(({ dst, oif }) => ({ destination: renderCidr(dst), device: nameOf.get(oif) ?? '' }));
+}
+
 /**
  * The bridges of that name and those with one of the ports.
  * @param names of devices that networks make or attachments are ports of

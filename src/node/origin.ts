@@ -4,8 +4,8 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { runDir } from '../cni/directories.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { findGeneration } from '../journal/generation.ts';
+import type { RecordedAttachment } from './facts.ts';
 import type { NodeOrigin } from './model.ts';
-import type { RecordedAttachment } from './on-record.ts';
 
 /**
  * Who made it: by our record if that is of this ADD, else by the path of the namespace, which runtimes choose differently. A cached result

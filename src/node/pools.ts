@@ -4,8 +4,8 @@ import type { LoadedNetworks } from '../chain/config/load.ts';
 import type { FindAbout } from '../cni/network-plugins.ts';
 import { leaseDirsOf } from '../cni/network-plugins.ts';
 import { rangeUsesOf } from '../ipam/range-use.ts';
+import type { RecordedAttachment } from './facts.ts';
 import type { NodeAttachment, NodeNetwork, NodePool } from './model.ts';
-import type { RecordedAttachment } from './on-record.ts';
 
 /** The list of each network, by name: as configured, else as an attachment had it. */
 export function listsOf(

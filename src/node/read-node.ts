@@ -1,6 +1,5 @@
 // How is the model of this node read, in one pass and at a bounded cost?
 import { hostname } from 'node:os';
-import { listNetworks } from '../chain/config/load.ts';
 import { isNamespaceGone } from '../chain/records/gone.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
@@ -9,19 +8,18 @@ import { defined } from '../cni/defined.ts';
 import { isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout } from '../cni/network-plugins.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
-import { Tables } from '../netlink/tables.ts';
 import { CHECK_BUDGET_MS, checkAll } from '../watch/check-all.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';
 import { effectsOf } from './effects.ts';
+import type { NodeFacts, RecordedAttachment } from './facts.ts';
 import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel } from './model.ts';
 import { namesOf, readStorageNames } from './names.ts';
-import { type RecordedAttachment, readRecords } from './on-record.ts';
 import { originOf, sinceOf } from './origin.ts';
 import { listsOf, networksOf, poolsOf } from './pools.ts';
 
 /** What the caller chooses and knows. */
 export interface NodePlaces {
-  readonly confDir: string;
+  readonly facts: NodeFacts;
   readonly runtime: ChainRuntime;
   readonly findAbout: FindAbout;
   readonly daemon: NodeDaemon;
@@ -42,12 +40,12 @@ const NAMESPACES_MS = 5_000;
  * @throws CniError 5 if records or configurations cannot be listed
  */
 export async function readNode(places: NodePlaces): Promise<NodeModel> {
-  const { confDir, runtime, findAbout, daemon, version } = places;
+  const { facts, runtime, findAbout, daemon, version } = places;
   const time = new Date().toISOString();
-  const { networks, diagnostics } = listNetworks(confDir);
-  const { attachments, damaged } = readRecords(runtime);
+  const { networks, diagnostics } = facts.networks();
+  const { attachments, damaged } = facts.attachments();
   const notes = [...diagnostics.map(({ error }) => error.message), ...damaged];
-  const host = readHost(new Tables());
+  const host = readHost(facts.kernel);
   const insides = readNamespaces(attachments, places.namespacesMs ?? NAMESPACES_MS, notes);
   const health = places.health ? await readHealth(places) : new Map<string, NodeHealth>();
   const storage = readStorageNames();

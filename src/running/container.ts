@@ -6,7 +6,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { namespacePath } from '../files/namespace-path.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
 import { namesOf, readStorageNames } from '../node/names.ts';
-import { type RecordedAttachment, readRecords } from '../node/on-record.ts';
+import { type RecordedAttachment, readRecords } from '../node/facts.ts';
 
 /** A container with everything that is attached to it, by whichever runtime. */
 export interface KnownContainer {

@@ -7,7 +7,7 @@ import { runnerJournals } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { compareNetns, findNetnsIdentity } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import type { RecordedAttachment } from '../node/on-record.ts';
+import type { RecordedAttachment } from '../node/facts.ts';
 import { originOf, sinceOf } from '../node/origin.ts';
 import type { KnownContainer } from './container.ts';
 

@@ -10,7 +10,7 @@ import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { compareNetns, identifyNetns, type NetnsIdentity } from '../journal/netns-identity.ts';
 import { type Inside, readInside } from '../node/devices.ts';
-import type { RecordedAttachment } from '../node/on-record.ts';
+import type { RecordedAttachment } from '../node/facts.ts';
 import type { KnownContainer } from './container.ts';
 
 /** The namespace of a container. */

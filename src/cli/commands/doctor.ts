@@ -14,7 +14,7 @@ import { exitCodeOf, judge } from '../../doctor/verdict.ts';
 import { installedRuntimes } from '../../runtimes/libcni.ts';
 import type { CommandCall } from '../command.ts';
 import { renderDiagnosis } from '../doctor-render.ts';
-import { readNodeFor } from '../node/read.ts';
+import { factsFor, readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
 import { styleOf } from '../terminal/colour.ts';
@@ -24,6 +24,7 @@ import { during } from '../terminal/progress.ts';
 export async function run(call: CommandCall): Promise<number> {
   const runtime = runtimeOf(call);
   const view = tryToView({
+    facts: factsFor(call),
     confDir: confDirOf(call),
     pluginDirs: runtime.pluginDirs,
     cacheDir: cacheDirOf(runtime),
@@ -64,7 +65,7 @@ function tryToView(places: Places): NodeView | Finding {
 
 async function withPods(call: CommandCall, node: NodeView): Promise<NodeView> {
   try {
-    const pods = routedPods(await readNodeFor(call), node);
+    const pods = routedPods(await readNodeFor(call, node), node);
     return pods === undefined ? node : { ...node, pods };
   } catch {
     // Records that cannot be listed are findings of other checks.

@@ -43,7 +43,7 @@ export async function run(call: CommandCall): Promise<number> {
 
 async function look(call: CommandCall): Promise<{ node: NodeModel; shown: NodeAttachment[] }> {
   const node = call.on('check')
-    ? await during(call, 'ls', 'CHECK of every attachment', () => readNodeFor(call, true))
+    ? await during(call, 'ls', 'CHECK of every attachment', () => readNodeFor(call, { health: true }))
     : await readNodeFor(call);
   const network = call.text('network');
   const filters = [...call.texts('filter'), ...(network === undefined ? [] : [`network=${network}`])];

@@ -5,8 +5,8 @@ import { listNetworks } from '../../chain/config/load.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { defined } from '../../cni/defined.ts';
 import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../../cni/directories.ts';
+import { readRecords } from '../../node/facts.ts';
 import { namesOf, readStorageNames } from '../../node/names.ts';
-import { readRecords } from '../../node/on-record.ts';
 import type { Dynamic } from './kinds.ts';
 import type { Line } from './line.ts';
 

@@ -1,14 +1,10 @@
 // What does this node use that a new network must not use as well?
-import { cacheDirOf } from '../../chain/run/runtime.ts';
-import { runDir } from '../../cni/directories.ts';
 import { devicesOf, loadAbouts, rangesOf } from '../../cni/network-plugins.ts';
-import { viewDaemon } from '../../doctor/daemon-view.ts';
-import { viewNode } from '../../doctor/node-view.ts';
 import { type Cidr, cidrsOverlap, findCidr, parseCidr, renderCidr } from '../../net/cidr.ts';
 import { findIp, IP_BITS } from '../../net/ip.ts';
+import { readHost, readHostRoutes } from '../../node/devices.ts';
 import type { CommandCall } from '../command.ts';
-import { readNodeFor } from '../node/read.ts';
-import { confDirOf, runtimeOf } from '../target.ts';
+import { factsFor, readNodeFor } from '../node/read.ts';
 import type { Taken } from './subnets.ts';
 
 /** Names and addresses that are in use. */
@@ -28,32 +24,25 @@ const EVERYWHERE = ['fe80::/10', 'ff00::/8', '224.0.0.0/4', '127.0.0.0/8', '::1/
 
 /** Asks the kernel and reads the lists and records. */
 export async function readInUse(call: CommandCall): Promise<InUse> {
-  const runtime = runtimeOf(call);
   const findAbout = await loadAbouts(call.plugins.find, call.plugins.types);
-  const node = viewNode({
-    confDir: confDirOf(call),
-    pluginDirs: runtime.pluginDirs,
-    cacheDir: cacheDirOf(runtime),
-    stateDir: runtime.stateDir ?? '',
-    runDir: runDir(call.env),
-    daemon: await viewDaemon(runDir(call.env)),
-    findAbout,
-    ownNames: call.plugins.types,
-  });
-  const { networks } = node.facts.networks();
+  const facts = factsFor(call);
+  const { networks } = facts.networks();
+  const devices = [...readHost(facts.kernel).byIndex.values()];
   const ranges = networks.flatMap(({ list }) =>
     rangesOf(list, findAbout).map(({ range: { subnet } }) => ({
       cidr: subnet,
       by: `subnet ${renderCidr(subnet)} of network "${list.name}"`,
     })),
   );
-  const routes = node.routes.map(({ destination, device }) =>
+  const routes = readHostRoutes(facts.kernel).map(({ destination, device }) =>
     taken(findCidr(destination), `the route to ${destination} on "${device}"`),
   );
-  const addresses = node.devices.flatMap(({ name, addresses: own = [] }) =>
-    own.map(address => taken(hostCidr(address), `address ${address} of "${name}"`)),
+  const addresses = devices.flatMap(({ name, addresses: own }) =>
+    own
+      .map(text => text.replace(/\/.*/, ''))
+      .map(address => taken(hostCidr(address), `address ${address} of "${name}"`)),
   );
-  const { attachments } = await readNodeFor(call);
+  const { attachments } = await readNodeFor(call, { facts });
   const attached = attachments.flatMap(({ network, addresses: own }) =>
     own.map(address => taken(findCidr(address), `address ${address} of a container on network "${network}"`)),
   );
@@ -61,7 +50,7 @@ export async function readInUse(call: CommandCall): Promise<InUse> {
   return {
     addresses: [...ranges, ...[...routes, ...addresses, ...attached].flat()],
     ranges,
-    devices: new Set([...node.devices.map(({ name }) => name), ...made]),
+    devices: new Set([...devices.map(({ name }) => name), ...made]),
     networks: new Map(networks.map(({ file, list }) => [list.name, file])),
   };
 }

@@ -1,32 +1,42 @@
 // How does a command read the model of this node?
 import { runDir } from '../../cni/directories.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
-import { viewDaemon } from '../../doctor/daemon-view.ts';
+import { type DaemonView, viewDaemon } from '../../doctor/daemon-view.ts';
+import { factsIn, type NodeFacts } from '../../node/facts.ts';
 import type { NodeDaemon, NodeModel } from '../../node/model.ts';
 import { readNode } from '../../node/read-node.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
-/**
- * Reads the directories of the command line.
- * @param health runs CHECK of every attachment
- * @throws CniError 5
- */
-export async function readNodeFor(call: CommandCall, health = false): Promise<NodeModel> {
+/** What is in the directories of the command line. */
+export function factsFor(call: CommandCall): NodeFacts {
+  return factsIn(confDirOf(call), runtimeOf(call));
+}
+
+/** What the model shows, and what of it has been read already. */
+interface Wanted {
+  /** Runs CHECK of every attachment. */
+  readonly health?: boolean;
+  readonly facts?: NodeFacts;
+  readonly daemon?: DaemonView;
+}
+
+/** @throws CniError 5 */
+export async function readNodeFor(call: CommandCall, wanted: Wanted = {}): Promise<NodeModel> {
+  const { health = false, facts = factsFor(call), daemon = await viewDaemon(runDir(call.env)) } = wanted;
   return readNode({
-    confDir: confDirOf(call),
+    facts,
     runtime: runtimeOf(call),
     findAbout: await loadAbouts(call.plugins.find, call.plugins.types),
-    daemon: await daemonOf(call),
+    daemon: daemonOf(daemon),
     version: TOOL_VERSION,
     health,
     openSegments: () => segmentsOf(call),
   });
 }
 
-async function daemonOf(call: CommandCall): Promise<NodeDaemon> {
-  const view = await viewDaemon(runDir(call.env));
+function daemonOf(view: DaemonView): NodeDaemon {
   if (view.kind === 'hidden') return { state: 'none' };
   if (view.kind !== 'answers') return { state: view.kind };
   const { version, pid } = view.state;

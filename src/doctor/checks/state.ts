@@ -23,7 +23,7 @@ export const damaged: Check = {
       const count = (what: 'cached' | 'record') => attachments.filter(one => one[what] !== undefined).length;
       return fine(this.id, `${count('cached')} results and ${count('record')} records, all readable`);
     }
-    return damaged.map(({ message }): Finding => {
+    return damaged.map((message): Finding => {
       if (isDenied(message)) return { id: this.id, severity: 'unexamined', found: message };
       const mend = 'delete the container, then remove the file';
       return { id: this.id, severity: 'error', found: message, mend };

@@ -85,7 +85,7 @@ function followIn(
   const { family, address, device } = pod;
   // A port of an address of the other family is not this address's affair.
   if (hostIP !== undefined && hostIP.includes(':') !== (family === 6)) return undefined;
-  const own = uplink?.addresses?.find(text => text.includes(':') === (family === 6));
+  const own = uplink?.addresses?.find(text => text.includes(':') === (family === 6))?.split('/')[0];
   const packet: Packet = {
     family,
     iif: uplink?.name,

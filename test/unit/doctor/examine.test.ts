@@ -5,9 +5,9 @@ import path from 'node:path';
 import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
 import { loadAbouts } from '../../../src/cni/network-plugins.ts';
 import { CHECKS, examine } from '../../../src/doctor/examine.ts';
-import { factsIn } from '../../../src/doctor/facts.ts';
 import type { Finding, NodeView } from '../../../src/doctor/finding.ts';
 import type { RoutedPod } from '../../../src/doctor/routed-pod.ts';
+import { factsIn } from '../../../src/node/facts.ts';
 import { describeNeeding } from '../../helpers/skip.ts';
 
 const findAbout = await loadAbouts(loadAbout, KNOWN_TYPES);
@@ -30,7 +30,7 @@ function node(files: Readonly<Record<string, string>> = {}, more: Partial<NodeVi
   };
   return {
     ...places,
-    facts: factsIn(places),
+    facts: factsIn(places.confDir, places),
     findAbout,
     ownNames: KNOWN_TYPES,
     read: file => files[file],

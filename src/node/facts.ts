@@ -1,10 +1,12 @@
-// Which attachments do the records of this node name, and what do they say about each?
+// What do the files and the kernel of a node say, each read once, when it is first asked for?
+import { listNetworks } from '../chain/config/load.ts';
 import { type KnownAttachment, listKnown } from '../chain/records/known-attachments.ts';
 import { findReason } from '../chain/records/recover.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import { listPods } from '../delegate/record.ts';
+import { Tables } from '../netlink/tables.ts';
 
 /** An attachment with everything that records say about it. */
 export interface RecordedAttachment extends KnownAttachment {
@@ -21,31 +23,50 @@ export interface OnRecord {
   readonly damaged: readonly string[];
 }
 
+/** Configurations, records and the kernel's tables of a node. Commands that show several views of it hand one on to each. */
+export interface NodeFacts {
+  /** @throws CniError 5 */
+  networks(): ReturnType<typeof listNetworks>;
+  /** @throws CniError 5 */
+  attachments(): OnRecord;
+  readonly kernel: Tables;
+}
+
+/** The facts in these directories, and in this process's network namespace. */
+export function factsIn(
+  confDir: string,
+  runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' | 'env'>,
+): NodeFacts {
+  let networks: ReturnType<typeof listNetworks> | undefined;
+  let records: OnRecord | undefined;
+  return {
+    networks: () => (networks ??= listNetworks(confDir)),
+    attachments: () => (records ??= readRecords(runtime)),
+    kernel: new Tables(),
+  };
+}
+
 /**
  * Reads libcni's cache, our journal and that of the delegate runner, each once.
  * @throws CniError 5 if one of them cannot be listed
  */
-export function readRecords(runtime: ChainRuntime): OnRecord {
+export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' | 'env'>): OnRecord {
   const { stateDir = '', env = process.env } = runtime;
   const { pods, delegates } = runnerJournals(stateDir);
-  const cacheDir = cacheDirOf(runtime);
-  const listed = listKnown({ cacheDir, journals: [stateDir, delegates] });
+  const listed = listKnown({ cacheDir: cacheDirOf(runtime), journals: [stateDir, delegates] });
   const podList = listPods(pods);
   const through = new Map(
     podList.pods.flatMap(({ record: { network, containerId }, networks }) =>
       networks.map(one => [keyOf({ ...one, containerId }), network] as const),
     ),
   );
-  const found = new Map<string, RecordedAttachment>();
-  for (const one of listed.attachments) {
-    const { known, record } = one;
-    const key = keyOf(known);
-    found.set(key, {
-      ...one,
-      through: through.get(key),
-      unsettled: record && findReason(record, env),
-    });
-  }
+  const found = new Map(
+    listed.attachments.map(one => {
+      const [{ record }, key] = [one, keyOf(one.known)];
+      const unsettled = record && findReason(record, env);
+      return [key, { ...one, through: through.get(key), unsettled }] as const;
+    }),
+  );
   const damaged = [...listed.damaged, ...podList.damaged].map(({ message }) => message);
   return { attachments: [...found.values()], damaged };
 }
