@@ -7,9 +7,7 @@ import { IFF_UP } from '../netlink/rtnl/link-header.ts';
 import { PEER_GROUPS, ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
-import { DeviceHints, type HostDevice } from './device-hints.ts';
-import type { Hint } from './hint.ts';
-import { hintsOfRules } from './rule-hints.ts';
+import { DeviceHints, type Hint, type HostDevice, hintsOfRules } from './hints.ts';
 
 /** Who is told. */
 export interface SourceEvents {
