@@ -5,8 +5,8 @@ import type { CniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { namespacePath } from '../files/namespace-path.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
-import { namesOf, readStorageNames } from '../node/names.ts';
 import { type RecordedAttachment, readRecords } from '../node/facts.ts';
+import { namesOf, readStorageNames } from '../node/names.ts';
 
 /** A container with everything that is attached to it, by whichever runtime. */
 export interface KnownContainer {
