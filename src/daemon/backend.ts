@@ -1,16 +1,37 @@
-// How does the daemon run clients' requests?
+// How does the daemon do what its clients ask it to?
 import { resolve } from 'node:path';
 import { type Enveloped, inEnvelope } from '../answers/envelope.ts';
-import { ASKED_VARIABLE } from '../cni/env.ts';
+import { finishDeferred } from '../chain/run/call-plugins.ts';
+import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
+import type { Segment, PluginCall as SegmentCall, SegmentRunner } from '../chain/run/segment.ts';
+import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context.ts';
+import { findCniArgs } from '../cni/cni-args.ts';
+import { defined } from '../cni/defined.ts';
+import { ASKED_VARIABLE, type Command } from '../cni/env.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { errorIn, networkIn, objectIn, type Reply } from '../cni/invocation.ts';
+import type { JsonObject } from '../cni/json.ts';
 import { NODE_VARIABLE } from '../cni/node-name.ts';
-import { noteUnserved, type WorkerSource } from '../worker/client.ts';
-import type { WatchedCall } from './plugin-calls.ts';
-import { declinedFor, type PluginRequest } from './plugin-calls.ts';
+import type { Outcome } from '../cni/reply.ts';
+import type { RequestWatcher, Watch } from '../observe/watcher.ts';
+import { howEnded, noteUnserved, ownSegments, type WorkerSource } from '../worker/client.ts';
 import type { WorkerPool } from './pool.ts';
-import { type RunAnswer, type RunReply, type RunRequest, SERVED_VARIABLE, STATE_PATH } from './protocol.ts';
+import {
+  type PluginRequest,
+  type RunAnswer,
+  type RunRequest,
+  SERVED_VARIABLE,
+  STATE_PATH,
+} from './protocol.ts';
 import type { Backend } from './server.ts';
 
-/** Runs a command line as a process of its own would, and collects its output. */
+/** Makes the call and reports the plugins that it ran. */
+export type MakeCall = (call: PluginRequest, signal: AbortSignal, watch: Watch) => Promise<RunAnswer>;
+
+/** Makes the call and reports the outcome to the watcher. */
+export type WatchedCall = (call: PluginRequest, signal: AbortSignal, queueMs: number) => Promise<RunAnswer>;
+
+/** Runs a command line as a process of its own would. */
 export type RunCommand = (
   call: Pick<RunRequest, 'args' | 'env' | 'cwd' | 'key'> & {
     readonly queueMs: number;
@@ -31,45 +52,32 @@ export interface Readings {
 
 /**
  * Runs commands and plugin calls, and reports the daemon's state over HTTP.
+ * @param node the name of this node, for calls that bring none: a runtime's environment does not say
  * @param facts more members of that state
  */
 export function makeBackend(
   pool: WorkerPool,
   runCommand: RunCommand,
-  {
-    runAsPlugin,
-    callPlugin,
-    node,
-  }: {
-    readonly runAsPlugin: WatchedCall;
-    readonly callPlugin: WatchedCall<PluginRequest>;
-    /** The name of this node, for calls that bring none: a runtime's environment does not say. */
-    readonly node?: string | undefined;
-  },
+  { call, node }: { readonly call: WatchedCall; readonly node?: string | undefined },
   readings: Readings,
   facts: () => object,
 ): Backend {
-  const active = new Map<string, Promise<RunAnswer>>();
-  const begin = (request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunAnswer> => {
-    const { stdin, link: plugin, cwd } = request;
-    const env = { ...(node ? { [NODE_VARIABLE]: node } : {}), ...environmentFor(request, queueMs) };
-    if (stdin !== undefined && plugin !== undefined)
-      return callPlugin({ plugin, env, stdin, cwd }, signal, queueMs);
-    if (stdin !== undefined) return runAsPlugin({ env, stdin }, signal, queueMs);
-    return withWorkers(pool, workers =>
-      collect(write => runCommand({ ...request, env, queueMs, workers }, write, signal)),
-    );
-  };
   return {
     get problem() {
       return pool.problem;
     },
     run(request, signal, queueMs) {
-      const running = active.get(request.key) ?? begin(request, signal, queueMs);
-      active.set(request.key, running);
-      const forget = (): void => void active.delete(request.key);
-      running.then(forget, forget);
-      return running;
+      const env = { ...(node ? { [NODE_VARIABLE]: node } : {}), ...environmentFor(request, queueMs) };
+      const { plugin, stdin, cwd, args } = request;
+      if (args.length === 0) return call({ plugin, env, stdin, cwd }, signal, queueMs);
+      return withWorkers(pool, async workers => {
+        const written = { 1: '', 2: '' };
+        const write = (fd: 1 | 2, text: string): void => {
+          written[fd] += text;
+        };
+        const exitCode = await runCommand({ ...request, env, queueMs, workers }, write, signal);
+        return { exitCode, stdout: written[1], stderr: written[2] };
+      });
     },
     async answer(request, state) {
       const { pathname } = new URL(request.url);
@@ -96,22 +104,108 @@ export function makeBackend(
  */
 export async function withWorkers(
   pool: WorkerSource,
-  work: (workers: WorkerSource) => Promise<RunReply>,
+  work: (workers: WorkerSource) => Promise<Reply>,
 ): Promise<RunAnswer> {
   const { workers, unserved } = noteUnserved(pool);
   const reply = await work(workers);
   if (unserved.why === undefined || reply.exitCode === 0) return reply;
-  return { ...reply, ...declinedFor(unserved.why), begun: true };
+  return { ...reply, declined: 'workers', error: unserved.why, begun: true };
 }
 
-async function collect(
-  run: (write: (fd: 1 | 2, text: string) => void) => Promise<number>,
-): Promise<RunReply> {
-  const written = { 1: '', 2: '' };
-  const exitCode = await run((fd, text) => {
-    written[fd] += text;
-  });
-  return { exitCode, stdout: written[1], stderr: written[2] };
+/** Reports every call and its plugins to a watcher. */
+export function watchedCalls(watcher: RequestWatcher, make: MakeCall): WatchedCall {
+  return async (call, signal, queueMs) => {
+    const { env, stdin } = call;
+    const { CNI_COMMAND = '', CNI_CONTAINERID = '', CNI_IFNAME = '', CNI_NETNS = '' } = env;
+    const request = watcher.begin(
+      {
+        verb: CNI_COMMAND,
+        network: networkIn(stdin),
+        containerId: CNI_CONTAINERID,
+        ifname: CNI_IFNAME,
+        netns: CNI_NETNS,
+        args: findCniArgs(env.CNI_ARGS ?? ''),
+        warm: true,
+        queueMs,
+      },
+      env,
+    );
+    const reply = await make({ ...call, env: request.env }, signal, request.watch);
+    request.end(outcomeOf(reply));
+    return reply;
+  };
+}
+
+/** Deadline of one call. Runtimes give up long before that, which ends the call. */
+const CALL_DEADLINE_MS = 10 * 60_000;
+
+/**
+ * Has workers serve plugin calls. Nothing is recorded or rolled back here: that is up to the process that runs the chain, as if
+ * each plugin were a process of its own. If the caller disconnects during a call, the worker is ended, as the plugin's process
+ * would be.
+ */
+export function pluginCallsTo(workers: WorkerSource): MakeCall {
+  return async ({ plugin = '', ...invocation }, signal, watch) => {
+    const { env } = invocation;
+    const { onPlugin, tracesKernel, envOf } = watch;
+    const parent = findTraceParent(env);
+    const span = parent && startSpan(parent);
+    const { workers: watched, unserved } = noteUnserved(workers);
+    const own = ownSegments(watched);
+    const call = {
+      ...invocation,
+      path: plugin,
+      env: { ...env, ...envOf?.(plugin), ...traceEnv(parent, span) },
+    };
+    const outcome = await runOne(own, call, { signal, tracesKernel });
+    const about = { network: networkIn(invocation.stdin), verb: env.CNI_COMMAND as Command };
+    const late = await finishDeferred(own, about.network, about.verb, watch);
+    const reply = replyOf(plugin, outcome, late);
+    const { durationMs, transactions } = outcome;
+    onPlugin?.({
+      ...about,
+      plugin,
+      index: 0,
+      executable: process.execPath,
+      durationMs,
+      stderr: reply.stderr,
+      ...outcomeOf(reply),
+      ...defined({ span, transactions }),
+    });
+    // No worker has begun the call, so its client makes it.
+    return unserved.why === undefined ? reply : { ...reply, declined: 'workers', error: unserved.why };
+  };
+}
+
+/** Runs a segment of one call. */
+async function runOne(
+  own: SegmentRunner,
+  call: SegmentCall,
+  limits: Pick<Segment, 'signal' | 'tracesKernel'>,
+): Promise<ExecOutcome> {
+  const segment = { calls: [call], threadsResult: false, stopsAtFailure: true, ...limits };
+  for await (const outcome of own.run({ ...segment, deadlineMs: CALL_DEADLINE_MS })) return outcome;
+  throw new Error('a segment ended without an outcome');
+}
+
+function outcomeOf(reply: Reply): { readonly error?: CniError; readonly result?: JsonObject } {
+  return reply.exitCode === 0 ? defined({ result: objectIn(reply.stdout) }) : { error: errorIn(reply) };
+}
+
+/** The plugin's reply, byte for byte, unless the plugin died or one of its deferred removals failed. */
+function replyOf(plugin: string, outcome: ExecOutcome, late: Outcome | undefined): Reply {
+  const { exitCode, stdout, stderr } = outcome;
+  if (exitCode === undefined || outcome.ended !== undefined || outcome.again) {
+    const how = howEnded(outcome);
+    const error = new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot finish call of plugin "${plugin}": its worker ended (${how}); delete the attachment and try again`,
+    );
+    return { exitCode: 1, stdout: JSON.stringify(error.toReply()), stderr };
+  }
+  if (exitCode === 0 && late && late.exitCode !== 0)
+    return { exitCode: 1, stdout: late.stdout, stderr: `${stderr}${late.stderr}` };
+  return { exitCode, stdout, stderr };
 }
 
 /** Environment for the call and its children: relative directories are resolved against the client's working directory. */

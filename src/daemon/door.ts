@@ -1,43 +1,125 @@
-// How are the daemon's two sockets and its calls file made, checked and removed together?
-import { renameSync, rmSync, statSync, symlinkSync, utimesSync } from 'node:fs';
+// How are the daemon's two sockets and its calls file made, checked, kept and removed together?
+import { mkdirSync, renameSync, rmSync, statSync, symlinkSync, utimesSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 import { namesIn } from '../files/names-in.ts';
 import { BegunCalls } from './calls.ts';
-import { type DeclineReason, startSocketOf, wireOf } from './protocol.ts';
-import { type AnswerCall, listenForCalls } from './wire-server.ts';
+import { type RunRequest, startSocketOf, wireOf } from './protocol.ts';
+import { type Seat, takeSeat, trySeat, whoListens } from './who-listens.ts';
+import { type AnsweredCall, listenForCalls } from './wire.ts';
 
-/** The listening sockets, and the calls that arrive there. */
-export interface OpenDoor {
+/** What happens with HTTP requests, with calls, and with bytes that are no call. */
+export interface Handlers {
+  serve(request: Request, calls: BegunCalls): Promise<Response>;
+  answer(request: RunRequest, calls: BegunCalls, signal: AbortSignal): Promise<AnsweredCall>;
+  ping(): object;
+  refuse(reason: 'request'): void;
+  /** The socket was missing and has been created again. */
+  restored(why: string): void;
+  /** Another daemon has the socket, because ours was removed: time to end. */
+  replaced(why: string): void;
+}
+
+/** The sockets of a daemon, the calls that arrive there, and its right to them. */
+export interface Door {
+  /** Clients that are connected to the socket for calls. */
+  readonly connections: number;
+  /** Gives the names up for another daemon. A socket that starts daemons gets them back. */
+  leave(): void;
+  /** Leaves, answers the pending requests and closes. */
+  close(): Promise<void>;
+}
+
+/** How often the daemon checks that its socket still exists. */
+const LOOK_EVERY_MS = 1_000;
+
+/**
+ * Listens, and creates the sockets again whenever they have been removed, alone or with their directory.
+ * @param replace asks a daemon that already listens to hand over
+ * @throws SeatTaken if another daemon listens
+ */
+export async function openDoor(
+  socketPath: string,
+  maxBytes: number,
+  handlers: Handlers,
+  replace: boolean,
+): Promise<Door> {
+  let seat: Seat | undefined = await takeSeat(socketPath, replace);
+  let current = listen(socketPath, maxBytes, handlers);
+  const all = [current];
+  let hasLeft = false;
+  let isLooking = false;
+  const look = setInterval(async () => {
+    if (isLooking) return;
+    isLooking = true;
+    // If the socket cannot be created now, the next check tries again.
+    await restore().catch(() => {});
+    isLooking = false;
+  }, LOOK_EVERY_MS);
+  look.unref();
+
+  function leave(): void {
+    hasLeft = true;
+    clearInterval(look);
+    current.remove();
+    seat?.release();
+    seat = undefined;
+  }
+
+  async function restore(): Promise<void> {
+    if (hasLeft || (current.isWhole() && seat?.holds())) return;
+    mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
+    const listener = current.isThere() ? undefined : await whoListens(socketPath);
+    // One that is ending leaves the name free in a moment.
+    if (hasLeft || listener === 'ending') return;
+    if (listener !== undefined) {
+      leave();
+      handlers.replaced(`another daemon listens on "${socketPath}"`);
+      return;
+    }
+    const fresh = seat?.holds() ? seat : trySeat(socketPath);
+    // Another daemon is starting: either it finds that this one listens, or it will listen itself.
+    if (fresh === undefined) return;
+    if (fresh !== seat) seat?.release();
+    seat = fresh;
+    if (current.isWhole()) return;
+    const former = current;
+    current = listen(socketPath, maxBytes, handlers);
+    all.push(current);
+    void former.close();
+    handlers.restored(`the socket "${socketPath}" no longer existed: listening again`);
+  }
+
+  return {
+    get connections() {
+      return all.reduce((sum, { connections }) => sum + connections, 0);
+    },
+    leave,
+    async close() {
+      leave();
+      await Promise.all(all.map(one => one.close()));
+    },
+  };
+}
+
+/** One pair of sockets. */
+interface Sockets {
   /** Whether the socket still has its name. */
   isThere(): boolean;
   /** Whether the socket for calls and the calls file exist as well. */
   isWhole(): boolean;
-  /** Clients that are connected to the socket for calls. */
   readonly connections: number;
-  /** Removes the names, as far as they are those of this door. A socket that starts daemons gets them back. */
+  /** Removes the names, as far as they are those of these sockets. */
   remove(): void;
-  /** Answers the pending requests and closes. */
   close(): Promise<void>;
 }
 
-/** What happens to HTTP requests, to calls, and to bytes that are no call. */
-export interface Handlers {
-  serve(request: Request): Promise<Response>;
-  answer(calls: BegunCalls): AnswerCall;
-  ping(): object;
-  refuse(reason: DeclineReason): void;
-}
-
 /**
- * Opens both sockets. Each gets its name once it listens, so a client never finds a name without a daemon behind it.
+ * Opens both sockets, which only their owner may open. Each gets its name once it listens, so a client never finds a name without a daemon
+ * behind it.
  */
-export function listen(
-  socketPath: string,
-  maxBytes: number,
-  { serve, answer, ping, refuse }: Handlers,
-): OpenDoor {
+export function listen(socketPath: string, maxBytes: number, handlers: Handlers): Sockets {
   const wirePath = wireOf(socketPath);
   removeUnnamed(socketPath);
   const [fresh, freshWire] = [`${socketPath}.${process.pid}`, `${wirePath}.${process.pid}`];
@@ -49,13 +131,14 @@ export function listen(
       fetch(request, self) {
         // A chain takes as long as its plugins do.
         self.timeout(request, 0);
-        return serve(request);
+        return handlers.serve(request, calls as BegunCalls);
       },
       error: error => problem(500, error.message),
     });
     try {
-      const answerCall: AnswerCall = (request, signal) => answer(calls as BegunCalls)(request, signal);
-      return { server, wire: listenForCalls(freshWire, maxBytes, answerCall, ping, refuse) };
+      const answer = (request: RunRequest, signal: AbortSignal) =>
+        handlers.answer(request, calls as BegunCalls, signal);
+      return { server, wire: listenForCalls(freshWire, maxBytes, answer, handlers.ping, handlers.refuse) };
     } catch (error) {
       void server.stop(true);
       throw error;
@@ -79,7 +162,9 @@ export function listen(
     return found?.ino === ino && found.mtimeMs === mtimeMs;
   };
   let closed: Promise<unknown> | undefined;
-  const door: OpenDoor = {
+  renameSync(freshWire, wirePath);
+  renameSync(fresh, socketPath);
+  return {
     get connections() {
       return wire.connections;
     },
@@ -94,9 +179,6 @@ export function listen(
       await closed;
     },
   };
-  renameSync(freshWire, wirePath);
-  renameSync(fresh, socketPath);
-  return door;
 }
 
 /** Makes sockets for their owner alone. The umask is the whole process's, so it must not outlast a failure, as without free inodes. */

@@ -4,6 +4,7 @@
 // has left. A person's HTTP request is passed on to the daemon's own socket.
 import type { Socket } from 'bun';
 import type { ListeningSocket } from '../sys/listen-fds.ts';
+import { decline } from './protocol.ts';
 import { encodeAnswer, WIRE } from './wire.ts';
 
 /** Connections arrive here only until the daemon listens; a late one waits for the next look. */
@@ -60,7 +61,7 @@ async function relay(fd: number, path: string): Promise<void> {
         }
         asked = Uint8Array.from(chunk);
         if (new DataView(asked.buffer).getUint8(0) === (WIRE.WIRE_MAGIC & 0xff)) {
-          send(socket, encodeAnswer({ declined: 'ending', error: 'this socket only starts the daemon' }));
+          send(socket, encodeAnswer(decline('ending', 'this socket only starts the daemon')));
           finish(socket);
           return;
         }

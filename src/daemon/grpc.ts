@@ -19,8 +19,9 @@
 import { chmodSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
+import type { Invocation } from '../cni/invocation.ts';
 import { sweepGivenUp } from '../files/unfinished.ts';
-import { type CniBackend, serveCni } from './grpc/cni-service.ts';
+import { type CallRunner, serveCni } from './grpc/coil.ts';
 import { serveHealth } from './grpc/health.ts';
 import { serveReflection } from './grpc/reflection.ts';
 import { serviceOf } from './grpc/schema.ts';
@@ -50,7 +51,9 @@ export function grpcMethods(): GrpcMethod[] {
 /** What the server serves, and how. */
 export interface GrpcOptions {
   readonly socketPath: string;
-  readonly backend: CniBackend;
+  readonly call: CallRunner;
+  /** Environment that calls inherit. */
+  readonly env: Invocation['env'];
   readonly observer: GrpcObserver;
   /** A real attempt to do something; without it the server always counts as healthy. */
   readonly isHealthy?: () => Promise<boolean>;
@@ -78,7 +81,7 @@ const LET_GO_MS = 500;
  * @throws Error if the socket cannot be created
  */
 export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
-  const { socketPath, backend, observer, isHealthy = async () => true, maxBytes = MAX_BYTES } = options;
+  const { socketPath, call, env, observer, isHealthy = async () => true, maxBytes = MAX_BYTES } = options;
   let working = 0;
   let lastAnswer = 0;
   const count = ({ type }: GrpcMethod, by: number): void => {
@@ -103,7 +106,7 @@ export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
     'grpc.max_receive_message_length': maxBytes,
     'grpc.max_send_message_length': maxBytes,
   });
-  server.addService(serviceOf(CNI_SERVICE), serveCni(backend));
+  server.addService(serviceOf(CNI_SERVICE), serveCni(call, env));
   server.addService(serviceOf(HEALTH_SERVICE), serveHealth(GRPC_SERVICES, isHealthy));
   for (const name of REFLECTION_SERVICES) {
     server.addService(serviceOf(name), serveReflection(GRPC_SERVICES));

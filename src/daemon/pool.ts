@@ -1,10 +1,10 @@
 // Which worker serves the next call?
 import type { Invocation } from '../chain/run/exec-plugin.ts';
+import { networkIn } from '../cni/invocation.ts';
 import type { WorkerCall, WorkerSource } from '../worker/client.ts';
 import { type Limits, WorkerProcess } from '../worker/process.ts';
 import { rest } from '../worker/rest.ts';
 import { DeviceRemover } from './device-remover.ts';
-import { networkIn } from './plugin-calls.ts';
 import { residentBytes, wantedCpuMs } from './process-memory.ts';
 import { type HealthEvents, WorkerHealth } from './worker-health.ts';
 

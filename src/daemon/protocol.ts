@@ -1,8 +1,7 @@
 // What do a client and the daemon say to each other?
 //
-// Every start of a plugin loads this file, so it imports nothing of Node's (see client.ts).
-
-import type { Invocation } from '../cni/invocation.ts';
+// Every start of a plugin loads this file, so it imports nothing of Node's.
+import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { WatchState } from '../watch/state.ts';
 
 /** The socket in the run directory. A process that may open it may configure the node's network. */
@@ -16,6 +15,9 @@ export const HANDOVER_PATH = '/v1/handover';
 
 /** Path by which a daemon is asked to finish its requests and to end. */
 export const STOP_PATH = '/v1/stop';
+
+/** Path of a {@link RunRequest} as JSON, for people: the same message as on the socket for calls. */
+export const CALL_PATH = '/v1/call';
 
 /** Path of {@link DaemonState}. */
 export const STATE_PATH = '/v1/state';
@@ -54,15 +56,6 @@ export const DECLINE_REASONS = [
 ] as const;
 export type DeclineReason = (typeof DECLINE_REASONS)[number];
 
-/** What a daemon answers instead of a reply. */
-export interface Declined {
-  readonly declined: DeclineReason;
-  /** Part of the work was already done and must be undone or completed. */
-  readonly begun?: boolean;
-  /** Human-readable. */
-  readonly error: string;
-}
-
 /** Commands that a client forwards to the daemon. The others run no chain. */
 export const DAEMON_COMMANDS: readonly string[] = [
   'add',
@@ -93,15 +86,18 @@ export const JUDGE_FLAG = '--judge-silence';
 /** Exit status as the answer to {@link JUDGE_FLAG}; any other one says nothing. */
 export const JUDGED = { wait: 10, declined: 11, lost: 12 } as const;
 
-/** Everything that a process of its own would get for the command. */
-export interface RunRequest extends Pick<Invocation, 'env'>, Partial<Pick<Invocation, 'stdin'>> {
-  readonly place: Place;
-  /** The plugin that is called; without it, standard input is for the runner. */
-  readonly link?: string;
-  /** Command line without the executable's name; empty for a plugin call. */
+/** A call of one of our plugins, by its name; without one, of the delegate runner. */
+export interface PluginRequest extends Invocation {
+  readonly plugin?: string | undefined;
+}
+
+/** A call, or a command, as the process sent it that would otherwise do the work itself. */
+export interface RunRequest extends PluginRequest {
+  /** Command line without the executable's name; empty for a call. */
   readonly args: readonly string[];
   readonly cwd: string;
-  /** Identifies the request: a repetition with the same key is not a second request. */
+  readonly place: Place;
+  /** Identifies the request: the front and the daemon note under it which of them does the work (calls.ts). */
   readonly key: string;
   /** How long ago the client sent it, in milliseconds; negative if the clock was set back since. */
   readonly ageMs?: number;
@@ -109,15 +105,19 @@ export interface RunRequest extends Pick<Invocation, 'env'>, Partial<Pick<Invoca
   readonly silentMs?: number;
 }
 
-/** Everything that a process of its own would leave behind. */
-export interface RunReply {
-  readonly exitCode: number;
-  readonly stdout: string;
-  readonly stderr: string;
+/** The outcome, or why the client is to do the work itself. */
+export interface RunAnswer extends Reply {
+  readonly declined?: DeclineReason;
+  /** Part of the work was already done and must be undone or completed. */
+  readonly begun?: boolean;
+  /** Why, human-readable. */
+  readonly error?: string;
 }
 
-/** Outcome of a command, and whether its client should run it itself. */
-export type RunAnswer = RunReply & Partial<Declined>;
+/** The answer to a request that the daemon leaves to its client. */
+export function decline(declined: DeclineReason, error: string): RunAnswer {
+  return { exitCode: 1, stdout: '', stderr: '', declined, error };
+}
 
 /** What a daemon answers to a ping. */
 export interface PingReply {
@@ -152,11 +152,6 @@ export interface DaemonState {
   /** What the watch over attachments has found. */
   readonly watch?: WatchState;
   readonly declined?: Readonly<Partial<Record<DeclineReason, { readonly count: number }>>>;
-}
-
-/** Whether the daemon has declined. */
-export function isDeclined(answer: RunAnswer | Declined): answer is Declined {
-  return answer.declined !== undefined;
 }
 
 /**
@@ -198,7 +193,7 @@ export function seatFileOf(socket: string): string {
 }
 
 /**
- * The file next to a socket in which its daemon notes the calls that it has begun (begun-calls.ts). A later socket of the same
+ * The file next to a socket in which its daemon notes the calls that it has begun (calls.ts). A later socket of the same
  * name has another file.
  * @param stat of the socket for calls
  */

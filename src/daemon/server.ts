@@ -1,21 +1,18 @@
-// How does the daemon listen, decline, and stop?
-import { mkdirSync } from 'node:fs';
-import { dirname } from 'node:path';
+// Which requests does the daemon take, and when does it end?
+import * as z from 'zod/mini';
 import { inEnvelope } from '../answers/envelope.ts';
-import { ErrorCode } from '../cni/errors.ts';
-import { commandOf, toResponse } from './api.ts';
+import { networkIn } from '../cni/invocation.ts';
+import { describeIssue, tryParse } from '../cni/json.ts';
 import { type BegunCalls, hasGone } from './calls.ts';
-import { listen, type OpenDoor, problem } from './door.ts';
-import { networkIn } from './plugin-calls.ts';
+import { openDoor, problem } from './door.ts';
 import {
-  type Declined,
+  CALL_PATH,
+  DAEMON_COMMANDS,
   type DeclineReason,
+  decline,
   HANDOVER_PATH,
-  isDeclined,
-  type PingReply,
   type Place,
   type RunAnswer,
-  type RunReply,
   type RunRequest,
   SILENCE_MS,
   STOP_PATH,
@@ -23,8 +20,8 @@ import {
 } from './protocol.ts';
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
 import { type OwnStart, type Succession, startSuccessor } from './succession.ts';
-import { ownPlace, type Seat, takeSeat, trySeat, whoListens } from './who-listens.ts';
-import type { AnswerCall, AnsweredCall } from './wire-server.ts';
+import { ownPlace } from './who-listens.ts';
+import type { AnsweredCall } from './wire.ts';
 
 /** What the server runs for its clients. */
 export interface Backend {
@@ -74,214 +71,202 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-/** For callers that need no events. */
-const UNTOLD: ServerEvents = { declined() {}, restored() {}, stopped() {}, replaced() {} };
-
-/** How often the daemon checks that its socket still exists. */
-const LOOK_EVERY_MS = 1_000;
-
 /**
- * Listens on a unix socket that only its owner may open. The socket gets its name once it listens, so a client never finds a name
- * without a daemon behind it.
- * @throws SeatTaken if another daemon listens on it
+ * Serves clients on the sockets of a path.
+ * @throws SeatTaken if another daemon listens there
  */
 export async function startServer(
   socketPath: string,
   backend: Backend,
-  events: ServerEvents = UNTOLD,
+  events: ServerEvents,
   { limits = SERVER_LIMITS, replace = false, version = '', ownStart }: ServerOptions = {},
 ): Promise<Server> {
   const place = await ownPlace();
   const gate = new RequestLimiter(limits);
-  let seat: Seat | undefined = await takeSeat(socketPath, replace);
-  const doors: OpenDoor[] = [];
-  let current = openDoor();
-  let ending = false;
-  let isLooking = false;
-  const look = setInterval(async () => {
-    if (isLooking) return;
-    isLooking = true;
-    // If the socket cannot be created now, the next check tries again.
-    await restore().catch(() => {});
-    isLooking = false;
-  }, LOOK_EVERY_MS);
-  look.unref();
-
-  function openDoor(): OpenDoor {
-    const answer = (calls: BegunCalls): AnswerCall => {
-      return (request, signal) => answerTo(request, calls, signal);
-    };
-    const door = listen(socketPath, limits.bytes, { serve, answer, ping, refuse: events.declined });
-    doors.push(door);
-    return door;
-  }
-
-  function ping(): PingReply {
-    const { running, queued } = gate.state;
-    const uptimeSeconds = Math.floor(process.uptime());
-    return { version, executable: place.executable, pid: process.pid, running, queued, uptimeSeconds };
-  }
-
-  async function serve(request: Request): Promise<Response> {
+  const admission = new Admission(place, gate, backend, events);
+  const leave = (): void => {
+    admission.isEnding = true;
+    door.leave();
+  };
+  const serve = async (request: Request, calls: BegunCalls): Promise<Response> => {
     const { pathname } = new URL(request.url);
-    if (request.method === 'POST' && pathname === HANDOVER_PATH) return handOver();
-    if (request.method === 'POST' && pathname === SUCCESSION_PATH) return succession();
-    if (request.method === 'POST' && pathname === STOP_PATH) {
-      leave();
-      events.stopped();
-      return Response.json(inEnvelope('DaemonProcess', { pid: process.pid }));
+    const asks = `${request.method} ${pathname}`;
+    if (asks === `POST ${CALL_PATH}` || asks === `GET ${NODE_PATH}`) {
+      const asked = askedOverHttp(pathname, await request.text());
+      if ('issue' in asked) return problem(400, asked.issue);
+      const own = { ...asked, env: { ...process.env, ...asked.env }, place, key: crypto.randomUUID() };
+      const { reply, told } = await admission.answer(own, calls, request.signal);
+      told?.();
+      return toResponse(pathname, reply);
     }
-    const body = request.method === 'POST' ? await request.text() : '';
-    const asked = commandOf(request.method, pathname, body);
-    if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);
-    return (await backend.answer(request, gate.state)) ?? problem(404, 'no such path');
-  }
-
-  async function answerTo(
-    request: RunRequest,
-    calls: BegunCalls,
-    signal: AbortSignal,
-  ): Promise<AnsweredCall> {
-    const why = findObstacle(request, await hasGone(signal));
-    if (why) return { reply: why };
-    const { ageMs = 0 } = request;
-    const answered = await gate.admit(groupOf(request), async (queueMs): Promise<AnsweredCall> => {
-      if (signal.aborted || !calls.begin(request.key))
-        return { reply: decline('stale', 'the client has cancelled the call') };
-      const told = () => calls.end(request.key);
-      try {
-        return { reply: await backend.run(request, signal, queueMs + Math.max(ageMs, 0)), told };
-      } catch (error) {
-        told();
-        throw error;
-      }
-    });
-    if (answered === undefined) return { reply: refuse('busy', BUSY) };
-    if (isDeclined(answered.reply)) events.declined(answered.reply.declined, answered.reply.error);
-    return answered;
-  }
-
-  function refuse(reason: DeclineReason, error: string, from?: Place): Declined {
-    events.declined(reason, error, from);
-    return decline(reason, error);
-  }
-
-  function findObstacle(request: RunRequest, isGone: boolean): Declined | undefined {
-    const { place: theirs, ageMs = 0, silentMs = ageMs } = request;
-    if (theirs.executable !== place.executable)
-      return refuse(
-        'build',
-        `the client is executable ${theirs.executable}, the daemon ${place.executable}`,
-        theirs,
-      );
-    if (theirs.network !== place.network) return refuse('namespace', 'another network namespace', theirs);
-    if (theirs.mount !== place.mount) return refuse('namespace', 'another mount namespace', theirs);
-    if (isGone) return refuse('stale', 'the client has gone');
-    // Its client has given up, or was killed while this process was stopped: what it asked for may no longer be right.
-    if (Math.abs(silentMs) > SILENCE_MS)
-      return refuse('stale', `the daemon did not come to it for ${silentMs} ms`);
-    if (ending) return refuse('ending', 'the daemon is shutting down');
-    const { problem: trouble } = backend;
-    return trouble === undefined ? undefined : refuse('workers', trouble);
-  }
-
-  async function runVerb(args: readonly string[], signal: AbortSignal): Promise<Response> {
-    if (await hasGone(signal)) return problem(503, 'the client has gone');
-    const request = { place, args, cwd: '/', env: process.env, key: crypto.randomUUID() };
-    const reply =
-      (await gate.admit(groupOf(request), queueMs => backend.run(request, signal, queueMs))) ?? OVERLOADED;
-    return toResponse(reply);
-  }
-
-  /** Its caller has replaced the executable. */
-  function succession(): Response {
-    if (ownStart === undefined || ending) return problem(409, 'this daemon has no successor');
-    let found: Succession;
-    try {
-      found = startSuccessor(ownStart, place);
-    } catch (error) {
-      return problem(500, (error as Error).message);
+    if (request.method === 'POST' && pathname === SUCCESSION_PATH) {
+      const { response, isEnding } = succeedTo(admission.isEnding ? undefined : ownStart, place);
+      if (isEnding) leave();
+      if (isEnding) events.stopped();
+      return response;
     }
-    if (found === 'same') return problem(409, 'the executable is still the same');
-    if (found !== 'ending') return Response.json(found);
+    const isHandover = pathname === HANDOVER_PATH;
+    if (request.method !== 'POST' || (!isHandover && pathname !== STOP_PATH))
+      return (await backend.answer(request, gate.state)) ?? problem(404, 'no such path');
     leave();
-    events.stopped();
-    return Response.json({});
-  }
-
-  function handOver(): Response {
-    leave();
-    events.replaced('another daemon is replacing this one');
+    if (isHandover) events.replaced('another daemon is replacing this one');
+    else events.stopped();
     return Response.json(inEnvelope('DaemonProcess', { pid: process.pid }));
-  }
-
-  /** Gives the socket up for another daemon. */
-  function leave(): void {
-    ending = true;
-    clearInterval(look);
-    current.remove();
-    seat?.release();
-    seat = undefined;
-  }
-
-  /** Creates the socket again if it was removed, alone or with its directory. Leaves if another daemon has the name. */
-  async function restore(): Promise<void> {
-    if (ending || (current.isWhole() && seat?.holds())) return;
-    mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
-    const listener = current.isThere() ? undefined : await whoListens(socketPath);
-    // One that is ending leaves the name free in a moment.
-    if (ending || listener === 'ending') return;
-    if (listener !== undefined) {
-      leave();
-      events.replaced(`another daemon listens on "${socketPath}"`);
-      return;
-    }
-    const fresh = seat?.holds() ? seat : trySeat(socketPath);
-    // Another daemon is starting: either it finds that this one listens, or it will listen itself.
-    if (fresh === undefined) return;
-    if (fresh !== seat) seat?.release();
-    seat = fresh;
-    if (current.isWhole()) return;
-    const former = current;
-    current = openDoor();
-    void former.close();
-    events.restored(`the socket "${socketPath}" no longer existed: listening again`);
-  }
-
+  };
+  const handlers = {
+    serve,
+    answer: admission.answer,
+    ping() {
+      const { running, queued } = gate.state;
+      const uptimeSeconds = Math.floor(process.uptime());
+      return { version, executable: place.executable, pid: process.pid, running, queued, uptimeSeconds };
+    },
+    refuse: events.declined,
+    restored: events.restored,
+    replaced(why: string) {
+      admission.isEnding = true;
+      events.replaced(why);
+    },
+  };
+  const door = await openDoor(socketPath, limits.bytes, handlers, replace);
   return {
     get state() {
       return gate.state;
     },
     place,
-    activity: () => ({
-      ...gate.state,
-      connections: doors.reduce((sum, { connections }) => sum + connections, 0),
-    }),
+    activity: () => ({ ...gate.state, connections: door.connections }),
     setLimits(next) {
       gate.limits = next;
     },
     admit: (group, work) => gate.admit(group, work),
     async stop() {
       leave();
-      await Promise.all(doors.map(door => door.close()));
+      await door.close();
     },
   };
 }
 
+/** Path of the node's attachments. */
+const NODE_PATH = '/v1/attachments';
+
 /** The message to a client whose turn does not come. */
 export const BUSY = 'Cannot take the request: too many requests wait for plugins or servers; try again later';
 
-/** The network that a request is for: what hangs in one network must not hold up others. */
-function groupOf({ stdin, args }: RunRequest): string {
-  return stdin === undefined ? (args[1] ?? '') : networkIn(stdin);
+/** Takes requests, or leaves them to their clients. */
+class Admission {
+  isEnding = false;
+
+  readonly #place: Place;
+  readonly #gate: RequestLimiter;
+  readonly #backend: Backend;
+  readonly #events: ServerEvents;
+
+  constructor(place: Place, gate: RequestLimiter, backend: Backend, events: ServerEvents) {
+    [this.#place, this.#gate, this.#backend, this.#events] = [place, gate, backend, events];
+  }
+
+  readonly answer = async (
+    request: RunRequest,
+    calls: BegunCalls,
+    signal: AbortSignal,
+  ): Promise<AnsweredCall> => {
+    const why = this.#findObstacle(request, await hasGone(signal));
+    if (why) return { reply: why };
+    const { ageMs = 0, key, args, stdin } = request;
+    // What hangs in one network must not hold up others.
+    const group = args.length === 0 ? networkIn(stdin) : (args[1] ?? '');
+    const answered = await this.#gate.admit(group, async (queueMs): Promise<AnsweredCall> => {
+      if (signal.aborted || !calls.begin(key))
+        return { reply: decline('stale', 'the client has cancelled the call') };
+      const told = () => calls.end(key);
+      try {
+        return { reply: await this.#backend.run(request, signal, queueMs + Math.max(ageMs, 0)), told };
+      } catch (error) {
+        told();
+        throw error;
+      }
+    });
+    if (answered === undefined) return { reply: this.#refuse('busy', BUSY) };
+    const { declined, error } = answered.reply;
+    if (declined !== undefined) this.#events.declined(declined, error);
+    return answered;
+  };
+
+  #refuse(reason: DeclineReason, error: string, from?: Place): RunAnswer {
+    this.#events.declined(reason, error, from);
+    return decline(reason, error);
+  }
+
+  #findObstacle(request: RunRequest, isGone: boolean): RunAnswer | undefined {
+    const place = this.#place;
+    const { place: theirs, ageMs = 0, silentMs = ageMs } = request;
+    if (theirs.executable !== place.executable)
+      return this.#refuse(
+        'build',
+        `the client is executable ${theirs.executable}, the daemon ${place.executable}`,
+        theirs,
+      );
+    if (theirs.network !== place.network)
+      return this.#refuse('namespace', 'another network namespace', theirs);
+    if (theirs.mount !== place.mount) return this.#refuse('namespace', 'another mount namespace', theirs);
+    if (isGone) return this.#refuse('stale', 'the client has gone');
+    // Its client has given up, or was killed while this process was stopped: what it asked for may no longer be right.
+    if (Math.abs(silentMs) > SILENCE_MS)
+      return this.#refuse('stale', `the daemon did not come to it for ${silentMs} ms`);
+    if (this.isEnding) return this.#refuse('ending', 'the daemon is shutting down');
+    const { problem: trouble } = this.#backend;
+    return trouble === undefined ? undefined : this.#refuse('workers', trouble);
+  }
 }
 
-const OVERLOADED: RunReply = {
-  exitCode: 1,
-  stdout: JSON.stringify({ code: ErrorCode.tryAgainLater, msg: BUSY }),
-  stderr: `catena: ${BUSY}\n`,
-};
+/** A request over HTTP. */
+const Call = z.strictObject({
+  /** Command line without the executable's name. */
+  args: z._default(z.array(z.string()), []),
+  /** The plugin that is called; without one, and without a command line, the delegate runner is. */
+  plugin: z.optional(z.string()),
+  env: z.optional(z.record(z.string(), z.string())),
+  stdin: z._default(z.string(), ''),
+  cwd: z._default(z.string().check(z.startsWith('/', 'must be an absolute path')), '/'),
+});
 
-function decline(declined: DeclineReason, error: string): Declined {
-  return { declined, error };
+/** Every device, network and attachment of the node. */
+const NODE = { args: ['ls', '--all', '--json'], stdin: '', cwd: '/' };
+
+/** The request of a person, who works with the environment of the daemon; or why it is none. */
+function askedOverHttp(pathname: string, body: string): z.output<typeof Call> | { readonly issue: string } {
+  if (pathname === NODE_PATH) return NODE;
+  const { data, error } = z.safeParse(Call, tryParse(body), { reportInput: true });
+  if (data === undefined)
+    return { issue: `the body is no call: ${error?.issues.map(describeIssue).join('; ')}` };
+  const [command = ''] = data.args;
+  if (data.args.length === 0 || DAEMON_COMMANDS.includes(command)) return data;
+  return { issue: `the daemon runs no command "${command}"; it runs ${DAEMON_COMMANDS.join(', ')}` };
+}
+
+function toResponse(pathname: string, { declined, error = '', ...reply }: RunAnswer): Response {
+  if (declined !== undefined) return problem(503, error);
+  if (pathname === CALL_PATH) return Response.json(reply);
+  return new Response(reply.stdout || reply.stderr, {
+    status: reply.exitCode === 0 ? 200 : 500,
+    headers: { 'content-type': 'application/json' },
+  });
+}
+
+/** The answer to a caller that has replaced the executable. */
+function succeedTo(
+  ownStart: OwnStart | undefined,
+  place: Place,
+): { readonly response: Response; readonly isEnding?: true } {
+  if (ownStart === undefined) return { response: problem(409, 'this daemon has no successor') };
+  let found: Succession;
+  try {
+    found = startSuccessor(ownStart, place);
+  } catch (error) {
+    return { response: problem(500, (error as Error).message) };
+  }
+  if (found === 'same') return { response: problem(409, 'the executable is still the same') };
+  return found === 'ending'
+    ? { response: Response.json({}), isEnding: true }
+    : { response: Response.json(found) };
 }

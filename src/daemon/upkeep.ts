@@ -7,7 +7,7 @@ import type { LogFields, LogLevel } from '../log.ts';
 import { bootClock } from '../upkeep/boot-clock.ts';
 import { becomeKeeper } from '../upkeep/keeper.ts';
 import { type UpkeepNote, upkeepLister } from '../upkeep/note.ts';
-import type { PluginRequest, WatchedCall } from './plugin-calls.ts';
+import type { WatchedCall } from './backend.ts';
 import { SERVED_VARIABLE } from './protocol.ts';
 
 /** Interval between two looks at the notes. */
@@ -23,7 +23,7 @@ export interface UpkeepParts {
   readonly stateDir: string;
   /** The boot that notes must be of. */
   readonly boot: string;
-  readonly call: WatchedCall<PluginRequest>;
+  readonly call: WatchedCall;
   /** Added to the environment of each call: directories. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly log: (level: LogLevel, message: string, fields?: LogFields) => void;
@@ -149,7 +149,7 @@ async function callFor(
   const invocation = { env: { ...env, ...note.call.env, ...own }, stdin: note.call.stdin, cwd: '/' };
   try {
     const answer = await call({ plugin, ...invocation }, signal, 0);
-    if ('declined' in answer) return { text: String(answer.error ?? answer.declined) };
+    if (answer.declined !== undefined) return { text: String(answer.error) };
     if (answer.exitCode === 0) return undefined;
     const { code, msg } = (tryParse(answer.stdout) ?? {}) as { code?: unknown; msg?: unknown };
     return { text: String(msg ?? answer.stdout), isGone: code === ErrorCode.invalidNetns };

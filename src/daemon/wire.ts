@@ -1,8 +1,10 @@
 // What do a client and the daemon send each other, byte by byte?
 //
-// One message in each direction, little endian; before the answer, any number of signs of life. plugins/front/front.c has the same
-// table; it alone sends requests.
-import type { Declined, RunAnswer, RunReply, RunRequest } from './protocol.ts';
+// One message in each direction on each connection, little endian; while a call takes long, the daemon shows that it is alive.
+// plugins/front/front.c has the same table; it alone sends requests.
+import type { Socket } from 'bun';
+import type { Reply } from '../cni/invocation.ts';
+import { DAEMON_COMMANDS, decline, type RunAnswer, type RunRequest, SIGN_MS } from './protocol.ts';
 
 /** Offsets, lengths and numbers, by their names in front.c. */
 export const WIRE = {
@@ -46,6 +48,9 @@ const encoder = new TextEncoder();
 /** Invalid bytes become U+FFFD, and a byte order mark stays, as where a process decodes its own input. */
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
+/** A key is a line of its own in the list of calls that clients have given up. */
+const KEY = /^[\w-]+$/;
+
 /** The request of `catena daemon --ping`: a header alone. */
 export const PING = pingRequest();
 
@@ -67,7 +72,10 @@ export function requestLength(start: Uint8Array, limit: number): number | undefi
   return isOurs && total >= WIRE.WIRE_REQUEST_HEADER && total <= limit ? total : undefined;
 }
 
-/** Decodes a whole request; undefined if its parts do not fill it, or its kind or key is not one that a client sends. */
+/**
+ * Decodes a whole request; undefined if its parts do not fill it, or it is not one that a client sends: a call, or a command that the
+ * daemon runs for clients (a second daemon in its own process is not).
+ */
 export function decodeRequest(bytes: Uint8Array): RunRequest | undefined {
   const view = viewOf(bytes);
   const lengths = [0, 1, 2, 3, 4].map(i => view.getUint32(WIRE.WIRE_AT_LENGTHS + 4 * i, true));
@@ -78,13 +86,16 @@ export function decodeRequest(bytes: Uint8Array): RunRequest | undefined {
     at += length;
     return decoder.decode(bytes.subarray(at - length, at));
   });
-  const [link = '', cwd = '', args = '', env = '', stdin = ''] = texts;
+  const [plugin = '', cwd = '', line = '', env = '', stdin = ''] = texts;
   const keyBytes = bytes.subarray(WIRE.WIRE_AT_KEY, WIRE.WIRE_AT_KEY + WIRE.WIRE_KEY_BYTES);
   const key = decoder.decode(keyBytes).replace(/\0+$/, '');
   const kind = view.getUint32(WIRE.WIRE_AT_KIND, true);
-  const isCall = kind === WIRE.WIRE_KIND_CALL;
-  // The key is a line of its own in the list of calls that clients have given up.
-  if ((!isCall && kind !== WIRE.WIRE_KIND_COMMAND) || !/^[\w-]+$/.test(key)) return undefined;
+  const args = split(line);
+  const isKnown =
+    kind === WIRE.WIRE_KIND_CALL
+      ? args.length === 0
+      : kind === WIRE.WIRE_KIND_COMMAND && DAEMON_COMMANDS.includes(args[0] ?? '');
+  if (!isKnown || !KEY.test(key)) return undefined;
   const [executable = '', network = '', mount = ''] = [0, 1, 2].map(i => {
     const from = WIRE.WIRE_AT_PLACE + 16 * i;
     // As numbers, since that is how both sides read them from the file system.
@@ -92,11 +103,11 @@ export function decodeRequest(bytes: Uint8Array): RunRequest | undefined {
   });
   return {
     place: { executable, network, mount },
-    ...(isCall && link !== '' ? { link } : {}),
-    args: split(args),
+    ...(plugin === '' ? {} : { plugin }),
+    args,
     cwd,
     env: environmentIn(env),
-    ...(isCall ? { stdin } : {}),
+    stdin,
     key,
     // Signed, for a clock that was set back in between.
     ageMs: (Date.now() - view.getUint32(WIRE.WIRE_AT_SENT, true)) | 0,
@@ -107,15 +118,14 @@ export function decodeRequest(bytes: Uint8Array): RunRequest | undefined {
 export type Frame =
   | { readonly kind: 'sign' }
   | { readonly kind: 'declined'; readonly begun: boolean }
-  | { readonly kind: 'answer'; readonly reply: RunReply };
+  | { readonly kind: 'answer'; readonly reply: Reply };
 
 /** The sign of life. */
 export const SIGN = frame(WIRE.WIRE_REPLY_SIGN, 0);
 
 /** @returns a frame that says "lost" if the outputs are longer than a client accepts */
-export function encodeAnswer(answer: RunAnswer | Declined): Uint8Array {
-  if (answer.declined !== undefined) return frame(WIRE.WIRE_REPLY_DECLINED, answer.begun ? 1 : 0);
-  const { exitCode, stdout, stderr } = answer as RunReply;
+export function encodeAnswer({ exitCode, stdout, stderr, declined, begun }: RunAnswer): Uint8Array {
+  if (declined !== undefined) return frame(WIRE.WIRE_REPLY_DECLINED, begun ? 1 : 0);
   const [out, err] = [encoder.encode(stdout), encoder.encode(stderr)];
   if (WIRE.WIRE_REPLY_HEADER + out.length + err.length > WIRE.WIRE_REPLY_LIMIT)
     return frame(WIRE.WIRE_REPLY_DECLINED, 1);
@@ -150,6 +160,201 @@ export function decodeFrame(
   const stdout = decoder.decode(bytes.subarray(WIRE.WIRE_REPLY_HEADER, middle));
   const stderr = decoder.decode(bytes.subarray(middle, length));
   return { frame: { kind: 'answer', reply: { exitCode: exitCode & 0xff, stdout, stderr } }, length };
+}
+
+/** An answered request. */
+export interface AnsweredCall {
+  readonly reply: RunAnswer;
+  /**
+   * Called when the client can read the whole reply, or has gone. Until then its call must count as begun: a client that finds it
+   * neither begun nor answered makes it itself.
+   */
+  readonly told?: () => void;
+}
+
+/** Answers a request; never rejects. The signal is aborted when the client has gone. */
+export type AnswerCall = (request: RunRequest, signal: AbortSignal) => Promise<AnsweredCall>;
+
+/** A listening socket for calls. */
+export interface WireListener {
+  /** Clients that are connected. */
+  readonly connections: number;
+  /** Accepts no more connections, answers the requests that have arrived, and closes. */
+  stop(): Promise<void>;
+}
+
+/** A client connects before it reads its standard input, which its caller may write slowly. */
+const REQUEST_DEADLINE_S = 60;
+
+/** Longer than one turn of the event loop. */
+const ACCEPT_MS = 10;
+
+interface Connection {
+  /** What has arrived of the request. */
+  pieces: Uint8Array[];
+  length: number;
+  /** When its first bytes arrived, in milliseconds since the epoch. */
+  arrivedAt: number;
+  /** When the last ones arrived, on the monotonic clock. */
+  heardAt: number;
+  /** The longest pause between bytes. */
+  pauseMs: number;
+  /** Length of the whole request, once known. */
+  total: number | undefined;
+  isAsked: boolean;
+  isOver: boolean;
+  readonly gone: AbortController;
+  signs: ReturnType<typeof setInterval> | undefined;
+  /** What the client has not taken yet; the connection ends with the answer. */
+  unsent: Uint8Array;
+  told: (() => void) | undefined;
+}
+
+/**
+ * Listens at a path.
+ * @param maxBytes longest request
+ * @param ping what `catena daemon --ping` is answered
+ * @param refuse told about bytes that are no request of this version
+ */
+export function listenForCalls(
+  path: string,
+  maxBytes: number,
+  answer: AnswerCall,
+  ping: () => object,
+  refuse: (reason: 'request') => void,
+): WireListener {
+  const open = new Set<Socket<Connection>>();
+  const answering = new Set<Promise<void>>();
+
+  function receive(socket: Socket<Connection>, chunk: Uint8Array): void {
+    const { data } = socket;
+    if (data.isAsked) return;
+    note(data);
+    data.pieces.push(Uint8Array.from(chunk));
+    data.length += chunk.length;
+    if (data.total === undefined && data.length >= REQUEST_START) {
+      data.pieces = [Buffer.concat(data.pieces)];
+      data.total = requestLength(data.pieces[0] as Uint8Array, maxBytes);
+      if (data.total === undefined) {
+        turnAway(socket);
+        return;
+      }
+    }
+    if (data.total === undefined || data.length < data.total) return;
+    const bytes = Buffer.concat(data.pieces).subarray(0, data.total);
+    data.pieces = [];
+    if (isPing(bytes)) {
+      data.isAsked = true;
+      finish(socket, encodeAnswer({ exitCode: 0, stdout: JSON.stringify(ping()), stderr: '' }));
+      return;
+    }
+    const request = decodeRequest(bytes);
+    if (request === undefined) {
+      turnAway(socket);
+      return;
+    }
+    data.isAsked = true;
+    socket.timeout(0);
+    data.signs = setInterval(() => send(socket, SIGN), SIGN_MS);
+    const answered = answer({ ...request, silentMs: silenceOf(data, request) }, data.gone.signal).then(
+      ({ reply, told }) => finish(socket, encodeAnswer(reply), told),
+    );
+    answering.add(answered);
+    void answered.finally(() => answering.delete(answered));
+  }
+
+  function turnAway(socket: Socket<Connection>): void {
+    refuse('request');
+    socket.data.isAsked = true;
+    finish(socket, encodeAnswer(decline('request', 'these bytes are no request of this version')));
+  }
+
+  function finish(socket: Socket<Connection>, bytes: Uint8Array, told?: () => void): void {
+    clearInterval(socket.data.signs);
+    socket.data.isOver = true;
+    socket.data.told = told;
+    if (open.has(socket)) send(socket, bytes);
+    else told?.();
+  }
+
+  function send(socket: Socket<Connection>, bytes: Uint8Array): void {
+    const { data } = socket;
+    if (!open.has(socket)) return;
+    // A client that does not read needs no further signs.
+    if (data.unsent.length > 0 && !data.isOver) return;
+    data.unsent = data.unsent.length ? Buffer.concat([data.unsent, bytes]) : bytes;
+    flush(socket);
+  }
+
+  function flush(socket: Socket<Connection>): void {
+    const { data } = socket;
+    if (data.unsent.length > 0) {
+      const sent = socket.write(data.unsent);
+      data.unsent = data.unsent.subarray(Math.max(sent, 0));
+    }
+    if (!data.isOver || data.unsent.length > 0) return;
+    data.told?.();
+    socket.end();
+  }
+
+  function forget(socket: Socket<Connection>): void {
+    open.delete(socket);
+    clearInterval(socket.data.signs);
+    socket.data.gone.abort();
+    socket.data.told?.();
+  }
+
+  const listener = Bun.listen<Connection>({
+    unix: path,
+    socket: {
+      open(socket) {
+        socket.data = {
+          ...{ pieces: [], length: 0, arrivedAt: 0, heardAt: 0, pauseMs: 0 },
+          ...{ total: undefined, isAsked: false, isOver: false, signs: undefined },
+          ...{ gone: new AbortController(), unsent: new Uint8Array(), told: undefined },
+        };
+        open.add(socket);
+        socket.timeout(REQUEST_DEADLINE_S);
+      },
+      data: receive,
+      drain: flush,
+      timeout(socket) {
+        if (!socket.data.isAsked) socket.terminate();
+      },
+      // Also when the client closes only its side: it has gone.
+      end: socket => socket.terminate(),
+      close: forget,
+      error: forget,
+    },
+  });
+  return {
+    get connections() {
+      return open.size;
+    },
+    async stop() {
+      // The socket no longer has a name. Clients that connected before are accepted: the kernel would break their connections.
+      await Bun.sleep(ACCEPT_MS);
+      listener.stop();
+      // What has arrived is read first.
+      await Bun.sleep(0);
+      await Promise.all(answering);
+      for (const socket of open) if (!socket.data.isOver) socket.terminate();
+    },
+  };
+}
+
+/** A client that is still sending has not given up, however long the whole request takes: only a pause counts. */
+function note(data: Connection): void {
+  const now = performance.now();
+  if (data.length === 0) data.arrivedAt = Date.now();
+  else data.pauseMs = Math.max(data.pauseMs, Math.ceil(now - data.heardAt));
+  data.heardAt = now;
+}
+
+/** @returns negative if the clock was set back */
+function silenceOf({ arrivedAt, pauseMs }: Connection, { ageMs = 0 }: RunRequest): number {
+  const beforeMs = ageMs - (Date.now() - arrivedAt);
+  return Math.abs(beforeMs) > pauseMs ? beforeMs : pauseMs;
 }
 
 function frame(

@@ -76,7 +76,7 @@ describeRoot('a daemon that is stopped', () => {
     writeFileSync(file, JSON.stringify({ cniVersion: '1.1.0', name: 'podnet', plugins: [conf] }));
     const identity = { CNI_CONTAINERID: container.id, CNI_NETNS: container.path, CNI_IFNAME: 'eth0' };
     const call = (verb: string, more: object) => ({
-      ...{ link: 'bridge', args: [], env: { ...directories(lab.tmp), ...identity, CNI_COMMAND: verb } },
+      ...{ plugin: 'bridge', args: [], env: { ...directories(lab.tmp), ...identity, CNI_COMMAND: verb } },
       stdin: JSON.stringify({ ...conf, ...more }),
     });
     const gc = ['gc', 'podnet', '--all', '--file', file, '--bin-dir', BIN_DIR];
@@ -84,14 +84,14 @@ describeRoot('a daemon that is stopped', () => {
     await sendAndGo(wire, requestBy(daemon, call('DEL', {})));
     await sendAndGo(wire, requestBy(daemon, call('GC', { 'cni.dev/valid-attachments': [] })));
     await sendAndGo(wire, requestBy(daemon, { args: gc, env: directories(lab.tmp) }));
-    const body = JSON.stringify({ network: 'podnet', file, all: true, binDirs: [BIN_DIR] });
-    const head = ['POST /v1/gc HTTP/1.1', 'Host: catena', `Content-Length: ${body.length}`].join('\r\n');
+    const body = JSON.stringify({ args: gc });
+    const head = ['POST /v1/call HTTP/1.1', 'Host: catena', `Content-Length: ${body.length}`].join('\r\n');
     await sendAndGo(daemon.socket, Buffer.from(`${head}\r\n\r\n${body}`));
     await Bun.sleep(1_100);
     // The container lives on, as one of the same name that was added again would.
     const before = await picture(lab);
     process.kill(daemon.pid, 'SIGCONT');
-    await until(async () => (await stateOf(daemon)).declined?.stale?.count === 3);
+    await until(async () => (await stateOf(daemon)).declined?.stale?.count === 4);
     await Bun.sleep(500);
     expect(await picture(lab)).toEqual(before);
   });
@@ -257,7 +257,7 @@ function requestBy(
     return `${dev}:${ino}`;
   });
   const place = { executable, network, mount };
-  return bytesOf({ cwd: '/', key: crypto.randomUUID(), ...request, place });
+  return bytesOf({ cwd: '/', stdin: '', key: crypto.randomUUID(), ...request, place });
 }
 
 /** Sends bytes and closes the connection, as the kernel does for a client that is killed. */

@@ -166,7 +166,7 @@ describeRoot('a daemon with limits', () => {
     expect((await call('ADD')).exitCode).toBe(0);
     expect((await call('DEL')).exitCode).toBe(0);
     expect(await (await daemon.fetch('/v1/state')).json()).toMatchObject({ served: 2 });
-    expect((await daemon.fetch('/v1/add', { method: 'POST', body: filler })).status).toBe(400);
+    expect((await daemon.fetch('/v1/call', { method: 'POST', body: filler })).status).toBe(400);
     expect((await daemon.fetch('/readyz')).status).toBe(200);
   });
 

@@ -42,7 +42,7 @@ describeRoot(
 
       for (const path of ['/', '/v1/state', '/v1/traces', '/v1/attachments', '/readyz', '/metrics/x'])
         expect(await curl(lab, `${at}${path}`)).toMatchObject({ status: 404 });
-      for (const verb of ['add', 'check', 'del', 'gc', 'status', 'handover'])
+      for (const verb of ['call', 'stop', 'handover'])
         expect(
           await curl(lab, `${at}/v1/${verb}`, '--json', '{"network":"podnet","all":true}'),
         ).toMatchObject({ status: 413 });

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import type net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
-import { socketPathOf } from '../../src/daemon/protocol.ts';
+import { decline, socketPathOf } from '../../src/daemon/protocol.ts';
 import { encodeAnswer } from '../../src/daemon/wire.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { type Finished, run } from '../helpers/command.ts';
@@ -70,7 +70,7 @@ describe('catena daemon --ping', () => {
 
   test.each([
     ['answers as another build', otherBuild(), 4],
-    ['knows no pings', encodeAnswer({ declined: 'request', error: '' }), 4],
+    ['knows no pings', encodeAnswer(decline('request', '')), 4],
     ['answers with something else', Buffer.alloc(200, 1), 5],
   ])('tells by its exit code that a daemon %s', async (_, bytes, exitCode) => {
     const dir = path.join(tmp, `fake-${exitCode}-${bytes.length}`);

@@ -102,26 +102,36 @@ describeRoot('a daemon', () => {
     expect((await chain.run('add', container, { args: ['--nonsense'] })).exitCode).toBe(2);
   });
 
-  test('takes commands as JSON, and answers with the result or the error of the specification', async () => {
+  test('takes over HTTP, as JSON, what clients send, and answers with what a process would leave behind', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const container = await lab.container();
     const daemon = await startDaemon(lab);
-    const post = async (verb: string, body: object) => {
-      const response = await daemon.fetch(`/v1/${verb}`, { method: 'POST', body: JSON.stringify(body) });
+    const post = async (body: object) => {
+      const response = await daemon.fetch('/v1/call', { method: 'POST', body: JSON.stringify(body) });
       return { status: response.status, body: (await response.json()) as Row };
     };
-    const network = { network: chain.name, file: `${lab.tmp}/${chain.name}.conflist`, binDirs: [BIN_DIR] };
-    const attachment = { ...network, netns: container.path, containerId: container.id, capabilityArgs: CAP };
-    const added = await post('add', attachment);
-    expect(added).toMatchObject({ status: 200, body: { cniVersion: '1.1.0' } });
-    expect(await post('check', attachment)).toEqual({ status: 200, body: {} });
+    const from = ['--file', `${chain.name}.conflist`, '--bin-dir', BIN_DIR, '--json'];
+    const command = (verb: string, ...args: string[]) =>
+      post({ args: [verb, chain.name, ...args, ...from], cwd: lab.tmp });
+    const attachment = [container.path, '--container-id', container.id, '--cap', JSON.stringify(CAP)];
+    const added = await command('add', ...attachment);
+    expect(added).toMatchObject({ status: 200, body: { exitCode: 0, stderr: '' } });
+    expect(JSON.parse(added.body.stdout)).toMatchObject({ cniVersion: '1.1.0' });
+    const done = { status: 200, body: { exitCode: 0, stdout: '', stderr: '' } };
+    expect(await command('check', ...attachment)).toEqual(done);
     const attachments = (await (await daemon.fetch('/v1/attachments')).json()) as Row;
     expect(attachments.attachments).toMatchObject([{ containerId: container.id, ifname: 'eth0' }]);
-    expect(await post('add', attachment)).toMatchObject({ status: 500, body: { code: 4 } });
-    expect(await post('gc', { ...network, all: true })).toMatchObject({ status: 200 });
-    expect(await post('del', { ...attachment, netns: '' })).toEqual({ status: 200, body: {} });
-    expect(await post('add', { ...network, netnz: 'x' })).toMatchObject({ status: 400 });
+    const again = await command('add', ...attachment);
+    expect(again.body.exitCode).toBe(1);
+    expect(JSON.parse(again.body.stderr)).toMatchObject({ code: 4 });
+    const env = { CNI_COMMAND: 'STATUS', CNI_PATH: BIN_DIR };
+    const stdin = JSON.stringify({ ...chain.list.plugins[0], name: chain.name, cniVersion: '1.1.0' });
+    expect(await post({ plugin: 'bridge', env, stdin })).toEqual(done);
+    expect(await command('gc', '--all')).toMatchObject({ status: 200, body: { exitCode: 0 } });
+    expect(await command('del', ...attachment)).toEqual(done);
+    for (const wrong of [{ argz: [] }, { args: ['daemon'] }, { args: ['add'], cwd: 'tmp' }])
+      expect(await post(wrong)).toMatchObject({ status: 400, body: { code: 6 } });
     expect(await chain.leases()).toEqual([]);
   });
 
@@ -194,12 +204,12 @@ describeRoot('a daemon', () => {
     const silent = net.connect(daemon.socket);
     const garbage = net.connect(daemon.socket);
     garbage.write('\0\xff'.repeat(1000));
-    const large = await daemon.fetch('/v1/add', { method: 'POST', body: 'x'.repeat(40 * 1024 * 1024) }).then(
+    const large = await daemon.fetch('/v1/call', { method: 'POST', body: 'x'.repeat(40 * 1024 * 1024) }).then(
       ({ status }) => status,
       () => 0,
     );
     expect([0, 400, 413, 500]).toContain(large);
-    expect((await daemon.fetch('/v1/add', { method: 'POST', body: '{"a":' })).status).toBe(400);
+    expect((await daemon.fetch('/v1/call', { method: 'POST', body: '{"a":' })).status).toBe(400);
     const waiting = [new Uint8Array(), bytesOf(await requestHere()).subarray(0, -1)].map(bytes =>
       sendToWire(daemon.socket, bytes, 1_000),
     );

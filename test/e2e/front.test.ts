@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
 import { BegunCalls } from '../../src/daemon/calls.ts';
-import { socketPathOf, wireOf } from '../../src/daemon/protocol.ts';
+import { decline, socketPathOf, wireOf } from '../../src/daemon/protocol.ts';
 import { decodeFrame, decodeRequest, encodeAnswer, SIGN, WIRE } from '../../src/daemon/wire.ts';
 import { SEND_FLAG } from '../../src/plugin/delete-devices.ts';
 import { type Finished, run } from '../helpers/command.ts';
@@ -164,7 +164,7 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
           network: identity('/proc/self/ns/net'),
           mount: identity('/proc/self/ns/mnt'),
         },
-        ...{ link: 'tuning', args: [], cwd: process.cwd(), stdin: CONF },
+        ...{ plugin: 'tuning', args: [], cwd: process.cwd(), stdin: CONF },
       });
       expect(request?.env).toMatchObject({ CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'c', LC_ALL: 'C' });
       expect(request?.key).toMatch(/^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/);
@@ -178,11 +178,11 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       expect(command).toMatchObject(ANSWERED);
       const asked = decodeRequest(command.received);
       expect(asked?.args).toEqual(['add', '', 'x y']);
-      expect(asked).not.toHaveProperty('stdin');
+      expect(asked?.stdin).toBe('');
       const runner = await callBeside(client => client.end(ANSWER), { name: 'catena' });
       const called = decodeRequest(runner.received);
       expect(called).toMatchObject({ args: [], stdin: CONF });
-      expect(called).not.toHaveProperty('link');
+      expect(called).not.toHaveProperty('plugin');
     });
 
     test.each([
@@ -199,13 +199,9 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     });
 
     test.each([
-      ['"declined"', [encodeAnswer({ declined: 'build', error: '' })], 'declined'],
-      ['"begun"', [encodeAnswer({ declined: 'workers', begun: true, error: '' })], 'lost'],
-      [
-        '"declined" after signs of life',
-        [SIGN, SIGN, encodeAnswer({ declined: 'build', error: '' })],
-        'declined',
-      ],
+      ['"declined"', [encodeAnswer(decline('build', ''))], 'declined'],
+      ['"begun"', [encodeAnswer({ ...decline('workers', ''), begun: true })], 'lost'],
+      ['"declined" after signs of life', [SIGN, SIGN, encodeAnswer(decline('build', ''))], 'declined'],
       ['nothing', [], 'broken'],
       ['signs of life only', [SIGN, SIGN], 'broken'],
       ['half a header', [ANSWER.subarray(0, 11)], 'broken'],
@@ -279,7 +275,7 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
           const call = (serve: (client: net.Socket) => unknown, options = {}) =>
             callBeside(serve, { env: { PATH: process.env.PATH }, under, ...options });
           expect(await call(client => client.end(ANSWER))).toMatchObject(ANSWERED);
-          const declined = encodeAnswer({ declined: 'build', error: '' });
+          const declined = encodeAnswer(decline('build', ''));
           expect(await call(client => client.end(declined))).toMatchObject(byCore('declined'));
           expect(await call(client => client.end(ANSWER.subarray(0, -1)))).toMatchObject(byCore('broken'));
           front.setVerdict(12);
@@ -297,7 +293,7 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     }
 
     test('ends with the answer, or with the Bun program, whatever the daemon sends', async () => {
-      const frames = fc.array(fc.constantFrom(SIGN, ANSWER, encodeAnswer({ declined: 'build', error: '' })), {
+      const frames = fc.array(fc.constantFrom(SIGN, ANSWER, encodeAnswer(decline('build', ''))), {
         maxLength: 3,
       });
       const damaged = fc

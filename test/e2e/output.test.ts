@@ -145,7 +145,7 @@ describeRoot('for programs', () => {
   );
 
   test('what the daemon answers', () =>
-    onNode(async ({ ask, lab, pod }) => {
+    onNode(async ({ ask, lab }) => {
       const daemon = await startDaemon(lab);
       const get = async (where: string, init?: RequestInit) => (await daemon.fetch(where, init)).json();
       const expectKind = (kind: Kind, value: unknown) => {
@@ -159,17 +159,7 @@ describeRoot('for programs', () => {
       expectKind('RequestList', await get('/v1/traces'));
       const [{ id }] = (await ask('RequestList', 'log --requests')).items;
       expectKind('Request', await get(`/v1/traces/${id}`));
-      const body = JSON.stringify({
-        network: 'podnet',
-        valid: [{ containerId: pod, ifname: 'eth0' }],
-        dryRun: true,
-      });
-      const confDir = { ...JSON.parse(body), confDir: lab.tmp, binDirs: [BIN_DIR] };
-      expectKind('GarbagePlan', await get('/v1/gc', { method: 'POST', body: JSON.stringify(confDir) }));
-      const wrong = await daemon.fetch('/v1/gc', {
-        method: 'POST',
-        body: '{"network":"n","valid":[{"containerID":"c"}]}',
-      });
+      const wrong = await daemon.fetch('/v1/call', { method: 'POST', body: '{"network":"n"}' });
       expect([wrong.status, await wrong.json()]).toMatchObject([400, { code: 6, msg: expect.any(String) }]);
       expectKind('DaemonProcess', await get('/v1/stop', { method: 'POST' }));
       expect(await daemon.exited).toBe(0);

@@ -30,6 +30,6 @@ export const DOORS: readonly AnyDoor[] = [
   ...[texts.annotation, texts.subnetFile, texts.resolvConf, texts.allowlist, texts.sysctls, texts.conditions],
   ...[texts.ranges, texts.addresses, texts.logWords],
   ...[stdin.request, stdin.noise],
-  ...[daemon.verbs, daemon.grpcMessages, daemon.workerLines, daemon.socketBytes],
+  ...[daemon.grpcMessages, daemon.workerLines, daemon.socketBytes],
   ...[executables.links, executables.command, running.calls, running.grpc],
 ];

@@ -11,23 +11,24 @@ const encoder = new TextEncoder();
 /** A request that a daemon of this process's executable and namespaces takes. */
 export async function requestHere(change: Partial<RunRequest> = {}): Promise<RunRequest> {
   const place = await ownPlace();
-  return { place, args: ['status', 'podnet'], cwd: '/', env: {}, key: crypto.randomUUID(), ...change };
+  const command = { args: ['status', 'podnet'], cwd: '/', env: {}, stdin: '' };
+  return { place, ...command, key: crypto.randomUUID(), ...change };
 }
 
 /** The bytes of a request, as the front sends them. */
 export function bytesOf(request: RunRequest): Uint8Array {
-  const { link = '', cwd, args, env, stdin } = request;
+  const { plugin = '', cwd, args, env, stdin } = request;
   const variables = Object.entries(env).flatMap(([name, value]) =>
     value === undefined ? [] : `${name}=${value}`,
   );
-  const parts = [link, cwd, joined(args), joined(variables), stdin ?? ''].map(text => encoder.encode(text));
+  const parts = [plugin, cwd, joined(args), joined(variables), stdin].map(text => encoder.encode(text));
   const total = parts.reduce<number>((sum, { length }) => sum + length, WIRE.WIRE_REQUEST_HEADER);
   const bytes = new Uint8Array(total);
   const view = new DataView(bytes.buffer);
   view.setUint32(WIRE.WIRE_AT_MAGIC, WIRE.WIRE_MAGIC, true);
   view.setUint32(WIRE.WIRE_AT_VERSION, WIRE.WIRE_VERSION, true);
   view.setUint32(WIRE.WIRE_AT_TOTAL, total, true);
-  view.setUint32(WIRE.WIRE_AT_KIND, stdin === undefined ? WIRE.WIRE_KIND_COMMAND : WIRE.WIRE_KIND_CALL, true);
+  view.setUint32(WIRE.WIRE_AT_KIND, args.length > 0 ? WIRE.WIRE_KIND_COMMAND : WIRE.WIRE_KIND_CALL, true);
   view.setUint32(WIRE.WIRE_AT_SENT, (Date.now() - (request.ageMs ?? 0)) >>> 0, true);
   encoder.encodeInto(request.key, bytes.subarray(WIRE.WIRE_AT_KEY, WIRE.WIRE_AT_KEY + WIRE.WIRE_KEY_BYTES));
   const { executable, network, mount } = request.place;

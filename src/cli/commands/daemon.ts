@@ -5,12 +5,11 @@ import type { Keeping } from '../../between/keeper.ts';
 import { BETWEEN_SETTINGS } from '../../between/settings.ts';
 import { RUN_DIR, RUN_DIR_VARIABLE, runDir, stateDir } from '../../cni/directories.ts';
 import { NODE_VARIABLE, nodeNameGiven } from '../../cni/node-name.ts';
-import { makeBackend, withWorkers } from '../../daemon/backend.ts';
+import { makeBackend, pluginCallsTo, watchedCalls, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import { serveEarlyClients } from '../../daemon/early-clients.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { isAtHome, isInTheWayOf } from '../../daemon/on-demand.ts';
-import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
 import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
@@ -112,18 +111,13 @@ async function serve(call: CommandCall): Promise<number> {
   const history = call.text('state-dir') || stateDir(env);
   const calls = new CallsInProgress();
   const noting = calls.noting(withHistory(watcher, history, 'runtime'));
-  const callPlugin = watchedCalls(noting, (plugin, abort, watch) =>
-    withWorkers(pool, workers =>
-      asPlugin(plugin, {
-        workers,
-        signal: abort,
-        watch,
-        deadlines: settings.deadlines,
-        openCluster: clusters.open,
-      }),
-    ),
-  );
-  const servePlugin = watchedCalls(noting, pluginCallsTo(pool));
+  const callWorker = pluginCallsTo(pool);
+  const serveCall = watchedCalls(noting, (invocation, abort, watch) => {
+    if (invocation.plugin !== undefined) return callWorker(invocation, abort, watch);
+    const { deadlines } = settings;
+    const surroundings = { signal: abort, watch, deadlines, openCluster: clusters.open };
+    return withWorkers(pool, workers => asPlugin(invocation, { ...surroundings, workers }));
+  });
   const backend = makeBackend(
     pool,
     ({ args, key, ...its }, write, abort) =>
@@ -137,7 +131,7 @@ async function serve(call: CommandCall): Promise<number> {
         request: key,
         deadlines: settings.deadlines,
       }),
-    { runAsPlugin: callPlugin, callPlugin: servePlugin, node },
+    { call: serveCall, node },
     readingsOf(watcher),
     () => ({
       version: TOOL_VERSION,
@@ -189,7 +183,7 @@ async function serve(call: CommandCall): Promise<number> {
     server?.setLimits(next.server);
   });
   const isHealthy = () => pool.ready();
-  const parts = { observer: watcher, server, call: callPlugin, env, isHealthy };
+  const parts = { observer: watcher, server, call: serveCall, env, isHealthy };
   const grpc = await openGrpc(grpcSocket, parts).catch(async error => {
     await server?.stop();
     throw error;
@@ -206,7 +200,7 @@ async function serve(call: CommandCall): Promise<number> {
   const upkeeping = startUpkeep({
     stateDir: history,
     boot: bootId(env),
-    call: servePlugin,
+    call: serveCall,
     env: { ...env, ...directoriesOf(call), ...(node ? { [NODE_VARIABLE]: node } : {}) },
     log,
   });
@@ -215,7 +209,7 @@ async function serve(call: CommandCall): Promise<number> {
   between = keepBetween(call, watcher, settings.between);
   following = startFollowing({
     stateDir: history,
-    callRunner: callPlugin,
+    callRunner: serveCall,
     observer: watcher,
     env: { ...env, ...directoriesOf(call) },
   });

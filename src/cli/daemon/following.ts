@@ -1,7 +1,8 @@
 // How does a daemon have pods follow their annotations?
 import { runnerJournals } from '../../cni/directories.ts';
 import { UPKEEP_VARIABLE } from '../../cni/env.ts';
-import { errorOf, objectIn, type WatchedCall } from '../../daemon/plugin-calls.ts';
+import { errorIn } from '../../cni/invocation.ts';
+import type { WatchedCall } from '../../daemon/backend.ts';
 import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
 import { type FollowedPods, followPods } from '../../delegate/followed-pods.ts';
 import type { Observer } from '../../observe/observer.ts';
@@ -24,8 +25,8 @@ export function startFollowing({ stateDir, callRunner, observer, env }: Followin
     async call(follow, signal) {
       const invocation = { env: { ...env, ...follow.env, ...own }, stdin: follow.stdin, cwd: '/' };
       const answer = await callRunner(invocation, signal, 0);
-      if ('declined' in answer) return String(answer.error ?? answer.declined);
-      return answer.exitCode === 0 ? undefined : errorOf(objectIn(answer.stdout)).message;
+      if (answer.declined !== undefined) return answer.error;
+      return answer.exitCode === 0 ? undefined : errorIn(answer).message;
     },
   });
 }

@@ -1,9 +1,9 @@
 // How is the daemon's optional gRPC socket set up?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { cniBackendOf } from '../../daemon/grpc/coil-backend.ts';
+import { networkIn } from '../../cni/invocation.ts';
+import type { WatchedCall } from '../../daemon/backend.ts';
 import { CODE_NAMES, type GrpcCall } from '../../daemon/grpc/watch-calls.ts';
 import { type GrpcServer, grpcMethods, serveGrpc } from '../../daemon/grpc.ts';
-import type { WatchedCall } from '../../daemon/plugin-calls.ts';
 import { BUSY, type Server } from '../../daemon/server.ts';
 import { awaitSeat } from '../../daemon/who-listens.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
@@ -34,16 +34,17 @@ export async function openGrpcSocket({
   isHealthy,
 }: GrpcParts): Promise<GrpcServer> {
   const metrics = addGrpcMetrics(observer.metrics.registry, grpcMethods(), CODE_NAMES);
-  const admit = async <T>(group: string, work: (queueMs: number) => Promise<T>): Promise<T> => {
-    const done = await server.admit(group, async queueMs => ({ is: await work(queueMs) }));
-    if (done === undefined) throw new CniError(ErrorCode.tryAgainLater, BUSY);
-    return done.is;
-  };
   const seat = await awaitSeat(socketPath);
   const grpc = await serveGrpc({
     socketPath,
     isHealthy,
-    backend: cniBackendOf(call, admit, env),
+    env,
+    async call(invocation, signal) {
+      const group = networkIn(invocation.stdin);
+      const made = await server.admit(group, queueMs => call(invocation, signal, queueMs));
+      if (made === undefined) throw new CniError(ErrorCode.tryAgainLater, BUSY);
+      return made;
+    },
     observer: {
       ...metrics,
       finished(finished) {

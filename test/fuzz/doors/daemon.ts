@@ -2,7 +2,6 @@
 import net from 'node:net';
 import path from 'node:path';
 import fc from 'fast-check';
-import { commandOf } from '../../../src/daemon/api.ts';
 import { decode, encode } from '../../../src/daemon/grpc/schema.ts';
 import { wireOf } from '../../../src/daemon/protocol.ts';
 import { type Server, startServer } from '../../../src/daemon/server.ts';
@@ -10,44 +9,8 @@ import { LineSplitter } from '../../../src/worker/protocol.ts';
 import { bytesOf, requestHere } from '../../helpers/wire.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
-import { damagedBytes, damagedJsonText, damagedText, strangeText } from '../mutate.ts';
+import { damagedBytes, damagedText } from '../mutate.ts';
 import { LISTS } from '../samples.ts';
-
-const BODIES = [
-  {
-    network: 'podnet',
-    netns: '/run/netns/c1',
-    containerId: 'c1',
-    ifname: 'eth0',
-    args: 'A=B',
-    capabilityArgs: {},
-  },
-  { network: 'podnet', confDir: '/etc/cni/net.d', binDirs: ['/opt/cni/bin'] },
-  { network: 'podnet', valid: [{ containerId: 'c1', ifname: 'eth0' }], all: false, dryRun: true },
-];
-
-/** A verb over HTTP, as a command line. */
-export const verbs = door({
-  name: 'daemon verbs',
-  weight: 8,
-  arbitrary: fc.tuple(
-    fc.oneof(
-      { weight: 4, arbitrary: fc.constantFrom('/v1/add', '/v1/del', '/v1/gc', '/v1/status') },
-      strangeText,
-    ),
-    damagedJsonText(BODIES),
-  ),
-  run([place, body]) {
-    const asked = commandOf('POST', place, body);
-    if (asked === undefined || !('args' in asked)) return;
-    // A client's values never become options: everything that begins with a dash is ours, up to the double dash.
-    const end = asked.args.indexOf('--');
-    const options = asked.args.slice(1, end);
-    const known = /^--(conf-dir|file|bin-dir|container-id|ifname|args|cap|valid)=|^--(all|dry-run|json)$/;
-    if (end < 0 || options.some(option => !known.test(option)))
-      throw new Error(`it becomes ${JSON.stringify(asked.args)}`);
-  },
-});
 
 /** A message of coil's service. */
 export const grpcMessages = door({
@@ -100,8 +63,8 @@ export const workerLines = door({
 });
 
 const REQUESTS = [
-  `POST /v1/add HTTP/1.1\r\nHost: c\r\nContent-Length: 22\r\n\r\n{"network":"podnet"}  `,
-  'POST /v1/del HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"a":\r\n2\r\n1}\r\n0\r\n\r\n',
+  `POST /v1/call HTTP/1.1\r\nHost: c\r\nContent-Length: 29\r\n\r\n{"args":["status","podnet"]}  `,
+  'POST /v1/call HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"a":\r\n2\r\n1}\r\n0\r\n\r\n',
   'GET /v1/traces/../../../etc/passwd HTTP/1.1\r\nHost: c\r\n\r\n',
   'GET /metrics HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n',
   'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0',
@@ -121,12 +84,16 @@ export const socketBytes = door({
   ),
   async run({ bytes, isCall }) {
     const socket = path.join(ground().dir('server'), 'catena.sock');
-    server ??= await startServer(socket, {
-      run: async () => ({ exitCode: 0, stdout: '{}', stderr: '' }),
-      answer: async request =>
-        new URL(request.url).pathname === '/healthz' ? new Response('ok') : undefined,
-      problem: undefined,
-    });
+    server ??= await startServer(
+      socket,
+      {
+        run: async () => ({ exitCode: 0, stdout: '{}', stderr: '' }),
+        answer: async request =>
+          new URL(request.url).pathname === '/healthz' ? new Response('ok') : undefined,
+        problem: undefined,
+      },
+      { declined() {}, restored() {}, stopped() {}, replaced() {} },
+    );
     await talk(isCall ? wireOf(socket) : socket, bytes);
     const alive = await fetch('http://c/healthz', { unix: socket, signal: AbortSignal.timeout(10_000) });
     const text = await alive.text();

@@ -45,7 +45,7 @@ const request = fc
           damagedJson(REQUESTS).map(value => JSON.stringify(atHome(value))),
           strangeText,
         ),
-        link: fc.oneof(fc.constantFrom('', 'bridge', 'host-local', 'tuning'), strangeText),
+        plugin: fc.oneof(fc.constantFrom('', 'bridge', 'host-local', 'tuning'), strangeText),
       }),
     ),
     key: fc.oneof(fc.constant('k'), strangeText),
@@ -54,8 +54,11 @@ const request = fc
 
 const verb = fc
   .tuple(
-    fc.constantFrom('add', 'del', 'check', 'gc', 'status'),
-    damagedJsonText([{ network: 'podnet', netns: '/run/netns/c1', args: 'A=B' }]),
+    fc.constant('call'),
+    damagedJsonText([
+      { args: ['check', 'podnet', '/run/netns/c1'], cwd: '/', env: { A: 'B' } },
+      { plugin: 'bridge', env: { CNI_COMMAND: 'STATUS' }, stdin: '{"name":"podnet"}' },
+    ]),
   )
   .map(([name, text]) => ({ kind: 'verb' as const, name, text }));
 
@@ -72,7 +75,7 @@ export const calls = door({
     const socket = await started();
     if (input.kind === 'run') {
       const { call, ...rest } = input.one;
-      await talk(wireOf(socket), bytesOf({ ...rest, ...(call ?? {}), place: placeHere() }), 200);
+      await talk(wireOf(socket), bytesOf({ ...rest, stdin: '', ...(call ?? {}), place: placeHere() }), 200);
     } else {
       const bytes = new TextEncoder().encode(input.text);
       const head = `POST /v1/${input.name} HTTP/1.1\r\nHost: c\r\nContent-Length: ${bytes.length}\r\nConnection: close\r\n\r\n`;

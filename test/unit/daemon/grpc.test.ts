@@ -5,7 +5,8 @@ import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { CniError } from '../../../src/cni/errors.ts';
-import type { CniBackend, CniRequest } from '../../../src/daemon/grpc/cni-service.ts';
+import type { Invocation } from '../../../src/cni/invocation.ts';
+import type { CallRunner } from '../../../src/daemon/grpc/coil.ts';
 import type { GrpcCall } from '../../../src/daemon/grpc/watch-calls.ts';
 import { type GrpcServer, serveGrpc } from '../../../src/daemon/grpc.ts';
 import { type CoilClient, connectCoil } from '../../helpers/coil-client.ts';
@@ -23,29 +24,19 @@ let dir: string;
 let socketPath: string;
 let server: GrpcServer;
 let client: CoilClient;
-let asked: [string, CniRequest][];
+let asked: Invocation[];
 let calls: GrpcCall[];
 let counts: string[];
-let work: (request: CniRequest) => Promise<object>;
+let work: (signal: AbortSignal) => Promise<object>;
 
 beforeEach(async () => {
   dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-grpc-'));
   socketPath = path.join(dir, 'run', 'grpc.sock');
   [asked, calls, counts] = [[], [], []];
   work = async () => ({ cniVersion: '1.1.0', ips: [{ address: '10.1.0.2/24' }] });
-  const backend: CniBackend = {
-    add: async request => {
-      asked.push(['add', request]);
-      return (await work(request)) as never;
-    },
-    check: async request => {
-      asked.push(['check', request]);
-      await work(request);
-    },
-    del: async request => {
-      asked.push(['del', request]);
-      await work(request);
-    },
+  const call: CallRunner = async (invocation, signal) => {
+    asked.push(invocation);
+    return { exitCode: 0, stdout: JSON.stringify(await work(signal)), stderr: '' };
   };
   const observer = {
     started: ({ method }: { method: string }) => counts.push(`started ${method}`),
@@ -53,7 +44,7 @@ beforeEach(async () => {
     sent: ({ method }: { method: string }) => counts.push(`sent ${method}`),
     finished: (call: GrpcCall) => calls.push(call),
   };
-  server = await serveGrpc({ socketPath, backend, observer });
+  server = await serveGrpc({ socketPath, call, env: { HOME: '/root' }, observer });
   client = connectCoil(socketPath);
 });
 
@@ -67,22 +58,16 @@ describe('serveGrpc()', () => {
   test('Add passes the request of a plugin on, and answers with the result', async () => {
     const answer = await client.call('Add', CALL);
     const result = 'ok' in answer ? Buffer.from(String(answer.ok.result), 'base64').toString() : answer;
-    expect(result).toBe('{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.2/24"}]}');
-    expect(asked).toMatchObject([
-      [
-        'add',
-        {
-          containerId: 'c1',
-          netns: '/run/netns/a',
-          ifname: 'eth0',
-          path: '/opt/cni/bin',
-          config: '{"name":"podnet"}',
-          args: [
-            ['K8S_POD_NAME', 'web'],
-            ['K8S_POD_NAMESPACE', 'shop'],
-          ],
+    expect(result).toBe('{"cniVersion":"1.0.0","ips":[{"address":"10.1.0.2/24"}]}');
+    expect(asked).toEqual([
+      {
+        env: {
+          ...{ HOME: '/root', CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'c1', CNI_NETNS: '/run/netns/a' },
+          ...{ CNI_IFNAME: 'eth0', CNI_PATH: '/opt/cni/bin' },
+          CNI_ARGS: 'K8S_POD_NAME=web;K8S_POD_NAMESPACE=shop;IgnoreUnknown=1',
         },
-      ],
+        stdin: '{"name":"podnet"}',
+      },
     ]);
   });
 
@@ -99,9 +84,19 @@ describe('serveGrpc()', () => {
 
   test('Check and Del answer with nothing', async () => {
     expect(await client.call('Check', CALL)).toEqual({ ok: {} });
-    expect(await client.call('Del', { container_id: 'c1' })).toEqual({ ok: {} });
-    expect(asked.map(([method]) => method)).toEqual(['check', 'del']);
-    expect(asked[1]?.[1]).toMatchObject({ containerId: 'c1', netns: '', args: [], config: '' });
+    const least = { container_id: 'c1', stdin_data: Buffer.from('{"name":"podnet","plugins":[]}') };
+    expect(await client.call('Del', least)).toEqual({ ok: {} });
+    expect(asked.map(({ env }) => env.CNI_COMMAND)).toEqual(['CHECK', 'DEL']);
+    expect(asked[1]?.env).toMatchObject({
+      CNI_CONTAINERID: 'c1',
+      CNI_NETNS: '',
+      CNI_ARGS: 'IgnoreUnknown=1',
+    });
+    expect(JSON.parse(asked[1]?.stdin ?? '')).toMatchObject({
+      name: 'podnet',
+      type: 'catena',
+      delegates: [{}],
+    });
   });
 
   test.each([
@@ -135,7 +130,7 @@ describe('serveGrpc()', () => {
   });
 
   test('accepts 10 MB, and refuses requests beyond its limit', async () => {
-    const big = (bytes: number) => ({ ...CALL, stdin_data: Buffer.alloc(bytes, 0x20) });
+    const big = (bytes: number) => ({ ...CALL, stdin_data: Buffer.from('{}'.padEnd(bytes)) });
     expect(await client.call('Del', big(10_000_000))).toEqual({ ok: {} });
     expect(await client.call('Del', big(40_000_000))).toMatchObject({ code: 8 });
     expect(await client.call('Del', CALL)).toEqual({ ok: {} });
@@ -147,7 +142,7 @@ describe('serveGrpc()', () => {
     const over = new Promise<void>(resolve => {
       done = resolve;
     });
-    work = ({ signal }) =>
+    work = signal =>
       new Promise(resolve =>
         signal.addEventListener('abort', () => {
           aborted = true;
@@ -218,8 +213,8 @@ describe('serveGrpc()', () => {
 
   test('replaces an earlier one, which leaves it alone when it ends', async () => {
     const observer = { started() {}, received() {}, sent() {}, finished() {} };
-    const backend = { add: async () => ({}), check: async () => {}, del: async () => {} };
-    const next = await serveGrpc({ socketPath, backend, observer });
+    const call = async () => ({ exitCode: 0, stdout: '', stderr: '' });
+    const next = await serveGrpc({ socketPath, call, env: {}, observer });
     await server.close(500);
     const late = connectCoil(socketPath);
     expect(await late.call('Del', CALL)).toEqual({ ok: {} });

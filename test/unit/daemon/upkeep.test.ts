@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import type { PluginRequest } from '../../../src/daemon/plugin-calls.ts';
+import type { PluginRequest } from '../../../src/daemon/protocol.ts';
 import { startUpkeep, type UpkeepParts } from '../../../src/daemon/upkeep.ts';
 import { becomeKeeper } from '../../../src/upkeep/keeper.ts';
 import { putUpkeep } from '../../../src/upkeep/note.ts';

@@ -16,8 +16,8 @@ beforeAll(async () => {
   dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-grpc-'));
   const socketPath = path.join(dir, 's');
   const observer = { started() {}, received() {}, sent() {}, finished() {} };
-  const backend = { add: async () => ({}), check: async () => {}, del: async () => {} };
-  server = await serveGrpc({ socketPath, backend, observer, isHealthy: () => isHealthy() });
+  const call = async () => ({ exitCode: 0, stdout: '', stderr: '' });
+  server = await serveGrpc({ socketPath, call, env: {}, observer, isHealthy: () => isHealthy() });
   const Constructor = makeGenericClientConstructor(serviceOf('grpc.health.v1.Health'), 'Health');
   client = new Constructor(`unix:${socketPath}`, credentials.createInsecure()) as typeof client;
 });

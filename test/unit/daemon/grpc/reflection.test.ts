@@ -22,8 +22,8 @@ const clients: Client[] = [];
 beforeAll(async () => {
   dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-grpc-'));
   const observer = { started() {}, received() {}, sent() {}, finished() {} };
-  const backend = { add: async () => ({}), check: async () => {}, del: async () => {} };
-  server = await serveGrpc({ socketPath: path.join(dir, 's'), backend, observer });
+  const call = async () => ({ exitCode: 0, stdout: '', stderr: '' });
+  server = await serveGrpc({ socketPath: path.join(dir, 's'), call, env: {}, observer });
 });
 
 afterAll(async () => {
