@@ -3,7 +3,7 @@
 import type { CodeExplanation } from '../explain/codes.ts';
 import type { ListExplanation, OptionExplanation, PluginExplanation } from '../explain/list.ts';
 import type { RuntimeName } from '../runtimes/rules.ts';
-import { wrap } from './terminal/wrap.ts';
+import { wrap } from './terminal/lines.ts';
 
 /** Whether a runtime uses the file of the list, and why. */
 export interface RuntimeVerdict {

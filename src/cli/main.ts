@@ -56,7 +56,7 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
   };
   const help = async () => {
     const { renderCommandUsage, renderUsage } = await import('./usage.ts');
-    const { widthOf } = await import('./terminal/width.ts');
+    const { widthOf } = await import('./terminal/lines.ts');
     const width = widthOf({ env: surroundings.env ?? process.env });
     return {
       all: () => renderUsage(TABLE, width),

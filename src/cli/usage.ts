@@ -2,7 +2,7 @@
 import { type Command, type CommandOption, type CommandTable, optionsOf } from './command.ts';
 import { EXAMPLES } from './help/examples.ts';
 import { GROUPS } from './help/groups.ts';
-import { renderColumns, wrap } from './terminal/wrap.ts';
+import { renderColumns, wrap } from './terminal/lines.ts';
 
 /** Columns of the usage text where the output is no terminal, and the most that it takes: longer lines are hard to read. */
 const [PLAIN, MOST] = [100, 120];

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { type Colour, painter, type Style } from '../lab/paint.ts';
 import { countFindings, type Finding, type Report, type Severity } from '../validate/finding.ts';
-import { excerptOf } from './terminal/excerpt.ts';
+import { excerptOf } from './terminal/lines.ts';
 
 const HUES: Readonly<Record<Severity, Colour>> = { error: 'red', warning: 'yellow' };
 

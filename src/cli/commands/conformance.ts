@@ -14,10 +14,8 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
 import { secondsIn } from '../seconds.ts';
-import { styleOf } from '../terminal/colour.ts';
-import { foldText } from '../terminal/fold.ts';
+import { foldText, styleOf, widthOf } from '../terminal/lines.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
-import { widthOf } from '../terminal/width.ts';
 
 /** Variables that would tell the plugin about another environment. */
 const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR)$/;

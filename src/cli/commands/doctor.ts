@@ -1,5 +1,4 @@
 // What does `catena doctor` do?
-
 import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import { runDir } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
@@ -8,16 +7,17 @@ import { examineAttachments } from '../../doctor/checks/attachments.ts';
 import { viewDaemon } from '../../doctor/daemon-view.ts';
 import { examine, worstFirst } from '../../doctor/examine.ts';
 import type { Finding, NodeView } from '../../doctor/finding.ts';
+import { groupBy } from '../../doctor/group.ts';
 import { type Places, viewNode } from '../../doctor/node-view.ts';
 import { routedPods } from '../../doctor/pods.ts';
-import { exitCodeOf, judge } from '../../doctor/verdict.ts';
+import { type DoctorVerdict, exitCodeOf, judge } from '../../doctor/verdict.ts';
+import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
 import { installedRuntimes } from '../../runtimes/libcni.ts';
 import type { CommandCall } from '../command.ts';
-import { renderDiagnosis } from '../doctor-render.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
 import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
-import { styleOf } from '../terminal/colour.ts';
+import { styleOf } from '../terminal/lines.ts';
 import { during } from '../terminal/progress.ts';
 
 /** Diagnoses this node and suggests fixes. Exit codes: {@link exitCodeOf}. */
@@ -80,4 +80,61 @@ async function checkAll(call: CommandCall, node: NodeView, runtime: Runtime): Pr
     const found = `cannot run this check: ${toCniError(error).message}`;
     return [{ id: 'attachments', severity: 'warning', found }];
   }
+}
+
+/** Of findings that differ only in the attachment, this many are shown. */
+const MOST_ALIKE = 10;
+
+const WORDS: Readonly<Record<Finding['severity'], readonly [word: string, colour: Colour]>> = {
+  error: ['error', 'red'],
+  warning: ['warning', 'yellow'],
+  unexamined: ['unseen', 'yellow'],
+  info: ['info', 'dim'],
+  ok: ['ok', 'green'],
+};
+const WORD_WIDTH = 8;
+
+/**
+ * Findings in their order, a fix once for all that it fixes, then the verdict.
+ * @param all also shows checks that found nothing, and every one of many similar findings
+ */
+export function renderDiagnosis(
+  findings: readonly Finding[],
+  { state, summary }: DoctorVerdict,
+  { colour, all }: Style & { readonly all: boolean },
+): string {
+  const paint = painter({ colour });
+  const fine = findings.filter(({ severity }) => severity === 'ok');
+  const shown = all ? findings : findings.filter(({ severity }) => severity !== 'ok');
+  const lines = groupsOf(shown).flatMap(group => {
+    const [{ mend } = {}] = group;
+    const most = all ? group.length : MOST_ALIKE;
+    const rest = group.length - most;
+    return [
+      ...group.slice(0, most).map(({ id, severity, found }) => {
+        const [word, hue] = WORDS[severity];
+        return `${paint(hue, word)}${' '.repeat(WORD_WIDTH - word.length)} ${id}: ${oneLine(found)}`;
+      }),
+      ...(rest > 0 ? [`${GAP}and ${rest} more like these; --all shows them`] : []),
+      ...(mend === undefined ? [] : [`${GAP}fix: ${oneLine(mend)}`]),
+    ];
+  });
+  const hidden =
+    fine.length > 0 && !all
+      ? [
+          fine.length === 1
+            ? '1 check found no problem; --all shows it'
+            : `${fine.length} checks found no problem; --all shows them`,
+        ]
+      : [];
+  const verdict = paint(state === 'healthy' ? 'green' : state === 'blind' ? 'yellow' : 'red', summary);
+  return [...lines, ...hidden, verdict, ''].join('\n');
+}
+
+const GAP = ' '.repeat(WORD_WIDTH + 1);
+
+/** Findings of one check with the same fix stand together. */
+function groupsOf(findings: readonly Finding[]): (readonly Finding[])[] {
+  const keyOf = ({ id, severity, found, mend }: Finding) => `${severity} ${id} ${mend ?? found}`;
+  return [...groupBy(findings, keyOf).values()];
 }

@@ -6,7 +6,7 @@ import { SCRIPTS, type Shell } from '../completion/scripts.ts';
 import { renderCode } from '../explain-render.ts';
 import { renderCommand, renderTop } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
-import { widthOf } from '../terminal/width.ts';
+import { widthOf } from '../terminal/lines.ts';
 import { renderCommandUsage, renderUsage } from '../usage.ts';
 
 /** Where the output is no terminal. */

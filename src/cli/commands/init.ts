@@ -8,12 +8,10 @@ import { countFindings } from '../../validate/finding.ts';
 import { validatePath } from '../../validate/validate.ts';
 import type { CommandCall } from '../command.ts';
 import { answersOf } from '../init/answers.ts';
-import { composeList, describeWish, nameDevice } from '../init/compose.ts';
-import { readInUse } from '../init/in-use.ts';
-import { readOffers } from '../init/kinds.ts';
+import { composeList, describeWish, nameDevice, readOffers } from '../init/compose.ts';
+import { readInUse } from '../init/subnets.ts';
 import { printAnswer } from '../output/print.ts';
-import { styleOf } from '../terminal/colour.ts';
-import { widthOf } from '../terminal/width.ts';
+import { styleOf, widthOf } from '../terminal/lines.ts';
 import { renderValidation } from '../validate-render.ts';
 
 /** Writes a list for a new network, and says what to do next. */

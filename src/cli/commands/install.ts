@@ -1,30 +1,37 @@
 // What does `catena install` do?
+import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import compare from 'semver/functions/compare.js';
+import valid from 'semver/functions/valid.js';
 import { COMMAND_NAME, CORE_NAME } from '../../chain/config/core-name.ts';
 import { loadFile } from '../../chain/config/load.ts';
 import { isFront } from '../../chain/config/own-executable.ts';
 import { defined } from '../../cni/defined.ts';
-import { DEFAULT_BIN_DIR } from '../../cni/directories.ts';
+import { DEFAULT_BIN_DIR, runDir } from '../../cni/directories.ts';
+import { renderOnDemand } from '../../daemon/on-demand.ts';
+import { findRunning, succeed } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
+import { isMadeIn, listAttached } from '../../handover/attachments.ts';
 import { checkPick, type Pick } from '../../install/check.ts';
 import { renderKubeconfig } from '../../install/kubeconfig.ts';
+import { install } from '../../install/lay.ts';
 import { findManifest } from '../../install/manifest.ts';
 import { nameFirst, nameUsually } from '../../install/names.ts';
 import { type InstallPlan, planInstall, type Step, type Wanted } from '../../install/plan.ts';
 import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
+import { installedStarter, STARTERS, type Starter, startersFor } from '../../install/starters.ts';
+import { disableUnits, enableUnits, forgetUnits, isBooted } from '../../install/systemctl.ts';
 import type { TextFile } from '../../install/units.ts';
+import { count } from '../../lab/words.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { SHELLS } from '../completion/question.ts';
 import { SCRIPT_PATHS, SCRIPTS } from '../completion/scripts.ts';
-import { findOlderProblem } from '../install/older-release.ts';
-import { renderShared } from '../install/shared-files.ts';
-import { finishStarting, layDown, starterOf } from '../install/starting.ts';
 import { noteDone } from '../log/events.ts';
 import { manPages } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
-import { confDirOf } from '../target.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /**
@@ -212,4 +219,151 @@ function print(call: CommandCall, what: string): number {
 
 function ending(text: string): string {
   return text.endsWith('\n') ? text : `${text}\n`;
+}
+
+/**
+ * Why not: a newer release is installed, and this one need not know what its attachments consist of. Undefined if none exists, or
+ * the installed release is not newer.
+ */
+function findOlderProblem(call: CommandCall, binDir: string): string | undefined {
+  const installed = findManifest(binDir)?.catena;
+  if (!valid(installed) || !installed || compare(installed, TOOL_VERSION) <= 0) return undefined;
+  const standing = listAttached(undefined, runtimeOf(call)).filter(
+    one => !one.isGone && isMadeIn(binDir, one),
+  );
+  const [first] = standing;
+  if (first === undefined) return undefined;
+  const { network, containerId, ifname } = first;
+  return `release ${installed} in ${binDir} is newer than this one, ${TOOL_VERSION}, and may have made what this one cannot delete of ${count(standing.length, 'attachment')} (${network} ${containerId} ${ifname}); delete the containers, or run its "catena uninstall --hand-over --to <dir>" first`;
+}
+
+/** What happens to a file. */
+interface SharedStep {
+  readonly path: string;
+  readonly action: string;
+  readonly why?: string;
+}
+
+/** A line for all files to which the same happens for the same reason; a file with a reason of its own has its path. */
+export function renderShared(steps: readonly SharedStep[]): string[] {
+  const groups = new Map<string, SharedStep[]>();
+  for (const step of steps) {
+    const key = `${step.action}\n${step.why ?? ''}`;
+    groups.set(key, [...(groups.get(key) ?? []), step]);
+  }
+  return [...groups.values()].flatMap(group => {
+    const [first] = group;
+    if (first === undefined) return [];
+    const { action, why, path } = first;
+    const what =
+      group.length === 1
+        ? path
+        : `${count(group.length, 'file')} below ${commonDir(group.map(one => one.path))}: shell completion and the manual`;
+    return [`${action.padEnd(7)}  ${what}${why ? `: ${why}` : ''}`];
+  });
+}
+
+function commonDir(paths: readonly string[]): string {
+  let dir = dirname(paths[0] ?? '/');
+  while (dir !== '/' && !paths.every(path => path.startsWith(`${dir}/`))) dir = dirname(dir);
+  return dir;
+}
+
+/** What is to start the daemon, and what did until now. */
+interface Starting {
+  readonly starter: Starter;
+  readonly before: Starter | undefined;
+  readonly files: readonly TextFile[];
+  /** Whether the units are where this host's systemd looks. */
+  readonly isHere: boolean;
+}
+
+/** Where systemd looks for an administrator's units, below `--etc`. */
+const UNIT_DIR = 'systemd/system';
+const HERE = `/etc/${UNIT_DIR}`;
+
+/** Long enough for a daemon to start on a busy host. */
+const TAKE_OVER_MS = 20_000;
+
+/** What `--daemon` asks for, or an earlier installation; undefined if neither says anything. */
+function starterOf(call: CommandCall, binDir: string): Starting | undefined {
+  const given = call.text('daemon');
+  const asked = STARTERS.find(one => one === given);
+  if (given !== undefined && asked === undefined)
+    throw new UsageError(`Cannot start the daemon by "${given}": there are ${STARTERS.join(', ')}`);
+  const before = installedStarter(binDir);
+  const starter = asked ?? before?.starter;
+  if (starter === undefined) return undefined;
+  const etc = call.text('etc');
+  const [path] = before?.starter === 'systemd' ? before.paths : [];
+  const unitDir =
+    etc === undefined && path !== undefined ? dirname(path) : join(absolutePath(etc || '/etc'), UNIT_DIR);
+  const onDemand = renderOnDemand({
+    runDir: absolutePath(runDir(call.env), call.cwd),
+    args: ['--log', 'none', '--idle-exit', '300'],
+  });
+  return {
+    starter,
+    before: before?.starter,
+    files: startersFor(starter, { binDir, unitDir, onDemand }),
+    isHere: unitDir === HERE,
+  };
+}
+
+/** Installs. Units that are no longer wanted are stopped while their files exist. */
+function layDown(wanted: Wanted, starting: Starting | undefined): InstallPlan {
+  const stops =
+    starting?.before === 'systemd' && starting.starter !== 'systemd' && starting.isHere && isBooted();
+  if (stops) disableUnits();
+  const plan = install(wanted, TOOL_VERSION);
+  if (stops) forgetUnits();
+  return plan;
+}
+
+/** Enables the units, and has a daemon of the replaced executables replaced. */
+async function finishStarting(
+  call: CommandCall,
+  { wanted, steps }: InstallPlan,
+  starting: Starting | undefined,
+): Promise<{ readonly ok: boolean; readonly notes: readonly string[] }> {
+  const kept = steps.filter(({ place, action }) => place === 'starter' && action === 'keep');
+  const notes = kept.map(({ path }) => `"${path}" was left as it is: the daemon is started as it says`);
+  let ok = true;
+  if (starting?.starter === 'systemd') {
+    if (!starting.isHere)
+      notes.push(
+        `the units are in "${dirname(starting.files[0]?.path ?? '')}", which systemd does not read here`,
+      );
+    else if (!isBooted())
+      notes.push(
+        'systemd does not run here: the units have no effect until it does, and are enabled by systemctl enable catena.socket',
+      );
+    else {
+      try {
+        enableUnits();
+      } catch (error) {
+        ok = false;
+        notes.push((error as Error).message);
+      }
+    }
+  }
+  const handover = call.on('keep-daemon') ? undefined : await replaceDaemon(call, wanted.binDir);
+  return { ok: ok && handover?.ok !== false, notes: handover ? [...notes, handover.what] : notes };
+}
+
+/** Of a daemon that was started from these executables, and is another file than the one that is there now. */
+async function replaceDaemon(
+  call: CommandCall,
+  binDir: string,
+): Promise<Awaited<ReturnType<typeof succeed>> | undefined> {
+  const program = join(binDir, CORE_NAME);
+  const found = statSync(program, { throwIfNoEntry: false });
+  const daemon = await findRunning(absolutePath(runDir(call.env), call.cwd)).catch(() => undefined);
+  // Built without a C compiler, every name is the same program, and a daemon has been started by one of them.
+  const from = daemon?.state?.program;
+  if (found === undefined || daemon?.state === undefined || from === undefined || dirname(from) !== binDir)
+    return undefined;
+  const executable = `${found.dev}:${found.ino}`;
+  if (daemon.state.place?.executable === executable) return undefined;
+  return succeed(daemon, executable, TAKE_OVER_MS);
 }

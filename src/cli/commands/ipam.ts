@@ -1,14 +1,23 @@
 // What does `catena ipam` do?
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { AnswerOf } from '../../answers/kinds.ts';
+import type { Conflist } from '../../chain/config/conflist.ts';
+import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
+import { listKnown } from '../../chain/records/known-attachments.ts';
+import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { type InspectedLease, inspectLease } from '../../ipam/inspect.ts';
+import { inventoriesOf, leaseDirsOf, loadAbouts, typesOf } from '../../cni/network-plugins.ts';
+import { findHolders } from '../../ipam/holders.ts';
+import { type InspectedLease, inspectLease, type Witnesses } from '../../ipam/inspect.ts';
 import { listLeases } from '../../ipam/lease-files.ts';
-import { withStore } from '../../ipam/lease-store.ts';
+import { DEFAULT_DATA_DIR, withStore } from '../../ipam/lease-store.ts';
+import { count } from '../../lab/words.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { findWitnesses, type LeasePlace, listPlaces, placeOf } from '../ipam/place.ts';
-import { findPools } from '../ipam/pools.ts';
-import { renderLeases, renderPools, renderReason, toJson } from '../ipam/render.ts';
+import { findList } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
+import { confDirOf } from '../target.ts';
 
 type Operands = readonly string[];
 
@@ -129,4 +138,177 @@ function inspectAll(call: CommandCall, place: LeasePlace): (InspectedLease & Lea
       const lease = inspectLease(place.dir, renderIp(ip), witnesses);
       return lease ? { ...place, ...lease } : [];
     });
+}
+
+/** Location of the leases of one network. */
+interface LeasePlace {
+  readonly network: string;
+  readonly dir: string;
+}
+
+/**
+ * Where the network keeps its leases: in `--data-dir`, else where its conflist says, else in the default directory.
+ * @throws CniError 7 if nothing was ever leased there
+ */
+async function placeOf(call: CommandCall, network: string): Promise<LeasePlace> {
+  const dataDir = call.text('data-dir');
+  const configured = dataDir === undefined ? await findLeaseDir(call, network) : undefined;
+  const dir = configured ?? join(dataDir ?? DEFAULT_DATA_DIR, network);
+  if (existsSync(dir)) return { network, dir };
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot find leases of network "${network}": "${dir}" does not exist`,
+  );
+}
+
+/** Every network with leases in `--data-dir` or in the default directory. */
+function listPlaces(call: CommandCall): LeasePlace[] {
+  const dataDir = call.text('data-dir') ?? DEFAULT_DATA_DIR;
+  if (!existsSync(dataDir)) return [];
+  return readdirSync(dataDir)
+    .sort()
+    .map(network => ({ network, dir: join(dataDir, network) }))
+    .filter(({ dir }) => statSync(dir).isDirectory());
+}
+
+/** Lists of attachments and interfaces, read once for all leases. */
+function findWitnesses(call: CommandCall, network: string): Witnesses {
+  const cacheDir = call.text('cni-cache-dir') || cniCacheDir(call.env);
+  const { attachments } = listKnown({ cacheDir, journals: [] }, network);
+  return {
+    findRecord: ({ containerId, ifname }) =>
+      attachments
+        .map(({ known }) => known)
+        .find(one => one.containerId === containerId && (ifname === undefined || one.ifname === ifname)),
+    holders: findHolders(),
+  };
+}
+
+/** A network may have leases although its conflist is gone. */
+function findListOnDisk(call: CommandCall, network: string): Conflist | undefined {
+  const file = call.text('file');
+  if (file !== undefined) return loadFile(file);
+  try {
+    return loadNetwork(confDirOf(call), network);
+  } catch {
+    return undefined;
+  }
+}
+
+async function findLeaseDir(call: CommandCall, network: string): Promise<string | undefined> {
+  const list = findListOnDisk(call, network);
+  return list && leaseDirsOf(list, await loadAbouts(call.plugins.find, typesOf(list)))[0];
+}
+
+/**
+ * Asks the stores of one network, or of all that are configured.
+ * @throws CniError 11 when a store cannot be reached, 7 when the network has no pool of a cluster
+ */
+async function findPools(
+  call: CommandCall,
+  network: string | undefined,
+): Promise<AnswerOf<'ClusterPoolList'>['items']> {
+  const file = call.text('file');
+  const named = file ?? network;
+  const lists =
+    named === undefined
+      ? listNetworks(confDirOf(call)).networks.map(({ list }) => list)
+      : [findList(call, named).list];
+  const items: AnswerOf<'ClusterPoolList'>['items'][number][] = [];
+  for (const list of lists) {
+    const about = await loadAbouts(call.plugins.find, typesOf(list));
+    for (const inventory of await inventoriesOf(list, about))
+      items.push({ network: list.name, ...inventory });
+  }
+  if (named === undefined || items.length) return items;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot list pools of network "${lists[0]?.name ?? named}": its addresses are this node's own, not a cluster's`,
+  );
+}
+
+/** A lease and its location. */
+type FoundLease = InspectedLease & LeasePlace;
+
+const STATES: Readonly<Record<InspectedLease['state'], string>> = {
+  live: 'live: the address is in use',
+  new: 'new: written less than a minute ago, an ADD may be running',
+  unused: 'unused: its owner no longer exists',
+  unknown: 'unknown: nothing shows whether it is in use',
+};
+
+/** A table of leases, with the number of leases in each state. @param wide with the time and the evidence */
+function renderLeases(leases: readonly FoundLease[], wide = false): string {
+  const rows = leases.map(({ network, address, owner, state, writtenAt, evidence }) => [
+    network,
+    address,
+    owner?.containerId ?? '-',
+    owner?.ifname ?? '-',
+    state,
+    ...(wide ? [writtenAt.toISOString(), evidence.join('; ')] : []),
+  ]);
+  const head = ['NETWORK', 'ADDRESS', 'CONTAINER', 'INTERFACE', 'STATE'];
+  const table = [[...head, ...(wide ? ['WRITTEN', 'EVIDENCE'] : [])], ...rows];
+  const counts = Object.keys(STATES).flatMap(state => {
+    const number = leases.filter(lease => lease.state === state).length;
+    return number ? `${number} ${state}` : [];
+  });
+  return `${renderTable(table)}\n${count(leases.length, 'lease')}${counts.length ? `: ${counts.join(', ')}` : ''}\n`;
+}
+
+/** A table of pools. @param wide with a line for each node that holds blocks */
+function renderPools(pools: AnswerOf<'ClusterPoolList'>['items'], wide = false): string {
+  const rows = pools.flatMap(({ network, pool, blockSize, blocks, claimed, nodes }) => {
+    const share = blocks > 0 ? `${Math.round((100 * claimed) / blocks)} %` : '-';
+    const own = [network, pool, `${blocks}`, `${blockSize}`, `${claimed}`, share, `${nodes.length}`];
+    if (!wide) return [own];
+    return [
+      own,
+      ...nodes.map(one => {
+        const notes = [
+          ...(one.orphaned ? [`${one.orphaned} orphaned`] : []),
+          ...(one.kept ? [`${one.kept} kept`] : []),
+        ];
+        return ['', '', '', '', `${one.blocks}`, notes.join(', '), one.node];
+      }),
+    ];
+  });
+  return renderTable([['NETWORK', 'POOL', 'BLOCKS', 'BLOCK SIZE', 'CLAIMED', 'SHARE', 'NODES'], ...rows]);
+}
+
+function renderTable(table: readonly (readonly string[])[]): string {
+  const widths = (table[0] ?? []).map((_, column) => Math.max(...table.map(row => row[column]?.length ?? 0)));
+  const lines = table.map(row =>
+    row
+      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  );
+  return `${lines.join('\n')}\n`;
+}
+
+/** Everything known about one lease, the conclusion last. */
+function renderReason({ network, address, owner, state, evidence }: FoundLease): string {
+  const holder = owner
+    ? `container "${owner.containerId}"${owner.ifname ? `, interface "${owner.ifname}"` : ''}`
+    : 'an unknown owner (the lease does not name one)';
+  return [
+    `${address} of network "${network}" is leased to ${holder}`,
+    ...evidence.map(line => `- ${line}`),
+    STATES[state],
+    '',
+  ].join('\n');
+}
+
+/** A lease as JSON. */
+function toJson({ network, address, owner, state, evidence, writtenAt }: FoundLease): AnswerOf<'Lease'> {
+  return {
+    network,
+    address,
+    ...(owner ? { containerId: owner.containerId } : {}),
+    ...(owner?.ifname ? { ifname: owner.ifname } : {}),
+    state,
+    evidence,
+    writtenAt: writtenAt.toISOString(),
+  };
 }

@@ -1,16 +1,21 @@
 // What does `catena log` do?
+import { existsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { readHistory } from '../../observe/history.ts';
+import { listLeases, readLease } from '../../ipam/lease-files.ts';
+import { parseOwner } from '../../ipam/owner.ts';
+import { oneLine, type Paint, painter, type Style } from '../../lab/paint.ts';
+import type { NodeModel } from '../../node/model.ts';
+import { shortId } from '../../node/words.ts';
+import { type HistoryEvent, readHistory } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
-import { nameIn, renderLog } from '../log/render.ts';
-import { fromHistory, type LogEntry, readTimeline } from '../log/timeline.ts';
 import { readNodeFor } from '../node/read.ts';
 import { parseMoment } from '../node/times.ts';
 import { printOne } from '../output/data.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
 import { runtimeOf } from '../target.ts';
-import { styleOf } from '../terminal/colour.ts';
+import { styleOf } from '../terminal/lines.ts';
 
 /** Milliseconds between two looks of `--follow`. */
 const LOOK_AGAIN_MS = 500;
@@ -79,4 +84,175 @@ function isWanted(call: CommandCall, { network, containerId, podName }: LogEntry
   const [wanted, container] = [call.text('network'), call.text('container')];
   if (wanted !== undefined && network !== wanted) return false;
   return container === undefined || containerId?.startsWith(container) === true || podName === container;
+}
+
+/** One line for each entry, in local time. @param wide with whole ids, of the container and of the trace */
+export function renderLog(entries: readonly LogEntry[], style: Style, wide = false): string {
+  const paint = painter(style);
+  return entries.map(one => renderEntry(one, wide, paint)).join('');
+}
+
+/** What people call the container: its pod, or the beginning of its id. */
+function nameIn({ containerId = '', podNamespace, podName }: LogEntry): string {
+  return podName === undefined ? shortId(containerId) : [podNamespace, podName].filter(Boolean).join('/');
+}
+
+function renderEntry(entry: LogEntry, wide: boolean, paint: Paint): string {
+  const { time, what, network, containerId, ifname, by, code, message, source, trace } = entry;
+  const id = wide && containerId !== undefined ? [containerId] : [];
+  const who = [...new Set([nameIn(entry), ...id])].join(' ');
+  const place = [who, ifname, network && `on ${network}`].filter(Boolean).join(' ');
+  const failure = code === 0 ? '' : ` ${paint('red', `failed (${code})`)}`;
+  const words = message === undefined ? '' : `: ${message}`;
+  const origin = [by, source, ...(wide && trace !== undefined ? [`trace ${trace}`] : [])].join('; ');
+  return `${oneLine(`${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${origin}]`)}\n`;
+}
+
+/** `2026-01-31 08:00:00`. */
+function localTime(time: string): string {
+  const at = new Date(time);
+  const two = (value: number) => String(value).padStart(2, '0');
+  const date = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join('-');
+  return `${date} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(':')}`;
+}
+
+/** Something that happened. */
+interface LogEntry {
+  /** ISO time. */
+  readonly time: string;
+  /** A verb of the history; `LEASE`: an address was leased, and nothing else is known. */
+  readonly what: string;
+  readonly network?: string;
+  readonly containerId?: string;
+  readonly ifname?: string;
+  readonly podNamespace?: string;
+  readonly podName?: string;
+  /** Which program did it, as far as known. */
+  readonly by: string;
+  /** 0 for success, else an error code of the protocol. */
+  readonly code: number;
+  readonly message?: string;
+  /** Where that is known from: `history`, `record` or `cached result`, `lease`. */
+  readonly source: string;
+  /** Id of its trace (`catena log <id>`). */
+  readonly trace?: string;
+}
+
+/** Two reports of one operation differ by its duration, at most by that of the slowest plugin. */
+const SAME_MS = 60_000;
+
+/** Where the time line comes from. */
+interface LogSources {
+  readonly node: NodeModel;
+  readonly stateDir: string;
+}
+
+/**
+ * Everything on this node that has a time, oldest first. The history comes first: what another source says of the same operation is left
+ * out.
+ */
+export function readTimeline({ node, stateDir }: LogSources): LogEntry[] {
+  const history = byChain(readHistory(stateDir).map(fromHistory));
+  const entries = [...history];
+  for (const one of [...fromRecords(node), ...fromLeases(node)]) {
+    if (!entries.some(other => isSame(one, other))) entries.push(one);
+  }
+  return withPods(entries, node).sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
+}
+
+type PodName = Pick<LogEntry, 'podNamespace' | 'podName'>;
+
+/** A repair knows the id of a container only; an attachment, or another entry, its pod. */
+function withPods(entries: readonly LogEntry[], { attachments }: NodeModel): LogEntry[] {
+  const pods = new Map<string, PodName>();
+  for (const { containerId, podNamespace, podName } of [...entries, ...attachments]) {
+    if (containerId !== undefined && podName !== undefined)
+      pods.set(containerId, { podName, ...(podNamespace === undefined ? {} : { podNamespace }) });
+  }
+  return entries.map(one => ({ ...pods.get(one.containerId ?? ''), ...one }));
+}
+
+/** An event of the history as an entry. */
+function fromHistory({ verb, plugin, by, ...event }: HistoryEvent): LogEntry {
+  const who = plugin === undefined ? by : `${by}, ${plugin}`;
+  return { ...event, what: verb, by: who, source: 'history' };
+}
+
+/** An attachment that exists was added, by one runtime or another. */
+function fromRecords({ attachments }: NodeModel): LogEntry[] {
+  return attachments.flatMap((one): LogEntry[] => {
+    const { network, containerId, ifname, podNamespace, podName, since, origin } = one;
+    if (since === undefined) return [];
+    const source = origin.evidence.startsWith('record') ? 'record' : 'cached result';
+    const pod =
+      podName === undefined ? {} : { podName, ...(podNamespace === undefined ? {} : { podNamespace }) };
+    return [
+      { time: since, what: 'ADD', network, containerId, ifname, ...pod, by: origin.runner, code: 0, source },
+    ];
+  });
+}
+
+function fromLeases({ networks }: NodeModel): LogEntry[] {
+  return networks.flatMap(({ name, leaseDirs }) =>
+    leaseDirs.filter(existsSync).flatMap(dir =>
+      listLeases(dir).flatMap((address): LogEntry[] => {
+        const owner = parseOwner(readLease(dir, address) ?? '');
+        const written = statSync(join(dir, address), { throwIfNoEntry: false });
+        if (owner === undefined || written === undefined) return [];
+        const { containerId, ifname } = owner;
+        return [
+          {
+            time: written.mtime.toISOString(),
+            what: 'LEASE',
+            network: name,
+            containerId,
+            ...(ifname === undefined ? {} : { ifname }),
+            by: 'unknown',
+            code: 0,
+            message: `${address} was leased`,
+            source: 'lease',
+          },
+        ];
+      }),
+    ),
+  );
+}
+
+/** Calls of one chain follow each other within this time. */
+const CHAIN_MS = 30_000;
+
+/** A runtime calls the plugins of a chain one by one: they are one operation, with the outcome of the first that failed. */
+function byChain(entries: readonly LogEntry[]): LogEntry[] {
+  const open = new Map<string, LogEntry>();
+  const joined: LogEntry[] = [];
+  for (const one of entries) {
+    const { by, what, network, containerId, ifname, time } = one;
+    const [who = '', plugin] = by.split(', ');
+    const key = [what, network, containerId, ifname].join('\n');
+    const before = plugin === undefined ? undefined : open.get(key);
+    const plugins = before?.by.split(', ').slice(1) ?? [];
+    const isNext =
+      before && plugin && !plugins.includes(plugin) && Date.parse(time) - Date.parse(before.time) < CHAIN_MS;
+    if (!isNext) {
+      if (plugin !== undefined) open.set(key, one);
+      joined.push(one);
+      continue;
+    }
+    const failed = [before, one].find(({ code }) => code !== 0);
+    const whole = { ...one, ...failed, time, by: [who, ...plugins, plugin].join(', ') };
+    joined[joined.indexOf(before)] = whole;
+    open.set(key, whole);
+  }
+  return joined;
+}
+
+/** Whether both are about one ADD: a lease and a record are, too. */
+function isSame(one: LogEntry, other: LogEntry): boolean {
+  return (
+    other.what === 'ADD' &&
+    one.network === other.network &&
+    one.containerId === other.containerId &&
+    (one.ifname === undefined || one.ifname === other.ifname) &&
+    Math.abs(Date.parse(one.time) - Date.parse(other.time)) < SAME_MS
+  );
 }

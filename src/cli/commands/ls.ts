@@ -17,9 +17,8 @@ import { readNodeFor } from '../node/read.ts';
 import { renderLs } from '../node/render-ls.ts';
 import { printAnswer } from '../output/print.ts';
 import { warn } from '../target.ts';
-import { styleOf } from '../terminal/colour.ts';
+import { styleOf, widthOf } from '../terminal/lines.ts';
 import { during } from '../terminal/progress.ts';
-import { widthOf } from '../terminal/width.ts';
 
 /** Bridges, devices and what is attached to them, by format. */
 const DRAWINGS: Readonly<Record<string, (node: NodeModel, style: Style) => string>> = {

@@ -1,5 +1,7 @@
 // What does `catena repair` do?
 import type { AnswerOf } from '../../answers/kinds.ts';
+import { listNetworks } from '../../chain/config/load.ts';
+import { NetworkNotFound } from '../../chain/config/network-not-found.ts';
 import {
   type AttachmentCondition,
   findRecovery,
@@ -12,15 +14,15 @@ import { keyOf } from '../../cni/attachment.ts';
 import { defined } from '../../cni/defined.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import type { CniError } from '../../cni/errors.ts';
+import { didYouMean } from '../../cni/suggest.ts';
 import { listPods } from '../../delegate/record.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { oneLine } from '../../lab/paint.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
-import { checkConfigured } from '../known-network.ts';
 import { eventsOfRepair } from '../log/events.ts';
 import { printAnswer } from '../output/print.ts';
-import { runtimeOf, warn } from '../target.ts';
+import { confDirOf, runtimeOf, warn } from '../target.ts';
 import { during } from '../terminal/progress.ts';
 
 /** Prints a line for each attachment that is not sound and each of its plugins; exit code 1 if a problem remains. */
@@ -111,4 +113,19 @@ function toJson({ recovered, attachments, damaged }: RepairReport): AnswerOf<'Re
 /** An error is the object of the specification. */
 function withReply<T extends { readonly error?: CniError }>({ error, ...one }: T) {
   return { ...one, ...(error ? { error: error.toReply() } : {}) };
+}
+
+/**
+ * Called if nothing was found for the network, since that may mean that its name was mistyped.
+ * @throws CniError 7 if no file configures it either
+ */
+function checkConfigured(call: CommandCall, network: string): void {
+  const dir = confDirOf(call);
+  const names = listNetworks(dir).networks.map(({ list }) => list.name);
+  if (names.includes(network)) return;
+  const known = names.length
+    ? `configured are ${names.map(name => JSON.stringify(name)).join(', ')}${didYouMean(network, names)}`
+    : 'no network is configured';
+  const where = `: it has no recorded attachment, and no file in "${dir}" configures it; ${known}`;
+  throw new NetworkNotFound(network, where);
 }

@@ -14,10 +14,8 @@ import type { CommandCall } from '../command.ts';
 import { findList } from '../named-list.ts';
 import { printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { styleOf } from '../terminal/colour.ts';
-import { foldText } from '../terminal/fold.ts';
+import { foldText, styleOf, widthOf } from '../terminal/lines.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
-import { widthOf } from '../terminal/width.ts';
 
 /** Directories that could lead plugins out of the lab. */
 const OWN_VARIABLES = ['CATENA_RUN_DIR', 'CATENA_STATE_DIR', 'CATENA_CNI_CACHE_DIR', RIGHTS_VARIABLE];

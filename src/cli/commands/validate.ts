@@ -10,8 +10,7 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { catalogOf } from '../plugin-catalog.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
-import { styleOf } from '../terminal/colour.ts';
-import { widthOf } from '../terminal/width.ts';
+import { styleOf, widthOf } from '../terminal/lines.ts';
 import { renderValidation } from '../validate-render.ts';
 
 /** Prints the findings; fails on errors, with `--strict` on warnings too. */

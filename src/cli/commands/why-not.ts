@@ -1,10 +1,11 @@
 // What does `catena why-not` do?
-
 import { peersIn } from '../../between/peers.ts';
 import { keyOf } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
+import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { parseFrom, parseTo } from '../../packet/ends.ts';
+import type { Hop, Outcome } from '../../packet/hop.ts';
 import { whyNot } from '../../packet/why-not.ts';
 import type { Advice } from '../../packet/world.ts';
 import { findKnown } from '../../running/container.ts';
@@ -15,10 +16,8 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';
 import { readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
-import { renderWalk } from '../packet-render.ts';
 import { runtimeOf } from '../target.ts';
-import { styleOf } from '../terminal/colour.ts';
-import { widthOf } from '../terminal/width.ts';
+import { styleOf, widthOf, wrap } from '../terminal/lines.ts';
 
 const EXIT_CODES = { arrives: SUCCESS, stopped: FAILURE, unknown: INCOMPLETE } as const;
 
@@ -63,4 +62,51 @@ export async function run(call: CommandCall): Promise<number> {
     { text: () => renderWalk(hops, outcome, { ...styleOf(call), width: widthOf(call) }) },
   );
   return EXIT_CODES[outcome];
+}
+
+const MARKS: Readonly<Record<Hop['state'], readonly [mark: string, colour: Colour]>> = {
+  passes: ['✓', 'green'],
+  stops: ['✗', 'red'],
+  unknown: ['?', 'yellow'],
+};
+
+const ENDINGS: Readonly<Record<Outcome, readonly [text: string, colour: Colour]>> = {
+  arrives: [
+    "arrives, and so does the reply: rules were simulated, routes and sockets are the kernel's",
+    'green',
+  ],
+  stopped: ['stopped', 'red'],
+  unknown: ['unknown: no hop stops it for certain', 'yellow'],
+};
+
+/** Where the evidence of a hop begins. */
+const INDENT = ' '.repeat(15);
+
+/**
+ * A line for each hop, with the command that mends it. Evidence is wrapped at the terminal's width, commands never: they are there
+ * to be copied.
+ */
+function renderWalk(
+  hops: readonly Hop[],
+  outcome: Outcome,
+  { width, ...style }: Style & { readonly width: number | undefined },
+): string {
+  const paint = painter(style);
+  const lines = hops.flatMap(({ name, at, state, evidence, mend }) => {
+    const [mark, colour] = MARKS[state];
+    const [first = '', ...more] = wrap(
+      oneLine(`${name.padEnd(11)}  ${at}: ${evidence}`),
+      (width ?? Infinity) - 2,
+      '',
+      INDENT,
+    );
+    const isBad = state === 'stops';
+    return [
+      `${paint(colour, mark)} ${isBad ? paint('bold', first) : first}`,
+      ...more,
+      ...(mend === undefined ? [] : [`  mend: ${oneLine(mend)}`]),
+    ];
+  });
+  const [ending, colour] = ENDINGS[outcome];
+  return [...lines, paint(colour, ending), ''].join('\n');
 }

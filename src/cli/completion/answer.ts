@@ -1,8 +1,14 @@
 // What may the word that is being typed become?
-import { COMMANDS } from '../commands.ts';
-import { type Kind, kindOfArgument, kindOfOption } from './kinds.ts';
-import { type Line, optionsFor, readLine } from './line.ts';
-import { type Candidate, ON_NODE, type Place } from './on-node.ts';
+import { readdirSync } from 'node:fs';
+import { parsePluginDirs } from '../../chain/config/find-plugin.ts';
+import { listNetworks } from '../../chain/config/load.ts';
+import type { ChainRuntime } from '../../chain/run/runtime.ts';
+import { defined } from '../../cni/defined.ts';
+import { DEFAULT_BIN_DIR, DEFAULT_CONF_DIR, stateDir } from '../../cni/directories.ts';
+import { readRecords } from '../../node/facts.ts';
+import { namesOf, readStorageNames } from '../../node/names.ts';
+import { type Command, type CommandOption, optionsOf } from '../command.ts';
+import { COMMANDS, GLOBAL_OPTIONS } from '../commands.ts';
 
 /**
  * One line per word, with a tab and a description after it. The line `:files` or `:dirs` asks the shell for its own completion of
@@ -81,4 +87,201 @@ function onNode(read: () => Candidate[]): Candidate[] {
 
 function nothing(): Offer {
   return { found: [], paths: [] };
+}
+
+/** `known`: the words of a fixed list. `none`: only the user knows it. */
+type Kind =
+  | { readonly kind: 'known'; readonly words: readonly string[] }
+  | { readonly kind: 'files' | 'dirs' | 'none' }
+  | { readonly kind: Dynamic };
+
+/** What this node has by that name. */
+type Dynamic = 'networks' | 'attached-networks' | 'containers' | 'namespaces' | 'plugins' | 'packet-ends';
+
+/** By the placeholder of an argument or an option, without its brackets. */
+const BY_PLACEHOLDER: Readonly<Record<string, Kind | undefined>> = {
+  network: { kind: 'networks' },
+  'network or interface': { kind: 'attached-networks' },
+  netns: { kind: 'namespaces' },
+  container: { kind: 'containers' },
+  'id or pod': { kind: 'containers' },
+  'address, mac, port, device, handle, name or id': { kind: 'containers' },
+  'outside, node, address or container': { kind: 'packet-ends' },
+  ':port, container:port or address:port, with /udp': { kind: 'packet-ends' },
+  type: { kind: 'plugins' },
+  'type or kind': { kind: 'plugins' },
+  'type or index': { kind: 'plugins' },
+  conflist: { kind: 'files' },
+  'conflist or network': { kind: 'networks' },
+  'file, directory or network': { kind: 'networks' },
+  'dir or executable': { kind: 'files' },
+  executable: { kind: 'files' },
+  file: { kind: 'files' },
+  dir: { kind: 'dirs' },
+  'command or error code': { kind: 'known', words: COMMANDS.map(({ name }) => name) },
+  'ls, why, free or pools': { kind: 'known', words: ['ls', 'why', 'free', 'pools'] },
+};
+
+/** Options whose placeholder only says that it is a name. */
+const BY_OPTION: Readonly<Record<string, Kind | undefined>> = {
+  network: { kind: 'networks' },
+  'default-network': { kind: 'networks' },
+};
+
+const NONE: Kind = { kind: 'none' };
+
+/** The value of an option. */
+export function kindOfOption(name: string, { choices, placeholder = '' }: CommandOption): Kind {
+  if (choices) return { kind: 'known', words: choices };
+  return BY_OPTION[name] ?? BY_PLACEHOLDER[placeholder.slice(1, -1)] ?? NONE;
+}
+
+/** An argument. @param index from 0 */
+export function kindOfArgument({ usage, positionals }: Command, index: number): Kind {
+  if (index >= positionals.max) return NONE;
+  const placeholder = Array.from(usage.matchAll(/<([^>]*)>/g), ([, text = '']) => text)[index] ?? '';
+  return BY_PLACEHOLDER[placeholder] ?? NONE;
+}
+
+/** A command line up to the cursor. */
+interface Line {
+  /** Undefined while the command itself is typed, or if there is no such command. */
+  readonly command: Command | undefined;
+  /** The words before the one that is typed. */
+  readonly before: readonly string[];
+  readonly positionals: readonly string[];
+  /** Values of options, the last of each. */
+  readonly values: ReadonlyMap<string, string>;
+  /** Options that are there, with or without a value. */
+  readonly given: ReadonlySet<string>;
+  /** The option whose value is typed. */
+  readonly pending: string | undefined;
+  /** What the shell has before the value in the same word (`--network=`). */
+  readonly prefix: string;
+  /** The word up to the cursor, without the prefix. */
+  readonly word: string;
+  /** Whether `--` was typed: no more options. */
+  readonly argumentsOnly: boolean;
+}
+
+/**
+ * Reads the words after the tool's name; the last is the one that is typed, and may be empty.
+ * Bash makes three words of `--network=web`, zsh and fish one.
+ */
+function readLine(words: readonly string[]): Line {
+  const [name, ...rest] = words;
+  const command = words.length > 1 ? COMMANDS.find(one => one.name === name) : undefined;
+  const options = optionsFor(command);
+  const values = new Map<string, string>();
+  const given = new Set<string>();
+  const positionals: string[] = [];
+  let pending: string | undefined;
+  let argumentsOnly = false;
+  const typed = words.length > 1 ? (rest.at(-1) ?? '') : (name ?? '');
+  for (const word of rest.slice(0, -1)) {
+    if (pending !== undefined && word === '=') continue;
+    if (pending !== undefined) {
+      values.set(pending, word);
+      pending = undefined;
+    } else if (!argumentsOnly && word === '--') argumentsOnly = true;
+    else if (!argumentsOnly && word.startsWith('--')) {
+      const [, option = '', value] = /^--([^=]*)(?:=(.*))?$/s.exec(word) ?? [];
+      given.add(option);
+      if (value !== undefined) values.set(option, value);
+      else if (options[option]?.type === 'string') pending = option;
+    } else positionals.push(word);
+  }
+  const line = { command, before: words.slice(0, -1), positionals, values, given, argumentsOnly };
+  const [, inWord, value = ''] = /^--([^=]+)=(.*)$/s.exec(typed) ?? [];
+  if (pending === undefined && !argumentsOnly && inWord !== undefined)
+    return { ...line, pending: inWord, prefix: `--${inWord}=`, word: value };
+  return { ...line, pending, prefix: '', word: pending !== undefined && typed === '=' ? '' : typed };
+}
+
+/** Every option that a command takes. */
+function optionsFor(command: Command | undefined): Readonly<Record<string, CommandOption>> {
+  return optionsOf(command?.options ?? {}, { globalOptions: GLOBAL_OPTIONS });
+}
+
+/** A word, and what helps to choose it. */
+interface Candidate {
+  readonly word: string;
+  readonly about: string;
+}
+
+/** What a completion is told apart from the words. */
+interface Place {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** The types of our own plugins. */
+  readonly types: readonly string[];
+}
+
+/** Where `ip netns` keeps names. */
+const NAMESPACES = '/run/netns';
+
+/** Reads files only: nothing is started, and no daemon is asked. What cannot be read is not there. */
+const ON_NODE: Readonly<Record<Dynamic, (line: Line, place: Place) => Candidate[]>> = {
+  networks: ({ values }, { env }) => {
+    const dir = values.get('conf-dir') || env.NETCONFPATH || DEFAULT_CONF_DIR;
+    return listNetworks(dir).networks.map(({ list }) => ({
+      word: list.name,
+      about: list.plugins.map(({ type }) => type).join(', '),
+    }));
+  },
+  'attached-networks': (line, place) => {
+    const [given = ''] = line.positionals;
+    return containers(line, place)
+      .filter(({ id, name }) => id === given || name === given || id.startsWith(given))
+      .map(({ network, ifname }) => ({ word: network, about: ifname }));
+  },
+  containers: offerContainers,
+  'packet-ends': (line, place) => [
+    { word: 'outside', about: 'another machine' },
+    { word: 'node', about: 'a process of this node' },
+    ...offerContainers(line, place),
+  ],
+  namespaces: () => readdirSync(NAMESPACES).map(word => ({ word, about: `${NAMESPACES}/${word}` })),
+  plugins: ({ values }, { env, types }) => {
+    const given = values.get('bin-dir');
+    const dirs = given === undefined ? parsePluginDirs(env.CNI_PATH || DEFAULT_BIN_DIR) : [given];
+    const found = dirs.flatMap(dir => namesIn(dir).map(word => ({ word, about: dir })));
+    const others = found.filter(({ word }) => !types.includes(word) && !/[.]|^catena/.test(word));
+    return [...types.map(word => ({ word, about: 'one of ours' })), ...others];
+  },
+};
+
+function offerContainers(line: Line, place: Place): Candidate[] {
+  const [network] = line.command?.name === 'set' ? line.positionals : [];
+  const known = containers(line, place).filter(one => network === undefined || one.network === network);
+  return [...new Set(known.map(({ id }) => id))].flatMap(id => {
+    const attached = known.filter(one => one.id === id);
+    const about = attached.map(one => one.network).join(', ');
+    const name = attached.find(one => one.name !== undefined)?.name;
+    // A name is what a user remembers; an id is offered to whom has begun to type it.
+    const words = name === undefined ? [id] : line.word === '' ? [name] : [name, id];
+    return words.map(word => ({ word, about }));
+  });
+}
+
+function containers({ values }: Line, { env }: Place) {
+  const runtime: ChainRuntime = {
+    pluginDirs: [],
+    env,
+    stateDir: values.get('state-dir') || stateDir(env),
+    ...defined({ cacheDir: values.get('cni-cache-dir') }),
+  };
+  const storage = readStorageNames();
+  return readRecords(runtime).attachments.map(({ known: { containerId: id, network, ifname, args } }) => {
+    const { podNamespace, podName, containerName } = namesOf(id, args, storage);
+    const name = containerName ?? (podName === undefined ? undefined : `${podNamespace}/${podName}`);
+    return { id, network, ifname, name };
+  });
+}
+
+function namesIn(dir: string): string[] {
+  try {
+    return readdirSync(dir);
+  } catch {
+    return [];
+  }
 }

@@ -11,12 +11,9 @@ import { renderCidr } from '../../net/cidr.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
-import { widthOf } from '../terminal/width.ts';
-import { renderColumns } from '../terminal/wrap.ts';
-import type { Wish } from './compose.ts';
-import type { InUse } from './in-use.ts';
-import type { Kind } from './kinds.ts';
-import { type Addressing, readAddressing, suggestSubnet } from './subnets.ts';
+import { renderColumns, widthOf } from '../terminal/lines.ts';
+import type { Kind, Wish } from './compose.ts';
+import { type Addressing, type InUse, readAddressing, suggestSubnet } from './subnets.ts';
 
 /** A network and the file to write. */
 export interface Answers {

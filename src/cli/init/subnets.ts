@@ -1,6 +1,11 @@
 // Which subnets does a new network get?
+
+import { devicesOf, loadAbouts, rangesOf } from '../../cni/network-plugins.ts';
 import { type Cidr, cidrsOverlap, findCidr, networkOf, parseCidr, renderCidr } from '../../net/cidr.ts';
-import { IP_BITS, sameIp } from '../../net/ip.ts';
+import { findIp, IP_BITS, sameIp } from '../../net/ip.ts';
+import { readHost, readHostRoutes } from '../../node/devices.ts';
+import type { CommandCall } from '../command.ts';
+import { factsFor, readNodeFor } from '../node/read.ts';
 
 /** Addresses that something on the node uses. */
 export interface Taken {
@@ -20,7 +25,7 @@ const FAMILIES: Readonly<Record<string, readonly (4 | 6)[] | undefined>> = {
 };
 
 /** What uses addresses of the subnet; undefined if it is free. */
-export function findTaken(subnet: Cidr, taken: readonly Taken[]): Taken | undefined {
+function findTaken(subnet: Cidr, taken: readonly Taken[]): Taken | undefined {
   return taken.find(({ cidr }) => cidrsOverlap(subnet, cidr));
 }
 
@@ -108,4 +113,62 @@ function randomSite(): string {
   const [a = 0, b = 0, c = 0, d = 0, e = 0] = crypto.getRandomValues(new Uint8Array(5));
   const group = (high: number, low: number) => ((high << 8) | low).toString(16);
   return `fd${a.toString(16).padStart(2, '0')}:${group(b, c)}:${group(d, e)}::/64`;
+}
+
+/** Names and addresses that are in use. */
+export interface InUse {
+  /** By routes, devices, lists and attachments. */
+  readonly addresses: readonly Taken[];
+  /** By lists only: containers of a macvlan may have addresses of the node's own LAN. */
+  readonly ranges: readonly Taken[];
+  /** Devices that exist, or that a configured network makes. */
+  readonly devices: ReadonlySet<string>;
+  /** The file of each configured network. */
+  readonly networks: ReadonlyMap<string, string>;
+}
+
+/** Every host has them, so they are no reason to avoid a subnet. */
+const EVERYWHERE = ['fe80::/10', 'ff00::/8', '224.0.0.0/4', '127.0.0.0/8', '::1/128'].map(parseCidr);
+
+/** Asks the kernel and reads the lists and records. */
+export async function readInUse(call: CommandCall): Promise<InUse> {
+  const findAbout = await loadAbouts(call.plugins.find, call.plugins.types);
+  const facts = factsFor(call);
+  const { networks } = facts.networks();
+  const devices = [...readHost(facts.kernel).byIndex.values()];
+  const ranges = networks.flatMap(({ list }) =>
+    rangesOf(list, findAbout).map(({ range: { subnet } }) => ({
+      cidr: subnet,
+      by: `subnet ${renderCidr(subnet)} of network "${list.name}"`,
+    })),
+  );
+  const routes = readHostRoutes(facts.kernel).map(({ destination, device }) =>
+    taken(findCidr(destination), `the route to ${destination} on "${device}"`),
+  );
+  const addresses = devices.flatMap(({ name, addresses: own }) =>
+    own
+      .map(text => text.replace(/\/.*/, ''))
+      .map(address => taken(hostCidr(address), `address ${address} of "${name}"`)),
+  );
+  const { attachments } = await readNodeFor(call, { facts });
+  const attached = attachments.flatMap(({ network, addresses: own }) =>
+    own.map(address => taken(findCidr(address), `address ${address} of a container on network "${network}"`)),
+  );
+  const made = networks.flatMap(({ list }) => devicesOf(list, findAbout).flatMap(({ name }) => name ?? []));
+  return {
+    addresses: [...ranges, ...[...routes, ...addresses, ...attached].flat()],
+    ranges,
+    devices: new Set([...devices.map(({ name }) => name), ...made]),
+    networks: new Map(networks.map(({ file, list }) => [list.name, file])),
+  };
+}
+
+function taken(cidr: Cidr | undefined, by: string): Taken[] {
+  if (cidr === undefined || cidr.prefix === 0) return [];
+  return EVERYWHERE.some(one => cidrsOverlap(one, cidr)) ? [] : [{ cidr, by }];
+}
+
+function hostCidr(address: string): Cidr | undefined {
+  const ip = findIp(address);
+  return ip === undefined ? undefined : { ip, prefix: IP_BITS[ip.family] };
 }

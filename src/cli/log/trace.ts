@@ -6,7 +6,7 @@ import { renderList, renderWaterfall } from '../../observe/waterfall.ts';
 import type { CommandCall } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { warn } from '../target.ts';
-import { widthOf } from '../terminal/width.ts';
+import { widthOf } from '../terminal/lines.ts';
 import { traceDirFor } from '../watched.ts';
 
 const NONE = 'no request was traced: the daemon keeps traces, and commands do with --trace\n';

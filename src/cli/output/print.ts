@@ -2,8 +2,7 @@
 import { inEnvelope } from '../../answers/envelope.ts';
 import type { AnswerOf, Kind } from '../../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
-import { foldText } from '../terminal/fold.ts';
-import { widthOf } from '../terminal/width.ts';
+import { foldText, widthOf } from '../terminal/lines.ts';
 import { printData } from './data.ts';
 import { isData } from './format.ts';
 

@@ -4,7 +4,7 @@ import { isatty } from 'node:tty';
 import { rerunInNamespaces, TERMINAL_FD } from '../../lab/reexec.ts';
 import type { CommandCall } from '../command.ts';
 import { isData } from '../output/format.ts';
-import { widthOf } from './width.ts';
+import { widthOf } from './lines.ts';
 
 /** One line on standard error that is rewritten, and removed before anything else is printed. */
 export interface Progress {

@@ -11,7 +11,7 @@ import { type RuntimeVerdict, renderList } from '../explain-render.ts';
 import { findList, type NamedList } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
 import { catalogOf } from '../plugin-catalog.ts';
-import { widthOf } from '../terminal/width.ts';
+import { widthOf } from '../terminal/lines.ts';
 
 /** Where the output is no terminal. */
 const WIDTH = 80;

@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test';
-import { renderDiagnosis } from '../../../src/cli/doctor-render.ts';
+import { renderDiagnosis } from '../../../src/cli/commands/doctor.ts';
+import { renderLog } from '../../../src/cli/commands/log.ts';
 import { renderFailure } from '../../../src/cli/failure.ts';
-import { renderLog } from '../../../src/cli/log/render.ts';
 import { showable } from '../../../src/cli/showable.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { painter } from '../../../src/lab/paint.ts';

@@ -1,8 +1,7 @@
 // Which list does `catena init` write for which wish?
 import { describe, expect, test } from 'bun:test';
 import { PLUGIN_NAMES, PLUGINS } from '../../../../plugins/registry.ts';
-import { composeList, nameDevice, type Wish } from '../../../../src/cli/init/compose.ts';
-import { readOffers } from '../../../../src/cli/init/kinds.ts';
+import { composeList, nameDevice, readOffers, type Wish } from '../../../../src/cli/init/compose.ts';
 import type { PluginCatalog } from '../../../../src/cni/plugin-about.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
 

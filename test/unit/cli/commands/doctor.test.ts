@@ -1,8 +1,8 @@
 import { expect, test } from 'bun:test';
-import { renderDiagnosis } from '../../../src/cli/doctor-render.ts';
-import { showable } from '../../../src/cli/showable.ts';
-import type { Finding } from '../../../src/doctor/finding.ts';
-import { judge } from '../../../src/doctor/verdict.ts';
+import { renderDiagnosis } from '../../../../src/cli/commands/doctor.ts';
+import { showable } from '../../../../src/cli/showable.ts';
+import type { Finding } from '../../../../src/doctor/finding.ts';
+import { judge } from '../../../../src/doctor/verdict.ts';
 
 const broken = Array.from({ length: 12 }, (_, i): Finding => {
   return {

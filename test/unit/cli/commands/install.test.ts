@@ -1,6 +1,6 @@
 // Are the files for shells and man shown in a few lines, and those that differ with lines of their own?
 import { expect, test } from 'bun:test';
-import { renderShared } from '../../../../src/cli/install/shared-files.ts';
+import { renderShared } from '../../../../src/cli/commands/install.ts';
 
 const at = (path: string, action: string, why?: string) => ({
   path: `/usr/share/${path}`,

@@ -1,7 +1,7 @@
 // Does completion know what to offer for each argument and option, or deliberately nothing?
 import { expect, test } from 'bun:test';
 import { COMMANDS } from '../../../../src/cli/commands.ts';
-import { kindOfArgument, kindOfOption } from '../../../../src/cli/completion/kinds.ts';
+import { kindOfArgument, kindOfOption } from '../../../../src/cli/completion/answer.ts';
 
 /** Only the user knows these. */
 const FREE = [

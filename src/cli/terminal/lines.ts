@@ -1,0 +1,173 @@
+// How does a report fit a terminal that is narrower than its lines?
+import { isatty } from 'node:tty';
+import { COLOURS, type Style } from '../../lab/paint.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+
+/** Lines with a command to copy, and file lists of editors (`file:line:column:`), stay whole. */
+const WHOLE = /\b(fix|mend|hint|next): |^\s*(# |catena )/;
+
+/** What a branch of a drawn tree leaves below it. */
+const BELOW: Readonly<Record<string, string>> = { '├': '│', '└': ' ', '─': ' ' };
+
+/** The last column of a table is folded in its place if it begins within this part of the line. */
+const MOST_OF_LINE = 0.65;
+
+/**
+ * Breaks lines between words. What continues stands below the last column of a table, else two columns to the right of the line's
+ * beginning; a drawn tree goes on. A word that is wider than the room stays whole, so that it can be copied.
+ * @param width columns of the terminal; undefined changes nothing
+ */
+export function foldText(text: string, width: number | undefined): string {
+  if (width === undefined) return text;
+  return text
+    .split('\n')
+    .flatMap(line => foldLine(line, width))
+    .join('\n');
+}
+
+function foldLine(line: string, width: number): string[] {
+  if (lengthOf(line) <= width || WHOLE.test(line.replace(COLOURS, ''))) return [line];
+  const indent = indentOf(line.replace(COLOURS, ''), width);
+  const lines: string[] = [];
+  let current = '';
+  // Columns of a table stay apart.
+  for (const word of line.split(/(?<=\S) (?=\S)/)) {
+    const isFirst = current === '';
+    if (!isFirst && lengthOf(current) + 1 + lengthOf(word) > width) {
+      lines.push(current);
+      current = `${indent}${word}`;
+    } else current = isFirst ? word : `${current} ${word}`;
+  }
+  return [...lines, current];
+}
+
+function indentOf(line: string, width: number): string {
+  const tree = /^[\s│├└─]*/.exec(line)?.[0] ?? '';
+  const columns = [...line.matchAll(/\S {2,}(?=\S)/g)]
+    .filter(({ index }) => index >= tree.length)
+    .map(({ index, 0: gap }) => index + gap.length);
+  const last = columns.findLast(start => start < width * MOST_OF_LINE);
+  const start = last ?? Math.min(tree.length + 2, Math.floor(width / 2));
+  return [...tree]
+    .map(char => BELOW[char] ?? char)
+    .join('')
+    .padEnd(start)
+    .slice(0, start);
+}
+
+function lengthOf(text: string): number {
+  return text.replace(COLOURS, '').length;
+}
+
+/** No text is broken into narrower lines, however narrow the terminal is. */
+const LEAST = 20;
+
+/**
+ * Breaks a text between words. A word that is wider than a line has a line of its own, so that it can still be copied.
+ * @param width columns of a line
+ * @param first what the first line begins with
+ * @param indent what the others begin with; two columns more than the first by default
+ */
+export function wrap(text: string, width: number, first = '', indent = `${first}  `): string[] {
+  const limit = Math.max(width, indent.length + LEAST);
+  const lines: string[] = [];
+  let line = first;
+  let hasWord = false;
+  for (const word of text.split(' ')) {
+    if (hasWord && line.length + 1 + word.length > limit) {
+      lines.push(line);
+      line = `${indent}${word}`;
+    } else line = hasWord ? `${line} ${word}` : `${line}${word}`;
+    hasWord = true;
+  }
+  return [...lines, line];
+}
+
+/**
+ * Two columns, indented by two. The right one is wrapped; where the left one leaves too little room, the right one begins below it.
+ * @param width columns of the terminal
+ */
+export function renderColumns(rows: readonly (readonly [string, string])[], width: number): string[] {
+  const left = Math.max(...rows.map(([name]) => name.length));
+  const indent = ' '.repeat(left + 4);
+  if (width - indent.length < 2 * LEAST) {
+    return rows.flatMap(([name, text]) => [`  ${name}`, ...wrap(text, width, '      ', '      ')]);
+  }
+  return rows.flatMap(([name, text]) => wrap(text, width, `  ${name.padEnd(left)}  `, indent));
+}
+
+/** Columns of the terminal; undefined if the output goes elsewhere and `COLUMNS` is not set: then nothing is cut or wrapped. */
+export function widthOf({
+  env,
+}: {
+  readonly env: Readonly<Record<string, string | undefined>>;
+}): number | undefined {
+  const set = Number(env.COLUMNS);
+  if (Number.isInteger(set) && set > 0) return set;
+  // A terminal whose size was never set says 0.
+  return isatty(1) ? process.stdout.columns || undefined : undefined;
+}
+
+/** A line of a text and a column in it, both from 1. */
+interface Spot {
+  /** The whole line. */
+  readonly text: string;
+  readonly line: number;
+  /** Counted as JavaScript counts: in UTF-16 units. */
+  readonly column: number;
+  /** Columns of the terminal. */
+  readonly width: number;
+}
+
+/** However narrow the terminal is. */
+const LEAST_EXCERPT = 20;
+const CUT = '…';
+
+/**
+ * The line behind its number, and carets below the JSON value or the key at the column. What does not fit the width is cut off on
+ * either side.
+ */
+export function excerptOf({ text, line, column, width }: Spot): [line: string, carets: string] {
+  const number = `${line}`.padStart(5);
+  const room = Math.max(width - number.length - ' | '.length, LEAST_EXCERPT);
+  const plain = text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, ' ');
+  const at = Math.min(column - 1, plain.length);
+  const token = tokenAt(plain, at);
+  const { start, end } = windowAround(plain, at, room);
+  const shown = `${start > 0 ? CUT : ''}${plain.slice(start, end)}${end < plain.length ? CUT : ''}`;
+  const before = `${start > 0 ? CUT : ''}${plain.slice(start, at)}`;
+  const marked = plain.slice(at, Math.min(at + token.length, end));
+  const carets = `${' '.repeat(Bun.stringWidth(before))}${'^'.repeat(Math.max(Bun.stringWidth(marked), 1))}`;
+  const gutter = ' '.repeat(number.length);
+  return [`${number} | ${shown}`.trimEnd(), `${gutter} | ${carets}`];
+}
+
+/** What begins there: a string, a number or a word; of an object or a list the first character. */
+function tokenAt(text: string, at: number): string {
+  return /^(?:"(?:[^"\\]|\\.)*"?|[-+.\w]+)/.exec(text.slice(at))?.[0] ?? text.slice(at, at + 1);
+}
+
+/** The part of the line that is shown: all of it, or as much as fits, with a third of the room before the column. */
+function windowAround(text: string, at: number, room: number): { start: number; end: number } {
+  if (Bun.stringWidth(text) <= room) return { start: 0, end: text.length };
+  const inner = room - 2 * CUT.length;
+  const fits = (from: number, to: number) => Bun.stringWidth(text.slice(from, to)) <= inner;
+  let start = at;
+  while (start > 0 && Bun.stringWidth(text.slice(start - 1, at)) <= inner / 3) start--;
+  let end = at;
+  while (end < text.length && fits(start, end + 1)) end++;
+  while (start > 0 && fits(start - 1, end)) start--;
+  return { start, end };
+}
+
+/**
+ * The one rule of every command: `--color always` or `never` decides; without it, a terminal gets colours unless `NO_COLOR` is set to
+ * anything, or `TERM` is `dumb`.
+ * @throws UsageError for another word
+ */
+export function styleOf(call: Pick<CommandCall, 'env' | 'text'>): Style {
+  const when = call.text('color') ?? 'auto';
+  if (when === 'always' || when === 'never') return { colour: when === 'always' };
+  if (when !== 'auto') throw new UsageError(`Cannot use --color "${when}": expected auto, always or never`);
+  return { colour: isatty(1) && !call.env.NO_COLOR && call.env.TERM !== 'dumb' };
+}
