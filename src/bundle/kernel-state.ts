@@ -1,5 +1,5 @@
 // What has the kernel in the namespace of this process: devices, addresses, routes, traffic control, packet filter?
-import { readPlace } from '../lab/snapshot.ts';
+import { readPlace } from '../lab/state.ts';
 import { Tables } from '../netlink/tables.ts';
 import { ownNetns } from '../sys/netns.ts';
 

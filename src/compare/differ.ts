@@ -1,21 +1,10 @@
 // How do two records of one scene differ, and which plugin caused each difference?
+import type { AnswerOf } from '../answers/kinds.ts';
 import { defined } from '../cni/defined.ts';
-import type { Answer, Moment, SceneRecord, Sight } from './record.ts';
-import { toText } from './text.ts';
+import { type Answer, type Moment, type SceneRecord, type Sight, toText } from './scene.ts';
 
 /** One difference; a side without the object has no text. */
-export interface Difference {
-  readonly scene: string;
-  readonly step: string;
-  readonly verb: string;
-  /** Index of the plugin in the conflist; absent for a step as a whole. */
-  readonly index?: number;
-  /** `result`, `answer`, `files`, or the namespace. */
-  readonly where: string;
-  readonly what: string;
-  readonly first?: string;
-  readonly second?: string;
-}
+export type Difference = Omit<AnswerOf<'Comparison'>['links'][number]['differences'][number], 'alsoIn'>;
 
 /** Differences in the order in which they appeared; a persistent one is reported once. */
 export function diffRecords(scene: string, first: SceneRecord, second: SceneRecord): Difference[] {
@@ -141,8 +130,8 @@ function describeFinding({ names, ...sides }: Finding): DifferenceFacts {
 
 function renderSides({ first, second }: Omit<Finding, 'names'>): Pick<Difference, 'first' | 'second'> {
   return {
-    ...(first === undefined ? {} : { first: renderSide(first) }),
-    ...(second === undefined ? {} : { second: renderSide(second) }),
+    ...(first !== undefined && { first: renderSide(first) }),
+    ...(second !== undefined && { second: renderSide(second) }),
   };
 }
 

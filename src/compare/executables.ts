@@ -10,7 +10,7 @@ import { startProcess } from '../chain/run/exec-plugin.ts';
 import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { absolutePath } from '../files/absolute-path.ts';
-import { toText } from './text.ts';
+import { toText } from './scene.ts';
 
 /** The executables that the second twin runs instead. */
 export interface Swap {

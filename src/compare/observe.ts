@@ -1,21 +1,23 @@
 // What can be observed in a namespace, under names that do not depend on any order?
+
+import { readFileSync } from 'node:fs';
 import type { Place } from '../lab/lab.ts';
-import { namesIn, stateOfDevice } from '../lab/state/devices.ts';
-import { describeUnordered } from '../lab/state/nft.ts';
+import { describeUnordered, filesBelow, namesIn, stateOfDevice } from '../lab/state.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
+import { getProgram, runProgram } from '../netlink/iptables/program.ts';
 import type { Table } from '../netlink/nft/message.ts';
 import { IFA_F_PERMANENT, IFA_F_TENTATIVE, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
-import type { Route } from '../netlink/rtnl/route.ts';
+import { listClasses } from '../netlink/rtnl/class.ts';
+import { type Filter, listFilters } from '../netlink/rtnl/filter.ts';
+import type { Qdisc } from '../netlink/rtnl/qdisc.ts';
+import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { renderRule } from '../netlink/rtnl/rule.ts';
+import { NETLINK_ROUTE } from '../netlink/socket.ts';
 import { askOn, keyOf, Tables } from '../netlink/tables.ts';
-import type { Observation, Observed } from './observation.ts';
-import { observeIptables } from './observe-iptables.ts';
-import { observeSysctls } from './observe-sysctls.ts';
-import { observeTrafficControl } from './observe-traffic-control.ts';
-import { toText } from './text.ts';
-
-const TABLE_MAIN = 254;
+import { inNetns, type Netns } from '../sys/netns.ts';
+import { findSysctl } from '../sys/sysctl.ts';
+import { type Observation, type Observed, toText } from './scene.ts';
 
 /** Everything in a namespace except transient state: counters, dynamic neighbours, duplicate address detection. */
 export function observePlace(place: Place): Observation {
@@ -74,11 +76,11 @@ function observeAddresses({ addresses }: Tables, nameOf: NameOf) {
 }
 
 function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed])[] {
-  const { dst, oif, gateway, ways, source, table = TABLE_MAIN, scope, priority, mtu, advmss } = route;
+  const { dst, oif, gateway, ways, source, table = RT_TABLE_MAIN, scope, priority, mtu, advmss } = route;
   if (dst.ip.family === 6 && (dst.ip.value >> 118n === 0x3fan || isMulticast(dst.ip))) return [];
   const at = [
     `${dst.prefix === 0 ? `default IPv${dst.ip.family}` : renderCidr(dst)} on ${nameOf(oif)}`,
-    ...(table === TABLE_MAIN ? [] : [`in table ${table}`]),
+    ...(table === RT_TABLE_MAIN ? [] : [`in table ${table}`]),
   ];
   const nexthops = ways?.map(
     way => `${way.gateway ? renderIp(way.gateway) : 'direct'} on ${nameOf(way.oif)}`,
@@ -130,3 +132,131 @@ function observeNft(tables: Tables, hidden: ReadonlySet<string>): (readonly [str
 
 /** Numbers that the kernel assigns or counts. */
 const VOLATILE = ['handle', 'use', 'counters', 'id'];
+
+/** Configured objects only; the kernel's default qdiscs have no handle. */
+function observeTrafficControl(
+  tables: Tables,
+  nameOf: (index: number) => string,
+): (readonly [string, Observed])[] {
+  return tables.qdiscs
+    .filter(({ handle }) => handle !== 0)
+    .flatMap(qdisc => {
+      const device = nameOf(qdisc.index);
+      const filters = tables.ask(NETLINK_ROUTE, socket =>
+        listFilters(socket, qdisc.index, qdisc.handle).filter(({ matches }) => matches),
+      );
+      const classes =
+        qdisc.kind === 'htb' ? tables.ask(NETLINK_ROUTE, socket => listClasses(socket, qdisc.index)) : [];
+      return [
+        [`qdisc ${hex(qdisc.handle)} at ${hex(qdisc.parent)} of ${device}`, describeQdisc(qdisc)] as const,
+        ...classes.map(one => [`class ${hex(one.handle)} of ${device}`, flatten(one.htb)] as const),
+        ...filters.map(filter => {
+          const name = `filter of preference ${filter.preference} on ${device}`;
+          return [name, describeFilter(filter, nameOf)] as const;
+        }),
+      ];
+    });
+}
+
+function describeQdisc({ index: _, handle: __, parent: ___, kind, ...options }: Qdisc): Observed {
+  return { kind, ...flatten(options) };
+}
+
+function describeFilter(
+  { kind, protocol, classid, redirectAllTo, selector }: Filter,
+  nameOf: (index: number) => string,
+): Observed {
+  return {
+    kind,
+    protocol: hex(protocol),
+    class: hex(classid),
+    ...(redirectAllTo === undefined ? {} : { redirect: nameOf(redirectAllTo) }),
+    ...(selector === undefined ? {} : { selector: toText(selector) }),
+  };
+}
+
+/** Flattens nested properties under joined names: `{tbf: {rateBytes: 5}}` becomes `{'tbf rateBytes': '5'}`. */
+function flatten(value: unknown, name: readonly string[] = []): Observed {
+  if (value === undefined) return {};
+  if (value === null || typeof value !== 'object' || value instanceof Uint8Array)
+    return { [name.join(' ')]: toText(value) };
+  return Object.assign({}, ...Object.entries(value).map(([key, member]) => flatten(member, [...name, key])));
+}
+
+function hex(value: number): string {
+  return `0x${value.toString(16)}`;
+}
+
+/** Programs that print rules, their table family, and for the legacy packet filter the kernel's list of tables. */
+const SAVERS = [
+  { family: 'ip', program: 'iptables-nft-save', older: undefined },
+  { family: 'ip6', program: 'ip6tables-nft-save', older: undefined },
+  { family: 'ip', program: 'iptables-legacy-save', older: '/proc/thread-self/net/ip_tables_names' },
+  { family: 'ip6', program: 'ip6tables-legacy-save', older: '/proc/thread-self/net/ip6_tables_names' },
+] as const;
+
+/** Rules, and the nf_tables tables that contain them. */
+interface Iptables {
+  readonly rules: readonly (readonly [string, Observed])[];
+  /** For example `ip nat`: nf_tables would show the same rules there in an unreadable form. */
+  readonly tables: ReadonlySet<string>;
+}
+
+/** Tables that iptables creates in nf_tables. */
+const OWN_TABLES = /^ip6? (filter|nat|mangle|raw|security)$/;
+
+/** Runs the installed programs, but only where such rules exist. */
+function observeIptables(netns: Netns, tables: Tables): Iptables {
+  const present = tables.nftTables.map(keyOf);
+  const rules: (readonly [string, Observed])[] = [];
+  const shown = new Set<string>();
+  for (const { family, program, older } of SAVERS) {
+    // Running a program costs more than the rest of an observation.
+    if (older === undefined && !present.some(name => OWN_TABLES.test(name) && name.startsWith(`${family} `)))
+      continue;
+    const text = inNetns(netns, () => save(program, older));
+    let table = '';
+    for (const line of text.split('\n')) {
+      if (line.startsWith('*')) {
+        table = line.slice(1);
+        if (older === undefined) shown.add(`${family} ${table}`);
+      } else if (line.startsWith(':')) {
+        // Packet and byte counts follow in brackets.
+        const [chain = '', policy = ''] = line.slice(1).split(' ');
+        // A built-in chain that accepts everything is equivalent to none.
+        if (policy !== 'ACCEPT') rules.push([`${family} ${table}: chain ${chain}`, { policy }]);
+      } else if (line.startsWith('-')) rules.push([`${family} ${table}: ${line}`, {}]);
+    }
+  }
+  return { rules, tables: shown };
+}
+
+/** Running a legacy program would create its tables, so first read from the kernel whether there are any. */
+function save(name: string, older: string | undefined): string {
+  try {
+    if (older !== undefined && readFileSync(older, 'utf8').trim() === '') return '';
+    return runProgram(`list rules with "${name}"`, [getProgram([name])]);
+  } catch {
+    // A program that is not installed or not permitted has made no rules here.
+    return '';
+  }
+}
+
+const ROOT = '/proc/sys/net';
+/** Tables of neighbours have hundreds of parameters, which no plugin sets. */
+const LEFT_OUT = [4, 6].map(family => `${ROOT}/ipv${family}/neigh`);
+/** Counters, secrets, and values that the kernel derives from the available memory. */
+const UNSTEADY =
+  /^netfilter\/nf_conntrack_(count|max|buckets|expect_max)$|_usage$|stable_secret$|^ipv4\/(tcp|udp)_r?mem$|_mem$/;
+
+/** Everything below /proc/sys/net of the namespace, by path; unreadable parameters are omitted. */
+function observeSysctls(netns: Netns): Readonly<Record<string, Observed>> {
+  return inNetns(netns, () => {
+    const paths = filesBelow(ROOT, LEFT_OUT).map(path => path.slice(ROOT.length + 1));
+    const found = paths.flatMap(path => {
+      const value = UNSTEADY.test(path) ? undefined : findSysctl(`net/${path}`);
+      return value === undefined ? [] : [[path, { value: value.trim().replace(/\s+/g, ' ') }] as const];
+    });
+    return Object.fromEntries(found);
+  });
+}

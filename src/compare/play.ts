@@ -12,15 +12,13 @@ import type { JsonObject } from '../cni/json.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { handOver } from '../handover/ask.ts';
 import { forNeighbour } from '../lab/capabilities.ts';
-import { FRESH_DIRS } from '../lab/ground.ts';
-import { createContainer, createLab, type Place } from '../lab/lab.ts';
-import { readFiles } from '../lab/state/files.ts';
+import { createContainer, createLab, FRESH_DIRS, type Place } from '../lab/lab.ts';
+import { readFiles } from '../lab/state.ts';
 import { listAddresses, removeAddress } from '../netlink/rtnl/addr.ts';
 import { findLink, listLinks } from '../netlink/rtnl/link.ts';
 import { closeNetns, type Netns, unmountNetns } from '../sys/netns.ts';
 import { observePlace } from './observe.ts';
-import type { Answer, Moment, SceneRecord, Sight } from './record.ts';
-import type { Scene, Side, Step } from './scene.ts';
+import type { Answer, Moment, Scene, SceneRecord, Side, Sight, Step } from './scene.ts';
 
 /** The configuration of a twin. */
 export interface Twin {

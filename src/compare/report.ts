@@ -1,8 +1,11 @@
-// What does the final report contain: each difference once, by plugin, with its other scenes, and the plugins' times?
+// What does a comparison find: differences by plugin, what one set did to what the other made, and may the one replace the other?
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
-import { type Crossing, isCrossing, reportCrossings } from './crossings.ts';
+import { isObject, memberOf } from '../cni/json.ts';
+import { holdsAddress } from '../lab/diff.ts';
+import { count } from '../lab/words.ts';
 import { type Difference, diffRecords } from './differ.ts';
-import type { SceneRecord } from './record.ts';
+import { SCENES, type Scene, type SceneRecord, type Sight } from './scene.ts';
 
 /** A scene as both twins played it, with names normalised to common ones. */
 export interface PlayedScene {
@@ -11,32 +14,14 @@ export interface PlayedScene {
   readonly second: SceneRecord;
 }
 
-/** A difference, with the other scenes in which it also appeared. */
-export interface ReportedDifference extends Difference {
-  readonly alsoIn: readonly string[];
-}
-
-/** What is known about one plugin, or with index -1 about whole steps. */
-export interface PluginReport {
-  readonly index: number;
-  readonly link: string;
-  readonly differences: readonly ReportedDifference[];
-  /** Median milliseconds by command. */
-  readonly times: Readonly<Record<string, { readonly first: number; readonly second: number }>>;
-}
-
 /** The outcome of a comparison. */
-export interface CompareReport {
-  readonly network: string;
-  /** True when the chain works and shows no difference. */
-  readonly same: boolean;
-  /** Plugins whose ADD never succeeds on either side: a common failure cannot be compared. */
-  readonly failing: readonly { readonly index: number; readonly link: string; readonly message: string }[];
-  readonly scenes: readonly string[];
-  readonly links: readonly PluginReport[];
-  /** How one set of executables finished what the other began. */
-  readonly crossings: readonly Crossing[];
-}
+export type CompareReport = AnswerOf<'Comparison'>;
+/** What is known about one plugin, or with index -1 about whole steps. */
+export type PluginReport = CompareReport['links'][number];
+/** A difference, with the other scenes in which it also appeared. */
+export type ReportedDifference = PluginReport['differences'][number];
+/** How one set of executables handled the other set's attachment. */
+export type Crossing = CompareReport['crossings'][number];
 
 /**
  * Judges all scenes.
@@ -112,23 +97,158 @@ function once(differences: readonly Difference[]): ReportedDifference[] {
 }
 
 function timesOf(index: number, scenes: readonly PlayedScene[]): PluginReport['times'] {
-  const collect = (record: SceneRecord, into: Map<string, number[]>) => {
-    for (const moment of record.moments) {
-      if (moment.index !== index || moment.answer.failed) continue;
-      into.set(moment.verb, [...(into.get(moment.verb) ?? []), moment.durationMs]);
-    }
-  };
-  const [first, second] = [new Map<string, number[]>(), new Map<string, number[]>()];
-  for (const scene of scenes) {
-    collect(scene.first, first);
-    collect(scene.second, second);
-  }
-  const both = [...first.keys()].filter(verb => second.has(verb));
+  const timesIn = (side: 'first' | 'second', verb: string) =>
+    scenes
+      .flatMap(scene => scene[side].moments)
+      .filter(one => one.index === index && one.verb === verb && !one.answer.failed)
+      .map(({ durationMs }) => durationMs);
+  const verbs = new Set(scenes.flatMap(({ first }) => first.moments.map(({ verb }) => verb)));
   return Object.fromEntries(
-    both.map(verb => [verb, { first: median(first.get(verb)), second: median(second.get(verb)) }]),
+    [...verbs].flatMap(verb => {
+      const [first, second] = [median(timesIn('first', verb)), median(timesIn('second', verb))];
+      return first === undefined || second === undefined ? [] : [[verb, { first, second }]];
+    }),
   );
 }
 
-function median(values: readonly number[] = []): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
+function median(values: readonly number[]): number | undefined {
+  return values.toSorted((a, b) => a - b)[values.length >> 1];
+}
+
+/** True when in this scene one set of executables finishes what the other began. */
+export function isCrossing(name: string): boolean {
+  return SCENES.some(scene => scene.name === name && scene.crossing);
+}
+
+/** The outcomes of the scenes in which both sets of executables handle one attachment. */
+export function reportCrossings(list: Conflist, played: readonly PlayedScene[]): Crossing[] {
+  return played.flatMap(({ name, first, second }) => {
+    const scene = SCENES.find(one => one.name === name);
+    if (!scene?.crossing) return [];
+    const { maker, verb } = scene.crossing;
+    const by = maker === 'A' ? 'B' : 'A';
+    const record = by === 'A' ? first : second;
+    return [{ scene: name, maker, verb, by, ...judge(scene, record, list) }];
+  });
+}
+
+function judge(
+  { steps, crossing }: Scene,
+  { before, moments }: SceneRecord,
+  list: Conflist,
+): Pick<Crossing, 'handedOver' | 'untried' | 'fails' | 'left'> {
+  const handedOver = steps.some(({ verb }) => verb === 'hand over');
+  const isLast = ({ step }: (typeof moments)[number]) => step === crossing?.verb;
+  const failure = moments.find(moment => !isLast(moment) && moment.answer.failed)?.answer;
+  if (failure) return { handedOver, untried: failure.message ?? 'no message', fails: [], left: [] };
+  const failed = moments.filter(moment => isLast(moment) && moment.answer.failed);
+  const ofPlugins = failed.filter(({ index }) => index !== undefined);
+  const fails = (ofPlugins.length ? ofPlugins : failed).map(({ index = -1, answer }) => {
+    return `${list.plugins[index]?.type ?? 'the chain'}: ${answer.message ?? 'no message'}`;
+  });
+  const after = moments.at(-1)?.sight;
+  const left = after && crossing?.verb === 'DEL' ? listLeft(before, after, addressesOf(moments)) : [];
+  return { handedOver, fails, left };
+}
+
+/** The id that `play.ts` gives its container. */
+const CONTAINER_ID = 'catena-compare-one';
+/** The reference's chains named after a container; their rules need not mention it. */
+const OWN_CHAIN = /\bCNI-(DN-|SN-)?[0-9a-f]{21,24}\b/;
+/** Files of the network: the pointer to the last address, and our index of leases, which no other host-local reads. */
+const OF_THE_NETWORK = /\/(\.catena-|last_reserved_ip\.)[^/]*$/;
+/** Kinds of objects that appear and disappear with a device. */
+const FOLLOWING = ['sysctl', 'address', 'traffic control'];
+
+/** Objects that did not exist before and belong to the container rather than to its network. */
+function listLeft(before: Sight, after: Sight, addresses: readonly string[]): string[] {
+  const isOwn = (text: string) =>
+    text.includes(CONTAINER_ID) || OWN_CHAIN.test(text) || addresses.some(one => holdsAddress(text, one));
+  const things = Object.entries(after.places).flatMap(([place, kinds]) =>
+    Object.entries(kinds).flatMap(([kind, objects]) =>
+      Object.entries(objects).flatMap(([name, state]) => {
+        if (FOLLOWING.includes(kind) || before.places[place]?.[kind]?.[name] !== undefined) return [];
+        const isDevice = kind === 'link' && state.kind !== 'bridge';
+        const words = `${place}: ${kind} ${name}`;
+        return isDevice || isOwn(`${name} ${JSON.stringify(state)}`) ? [words] : [];
+      }),
+    ),
+  );
+  const files = Object.entries(after.files).filter(([path, text]) => {
+    return before.files[path] === undefined && !OF_THE_NETWORK.test(path) && isOwn(`${path} ${text}`);
+  });
+  return [...things, ...files.map(([path]) => `file ${path}`)];
+}
+
+function addressesOf(moments: SceneRecord['moments']): string[] {
+  const results = moments.flatMap(({ verb, answer }) => (verb === 'ADD' ? (answer.result ?? []) : []));
+  const last: unknown = results.at(-1);
+  const ips = isObject(last) ? memberOf(last, 'ips') : undefined;
+  return (Array.isArray(ips) ? ips : []).flatMap(ip => {
+    const address = isObject(ip) ? memberOf(ip, 'address') : undefined;
+    return typeof address === 'string' ? [address.split('/')[0] ?? ''] : [];
+  });
+}
+
+/** Bookkeeping of one set that the other neither needs nor minds: indexes and locks. */
+const OWN_FILE = /\/(\.[^/]+|[^/]*lock)$/;
+/** Notes on devices, and how an address is announced. */
+const MANNER =
+  /^link .*, (alias|txqlen)$|^address .*, flags$|^sysctl net\/ipv6\/conf\/.*\/(keep_addr_on_down|ndisc_notify)$/;
+const RULE = /^(nftables|iptables)\b/;
+/** Members of a result for which an empty object or list says the same as their absence. The reference writes `"dns": {}`. */
+const EMPTY_IN_RESULT = /^(dns|routes)$/;
+
+/** The differences of a plugin that a container or an operator notices, and how many are only another way to do the same. */
+export function sortOut({ differences }: Pick<PluginReport, 'differences'>): {
+  readonly matter: readonly ReportedDifference[];
+  readonly byDesign: number;
+} {
+  // What one set finds of the other is told by the crossings.
+  const ordinary = differences.filter(({ scene }) => !isCrossing(scene));
+  const rules = ordinary.filter(({ verb, what }) => verb === 'ADD' && RULE.test(what));
+  // Each has rules that the other lacks: they filter by other means. A rule that only one has would be missing, or left.
+  const isOtherMeans =
+    rules.some(({ second }) => second === undefined) && rules.some(({ first }) => first === undefined);
+  const matter = ordinary.filter(one => !isByDesign(one) && !(isOtherMeans && rules.includes(one)));
+  return { matter, byDesign: ordinary.length - matter.length };
+}
+
+/** How many differences of a comparison a container or an operator notices. */
+export function countMatter({ links }: Pick<CompareReport, 'links'>): number {
+  return links.reduce((sum, one) => sum + sortOut(one).matter.length, 0);
+}
+
+function isByDesign({ where, what, first = '', second = '' }: ReportedDifference): boolean {
+  // An object or list without content is shown so; absence is no text.
+  if (where === 'result' && EMPTY_IN_RESULT.test(what))
+    return [first, second].every(text => ['', 'exists'].includes(text));
+  if (where === 'files') return OWN_FILE.test(what);
+  if (where !== 'answer') return MANNER.test(what);
+  const areFailures = [first, second].every(text => text.startsWith('it fails'));
+  return areFailures || first === 'not called' || second === 'not called';
+}
+
+/** The answer to "may B replace A?", in one line. */
+export function renderVerdict(report: CompareReport): string {
+  const { crossings, failing } = report;
+  const [broken] = failing;
+  if (broken) return `MAY B REPLACE A? unknown: ADD of ${broken.link} fails with both sets`;
+  const matter = countMatter(report);
+  const standing = crossings.filter(({ maker }) => maker === 'A');
+  const isBad = ({ untried, fails, left }: (typeof crossings)[number]) =>
+    untried !== undefined || fails.length > 0 || left.length > 0;
+  const undeletable = standing.some(one => one.verb === 'DEL' && isBad(one));
+  const unchecked = standing.some(one => one.verb === 'CHECK' && isBad(one));
+  const noWayBack = crossings.some(one => one.maker === 'B' && one.verb === 'DEL' && isBad(one));
+  const conditions = [
+    ...(matter ? [`${count(matter, 'difference')} must be intended`] : []),
+    ...(undeletable ? ['containers of A must be handed over (catena handover) or deleted first'] : []),
+    ...(!undeletable && unchecked ? ['CHECK of what A made fails'] : []),
+    ...(noWayBack ? ['A could not delete what B makes'] : []),
+  ];
+  const isTried = standing.some(({ verb }) => verb === 'DEL');
+  if (!conditions.length)
+    return `MAY B REPLACE A? ${isTried ? 'yes' : 'no difference was found, but DEL of what A made was not tried'}`;
+  return `MAY B REPLACE A? not as it is: ${conditions.join('; ')}`;
 }

@@ -1,4 +1,4 @@
-// What happens to the containers of both twins?
+// What happens to the containers of both twins, and what does a twin record of it?
 
 /** One of the two compared sets of executables. */
 export type Side = 'A' | 'B';
@@ -89,3 +89,55 @@ export const SCENES: readonly Scene[] = [
 export const DELETED_BY_B = 'ADD by A, DEL';
 /** The scene that shows whether B can delete what A made and handed over. */
 export const DELETED_AFTER_HANDOVER = 'ADD by A, handed over, DEL';
+
+/** The complete state at one moment: namespaces by name, and files by path. */
+export interface Sight {
+  readonly places: Readonly<Record<string, Observation>>;
+  readonly files: Readonly<Record<string, string>>;
+}
+
+/** The answer of a plugin or of a whole step. */
+export interface Answer {
+  readonly failed: boolean;
+  /** The result of a successful ADD. */
+  readonly result?: unknown;
+  readonly code?: number;
+  readonly message?: string;
+}
+
+/** The state after a plugin has run, or after a step, which has no `index`. */
+export interface Moment {
+  readonly step: string;
+  readonly verb: string;
+  /** Index of the plugin in the conflist. */
+  readonly index?: number;
+  readonly answer: Answer;
+  readonly durationMs: number;
+  readonly sight: Sight;
+}
+
+/** The record of a scene played by one twin. */
+export interface SceneRecord {
+  /** Inodes of the namespaces, by name: an inode in a file means the namespace. */
+  readonly namespaces: Readonly<Record<string, string>>;
+  /** Milliseconds since 1970. */
+  readonly began: number;
+  readonly ended: number;
+  readonly before: Sight;
+  readonly moments: readonly Moment[];
+}
+
+/** An object with its properties as text. */
+export type Observed = Readonly<Record<string, string>>;
+
+/** Objects by kind (`link`, `route`, …), then by name. */
+export type Observation = Readonly<Record<string, Readonly<Record<string, Observed>>>>;
+
+/** A value as text; equal values get equal texts. */
+export function toText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return JSON.stringify(value, (_, member: unknown) => {
+    if (typeof member === 'bigint') return member.toString();
+    return member instanceof Uint8Array ? member.toHex() : member;
+  });
+}

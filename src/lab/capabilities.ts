@@ -1,7 +1,7 @@
 // Which capability arguments does the lab offer in place of a runtime?
 import type { Conflist } from '../chain/config/conflist.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { ConfiguredPlugin } from './probes/probe.ts';
+import type { ConfiguredPlugin } from './probes.ts';
 
 /** The lab's offer to plugins that declare the capability, unless the caller specifies otherwise. */
 const OFFERS: Readonly<Record<string, unknown>> = {

@@ -1,5 +1,7 @@
-// How is the change between two states described concisely?
-import type { State, StateObject } from './state/object.ts';
+// How is the change between two states or results described concisely, and what did a container leave behind?
+
+import type { Result } from '../cni/result.ts';
+import type { Snapshot, State, StateObject } from './state.ts';
 import { count } from './words.ts';
 
 /** The difference between two states of one place. */
@@ -91,4 +93,98 @@ function changeOf(before: StateObject | undefined, after: StateObject): string |
 function renderChange(name: string, old: string, value: string): string {
   if (name === 'state') return value;
   return `${name} ${old} → ${value}`;
+}
+
+/** The judgement on the differences between the state before ADD and after DEL. */
+export interface Leftovers {
+  /** A container's objects that should have been deleted, and the host's own that should not have. */
+  readonly left: readonly string[];
+  /** Objects of the network: a bridge, a table, a lock file. The next container uses them again. */
+  readonly kept: readonly string[];
+}
+
+/** What distinguishes a container's objects from its network's. */
+export interface Marks {
+  /** Shapes of what a second container added to the existing network: every container gets such objects. */
+  readonly shapes: ReadonlySet<string>;
+  /** The container's id and namespace path: an object with one of them in its name belongs to the container. */
+  readonly ids: readonly string[];
+  /** The container's addresses, with the same meaning. */
+  readonly addresses: readonly string[];
+}
+
+/** Judges what remains. Devices other than bridges always belong to a container. */
+export function judge(before: Snapshot, after: Snapshot, marks: Marks): Leftovers {
+  const host = diffStates(before.host, after.host);
+  const files = diffStates(before.files, after.files);
+  const inside = diffStates(before.container, after.container);
+  const added = [...host.added, ...files.added].filter(isJudged);
+  const left = added.filter(object => isContainers(object, marks));
+  const damaged = host.changed.filter(({ object }) => isJudged(object)).map(({ words }) => words);
+  return {
+    left: [
+      ...condense(left),
+      ...condense(inside.added.filter(isJudged)).map(words => `${words} (container)`),
+      ...condense(host.removed).map(words => `deleted: ${words}`),
+      ...damaged,
+    ],
+    kept: [
+      ...condense(added.filter(object => !left.includes(object))),
+      ...host.changed.filter(({ object }) => !isJudged(object)).map(({ words }) => words),
+    ],
+  };
+}
+
+/** What a second container added and did not remove. */
+export function judgeRound(before: Snapshot, after: Snapshot): string[] {
+  return (['host', 'files'] as const).flatMap(place =>
+    condense(diffStates(before[place], after[place]).added.filter(isJudged)),
+  );
+}
+
+/** Shapes of the objects added between two snapshots. */
+export function shapesAdded(before: Snapshot, after: Snapshot): Set<string> {
+  const added = (from: State, to: State) => diffStates(from, to).added;
+  const all = [...added(before.host, after.host), ...added(before.files, after.files)];
+  return new Set(all.flatMap(({ shape }) => shape ?? []));
+}
+
+function isJudged({ shape }: StateObject): boolean {
+  return shape !== undefined;
+}
+
+function isContainers({ shape = '', words, state }: StateObject, { shapes, ids, addresses }: Marks): boolean {
+  if (shape.startsWith('device of kind ') || shapes.has(shape)) return true;
+  const text = `${words}\n${Object.values(state ?? {}).join('\n')}`;
+  return ids.some(id => text.includes(id)) || addresses.some(address => holdsAddress(text, address));
+}
+
+/** True when the text contains the address as a whole: 10.1.0.2 is not in 10.1.0.25. */
+export function holdsAddress(text: string, address: string): boolean {
+  return text.split(/[^\da-f.:]+/i).includes(address);
+}
+
+/** Short lines: `+ cni0`, `+ 10.1.0.2/24`, `- route 0.0.0.0/0`; none when the plugin passed the result on unchanged. */
+export function diffResults(before: Result | undefined, after: Result): string[] {
+  const old = linesOf(before ?? {});
+  const fresh = linesOf(after);
+  return [
+    ...fresh.filter(line => !old.includes(line)).map(line => `+ ${line}`),
+    ...old.filter(line => !fresh.includes(line)).map(line => `- ${line}`),
+  ];
+}
+
+function linesOf({ interfaces = [], ips = [], routes = [], dns = {} }: Result): string[] {
+  return [
+    ...interfaces.map(({ name, sandbox, mtu }) => {
+      const size = mtu ? `, mtu ${mtu}` : '';
+      return `${name}${sandbox ? ' (container)' : ''}${size}`;
+    }),
+    ...ips.map(({ address, gateway }) => (gateway ? `${address} gateway ${gateway}` : address)),
+    ...routes.map(({ dst, gw }) => (gw ? `route ${dst} via ${gw}` : `route ${dst}`)),
+    ...Object.entries(dns).flatMap(([key, value]) => {
+      const words = Array.isArray(value) ? value.join(' ') : String(value);
+      return words === '' ? [] : [`dns ${key} ${words}`];
+    }),
+  ];
 }

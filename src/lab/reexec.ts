@@ -1,18 +1,17 @@
-// How does a program get namespaces of its own when it already has threads?
+// How does a program get namespaces of its own when it already has threads, and run another command of ours?
 //
 // unshare(2) refuses to create a user namespace for a process with more than one thread. So the program is started a second
 // time by unshare(1) of util-linux, which creates the namespaces first.
 
+import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
+import { defined } from '../cni/defined.ts';
 import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
+
+// unshare(2) refuses to create a user namespace for a process with more than one thread. So the program is started a second
+// time by unshare(1) of util-linux, which creates the namespaces first.
 
 /** The privileges behind the namespaces: root's, or those of a user namespace. */
 export type Rights = 'root' | 'user';
-
-/** The outcome of the second run. */
-export interface Rerun {
-  readonly exitCode: number;
-  readonly stderr: string;
-}
 
 /** The first descriptor after the standard ones. */
 export const TERMINAL_FD = 3;
@@ -22,60 +21,50 @@ export const RIGHTS_VARIABLE = 'CATENA_TRY_RIGHTS';
 
 /**
  * Runs this command line again in network and mount namespaces of its own: with root's privileges, or without root, with
- * those of an unprivileged user namespace. Standard output is shared.
+ * those of an unprivileged user namespace.
+ * @param captured whether its standard output is returned; else it is that of this process
  * @param terminal descriptor that the second run finds as its descriptor {@link TERMINAL_FD}, to show progress on
  * @throws Error when neither is permitted here
  */
-export function rerunInNamespaces(env: Environment, terminal?: number): Rerun {
-  const refusals: string[] = [];
-  for (const rights of rightsToTry()) {
-    const { exitCode, stderr, signalCode } = Bun.spawnSync(argvFor(rights, env), {
-      env: { ...env, ...WITHOUT_HELPER_THREADS, [RIGHTS_VARIABLE]: rights },
-      stdio: ['ignore', 'inherit', 'pipe', ...(terminal === undefined ? [] : [terminal])],
-    });
-    const said = stderr.toString();
-    if (signalCode) return { exitCode: 1, stderr: `${said}ended by ${signalCode}\n` };
-    if (!isRefusal(exitCode, said)) return { exitCode, stderr: said };
-    refusals.push(said.trim());
-  }
-  throw refused(refusals);
-}
-
-/**
- * Like {@link rerunInNamespaces}, but captures standard output and runs asynchronously.
- * @throws Error when namespaces are not permitted here
- */
-export async function runInNamespaces(env: Environment): Promise<Rerun & { readonly stdout: string }> {
+export async function rerunInNamespaces(
+  env: OwnCommandOptions['env'],
+  {
+    captured = false,
+    terminal,
+  }: { readonly captured?: boolean; readonly terminal?: number | undefined } = {},
+): Promise<OwnCommand> {
   const refusals: string[] = [];
   for (const rights of rightsToTry()) {
     const child = Bun.spawn(argvFor(rights, env), {
       env: { ...env, ...WITHOUT_HELPER_THREADS, [RIGHTS_VARIABLE]: rights },
-      stdio: ['ignore', 'pipe', 'pipe'],
-      timeout: DEADLINE_MS,
-      killSignal: 'SIGKILL',
+      stdio: [
+        'ignore',
+        captured ? 'pipe' : 'inherit',
+        'pipe',
+        ...(terminal === undefined ? [] : [terminal]),
+      ] as ['ignore', 'pipe', 'pipe'],
+      // What a terminal shows, its user ends.
+      ...(captured ? { timeout: DEADLINE_MS, killSignal: 'SIGKILL' } : {}),
     });
-    const [stdout, stderr] = await Promise.all([
-      new Response(child.stdout).text(),
-      new Response(child.stderr).text(),
-    ]);
+    const [stdout, stderr] = await Promise.all([captured ? child.stdout.text() : '', child.stderr.text()]);
     const exitCode = await child.exited;
     if (child.signalCode) return { exitCode: 1, stdout, stderr: `${stderr}ended by ${child.signalCode}\n` };
-    if (!isRefusal(exitCode, stderr)) return { exitCode, stdout, stderr };
+    if (exitCode === 0 || !stderr.startsWith('unshare: ')) return { exitCode, stdout, stderr };
     refusals.push(stderr.trim());
   }
-  throw refused(refusals);
+  throw new Error(
+    `Cannot create a fake host: ${refusals.join('; ')}. Run as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)`,
+  );
 }
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
-/** Longer than any chain in a lab takes if its plugins meet their own deadlines. */
+/** Longer than any chain or examination in a lab takes if its plugins meet their own deadlines. */
 const DEADLINE_MS = 600_000;
 
 function rightsToTry(): readonly Rights[] {
   return process.getuid?.() === 0 ? ['root', 'user'] : ['user'];
 }
 
-function argvFor(rights: Rights, env: Environment): string[] {
+function argvFor(rights: Rights, env: OwnCommandOptions['env']): string[] {
   const unshare = Bun.which('unshare', { PATH: `${env.PATH ?? ''}:/usr/bin:/bin` });
   if (unshare === null) {
     throw new Error('Cannot create a fake host: "unshare" of util-linux is not installed');
@@ -84,19 +73,64 @@ function argvFor(rights: Rights, env: Environment): string[] {
   return [unshare, '--net', '--mount', ...own, '--', ...executableLine(), ...process.argv.slice(2)];
 }
 
-function isRefusal(exitCode: number, said: string): boolean {
-  return exitCode !== 0 && said.startsWith('unshare: ');
-}
-
-function refused(refusals: readonly string[]): Error {
-  return new Error(
-    `Cannot create a fake host: ${refusals.join('; ')}. Run as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)`,
-  );
-}
-
 /** The executable, and its script unless it is compiled in. */
 export function executableLine(): string[] {
   const [, script = ''] = process.argv;
   // Compiled programs carry their script in a file system of their own.
   return [process.execPath, ...(script.startsWith('/$bunfs/') ? [] : [script])];
+}
+
+/** The outcome of the command and its output. */
+export interface OwnCommand {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Where it runs, and when to stop it. */
+export interface OwnCommandOptions {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Undefined when the directory no longer has a path: the command then inherits this process's directory. */
+  readonly cwd: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Runs a command line of this executable. When the signal fires, or after ten minutes, the command and everything it started
+ * are terminated.
+ * @throws Error when it was terminated in this way
+ */
+export async function runOwnCommand(
+  args: readonly string[],
+  options: OwnCommandOptions,
+): Promise<OwnCommand> {
+  const { signal, cwd, env } = options;
+  const child = Bun.spawn([...executableLine(), ...args], {
+    // The command creates namespaces of its own, so it must not believe that it already has them.
+    env: { ...env, [RIGHTS_VARIABLE]: undefined },
+    ...defined({ cwd }),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  });
+  let ended = '';
+  let kill: NodeJS.Timeout | undefined;
+  const end = (why: string) => {
+    ended ||= why;
+    signalGroup(child.pid, 'SIGTERM');
+    kill ??= setTimeout(() => signalGroup(child.pid, 'SIGKILL'), GRACE_MS);
+  };
+  const late = setTimeout(() => end(`it took longer than ${DEADLINE_MS / 60_000} minutes`), DEADLINE_MS);
+  const onAbort = () => end('the command was killed');
+  signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  try {
+    const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+    const exitCode = await child.exited;
+    if (ended) throw new Error(`Cannot finish "catena ${args[0]}": ${ended}`);
+    return { exitCode, stdout, stderr };
+  } finally {
+    clearTimeout(late);
+    clearTimeout(kill);
+    signal.removeEventListener('abort', onAbort);
+  }
 }

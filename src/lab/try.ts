@@ -1,30 +1,36 @@
-// In which order are the steps of trying a chain run, and when does the trial succeed?
+// In which order are the steps of trying a chain run, what did each plugin do, and when does the trial succeed?
 import type { Conflist } from '../chain/config/conflist.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../chain/run/run.ts';
-import type { Attachment, Runtime } from '../chain/run/runtime.ts';
+import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
+import type { PluginEntry } from '../cni/conflist.ts';
+import { defined } from '../cni/defined.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
-import { ADDRESS_TAKEN, describeError, toCniError } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
-import { parseResult } from '../cni/result.ts';
-import { atLeast, SINCE } from '../cni/version.ts';
+import { ADDRESS_TAKEN, CniError, describeError, toCniError } from '../cni/errors.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { parseResult, type Result } from '../cni/result.ts';
+import { atLeast, SINCE, type SpecVersion } from '../cni/version.ts';
 import { renderIp } from '../net/ip.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import { configurePlugins, forNeighbour, offerCapabilities } from './capabilities.ts';
-import { FRESH_DIRS } from './ground.ts';
-import { createContainer, createLab, type Place } from './lab.ts';
-import { judge, judgeRound, shapesAdded } from './leftovers.ts';
-import { type Observer, observePlugins, toFailure } from './observe.ts';
-import { gatewayProbes } from './probes/gateway.ts';
-import { interfaceProbes } from './probes/interface.ts';
-import { neighbourProbes } from './probes/neighbour.ts';
-import { outsideProbes } from './probes/outside.ts';
-import { portProbes } from './probes/port.ts';
-import { type Attached, type Probe, placeIps, type Scene } from './probes/probe.ts';
-import { rateProbes } from './probes/rate.ts';
-import { sysctlProbes, sysctlsOf } from './probes/sysctl.ts';
-import { isProblem, type Section } from './report.ts';
-import { type Snapshot, takeSnapshot } from './snapshot.ts';
+import { diffResults, diffStates, judge, judgeRound, renderDifference, shapesAdded } from './diff.ts';
+import { createContainer, createLab, FRESH_DIRS, type Place } from './lab.ts';
+import {
+  type Attached,
+  gatewayProbes,
+  interfaceProbes,
+  neighbourProbes,
+  outsideProbes,
+  type Probe,
+  placeIps,
+  portProbes,
+  rateProbes,
+  type Scene,
+  sysctlProbes,
+  sysctlsOf,
+} from './probes.ts';
+import { type Failure, isProblem, type PluginReport, type Section } from './report.ts';
+import { type Snapshot, takeSnapshot } from './state.ts';
 
 /** What to try, and how. */
 export interface Trial {
@@ -235,4 +241,70 @@ function promisesOf(scene: Scene): Probe[] {
     sysctlProbes,
     rateProbes,
   ].flatMap(probesOf => probesOf(scene));
+}
+
+/** Observes the plugins of one conflist. */
+export interface Observer {
+  /** For {@link Runtime.onPlugin}. */
+  onPlugin(event: PluginEvent): void;
+  /** What was observed since the last call, and how long the snapshots took. */
+  take(): { reports: PluginReport[]; lookingMs: number };
+}
+
+/** Compares the snapshot after each plugin with the previous one. */
+export function observePlugins(
+  plugins: readonly PluginEntry[],
+  version: SpecVersion,
+  look: () => Snapshot,
+): Observer {
+  let last = look();
+  let result: Result | undefined;
+  let reports: PluginReport[] = [];
+  let lookingMs = 0;
+  return {
+    onPlugin(event) {
+      const started = performance.now();
+      const now = look();
+      const { verb, durationMs, error } = event;
+      const before = result;
+      if (event.result) result = parseResult(event.result, version);
+      const name = nameOf(event.plugin, plugins[event.index]);
+      reports.push({
+        link: verb === 'DEL' && reports.some(one => one.failure) ? `${name}, undone` : name,
+        durationMs,
+        result: event.result && result ? diffResults(before, result) : [],
+        host: renderDifference(diffStates(last.host, now.host)),
+        container: renderDifference(diffStates(last.container, now.container)),
+        files: renderDifference(diffStates(last.files, now.files)),
+        ...(error ? { failure: toFailure(error) } : {}),
+      });
+      last = now;
+      lookingMs += performance.now() - started;
+    },
+    take() {
+      const seen = { reports, lookingMs };
+      reports = [];
+      lookingMs = 0;
+      last = look();
+      return seen;
+    },
+  };
+}
+
+/** An error with all its details, human-readable. */
+export function toFailure(thrown: unknown): Failure {
+  const { message, code, details, plugin } = toCniError(thrown);
+  const stderr = plugin?.stderr?.trim();
+  return {
+    message,
+    ...(thrown instanceof CniError ? { code } : {}),
+    ...defined({ details }),
+    ...(stderr ? { stderr } : {}),
+  };
+}
+
+/** A plugin calls the plugin in its `ipam` itself, so that one has no report of its own. */
+function nameOf(type: string, entry: PluginEntry | undefined): string {
+  const ipam = entry?.conf.ipam;
+  return isObject(ipam) && typeof ipam.type === 'string' && ipam.type ? `${type} + ${ipam.type}` : type;
 }

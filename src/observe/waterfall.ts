@@ -2,7 +2,7 @@
 import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
-import { diffResults } from '../lab/result-diff.ts';
+import { diffResults } from '../lab/diff.ts';
 import { count, renderTime } from '../lab/words.ts';
 import type { FinishRecord, PluginRecord, RequestRecord } from './record.ts';
 

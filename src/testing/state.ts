@@ -2,9 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { diffStates, renderDifference } from '../lab/diff.ts';
-import { readPlace } from '../lab/snapshot.ts';
-import { readFiles } from '../lab/state/files.ts';
-import { type State, stateOf } from '../lab/state/object.ts';
+import { readFiles, readPlace, type State, stateOf } from '../lab/state.ts';
 import { askOn, Tables } from '../netlink/tables.ts';
 import type { Namespace } from './namespace.ts';
 

@@ -87,7 +87,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // The blocks that they claimed.
     ...['src/pools/block-object', 'src/pools/find-pool', 'src/pools/objects'],
   ],
-  'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
+  'src/lab': ['src/answers', 'src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/runtimes/libcni', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
   // How plugins describe their options; the build of another author's plugin imports it.
@@ -97,7 +97,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // Only its own executables know how: it asks them.
   'src/handover': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/compare': [
-    ...['src/handover/ask', 'src/files/absolute-path', 'src/lab', 'src/chain', 'src/cni', 'src/net'],
+    ...[
+      'src/answers',
+      'src/handover/ask',
+      'src/files/absolute-path',
+      'src/lab',
+      'src/chain',
+      'src/cni',
+      'src/net',
+    ],
     ...['src/netlink', 'src/sys'],
   ],
   'src/runtimes': ['src/chain', 'src/files/names-in', 'src/cni', 'src/net'],
@@ -142,7 +150,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/observe': [
     'src/answers',
     ...['src/chain', 'src/files', 'src/cni', 'src/ipam/range-use'],
-    ...['src/sys/unix-datagram', 'src/lab/result-diff', 'src/lab/words'],
+    ...['src/sys/unix-datagram', 'src/lab/diff', 'src/lab/words'],
   ],
   // It looks at everything and changes nothing.
   'src/doctor': [
@@ -194,7 +202,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/node/words',
       'src/doctor/finding',
     ],
-    ...['src/lab/words', 'src/lab/result-diff', 'src/cni/result', 'src/net'],
+    ...['src/lab/words', 'src/lab/diff', 'src/cni/result', 'src/net'],
   ],
   'src/graph': ['src/node/model', 'src/node/words', 'src/lab/paint', 'src/lab/words'],
   // Networks of running containers.
@@ -204,7 +212,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // A report about a node; what is in it, the command decides.
   'src/bundle': [
-    ...['src/lab/snapshot', 'src/netlink', 'src/sys/netns', 'src/files/archive', 'src/observe/secrets'],
+    ...['src/lab/state', 'src/netlink', 'src/sys/netns', 'src/files/archive', 'src/observe/secrets'],
     ...['src/cni', 'src/net'],
   ],
   'src/garbage': [
@@ -316,7 +324,7 @@ const MAY_START_PROCESSES = [
   // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
   ...['src/daemon/on-demand', 'src/daemon/succession', 'src/install/systemctl', 'src/runtimes/libcni'],
   // For people: laboratories, tests of authors, building and packing.
-  ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in', 'src/conformance/exam'],
+  ...['src/lab/reexec', 'src/testing/run-in', 'src/conformance/exam'],
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
 ];
 
@@ -340,10 +348,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
 };
 
 // They look at one device, or wait for what they have begun.
-const DUMPS_FOR_ITSELF = [
-  'src/compare/play.ts',
-  ...['interface', 'neighbour', 'probe', 'rate'].map(name => `src/lab/probes/${name}.ts`),
-];
+const DUMPS_FOR_ITSELF = ['src/compare/play.ts', 'src/lab/probes.ts'];
 
 const MAY_LOAD_LAZILY = [
   ...[
@@ -416,9 +421,9 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/attach/forwarding',
     'src/lab/lab',
-    'src/lab/state/devices',
+    'src/lab/state',
     'src/conformance/scene',
-    'src/compare/crossings',
+    'src/compare/report',
     // A family of nf_tables.
     'src/netlink/nft/rule-words',
   ],

@@ -3,17 +3,15 @@ import { dirname } from 'node:path';
 import { parseCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { homesOf, laySwap, readSwap } from '../../compare/executables.ts';
+import { withCommonNames } from '../../compare/normalise.ts';
 import { playScene } from '../../compare/play.ts';
-import type { SceneRecord } from '../../compare/record.ts';
-import { renderReport } from '../../compare/render.ts';
+import { renderReport, renderSummary } from '../../compare/render.ts';
 import { type PlayedScene, reportOn } from '../../compare/report.ts';
-import { SCENES, type Scene } from '../../compare/scene.ts';
-import { renderSummary } from '../../compare/summary.ts';
-import { withCommonNames } from '../../compare/twin-names.ts';
+import { SCENES, type Scene, type SceneRecord } from '../../compare/scene.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { offerCapabilities } from '../../lab/capabilities.ts';
-import { layGround } from '../../lab/ground.ts';
-import { RIGHTS_VARIABLE, runInNamespaces } from '../../lab/reexec.ts';
+import { layGround } from '../../lab/lab.ts';
+import { RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findList } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
@@ -106,10 +104,10 @@ async function playApart(
   { list }: Given,
   call: CommandCall,
 ): Promise<SceneRecord> {
-  const { exitCode, stdout, stderr } = await runInNamespaces({
-    ...call.env,
-    [TWIN_VARIABLE]: `${side} ${scene}`,
-  });
+  const { exitCode, stdout, stderr } = await rerunInNamespaces(
+    { ...call.env, [TWIN_VARIABLE]: `${side} ${scene}` },
+    { captured: true },
+  );
   if (exitCode !== 0)
     throw new Error(
       `Cannot run scenario "${scene}" with executables ${side}: ${stderr.trim() || `exit code ${exitCode}`}`,

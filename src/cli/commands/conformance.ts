@@ -8,7 +8,7 @@ import { examine, RULES } from '../../conformance/examine.ts';
 import { renderFinding, renderHeading, renderVerdict, reportToJson } from '../../conformance/render.ts';
 import { findSample, readObject, type Subject } from '../../conformance/subject.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { FRESH_DIRS, layGround } from '../../lab/ground.ts';
+import { FRESH_DIRS, layGround } from '../../lab/lab.ts';
 import { RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
@@ -25,9 +25,7 @@ const DEADLINE_S = 10;
 export async function run(call: CommandCall): Promise<number> {
   const subject = readSubject(call);
   if (call.env[RIGHTS_VARIABLE] === undefined) {
-    const { exitCode, stderr } = rerunWithProgress(call);
-    call.err(stderr);
-    return exitCode;
+    return await rerunWithProgress(call);
   }
   const executables = [
     ...[subject.executable, realpathSync(subject.executable), process.execPath].map(file => dirname(file)),

@@ -7,7 +7,7 @@ import { programOf } from '../../chain/config/own-executable.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { findType, readSwap } from '../../compare/executables.ts';
-import { countMatter } from '../../compare/verdict.ts';
+import { countMatter } from '../../compare/report.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../../install/swap.ts';
 import { count } from '../../lab/words.ts';

@@ -3,10 +3,9 @@ import { dirname } from 'node:path';
 import { inEnvelope } from '../../answers/envelope.ts';
 import { parseCniArgs } from '../../cni/cni-args.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { layGround } from '../../lab/ground.ts';
+import { layGround } from '../../lab/lab.ts';
 import { RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
-import { renderSection } from '../../lab/render.ts';
-import { type Section, toJson } from '../../lab/report.ts';
+import { renderSection, type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { capabilitiesOf } from '../capability-options.ts';
@@ -26,9 +25,7 @@ export async function run(call: CommandCall): Promise<number> {
   if (rights !== undefined) return (await tryInside(call, rights)) ? 0 : 1;
   // Reports an invalid file or argument before anything is created.
   readTrial(call);
-  const { exitCode, stderr } = rerunWithProgress(call);
-  call.err(stderr);
-  return exitCode;
+  return await rerunWithProgress(call);
 }
 
 async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {

@@ -10,7 +10,7 @@ import { DELETED_AFTER_HANDOVER } from '../../compare/scene.ts';
 import type { HandedAttachment } from '../../handover/attachments.ts';
 import { type Handover, handOverOne } from '../../handover/hand-over.ts';
 import { findMissing } from '../../handover/missing.ts';
-import { runOwnCommand } from '../../lab/own-command.ts';
+import { runOwnCommand } from '../../lab/reexec.ts';
 import type { CommandCall } from '../command.ts';
 import { noteDone } from '../log/events.ts';
 import { type Heirs, withHeirs } from './heirs.ts';

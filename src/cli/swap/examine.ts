@@ -2,11 +2,11 @@
 import { outOfEnvelope } from '../../answers/envelope.ts';
 import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
+import { renderSummary } from '../../compare/render.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
-import { renderSummary } from '../../compare/summary.ts';
 import { renderVerdict } from '../../conformance/render.ts';
-import { runOwnCommand } from '../../lab/own-command.ts';
+import { runOwnCommand } from '../../lab/reexec.ts';
 import type { CommandCall } from '../command.ts';
 
 /** The candidate, and what it replaces. */

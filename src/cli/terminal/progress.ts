@@ -80,11 +80,16 @@ export async function during<T>(
   return work().finally(progress.end);
 }
 
-/** Runs this command line again in namespaces of its own, where it can show progress on the same terminal. */
-export function rerunWithProgress(call: CommandCall): ReturnType<typeof rerunInNamespaces> {
-  const fd = progressFd(call);
-  if (fd === undefined) return rerunInNamespaces(call.env);
-  return rerunInNamespaces({ ...call.env, [PROGRESS_VARIABLE]: `${TERMINAL_FD}` }, fd);
+/**
+ * Runs this command line again in namespaces of its own, where it can show progress on the same terminal, and prints what it
+ * writes to its standard error.
+ */
+export async function rerunWithProgress(call: CommandCall): Promise<number> {
+  const terminal = progressFd(call);
+  const more = terminal === undefined ? {} : { [PROGRESS_VARIABLE]: `${TERMINAL_FD}` };
+  const { exitCode, stderr } = await rerunInNamespaces({ ...call.env, ...more }, { terminal });
+  call.err(stderr);
+  return exitCode;
 }
 
 /** The descriptor of the terminal; undefined if no progress is to be shown. */

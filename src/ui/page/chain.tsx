@@ -1,7 +1,7 @@
 // Which plugins made an attachment, what is each of them for, and what did it add?
 import type { JSX } from 'preact';
 import type { Result } from '../../cni/result.ts';
-import { diffResults } from '../../lab/result-diff.ts';
+import { diffResults } from '../../lab/diff.ts';
 import { renderTime } from '../../lab/words.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import type { ShownCall, ShownList, ShownNode, ShownRequest } from '../shown.ts';

@@ -1,8 +1,7 @@
 // Which differences are reported, of which plugin, and how often?
 import { describe, expect, test } from 'bun:test';
 import { diffRecords, findDifferences } from '../../../src/compare/differ.ts';
-import type { Observation } from '../../../src/compare/observation.ts';
-import type { Moment, SceneRecord, Sight } from '../../../src/compare/record.ts';
+import type { Moment, Observation, SceneRecord, Sight } from '../../../src/compare/scene.ts';
 
 const KINDS = ['link', 'address', 'route', 'sysctl', 'nftables', 'iptables'];
 

@@ -1,5 +1,13 @@
+// What does a report contain, and how does it look?
 import { describe, expect, test } from 'bun:test';
-import { isProblem, type Section, toJson } from '../../../src/lab/report.ts';
+import { showable } from '../../../src/cli/showable.ts';
+import {
+  isProblem,
+  type PluginReport,
+  renderSection,
+  type Section,
+  toJson,
+} from '../../../src/lab/report.ts';
 
 const probe = (outcome: 'ok' | 'failed' | 'skipped'): Section => ({
   kind: 'probe',
@@ -40,5 +48,148 @@ describe('toJson()', () => {
       left: [],
       kept: ['bridge b'],
     });
+  });
+});
+
+const plugin = (report: Partial<PluginReport>): PluginReport => ({
+  link: 'x',
+  durationMs: 1,
+  result: [],
+  host: [],
+  container: [],
+  files: [],
+  ...report,
+});
+
+const SECTIONS: readonly Section[] = [
+  { kind: 'lab', network: 'podnet', version: '1.0.0', links: 2, rootless: false, durationMs: 4.04 },
+  {
+    kind: 'verb',
+    verb: 'ADD',
+    durationMs: 31.7,
+    links: [
+      plugin({
+        link: 'bridge + host-local',
+        durationMs: 21.25,
+        result: ['+ cni0', '+ 10.1.0.2/24 gateway 10.1.0.1'],
+        host: ['+ bridge cni0'],
+        container: ['+ veth eth0', 'eth0: up'],
+        files: ['+ file /var/lib/cni/networks/podnet/10.1.0.2'],
+      }),
+      plugin({ link: 'portmap', durationMs: 7, host: ['+ 2 elements in table inet t'] }),
+    ],
+  },
+  { kind: 'verb', verb: 'CHECK', durationMs: 9, links: [plugin({}), plugin({})] },
+  { kind: 'probing' },
+  { kind: 'probe', what: 'gateway 10.1.0.1 replies to the container', outcome: 'ok', seen: '0.2 ms' },
+  { kind: 'probe', what: 'at most 10 Mbit out of the container', outcome: 'failed', seen: '912 Mbit' },
+  {
+    kind: 'probe',
+    what: 'gateway 10.9.0.1 replies to the container',
+    outcome: 'skipped',
+    seen: 'not of this host',
+  },
+  { kind: 'verb', verb: 'DEL', durationMs: 20, links: [plugin({ link: 'bridge', host: ['- bridge cni0'] })] },
+  { kind: 'left', left: ['veth veth1 in cni0'], kept: ['table inet t: 2 chains'] },
+  { kind: 'verdict', ok: false, failures: 2, durationMs: 1234 },
+];
+
+const PLAIN = `network podnet: 2 plugins, CNI 1.0.0; a fake host, as root, created in 4.0 ms
+
+ADD   31.7 ms
+  plugin               time     result                          kernel and files
+  bridge + host-local  21.3 ms  + cni0                          + bridge cni0
+                                + 10.1.0.2/24 gateway 10.1.0.1  + veth eth0 (container)
+                                                                eth0: up (container)
+                                                                + file /var/lib/cni/networks/podnet/10.1.0.2
+  portmap              7.0 ms                                   + 2 elements in table inet t
+
+CHECK 2 plugins succeeded, 9.0 ms
+
+CHECKS
+  ok       gateway 10.1.0.1 replies to the container: 0.2 ms
+  FAILED   at most 10 Mbit out of the container: 912 Mbit
+  skipped  gateway 10.9.0.1 replies to the container: not of this host
+
+DEL   20.0 ms
+  plugin  time    kernel and files
+  bridge  1.0 ms  - bridge cni0
+
+left behind:
+  veth veth1 in cni0
+kept by the network for its next container:
+  table inet t: 2 chains
+
+CHECKS FAILED: 2 problems, in 1.23 s
+`;
+
+const render = (sections: readonly Section[], colour: boolean) =>
+  sections.map(section => renderSection(section, { colour })).join('');
+
+describe('renderSection()', () => {
+  test('renders a report as text', () => {
+    expect(render(SECTIONS, false)).toBe(PLAIN);
+  });
+
+  test('puts changes below results where a terminal is too narrow for both', () => {
+    const lines = renderSection(SECTIONS[1] as Section, { colour: false }, 80).split('\n');
+    expect(lines.slice(2)).toEqual([
+      '  plugin               time     result, kernel and files',
+      '  bridge + host-local  21.3 ms  + cni0',
+      '                                + 10.1.0.2/24 gateway 10.1.0.1',
+      '                                + bridge cni0',
+      '                                + veth eth0 (container)',
+      '                                eth0: up (container)',
+      '                                + file /var/lib/cni/networks/podnet/10.1.0.2',
+      '  portmap              7.0 ms   + 2 elements in table inet t',
+      '',
+    ]);
+    expect(renderSection(SECTIONS[1] as Section, { colour: false }, 120)).toBe(
+      renderSection(SECTIONS[1] as Section, { colour: false }),
+    );
+  });
+
+  test('adds nothing but colours', () => {
+    const painted = showable(render(SECTIONS, true));
+    expect(painted).toContain('\u001b[31mFAILED\u001b[39m');
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: what colours are made of
+    expect(painted.replace(/\u001b\[\d+m/g, '').replace(/ +$/gm, '')).toBe(PLAIN);
+  });
+
+  test('shows how a plugin failed', () => {
+    const failure = { message: 'Cannot do it: no', code: 7, details: 'more', stderr: 'line 1\nline 2' };
+    const plugins = [plugin({ link: 'tuning', failure })];
+    expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links: plugins, failure }], false)).toBe(`
+ADD   5.0 ms
+  plugin  time
+  tuning  1.0 ms
+  FAILED  Cannot do it: no (code 7)
+          more
+          line 1
+          line 2
+`);
+  });
+
+  test('shows a failure before any plugin ran', () => {
+    const failure = { message: 'Cannot find plugin "x"' };
+    expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links: [], failure }], false)).toBe(`
+ADD   5.0 ms
+  FAILED  Cannot find plugin "x"
+`);
+  });
+
+  test('says why a verb did not run, and when all was as promised', () => {
+    const skipped = {
+      kind: 'verb',
+      verb: 'CHECK',
+      durationMs: 0,
+      links: [],
+      skipped: 'the list disables it',
+    } as const;
+    expect(render([skipped, { kind: 'verdict', ok: true, failures: 0, durationMs: 9 }], false)).toBe(`
+CHECK skipped: the list disables it
+
+all checks passed, in 9.0 ms
+`);
   });
 });

@@ -1,5 +1,6 @@
+// Which parameters does a configuration set?
 import { describe, expect, test } from 'bun:test';
-import { sysctlsOf } from '../../../../src/lab/probes/sysctl.ts';
+import { sysctlsOf } from '../../../src/lab/probes.ts';
 
 describe('sysctlsOf()', () => {
   test.each([

@@ -1,8 +1,10 @@
+// How are files described?
+
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { readFiles } from '../../../../src/lab/state/files.ts';
+import { readFiles } from '../../../src/lab/state.ts';
 
 let dir: string;
 beforeEach(() => {

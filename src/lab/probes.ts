@@ -1,0 +1,447 @@
+// What does a chain promise, judging by its configuration and its result, and is each promise kept?
+
+import * as z from 'zod/mini';
+import type { AnswerOf } from '../answers/kinds.ts';
+import { PortMapping } from '../cni/capabilities.ts';
+import { decode, isObject, type JsonObject } from '../cni/json.ts';
+import type { Result } from '../cni/result.ts';
+import { cidrContains, findCidr, renderCidr } from '../net/cidr.ts';
+import { findIp, type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { listAddresses, RT_SCOPE_LINK, RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
+import { findLink } from '../netlink/rtnl/link.ts';
+import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { inNetns, type Netns } from '../sys/netns.ts';
+import { findSysctl } from '../sys/sysctl.ts';
+import type { Lab, Place } from './lab.ts';
+import { measureRate, ping, talkTcp, talkUdp } from './traffic.ts';
+import { renderRate, renderTime } from './words.ts';
+
+/** A configured plugin: its entry of the conflist, and its capability arguments. */
+export interface ConfiguredPlugin {
+  readonly type: string;
+  readonly conf: JsonObject;
+  readonly runtimeConfig: JsonObject;
+}
+
+/** A container to which a chain has been applied. */
+export interface Attached {
+  readonly place: Place;
+  readonly result: Result;
+}
+
+/** Everything that promises can be derived from. */
+export interface Scene {
+  readonly lab: Lab;
+  readonly plugins: readonly ConfiguredPlugin[];
+  readonly ifname: string;
+  readonly container: Attached;
+  /** A second container on the same network; undefined when it could not be attached. */
+  readonly neighbour: Attached | undefined;
+  /** Kernel parameters of the fake host before anything ran, as paths below /proc/sys. */
+  readonly sysctlsBefore: ReadonlyMap<string, string | undefined>;
+}
+
+/** Whether a promise was kept, and what was observed. `skipped` is for what a lab cannot determine. */
+export type Finding = Omit<AnswerOf<'Trial'>['probes'][number], 'what'>;
+
+/** Something that the chain promises, and how to verify it. */
+export interface Probe {
+  /** Human-readable: `gateway 10.1.0.1 answers the container`. */
+  readonly what: string;
+  run(): Finding;
+}
+
+/** The addresses that a result gives to interfaces in the container. */
+function containerIps({ result }: Attached): Ip[] {
+  const { ips = [], interfaces = [] } = result;
+  return ips.flatMap(({ address, interface: index }) => {
+    const own = index === undefined || index < 0 ? undefined : interfaces[index];
+    const cidr = findCidr(address);
+    return cidr && (own === undefined || own.sandbox) ? [cidr.ip] : [];
+  });
+}
+
+/** The addresses assigned to a place, without loopback and link-local ones. */
+export function placeIps({ route }: Place): Ip[] {
+  const given = listAddresses(route).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
+  return given.map(({ cidr }) => cidr.ip);
+}
+
+/** Whether an address answers a container. @param scope of a link-local one: the interface's index */
+function echo({ place }: Attached, ip: Ip, scope = 0): Finding {
+  const ms = ping(place.netns, ip, scope);
+  return ms === undefined ? finding(false, 'no reply') : finding(true, renderTime(ms));
+}
+
+/** `ok` or `failed`, with what was observed. */
+function finding(holds: boolean, seen: string): Finding {
+  return { outcome: holds ? 'ok' : 'failed', seen };
+}
+
+/** Promised by: each interface of the result that is in a sandbox, and the keys that configure the container's interface. */
+export function interfaceProbes(scene: Scene): Probe[] {
+  const { interfaces = [] } = scene.container.result;
+  return interfaces.flatMap(({ name, sandbox }, index) => {
+    if (!sandbox) return [];
+    const settings = name === scene.ifname ? settingsOf(scene.plugins) : [];
+    const promised = settings.map(({ words }) => words);
+    const what = `${name} is up${promised.length ? `, ${promised.join(', ')}` : ' and matches the result'}`;
+    return [{ what, run: () => lookAtInterface(scene, name, index, settings) }];
+  });
+}
+
+interface Setting {
+  readonly words: string;
+  holds(link: NonNullable<ReturnType<typeof findLink>>): boolean;
+}
+
+/** Keys by which plugins configure the container's interface; the last plugin that sets a key wins. */
+function settingsOf(plugins: readonly ConfiguredPlugin[]): Setting[] {
+  const wanted = new Map<string, Setting>();
+  for (const { conf } of plugins) {
+    const { mtu, mac, promisc, allmulti, txQLen } = conf;
+    if (isPositive(mtu)) wanted.set('mtu', { words: `mtu ${mtu}`, holds: link => link.mtu === mtu });
+    if (isPositive(txQLen)) {
+      wanted.set('txQLen', { words: `txqlen ${txQLen}`, holds: link => link.attrs.txqlen === txQLen });
+    }
+    if (typeof mac === 'string' && mac !== '') {
+      wanted.set('mac', { words: `mac ${mac}`, holds: link => link.mac === mac.toLowerCase() });
+    }
+    if (promisc === true)
+      wanted.set('promisc', { words: 'promisc', holds: ({ flags }) => !!(flags & IFF_PROMISC) });
+    if (allmulti === true) {
+      wanted.set('allmulti', { words: 'allmulti', holds: ({ flags }) => !!(flags & IFF_ALLMULTI) });
+    }
+  }
+  return [...wanted.values()];
+}
+
+function lookAtInterface(
+  { container }: Scene,
+  name: string,
+  index: number,
+  settings: readonly Setting[],
+): Finding {
+  const { route } = container.place;
+  const link = findLink(route, name);
+  if (link === undefined) return finding(false, 'no such interface');
+  if (!(link.flags & IFF_UP)) return finding(false, 'it is down');
+  const broken = settings.filter(({ holds }) => !holds(link));
+  if (broken.length) return finding(false, `wrong: ${broken.map(({ words }) => words).join(', ')}`);
+  const there = listAddresses(route, link.index).map(({ cidr }) => renderCidr(cidr));
+  const promised = (container.result.ips ?? [])
+    .filter(ip => ip.interface === index)
+    .map(({ address }) => {
+      const cidr = findCidr(address);
+      return cidr ? renderCidr(cidr) : address;
+    });
+  const missing = promised.filter(address => !there.includes(address));
+  if (missing.length) return finding(false, `missing: ${missing.join(', ')}`);
+  return finding(true, promised.length ? promised.join(', ') : 'no addresses');
+}
+
+function isPositive(value: unknown): value is number {
+  return typeof value === 'number' && value > 0;
+}
+
+/** Promised by: the gateway of each address of the result. Only the host's own addresses can be probed. */
+export function gatewayProbes({ lab, container }: Scene): Probe[] {
+  return (container.result.ips ?? []).flatMap(({ gateway }) => {
+    const ip = gateway === undefined ? undefined : findIp(gateway);
+    if (ip === undefined) return [];
+    return {
+      what: `gateway ${renderIp(ip)} replies to the container`,
+      run() {
+        const ours = placeIps(lab.host).some(own => sameIp(own, ip));
+        if (!ours)
+          return { outcome: 'skipped', seen: 'not an address of this host: another router is expected' };
+        return echo(container, ip);
+      },
+    };
+  });
+}
+
+/**
+ * Promised by: being on one network, unless a plugin isolates its ports (`portIsolation`). Containers without addresses of
+ * their own probe each other's link-local ones, which shows that frames pass.
+ */
+export function neighbourProbes({ plugins, container, neighbour, ifname }: Scene): Probe[] {
+  // A hardware address in the file is the same for both containers, so they cannot reach each other.
+  const apart = plugins.some(({ conf }) => conf.portIsolation === true || (conf.mac ?? '') !== '');
+  if (neighbour === undefined || apart) return [];
+  const own = containerIps(container);
+  const theirs = containerIps(neighbour).filter(ip => !own.some(mine => sameIp(mine, ip)));
+  if (theirs.length) {
+    return theirs.map(ip => ({
+      what: `a second container replies at ${renderIp(ip)}`,
+      run: () => echo(container, ip),
+    }));
+  }
+  const index = findLink(container.place.route, ifname)?.index;
+  const address = linkLocalOf(neighbour, ifname);
+  if (own.length || index === undefined || address === undefined) return [];
+  return [
+    {
+      what: `a second container replies at ${renderIp(address)} (layer 2)`,
+      run: () => echo(container, address, index),
+    },
+  ];
+}
+
+function linkLocalOf({ place }: Attached, ifname: string): Ip | undefined {
+  const link = findLink(place.route, ifname);
+  if (link === undefined) return undefined;
+  const found = listAddresses(place.route, link.index).find(
+    ({ cidr, scope }) => cidr.ip.family === 6 && scope === RT_SCOPE_LINK,
+  );
+  return found?.cidr.ip;
+}
+
+const ECHO_PORT = 7;
+
+/**
+ * Promised by: a default route in the result, through a gateway that is this host. With `ipMasq`, the outside must see the
+ * host's address, otherwise the container's own.
+ */
+export function outsideProbes(scene: Scene): Probe[] {
+  const { plugins, container, lab } = scene;
+  const masquerades = plugins.some(({ conf }) => conf.ipMasq === true);
+  return lab.families
+    .filter(family => hasDefaultRoute(scene, family))
+    .map(family => ({
+      what: `IPv${family} outside is reachable${masquerades ? ", and sees the host's address" : ''}`,
+      run: () => reach(scene, family, masquerades ? lab.hostAddress[family] : undefined),
+    }))
+    .filter(() => containerIps(container).length > 0);
+}
+
+function reach(
+  { lab, container }: Scene,
+  family: 4 | 6,
+  expected: Scene['lab']['hostAddress'][4] | undefined,
+): Finding {
+  const said = talkTcp({
+    server: lab.outside.netns,
+    port: ECHO_PORT,
+    client: container.place.netns,
+    to: lab.outsideAddress[family],
+    toPort: ECHO_PORT,
+  });
+  if (!said.answered) return finding(false, said.why);
+  const seen = `it saw ${renderIp(said.peer)}`;
+  return finding(expected === undefined || sameIp(said.peer, expected), seen);
+}
+
+function hasDefaultRoute({ container }: Scene, family: 4 | 6): boolean {
+  return (container.result.routes ?? []).some(({ dst }) => {
+    const cidr = findCidr(dst);
+    return cidr !== undefined && cidr.prefix === 0 && cidr.ip.family === family;
+  });
+}
+
+/**
+ * Promised by: port mappings that a plugin received at run time. Each is tried from the outside, from the host and from the
+ * container itself, for each family of which the container has an address.
+ */
+export function portProbes(scene: Scene): Probe[] {
+  const families = [...new Set(containerIps(scene.container).map(ip => ip.family))];
+  return mappingsOf(scene).flatMap(mapping =>
+    families.flatMap(family => {
+      const address = addressFor(scene, mapping, family);
+      if (address === undefined) return [];
+      const { protocol = 'tcp', hostPort, containerPort } = mapping;
+      const port = `${protocol.toUpperCase()} port ${hostPort} of ${renderIp(address)} is forwarded to ${containerPort}`;
+      return callersOf(scene).map(([from, client]) => ({
+        what: `${port}, from ${from}`,
+        run: () => call(scene, mapping, address, client),
+      }));
+    }),
+  );
+}
+
+function mappingsOf({ plugins }: Scene): PortMapping[] {
+  return plugins.flatMap(({ runtimeConfig }) => {
+    const { portMappings } = runtimeConfig;
+    return portMappings === undefined
+      ? []
+      : decode(z.array(PortMapping), portMappings, 'capability argument "portMappings"');
+  });
+}
+
+/** The host's address that the mapping is for; undefined when this host does not have it, or it is of the other family. */
+function addressFor({ lab }: Scene, { hostIP }: PortMapping, family: 4 | 6): Ip | undefined {
+  const wanted = hostIP ? findIp(hostIP) : undefined;
+  if (wanted === undefined || wanted.value === 0n) {
+    return wanted && wanted.family !== family ? undefined : lab.hostAddress[family];
+  }
+  if (wanted.family !== family) return undefined;
+  return placeIps(lab.host).some(own => sameIp(own, wanted)) ? wanted : undefined;
+}
+
+function callersOf({ lab, container }: Scene): readonly (readonly [from: string, netns: Netns])[] {
+  return [
+    ['outside', lab.outside.netns],
+    ['the host', lab.host.netns],
+    ['the container itself', container.place.netns],
+  ];
+}
+
+function call({ container }: Scene, mapping: PortMapping, to: Ip, client: Netns): Finding {
+  const { protocol = 'tcp', hostPort, containerPort } = mapping;
+  const talk = { tcp: talkTcp, udp: talkUdp }[protocol.toLowerCase()];
+  if (talk === undefined) return { outcome: 'skipped', seen: `no test for protocol ${protocol}` };
+  const said = talk({ server: container.place.netns, port: containerPort, client, to, toPort: hostPort });
+  return said.answered ? finding(true, `it saw ${renderIp(said.peer)}`) : finding(false, said.why);
+}
+
+/** Promised by: the `sysctl` key. */
+export function sysctlProbes(scene: Scene): Probe[] {
+  return scene.plugins.flatMap(({ conf }) =>
+    [...sysctlsOf(conf, scene.ifname)].map(([path, value]) => ({
+      what: `${path} is ${value} inside, unchanged outside`,
+      run: () => lookAtSysctl(scene, path, value),
+    })),
+  );
+}
+
+/** Parameters that a plugin's configuration sets, by path below /proc/sys. */
+export function sysctlsOf(conf: JsonObject, ifname: string): Map<string, string> {
+  const { sysctl } = conf;
+  if (sysctl === null || typeof sysctl !== 'object') return new Map();
+  return new Map(
+    Object.entries(sysctl).map(([name, value]) => [pathOf(name.replaceAll('IFNAME', ifname)), String(value)]),
+  );
+}
+
+/** If the first separator is a slash, dots belong to interface names (sysctl.d(5)). */
+function pathOf(name: string): string {
+  const firstSeparator = /[./]/.exec(name)?.[0];
+  if (firstSeparator === '/') return name;
+  return name.replace(/[./]/g, found => (found === '.' ? '/' : '.'));
+}
+
+function lookAtSysctl({ container, lab, sysctlsBefore }: Scene, path: string, wanted: string): Finding {
+  const inside = inNetns(container.place.netns, () => findSysctl(path));
+  const outside = inNetns(lab.host.netns, () => findSysctl(path));
+  if (inside === undefined) return finding(false, 'the container has no such parameter');
+  const same = spaced(inside) === spaced(wanted);
+  if (!same) return finding(false, `inside it is ${inside}`);
+  const before = sysctlsBefore.get(path);
+  if (outside !== before) return finding(false, `outside it changed from ${before} to ${outside}`);
+  return finding(true, `outside it is ${outside ?? 'absent'}`);
+}
+
+/** The kernel separates values with tabs where people use spaces. */
+function spaced(value: string): string {
+  return value.trim().split(/\s+/).join(' ');
+}
+
+const RATE_PORT = 5201;
+const SETTLE_MS = 300;
+const MEASURE_MS = 1_000;
+/** A rate higher than the limit by this factor breaks it; TCP's payload is 4 % less than what is limited. */
+const TOLERANCE = 1.15;
+/** A rate below this share of the limit has another cause. */
+const TOO_SLOW = 0.5;
+/** A busy machine slows traffic down and lets buckets refill; neither lasts. */
+const ATTEMPTS = 3;
+
+/**
+ * Promised by: rates in the configuration or in the `bandwidth` capability argument. Traffic into the container comes from
+ * the host, traffic out of it goes to the host.
+ */
+export function rateProbes(scene: Scene): Probe[] {
+  return scene.plugins.flatMap(plugin => [
+    ...limitProbes(scene, plugin, 'ingress', 'into the container'),
+    ...limitProbes(scene, plugin, 'egress', 'out of the container'),
+  ]);
+}
+
+function limitProbes(
+  scene: Scene,
+  plugin: ConfiguredPlugin,
+  side: 'ingress' | 'egress',
+  words: string,
+): Probe[] {
+  const rateBits = rateOf(plugin, `${side}Rate`);
+  if (rateBits === 0) return [];
+  const burstBytes = rateOf(plugin, `${side}Burst`) / 8;
+  return [
+    {
+      what: `at most ${renderRate(rateBits)} ${words}`,
+      run: () => measure(scene, plugin, side, { rateBits, burstBytes }),
+    },
+  ];
+}
+
+function measure(
+  scene: Scene,
+  plugin: ConfiguredPlugin,
+  side: 'ingress' | 'egress',
+  { rateBits, burstBytes }: { rateBits: number; burstBytes: number },
+): Finding {
+  const pair = addressPair(scene);
+  if (pair === undefined) return { outcome: 'skipped', seen: 'the host has no address on this network' };
+  if (!isLimited(plugin, pair.host)) {
+    return { outcome: 'skipped', seen: `traffic with ${renderIp(pair.host)} is exempt from the limit` };
+  }
+  const { lab, container } = scene;
+  const [from, to] = [lab.host.netns, container.place.netns];
+  const route = {
+    ...(side === 'ingress'
+      ? { client: from, server: to, to: pair.container }
+      : { client: to, server: from, to: pair.host }),
+    port: RATE_PORT,
+    toPort: RATE_PORT,
+  };
+  // A bucket that takes longer than this to fill at its own rate cannot be emptied here, so it is measured full.
+  const drain = burstBytes * 8 > rateBits * 5 ? 0 : burstBytes;
+  const holds = (seen: number) => seen <= rateBits * TOLERANCE && seen >= rateBits * TOO_SLOW;
+  let seen: number | undefined;
+  for (let attempt = 0; attempt < ATTEMPTS && !(seen && holds(seen)); attempt++) {
+    seen = measureRate(route, { burstBytes: drain, settleMs: SETTLE_MS, measureMs: MEASURE_MS });
+    if (seen === undefined) break;
+  }
+  if (seen === undefined) return finding(false, `no connection to ${renderIp(route.to)}`);
+  if (drain === 0 && burstBytes > 0) {
+    return {
+      outcome: 'skipped',
+      seen: `${renderRate(seen)}, within a burst of ${Math.round(burstBytes)} bytes`,
+    };
+  }
+  return finding(holds(seen), renderRate(seen));
+}
+
+/** An address of the host in the subnet of one of the container's addresses, and that address. */
+function addressPair({ lab, container }: Scene): { host: Ip; container: Ip } | undefined {
+  const subnets = (container.result.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
+  const own = containerIps(container);
+  for (const { cidr } of listAddresses(lab.host.route)) {
+    const subnet = subnets.find(one => cidrContains(one, cidr.ip));
+    if (subnet && own.length) return { host: cidr.ip, container: subnet.ip };
+  }
+  return undefined;
+}
+
+/** The capability argument replaces the configuration as a whole. */
+function rateOf({ conf, runtimeConfig }: ConfiguredPlugin, key: string): number {
+  const source = (runtimeConfig.bandwidth ?? conf) as Record<string, unknown>;
+  const value = source[key];
+  return typeof value === 'number' && value > 0 ? value : 0;
+}
+
+/** True unless lists of subnets, if any, exempt traffic with the address from the limit. */
+function isLimited({ conf, runtimeConfig }: ConfiguredPlugin, ip: Ip): boolean {
+  const lists = [conf, runtimeConfig.bandwidth].find(
+    source => isObject(source) && (source.shapedSubnets || source.unshapedSubnets),
+  );
+  if (!isObject(lists)) return true;
+  const covers = (list: unknown) =>
+    Array.isArray(list) &&
+    list.some(text => {
+      const subnet = findCidr(String(text));
+      return subnet !== undefined && cidrContains(subnet, ip);
+    });
+  const { shapedSubnets: shaped } = lists;
+  return Array.isArray(shaped) && shaped.length ? covers(shaped) : !covers(lists.unshapedSubnets);
+}

@@ -1,0 +1,406 @@
+// What exists at one moment in a namespace and among the lab's files, and how is each object described?
+
+import { type Dirent, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { renderCidr, subnetOf } from '../net/cidr.ts';
+import { renderIp } from '../net/ip.ts';
+import {
+  decodeFields,
+  renderFields,
+  type TypeNames,
+  typeLength,
+  typeNamesOf,
+} from '../netlink/nft/datatype.ts';
+import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
+import { type Filter, listIngressFilters } from '../netlink/rtnl/filter.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
+import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-header.ts';
+import type { Qdisc } from '../netlink/rtnl/qdisc.ts';
+import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
+import { renderRule } from '../netlink/rtnl/rule.ts';
+import { NETLINK_ROUTE } from '../netlink/socket.ts';
+import { askOn, keyOf, Tables } from '../netlink/tables.ts';
+import { inNetns, type Netns } from '../sys/netns.ts';
+import { findSysctl } from '../sys/sysctl.ts';
+import type { Place } from './lab.ts';
+import { renderRate } from './words.ts';
+
+/** Something that a plugin may create, change or leave behind. */
+export interface StateObject {
+  /** Unique within its place: `link cni0`. */
+  readonly key: string;
+  /** Human-readable: `bridge cni0`. */
+  readonly words: string;
+  /**
+   * Its description without names and numbers, equal for the corresponding objects of all containers. Absent for objects that
+   * are never judged as left behind.
+   */
+  readonly shape?: string | undefined;
+  /** Key of the object that it is deleted with: the link of an address, the table of a rule. */
+  readonly parent?: string;
+  /** For kinds that are counted rather than listed when there are many: `['rule', 'rules']`. */
+  readonly counted?: readonly [one: string, many: string];
+  /** Values that may change during the object's life. */
+  readonly state?: Readonly<Record<string, string>>;
+}
+
+/** All objects in one place at one time, by key. */
+export type State = ReadonlyMap<string, StateObject>;
+
+/** Builds a state from its objects. */
+export function stateOf(objects: readonly StateObject[]): State {
+  return new Map(objects.map(object => [object.key, object]));
+}
+
+type NameOf = (index: number) => string;
+
+/** Names of the devices of a namespace, for describing what is attached to them. */
+export function namesIn({ links }: Tables): NameOf {
+  const names = new Map(links.map(link => [link.index, link.name]));
+  return index => names.get(index) ?? `device ${index}`;
+}
+
+/** Devices and what belongs to them, without what the kernel makes itself; and the policy rules. */
+export function describeDevices(tables: Tables): StateObject[] {
+  const nameOf = namesIn(tables);
+  return [
+    ...tables.links.map(link => describeDevice(link, nameOf)),
+    ...describeAddresses(tables, nameOf),
+    ...describeRoutes(tables, nameOf),
+    ...tables.policyRules.map(rule => {
+      const words = `IPv${rule.family} rule ${renderRule(rule)}`;
+      return { key: words, words, shape: `IPv${rule.family} rule` };
+    }),
+    ...describeTrafficControl(tables, nameOf),
+  ];
+}
+
+function deviceKey(name: string): string {
+  return `link ${name}`;
+}
+
+function describeDevice(link: Link, nameOf: NameOf): StateObject {
+  const { name, kind, master } = link;
+  const state = stateOfDevice(link, nameOf);
+  const under = master === 0 ? '' : ` in ${nameOf(master)}${state.hairpin === 'on' ? ', hairpin' : ''}`;
+  return {
+    key: deviceKey(name),
+    words: `${kind === '' ? 'device' : kind} ${name}${under}`,
+    // A bridge belongs to its network. Every other kind of device belongs to one container.
+    shape: kind === 'bridge' ? 'bridge' : `device of kind ${kind}`,
+    state,
+  };
+}
+
+/** What plugins may change about a device. */
+export function stateOfDevice(link: Link, nameOf: NameOf): Readonly<Record<string, string>> {
+  const { flags, mtu, mac, kind, attrs, master } = link;
+  return {
+    state: flags & IFF_UP ? 'up' : 'down',
+    mtu: String(mtu),
+    // A bridge without a configured address takes a port's address, which no plugin decides.
+    ...(kind === 'bridge' || mac === undefined ? {} : { mac }),
+    promisc: onOff(flags & IFF_PROMISC),
+    allmulti: onOff(flags & IFF_ALLMULTI),
+    txqlen: String(attrs.txqlen ?? 0),
+    master: master === 0 ? 'none' : nameOf(master),
+    ...portStateOf(attrs.linkinfo?.portData),
+  };
+}
+
+function portStateOf(port: unknown): Record<string, string> {
+  if (port === null || typeof port !== 'object' || port instanceof Uint8Array) return {};
+  const { hairpin, isolated } = port as { hairpin?: number; isolated?: number };
+  return { hairpin: onOff(hairpin ?? 0), isolated: onOff(isolated ?? 0) };
+}
+
+function onOff(value: number): string {
+  return value ? 'on' : 'off';
+}
+
+/** Without IPv6 link-local addresses, which the kernel adds and removes with their device. */
+function describeAddresses({ addresses }: Tables, nameOf: NameOf): StateObject[] {
+  return addresses
+    .filter(({ cidr, scope }) => cidr.ip.family === 4 || scope !== RT_SCOPE_LINK)
+    .map(({ cidr, index }) => {
+      const words = `${renderCidr(cidr)} on ${nameOf(index)}`;
+      return {
+        key: `address ${words}`,
+        words,
+        parent: deviceKey(nameOf(index)),
+        // A loopback device that has been up keeps 127.0.0.1, which the kernel assigned.
+        ...(nameOf(index) === 'lo' ? {} : { shape: `IPv${cidr.ip.family} address` }),
+      };
+    });
+}
+
+/** Unicast routes of all tables, without those that the kernel adds for every address. */
+function describeRoutes({ addresses, routes }: Tables, nameOf: NameOf): StateObject[] {
+  const connected = new Set(addresses.map(({ cidr, index }) => `${renderCidr(subnetOf(cidr))} ${index}`));
+  return routes
+    .filter(route => route.gateway !== undefined || !connected.has(`${renderCidr(route.dst)} ${route.oif}`))
+    .filter(route => !isLinkLocal(route))
+    .map(route => {
+      const words = renderRoute(route, nameOf);
+      const shape = `IPv${route.dst.ip.family} route`;
+      return { key: words, words, parent: deviceKey(nameOf(route.oif)), shape };
+    });
+}
+
+function renderRoute(route: Route, nameOf: NameOf): string {
+  const { dst, gateway, oif, table = RT_TABLE_MAIN, priority } = route;
+  const parts = [
+    `route ${dst.prefix === 0 && gateway ? 'default' : renderCidr(dst)}`,
+    ...(gateway === undefined ? [] : [`via ${renderIp(gateway)}`]),
+    `on ${nameOf(oif)}`,
+    ...(table === RT_TABLE_MAIN ? [] : [`in table ${table}`]),
+    // 1024 is the kernel's default for IPv6.
+    ...(priority === undefined || priority === 1024 ? [] : [`metric ${priority}`]),
+  ];
+  return parts.join(' ');
+}
+
+/** fe80::/64 and multicast: created for every device that comes up. */
+function isLinkLocal({ dst, gateway }: Route): boolean {
+  if (dst.ip.family !== 6 || gateway !== undefined) return false;
+  const text = renderCidr(dst);
+  return text === 'fe80::/64' || text.startsWith('ff00::');
+}
+
+/** Configured qdiscs, and the filters of those for incoming packets. */
+function describeTrafficControl(tables: Tables, nameOf: NameOf): StateObject[] {
+  // The kernel's default qdiscs have no handle.
+  return tables.qdiscs
+    .filter(qdisc => qdisc.handle !== 0)
+    .flatMap(qdisc => {
+      const device = nameOf(qdisc.index);
+      const parent = deviceKey(device);
+      const filters =
+        qdisc.kind === 'ingress' || qdisc.kind === 'clsact'
+          ? tables.ask(NETLINK_ROUTE, socket => listIngressFilters(socket, qdisc.index))
+          : [];
+      return [
+        {
+          key: `qdisc ${device} ${qdisc.parent}`,
+          words: `${describeQdisc(qdisc)} on ${device}`,
+          parent,
+          shape: `qdisc of kind ${qdisc.kind}`,
+        },
+        ...filters.map((filter, i) => ({
+          key: `filter ${device} ${filter.preference} ${i}`,
+          words: `${describeFilter(filter, nameOf)} on ${device}`,
+          parent,
+          shape: `filter of kind ${filter.kind}`,
+        })),
+      ];
+    });
+}
+
+function describeQdisc({ kind, tbf }: Qdisc): string {
+  return tbf === undefined ? kind : `${kind} ${renderRate(tbf.rateBytes * 8)}`;
+}
+
+function describeFilter({ kind, redirectAllTo }: Filter, nameOf: NameOf): string {
+  return redirectAllTo === undefined ? `filter ${kind}` : `redirect to ${nameOf(redirectAllTo)}`;
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_set_flags: sets that are constants of one rule. */
+const NFT_SET_ANONYMOUS = 0x1;
+
+/** The whole rule set. Same as: `nft list ruleset`, one line per object */
+export function describeNft(tables: Tables): StateObject[] {
+  return [
+    ...describeTables(tables),
+    ...describeChains(tables),
+    ...describeSets(tables),
+    ...describeRules(tables),
+  ];
+}
+
+/** Tables, and sets and maps with their elements: what compares without an order. */
+export function describeUnordered(tables: Tables): StateObject[] {
+  return [...describeTables(tables), ...describeSets(tables)];
+}
+
+function describeTables({ nftTables }: Tables): StateObject[] {
+  return nftTables.map(table => {
+    const words = `table ${keyOf(table)}`;
+    return { key: words, words, shape: words };
+  });
+}
+
+function describeChains({ nftChains }: Tables): StateObject[] {
+  return nftChains.map(({ table, attrs: { name = '' } }) => {
+    const parent = `table ${keyOf(table)}`;
+    return {
+      key: `chain ${parent} ${name}`,
+      words: `chain ${name} in ${parent}`,
+      parent,
+      counted: ['chain', 'chains'],
+      shape: `chain ${collapse(name)} in ${parent}`,
+    };
+  });
+}
+
+function describeRules({ nftRules }: Tables): StateObject[] {
+  return nftRules.map(({ table, attrs: { chain = '', handle, comment, expressions = [] } }) => {
+    const parent = `table ${keyOf(table)}`;
+    const target = findChain(expressions);
+    const leads = target === undefined ? '' : ` jumps to ${collapse(target)}`;
+    return {
+      key: `rule ${parent} ${chain} ${handle}`,
+      words: `rule in chain ${chain} of ${parent}${comment === undefined ? '' : ` "${comment}"`}`,
+      parent,
+      counted: ['rule', 'rules'],
+      shape: `rule in chain ${collapse(chain)} of ${parent}${leads}`,
+    };
+  });
+}
+
+function describeSets(tables: Tables): StateObject[] {
+  return tables.nftSets.flatMap(({ table, attrs }) => {
+    const { name = '', flags = 0, keyType = 0, keyLength = 0, dataType, dataLength = 0 } = attrs;
+    if (flags & NFT_SET_ANONYMOUS) return [];
+    const parent = `table ${keyOf(table)}`;
+    const set: StateObject = {
+      key: `set ${parent} ${name}`,
+      words: `${dataType === undefined ? 'set' : 'map'} ${name} in ${parent}`,
+      parent,
+      counted: ['set', 'sets'],
+      shape: `set ${name} in ${parent}`,
+    };
+    const keyTypes = typesOf(keyType, keyLength);
+    const dataTypes = dataType === undefined ? undefined : typesOf(dataType, dataLength);
+    const elements = (tables.contentsOf(table, name) ?? []).map((element): StateObject => {
+      const key = renderValue(keyTypes, element.key);
+      const data = element.verdict?.chain ?? renderValue(dataTypes, element.value);
+      const own = data === '' ? key : `${key} → ${data}`;
+      const comment = element.comment === undefined ? '' : ` "${element.comment}"`;
+      return {
+        key: `element ${keyOf(table)} ${name} ${key}`,
+        words: `${own} in ${name}`,
+        parent,
+        counted: ['element', 'elements'],
+        shape: `element in ${keyOf(table)} ${name}`,
+        state: { element: `${own}${comment}` },
+      };
+    });
+    return [set, ...elements];
+  });
+}
+
+/** Undefined for types of other programs, whose values are shown as bytes. */
+function typesOf(id: number, length: number): TypeNames | undefined {
+  const types = typeNamesOf(id);
+  return types && typeLength(types) === length ? types : undefined;
+}
+
+function renderValue(types: TypeNames | undefined, value: Uint8Array | undefined): string {
+  if (value === undefined) return '';
+  return types ? renderFields(decodeFields(types, value)) : value.toHex();
+}
+
+/** The chain named by a verdict anywhere in a rule. */
+function findChain(value: unknown): string | undefined {
+  if (value === null || typeof value !== 'object' || value instanceof Uint8Array) return undefined;
+  if ('chain' in value && typeof value.chain === 'string') return value.chain;
+  for (const member of Object.values(value)) {
+    const found = findChain(member);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** Chains that exist once per container have its digest in their name. */
+function collapse(name: string): string {
+  return name.replace(/[0-9a-f]*\d[0-9a-f]*/gi, '#');
+}
+
+/**
+ * All files in the directories that were empty when the lab began.
+ * @param skip paths that belong to the lab itself, or show the machine's files
+ */
+export function readFiles(dirs: readonly string[], skip: readonly string[]): StateObject[] {
+  return dirs.flatMap(dir => filesBelow(dir, skip)).map(describeFile);
+}
+
+/** Paths of the files below a directory; one that has been deleted since has none. @param skip paths that are left out, with all below them */
+export function filesBelow(dir: string, skip: readonly string[]): string[] {
+  return listDir(dir).flatMap(entry => {
+    const path = join(dir, entry.name);
+    if (skip.includes(path)) return [];
+    return entry.isDirectory() ? filesBelow(path, skip) : [path];
+  });
+}
+
+function listDir(dir: string): Dirent[] {
+  try {
+    return readdirSync(dir, { withFileTypes: true });
+  } catch {
+    return [];
+  }
+}
+
+function describeFile(path: string): StateObject {
+  return {
+    key: `file ${path}`,
+    words: `file ${path}`,
+    parent: dirname(path),
+    counted: ['file', 'files'],
+    // Files that exist once per container have an address or an id in their name.
+    shape: `file ${path.replace(/[^/]*$/, shapeOfName)}`,
+  };
+}
+
+/** `10.1.0.2` and `fd00::2` become `#`, `last_reserved_ip.0` becomes `last_reserved_ip.#`. */
+function shapeOfName(name: string): string {
+  return name.replace(/[0-9a-f]*\d[0-9a-f]*/gi, '#').replace(/#([.:-]+#)*/g, '#');
+}
+
+/** Forwarding is what turns a host into a router. */
+const WATCHED = ['net/ipv4/ip_forward', 'net/ipv6/conf/all/forwarding', 'net/ipv4/conf/all/route_localnet'];
+
+/** Values of the parameters that every lab watches and of those that the configuration names. */
+export function readSysctls(netns: Netns, more: readonly string[]): StateObject[] {
+  return inNetns(netns, () =>
+    [...new Set([...WATCHED, ...more])].flatMap(path => {
+      const value = findSysctl(path);
+      if (value === undefined) return [];
+      // Never judged: they belong to the whole host, or end with their namespace.
+      return [
+        { key: `sysctl ${path}`, words: `${path} = ${value}`, state: { [path]: value.replace(/\s+/g, ' ') } },
+      ];
+    }),
+  );
+}
+
+/** The state of the lab at one moment. */
+export interface Snapshot {
+  readonly host: State;
+  readonly container: State;
+  readonly files: State;
+}
+
+/** What a snapshot includes. */
+export interface Scope {
+  readonly host: Place;
+  readonly container: Place;
+  /** Kernel parameters that the configuration names, as paths below /proc/sys. */
+  readonly sysctls: readonly string[];
+  /** Directories that were empty when the lab began, and paths in them that plugins have not created. */
+  readonly files: { readonly dirs: readonly string[]; readonly skip: readonly string[] };
+}
+
+/** Reads everything; takes a few milliseconds and runs no other program. */
+export function takeSnapshot({ host, container, sysctls, files }: Scope): Snapshot {
+  return {
+    host: readPlace(new Tables(askOn(host)), host.netns, sysctls),
+    container: readPlace(new Tables(askOn(container)), container.netns, sysctls),
+    files: stateOf(readFiles(files.dirs, files.skip)),
+  };
+}
+
+/** Everything in one namespace. @param sysctls to include, besides those that turn a host into a router */
+export function readPlace(tables: Tables, netns: Netns, sysctls: readonly string[]): State {
+  return stateOf([...describeDevices(tables), ...describeNft(tables), ...readSysctls(netns, sysctls)]);
+}
