@@ -131,8 +131,11 @@ export const Comparison = z.strictObject({
 
 /** A rule of the protocol, and whether the executable keeps it. */
 export const RuleOutcome = z.strictObject({
+  /** `group/name`; the same in all releases. */
   id: z.string(),
+  /** What a conforming plugin does, in the present tense. */
   title: z.string(),
+  /** `must`: a MUST of the specification. `should`: good practice according to it or to the reference. */
   level: z.enum(['must', 'should']),
   /** Section of the specification, or other origin. */
   source: z.string(),

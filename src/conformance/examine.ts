@@ -1,8 +1,8 @@
 // Which rules of the protocol does an executable keep?
+import { defined } from '../cni/defined.ts';
 import { describeError } from '../cni/errors.ts';
-import type { SpecVersion } from '../cni/version.ts';
 import { Exam } from './exam.ts';
-import { Broken, type Finding, type Rule, Skipped } from './rule.ts';
+import { Broken, type Finding, type Report, type Rule, Skipped } from './rule.ts';
 import {
   ADD_RULES,
   CHAIN_RULES,
@@ -28,17 +28,6 @@ export const RULES: readonly Rule[] = [
   ...REPLY_RULES,
 ];
 
-/** The findings of an examination. */
-export interface Report {
-  readonly executable: string;
-  /** Versions that the plugin says it supports. */
-  readonly versions: readonly SpecVersion[];
-  readonly findings: readonly Finding[];
-  /** True when no `must` rule is broken. */
-  readonly ok: boolean;
-  readonly calls: number;
-}
-
 /**
  * Examines an executable on hosts of its own. They use the machine's file system unless the caller prevents that: if a plugin
  * keeps files, its configuration must say where.
@@ -60,20 +49,30 @@ export async function examine(
   } finally {
     exam.end();
   }
-  const ok = findings.every(({ rule, outcome }) => outcome !== 'broken' || rule.level !== 'must');
-  return { executable: subject.executable, versions: exam.versions, findings, ok, calls: exam.calls.length };
+  const { calls, versions } = exam;
+  return {
+    executable: subject.executable,
+    ok: !findings.some(({ outcome, level }) => outcome === 'broken' && level === 'must'),
+    supportedVersions: versions,
+    calls: calls.length,
+    rules: findings,
+  };
 }
 
 async function examineRule(exam: Exam, rule: Rule): Promise<Finding> {
+  const { id, title, level, source } = rule;
+  const find = (outcome: Finding['outcome'], details?: string): Finding => {
+    return { id, title, level, source, outcome, ...defined({ details }) };
+  };
   const reason = await reasonToSkip(exam, rule);
-  if (reason !== undefined) return { rule, outcome: 'skipped', details: reason };
+  if (reason !== undefined) return find('skipped', reason);
   try {
     await rule.check(exam);
-    return { rule, outcome: 'kept' };
+    return find('kept');
   } catch (thrown) {
-    if (thrown instanceof Broken) return { rule, outcome: 'broken', details: thrown.message };
-    if (thrown instanceof Skipped) return { rule, outcome: 'skipped', details: thrown.message };
-    throw new Error(`Cannot examine "${rule.id}": ${describeError(thrown)}`, { cause: thrown });
+    if (thrown instanceof Broken) return find('broken', thrown.message);
+    if (thrown instanceof Skipped) return find('skipped', thrown.message);
+    throw new Error(`Cannot examine "${id}": ${describeError(thrown)}`, { cause: thrown });
   }
 }
 

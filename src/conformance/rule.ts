@@ -1,24 +1,15 @@
 // What is a rule of the protocol, and what outcomes can it have?
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { ErrorCode } from '../cni/errors.ts';
 import { quote } from '../cni/json.ts';
 import type { Reply } from '../testing/call.ts';
 import type { Exam } from './exam.ts';
 
-/** `must`: a MUST of the specification. `should`: good practice according to it or to the reference. */
-export type Level = 'must' | 'should';
-
 /** What must be given or work before a rule can be examined. */
-export type Needs = 'nothing' | 'configuration' | 'attachment';
+type Needs = 'nothing' | 'configuration' | 'attachment';
 
 /** One rule, and how it is examined. */
-export interface Rule {
-  /** `group/name`; the same in all releases. */
-  readonly id: string;
-  /** What a conforming plugin does, in the present tense. */
-  readonly title: string;
-  readonly level: Level;
-  /** Where the rule is defined. */
-  readonly source: string;
+export interface Rule extends Pick<Finding, 'id' | 'title' | 'level' | 'source'> {
   readonly needs: Needs;
   /** Returns when the rule is kept; throws {@link Broken} or {@link Skipped} otherwise. */
   check(exam: Exam): Promise<void> | void;
@@ -46,13 +37,10 @@ export function tableOf({ when, ...usual }: Usual, rows: readonly RuleRow[]): Ru
   }));
 }
 
+/** The findings of an examination. */
+export type Report = AnswerOf<'Conformance'>;
 /** The outcome of one rule. */
-export interface Finding {
-  readonly rule: Rule;
-  readonly outcome: 'kept' | 'broken' | 'skipped';
-  /** What was observed, or why nothing was. */
-  readonly details?: string;
-}
+export type Finding = Report['rules'][number];
 
 /** The rule is broken; the message says what was observed. */
 export class Broken extends Error {}

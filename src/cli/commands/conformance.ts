@@ -5,7 +5,7 @@ import { findPlugin, parsePluginDirs } from '../../chain/config/find-plugin.ts';
 import { notesDirs, runDir } from '../../cni/directories.ts';
 import { parseObject } from '../../cni/json.ts';
 import { examine, RULES } from '../../conformance/examine.ts';
-import { renderFinding, renderHeading, renderVerdict, reportToJson } from '../../conformance/render.ts';
+import { renderFinding, renderHeading, renderVerdict } from '../../conformance/render.ts';
 import { findSample, readObject, type Subject } from '../../conformance/subject.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { FRESH_DIRS, layGround } from '../../lab/lab.ts';
@@ -52,7 +52,7 @@ export async function run(call: CommandCall): Promise<number> {
     examined += 1;
     if (examined < RULES.length) progress.step(`rule ${examined + 1} of ${RULES.length}`);
   }).finally(progress.end);
-  await printAnswer(call, 'Conformance', reportToJson(report), { text: () => renderVerdict(report) });
+  await printAnswer(call, 'Conformance', report, { text: () => renderVerdict(report) });
   return report.ok ? 0 : 1;
 }
 

@@ -1,6 +1,7 @@
 // What does `catena swap` do?
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { programOf } from '../../chain/config/own-executable.ts';
@@ -18,15 +19,8 @@ import { withCopy } from '../swap/candidate-copy.ts';
 import { confirm } from '../swap/confirm.ts';
 import { findUndeletable, findUndoProblem } from '../swap/deletable.ts';
 import { compareBoth, type Examined, examineRules, renderComparison, renderRules } from '../swap/examine.ts';
-import { conclude, type Outcome, type SwapReport, tell } from '../swap/report.ts';
-import {
-  findListFile,
-  renderSurvey,
-  type Survey,
-  shortDigest,
-  survey,
-  surveyToJson,
-} from '../swap/survey.ts';
+import { conclude, type SwapReport, tell } from '../swap/report.ts';
+import { findListFile, renderSurvey, type Survey, shortDigest, survey } from '../swap/survey.ts';
 import { findWorse, renderBroken, renderStanding } from '../swap/verify.ts';
 import { loadTarget, runtimeOf } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
@@ -56,8 +50,7 @@ async function show(
   const all = [...new Set(listUses(list).map(({ type }) => type))];
   const types = plugin === undefined ? all : [findType(list, plugin)];
   const known = types.map(type => survey(call, list, type, runtime.pluginDirs));
-  const items = known.map(surveyToJson);
-  await printAnswer(call, 'SurveyList', { items }, { text: () => known.map(renderSurvey).join('') });
+  await printAnswer(call, 'SurveyList', { items: known }, { text: () => known.map(renderSurvey).join('') });
   return 0;
 }
 
@@ -68,7 +61,7 @@ async function swap(
   facts: Facts,
   runtime: Runtime,
 ): Promise<number> {
-  const { type, target, digest } = facts;
+  const { link: type, target, digest } = facts;
   const file = findListFile(call, list.name);
   const given = realpathSync(findIn(readSwap(list, absolutePath(to, call.cwd), type).target, type));
   // A front would not find its program in another directory, and the program behaves by its name as well.
@@ -102,7 +95,10 @@ function findIn(path: string, type: string): string {
   return statSync(path).isDirectory() ? join(path, type) : path;
 }
 
-type Seen = Required<Pick<SwapReport, 'conformance' | 'comparison'>>;
+interface Seen {
+  readonly conformance: AnswerOf<'Conformance'>;
+  readonly comparison: AnswerOf<'Comparison'>;
+}
 
 async function swapExamined(
   call: CommandCall,
@@ -110,10 +106,10 @@ async function swapExamined(
   found: Facts & Seen,
   runtime: Runtime,
 ): Promise<number> {
-  const { type, target } = found;
+  const { link: type, target } = found;
   const before = await checkAll(runtime, { type });
   tell(call, `\n${renderStanding(before)}`);
-  const end = (outcome: Outcome, more: Partial<SwapReport> = {}) =>
+  const end = (outcome: SwapReport['outcome'], more: Partial<SwapReport> = {}) =>
     conclude(call, { ...found, before, ...more, outcome });
   const { obstacle, doubt } = judge(found, call);
   if (obstacle !== undefined) return end('refused', { why: obstacle });
@@ -136,7 +132,7 @@ async function swapExamined(
 }
 
 async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Promise<number> {
-  const { type, target } = facts;
+  const { link: type, target } = facts;
   const { swap: last, how } = planUndo(target, call.on('force'));
   tell(call, `network ${facts.network}, ${renderSurvey(facts)}`);
   const why =

@@ -13,7 +13,7 @@ import { handoverRuntime } from '../handover/runtime.ts';
 import type { Survey } from './survey.ts';
 
 /** What is known about the plugin and its current executable. */
-export type Changing = Pick<Survey, 'type' | 'target' | 'digest'>;
+export type Changing = Pick<Survey, 'link' | 'target' | 'digest'>;
 
 /**
  * Why a swap would leave attachments that nothing can delete; undefined if it would not. Attachments that were already handed
@@ -21,7 +21,7 @@ export type Changing = Pick<Survey, 'type' | 'target' | 'digest'>;
  * @param candidate path of the new executable
  */
 export async function findUndeletable(
-  { type, target, digest }: Changing,
+  { link: type, target, digest }: Changing,
   candidate: string,
   { crossings }: Pick<CompareReport, 'crossings'>,
   before: readonly AttachmentCheck[],
@@ -44,7 +44,7 @@ export async function findUndeletable(
 
 /** Like {@link findUndeletable}, for the executable that an undo restores. All that is known about it is that it is not ours. */
 export async function findUndoProblem(
-  { type, target, digest }: Changing,
+  { link: type, target, digest }: Changing,
   kept: string,
   call: CommandCall,
 ): Promise<string | undefined> {

@@ -20,11 +20,8 @@ export interface Examined {
   readonly pluginDirs: readonly string[];
 }
 
-/** The report of `catena conformance`. */
-export type ConformanceJson = AnswerOf<'Conformance'>;
-
 /** Examines the candidate with `catena conformance`, using the conflist's configuration if the plugin is an entry of it. */
-export async function examineRules(examined: Examined, call: CommandCall): Promise<ConformanceJson> {
+export async function examineRules(examined: Examined, call: CommandCall): Promise<AnswerOf<'Conformance'>> {
   const { copy, type, list, file } = examined;
   const isEntry = list.plugins.some(entry => entry.type === type);
   const given = isEntry ? ['--from', file, ...capOf(call)] : [];
@@ -46,13 +43,12 @@ export async function compareBoth(examined: Examined, call: CommandCall): Promis
 }
 
 /** The broken rules and the verdict. */
-export function renderRules({ rules, calls, ok }: ConformanceJson): string {
-  const broken = rules.filter(({ outcome }) => outcome === 'broken');
+export function renderRules(report: AnswerOf<'Conformance'>): string {
+  const broken = report.rules.filter(({ outcome }) => outcome === 'broken');
   const lines = broken.map(({ level, id, title, details }) => {
     return `  ${level.padEnd(6)}  ${id}: ${title}${details === undefined ? '' : `; seen: ${details}`}\n`;
   });
-  const findings = rules.map(({ level, outcome }) => ({ rule: { level }, outcome }));
-  return `${renderVerdict({ findings, calls, ok })}${lines.join('')}`;
+  return `${renderVerdict(report)}${lines.join('')}`;
 }
 
 /** The differences between the two. */

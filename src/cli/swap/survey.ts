@@ -5,33 +5,15 @@ import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { listNetworks } from '../../chain/config/load.ts';
-import { listUses, type PluginUse } from '../../chain/config/plugin-uses.ts';
+import { listUses } from '../../chain/config/plugin-uses.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findDigest } from '../../install/swap.ts';
-import { listSwaps, type Swap } from '../../install/swap-note.ts';
+import { listSwaps } from '../../install/swap-note.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { confDirOf } from '../target.ts';
 
-/** An entry of a network that calls the executable. */
-export interface NetworkUse extends Pick<PluginUse, 'index' | 'as'> {
-  readonly network: string;
-}
-
 /** What is known about the executable that a network calls for a plugin type. */
-export interface Survey {
-  readonly type: string;
-  /** The file found on `CNI_PATH`. */
-  readonly target: string;
-  readonly digest: string;
-  /** Files of the same name that come later on `CNI_PATH` and are therefore never called. */
-  readonly hidden: readonly string[];
-  /** Other names of the same file in its directory. */
-  readonly otherNames: readonly string[];
-  /** The uses by the network itself come first. */
-  readonly uses: readonly NetworkUse[];
-  /** Swaps that can be undone, oldest first. */
-  readonly swaps: readonly Swap[];
-}
+export type Survey = AnswerOf<'SurveyList'>['items'][number];
 
 /** @throws CniError if the executable does not exist */
 export function survey(
@@ -44,12 +26,12 @@ export function survey(
   const others = listNetworks(confDirOf(call)).networks.map(one => one.list);
   const lists = [list, ...others.filter(({ name }) => name !== list.name)];
   return {
-    type,
+    link: type,
     target,
     digest: findDigest(target) ?? '',
     hidden: pluginDirs.map(dir => resolve(dir, type)).filter(path => path !== target && isFile(path)),
     otherNames: listOtherNames(target),
-    uses: lists.flatMap(({ name, plugins }) =>
+    calledBy: lists.flatMap(({ name, plugins }) =>
       listUses({ plugins })
         .filter(use => use.type === type)
         .map(({ index, as }) => ({ network: name, index, as })),
@@ -72,8 +54,8 @@ export function findListFile(call: CommandCall, network: string): string {
 }
 
 /** The survey as text, one fact per line. */
-export function renderSurvey({ type, target, digest, ...known }: Survey): string {
-  const uses = known.uses.map(
+export function renderSurvey({ link, target, digest, calledBy, ...known }: Survey): string {
+  const uses = calledBy.map(
     ({ network, index, as }) => `${network} ${index}${as === 'link' ? '' : ` (${as})`}`,
   );
   const rows: [string, readonly string[]][] = [
@@ -84,12 +66,7 @@ export function renderSurvey({ type, target, digest, ...known }: Survey): string
     ['to undo', known.swaps.map(({ time, from }) => `${time} ${from}`)],
   ];
   const lines = rows.flatMap(([name, values]) => values.map(value => `  ${name.padEnd(12)}  ${value}`));
-  return `link ${type}\n${lines.join('\n')}\n`;
-}
-
-/** The survey for programs. */
-export function surveyToJson({ type, uses, ...known }: Survey): AnswerOf<'SurveyList'>['items'][number] {
-  return { link: type, ...known, calledBy: uses };
+  return `link ${link}\n${lines.join('\n')}\n`;
 }
 
 /** Enough of a digest to tell two files apart by eye. */
