@@ -22,35 +22,9 @@ import { NETLINK_ROUTE } from '../netlink/socket.ts';
 import { askOn, keyOf, Tables } from '../netlink/tables.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
+import { type Snapshot, type State, type StateObject, stateOf } from './diff.ts';
 import type { Place } from './lab.ts';
 import { renderRate } from './words.ts';
-
-/** Something that a plugin may create, change or leave behind. */
-export interface StateObject {
-  /** Unique within its place: `link cni0`. */
-  readonly key: string;
-  /** Human-readable: `bridge cni0`. */
-  readonly words: string;
-  /**
-   * Its description without names and numbers, equal for the corresponding objects of all containers. Absent for objects that
-   * are never judged as left behind.
-   */
-  readonly shape?: string | undefined;
-  /** Key of the object that it is deleted with: the link of an address, the table of a rule. */
-  readonly parent?: string;
-  /** For kinds that are counted rather than listed when there are many: `['rule', 'rules']`. */
-  readonly counted?: readonly [one: string, many: string];
-  /** Values that may change during the object's life. */
-  readonly state?: Readonly<Record<string, string>>;
-}
-
-/** All objects in one place at one time, by key. */
-export type State = ReadonlyMap<string, StateObject>;
-
-/** Builds a state from its objects. */
-export function stateOf(objects: readonly StateObject[]): State {
-  return new Map(objects.map(object => [object.key, object]));
-}
 
 type NameOf = (index: number) => string;
 
@@ -372,13 +346,6 @@ export function readSysctls(netns: Netns, more: readonly string[]): StateObject[
       ];
     }),
   );
-}
-
-/** The state of the lab at one moment. */
-export interface Snapshot {
-  readonly host: State;
-  readonly container: State;
-  readonly files: State;
 }
 
 /** What a snapshot includes. */

@@ -13,7 +13,15 @@ import { atLeast, SINCE, type SpecVersion } from '../cni/version.ts';
 import { renderIp } from '../net/ip.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import { configurePlugins, forNeighbour, offerCapabilities } from './capabilities.ts';
-import { diffResults, diffStates, judge, judgeRound, renderDifference, shapesAdded } from './diff.ts';
+import {
+  diffResults,
+  diffStates,
+  judge,
+  judgeRound,
+  renderDifference,
+  type Snapshot,
+  shapesAdded,
+} from './diff.ts';
 import { createContainer, createLab, FRESH_DIRS, type Place } from './lab.ts';
 import {
   type Attached,
@@ -30,7 +38,7 @@ import {
   sysctlsOf,
 } from './probes.ts';
 import { type Failure, isProblem, type PluginReport, type Section } from './report.ts';
-import { type Snapshot, takeSnapshot } from './state.ts';
+import { takeSnapshot } from './state.ts';
 
 /** What to try, and how. */
 export interface Trial {

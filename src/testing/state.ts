@@ -1,8 +1,8 @@
 // What exists on a fake host, and what has changed since?
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { diffStates, renderDifference } from '../lab/diff.ts';
-import { readFiles, readPlace, type State, stateOf } from '../lab/state.ts';
+import { diffStates, renderDifference, type State, stateOf } from '../lab/diff.ts';
+import { readFiles, readPlace } from '../lab/state.ts';
 import { askOn, Tables } from '../netlink/tables.ts';
 import type { Namespace } from './namespace.ts';
 

@@ -8,9 +8,11 @@ import {
   judge,
   judgeRound,
   renderDifference,
+  type Snapshot,
+  type StateObject,
   shapesAdded,
+  stateOf,
 } from '../../../src/lab/diff.ts';
-import { type Snapshot, type StateObject, stateOf } from '../../../src/lab/state.ts';
 
 const bridge: StateObject = { key: 'link br0', words: 'bridge br0', state: { mtu: '1500', state: 'up' } };
 const address: StateObject = { key: 'address a', words: '10.1.0.1/24 on br0', parent: 'link br0' };
