@@ -1,7 +1,7 @@
 // What is known about one attachment: its facts, its chain, its requests?
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
-import type { Finding } from '../../doctor/finding.ts';
+import type { AnswerOf } from '../../answers/kinds.ts';
 import { conditionOf, isProblem } from '../../graph/condition.ts';
 import { renderTime } from '../../lab/words.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
@@ -119,7 +119,7 @@ function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: Sho
 
 /** What the doctor advises about it. */
 function Mend({ one }: { readonly one: NodeAttachment }): JSX.Element | null {
-  const { value } = usePolled<{ readonly findings: readonly Finding[] }>('findings', FINDINGS_EVERY_MS);
+  const { value } = usePolled<Pick<AnswerOf<'Diagnosis'>, 'findings'>>('findings', FINDINGS_EVERY_MS);
   const mend = value?.findings.find(
     ({ attachment }) => attachment !== undefined && keyOf(attachment) === keyOf(one),
   )?.mend;

@@ -1,6 +1,6 @@
 // What does the doctor find on this node?
 import type { JSX } from 'preact';
-import type { Finding, Severity } from '../../doctor/finding.ts';
+import type { AnswerOf } from '../../answers/kinds.ts';
 import { count } from '../../lab/words.ts';
 import { usePolled } from './polling.ts';
 import { hrefOf } from './route.ts';
@@ -10,7 +10,10 @@ import type { ViewProps } from './view.ts';
 /** The doctor runs CHECK of every attachment. */
 const EVERY_MS = 15_000;
 
-const SIGNS: Readonly<Record<Severity, readonly [sign: string, look: string]>> = {
+type Diagnosis = AnswerOf<'Diagnosis'>;
+type Finding = Diagnosis['findings'][number];
+
+const SIGNS: Readonly<Record<Finding['severity'], readonly [sign: string, look: string]>> = {
   error: ['✕', 'broken'],
   warning: ['!', 'unsettled'],
   unexamined: ['?', 'unknown'],
@@ -20,10 +23,7 @@ const SIGNS: Readonly<Record<Severity, readonly [sign: string, look: string]>> =
 
 /** The worst first; what is fine is folded. */
 export function Findings({ query }: ViewProps): JSX.Element {
-  const { value, problem } = usePolled<{
-    readonly verdict: { readonly summary: string };
-    readonly findings: readonly Finding[];
-  }>('findings', EVERY_MS);
+  const { value, problem } = usePolled<Pick<Diagnosis, 'verdict' | 'findings'>>('findings', EVERY_MS);
   const matches = matcherOf(query);
   const all = value?.findings.filter(({ id, found, mend = '' }) => matches(`${id} ${found} ${mend}`)) ?? [];
   const [fine, others] = [
