@@ -1,12 +1,11 @@
 // Which worker serves the next call?
+
 import type { Invocation } from '../chain/run/exec-plugin.ts';
 import { networkIn } from '../cni/invocation.ts';
+import { tryRead } from '../files/read-file.ts';
 import type { WorkerCall, WorkerSource } from '../worker/client.ts';
 import { type Limits, WorkerProcess } from '../worker/process.ts';
-import { rest } from '../worker/rest.ts';
-import { DeviceRemover } from './device-remover.ts';
-import { residentBytes, wantedCpuMs } from './process-memory.ts';
-import { type HealthEvents, WorkerHealth } from './worker-health.ts';
+import { rest } from '../worker/staying.ts';
 
 /** How large a pool may grow, and when a worker is replaced. */
 export interface PoolLimits {
@@ -346,4 +345,105 @@ export class WorkerPool implements WorkerSource {
 function networkOf({ stdin }: Pick<WorkerCall, 'stdin'>): () => string {
   let found: string | undefined;
   return () => (found ??= stdin === undefined ? '' : networkIn(stdin));
+}
+
+const PAGE_BYTES = 4096;
+
+/** Resident bytes; 0 if the process does not exist. Second column of /proc/<pid>/statm: resident pages. */
+function residentBytes(pid: number | undefined): number {
+  return Number(tryRead(`/proc/${pid}/statm`)?.split(' ')[1] ?? 0) * PAGE_BYTES;
+}
+
+/**
+ * Milliseconds for which a process has run, or waited for a processor to run on (schedstat of its first thread).
+ * @returns 0 if the kernel does not say
+ */
+function wantedCpuMs(pid: number | undefined): number {
+  const [, ran = '0', waited = '0'] = /^(\d+) (\d+)/.exec(tryRead(`/proc/${pid}/schedstat`) ?? '') ?? [];
+  return (Number(ran) + Number(waited)) / 1e6;
+}
+
+/** Deletes devices of the host; false if that failed. */
+type RemoveDevices = (indexes: readonly number[]) => Promise<boolean>;
+
+/**
+ * Deletes devices. All requests that arrive while a deletion is in progress are combined into the next one: a deletion costs the
+ * kernel a grace period, and us a process, however many devices it is of.
+ */
+class DeviceRemover {
+  readonly #remove: RemoveDevices;
+  #next: { indexes: number[]; done: Promise<boolean> } | undefined;
+  #underWay: Promise<unknown> = Promise.resolve();
+
+  constructor(remove: RemoveDevices) {
+    this.#remove = remove;
+  }
+
+  /** @returns whether the devices were deleted, once they are */
+  remove(indexes: readonly number[]): Promise<boolean> {
+    if (this.#next) {
+      this.#next.indexes.push(...indexes);
+      return this.#next.done;
+    }
+    const all = [...indexes];
+    const done = this.#underWay.then(() => {
+      this.#next = undefined;
+      return this.#remove(all);
+    });
+    this.#next = { indexes: all, done };
+    this.#underWay = done.catch(() => {});
+    return done;
+  }
+}
+
+/** How long a daemon that cannot start a worker waits for that to change. */
+const GIVE_UP_MS = 10_000;
+
+/** Notified about the workers' health. */
+interface HealthEvents {
+  /** No worker starts. */
+  failing(problem: string): void;
+  /** Workers start again. */
+  recovered(): void;
+  /** No worker has started for so long that waiting longer is pointless. */
+  hopeless(problem: string): void;
+}
+
+/** What is known from the workers' starts so far. */
+class WorkerHealth {
+  readonly #events: HealthEvents;
+  #problem: string | undefined;
+  #since = performance.now();
+  #isHopeless = false;
+
+  constructor(events: HealthEvents) {
+    this.#events = events;
+  }
+
+  /** Why the last worker failed to start; undefined if it started. */
+  get problem(): string | undefined {
+    return this.#problem;
+  }
+
+  /** Notes that a worker serves, or that it ended before it could. */
+  note(problem: string | undefined): void {
+    if (problem === undefined) {
+      if (this.#problem !== undefined) this.#events.recovered();
+      this.#problem = undefined;
+      return;
+    }
+    if (this.#problem === undefined) this.#events.failing(problem);
+    this.#problem = problem;
+  }
+
+  /** Gives up if no worker serves for too long. @param served whether a worker serves now */
+  judge(served: boolean): void {
+    if (this.#problem === undefined || served) {
+      this.#since = performance.now();
+      return;
+    }
+    if (this.#isHopeless || performance.now() - this.#since < GIVE_UP_MS) return;
+    this.#isHopeless = true;
+    this.#events.hopeless(this.#problem);
+  }
 }

@@ -5,6 +5,7 @@ import { networkIn } from '../cni/invocation.ts';
 import { describeIssue, tryParse } from '../cni/json.ts';
 import { type BegunCalls, hasGone } from './calls.ts';
 import { openDoor, problem } from './door.ts';
+import { type OwnStart, type Succession, startSuccessor } from './on-demand.ts';
 import {
   CALL_PATH,
   DAEMON_COMMANDS,
@@ -19,7 +20,6 @@ import {
   SUCCESSION_PATH,
 } from './protocol.ts';
 import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
-import { type OwnStart, type Succession, startSuccessor } from './succession.ts';
 import { ownPlace } from './who-listens.ts';
 import type { AnsweredCall } from './wire.ts';
 

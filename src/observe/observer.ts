@@ -2,14 +2,13 @@
 import { type Enveloped, inEnvelope } from '../answers/envelope.ts';
 import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/run/trace-context.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
-import { toRequest } from './answer.ts';
 import { type LogLevels, linesOf } from './log-lines.ts';
 import { type LogDestination, type LogOutput, openLogOutput } from './log-output.ts';
 import { type MetricSources, type Metrics, openMetrics } from './metrics.ts';
 import { type OtlpExporter, type OtlpOptions, openOtlpExporter } from './otlp.ts';
 import { spansOf } from './otlp-span.ts';
 import { type RequestRecord, type RequestSpan, startRequest } from './record.ts';
-import { findTrace, listTraces, type RingLimits, TraceRing } from './trace-ring.ts';
+import { findTrace, listTraces, type RingLimits, TraceRing, toRequest } from './trace-ring.ts';
 import type { Environment, RequestWatcher } from './watcher.ts';
 
 /** What is enabled. */

@@ -1,13 +1,13 @@
 // What is known about a finished request: what was requested, how long each plugin took, how it ended?
+
 import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import type { FinishEvent, PluginEvent } from '../chain/run/runtime.ts';
 import type { PluginSpan } from '../chain/run/trace-context.ts';
+import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import { podOf } from './pod.ts';
 import { maskSecrets, maskText } from './secrets.ts';
-import { settleStarts } from './starts.ts';
 
 /** Which request, and for which container. */
 export interface RequestFacts {
@@ -223,4 +223,39 @@ function newId(startedAt: number): string {
 
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
+}
+
+/** When a plugin of a chain ran. */
+interface Called {
+  readonly network: string;
+  readonly verb: string;
+  /** Milliseconds since the request began. */
+  readonly startMs: number;
+  readonly durationMs: number;
+}
+
+/**
+ * A start is the time at which an answer was read, less the plugin's own time, so an answer that waited makes its plugin appear later
+ * than it was, even later than the next one. Plugins of a chain run one after the other: each must have ended when the next one
+ * started.
+ * @param plugins in the order of their answers
+ */
+export function settleStarts<T extends Called>(plugins: readonly T[]): T[] {
+  const next = new Map<string, number>();
+  return plugins
+    .toReversed()
+    .map(plugin => {
+      const chain = `${plugin.verb} ${plugin.network}`;
+      const latest = (next.get(chain) ?? Infinity) - plugin.durationMs;
+      const startMs = Math.max(0, Math.min(plugin.startMs, latest));
+      next.set(chain, startMs);
+      return { ...plugin, startMs: Math.round(startMs * 1000) / 1000 };
+    })
+    .toReversed();
+}
+
+/** Name and namespace as the kubelet's runtimes pass them; podman passes the container's name as that of a pod. */
+export function podOf(args: CniArgs): { readonly podNamespace?: string; readonly podName?: string } {
+  const named: Partial<Record<string, string>> = Object.fromEntries(args);
+  return defined({ podNamespace: named.K8S_POD_NAMESPACE, podName: named.K8S_POD_NAME });
 }

@@ -1,6 +1,8 @@
 // Where are recent requests kept for later inspection, and what bounds their number?
+
 import { readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { isObject } from '../cni/json.ts';
 import { namesIfThere } from '../files/names-in.ts';
 import { putFile } from '../files/put-file.ts';
@@ -134,4 +136,9 @@ function render(record: RequestRecord): string {
   const { result: _, args: __, finishes: ___, ...small } = record;
   const links = record.links.map(({ result, stderr, transactions, ...link }) => link);
   return JSON.stringify({ ...small, links });
+}
+
+/** A record on disk has its time as a number. */
+export function toRequest({ startedAt, ...record }: RequestRecord): AnswerOf<'Request'> {
+  return { ...record, startedAt: new Date(startedAt).toISOString() };
 }

@@ -15,7 +15,6 @@ import { Removals } from '../plugin/removals.ts';
 import { serve } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
 import { endWithParent } from '../sys/parent.ts';
-import { compileEagerly } from './eager.ts';
 import {
   BEGUN,
   LineSplitter,
@@ -26,7 +25,7 @@ import {
   type WorkerReply,
   type WorkerRequest,
 } from './protocol.ts';
-import { rest } from './rest.ts';
+import { compileEagerly, rest } from './staying.ts';
 
 /**
  * Serves calls until standard input ends, one at a time. Each plugin has the process, its environment and its namespaces to

@@ -133,7 +133,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/sys/few-connections',
     // What it prints over HTTP.
     'src/answers',
-    ...['src/worker/client', 'src/worker/process', 'src/worker/rest', 'src/chain', 'src/cni', 'src/net'],
+    ...['src/worker/client', 'src/worker/process', 'src/worker/staying', 'src/chain', 'src/cni', 'src/net'],
     'src/observe',
     // Plugins that it calls again.
     'src/upkeep',
@@ -235,7 +235,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/ipam',
       'src/worker/client',
       'src/delegate',
-      'src/worker/eager',
+      'src/worker/staying',
       'src/daemon',
       'src/sys/notify',
       'src/sys/listen-fds',
@@ -322,7 +322,7 @@ const MAY_START_PROCESSES = [
     'plugins/tap/kernel',
   ],
   // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
-  ...['src/daemon/on-demand', 'src/daemon/succession', 'src/install/systemctl', 'src/runtimes/libcni'],
+  ...['src/daemon/on-demand', 'src/install/systemctl', 'src/runtimes/libcni'],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/reexec', 'src/testing/run-in', 'src/conformance/exam'],
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
@@ -352,7 +352,6 @@ const DUMPS_FOR_ITSELF = ['src/compare/play.ts', 'src/lab/probes.ts'];
 
 const MAY_LOAD_LAZILY = [
   ...[
-    'src/cli/daemon/between',
     'plugins/main',
     'plugins/registry',
     'plugins/unanswered',
@@ -406,7 +405,7 @@ const MAY_LOAD_LAZILY = [
   'src/cli/commands/del',
   // Nor for a cluster, but whose configuration names one.
   'src/cli/daemon/pod-events',
-  'src/cli/daemon/shared-clusters',
+  'src/cli/daemon/background',
 ];
 
 /** Where a word that is also a plugin's name means something else, file by file. */

@@ -1,11 +1,16 @@
 // What does `catena daemon` do?
 
 import { dirname } from 'node:path';
-import type { Keeping } from '../../between/keeper.ts';
 import { BETWEEN_SETTINGS } from '../../between/settings.ts';
-import { RUN_DIR, RUN_DIR_VARIABLE, runDir, stateDir } from '../../cni/directories.ts';
-import { NODE_VARIABLE, nodeNameGiven } from '../../cni/node-name.ts';
-import { makeBackend, pluginCallsTo, watchedCalls, withWorkers } from '../../daemon/backend.ts';
+import { RUN_DIR, runDir, stateDir } from '../../cni/directories.ts';
+import { nodeNameGiven } from '../../cni/node-name.ts';
+import {
+  makeBackend,
+  pluginCallsTo,
+  type WatchedCall,
+  watchedCalls,
+  withWorkers,
+} from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import { serveEarlyClients } from '../../daemon/early-clients.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
@@ -13,18 +18,15 @@ import { isAtHome, isInTheWayOf } from '../../daemon/on-demand.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
 import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
-import { type Server, type ServerEvents, startServer } from '../../daemon/server.ts';
+import { type Backend, type Server, type ServerEvents, startServer } from '../../daemon/server.ts';
 import {
   type CheckedSettings,
   type DaemonSettings,
   readSettings,
   watchSettings,
 } from '../../daemon/settings.ts';
-import { startUpkeep } from '../../daemon/upkeep.ts';
 import { SeatTaken } from '../../daemon/who-listens.ts';
-import type { FollowedPods } from '../../delegate/followed-pods.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { bootId } from '../../files/boot-id.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
 import { CallsInProgress } from '../../observe/calls-in-progress.ts';
 import { chooseObserver } from '../../observe/choices.ts';
@@ -33,24 +35,16 @@ import { type Observer, openObserver } from '../../observe/observer.ts';
 import { takeListeningSockets } from '../../sys/listen-fds.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
 import { WATCH_SETTINGS } from '../../watch/settings.ts';
-import type { Watching } from '../../watch/watcher.ts';
-import { compileEagerly } from '../../worker/eager.ts';
-import { type CommandCall, UsageError } from '../command.ts';
-import { keepBetween } from '../daemon/between.ts';
-import { DaemonEnd } from '../daemon/daemon-end.ts';
-import { startFollowing } from '../daemon/following.ts';
-import type { GrpcParts } from '../daemon/grpc-socket.ts';
+import { compileEagerly } from '../../worker/staying.ts';
+import { type AsPlugin, type CommandCall, UsageError } from '../command.ts';
+import { type Background, shareClusters, startBackground } from '../daemon/background.ts';
+import { DaemonEnd, petWatchdog } from '../daemon/daemon-end.ts';
 import { watchIdle } from '../daemon/idle-exit.ts';
-import { metricsAddressOf, serveMetrics } from '../daemon/metrics.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
-import { readingsOf, sourcesOf } from '../daemon/readings.ts';
-import { startRecovering } from '../daemon/recovery.ts';
-import { shareClusters } from '../daemon/shared-clusters.ts';
-import { petWatchdog } from '../daemon/watchdog.ts';
-import { watchAttachments } from '../daemon/watching.ts';
+import { metricsAddressOf, readingsOf, serveMetrics, sourcesOf } from '../daemon/readings.ts';
 import { SOCKET_TAKEN } from '../exit-codes.ts';
 import { secondsIn } from '../seconds.ts';
-import { deadlinesOf, runtimeOf } from '../target.ts';
+import { deadlinesOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /**
@@ -64,195 +58,260 @@ export async function run(call: CommandCall): Promise<number> {
 }
 
 async function serve(call: CommandCall): Promise<number> {
-  const { env, signal, asPlugin } = call;
+  const { asPlugin } = call;
   if (asPlugin === undefined)
     throw new UsageError('Cannot run as a daemon: this needs the compiled executable');
   compileEagerly();
   const listening = takeListeningSockets();
-  const isOnDemand = process.env[ON_DEMAND_VARIABLE] !== undefined;
-  const isManaged = listening.length > 0 || Boolean(env.NOTIFY_SOCKET);
-  const startedBy = isManaged ? 'systemd' : isOnDemand ? 'on-demand' : 'command';
-  const socket = absolutePath(socketPathOf(call.text('run-dir') ?? runDir(env)), call.cwd);
+  const place = placeOf(call, listening.length > 0);
   const base = settingsOf(call);
   const config = pathOf(call, 'config');
-  const grpcSocket = pathOf(call, 'grpc-socket');
   const metricsAt = metricsAddressOf(call);
-  let settings =
+  const settings =
     config === undefined
-      ? { ...base, observer: chooseObserver(base.observe, env) }
-      : readSettings(config, base, env);
+      ? { ...base, observer: chooseObserver(base.observe, call.env) }
+      : readSettings(config, base, call.env);
   // The working directory can then be deleted, and its file system unmounted.
   process.chdir('/');
-  const end = new DaemonEnd(signal, text => call.err(`catena: ${text}\n`));
-  let observer: Observer | undefined;
-  const log = (level: LogLevel, message: string, fields?: LogFields) => observer?.log(level, message, fields);
-  const declined = new DeclinedCalls((message, fields) => log('warn', message, fields));
-  const pool = new WorkerPool(env, settings.pool, {
-    failing: problem => log('error', 'cannot start workers; clients run their calls themselves', { problem }),
-    recovered: () => log('info', 'workers can be started again'),
-    hopeless: problem => end.come(1, `no worker could be started for a while (${problem}): the daemon exits`),
-  });
-  let server: Server | undefined;
-  let watching: Watching | undefined;
-  let following: FollowedPods | undefined;
-  let between: Keeping | undefined;
-  observer = await openObserver({
-    ...settings.observer,
-    sources: {
-      ...(await sourcesOf(call, pool, () => server?.state)),
-      declined: () => declined.counts,
-      watch: () => watching?.state,
-      between: () => between?.state,
-    },
-  });
-  const watcher = observer;
-  const node = call.text('node-name') ?? nodeNameGiven(env);
-  const clusters = shareClusters(node, watcher, (...pod) => following?.changed(...pod));
-  const history = call.text('state-dir') || stateDir(env);
-  const calls = new CallsInProgress();
-  const noting = calls.noting(withHistory(watcher, history, 'runtime'));
-  const callWorker = pluginCallsTo(pool);
-  const serveCall = watchedCalls(noting, (invocation, abort, watch) => {
-    if (invocation.plugin !== undefined) return callWorker(invocation, abort, watch);
-    const { deadlines } = settings;
-    const surroundings = { signal: abort, watch, deadlines, openCluster: clusters.open };
-    return withWorkers(pool, workers => asPlugin(invocation, { ...surroundings, workers }));
-  });
-  const backend = makeBackend(
-    pool,
-    ({ args, key, ...its }, write, abort) =>
-      call.runCommand(args, {
-        ...its,
-        write,
-        asPlugin,
-        watcher: calls.noting(withHistory(watcher, history, 'daemon')),
-        plugins: call.plugins,
-        signal: abort,
-        request: key,
-        deadlines: settings.deadlines,
-      }),
-    { call: serveCall, node },
-    readingsOf(watcher),
-    () => ({
-      version: TOOL_VERSION,
-      program: process.execPath,
-      place: server?.place,
-      startedBy,
-      sockets: [socket, wireOf(socket), ...(grpcSocket === undefined ? [] : [grpcSocket])],
-      uptimeSeconds: Math.floor(process.uptime()),
-      idleExitSeconds: settings.idleExitMs && settings.idleExitMs / 1000,
-      problem: pool.problem,
-      declined: declined.counts,
-      watch: watching?.state,
-      between: between?.state,
-    }),
-  );
-  let passedBy = 0;
-  const events: ServerEvents = {
-    declined(reason, detail, from) {
-      declined.add(reason, detail);
-      if (isOnDemand && from !== undefined && isInTheWayOf(from)) passedBy += 1;
-    },
-    restored: why => log('warn', why),
-    stopped: () => end.come(0, 'asked to stop: the daemon exits'),
-    replaced: why => end.come(SOCKET_TAKEN, `${why}: the daemon exits`),
-  };
-  try {
-    server = await startServer(socket, backend, events, {
-      limits: settings.server,
-      replace: call.on('replace'),
-      version: TOOL_VERSION,
-      ownStart: { program: process.execPath, args: process.argv.slice(2), cwd: call.cwd, isManaged },
-    });
-  } catch (error) {
-    pool.close();
-    clusters.close();
-    await watcher.close();
-    if (!(error instanceof SeatTaken)) throw error;
-    call.err(`catena: ${error.message}\n`);
-    return SOCKET_TAKEN;
-  }
-  const stopEarly = serveEarlyClients(listening, socket);
-  const unwatch = follow(call, config, base, async next => {
-    const observed = JSON.stringify(next.observer) !== JSON.stringify(settings.observer);
-    if (observed) await watcher.change(next.observer);
-    settings = next;
-    pool.limits = next.pool;
-    watching?.change(next.watch);
-    between?.change(next.between);
-    server?.setLimits(next.server);
-  });
-  const isHealthy = () => pool.ready();
-  const parts = { observer: watcher, server, call: serveCall, env, isHealthy };
-  const grpc = await openGrpc(grpcSocket, parts).catch(async error => {
-    await server?.stop();
-    throw error;
-  });
-  call.err(`catena: listening on "${socket}"\n`);
-  if (dirname(socket) === RUN_DIR && !isAtHome(undefined))
+  const daemon = new Daemon({ ...call, asPlugin }, place, settings);
+  if (!(await daemon.open())) return SOCKET_TAKEN;
+  const stopEarly = serveEarlyClients(listening, place.socket);
+  const unwatch = follow(call, config, base, next => daemon.change(next));
+  call.err(`catena: listening on "${place.socket}"\n`);
+  if (dirname(place.socket) === RUN_DIR && !isAtHome(undefined))
     call.err(
       'catena: warning: this is another network or mount namespace than that of process 1, whose calls are all declined; end this daemon, or give it a --run-dir of its own\n',
     );
-  const closeMetrics = metricsAt && serveMetrics(call, metricsAt, watcher.metrics);
-  notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
-  const petting = petWatchdog(env);
-  const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
-  const upkeeping = startUpkeep({
-    stateDir: history,
-    boot: bootId(env),
-    call: serveCall,
-    env: { ...env, ...directoriesOf(call), ...(node ? { [NODE_VARIABLE]: node } : {}) },
-    log,
-  });
-  const acting = withHistory(watcher, history, 'daemon');
-  watching = watchAttachments(call, pool, watcher, acting, calls, settings.watch);
-  between = keepBetween(call, watcher, settings.between);
-  following = startFollowing({
-    stateDir: history,
-    callRunner: serveCall,
-    observer: watcher,
-    env: { ...env, ...directoriesOf(call) },
-  });
-  const { activity } = server;
-  const unwatchIdle = watchIdle(
-    () => ({ ...activity(), kept: upkeeping.kept() + (between?.state ? 1 : 0), passedBy }),
-    () => settings.idleExitMs,
-    idleMs => end.come(0, `no request for ${Math.round(idleMs / 1000)} s: the daemon exits`),
-  );
-  const { exitCode, reason } = await end.reached;
-  if (reason !== undefined) log(exitCode === 0 ? 'info' : 'error', reason);
-  notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
+  const closeMetrics = metricsAt && serveMetrics(call, metricsAt, daemon.metrics);
+  notifyServiceManager('READY=1', call.env.NOTIFY_SOCKET);
+  const petting = petWatchdog(call.env);
+  const exitCode = await daemon.work();
+  notifyServiceManager('STOPPING=1', call.env.NOTIFY_SOCKET);
   stopEarly();
   unwatch();
-  unwatchIdle();
   // A successor waits for the address.
   closeMetrics?.();
-  between.stop();
-  await Promise.all([
-    server.stop(),
-    grpc?.close(),
-    recovering.stop(),
-    upkeeping.stop(),
-    watching.stop(),
-    following.stop(),
-  ]);
+  await daemon.close();
   petting();
-  pool.close();
-  clusters.close();
-  await watcher.close();
   return exitCode;
+}
+
+/** Where a daemon listens, and how it was started. */
+interface DaemonPlace {
+  readonly socket: string;
+  readonly grpcSocket: string | undefined;
+  readonly startedBy: 'command' | 'systemd' | 'on-demand';
+}
+
+function placeOf(call: CommandCall, hasSockets: boolean): DaemonPlace {
+  const isOnDemand = process.env[ON_DEMAND_VARIABLE] !== undefined;
+  const isManaged = hasSockets || Boolean(call.env.NOTIFY_SOCKET);
+  return {
+    socket: absolutePath(socketPathOf(call.text('run-dir') ?? runDir(call.env)), call.cwd),
+    grpcSocket: pathOf(call, 'grpc-socket'),
+    startedBy: isManaged ? 'systemd' : isOnDemand ? 'on-demand' : 'command',
+  };
+}
+
+/** The parts of a daemon, which know of each other only through it. */
+class Daemon {
+  readonly #call: CommandCall & { readonly asPlugin: AsPlugin };
+  readonly #place: DaemonPlace;
+  readonly #end: DaemonEnd;
+  readonly #pool: WorkerPool;
+  readonly #node: string | undefined;
+  readonly #stateDir: string;
+  readonly #calls = new CallsInProgress();
+  readonly #declined = new DeclinedCalls((message, fields) => this.#log('warn', message, fields));
+  #settings: CheckedSettings;
+  #observer: Observer | undefined;
+  #clusters: ReturnType<typeof shareClusters> | undefined;
+  #server: Server | undefined;
+  #grpc: GrpcServer | undefined;
+  #background: Background | undefined;
+  /** Calls that it declined, and that a daemon in its place could have served. */
+  #passedBy = 0;
+
+  constructor(
+    call: CommandCall & { readonly asPlugin: AsPlugin },
+    place: DaemonPlace,
+    settings: CheckedSettings,
+  ) {
+    [this.#call, this.#place, this.#settings] = [call, place, settings];
+    this.#end = new DaemonEnd(call.signal, text => call.err(`catena: ${text}\n`));
+    this.#node = call.text('node-name') ?? nodeNameGiven(call.env);
+    this.#stateDir = call.text('state-dir') || stateDir(call.env);
+    this.#pool = new WorkerPool(call.env, settings.pool, {
+      failing: problem =>
+        this.#log('error', 'cannot start workers; clients run their calls themselves', { problem }),
+      recovered: () => this.#log('info', 'workers can be started again'),
+      hopeless: problem =>
+        this.#end.come(1, `no worker could be started for a while (${problem}): the daemon exits`),
+    });
+  }
+
+  get metrics(): Observer['metrics'] {
+    return this.#watcher.metrics;
+  }
+
+  get #watcher(): Observer {
+    if (this.#observer === undefined) throw new Error('the daemon is not open');
+    return this.#observer;
+  }
+
+  #log(level: LogLevel, message: string, fields?: LogFields): void {
+    this.#observer?.log(level, message, fields);
+  }
+
+  /** Opens everything and serves. @returns false if another daemon has the socket */
+  async open(): Promise<boolean> {
+    const call = this.#call;
+    this.#observer = await openObserver({
+      ...this.#settings.observer,
+      sources: {
+        ...(await sourcesOf(call, this.#pool, () => this.#server?.state)),
+        declined: () => this.#declined.counts,
+        watch: () => this.#background?.watch,
+        between: () => this.#background?.between,
+      },
+    });
+    const observer = this.#observer;
+    const clusters = shareClusters(this.#node, observer, (...pod) => this.#background?.podChanged(...pod));
+    this.#clusters = clusters;
+    const callPlugin = this.#callsBy(clusters);
+    try {
+      await this.#listen(callPlugin);
+    } catch (error) {
+      await this.close();
+      if (!(error instanceof SeatTaken)) throw error;
+      call.err(`catena: ${error.message}\n`);
+      return false;
+    }
+    const [node, own, pool, calls] = [this.#node, this.#stateDir, this.#pool, this.#calls];
+    const parts = { call, node, stateDir: own, pool, calls, observer, callPlugin };
+    this.#background = startBackground(parts, this.#settings);
+    return true;
+  }
+
+  /** Serves until the daemon is to end. @returns its exit code */
+  async work(): Promise<number> {
+    const unwatchIdle = watchIdle(
+      () => ({
+        ...(this.#server?.activity() ?? { running: 0, queued: 0, served: 0, connections: 0 }),
+        kept: this.#background?.kept() ?? 0,
+        passedBy: this.#passedBy,
+      }),
+      () => this.#settings.idleExitMs,
+      idleMs => this.#end.come(0, `no request for ${Math.round(idleMs / 1000)} s: the daemon exits`),
+    );
+    const { exitCode, reason } = await this.#end.reached;
+    if (reason !== undefined) this.#log(exitCode === 0 ? 'info' : 'error', reason);
+    unwatchIdle();
+    return exitCode;
+  }
+
+  async change(next: CheckedSettings): Promise<void> {
+    if (JSON.stringify(next.observer) !== JSON.stringify(this.#settings.observer))
+      await this.#watcher.change(next.observer);
+    this.#settings = next;
+    this.#pool.limits = next.pool;
+    this.#background?.change(next);
+    this.#server?.setLimits(next.server);
+  }
+
+  /** Answers the requests that it has, and closes everything. */
+  async close(): Promise<void> {
+    await Promise.all([this.#server?.stop(), this.#grpc?.close(), this.#background?.stop()]);
+    this.#pool.close();
+    this.#clusters?.close();
+    await this.#observer?.close();
+  }
+
+  async #listen(callPlugin: WatchedCall): Promise<void> {
+    const call = this.#call;
+    const { socket, grpcSocket, startedBy } = this.#place;
+    const server = await startServer(socket, this.#backend(callPlugin), this.#events(), {
+      limits: this.#settings.server,
+      replace: call.on('replace'),
+      version: TOOL_VERSION,
+      ownStart: {
+        ...{ program: process.execPath, args: process.argv.slice(2), cwd: call.cwd },
+        isManaged: startedBy === 'systemd',
+      },
+    });
+    this.#server = server;
+    if (grpcSocket === undefined) return;
+    // The gRPC packages are loaded only if gRPC is enabled.
+    const { openGrpcSocket } = await import('../daemon/grpc-socket.ts');
+    const parts = { observer: this.#watcher, server, call: callPlugin, env: call.env };
+    const isHealthy = () => this.#pool.ready();
+    this.#grpc = await openGrpcSocket({ ...parts, isHealthy, socketPath: grpcSocket });
+  }
+
+  /** Calls of plugins by workers, and of the delegate runner in this process. */
+  #callsBy({ open: openCluster }: ReturnType<typeof shareClusters>): WatchedCall {
+    const callWorker = pluginCallsTo(this.#pool);
+    const watcher = this.#calls.noting(withHistory(this.#watcher, this.#stateDir, 'runtime'));
+    return watchedCalls(watcher, (invocation, signal, watch) => {
+      if (invocation.plugin !== undefined) return callWorker(invocation, signal, watch);
+      const surroundings = { signal, watch, deadlines: this.#settings.deadlines, openCluster };
+      return withWorkers(this.#pool, workers =>
+        this.#call.asPlugin(invocation, { ...surroundings, workers }),
+      );
+    });
+  }
+
+  #backend(callPlugin: WatchedCall): Backend {
+    const { runCommand, asPlugin, plugins } = this.#call;
+    const watcher = this.#calls.noting(withHistory(this.#watcher, this.#stateDir, 'daemon'));
+    return makeBackend(
+      this.#pool,
+      ({ args, key, ...its }, write, signal) => {
+        const own = { write, signal, request: key, watcher, asPlugin, plugins };
+        return runCommand(args, { ...its, ...own, deadlines: this.#settings.deadlines });
+      },
+      { call: callPlugin, node: this.#node },
+      readingsOf(this.#watcher),
+      () => this.#facts(),
+    );
+  }
+
+  #facts(): object {
+    const { socket, grpcSocket, startedBy } = this.#place;
+    const { idleExitMs } = this.#settings;
+    return {
+      version: TOOL_VERSION,
+      program: process.execPath,
+      place: this.#server?.place,
+      startedBy,
+      sockets: [socket, wireOf(socket), ...(grpcSocket === undefined ? [] : [grpcSocket])],
+      uptimeSeconds: Math.floor(process.uptime()),
+      idleExitSeconds: idleExitMs && idleExitMs / 1000,
+      problem: this.#pool.problem,
+      declined: this.#declined.counts,
+      watch: this.#background?.watch,
+      between: this.#background?.between,
+    };
+  }
+
+  #events(): ServerEvents {
+    return {
+      declined: (reason, detail, from) => {
+        this.#declined.add(reason, detail);
+        const isInTheWay = this.#place.startedBy === 'on-demand' && from !== undefined && isInTheWayOf(from);
+        if (isInTheWay) this.#passedBy += 1;
+      },
+      restored: why => this.#log('warn', why),
+      stopped: () => this.#end.come(0, 'asked to stop: the daemon exits'),
+      replaced: why => this.#end.come(SOCKET_TAKEN, `${why}: the daemon exits`),
+    };
+  }
 }
 
 /** A path on the command line. It is made absolute, since the process leaves the directory that it is relative to. */
 function pathOf(call: CommandCall, option: string): string | undefined {
   const text = call.text(option);
   return text === undefined ? undefined : absolutePath(text, call.cwd);
-}
-
-/** Directories given on the command line, for plugins that are called in the background. */
-function directoriesOf(call: CommandCall): Record<string, string> {
-  const [runs, state] = [pathOf(call, 'run-dir'), pathOf(call, 'state-dir')];
-  return { ...(runs ? { [RUN_DIR_VARIABLE]: runs } : {}), ...(state ? { CATENA_STATE_DIR: state } : {}) };
 }
 
 function settingsOf(call: CommandCall): DaemonSettings {
@@ -285,14 +344,4 @@ function follow(
     call.err(`catena: reloaded settings from "${file}"\n`);
   };
   return watchSettings(file, base, call.env, report, problem => call.err(`catena: warning: ${problem}\n`));
-}
-
-/** The gRPC packages are loaded only if gRPC is enabled. */
-async function openGrpc(
-  socketPath: string | undefined,
-  parts: Omit<GrpcParts, 'socketPath'>,
-): Promise<GrpcServer | undefined> {
-  if (socketPath === undefined) return undefined;
-  const { openGrpcSocket } = await import('../daemon/grpc-socket.ts');
-  return openGrpcSocket({ ...parts, socketPath });
 }

@@ -1,4 +1,6 @@
 // When and why does the daemon end?
+import { notifyServiceManager } from '../../sys/notify.ts';
+import { LONGEST_MS } from '../../wait.ts';
 
 /** How the daemon ends. */
 export interface End {
@@ -32,4 +34,24 @@ export class DaemonEnd {
     // The problem that keeps it from serving may keep it from finishing as well.
     setTimeout(() => process.exit(exitCode), FINISH_MS).unref();
   }
+}
+
+/** Number of signs of life in the time after which systemd misses one. */
+const SIGNS = 3;
+
+/**
+ * Tells the service manager at intervals that the daemon is alive, if it asks for that (`WatchdogSec=`, sd_watchdog_enabled(3)).
+ * @returns a function that stops this
+ */
+export function petWatchdog(env: Readonly<Record<string, string | undefined>>): () => void {
+  const { WATCHDOG_USEC, WATCHDOG_PID, NOTIFY_SOCKET } = env;
+  const limitMs = Number(WATCHDOG_USEC) / 1_000;
+  const isForOther = WATCHDOG_PID !== undefined && Number(WATCHDOG_PID) !== process.pid;
+  if (!(limitMs > 0) || isForOther) return () => {};
+  const timer = setInterval(
+    () => notifyServiceManager('WATCHDOG=1', NOTIFY_SOCKET),
+    Math.min(LONGEST_MS, limitMs / SIGNS),
+  );
+  timer.unref();
+  return () => clearInterval(timer);
 }

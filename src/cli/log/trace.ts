@@ -1,7 +1,6 @@
 // What does `catena log` print of a request, and of all that were traced?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { toRequest } from '../../observe/answer.ts';
-import { findTrace, listTraces } from '../../observe/trace-ring.ts';
+import { findTrace, listTraces, toRequest } from '../../observe/trace-ring.ts';
 import { renderList, renderWaterfall } from '../../observe/waterfall.ts';
 import type { CommandCall } from '../command.ts';
 import { printAnswer } from '../output/print.ts';

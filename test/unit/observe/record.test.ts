@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import type { PluginEvent } from '../../../src/chain/run/runtime.ts';
 import { CniError } from '../../../src/cni/errors.ts';
-import { startRequest } from '../../../src/observe/record.ts';
+import { settleStarts, startRequest } from '../../../src/observe/record.ts';
 
 const FACTS = {
   verb: 'ADD',
@@ -92,4 +92,31 @@ describe('startRequest()', () => {
     await Bun.sleep(2);
     expect([startRequest(FACTS).id, first].sort()[0]).toBe(first);
   });
+});
+
+const called = (link: string, startMs: number, durationMs: number, network = 'n') => ({
+  link,
+  network,
+  verb: 'ADD',
+  startMs,
+  durationMs,
+});
+
+const startsOf = (plugins: Parameters<typeof settleStarts>[0]) =>
+  settleStarts(plugins).map(({ startMs }) => startMs);
+
+test('a plugin whose answer was read late ended before the next one started', () => {
+  // Both answers were read at 20 ms.
+  expect(startsOf([called('bridge', 0, 5), called('portmap', 18, 2), called('bandwidth', 10, 10)])).toEqual([
+    0, 8, 10,
+  ]);
+});
+
+test('starts that fit remain, and chains that run side by side do not move each other', () => {
+  const plugins = [called('a', 0, 5), called('x', 1, 9, 'other'), called('b', 6, 3)];
+  expect(settleStarts(plugins)).toEqual(plugins);
+});
+
+test('no plugin starts before the request', () => {
+  expect(startsOf([called('a', 5, 4), called('b', 2, 5)])).toEqual([0, 2]);
 });

@@ -1,0 +1,246 @@
+// What does a daemon do besides serving requests?
+import { openFilesSource } from '../../between/files-source.ts';
+import { type Keeping, startKeeping } from '../../between/keeper.ts';
+import type { NodeEvents } from '../../between/node.ts';
+import { type BetweenSettings, BLOCKS, KUBERNETES } from '../../between/settings.ts';
+import { recover } from '../../chain/records/recover.ts';
+import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
+import { RUN_DIR_VARIABLE, runDir, runnerJournals } from '../../cni/directories.ts';
+import { UPKEEP_VARIABLE } from '../../cni/env.ts';
+import { errorIn, type Invocation } from '../../cni/invocation.ts';
+import { NODE_VARIABLE, nodeName } from '../../cni/node-name.ts';
+import type { WatchedCall } from '../../daemon/backend.ts';
+import type { WorkerPool } from '../../daemon/pool.ts';
+import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
+import type { DaemonSettings } from '../../daemon/settings.ts';
+import { startUpkeep } from '../../daemon/upkeep.ts';
+import type { ClusterAccess } from '../../delegate/api-server.ts';
+import { type FollowedPods, followPods } from '../../delegate/followed-pods.ts';
+import type { Cluster } from '../../delegate/kubernetes.ts';
+import { recoverPods } from '../../delegate/recover.ts';
+import type { WatchedClusters, WatchOptions } from '../../delegate/watched-clusters.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
+import { bootId } from '../../files/boot-id.ts';
+import type { CallsInProgress } from '../../observe/calls-in-progress.ts';
+import { appendHistory, withHistory } from '../../observe/history.ts';
+import type { Observer } from '../../observe/observer.ts';
+import type { RequestWatcher } from '../../observe/watcher.ts';
+import type { WatchSettings } from '../../watch/settings.ts';
+import { startWatching, type Watching } from '../../watch/watcher.ts';
+import type { CommandCall } from '../command.ts';
+import { recoveryEvent } from '../log/events.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
+import { podEvents } from './pod-events.ts';
+
+/** What the work beside requests needs of the daemon. */
+export interface BackgroundParts {
+  readonly call: CommandCall;
+  readonly stateDir: string;
+  /** The name of this node, if it was given one. */
+  readonly node: string | undefined;
+  readonly pool: WorkerPool;
+  readonly observer: Observer;
+  /** Those that the daemon serves. */
+  readonly calls: CallsInProgress;
+  /** Serves a call as if a runtime had made it. */
+  readonly callPlugin: WatchedCall;
+}
+
+/** Recovery, upkeep, watch, routes to other nodes, and pods that follow their annotations. */
+export interface Background {
+  readonly watch: Watching['state'];
+  readonly between: Keeping['state'];
+  /** Attachments and nodes for which the daemon must go on. */
+  kept(): number;
+  readonly podChanged: FollowedPods['changed'];
+  change(settings: Pick<DaemonSettings, 'watch' | 'between'>): void;
+  stop(): Promise<void>;
+}
+
+/** Starts all of it, with the directories of the command line. */
+export function startBackground(
+  parts: BackgroundParts,
+  settings: Pick<DaemonSettings, 'watch' | 'between'>,
+): Background {
+  const { call, stateDir, node, pool, observer, callPlugin } = parts;
+  const env = { ...call.env, ...directoriesOf(call) };
+  const stopRecovering = startRecovering(runtimeOf({ ...call, workers: pool }));
+  const upkeeping = startUpkeep({
+    ...{ stateDir, boot: bootId(call.env), call: callPlugin, log: observer.log },
+    env: { ...env, ...(node ? { [NODE_VARIABLE]: node } : {}) },
+  });
+  const watching = watchAttachments(parts, withHistory(observer, stateDir, 'daemon'), settings.watch);
+  const between = keepBetween(parts, settings.between);
+  const following = startFollowing(parts, env);
+  return {
+    get watch() {
+      return watching.state;
+    },
+    get between() {
+      return between.state;
+    },
+    kept: () => upkeeping.kept() + (between.state ? 1 : 0),
+    podChanged: following.changed,
+    change(next) {
+      watching.change(next.watch);
+      between.change(next.between);
+    },
+    async stop() {
+      between.stop();
+      await Promise.all([stopRecovering(), upkeeping.stop(), watching.stop(), following.stop()]);
+    },
+  };
+}
+
+/** Directories given on the command line, for plugins that are called in the background. */
+function directoriesOf(call: CommandCall): Record<string, string> {
+  const pathOf = (option: string): string => {
+    const text = call.text(option);
+    return text === undefined ? '' : absolutePath(text, call.cwd);
+  };
+  const [runs, state] = [pathOf('run-dir'), pathOf('state-dir')];
+  return { ...(runs ? { [RUN_DIR_VARIABLE]: runs } : {}), ...(state ? { CATENA_STATE_DIR: state } : {}) };
+}
+
+/** Interval between two looks at the journals; after a failure, an attachment waits longer each time. */
+const INTERVAL_MS = 15_000;
+
+/** Rounds at the same time. */
+const AT_ONCE = 4;
+
+/**
+ * Undoes what crashes have left behind, at once and then at intervals, with retries of what failed. It covers the journals of the
+ * tool, of the delegate runner's pods, and of their networks.
+ * @returns a function that stops this; an attachment that is just being undone is left until the next recovery
+ */
+function startRecovering(runtime: Runtime): () => Promise<void> {
+  const end = new AbortController();
+  const { stateDir = '' } = runtime;
+  const { pods, delegates } = runnerJournals(stateDir);
+  const signal = runtime.signal ? AbortSignal.any([runtime.signal, end.signal]) : end.signal;
+  const own = { ...runtime, signal };
+  const round = async (all: boolean): Promise<void> => {
+    const scope = { all };
+    const undo = async (dir: string): Promise<void> => {
+      const undone = [
+        ...(dir === pods ? await recoverPods(pods, scope, own) : []),
+        ...(await recover(scope, { ...own, stateDir: dir === pods ? delegates : dir })),
+      ];
+      appendHistory(
+        stateDir,
+        undone.map(one => recoveryEvent(one, 'daemon')),
+      );
+    };
+    await Promise.all([stateDir, pods].map(undo));
+  };
+  const rounds = new Set<Promise<void>>();
+  const begin = (all: boolean): void => {
+    // One in which a plugin hangs holds up none that come after it: what it works on is claimed.
+    if (rounds.size >= AT_ONCE) return;
+    const running = round(all).finally(() => rounds.delete(running));
+    rounds.add(running);
+  };
+  begin(true);
+  const timer = setInterval(() => begin(false), INTERVAL_MS);
+  return async () => {
+    clearInterval(timer);
+    end.abort();
+    await Promise.all(rounds);
+  };
+}
+
+/**
+ * Opens clusters for the calls of a daemon. A cluster and its packages are loaded only if a configuration names one.
+ * @param nodeName node whose pods are watched as well
+ * @param onPod called with each of these pods that is new or changed
+ */
+export function shareClusters(
+  nodeName: string | undefined,
+  observer: Pick<Observer, 'log'>,
+  onPod: WatchOptions['onPod'],
+) {
+  let shared: Promise<WatchedClusters> | undefined;
+  const load = async (): Promise<WatchedClusters> => {
+    const { watchClusters } = await import('../../delegate/watched-clusters.ts');
+    const onProblem = ({ message }: Error) =>
+      observer.log('warn', 'cannot watch a cluster', { error: message });
+    return watchClusters({ nodeName, onProblem, ...(onPod && { onPod }) });
+  };
+  return {
+    async open(access: ClusterAccess): Promise<Cluster> {
+      shared ??= load();
+      return (await shared).open(access);
+    },
+    close: () => void shared?.then(clusters => clusters.close()),
+  };
+}
+
+/** Calls the delegate runner again for its pods whose annotation has changed. */
+function startFollowing(
+  { stateDir: own, callPlugin, observer }: BackgroundParts,
+  env: Invocation['env'],
+): FollowedPods {
+  const asked = { CNI_COMMAND: 'CHECK', [UPKEEP_VARIABLE]: 'due', [SERVED_VARIABLE]: '1' };
+  return followPods({
+    podsDir: runnerJournals(own).pods,
+    log: observer.log,
+    async call(follow, signal) {
+      const invocation = { env: { ...env, ...follow.env, ...asked }, stdin: follow.stdin, cwd: '/' };
+      const answer = await callPlugin(invocation, signal, 0);
+      if (answer.declined !== undefined) return answer.error;
+      return answer.exitCode === 0 ? undefined : errorIn(answer).message;
+    },
+  });
+}
+
+/** A server that does not answer within this time counts as one that cannot be reached. */
+const ANSWER_MS = 10_000;
+
+/** The packages for a cluster are loaded only if the settings name one. */
+function keepBetween({ call, observer }: BackgroundParts, settings: BetweenSettings): Keeping {
+  const parts = {
+    own: call.text('node-name') ?? nodeName(call.env, settings.kubeconfig),
+    runDir: absolutePath(call.text('run-dir') ?? runDir(call.env), call.cwd),
+    log: observer.log,
+    openSource: async ({ nodes = '', kubeconfig }: BetweenSettings, events: NodeEvents) => {
+      if (nodes !== KUBERNETES && nodes !== BLOCKS) return openFilesSource(nodes, events);
+      const { openKubernetesSource } = await import('../../between/kubernetes-source.ts');
+      return openKubernetesSource({ kubeconfig, timeoutMs: ANSWER_MS }, events, { ranges: nodes });
+    },
+  };
+  return startKeeping(parts, settings);
+}
+
+/** @param requests told of each repair and each deletion, as of a request */
+function watchAttachments(
+  { call, pool, observer, calls, stateDir: own }: BackgroundParts,
+  requests: RequestWatcher,
+  settings: WatchSettings,
+): Watching {
+  // A worker must not wait for a call that itself needs a worker.
+  const env = { ...call.env, [SERVED_VARIABLE]: '1' };
+  const runtime = { ...runtimeOf({ ...call, env, workers: pool }), stateDir: own };
+  const confDir = confDirOf(call);
+  return startWatching(
+    {
+      runtime,
+      journals: [runnerJournals(own).delegates],
+      podsDir: runnerJournals(own).pods,
+      cacheDir: cacheDirOf(runtime),
+      confDir,
+      isBusy: () => pool.state.waiting > 0 || calls.hasYoung(),
+      isInCall: containerId => calls.has(containerId),
+      log: observer.log,
+      acted: podEvents({ confDir, env, observer }),
+      async traced(verb, { id, known }, how, work, problemOf) {
+        const facts = { verb, ...id, netns: known.netns, args: known.args, warm: true };
+        const request = requests.begin(facts, env);
+        const done = await work({ ...how, ...request.watch, env: request.env });
+        const problem = problemOf(done);
+        request.end(problem === undefined ? {} : { error: new Error(problem) });
+        return done;
+      },
+    },
+    settings,
+  );
+}
