@@ -26,28 +26,23 @@ describeRoot(
         expect(await set(lab, container, { cap: { bandwidth: rates(16) } })).toMatchObject(DONE);
         expect(await settingsOf(lab, container)).toMatchObject({ rates: [16, 16] });
 
-        const post = async (verb: string, body: object) => {
-          const text = JSON.stringify({
-            container: container.id,
-            network: 'podnet',
-            binDirs: [BIN_DIR],
-            ...body,
-          });
-          const reply = await daemon.fetch(`/v1/${verb}`, { method: 'POST', body: text });
-          return { status: reply.status, body: (await reply.json()) as Row };
+        const post = async (...args: string[]) => {
+          const body = JSON.stringify({ args: [...args, '--bin-dir', BIN_DIR, '--json'] });
+          return (await (await daemon.fetch('/v1/call', { method: 'POST', body })).json()) as Row;
         };
-        const changed = await post('set', { capabilityArgs: { portMappings: PORTS } });
-        expect(changed).toMatchObject({ status: 200, body: { cniVersion: '1.1.0' } });
+        const ports = JSON.stringify({ portMappings: PORTS });
+        const changed = await post('set', 'podnet', container.id, '--cap', ports);
+        expect(changed).toMatchObject(DONE);
+        expect(JSON.parse(changed.stdout)).toMatchObject({ cniVersion: '1.1.0' });
         expect(await settingsOf(lab, container)).toMatchObject({ ports: [8080], rates: [16, 16] });
-        const refused = await post('set', { options: { bridge: { mtu: 1400 } } });
-        expect(refused).toMatchObject({ status: 500, body: { code: 7 } });
+        const refused = await post('set', 'podnet', container.id, '--conf', '{"bridge":{"mtu":1400}}');
+        expect(refused.exitCode).toBe(1);
+        expect(JSON.parse(refused.stderr)).toMatchObject({ code: 7 });
 
-        const file = `${lab.tmp}/podnet.conflist`;
-        expect(await post('attach', { file, ifname: 'net7', defaultRoute: true })).toMatchObject({
-          status: 200,
-        });
+        const from = ['--file', `${lab.tmp}/podnet.conflist`, '--ifname', 'net7', '--default-route'];
+        expect(await post('attach', container.id, 'podnet', ...from)).toMatchObject(DONE);
         expect(await lab.ip(container, 'link', 'show', 'net7')).toMatchObject([{ operstate: 'UP' }]);
-        expect(await post('detach', { network: 'net7' })).toEqual({ status: 200, body: {} });
+        expect(await post('detach', container.id, 'net7')).toMatchObject(DONE);
         const links = await lab.ip(container, 'link', 'show');
         expect(links.map(({ ifname }) => ifname)).toEqual(['lo', 'eth0']);
 
