@@ -183,7 +183,8 @@ class Daemon {
       await this.#listen(callPlugin);
     } catch (error) {
       await this.close();
-      if (!(error instanceof SeatTaken)) throw error;
+      const isTaken = error instanceof SeatTaken && this.#server === undefined;
+      if (!isTaken) throw error;
       call.err(`catena: ${error.message}\n`);
       return false;
     }
