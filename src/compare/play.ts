@@ -6,13 +6,12 @@ import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../chain
 import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
-import { notesDirs, runDir } from '../cni/directories.ts';
 import { CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { handOver } from '../handover/ask.ts';
 import { forNeighbour } from '../lab/capabilities.ts';
-import { createContainer, createLab, FRESH_DIRS, type Place } from '../lab/lab.ts';
+import { createContainer, createLab, FRESH_DIRS, notOfPlugins, type Place } from '../lab/lab.ts';
 import { readFiles } from '../lab/state.ts';
 import { listAddresses, removeAddress } from '../netlink/rtnl/addr.ts';
 import { findLink, listLinks } from '../netlink/rtnl/link.ts';
@@ -33,13 +32,7 @@ export interface Twin {
   readonly shown: readonly string[];
 }
 
-/** The runner's own files, and those that the lab consists of. */
-const NOT_OF_LINKS = [
-  '/run/netns',
-  '/var/lib/cni/results',
-  '/var/lib/catena',
-  ...Object.values(notesDirs(runDir({}))),
-];
+const OF_THE_RUNNER = ['/var/lib/cni/results', '/var/lib/catena'];
 const DIGEST_ABOVE_BYTES = 16_384;
 /** A busy machine destroys namespaces one after another. */
 const GONE_WITHIN_MS = 60_000;
@@ -173,7 +166,7 @@ function refusal(thrown: unknown): Answer {
 
 /** Every file that plugins wrote, with its content. */
 function readContents(shown: readonly string[]): Record<string, string> {
-  const files = readFiles([...FRESH_DIRS], [...NOT_OF_LINKS, ...shown]);
+  const files = readFiles(FRESH_DIRS, [...OF_THE_RUNNER, ...notOfPlugins(shown)]);
   return Object.fromEntries(
     files.flatMap(({ key }) => {
       const path = key.replace(/^file /, '');

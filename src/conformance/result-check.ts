@@ -9,7 +9,7 @@ import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { findLink } from '../netlink/rtnl/link.ts';
 import type { TestHost } from '../testing/host.ts';
 import type { Namespace } from '../testing/namespace.ts';
-import type { Pod } from './scene.ts';
+import type { Pod } from './exam.ts';
 
 /** Human-readable problems with the form of a result object. */
 export function findLayoutProblems(object: JsonObject, version: SpecVersion): string[] {

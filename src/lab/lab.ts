@@ -2,11 +2,11 @@
 import { closeSync, existsSync, openSync, realpathSync, writeFileSync } from 'node:fs';
 import { sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
-import { workingDirectory } from '../cni/directories.ts';
+import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
 import { parseCidr } from '../net/cidr.ts';
 import { type Ip, parseIp } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
-import { createLink, getLink, setLink } from '../netlink/rtnl/link.ts';
+import { createLink, getLink, type Link, setLink } from '../netlink/rtnl/link.ts';
 import { addRoute } from '../netlink/rtnl/route.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { bindMountFd, makeReadOnly, makeWritable, mountTmpfs } from '../sys/mount.ts';
@@ -48,19 +48,24 @@ export interface Lab {
 export function createLab(devices: readonly string[] = []): Lab {
   ensureDirSync(NETNS_DIR);
   const host = openPlace('host', openOwnNetns());
-  const outside = createPlace('outside');
+  const outside = createContainer('outside');
   const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
   // Uses up an index there. If both ends had the same one, the kernel would report their connection only a second later
   // (linkwatch_urgent_event in net/core/link_watch.c), and IPv6 waits for that.
   createLink(outside.route, { name: 'unused', kind: 'bridge' });
-  createLink(host.route, {
-    name: 'outside0',
-    kind: 'veth',
-    peer: { name: 'eth0', netnsFd: outside.netns.fd },
-  });
-  connect(host, 'outside0', HOST, OUTSIDE, families);
-  connect(outside, 'eth0', OUTSIDE, HOST, families);
-  for (const name of devices) plug(host, outside, name);
+  const ends = layCable(host, 'outside0', outside, 'eth0');
+  for (const [{ route }, { index }, own, other] of [
+    [host, ends[0], HOST, OUTSIDE],
+    [outside, ends[1], OUTSIDE, HOST],
+  ] as const) {
+    setLink(route, getLink(route, 'lo').index, { up: true });
+    for (const family of families) {
+      addAddress(route, index, parseCidr(own[family]), { nodad: true });
+      const gateway = parseCidr(other[family]).ip;
+      addRoute(route, { dst: parseCidr(ANYWHERE[family]), gateway, oif: index });
+    }
+  }
+  for (const name of devices) layCable(host, name, outside, name);
   // New namespaces inherit some of these from the machine; a plugin that needs forwarding has to enable it.
   writeFileSync('/proc/sys/net/ipv4/ip_forward', '0');
   trySysctl('net/ipv6/conf/all/forwarding', '0');
@@ -69,10 +74,6 @@ export function createLab(devices: readonly string[] = []): Lab {
 
 /** Creates a namespace as a runtime does for a container, with only a loopback device that is down. */
 export function createContainer(name: string): Place {
-  return createPlace(name);
-}
-
-function createPlace(name: string): Place {
   const path = `${NETNS_DIR}/${name}`;
   createNetnsAt(path);
   return openPlace(name, openNetns(path));
@@ -84,29 +85,27 @@ function openPlace(name: string, netns: Netns): Place {
   return { name, netns, route, netfilter };
 }
 
-function connect(
-  place: Place,
-  device: string,
-  own: typeof HOST | typeof OUTSIDE,
-  other: typeof HOST | typeof OUTSIDE,
-  families: readonly (4 | 6)[],
-): void {
-  const { route: socket, netns } = place;
-  setLink(socket, getLink(socket, 'lo').index, { up: true });
-  const { index } = getLink(socket, device);
-  // During duplicate address detection of its link-local address, a router cannot find its neighbours.
-  inNetns(netns, () => trySysctl(`net/ipv6/conf/${device}/accept_dad`, '0'));
-  for (const family of families) addAddress(socket, index, parseCidr(own[family]), { nodad: true });
-  setLink(socket, index, { up: true });
-  for (const family of families) {
-    const gateway = parseCidr(other[family]).ip;
-    addRoute(socket, { dst: parseCidr(ANYWHERE[family]), gateway, oif: index });
-  }
-}
-
-function plug(host: Place, outside: Place, name: string): void {
-  createLink(host.route, { name, kind: 'veth', peer: { name, netnsFd: outside.netns.fd } });
-  for (const { route } of [host, outside]) setLink(route, getLink(route, name).index, { up: true });
+/**
+ * A veth pair between two namespaces, both ends up.
+ * @param master index of the bridge that its first end is a port of
+ */
+export function layCable(
+  from: Place,
+  name: string,
+  to: Place,
+  peer: string,
+  master?: number,
+): readonly [Link, Link] {
+  const pair = { name, kind: 'veth', peer: { name: peer, netnsFd: to.netns.fd } } as const;
+  createLink(from.route, master === undefined ? pair : { ...pair, master });
+  const ends = [[from, name] as const, [to, peer] as const].map(([{ route, netns }, device]) => {
+    // During duplicate address detection, an end has no address that a plugin could use, and a router finds no neighbours.
+    inNetns(netns, () => trySysctl(`net/ipv6/conf/${device}/accept_dad`, '0'));
+    const link = getLink(route, device);
+    setLink(route, link.index, { up: true });
+    return link;
+  });
+  return ends as [Link, Link];
 }
 
 function ipsOf(cidrs: Readonly<Record<4 | 6, string>>): Record<4 | 6, Ip> {
@@ -116,6 +115,12 @@ function ipsOf(cidrs: Readonly<Record<4 | 6, string>>): Record<4 | 6, Ip> {
 
 /** Directories replaced by empty in-memory file systems: plugins keep leases, locks, caches and sockets there. */
 export const FRESH_DIRS = ['/run', '/var/lib', '/tmp'] as const;
+
+/** What plugins have not made in {@link FRESH_DIRS}. @param shown paths that show the machine's files */
+export function notOfPlugins(shown: readonly string[]): string[] {
+  // The notes that every ADD and GC leave for each other say nothing about a plugin.
+  return [NETNS_DIR, ...Object.values(notesDirs(runDir({}))), ...shown];
+}
 
 /** File systems that are really the kernel: sysctls are per namespace, and plugins write them. */
 const KERNEL_DIRS = ['/proc', '/sys'];

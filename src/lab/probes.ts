@@ -51,6 +51,19 @@ export interface Probe {
   run(): Finding;
 }
 
+/** Every probe, the cheap ones first. No plugin is known by name: each probe defines what promises it. */
+export function promisesOf(scene: Scene): Probe[] {
+  return [
+    interfaceProbes,
+    gatewayProbes,
+    neighbourProbes,
+    outsideProbes,
+    portProbes,
+    sysctlProbes,
+    rateProbes,
+  ].flatMap(probesOf => probesOf(scene));
+}
+
 /** The addresses that a result gives to interfaces in the container. */
 function containerIps({ result }: Attached): Ip[] {
   const { ips = [], interfaces = [] } = result;
@@ -79,7 +92,7 @@ function finding(holds: boolean, seen: string): Finding {
 }
 
 /** Promised by: each interface of the result that is in a sandbox, and the keys that configure the container's interface. */
-export function interfaceProbes(scene: Scene): Probe[] {
+function interfaceProbes(scene: Scene): Probe[] {
   const { interfaces = [] } = scene.container.result;
   return interfaces.flatMap(({ name, sandbox }, index) => {
     if (!sandbox) return [];
@@ -145,7 +158,7 @@ function isPositive(value: unknown): value is number {
 }
 
 /** Promised by: the gateway of each address of the result. Only the host's own addresses can be probed. */
-export function gatewayProbes({ lab, container }: Scene): Probe[] {
+function gatewayProbes({ lab, container }: Scene): Probe[] {
   return (container.result.ips ?? []).flatMap(({ gateway }) => {
     const ip = gateway === undefined ? undefined : findIp(gateway);
     if (ip === undefined) return [];
@@ -165,7 +178,7 @@ export function gatewayProbes({ lab, container }: Scene): Probe[] {
  * Promised by: being on one network, unless a plugin isolates its ports (`portIsolation`). Containers without addresses of
  * their own probe each other's link-local ones, which shows that frames pass.
  */
-export function neighbourProbes({ plugins, container, neighbour, ifname }: Scene): Probe[] {
+function neighbourProbes({ plugins, container, neighbour, ifname }: Scene): Probe[] {
   // A hardware address in the file is the same for both containers, so they cannot reach each other.
   const apart = plugins.some(({ conf }) => conf.portIsolation === true || (conf.mac ?? '') !== '');
   if (neighbour === undefined || apart) return [];
@@ -203,7 +216,7 @@ const ECHO_PORT = 7;
  * Promised by: a default route in the result, through a gateway that is this host. With `ipMasq`, the outside must see the
  * host's address, otherwise the container's own.
  */
-export function outsideProbes(scene: Scene): Probe[] {
+function outsideProbes(scene: Scene): Probe[] {
   const { plugins, container, lab } = scene;
   const masquerades = plugins.some(({ conf }) => conf.ipMasq === true);
   return lab.families
@@ -243,7 +256,7 @@ function hasDefaultRoute({ container }: Scene, family: 4 | 6): boolean {
  * Promised by: port mappings that a plugin received at run time. Each is tried from the outside, from the host and from the
  * container itself, for each family of which the container has an address.
  */
-export function portProbes(scene: Scene): Probe[] {
+function portProbes(scene: Scene): Probe[] {
   const families = [...new Set(containerIps(scene.container).map(ip => ip.family))];
   return mappingsOf(scene).flatMap(mapping =>
     families.flatMap(family => {
@@ -295,7 +308,7 @@ function call({ container }: Scene, mapping: PortMapping, to: Ip, client: Netns)
 }
 
 /** Promised by: the `sysctl` key. */
-export function sysctlProbes(scene: Scene): Probe[] {
+function sysctlProbes(scene: Scene): Probe[] {
   return scene.plugins.flatMap(({ conf }) =>
     [...sysctlsOf(conf, scene.ifname)].map(([path, value]) => ({
       what: `${path} is ${value} inside, unchanged outside`,
@@ -350,7 +363,7 @@ const ATTEMPTS = 3;
  * Promised by: rates in the configuration or in the `bandwidth` capability argument. Traffic into the container comes from
  * the host, traffic out of it goes to the host.
  */
-export function rateProbes(scene: Scene): Probe[] {
+function rateProbes(scene: Scene): Probe[] {
   return scene.plugins.flatMap(plugin => [
     ...limitProbes(scene, plugin, 'ingress', 'into the container'),
     ...limitProbes(scene, plugin, 'egress', 'out of the container'),

@@ -5,7 +5,6 @@ import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
 import { defined } from '../cni/defined.ts';
-import { notesDirs, runDir } from '../cni/directories.ts';
 import { ADDRESS_TAKEN, CniError, describeError, toCniError } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result } from '../cni/result.ts';
@@ -22,21 +21,8 @@ import {
   type Snapshot,
   shapesAdded,
 } from './diff.ts';
-import { createContainer, createLab, FRESH_DIRS, type Place } from './lab.ts';
-import {
-  type Attached,
-  gatewayProbes,
-  interfaceProbes,
-  neighbourProbes,
-  outsideProbes,
-  type Probe,
-  placeIps,
-  portProbes,
-  rateProbes,
-  type Scene,
-  sysctlProbes,
-  sysctlsOf,
-} from './probes.ts';
+import { createContainer, createLab, FRESH_DIRS, notOfPlugins, type Place } from './lab.ts';
+import { type Attached, type Probe, placeIps, promisesOf, type Scene, sysctlsOf } from './probes.ts';
 import { type Failure, isProblem, type PluginReport, type Section } from './report.ts';
 import { takeSnapshot } from './state.ts';
 
@@ -79,9 +65,6 @@ export async function tryChain(trial: Trial): Promise<boolean> {
 
 type Tell = (section: Section) => void;
 
-/** The notes that every ADD and GC leave for each other say nothing about a plugin. */
-const NOTES = Object.values(notesDirs(runDir({})));
-
 async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void> {
   const { list, ifname, rootless } = trial;
   const lab = createLab(trial.devices);
@@ -90,7 +73,7 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
   const plugins = configurePlugins(list, capabilities);
   const sysctls = plugins.flatMap(({ conf }) => [...sysctlsOf(conf, ifname).keys()]);
   const sysctlsBefore = new Map(sysctls.map(path => [path, findSysctl(path)]));
-  const files = { dirs: FRESH_DIRS, skip: ['/run/netns', ...NOTES, ...trial.shown] };
+  const files = { dirs: FRESH_DIRS, skip: notOfPlugins(trial.shown) };
   const look = () => takeSnapshot({ host: lab.host, container, sysctls, files });
   const durationMs = performance.now() - started;
   tell({
@@ -236,19 +219,6 @@ function attachmentTo(
 
 function runtimeOf({ pluginDirs, env }: Trial, observer?: Observer): Runtime {
   return { pluginDirs, env, ...(observer ? { onPlugin: observer.onPlugin } : {}) };
-}
-
-/** Every probe, the cheap ones first. No plugin is known by name: each probe defines what promises it. */
-function promisesOf(scene: Scene): Probe[] {
-  return [
-    interfaceProbes,
-    gatewayProbes,
-    neighbourProbes,
-    outsideProbes,
-    portProbes,
-    sysctlProbes,
-    rateProbes,
-  ].flatMap(probesOf => probesOf(scene));
 }
 
 /** Observes the plugins of one conflist. */

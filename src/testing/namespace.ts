@@ -4,7 +4,7 @@ import type { Place } from '../lab/lab.ts';
 import { getLink, setLink } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, createNetnsAt, inNetns, openNetns, unmountNetns } from '../sys/netns.ts';
-import { processesIn } from './processes.ts';
+import { killProcess, processesIn } from './run-in.ts';
 
 /** The directory that `ip netns` also uses, so that an interrupted test can be inspected. */
 const DIR = '/run/netns';
@@ -54,7 +54,7 @@ export function removeNamespace({ name, netns, route, netfilter }: Namespace): v
   const found = processesIn([netns.ino]);
   if (found.length > 0) {
     Bun.sleepSync(VISIT_MS);
-    for (const pid of processesIn([netns.ino])) if (found.includes(pid)) kill(pid);
+    for (const pid of processesIn([netns.ino])) if (found.includes(pid)) killProcess(pid);
   }
   route.close();
   netfilter.close();
@@ -84,14 +84,6 @@ function unlinkNamespace(name: string): void {
     // It is no longer mounted.
   }
   rmSync(path, { force: true });
-}
-
-function kill(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // It has already exited.
-  }
 }
 
 process.on('exit', () => {

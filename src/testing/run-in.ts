@@ -1,4 +1,6 @@
-// How is a program run to completion inside a namespace, with a timeout?
+// How is a program run to completion inside a namespace, with a timeout, and which processes run there?
+
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { constants } from 'node:os';
 import { defined } from '../cni/defined.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
@@ -72,10 +74,15 @@ export async function runIn(
 
 /** Kills a process group; a missing one is ignored. */
 export function killGroup(group: number): void {
+  killProcess(-group);
+}
+
+/** Kills a process; a missing one is ignored. */
+export function killProcess(pid: number): void {
   try {
-    process.kill(-group, 'SIGKILL');
+    process.kill(pid, 'SIGKILL');
   } catch {
-    // No process of the group is left.
+    // It has ended.
   }
 }
 
@@ -91,4 +98,30 @@ function collect(stream: ReadableStream<Uint8Array>): { closed: Promise<void>; t
 function signalNumber(signal: string | number | null): number {
   if (typeof signal === 'number') return signal;
   return constants.signals[signal as NodeJS.Signals] ?? 0;
+}
+
+/** Processes in the network namespaces, given by inode, except this process. */
+export function processesIn(inodes: readonly number[]): number[] {
+  return allProcesses().filter(pid => {
+    try {
+      return inodes.includes(statSync(`/proc/${pid}/ns/net`).ino);
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** The name of a process's program. */
+export function nameOfProcess(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
+  } catch {
+    return `process ${pid}`;
+  }
+}
+
+function allProcesses(): number[] {
+  return readdirSync('/proc')
+    .filter(name => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .map(Number);
 }

@@ -421,7 +421,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     'src/attach/forwarding',
     'src/lab/lab',
     'src/lab/state',
-    'src/conformance/scene',
+    'src/conformance/exam',
     'src/compare/report',
     // A family of nf_tables.
     'src/netlink/nft/rule-words',

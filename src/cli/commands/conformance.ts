@@ -2,13 +2,12 @@
 import { realpathSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { findPlugin, parsePluginDirs } from '../../chain/config/find-plugin.ts';
-import { notesDirs, runDir } from '../../cni/directories.ts';
 import { parseObject } from '../../cni/json.ts';
 import { examine, RULES } from '../../conformance/examine.ts';
 import { renderFinding, renderHeading, renderVerdict } from '../../conformance/render.ts';
 import { findSample, readObject, type Subject } from '../../conformance/subject.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { FRESH_DIRS, layGround } from '../../lab/lab.ts';
+import { FRESH_DIRS, layGround, notOfPlugins } from '../../lab/lab.ts';
 import { RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
@@ -38,9 +37,7 @@ export async function run(call: CommandCall): Promise<number> {
     .map(file => dirname(absolutePath(file)));
   const shown = [...executables, ...given];
   layGround(shown);
-  // The notes that our own ADD and GC leave for each other are not the plugin's.
-  const notes = Object.values(notesDirs(runDir({})));
-  const watch = { dirs: FRESH_DIRS, skip: ['/run/netns', ...notes, ...shown] };
+  const watch = { dirs: FRESH_DIRS, skip: notOfPlugins(shown) };
   const [style, width] = [styleOf(call), widthOf(call)];
   if (!isData(call)) call.out(renderHeading(subject));
   const progress = openProgress(call, 'conformance');

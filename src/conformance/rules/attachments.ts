@@ -4,7 +4,7 @@ import { isObject, type JsonObject } from '../../cni/json.ts';
 import type { Result } from '../../cni/result.ts';
 import { atLeast, SINCE, type SpecVersion } from '../../cni/version.ts';
 import { createLink, findLink, removeLink } from '../../netlink/rtnl/link.ts';
-import type { Exam } from '../exam.ts';
+import type { Asking, Exam, Pod, Scene } from '../exam.ts';
 import { findFalseAddresses, findFalseInterfaces, findLayoutProblems } from '../result-check.ts';
 import {
   describeReply,
@@ -17,7 +17,6 @@ import {
   skipUnless,
   tableOf,
 } from '../rule.ts';
-import type { Asking, Pod, Scene } from '../scene.ts';
 import { confOf } from '../subject.ts';
 
 const ADD = 'SPEC: ADD';
