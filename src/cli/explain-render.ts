@@ -1,16 +1,12 @@
 // How is an explanation shown to a person?
 
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { CodeExplanation } from '../explain/codes.ts';
 import type { ListExplanation, OptionExplanation, PluginExplanation } from '../explain/list.ts';
-import type { RuntimeName } from '../runtimes/rules.ts';
 import { wrap } from './terminal/lines.ts';
 
 /** Whether a runtime uses the file of the list, and why. */
-export interface RuntimeVerdict {
-  readonly runtime: RuntimeName;
-  readonly used: boolean;
-  readonly why: string;
-}
+export type RuntimeVerdict = AnswerOf<'NetworkExplanation'>['runtimes'][number];
 
 /** @param width of the terminal, in columns */
 export function renderCode({ code, meaning, causes, advice }: CodeExplanation, width: number): string {

@@ -1,4 +1,5 @@
 // What does an examination of a node report?
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { FindAbout } from '../cni/network-plugins.ts';
 import type { Rule as PolicyRule } from '../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../netlink/tables.ts';
@@ -21,20 +22,7 @@ export const SEVERITIES = ['error', 'warning', 'unexamined', 'info', 'ok'] as co
 export type Severity = (typeof SEVERITIES)[number];
 
 /** What one check found. */
-export interface Finding {
-  /** Stable, since scripts and documents refer to it. */
-  readonly id: string;
-  readonly severity: Severity;
-  readonly found: string;
-  /** The command that fixes it, or what to look at. */
-  readonly mend?: string;
-  /** The attachment that it is about, if it is about one. */
-  readonly attachment?: {
-    readonly network: string;
-    readonly containerId: string;
-    readonly ifname: string;
-  };
-}
+export type Finding = AnswerOf<'Diagnosis'>['findings'][number];
 
 /** One check, which returns at least one finding. */
 export interface Check {

@@ -1,20 +1,9 @@
 // Is this node healthy, and if not, how much is there to do?
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { Finding, Severity } from './finding.ts';
 
 /** The findings in one line, and what the exit code says. */
-export interface DoctorVerdict {
-  /** `to do`: there are errors or warnings. `blind`: there are none, but not everything could be examined. */
-  readonly state: 'healthy' | 'blind' | 'to do';
-  /** Different fixes of errors and warnings: one command may fix many findings. */
-  readonly thingsToDo: number;
-  readonly errors: number;
-  readonly warnings: number;
-  /** Things that could not be examined. */
-  readonly unexamined: number;
-  readonly notes: number;
-  /** Human-readable: `2 things to do (1 error, 1 warning)`. */
-  readonly summary: string;
-}
+export type DoctorVerdict = AnswerOf<'Diagnosis'>['verdict'];
 
 /** Sums up what was found. @param mayBecomeRoot whether root would see more */
 export function judge(findings: readonly Finding[], mayBecomeRoot: boolean): DoctorVerdict {

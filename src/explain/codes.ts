@@ -1,15 +1,9 @@
 // What does an error code of a plugin mean, what usually causes it, and what is to be done?
+import type { AnswerOf } from '../answers/kinds.ts';
 import { ADDRESS_TAKEN, ErrorCode } from '../cni/errors.ts';
 
 /** An error code, explained. */
-export interface CodeExplanation {
-  readonly code: number;
-  readonly meaning: string;
-  /** Usual causes, the most frequent one first. */
-  readonly causes: readonly string[];
-  /** What to do, in this order. */
-  readonly advice: readonly string[];
-}
+export type CodeExplanation = AnswerOf<'CodeExplanation'>;
 
 /** From this code on, plugins define the meaning themselves (SPEC "Error"). */
 const FIRST_FREE = 100;

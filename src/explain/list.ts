@@ -1,47 +1,19 @@
 // What does each line of a list mean, and what has an attachment from each of its plugins?
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
-import type { PluginAbout, PluginCatalog, PluginKind } from '../cni/plugin-about.ts';
+import type { PluginAbout, PluginCatalog } from '../cni/plugin-about.ts';
 import { renderIp } from '../net/ip.ts';
 
 /** A list, explained. */
-export interface ListExplanation {
-  readonly network: string;
-  readonly cniVersion: string;
-  /** What the list sets for all its plugins. */
-  readonly options: readonly OptionExplanation[];
-  readonly plugins: readonly PluginExplanation[];
-  /** Who can reach whom: sentences, as far as plugins say. */
-  readonly reach: readonly string[];
-}
+export type ListExplanation = Omit<AnswerOf<'NetworkExplanation'>, 'runtimes'>;
 
 /** One plugin of a list, or the IPAM plugin that it calls. */
-export interface PluginExplanation {
-  readonly type: string;
-  /** Undefined for a plugin that is not ours. */
-  readonly kind?: PluginKind;
-  readonly summary?: string;
-  /** What the list sets, in its order. */
-  readonly options: readonly OptionExplanation[];
-  /** What it leaves at a default. */
-  readonly defaults: readonly OptionExplanation[];
-  /** Capabilities that a runtime may use: ports, rates, addresses. */
-  readonly capabilities: readonly string[];
-  /** The one of them without which the plugin does nothing. */
-  readonly idleWithout?: string;
-  /** What an attachment has from it, and what must or will exist on the host. */
-  readonly effects: readonly string[];
-  readonly ipam?: PluginExplanation;
-}
+export type PluginExplanation = ListExplanation['plugins'][number];
 
 /** An option and its value. */
-export interface OptionExplanation {
-  readonly name: string;
-  readonly value: unknown;
-  /** Undefined for an option that the plugin does not know. */
-  readonly meaning?: string;
-}
+export type OptionExplanation = ListExplanation['options'][number];
 
 /** Keys that belong to the protocol, not to a plugin. */
 const PROTOCOL: readonly string[] = ['type', 'capabilities', 'ipam', 'cniVersion', 'name', 'prevResult'];

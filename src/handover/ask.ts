@@ -1,5 +1,6 @@
 // How are the plugins of an attachment asked to hand it over?
 
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { isOwnExecutable } from '../chain/config/own-executable.ts';
 import { findCached } from '../chain/records/remembered-add.ts';
@@ -12,11 +13,7 @@ import type { JsonObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
 
 /** What one plugin has, or had, that only our executables can delete. */
-export interface PluginParts {
-  readonly link: string;
-  readonly index: number;
-  readonly parts: readonly string[];
-}
+export type PluginParts = AnswerOf<'HandoverList'>['items'][number]['links'][number];
 
 /** An attachment with the result of its ADD if the caller has it; else the cached result is used. */
 export interface Made extends Attachment, AttachmentId {

@@ -1,6 +1,7 @@
 // How is one attachment handed over without being deleted or repaired at the same time?
 
 import { isDeepStrictEqual } from 'node:util';
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { CachedAttachment } from '../chain/records/cache-record.ts';
 import { JUST_DELETED, noteOf } from '../chain/records/foreign.ts';
 import { findCached } from '../chain/records/remembered-add.ts';
@@ -18,16 +19,7 @@ import { handOver, type PluginParts } from './ask.ts';
 import type { HandedAttachment } from './attachments.ts';
 
 /** Outcome of a handover. */
-export interface Handover extends AttachmentId {
-  /**
-   * `ready`: nothing that only we can delete. `pending`: there is something, and it can be handed over. `handed over`: there was
-   * something, and it has been replaced. `refused`: the attachment was not handed over.
-   */
-  readonly state: 'ready' | 'pending' | 'handed over' | 'refused';
-  readonly links: readonly PluginParts[];
-  /** Why it was refused. */
-  readonly why?: string;
-}
+export type Handover = AnswerOf<'HandoverList'>['items'][number];
 
 /**
  * Examines an attachment and, in mode 'do', hands it over. Afterwards its plugins are asked again: if they still have something,

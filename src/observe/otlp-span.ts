@@ -1,8 +1,7 @@
 // How is a request shown in OpenTelemetry: one span for itself, for each plugin, and for each kernel transaction?
-import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import { newSpanId } from '../chain/run/trace-context.ts';
 import { defined } from '../cni/defined.ts';
-import type { FinishRecord, PluginRecord, RequestRecord, RequestSpan } from './record.ts';
+import type { FinishRecord, PluginRecord, RequestRecord, RequestSpan, TransactionRecord } from './record.ts';
 
 /** A span in the JSON of OTLP/HTTP (opentelemetry/proto/trace/v1/trace.proto; ids in hexadecimal). */
 export interface OtlpSpan {
@@ -78,7 +77,7 @@ interface Parent {
   readonly span: OtlpSpan;
   /** Unix time in milliseconds. */
   readonly beganAt: number;
-  readonly transactions: readonly KernelTransaction[] | undefined;
+  readonly transactions: readonly TransactionRecord[] | undefined;
 }
 
 function pluginSpan({ startedAt, containerId }: RequestRecord, plugin: PluginRecord): Parent[] {
@@ -88,7 +87,7 @@ function pluginSpan({ startedAt, containerId }: RequestRecord, plugin: PluginRec
   const span = {
     traceId,
     spanId,
-    parentSpanId,
+    ...defined({ parentSpanId }),
     name: `${plugin.verb} ${plugin.link}`,
     kind: SPAN_KIND_INTERNAL,
     ...timesOf(beganAt, plugin.durationMs),

@@ -1,8 +1,6 @@
 // What is known about a finished request: what was requested, how long each plugin took, how it ended?
-
-import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { FinishEvent, PluginEvent } from '../chain/run/runtime.ts';
-import type { PluginSpan } from '../chain/run/trace-context.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
@@ -30,72 +28,22 @@ export interface RequestFacts {
 }
 
 /** The span of a request; the first one of a trace has no parent. */
-export interface RequestSpan extends Omit<PluginSpan, 'parentSpanId'> {
-  readonly parentSpanId?: string;
-}
+export type RequestSpan = NonNullable<AnswerOf<'Request'>['span']>;
 
 /** One call of a plugin. */
-export interface PluginRecord {
-  readonly network: string;
-  readonly link: string;
-  /** Position of the plugin in its conflist, from 0. */
-  readonly index: number;
-  readonly executable: string;
-  readonly verb: string;
-  /** Milliseconds after the start of the request. */
-  readonly startMs: number;
-  readonly durationMs: number;
-  /** 0 for success, else an error code of the protocol. */
-  readonly code: number;
-  readonly message?: string;
-  readonly details?: string;
-  /** The end of its standard error. */
-  readonly stderr?: string;
-  /** The result that ADD printed. */
-  readonly result?: JsonObject;
-  readonly span?: PluginSpan;
-  /** Its kernel transactions, as far as they are known. */
-  readonly transactions?: readonly KernelTransaction[];
-}
+export type PluginRecord = RequestRecord['links'][number];
+
+/** A request of one of them to the kernel. */
+export type TransactionRecord = NonNullable<PluginRecord['transactions']>[number];
 
 /** The deferred removals of a network's plugins, which ran after the last plugin. */
-export interface FinishRecord {
-  readonly network: string;
-  readonly verb: string;
-  readonly startMs: number;
-  readonly durationMs: number;
-  readonly transactions?: readonly KernelTransaction[];
-}
+export type FinishRecord = NonNullable<RequestRecord['finishes']>[number];
 
 /** One finished request. Secrets are already masked. */
-export interface RequestRecord {
-  /** Ids sort by time. */
-  readonly id: string;
-  readonly traceId?: string;
-  readonly verb: string;
-  readonly network: string;
-  readonly containerId: string;
-  readonly ifname: string;
-  readonly netns: string;
-  readonly podNamespace?: string;
-  readonly podName?: string;
-  readonly args?: Readonly<Record<string, string>>;
+export type RequestRecord = Omit<AnswerOf<'Request'>, 'startedAt'> & {
   /** Unix time in milliseconds. */
   readonly startedAt: number;
-  readonly durationMs: number;
-  readonly queueMs?: number;
-  /** Milliseconds spent waiting for other requests of the same container, or for a GC. */
-  readonly lockMs?: number;
-  /** 0 for success, else an error code of the protocol. */
-  readonly code: number;
-  readonly message?: string;
-  readonly details?: string;
-  readonly warm: boolean;
-  readonly links: readonly PluginRecord[];
-  readonly finishes?: readonly FinishRecord[];
-  readonly result?: JsonObject;
-  readonly span?: RequestSpan;
-}
+};
 
 /** How a request ended. */
 export interface RequestOutcome {

@@ -1,10 +1,9 @@
 // How is a stored request shown on a terminal: when did each plugin run, and what did it add to the result?
-import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { diffResults } from '../lab/diff.ts';
 import { count, renderTime } from '../lab/words.ts';
-import type { FinishRecord, PluginRecord, RequestRecord } from './record.ts';
+import type { FinishRecord, PluginRecord, RequestRecord, TransactionRecord } from './record.ts';
 
 /** Length of the longest bar in characters, on a wide and on a narrow terminal. */
 const [WIDEST, NARROWEST] = [40, 8];
@@ -107,7 +106,7 @@ interface Row {
 }
 
 /** An event with a start and a duration. */
-type Timed = Pick<KernelTransaction, 'startMs' | 'durationMs'>;
+type Timed = Pick<TransactionRecord, 'startMs' | 'durationMs'>;
 type Words = Pick<Row, 'name' | 'notes'>;
 
 /** A row, followed by the rows of its kernel transactions if requested; else with a note of their number and time. */
@@ -162,7 +161,7 @@ function nameOf(
   return `${verb === record.verb ? '' : `${verb} `}${what}${network === record.network ? '' : ` of ${network}`}`;
 }
 
-function folded(transactions: readonly KernelTransaction[]): string[] {
+function folded(transactions: readonly TransactionRecord[]): string[] {
   if (transactions.length === 0) return [];
   const ms = transactions.reduce((sum, { durationMs }) => sum + durationMs, 0);
   return [`kernel: ${count(transactions.length, 'transaction')}, ${renderTime(ms)}`];

@@ -1,27 +1,8 @@
 // What does the walk of a packet consist of?
+import type { AnswerOf } from '../answers/kinds.ts';
 
 /** One place that the packet passes. */
-export interface Hop {
-  readonly name:
-    | 'mapping'
-    | 'translation'
-    | 'route'
-    | 'forwarding'
-    | 'rules'
-    | 'policy'
-    | 'neighbour'
-    | 'device'
-    | 'queue'
-    | 'listener'
-    | 'reply';
-  /** The node, or a container. */
-  readonly at: string;
-  readonly state: 'passes' | 'stops' | 'unknown';
-  /** Human-readable. */
-  readonly evidence: string;
-  /** Command that mends it. */
-  readonly mend?: string;
-}
+export type Hop = AnswerOf<'PacketWalk'>['hops'][number];
 
 /** Behind the last one, it is not known where the packet goes. */
 export type Step = Hop & { readonly isLast?: true };

@@ -1,10 +1,14 @@
 // Which files did we write while attachments came and went, and how are they removed without those of others?
+
 import { lstatSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { namesIn } from '../files/names-in.ts';
 import { listLeases } from '../ipam/lease-files.ts';
 import { holdFlock } from '../sys/flock.ts';
-import type { PurgeStep } from './step.ts';
+
+/** Outcome, or plan, for a table, a device, a file or a directory. */
+export type PurgeStep = NonNullable<AnswerOf<'Uninstallation'>['purged']>[number];
 
 /** Directories that are ours alone, and those that we share. */
 export interface PurgePlaces {

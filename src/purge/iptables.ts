@@ -3,7 +3,7 @@ import type { SharedChain } from '../cni/plugin-about.ts';
 import { isInstalled } from '../netlink/iptables/program.ts';
 import { restoreTable } from '../netlink/iptables/restore.ts';
 import { type SavedTable, saveTable } from '../netlink/iptables/save.ts';
-import type { PurgeStep } from './step.ts';
+import type { PurgeStep } from './files.ts';
 
 const FAMILIES = [
   { family: 4, program: 'iptables-save', name: 'iptables' },

@@ -6,7 +6,7 @@ import { deleteTable } from '../netlink/nft/table.ts';
 import { type Link, removeLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
 import { isOwnTable, Tables } from '../netlink/tables.ts';
-import type { PurgeStep } from './step.ts';
+import type { PurgeStep } from './files.ts';
 
 /** The alias of every device of ours begins like this; that of an attachment's device names the attachment. */
 const ALIAS_PREFIX = 'catena:';

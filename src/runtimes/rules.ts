@@ -1,4 +1,5 @@
 // Which of the files does each container runtime use, and why?
+import type { AnswerOf } from '../answers/kinds.ts';
 import { defined } from '../cni/defined.ts';
 import type { Candidate } from './candidate.ts';
 import { type InstalledRuntime, refusalOf } from './libcni.ts';
@@ -18,21 +19,10 @@ export interface Settings {
 }
 
 /** What a runtime does with one file. */
-export interface Verdict {
-  readonly file: string;
-  readonly used: boolean;
-  readonly why: string;
-}
+export type Verdict = Choice['verdicts'][number];
 
 /** What a runtime does with a directory. */
-export interface Choice {
-  readonly runtime: RuntimeName;
-  /** Files that pods are attached with, in order (podman: files that can be requested by name). */
-  readonly files: readonly string[];
-  /** Why there is none, or what is wrong with the chosen ones. */
-  readonly problem?: string;
-  readonly verdicts: readonly Verdict[];
-}
+export type Choice = AnswerOf<'NetworkFiles'>['runtimes'][number];
 
 /** Which of a directory's files, sorted by name, a runtime uses. */
 export function choose(runtime: RuntimeName, files: readonly Candidate[], settings: Settings = {}): Choice {

@@ -93,9 +93,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // How plugins describe their options; the build of another author's plugin imports it.
   'src/schema': ['src/cni'],
   'src/foreign': ['src/schema/conditions', 'src/files', 'src/cni'],
-  'src/explain': ['src/chain', 'src/cni', 'src/net'],
+  'src/explain': ['src/answers', 'src/chain', 'src/cni', 'src/net'],
   // Only its own executables know how: it asks them.
-  'src/handover': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
+  'src/handover': ['src/answers', 'src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/compare': [
     ...[
       'src/answers',
@@ -108,10 +108,17 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ],
     ...['src/netlink', 'src/sys'],
   ],
-  'src/runtimes': ['src/chain', 'src/files/names-in', 'src/cni', 'src/net'],
+  'src/runtimes': ['src/answers', 'src/chain', 'src/files/names-in', 'src/cni', 'src/net'],
   'src/install': ['src/runtimes', 'src/chain', 'src/files/names-in', 'src/cni', 'src/net', 'src/sys/flock'],
   // What outlasts every attachment.
-  'src/purge': ['src/netlink', 'src/ipam/lease-files', 'src/files/names-in', 'src/cni', 'src/sys/flock'],
+  'src/purge': [
+    'src/answers',
+    'src/netlink',
+    'src/ipam/lease-files',
+    'src/files/names-in',
+    'src/cni',
+    'src/sys/flock',
+  ],
   'src/testing': ['src/plugin', 'src/lab', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   'src/conformance': [
     'src/answers',
@@ -154,6 +161,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // It looks at everything and changes nothing.
   'src/doctor': [
+    'src/answers',
     // What the daemon keeps between nodes.
     'src/between',
     'src/chain',
@@ -181,10 +189,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // Whether attachments are as their ADD left them.
     'src/watch/check-all',
   ],
-  // The shapes of what commands print. Most of it describes what others declare, and nothing of that is loaded.
+  // The shapes of what commands print. Those who make it import their types.
   'src/answers': ['src/node/model'],
   // It follows packets, and changes nothing.
   'src/packet': [
+    'src/answers',
     // Pods of other nodes.
     ...['src/between/names', 'src/between/peers'],
     ...['src/node', 'src/doctor/filter', 'src/netlink', 'src/net'],
@@ -194,14 +203,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/ui': [
     'src/sys/few-connections',
     'src/cni/attachment',
-    ...[
-      'src/answers',
-      'src/graph',
-      'src/node/model',
-      'src/node/shown',
-      'src/node/words',
-      'src/doctor/finding',
-    ],
+    ...['src/answers', 'src/graph', 'src/node/model', 'src/node/shown', 'src/node/words'],
     ...['src/lab/words', 'src/lab/diff', 'src/cni/result', 'src/net'],
   ],
   'src/graph': ['src/node/model', 'src/node/words', 'src/lab/paint', 'src/lab/words'],

@@ -1,7 +1,9 @@
 // What does `catena log` do?
+
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import type { AnswerOf } from '../../answers/kinds.ts';
 import { listLeases, readLease } from '../../ipam/lease-files.ts';
 import { parseOwner } from '../../ipam/owner.ts';
 import { oneLine, type Paint, painter, type Style } from '../../lab/paint.ts';
@@ -117,26 +119,7 @@ function localTime(time: string): string {
 }
 
 /** Something that happened. */
-interface LogEntry {
-  /** ISO time. */
-  readonly time: string;
-  /** A verb of the history; `LEASE`: an address was leased, and nothing else is known. */
-  readonly what: string;
-  readonly network?: string;
-  readonly containerId?: string;
-  readonly ifname?: string;
-  readonly podNamespace?: string;
-  readonly podName?: string;
-  /** Which program did it, as far as known. */
-  readonly by: string;
-  /** 0 for success, else an error code of the protocol. */
-  readonly code: number;
-  readonly message?: string;
-  /** Where that is known from: `history`, `record` or `cached result`, `lease`. */
-  readonly source: string;
-  /** Id of its trace (`catena log <id>`). */
-  readonly trace?: string;
-}
+type LogEntry = AnswerOf<'LogEntry'>;
 
 /** Two reports of one operation differ by its duration, at most by that of the slowest plugin. */
 const SAME_MS = 60_000;

@@ -4,7 +4,7 @@ import { defined } from '../../cni/defined.ts';
 import { installedStarter } from '../../install/starters.ts';
 import { disableUnits, forgetUnits, isBooted } from '../../install/systemctl.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../../install/uninstall.ts';
-import type { PurgeStep } from '../../purge/step.ts';
+import type { PurgeStep } from '../../purge/files.ts';
 import type { CommandCall } from '../command.ts';
 import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';
 import { renderHandovers } from '../handover/render.ts';
