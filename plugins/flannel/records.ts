@@ -6,9 +6,7 @@ import { linkSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type JsonObject, parseObject } from '../../src/cni/json.ts';
 import { namesIfThere } from '../../src/files/names-in.ts';
-import { putFile } from '../../src/files/put-file.ts';
-import { removeFile } from '../../src/files/remove-file.ts';
-import { sweepGivenUp } from '../../src/files/unfinished.ts';
+import { putFile, removeFile, sweepGivenUp } from '../../src/files/put-file.ts';
 
 /** Identifies an attachment: container and interface. */
 export interface RecordKey {

@@ -4,8 +4,7 @@ import { basename, isAbsolute, join } from 'node:path';
 import { pciDeviceInfo } from '../../src/cni/device-info.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { namesIn } from '../../src/files/names-in.ts';
-import { putFile } from '../../src/files/put-file.ts';
-import { removeFile } from '../../src/files/remove-file.ts';
+import { putFile, removeFile } from '../../src/files/put-file.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { HostDeviceConf } from './config.ts';
 

@@ -14,7 +14,7 @@ import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
-import { sweepUnfinished } from '../../src/files/unfinished.ts';
+import { sweepUnfinished } from '../../src/files/put-file.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';

@@ -1,9 +1,8 @@
 // Which file tells other processes, and the next daemon, what this one keeps between nodes?
 import { join } from 'node:path';
 import { isObject, parseObject } from '../cni/json.ts';
-import { putFile } from '../files/put-file.ts';
+import { putFile, removeFile } from '../files/put-file.ts';
 import { readIfThere } from '../files/read-file.ts';
-import { removeFile } from '../files/remove-file.ts';
 import { findCidr, renderCidr } from '../net/cidr.ts';
 import { findIp, renderIp } from '../net/ip.ts';
 import { type DescribedNode, describeNode, nodeOf } from './described.ts';

@@ -1,7 +1,6 @@
 // How does a user learn what to type?
 import { type Command, type CommandOption, type CommandTable, optionsOf } from './command.ts';
 import { EXAMPLES } from './help/examples.ts';
-import { GROUPS } from './help/groups.ts';
 import { renderColumns, wrap } from './terminal/lines.ts';
 
 /** Columns of the usage text where the output is no terminal, and the most that it takes: longer lines are hard to read. */
@@ -74,3 +73,17 @@ function renderOption(name: string, { placeholder, short }: CommandOption): stri
   const typed = short === undefined ? `--${name}` : `-${short}, --${name}`;
   return placeholder === undefined ? typed : `${typed} ${placeholder}`;
 }
+
+/** Commands that answer one kind of question, in the order of the usage text. Every command is in one group. */
+export const GROUPS: readonly { readonly title: string; readonly commands: readonly string[] }[] = [
+  { title: 'Attach containers', commands: ['add', 'check', 'del', 'set', 'attach', 'detach'] },
+  { title: 'See what is there', commands: ['ls', 'who', 'why-not', 'log', 'ipam', 'networks', 'ui'] },
+  { title: 'Keep a node right', commands: ['doctor', 'repair', 'gc', 'status'] },
+  { title: 'Write lists and plugins', commands: ['init', 'validate', 'try', 'conformance'] },
+  {
+    title: 'Install and exchange executables',
+    commands: ['install', 'uninstall', 'compare', 'swap', 'handover'],
+  },
+  { title: 'Run the daemon', commands: ['daemon'] },
+  { title: 'Read', commands: ['help'] },
+];

@@ -21,7 +21,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { endFrozen, isFrozen } from '../files/frozen-process.ts';
-import { type ProcessId, thisProcess } from '../files/process-id.ts';
+import { type ProcessId, thisProcess } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { callsFileOf, callsFilesOf } from './protocol.ts';
 

@@ -20,7 +20,7 @@ import { chmodSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync } from 
 import { dirname, join } from 'node:path';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import type { Invocation } from '../cni/invocation.ts';
-import { sweepGivenUp } from '../files/unfinished.ts';
+import { sweepGivenUp } from '../files/put-file.ts';
 import { type CallRunner, serveCni } from './grpc/coil.ts';
 import { serveHealth } from './grpc/health.ts';
 import { serveReflection } from './grpc/reflection.ts';

@@ -1,7 +1,7 @@
 // Which daemon listens on a socket, what does it say, and how does another one take its place?
 import { lstatSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { isRunning, type ProcessId } from '../files/process-id.ts';
+import { isRunning, type ProcessId } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { findFlockHolder } from '../sys/lock-holder.ts';
 import { startTimer } from '../wait.ts';

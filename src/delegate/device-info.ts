@@ -19,8 +19,7 @@ import type { Attachment } from '../chain/run/runtime.ts';
 import { DEVICE_INFO_CAPABILITY, findDeviceInfoProblem } from '../cni/device-info.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
-import { putFile } from '../files/put-file.ts';
-import { removeFile } from '../files/remove-file.ts';
+import { putFile, removeFile } from '../files/put-file.ts';
 import type { Device } from './kubelet.ts';
 
 /** A network of a pod, and its device. */

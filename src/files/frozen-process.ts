@@ -1,8 +1,7 @@
 // Is a process stopped, and how do we make sure that it never continues?
 import { readdirSync } from 'node:fs';
 import { pause } from '../wait.ts';
-import { isRunning, type ProcessId } from './process-id.ts';
-import { readProcessStat, readRunningStat } from './process-stat.ts';
+import { isRunning, type ProcessId, readProcessStat, readRunningStat } from './process-stat.ts';
 import { tryRead } from './read-file.ts';
 
 /** Long enough for a process to run again that was stopped only briefly, by a debugger or by strace. */

@@ -1,8 +1,8 @@
 // In which state is a process, and when did it start?
-import { readFileSync } from 'node:fs';
+import { readFileSync, readlinkSync } from 'node:fs';
 
 /** Fields of /proc/<pid>/stat (man 5 proc). */
-export interface ProcessStat {
+interface ProcessStat {
   /** Field 3: `R`, `S`, `D`, `T` (stopped), `Z` (zombie), `X` (dead), … */
   readonly state: string;
   /** Field 4: process id of the parent. */
@@ -30,4 +30,35 @@ export function readProcessStat(pid: number): ProcessStat | undefined {
 export function readRunningStat(pid: number): ProcessStat | undefined {
   const stat = readProcessStat(pid);
   return stat === undefined || stat.state === 'Z' || stat.state === 'X' ? undefined : stat;
+}
+
+/** A process, distinguished from a later one with the same number. */
+export interface ProcessId {
+  readonly pid: number;
+  /** When the process started, in ticks since boot, because process ids are reused. Empty if the kernel does not report it. */
+  readonly start: string;
+  /** The process id namespace in which `pid` is valid. */
+  readonly pidns: string;
+}
+
+let own: ProcessId | undefined;
+
+/** This process. */
+export function thisProcess(): ProcessId {
+  own ??= { pid: process.pid, start: readRunningStat(process.pid)?.start ?? '', pidns: ownPidns() };
+  return own;
+}
+
+/** Whether a process is alive; undefined if it is in another process id namespace, whose processes we cannot see. */
+export function isRunning({ pid, start, pidns }: ProcessId): boolean | undefined {
+  if (pidns !== thisProcess().pidns) return undefined;
+  return start !== '' && readRunningStat(pid)?.start === start;
+}
+
+function ownPidns(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid');
+  } catch {
+    return '';
+  }
 }

@@ -7,18 +7,21 @@ import {
   constants,
   fsyncSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   openSync,
   renameSync,
   rmSync,
+  unlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileFailure } from './failure.ts';
-import { unfinishedName } from './unfinished.ts';
+import { namesIn } from './names-in.ts';
+import { isRunning, thisProcess } from './process-stat.ts';
 
 /** How to write a file; only its owner may read it. */
-export interface PutOptions {
+interface PutOptions {
   /** What it is, for the error: `record`. */
   readonly what?: string;
   /**
@@ -133,5 +136,87 @@ function discard(path: string): void {
     rmSync(path, { force: true });
   } catch {
     // It is swept after this process has ended.
+  }
+}
+
+/**
+ * Removes a file. A missing one is ignored. A directory in its place is not ours and stays.
+ * @param what it is, for the error: `record`
+ * @throws CniError 5
+ */
+export function removeFile(path: string, what = 'file'): void {
+  try {
+    // Checking first costs less than an error, and on a read-only file system unlink fails even if the file is missing.
+    const found = lstatSync(path, { throwIfNoEntry: false });
+    if (found === undefined || found.isDirectory()) return;
+    unlinkSync(path);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return;
+    throw fileFailure(`remove ${what}`, path, cause);
+  }
+}
+
+/** Writing a file takes milliseconds; one whose writer cannot be seen is abandoned after this long. */
+const GIVEN_UP_MS = 10 * 60_000;
+
+const NAME = /^\.catena-(\d+)-(\d*)-(\d*)-\d+\.tmp$/;
+
+let count = 0;
+
+/** A unique name for a temporary file, which identifies its writer. */
+export function unfinishedName(): string {
+  const { pid, start, pidns } = thisProcess();
+  count += 1;
+  return `.catena-${pid}-${start}-${digitsOf(pidns)}-${count}.tmp`;
+}
+
+/**
+ * Removes the temporary files of processes that were killed while they wrote. Those of living processes stay, and so
+ * does everything with another name.
+ * @param names of the directory's entries, if already known; a missing directory is empty
+ * @returns the names that were removed
+ */
+export function sweepUnfinished(dir: string, names: readonly string[] = namesIn(dir)): string[] {
+  return names.filter(name => isAbandoned(dir, name) && removed(join(dir, name)));
+}
+
+/**
+ * Whether a temporary file that does not identify its writer is too old. Too far in the future counts too: clocks jump.
+ * A writer that was merely slow then fails to rename its file, and reports that.
+ */
+export function isGivenUp(path: string): boolean {
+  const stat = lstatSync(path, { throwIfNoEntry: false });
+  return stat !== undefined && Math.abs(Date.now() - stat.mtimeMs) > GIVEN_UP_MS;
+}
+
+/** Removes temporary files (by name) that do not identify their writer and are too old. */
+export function sweepGivenUp(dir: string, isHalf: (name: string) => boolean): void {
+  for (const name of namesIn(dir)) {
+    const path = join(dir, name);
+    if (isHalf(name) && isGivenUp(path)) rmSync(path, { recursive: true, force: true });
+  }
+}
+
+function isAbandoned(dir: string, name: string): boolean {
+  const [, pid, start = '', pidns = ''] = NAME.exec(name) ?? [];
+  if (pid === undefined) return false;
+  const own = thisProcess();
+  const isVisible = pidns !== '' && pidns === digitsOf(own.pidns);
+  const alive = isVisible ? isRunning({ pid: Number(pid), start, pidns: own.pidns }) : undefined;
+  return alive === undefined ? isGivenUp(join(dir, name)) : !alive;
+}
+
+/** `pid:[4026531836]` is too long for a file name. */
+function digitsOf(pidns: string): string {
+  return pidns.replace(/\D/g, '');
+}
+
+function removed(path: string): boolean {
+  try {
+    unlinkSync(path);
+    return true;
+  } catch {
+    // Another process removed it, or we lack the permission.
+    return false;
   }
 }

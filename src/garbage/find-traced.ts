@@ -9,7 +9,7 @@ import { findContainerIdProblem } from '../cni/env.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import type { FindAbout, NetworkPlugins } from '../cni/network-plugins.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
-import { thisProcess } from '../files/process-id.ts';
+import { thisProcess } from '../files/process-stat.ts';
 import { findUse, type Use } from '../ipam/holders.ts';
 import { isContainer, type Key, listRecentlyBegun } from '../journal/generation.ts';
 import { Tables } from '../netlink/tables.ts';

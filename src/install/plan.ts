@@ -1,8 +1,8 @@
 // What must be done to install our files without losing any file of other programs?
 import { basename, join } from 'node:path';
+import { findManifest, type Manifest } from './files.ts';
 import { digestOfText, type FoundFile, Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
-import { findManifest, type Manifest } from './manifest.ts';
 import { REPLACED } from './names.ts';
 import type { TextFile } from './units.ts';
 

@@ -1,6 +1,9 @@
 // How does systemd learn about our units?
 import { existsSync } from 'node:fs';
-import { SERVICE_UNIT, SOCKET_UNIT } from './units.ts';
+import { join } from 'node:path';
+import { CORE_NAME, ON_DEMAND_SUFFIX } from '../chain/config/core-name.ts';
+import { findManifest } from './files.ts';
+import { renderUnits, SERVICE_UNIT, SOCKET_UNIT, type TextFile } from './units.ts';
 
 /** sd_booted(3) */
 const BOOTED = '/run/systemd/system';
@@ -43,4 +46,33 @@ function systemctl(...args: string[]): void {
     throw new Error(
       `Cannot run "${argv.join(' ')}": ${stderr.toString().trim() || `exit code ${exitCode}`}; ${advice}`,
     );
+}
+
+/** `none`: it is started by other means, or never. */
+export const STARTERS = ['systemd', 'on-demand', 'none'] as const;
+export type Starter = (typeof STARTERS)[number];
+
+/**
+ * The files that make it so.
+ * @param onDemand the text of the file for calls
+ */
+export function startersFor(
+  starter: Starter,
+  {
+    binDir,
+    unitDir,
+    onDemand,
+  }: { readonly binDir: string; readonly unitDir: string; readonly onDemand: string },
+): readonly TextFile[] {
+  if (starter === 'systemd') return renderUnits(unitDir, binDir);
+  if (starter === 'on-demand')
+    return [{ path: join(binDir, `${CORE_NAME}${ON_DEMAND_SUFFIX}`), text: onDemand }];
+  return [];
+}
+
+/** What an earlier installation chose; undefined if it chose nothing. */
+export function installedStarter(binDir: string): { starter: Starter; paths: readonly string[] } | undefined {
+  const paths = Object.keys(findManifest(binDir)?.starters ?? {});
+  if (paths.some(path => path.endsWith(`/${SERVICE_UNIT}`))) return { starter: 'systemd', paths };
+  return paths.length > 0 ? { starter: 'on-demand', paths } : undefined;
 }

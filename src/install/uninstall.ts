@@ -2,11 +2,10 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CORE_NAME } from '../chain/config/core-name.ts';
-import { type Files, REAL_FILES } from './files.ts';
+import { type Files, findManifest, MANIFEST_NAME, type Manifest, REAL_FILES } from './files.ts';
 import { Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn, removeKubeconfig } from './kubeconfig.ts';
 import { sweep, takeTurn } from './lay.ts';
-import { findManifest, MANIFEST_NAME, type Manifest } from './manifest.ts';
 import { REPLACED } from './names.ts';
 import { sourcesOf, type Wanted } from './plan.ts';
 

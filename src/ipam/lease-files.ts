@@ -15,8 +15,7 @@ import {
 import { join } from 'node:path';
 import { fileFailure } from '../files/failure.ts';
 import { namesIn } from '../files/names-in.ts';
-import { putFile, writeOverLeftover } from '../files/put-file.ts';
-import { removeFile } from '../files/remove-file.ts';
+import { putFile, removeFile, writeOverLeftover } from '../files/put-file.ts';
 import { isIp } from '../net/ip.ts';
 import { noteBoot } from './boot-note.ts';
 

@@ -20,8 +20,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { putFile } from '../files/put-file.ts';
-import { removeFile } from '../files/remove-file.ts';
+import { putFile, removeFile } from '../files/put-file.ts';
 import { thisBoot } from './boot-note.ts';
 import type { Owner } from './owner.ts';
 

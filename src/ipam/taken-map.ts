@@ -4,8 +4,7 @@
 // is Catena's alone, and valid only as long as that index is.
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { putFile } from '../files/put-file.ts';
-import { removeFile } from '../files/remove-file.ts';
+import { putFile, removeFile } from '../files/put-file.ts';
 import { findIp, findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
 import { isLease } from './lease-files.ts';
 

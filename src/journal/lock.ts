@@ -11,7 +11,7 @@ import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
 import { bootId } from '../files/boot-id.ts';
 import { fileFailure } from '../files/failure.ts';
 import { namesIn } from '../files/names-in.ts';
-import { isRunning } from '../files/process-id.ts';
+import { isRunning } from '../files/process-stat.ts';
 import { isOfEarlierBoot } from './boot.ts';
 import { directoryOf, fileNameOf } from './place.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';

@@ -2,7 +2,7 @@
 import { mkdirSync, symlinkSync, unlinkSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import type { AttachmentId } from '../cni/attachment.ts';
-import { sweepUnfinished } from '../files/unfinished.ts';
+import { sweepUnfinished } from '../files/put-file.ts';
 import { listNames } from './files.ts';
 import { directoryOf, markFileOf, marksDir, recordFileOf, recordsDir } from './place.ts';
 

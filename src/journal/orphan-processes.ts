@@ -5,8 +5,7 @@
 // only after proof that it is ours: its environment names the dead runner, by process id and start. Its own start is compared
 // again before every signal, because process ids are reused.
 import { readdirSync, readFileSync } from 'node:fs';
-import { isRunning, thisProcess } from '../files/process-id.ts';
-import { readRunningStat } from '../files/process-stat.ts';
+import { isRunning, readRunningStat, thisProcess } from '../files/process-stat.ts';
 import type { AttachmentRecord } from './record.ts';
 import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE, type Runner, WORKER_VARIABLE } from './runner.ts';
 

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { type AttachmentId, digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
-import { unfinishedName } from '../files/unfinished.ts';
+import { unfinishedName } from '../files/put-file.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 
 /** Longest file name, in bytes (NAME_MAX of linux/limits.h), less what a temporary name adds. */

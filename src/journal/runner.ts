@@ -1,5 +1,5 @@
 // Which process is working on an attachment, and is it still alive?
-import { isRunning, type ProcessId, thisProcess } from '../files/process-id.ts';
+import { isRunning, type ProcessId, thisProcess } from '../files/process-stat.ts';
 
 /** One operation of one runner. */
 export interface Runner extends ProcessId {

@@ -5,8 +5,7 @@
 import { closeSync, lstatSync, readFileSync, statSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { notesDirs } from '../cni/directories.ts';
-import { putFile, writeNewFile } from '../files/put-file.ts';
-import { sweepUnfinished, unfinishedName } from '../files/unfinished.ts';
+import { putFile, sweepUnfinished, unfinishedName, writeNewFile } from '../files/put-file.ts';
 import { listGenerations } from './generation.ts';
 import { directoryOf } from './place.ts';
 

@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { isObject } from '../cni/json.ts';
 import { namesIfThere } from '../files/names-in.ts';
-import { putFile } from '../files/put-file.ts';
-import { sweepUnfinished } from '../files/unfinished.ts';
+import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import type { RequestRecord } from './record.ts';
 
 /** How much is kept; the oldest records are deleted first. */

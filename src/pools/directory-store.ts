@@ -4,10 +4,8 @@ import { join } from 'node:path';
 import { isObject, tryParse } from '../cni/json.ts';
 import { fileFailure } from '../files/failure.ts';
 import { namesIn } from '../files/names-in.ts';
-import { putFile, putNewFile } from '../files/put-file.ts';
+import { putFile, putNewFile, removeFile, unfinishedName } from '../files/put-file.ts';
 import { readIfThere } from '../files/read-file.ts';
-import { removeFile } from '../files/remove-file.ts';
-import { unfinishedName } from '../files/unfinished.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import type { Kind, ObjectStore, StoredObject } from './objects.ts';
 

@@ -8,9 +8,7 @@ import { join } from 'node:path';
 import * as z from 'zod/mini';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { namesIn } from '../files/names-in.ts';
-import { putFile } from '../files/put-file.ts';
-import { removeFile } from '../files/remove-file.ts';
-import { unfinishedName } from '../files/unfinished.ts';
+import { putFile, removeFile, unfinishedName } from '../files/put-file.ts';
 import { directoryOf, fileNameOf } from '../journal/place.ts';
 
 const Note = z.object({

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { collectGarbage } from '../../src/chain/records/collect-garbage.ts';
 import { recover } from '../../src/chain/records/recover.ts';
 import { addNetwork } from '../../src/chain/run/run.ts';
-import { unfinishedName } from '../../src/files/unfinished.ts';
+import { unfinishedName } from '../../src/files/put-file.ts';
 import { filesBelow } from '../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../helpers/noop-chain.ts';
 import { ROOT } from '../helpers/source-tree.ts';

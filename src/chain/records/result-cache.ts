@@ -14,10 +14,15 @@ import { type AttachmentId, digestOf, sameAttachment } from '../../cni/attachmen
 import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { fileFailure } from '../../files/failure.ts';
-import { putFile, writeNewFile } from '../../files/put-file.ts';
+import {
+  putFile,
+  removeFile,
+  sweepGivenUp,
+  sweepUnfinished,
+  unfinishedName,
+  writeNewFile,
+} from '../../files/put-file.ts';
 import { readIfThere, tryRead } from '../../files/read-file.ts';
-import { removeFile } from '../../files/remove-file.ts';
-import { sweepGivenUp, sweepUnfinished, unfinishedName } from '../../files/unfinished.ts';
 import { type CachedAttachment, parseRecord, renderAttachment } from './cache-record.ts';
 
 /** Where the reference keeps its files; shared with every runtime built on it. */

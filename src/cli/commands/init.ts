@@ -1,8 +1,7 @@
 // What does `catena init` do?
 import { closeSync, fchmodSync, mkdirSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { putNewFile, putOpenFile } from '../../files/put-file.ts';
-import { unfinishedName } from '../../files/unfinished.ts';
+import { putNewFile, putOpenFile, unfinishedName } from '../../files/put-file.ts';
 import { NO_EXECUTABLES } from '../../validate/executables.ts';
 import { countFindings } from '../../validate/finding.ts';
 import { validatePath } from '../../validate/validate.ts';

@@ -13,14 +13,22 @@ import { findRunning, succeed } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { isMadeIn, listAttached } from '../../handover/attachments.ts';
 import { checkPick, type Pick } from '../../install/check.ts';
+import { findManifest } from '../../install/files.ts';
 import { renderKubeconfig } from '../../install/kubeconfig.ts';
 import { install } from '../../install/lay.ts';
-import { findManifest } from '../../install/manifest.ts';
 import { nameFirst, nameUsually } from '../../install/names.ts';
 import { type InstallPlan, planInstall, type Step, type Wanted } from '../../install/plan.ts';
 import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
-import { installedStarter, STARTERS, type Starter, startersFor } from '../../install/starters.ts';
-import { disableUnits, enableUnits, forgetUnits, isBooted } from '../../install/systemctl.ts';
+import {
+  disableUnits,
+  enableUnits,
+  forgetUnits,
+  installedStarter,
+  isBooted,
+  STARTERS,
+  type Starter,
+  startersFor,
+} from '../../install/systemctl.ts';
 import type { TextFile } from '../../install/units.ts';
 import { count } from '../../lab/words.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';

@@ -1,8 +1,7 @@
 // What does `catena uninstall` do?
 import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
-import { installedStarter } from '../../install/starters.ts';
-import { disableUnits, forgetUnits, isBooted } from '../../install/systemctl.ts';
+import { disableUnits, forgetUnits, installedStarter, isBooted } from '../../install/systemctl.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../../install/uninstall.ts';
 import type { PurgeStep } from '../../purge/files.ts';
 import type { CommandCall } from '../command.ts';

@@ -4,8 +4,8 @@
 import { type Command, type CommandOption, type CommandTable, optionsOf } from '../command.ts';
 import { COMMON_EXIT_CODES, type ExitCode, MORE_EXIT_CODES } from '../exit-codes.ts';
 import { EXAMPLES } from '../help/examples.ts';
-import { GROUPS } from '../help/groups.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
+import { GROUPS } from '../usage.ts';
 
 /** The tool's page, of which the others are part. */
 export const TOP = 'catena';

@@ -2,7 +2,7 @@
 import { chmodSync, constants, copyFileSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isRunning, thisProcess } from '../../files/process-id.ts';
+import { isRunning, thisProcess } from '../../files/process-stat.ts';
 
 /**
  * Copies an executable into a directory of its own while the work runs. Multi-call executables behave according to their name,

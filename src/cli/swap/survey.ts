@@ -7,8 +7,7 @@ import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { findDigest } from '../../install/swap.ts';
-import { listSwaps } from '../../install/swap-note.ts';
+import { findDigest, listSwaps } from '../../install/swap.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { confDirOf } from '../target.ts';
 

@@ -11,8 +11,8 @@ import {
   removeDeviceInfo,
 } from '../../../src/delegate/device-info.ts';
 import { listPodDevices } from '../../../src/delegate/kubelet.ts';
-import { findManifest, MANIFEST_NAME } from '../../../src/install/manifest.ts';
-import { listSwaps, placeOf } from '../../../src/install/swap-note.ts';
+import { findManifest, MANIFEST_NAME } from '../../../src/install/files.ts';
+import { listSwaps, placeOf } from '../../../src/install/swap.ts';
 import { readCandidates } from '../../../src/runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../../src/runtimes/configured.ts';
 import { choose, RUNTIMES } from '../../../src/runtimes/rules.ts';

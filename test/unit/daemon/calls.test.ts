@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { BegunCalls, giveUp, SLOTS } from '../../../src/daemon/calls.ts';
 import { callsFileOf } from '../../../src/daemon/protocol.ts';
-import { thisProcess } from '../../../src/files/process-id.ts';
+import { thisProcess } from '../../../src/files/process-stat.ts';
 
 const STAT = { ino: 7, mtimeMs: 12.5 };
 let dir: string;

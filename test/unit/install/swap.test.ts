@@ -3,8 +3,15 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { findDigest, planUndo, putSwap, undoSwap, type WantedSwap } from '../../../src/install/swap.ts';
-import { listSwaps, placeOf } from '../../../src/install/swap-note.ts';
+import {
+  findDigest,
+  listSwaps,
+  placeOf,
+  planUndo,
+  putSwap,
+  undoSwap,
+  type WantedSwap,
+} from '../../../src/install/swap.ts';
 import { run } from '../../helpers/command.ts';
 
 const KILLED = join(import.meta.dir, '../../fixtures/install-killed.ts');

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { unfinishedName } from '../../../src/files/unfinished.ts';
+import { unfinishedName } from '../../../src/files/put-file.ts';
 import type { RequestRecord } from '../../../src/observe/record.ts';
 import { findTrace, listTraces, TraceRing } from '../../../src/observe/trace-ring.ts';
 

@@ -10,8 +10,7 @@ import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/r
 import type { Attachment, Runtime } from '../../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
 import { bootId } from '../../../../src/files/boot-id.ts';
-import { isRunning, thisProcess } from '../../../../src/files/process-id.ts';
-import { readRunningStat } from '../../../../src/files/process-stat.ts';
+import { isRunning, readRunningStat, thisProcess } from '../../../../src/files/process-stat.ts';
 import { isOfEarlierBoot } from '../../../../src/journal/boot.ts';
 import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { isRunning, thisProcess } from '../../../src/files/process-id.ts';
+import { isRunning, thisProcess } from '../../../src/files/process-stat.ts';
 
 test('isRunning() is true for this process, and false for another one with its id', () => {
   const own = thisProcess();
