@@ -89,12 +89,7 @@ async function startEarly(args: readonly string[]): Promise<WorkerSource | undef
 
 /** The delegate runner inside the daemon. */
 async function asPlugin(...[{ env, stdin }, surroundings]: Parameters<AsPlugin>): ReturnType<AsPlugin> {
-  const { serve } = await import('../src/plugin/serve.ts');
+  const { replyTo } = await import('../src/plugin/serve.ts');
   const runner = await RUNNER.load(surroundings);
-  const { exitCode, stdout, log } = await serve(runner, { env, readStdin: () => stdin }, loadPlugin);
-  let stderr = '';
-  await log.flush(text => {
-    stderr += text;
-  });
-  return { exitCode, stdout, stderr };
+  return replyTo(runner, { env, readStdin: () => stdin }, loadPlugin);
 }

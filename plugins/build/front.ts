@@ -16,6 +16,7 @@ import {
   UNANSWERED_VARIABLE,
   wireOf,
 } from '../../src/daemon/protocol.ts';
+import { WIRE } from '../../src/daemon/wire.ts';
 import { SEND_FLAG } from '../../src/plugin/delete-devices.ts';
 import { aboutText } from '../../src/plugin/run.ts';
 import { versionText } from '../../src/plugin/serve.ts';
@@ -101,6 +102,7 @@ export async function renderTables(): Promise<string> {
     return `  { ${texts.join(', ')}, ${name === RUNNER_NAME ? 1 : 0} },\n`;
   });
   const numbers = {
+    ...WIRE,
     ...{ REQUEST_LIMIT_BYTES, SILENCE_MS, ANSWER_DEADLINE_MS },
     ...{ JUDGED_DECLINED: JUDGED.declined, JUDGED_LOST: JUDGED.lost },
     // The core's own deadlines end long before.

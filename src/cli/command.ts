@@ -1,6 +1,6 @@
 // What is a command of the tool, and what does it get to work with?
 import type { Deadlines } from '../chain/run/runtime.ts';
-import type { Invocation } from '../cni/invocation.ts';
+import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
 import type { ClusterAccess } from '../delegate/api-server.ts';
 import type { Cluster } from '../delegate/kubernetes.ts';
@@ -67,7 +67,7 @@ export type AsPlugin = (
     /** Opens a cluster whose state is shared by several calls. */
     readonly openCluster?: (access: ClusterAccess) => Promise<Cluster>;
   },
-) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
+) => Promise<Reply>;
 
 /** What the tool works with, apart from its command line. */
 export interface CommandContext {

@@ -4,6 +4,7 @@ import * as z from 'zod/mini';
 import { WAYS } from '../between/plan.ts';
 import { type BetweenSettings, BLOCKS, KUBERNETES } from '../between/settings.ts';
 import type { Deadlines } from '../chain/run/runtime.ts';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
 import { findCidr } from '../net/cidr.ts';
@@ -158,41 +159,27 @@ export function watchSettings(
 }
 
 function over(base: DaemonSettings, said: Settings): DaemonSettings {
+  const scaled = (count: number | undefined, by: number) => (count === undefined ? undefined : count * by);
   const { pool, server, deadlines, observe, watch, between } = base;
-  const { memoryPerWorkerMiB: memory, idleSeconds: idle, timeouts = {}, log } = said;
-  const { idleExit } = said;
+  const { workers, callsPerWorker: calls, requests, queue, timeouts = {}, log } = said;
+  const { logLevel, logMaxBytes, logMaxFiles, traces, traceDir, otlpEndpoint } = said;
+  const { nodes, nodesKubeconfig: kubeconfig, clusterCidrs, nodeWays: ways, vxlanId, vxlanPort } = said;
+  const bytes = scaled(said.memoryPerWorkerMiB, MIB);
+  const idleMs = scaled(said.idleSeconds, 1_000);
+  const everyMs = scaled(said.watchSeconds, 1_000);
+  const leftoverMs = scaled(said.leftoverSeconds, 1_000);
+  const logged = { log: log === undefined ? log : [log].flat(), logLevel, logMaxBytes, logMaxFiles };
   return {
-    idleExitMs: idleExit === undefined ? base.idleExitMs : idleExit * 1_000,
-    pool: {
-      workers: said.workers ?? pool.workers,
-      calls: said.callsPerWorker ?? pool.calls,
-      bytes: memory === undefined ? pool.bytes : memory * MIB,
-      idleMs: idle === undefined ? pool.idleMs : idle * 1_000,
-    },
-    server: { ...server, requests: said.requests ?? server.requests, queue: said.queue ?? server.queue },
+    idleExitMs: scaled(said.idleExit, 1_000) ?? base.idleExitMs,
+    pool: { ...pool, ...defined({ workers, calls, bytes, idleMs }) },
+    server: { ...server, ...defined({ requests, queue }) },
     deadlines: { ...deadlines, ...deadlinesIn(timeouts) },
-    watch: {
-      policy: said.watch ?? watch.policy,
-      everyMs: said.watchSeconds === undefined ? watch.everyMs : said.watchSeconds * 1_000,
-      leftoverMs: said.leftoverSeconds === undefined ? watch.leftoverMs : said.leftoverSeconds * 1_000,
-    },
+    watch: { ...watch, ...defined({ policy: said.watch, everyMs, leftoverMs }) },
     between: {
-      nodes: said.nodes ?? between.nodes,
-      kubeconfig: said.nodesKubeconfig ?? between.kubeconfig,
-      clusterCidrs: said.clusterCidrs ?? between.clusterCidrs,
-      ways: said.nodeWays ?? between.ways,
-      vni: said.vxlanId ?? between.vni,
-      port: said.vxlanPort ?? between.port,
+      ...between,
+      ...defined({ nodes, kubeconfig, clusterCidrs, ways, vni: vxlanId, port: vxlanPort }),
     },
-    observe: {
-      log: log === undefined ? observe.log : [log].flat(),
-      logLevel: said.logLevel ?? observe.logLevel,
-      logMaxBytes: said.logMaxBytes ?? observe.logMaxBytes,
-      logMaxFiles: said.logMaxFiles ?? observe.logMaxFiles,
-      traces: said.traces ?? observe.traces,
-      traceDir: said.traceDir ?? observe.traceDir,
-      otlpEndpoint: said.otlpEndpoint ?? observe.otlpEndpoint,
-    },
+    observe: { ...observe, ...defined({ ...logged, traces, traceDir, otlpEndpoint }) },
   };
 }
 

@@ -1,7 +1,7 @@
 // What do a client and the daemon send each other, byte by byte?
 //
 // One message in each direction on each connection, little endian; while a call takes long, the daemon shows that it is alive.
-// plugins/front/front.c has the same table; it alone sends requests.
+// The front (plugins/front/front.c), which alone sends requests, is compiled with this table.
 import type { Socket } from 'bun';
 import type { Reply } from '../cni/invocation.ts';
 import { DAEMON_COMMANDS, decline, type RunAnswer, type RunRequest, SIGN_MS } from './protocol.ts';

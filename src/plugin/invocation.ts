@@ -1,5 +1,5 @@
 // What does a plugin get besides its request, and what does it reply?
-import type { Invocation } from '../cni/invocation.ts';
+import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
@@ -40,10 +40,8 @@ export interface HostSockets {
   readonly netfilter: NetlinkSocket;
 }
 
-/** The reply. Log lines stay in `log` until they are flushed. */
-export interface Reply {
-  readonly exitCode: number;
-  readonly stdout: string;
+/** The reply. Log lines, which become its standard error, stay in `log` until they are flushed. */
+export interface ServedReply extends Omit<Reply, 'stderr'> {
   readonly log: Log;
 }
 
@@ -51,4 +49,4 @@ export interface Reply {
 export type PluginLookup = (name: string) => Promise<PluginDefinition> | undefined;
 
 /** Calls another plugin of this executable in this process; undefined if there is none of that name. */
-export type CallPlugin = (name: string, call: ServedCall) => Promise<Reply> | undefined;
+export type CallPlugin = (name: string, call: ServedCall) => Promise<ServedReply> | undefined;

@@ -17,6 +17,7 @@ import {
   UPKEEP_VARIABLE,
 } from '../cni/env.ts';
 import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
+import type { Reply } from '../cni/invocation.ts';
 import { decode, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { prevResultOf, type Result, renderResult } from '../cni/result.ts';
@@ -33,7 +34,7 @@ import { LiveCall } from './call.ts';
 import type * as Collection from './collection.ts';
 import type { PluginDefinition } from './define.ts';
 import { forget, underNote } from './generation.ts';
-import type { PluginLookup, Reply, ServedCall } from './invocation.ts';
+import type { PluginLookup, ServedCall, ServedReply } from './invocation.ts';
 
 /**
  * Serves one invocation of a plugin: the same function in the executable, the daemon's workers and tests. It never
@@ -43,7 +44,7 @@ export async function serve(
   definition: PluginDefinition,
   invocation: ServedCall,
   siblings: PluginLookup = () => undefined,
-): Promise<Reply> {
+): Promise<ServedReply> {
   const log = createLog(undefined, { link: definition.name });
   let version: string | undefined;
   try {
@@ -105,6 +106,16 @@ export async function serve(
     log[isBug(thrown) ? 'error' : 'debug'](stackOf(thrown));
     return { exitCode: 1, stdout: JSON.stringify(replyOf(error, version), null, 4), log };
   }
+}
+
+/** The same for a process that serves many calls, with the log as standard error. */
+export async function replyTo(...call: Parameters<typeof serve>): Promise<Reply> {
+  const { log, ...reply } = await serve(...call);
+  let stderr = '';
+  await log.flush(text => {
+    stderr += text;
+  });
+  return { ...reply, stderr };
 }
 
 /** Failures noticed by a runner have code 0, which in a plugin's reply would mean "no error". */

@@ -1,6 +1,7 @@
 // Which messages do a runner and a worker exchange?
 import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import type { PluginCall, Segment } from '../chain/run/segment.ts';
+import type { Reply } from '../cni/invocation.ts';
 
 /**
  * Argument that makes our executable a worker: a process that serves the calls of any of its plugins one after
@@ -33,12 +34,8 @@ export interface WorkerCall extends Omit<PluginCall, 'path'> {
   readonly plugin: string;
 }
 
-/** What a separate plugin process would leave behind. */
-export interface WorkerReply {
-  readonly exitCode: number;
-  readonly stdout: string;
-  /** Log lines. Anything else written to standard error arrives on the worker's standard error. */
-  readonly stderr: string;
+/** The reply to a call. Its standard error has the log lines; anything else arrives on the worker's own. */
+export interface WorkerReply extends Reply {
   /** Indexes of host devices that must be gone before the deferred work of the chain is done; DEL and GC only. */
   readonly removals?: readonly number[];
   /** The next call of the segment has begun. */

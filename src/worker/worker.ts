@@ -10,9 +10,9 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/sock
 import { SegmentNetns } from '../plugin/container-netns.ts';
 import type { Done } from '../plugin/define.ts';
 import { deleteDevices } from '../plugin/delete-devices.ts';
-import type { HostSockets, PluginLookup, ServedCall, WorkerState } from '../plugin/invocation.ts';
+import type { HostSockets, PluginLookup, WorkerState } from '../plugin/invocation.ts';
 import { Removals } from '../plugin/removals.ts';
-import { serve } from '../plugin/serve.ts';
+import { replyTo } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
 import { endWithParent } from '../sys/parent.ts';
 import {
@@ -117,13 +117,7 @@ async function call(
     const reason = 'this executable has no such plugin; call it by a name it was installed with';
     return failed(new CniError(ErrorCode.internal, `Cannot call plugin "${plugin}": ${reason}`));
   }
-  const served: ServedCall = { env, readStdin: () => stdin, worker };
-  const { exitCode, stdout, log } = await serve(definition, served, plugins);
-  let stderr = '';
-  await log.flush(text => {
-    stderr += text;
-  });
-  return { exitCode, stdout, stderr };
+  return replyTo(definition, { env, readStdin: () => stdin, worker }, plugins);
 }
 
 function finish(removals: Removals, removed: boolean, sockets: HostSockets): Promise<WorkerReply> {

@@ -298,7 +298,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'package-lock.json',
     ],
     // What the front knows of the rest.
-    ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/worker/protocol'],
+    ...['src/chain/config/core-name', 'src/daemon/protocol', 'src/daemon/wire', 'src/worker/protocol'],
     ...[
       'src/plugin/stdio',
       'src/plugin/delete-devices',

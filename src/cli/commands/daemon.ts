@@ -11,14 +11,19 @@ import {
   watchedCalls,
   withWorkers,
 } from '../../daemon/backend.ts';
-import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import { serveEarlyClients } from '../../daemon/early-clients.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { isAtHome, isInTheWayOf } from '../../daemon/on-demand.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
 import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
-import { type Backend, type Server, type ServerEvents, startServer } from '../../daemon/server.ts';
+import {
+  type Backend,
+  DeclinedCalls,
+  type Server,
+  type ServerEvents,
+  startServer,
+} from '../../daemon/server.ts';
 import {
   type CheckedSettings,
   type DaemonSettings,

@@ -1,9 +1,9 @@
 // Are the bytes of requests and replies the documented ones, what does the decoder refuse, and until when does a call count as begun?
 import { afterAll, describe, expect, test } from 'bun:test';
-import fs, { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
-import path, { join } from 'node:path';
+import { join } from 'node:path';
 import { hasGone } from '../../../src/daemon/calls.ts';
 import { decline, type RunRequest } from '../../../src/daemon/protocol.ts';
 import {
@@ -32,15 +32,6 @@ const REQUEST: RunRequest = {
 };
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
-
-test('the front has the same table', () => {
-  const source = fs.readFileSync(path.join(import.meta.dir, '../../../plugins/front/front.c'), 'utf8');
-  const defined = [...source.matchAll(/^#define (WIRE_\w+) (\w+)$/gm)].map(([, name = '', value]) => [
-    name,
-    Number(value),
-  ]);
-  expect(Object.fromEntries(defined)).toEqual(WIRE);
-});
 
 describe('a request', () => {
   test('has these bytes', () => {
