@@ -46,11 +46,13 @@ export async function handOverOne(
     if (mode === 'look') return { ...id, state: 'pending', links: parts };
     const note = noteOf(id, runtime);
     const theirs = findTheirs(attached, runtime);
+    const begun = performance.now();
     const obstacle = await whileClaimed(attached, runtime, async () => {
       await handOver(list, attached, 'do', runtime);
     });
     if (obstacle !== undefined) return refused(obstacle, parts);
-    if (theirs && (await undoIfDeleted(theirs, note, runtime))) return refused(JUST_DELETED, parts);
+    if (theirs && (await undoIfDeleted(theirs, note, runtime, performance.now() - begun)))
+      return refused(JUST_DELETED, parts);
     const left = await handOver(list, attached, 'look', runtime);
     if (left.length) return refused('its plugins are unchanged; run the command again', left);
     forgetNote(id, runtime);

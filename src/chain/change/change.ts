@@ -50,7 +50,7 @@ export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRu
       if (record === undefined) throw unknown(id, JUST_DELETED);
       const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
       refuseUnreachable(record, runtime);
-      work = { record, reaching, note, hasBegun: false };
+      work = { record, reaching, note };
       changing = changeClaimed(claim, change, work);
       await changing.catch(() => {});
     } finally {
@@ -67,15 +67,16 @@ interface Work {
   readonly reaching: ChainRuntime;
   /** Of its ADD, read before. */
   readonly note: string | undefined;
-  /** Whether a plugin has been told to change. */
-  hasBegun: boolean;
+  /** When the first plugin was told to change, by the clock of `performance`; undefined before. */
+  begun?: number;
 }
 
 /** Deletes what the change has put back if another runtime made the attachment, and has deleted it since. */
-async function wasDeleted({ record, reaching, note, hasBegun }: Work): Promise<boolean> {
-  if (!record.foreign || !hasBegun) return false;
+async function wasDeleted({ record, reaching, note, begun }: Work): Promise<boolean> {
+  if (!record.foreign || begun === undefined) return false;
   // The change has written it again, with the new settings.
-  return undoIfDeleted(findCached(record, reaching) ?? toRemembered(record), note, reaching);
+  const cached = findCached(record, reaching) ?? toRemembered(record);
+  return undoIfDeleted(cached, note, reaching, performance.now() - begun);
 }
 
 async function changeClaimed(claim: Claim, change: Change, work: Work): Promise<ResultOf> {
@@ -87,7 +88,7 @@ async function changeClaimed(claim: Claim, change: Change, work: Work): Promise<
   const plugins = await planChange(from, to, before, runtime);
   if (plugins.length === 0) return convertResult(before, from.list.version, 'recorded result') as ResultOf;
   claim.note({ event: 'change', to: settings, plugins });
-  work.hasBegun = true;
+  work.begun = performance.now();
   const begun: number[] = [];
   let result: JsonObject;
   try {

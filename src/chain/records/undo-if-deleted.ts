@@ -13,12 +13,15 @@ import { findCached } from './remembered-add.ts';
 /** A runtime whose DEL takes longer has most likely failed, and calls it again. */
 const DEL_MS = 15_000;
 const LOOK_AGAIN_MS = 100;
+/** A DEL calls the same plugins as what was put back, and on a node that is busy both take long. */
+const TIMES_THE_WORK = 4;
 
 /**
  * Deletes what was put back, if the runtime has begun to delete the attachment since. Waits until it has finished: what belongs to
  * plugins that it has not called yet, it deletes itself. Without a note waits for as long as a DEL may take.
  * @param cached as it is now, if it was not deleted
  * @param note as it was before the work
+ * @param workMs how long the work took
  * @returns whether the runtime deletes it
  * @throws CniError if what was put back too late cannot be deleted
  */
@@ -26,11 +29,13 @@ export async function undoIfDeleted(
   cached: CachedAttachment,
   note: string | undefined,
   runtime: ChainRuntime,
+  workMs: number,
   rest: Rest = pause,
 ): Promise<boolean> {
   const isKnownToEnd = isNoteGone(cached, note, runtime);
   if (note !== undefined && !isKnownToEnd && isThere(cached, runtime)) return false;
-  const until = performance.now() + (isKnownToEnd ? DEL_MS : DEL_WITHOUT_NOTE_MS);
+  const usualMs = isKnownToEnd ? DEL_MS : DEL_WITHOUT_NOTE_MS;
+  const until = performance.now() + Math.max(usualMs, TIMES_THE_WORK * workMs);
   while (isThere(cached, runtime) && performance.now() < until) await rest(LOOK_AGAIN_MS);
   if (!isKnownToEnd && isThere(cached, runtime)) return false;
   const { onWarning: _, ...quiet } = runtime;

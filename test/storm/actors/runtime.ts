@@ -18,6 +18,8 @@ const CACHE = '/var/lib/cni/results';
 interface Cached {
   readonly result?: CniResult | undefined;
   readonly capabilityArgs?: object;
+  /** The list in base64, which `catena set` changes. */
+  readonly config?: string;
 }
 
 /** ADD: every plugin with the result of the one before; then the cache is written. */
@@ -35,11 +37,13 @@ export async function add(place: Place, action: Add): Promise<Outcome> {
   return { how: 'ok', ...(result === undefined ? {} : { result }) };
 }
 
-/** CHECK: every plugin with the result of the ADD. */
+/** CHECK: every plugin with the result and the list of the cache, as CRI-O calls it. */
 export async function check(place: Place, action: Check): Promise<Outcome> {
   const net = NETS[action.net];
   const cached = readCache(net, action);
-  for (const plugin of net.list.plugins) {
+  const source = cached.config === undefined ? undefined : Buffer.from(cached.config, 'base64').toString();
+  const plugins: readonly PluginConf[] = source === undefined ? net.list.plugins : JSON.parse(source).plugins;
+  for (const plugin of plugins) {
     const called = await call(place, action, 'CHECK', plugin, cached, Number.POSITIVE_INFINITY);
     if (called.how !== 'ok') return called;
   }

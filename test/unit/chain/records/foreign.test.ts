@@ -1,5 +1,5 @@
 // Is an attachment of another runtime mended and changed as it is, although that runtime knows no locks?
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterEach, beforeEach, describe, expect, spyOn, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -8,6 +8,7 @@ import type { CachedAttachment } from '../../../../src/chain/records/cache-recor
 import { recover } from '../../../../src/chain/records/recover.ts';
 import { repair } from '../../../../src/chain/records/repair.ts';
 import { removeAttachment, writeAttachment } from '../../../../src/chain/records/result-cache.ts';
+import { undoIfDeleted } from '../../../../src/chain/records/undo-if-deleted.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import { runDir } from '../../../../src/cni/directories.ts';
 import { listAttached } from '../../../../src/handover/attachments.ts';
@@ -157,6 +158,22 @@ test('so it is where no note tells that a DEL has begun', async () => {
   during = () => endBy(250);
   expect(await repaired()).toEqual([expect.objectContaining(DELETED)]);
   expect(calls).toEqual([...CALLS, 'the DEL ends', 'DEL two', 'DEL one']);
+});
+
+test('a DEL without a note is awaited for longer where the work took long', async () => {
+  forgetGeneration(runDir(runtime.env), ID);
+  let clock = 0;
+  const now = spyOn(performance, 'now').mockImplementation(() => clock);
+  const rest = (ms: number) => {
+    clock += ms;
+    if (clock > 8_000) removeAttachment(runtime.cacheDir, ID);
+    return Promise.resolve();
+  };
+  expect(await undoIfDeleted(cached, undefined, runtime, 100, rest)).toBe(false);
+  clock = 0;
+  expect(await undoIfDeleted(cached, undefined, runtime, 3_000, rest)).toBe(true);
+  now.mockRestore();
+  expect(calls).toEqual(['DEL two', 'DEL one']);
 });
 
 test('a later ADD of the same name is left alone', async () => {
