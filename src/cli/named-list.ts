@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { loadFile, loadNetwork } from '../chain/config/load.ts';
+import { parseCniArgs } from '../cni/cni-args.ts';
 import { absolutePath } from '../files/absolute-path.ts';
 import type { CommandCall } from './command.ts';
 import { confDirOf } from './target.ts';
@@ -26,6 +27,18 @@ export function findList(call: CommandCall, given: string): NamedList {
     return { list: loadFile(path), dir: dirname(path), file: basename(path) };
   const dir = confDirOf(call);
   return { list: loadNetwork(dir, given), dir };
+}
+
+/** What a command runs in namespaces of its own: a list, by which executables, for which interface. */
+export function chainOf(call: CommandCall) {
+  const [given = ''] = call.positionals;
+  const dirs = call.texts('bin-dir');
+  return {
+    list: findList(call, given).list,
+    pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => absolutePath(dir)),
+    ifname: call.text('ifname') || 'eth0',
+    args: parseCniArgs(call.text('args') ?? ''),
+  };
 }
 
 function isPath(given: string): boolean {

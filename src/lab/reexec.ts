@@ -19,6 +19,14 @@ export const TERMINAL_FD = 3;
 /** Environment variable that tells the second run its privileges. */
 export const RIGHTS_VARIABLE = 'CATENA_TRY_RIGHTS';
 
+/** Variables that would lead plugins out of the lab, or tell them of another call. */
+const NOT_FOR_PLUGINS = /^(CNI_.*|CATENA_((RUN|STATE|CNI_CACHE)_DIR|TRY_RIGHTS|COMPARE_TWIN))$/;
+
+/** The environment of plugins in a lab. */
+export function envOfPlugins(env: OwnCommandOptions['env']): OwnCommandOptions['env'] {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !NOT_FOR_PLUGINS.test(name)));
+}
+
 /**
  * Runs this command line again in network and mount namespaces of its own: with root's privileges, or without root, with
  * those of an unprivileged user namespace.

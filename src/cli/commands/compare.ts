@@ -1,6 +1,5 @@
 // What does `catena compare` do?
 import { dirname } from 'node:path';
-import { parseCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { homesOf, laySwap, readSwap } from '../../compare/executables.ts';
 import { withCommonNames } from '../../compare/normalise.ts';
@@ -8,19 +7,16 @@ import { playScene } from '../../compare/play.ts';
 import { renderReport, renderSummary } from '../../compare/render.ts';
 import { type PlayedScene, reportOn } from '../../compare/report.ts';
 import { SCENES, type Scene, type SceneRecord } from '../../compare/scene.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
 import { offerCapabilities } from '../../lab/capabilities.ts';
 import { layGround } from '../../lab/lab.ts';
-import { RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
+import { envOfPlugins, RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { findList } from '../named-list.ts';
+import { chainOf } from '../named-list.ts';
 import { printAnswer } from '../output/print.ts';
 import { openProgress } from '../terminal/progress.ts';
 
 /** Environment variable that tells a twin its side and its scene. */
 const TWIN_VARIABLE = 'CATENA_COMPARE_TWIN';
-
-const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR|CATENA_TRY_RIGHTS|CATENA_COMPARE_TWIN)$/;
 
 /** Plays every scene twice, each time in a process with its own namespaces, and shows the differences. */
 export async function run(call: CommandCall): Promise<number> {
@@ -62,16 +58,13 @@ async function playAll(given: Given, call: CommandCall): Promise<PlayedScene[]> 
 type Given = ReturnType<typeof readGiven>;
 
 function readGiven(call: CommandCall) {
-  const [name = ''] = call.positionals;
-  const [target, dirs, cap] = [call.text('with'), call.texts('bin-dir'), call.text('cap')];
+  const [target, cap] = [call.text('with'), call.text('cap')];
   if (target === undefined) throw new UsageError('Cannot compare: --with <dir or executable> is missing');
-  const { list } = findList(call, name);
+  const chain = chainOf(call);
+  const { list } = chain;
   return {
-    list,
+    ...chain,
     swap: readSwap(list, target, call.text('link')),
-    pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => absolutePath(dir)),
-    ifname: call.text('ifname') || 'eth0',
-    args: parseCniArgs(call.text('args') ?? ''),
     capabilities: offerCapabilities(
       list,
       (cap ? parseObject(cap, 'capability arguments (--cap)') : {}) as JsonObject,
@@ -121,7 +114,7 @@ async function playTwin(twin: string, given: Given, call: CommandCall): Promise<
   const scene = SCENES.find(({ name }) => name === twin.slice(2)) as Scene;
   const visible = [...pluginDirs, ...homesOf(swap), dirname(process.execPath)];
   layGround(visible);
-  const env = Object.fromEntries(Object.entries(call.env).filter(([name]) => !OWN_VARIABLES.test(name)));
+  const env = envOfPlugins(call.env);
   // Each twin gets both sets: in some scenes one set finishes what the other one has begun.
   const { shown, ...swapped } = laySwap(swap, list, pluginDirs);
   return playScene(scene, {

@@ -8,7 +8,7 @@ import { renderFinding, renderHeading, renderVerdict } from '../../conformance/r
 import { findSample, readObject, type Subject } from '../../conformance/subject.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { FRESH_DIRS, layGround, notOfPlugins } from '../../lab/lab.ts';
-import { RIGHTS_VARIABLE } from '../../lab/reexec.ts';
+import { envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { printAnswer } from '../output/print.ts';
@@ -16,8 +16,6 @@ import { secondsIn } from '../seconds.ts';
 import { foldText, styleOf, widthOf } from '../terminal/lines.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
 
-/** Variables that would tell the plugin about another environment. */
-const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR)$/;
 const DEADLINE_S = 10;
 
 /** Examines an executable in namespaces where it can do no harm, which takes a second process: see `catena try`. */
@@ -73,9 +71,7 @@ function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
     beside: beside === undefined ? undefined : absolutePath(beside),
     ifname: call.text('ifname') || 'eth0',
     pluginDirs: dirs.length ? dirs : [dirname(executable)],
-    env: Object.fromEntries(
-      Object.entries(call.env).filter(([name]) => !OWN_VARIABLES.test(name) && name !== RIGHTS_VARIABLE),
-    ),
+    env: envOfPlugins(call.env),
     deadlineMs: parseTimeout(call.text('timeout')) * 1000,
   };
 }

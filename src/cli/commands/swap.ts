@@ -15,13 +15,18 @@ import { count } from '../../lab/words.ts';
 import { type AttachmentCheck, checkAll } from '../../watch/check-all.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
-import { withCopy } from '../swap/candidate-copy.ts';
 import { confirm } from '../swap/confirm.ts';
 import { findUndeletable, findUndoProblem } from '../swap/deletable.ts';
-import { compareBoth, type Examined, examineRules, renderComparison, renderRules } from '../swap/examine.ts';
-import { conclude, type SwapReport, tell } from '../swap/report.ts';
+import {
+  compareBoth,
+  type Examined,
+  examineRules,
+  renderComparison,
+  renderRules,
+  withCopy,
+} from '../swap/examine.ts';
+import { conclude, findWorse, renderBroken, renderStanding, type SwapReport, tell } from '../swap/report.ts';
 import { findListFile, renderSurvey, type Survey, shortDigest, survey } from '../swap/survey.ts';
-import { findWorse, renderBroken, renderStanding } from '../swap/verify.ts';
 import { loadTarget, runtimeOf } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';

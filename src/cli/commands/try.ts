@@ -1,23 +1,18 @@
 // What does `catena try` do?
 import { dirname } from 'node:path';
 import { inEnvelope } from '../../answers/envelope.ts';
-import { parseCniArgs } from '../../cni/cni-args.ts';
-import { absolutePath } from '../../files/absolute-path.ts';
 import { layGround } from '../../lab/lab.ts';
-import { RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
+import { envOfPlugins, RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
 import { renderSection, type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import type { CommandCall } from '../command.ts';
-import { findList } from '../named-list.ts';
+import { chainOf } from '../named-list.ts';
 import { printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
 import { foldText, styleOf, widthOf } from '../terminal/lines.ts';
 import { openProgress, rerunWithProgress } from '../terminal/progress.ts';
-
-/** Directories that could lead plugins out of the lab. */
-const OWN_VARIABLES = ['CATENA_RUN_DIR', 'CATENA_STATE_DIR', 'CATENA_CNI_CACHE_DIR', RIGHTS_VARIABLE];
 
 /** Runs a conflist in temporary namespaces, which takes two processes: the first one starts the second, which does the work. */
 export async function run(call: CommandCall): Promise<number> {
@@ -42,7 +37,7 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
     shown,
     rootless: rights === 'user',
     keepGoing: call.on('keep-going'),
-    env: Object.fromEntries(Object.entries(call.env).filter(([name]) => !OWN_VARIABLES.includes(name))),
+    env: envOfPlugins(call.env),
     tell(section) {
       if (isData(call)) sections.push(section);
       else {
@@ -74,14 +69,5 @@ function readDevices(call: CommandCall): string[] {
 }
 
 function readTrial(call: CommandCall) {
-  const [given = ''] = call.positionals;
-  const dirs = call.texts('bin-dir');
-  return {
-    list: findList(call, given).list,
-    pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => absolutePath(dir)),
-    ifname: call.text('ifname') || 'eth0',
-    devices: readDevices(call),
-    args: parseCniArgs(call.text('args') ?? ''),
-    capabilities: capabilitiesOf(call),
-  };
+  return { ...chainOf(call), devices: readDevices(call), capabilities: capabilitiesOf(call) };
 }

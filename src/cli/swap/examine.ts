@@ -1,4 +1,8 @@
 // Does a candidate keep the rules of the protocol, and does it behave like the executable that it replaces?
+
+import { chmodSync, constants, copyFileSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { outOfEnvelope } from '../../answers/envelope.ts';
 import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
@@ -6,6 +10,7 @@ import { renderSummary } from '../../compare/render.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
 import { renderVerdict } from '../../conformance/render.ts';
+import { isRunning, thisProcess } from '../../files/process-stat.ts';
 import { runOwnCommand } from '../../lab/reexec.ts';
 import type { CommandCall } from '../command.ts';
 
@@ -70,4 +75,44 @@ async function ask<Reply>(command: string, args: readonly string[], call: Comman
   // With exit code 1 there is a verdict as well.
   if (stdout.startsWith('{')) return outOfEnvelope(JSON.parse(stdout)) as Reply;
   throw new Error(`Cannot examine with "catena ${command}": ${stderr.trim() || `exit code ${exitCode}`}`);
+}
+
+/**
+ * Copies an executable into a directory of its own while the work runs. Multi-call executables behave according to their name,
+ * and files next to the candidate will not be next to it once it is installed. Copies left by killed processes are deleted.
+ */
+export async function withCopy<T>(
+  candidate: string,
+  name: string,
+  work: (copy: string) => Promise<T>,
+): Promise<T> {
+  sweep();
+  const dir = mkdtempSync(join(tmpdir(), `${PREFIX}${Object.values(namesOf(thisProcess())).join('-')}-`));
+  try {
+    const copy = join(dir, name);
+    copyFileSync(candidate, copy, constants.COPYFILE_FICLONE);
+    // It must be accessible from another user's namespace, too.
+    for (const path of [dir, copy]) chmodSync(path, 0o755);
+    return await work(copy);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+const PREFIX = 'catena-swap-';
+const NAME = /^catena-swap-(\d+)-(\d*)-(\d*)-/;
+
+/** A PID namespace is `pid:[4026531836]`: the number is enough for a file name. */
+function namesOf({ pid, start, pidns }: ReturnType<typeof thisProcess>) {
+  return { pid: String(pid), start, pidns: pidns.replace(/\D/g, '') };
+}
+
+function sweep(): void {
+  const own = thisProcess();
+  for (const name of readdirSync(tmpdir())) {
+    const [, pid = '', start = '', pidns] = NAME.exec(name) ?? [];
+    if (pidns !== namesOf(own).pidns) continue;
+    if (isRunning({ pid: Number(pid), start, pidns: own.pidns }) === false)
+      rmSync(join(tmpdir(), name), { recursive: true, force: true });
+  }
 }
