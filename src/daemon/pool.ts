@@ -1,5 +1,6 @@
 // Which worker serves the next call?
 
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { Invocation } from '../chain/run/exec-plugin.ts';
 import { networkIn } from '../cni/invocation.ts';
 import { tryRead } from '../files/read-file.ts';
@@ -26,12 +27,7 @@ export interface PoolLimits {
 export const POOL_LIMITS: PoolLimits = { workers: 4, calls: 5_000, bytes: 192 * 1024 * 1024, idleMs: 30_000 };
 
 /** A pool in numbers. */
-export interface PoolState {
-  readonly workers: number;
-  readonly busy: number;
-  /** Calls that wait for a worker. */
-  readonly waiting: number;
-}
+export type PoolState = NonNullable<AnswerOf<'DaemonState'>['pool']>;
 
 /** Path of the running program, valid even after another file has taken its name. */
 const OWN_PROGRAM = '/proc/self/exe';

@@ -1,6 +1,7 @@
 // What do a client and the daemon say to each other?
 //
 // Every start of a plugin loads this file, so it imports nothing of Node's.
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { WatchState } from '../watch/state.ts';
 
@@ -120,16 +121,7 @@ export function decline(declined: DeclineReason, error: string): RunAnswer {
 }
 
 /** What a daemon answers to a ping. */
-export interface PingReply {
-  readonly version: string;
-  /** {@link Place.executable}. */
-  readonly executable: string;
-  readonly pid: number;
-  /** Requests in progress, and requests that wait for their turn. */
-  readonly running: number;
-  readonly queued: number;
-  readonly uptimeSeconds: number;
-}
+export type PingReply = NonNullable<AnswerOf<'Ping'>['reply']>;
 
 /** What a daemon reports about itself; one of another build may report less. */
 export interface DaemonState {
@@ -158,11 +150,7 @@ export interface DaemonState {
  * What must be the same on both sides for the daemon to stand in for the client: the executable, so that old code never answers
  * after an upgrade, and the namespaces in which paths and devices are looked up.
  */
-export interface Place {
-  readonly executable: string;
-  readonly network: string;
-  readonly mount: string;
-}
+export type Place = NonNullable<AnswerOf<'DaemonState'>['place']>;
 
 /** Path of the daemon's socket in a run directory. */
 export function socketPathOf(runDir: string): string {

@@ -1,7 +1,9 @@
 // Which metrics does a daemon offer to Prometheus?
 //
 // This file loads all of prom-client, so only the daemon imports it.
+
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { SeenPool } from '../cni/plugin-about.ts';
 import type { RangeUse } from '../ipam/range-use.ts';
 import type { RequestRecord } from './record.ts';
@@ -31,14 +33,10 @@ export interface MetricSources {
 }
 
 /** What is counted of the watch. */
-export interface Watched {
-  readonly drifted: readonly unknown[];
-  readonly givenUp: readonly unknown[];
-  /** By outcome. */
-  readonly checks?: Readonly<Record<string, number>>;
-  readonly repairs?: Readonly<Record<string, number>>;
-  readonly deletions?: Readonly<Record<string, number>>;
-}
+export type Watched = Pick<
+  NonNullable<AnswerOf<'DaemonState'>['watch']>,
+  'drifted' | 'givenUp' | 'checks' | 'repairs' | 'deletions'
+>;
 
 /** What is counted of the routes to other nodes. */
 export interface Between {

@@ -74,6 +74,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // It looks at everything, as the doctor does, and repairs by the runner's means.
   'src/watch': [
+    'src/answers',
     ...['src/chain', 'src/journal', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/files/names-in', 'src/files/read-file', 'src/sys/flock'],
     // The networks of a pod.
