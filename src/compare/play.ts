@@ -9,7 +9,7 @@ import { defined } from '../cni/defined.ts';
 import { CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
-import { handOver } from '../handover/ask.ts';
+import { handOver } from '../handover/hand-over.ts';
 import { forNeighbour } from '../lab/capabilities.ts';
 import { createContainer, createLab, FRESH_DIRS, notOfPlugins, type Place } from '../lab/lab.ts';
 import { readFiles } from '../lab/state.ts';

@@ -1,17 +1,19 @@
 // What is wrong with this node?
-import { mtu, needed, subnets } from './checks/addresses.ts';
-import { between } from './checks/between.ts';
-import { broken, executables, shadowed, tooNew, unlisted } from './checks/configuration.ts';
+import { between, mtu, needed, pools, subnets } from './checks/addresses.ts';
+import { broken, executables, permissions, shadowed, tooNew, unlisted } from './checks/configuration.ts';
 import { daemon } from './checks/daemon.ts';
-import { executableMemory } from './checks/executable-memory.ts';
 import { foreignRules } from './checks/foreign-rules.ts';
-import { forwarding } from './checks/forwarding.ts';
-import { bridgeNetfilter, firewallManagers, macPolicy, packetFilters } from './checks/kernel.ts';
-import { permissions } from './checks/permissions.ts';
-import { pools } from './checks/pools.ts';
-import { routingRules } from './checks/routing-rules.ts';
+import {
+  bridgeNetfilter,
+  executableMemory,
+  firewallManagers,
+  forwarding,
+  macPolicy,
+  packetFilters,
+  routingRules,
+  sysctlFiles,
+} from './checks/kernel.ts';
 import { abandoned, damaged, locks, storage, unsettled } from './checks/state.ts';
-import { sysctlFiles } from './checks/sysctl-files.ts';
 import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.ts';
 import { isDenied } from './readable.ts';
 

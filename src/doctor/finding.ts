@@ -1,16 +1,15 @@
 // What does an examination of a node report?
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { FindAbout } from '../cni/network-plugins.ts';
+import { tryRead } from '../files/read-file.ts';
 import type { Rule as PolicyRule } from '../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../netlink/tables.ts';
 import type { HostRoute } from '../node/devices.ts';
 import type { NodeFacts } from '../node/facts.ts';
-import type { NodeDevice } from '../node/model.ts';
+import type { NodeDevice, NodePort } from '../node/model.ts';
 import type { InstalledRuntime } from '../runtimes/libcni.ts';
 import type { BetweenView } from './between-view.ts';
 import type { DaemonView } from './daemon-view.ts';
-import type { RoutedPod } from './routed-pod.ts';
-import type { NodeUser } from './user.ts';
 
 /**
  * In the order of the report. `error`: containers cannot be attached, or something is lost. `warning`: it will cause trouble one day.
@@ -19,7 +18,7 @@ import type { NodeUser } from './user.ts';
 export const SEVERITIES = ['error', 'warning', 'unexamined', 'info', 'ok'] as const;
 
 /** One of {@link SEVERITIES}. */
-export type Severity = (typeof SEVERITIES)[number];
+type Severity = (typeof SEVERITIES)[number];
 
 /** What one check found. */
 export type Finding = AnswerOf<'Diagnosis'>['findings'][number];
@@ -76,4 +75,106 @@ export interface NodeView {
 /** The only finding of a check that found nothing wrong. */
 export function fine(id: string, found: string): Finding[] {
   return [{ id, severity: 'ok', found }];
+}
+
+/** Values by their key, in the order in which the keys appear. */
+export function groupBy<T>(
+  values: readonly T[],
+  keyOf: (value: T) => string,
+): ReadonlyMap<string, readonly T[]> {
+  const groups = new Map<string, T[]>();
+  for (const value of values) {
+    const key = keyOf(value);
+    const group = groups.get(key);
+    if (group) group.push(value);
+    else groups.set(key, [value]);
+  }
+  return groups;
+}
+
+/** The findings in one line, and what the exit code says. */
+export type DoctorVerdict = AnswerOf<'Diagnosis'>['verdict'];
+
+/** Sums up what was found. @param mayBecomeRoot whether root would see more */
+export function judge(findings: readonly Finding[], mayBecomeRoot: boolean): DoctorVerdict {
+  const those = (severity: Severity) => findings.filter(one => one.severity === severity);
+  const [errors, warnings] = [those('error'), those('warning')];
+  const thingsToDo = new Set([...errors, ...warnings].map(({ mend, found }) => mend ?? found)).size;
+  const unexamined = those('unexamined').length;
+  const state = thingsToDo > 0 ? 'to do' : unexamined > 0 ? 'blind' : 'healthy';
+  const kinds = [counted(errors.length, 'error'), counted(warnings.length, 'warning')].filter(
+    text => text !== '',
+  );
+  const blind = `${counted(unexamined, 'thing')} could not be examined${mayBecomeRoot ? ': run as root' : ''}`;
+  const parts = [
+    ...(thingsToDo > 0 ? [`${counted(thingsToDo, 'thing')} to do (${kinds.join(', ')})`] : []),
+    ...(state === 'blind' ? ['nothing wrong in what could be examined'] : []),
+    ...(unexamined > 0 ? [blind] : []),
+  ];
+  return {
+    state,
+    thingsToDo,
+    errors: errors.length,
+    warnings: warnings.length,
+    unexamined,
+    notes: those('info').length,
+    summary: parts.join('; ') || 'healthy',
+  };
+}
+
+/** Exit codes: 0 healthy, or only warnings; 1 an error; 3 no error, but not everything could be examined. */
+export function exitCodeOf({ errors, unexamined }: DoctorVerdict): number {
+  if (errors > 0) return 1;
+  return unexamined > 0 ? 3 : 0;
+}
+
+function counted(number: number, one: string): string {
+  return number === 0 ? '' : `${number} ${one}${number === 1 ? '' : 's'}`;
+}
+
+/** The user of this process. */
+export interface NodeUser {
+  readonly id: number;
+  /** The user id that files of all unmapped users appear to have, so that they cannot be told apart. */
+  readonly unknown: number | undefined;
+}
+
+/** Root in the initial user namespace, which maps every user. */
+export const ROOT: NodeUser = { id: 0, unknown: undefined };
+
+/** The id map of the initial user namespace, which maps every user. */
+const EVERYBODY = '0 0 4294967295';
+
+/** The user of this process, according to the kernel. */
+export function currentUser(read: (path: string) => string | undefined = tryRead): NodeUser {
+  const id = process.geteuid?.() ?? 0;
+  // user_namespaces(7): first id inside, first id outside, count.
+  const map = (read('/proc/self/uid_map') ?? EVERYBODY).trim().split(/\s+/).join(' ');
+  if (map === EVERYBODY) return { id, unknown: undefined };
+  return { id, unknown: Number(read('/proc/sys/kernel/overflowuid') ?? 65_534) };
+}
+
+/** An address of a container that the node is a router for. */
+export interface RoutedPod {
+  readonly network: string;
+  readonly containerId: string;
+  readonly ifname: string;
+  readonly family: 4 | 6;
+  /** Without prefix length. */
+  readonly address: string;
+  /** The device of the host through which packets reach it: a bridge, or one end of a veth pair. */
+  readonly device: string;
+  /** The port of the bridge that leads to it, if the device is a bridge. */
+  readonly port?: string;
+  /** Of its interface, in bytes; undefined if that is not known. */
+  readonly mtu?: number;
+  readonly ports: readonly NodePort[];
+}
+
+/** `3 containers of network "podnet"`, `containers of networks "a" and "b"`. */
+export function namePods(pods: readonly Pick<RoutedPod, 'network' | 'containerId'>[]): string {
+  const containers = new Set(pods.map(({ containerId }) => containerId)).size;
+  const networks = [...new Set(pods.map(({ network }) => `"${network}"`))];
+  const count = `${containers} container${containers === 1 ? '' : 's'}`;
+  return `${count} of network${networks.length === 1 ? '' : 's'} ${networks.join(', ')}`;
 }

@@ -5,8 +5,7 @@ import { tryRead } from '../files/read-file.ts';
 import { isForwarding } from '../netlink/tables.ts';
 import { readHost, readHostRoutes } from '../node/devices.ts';
 import { viewBetween } from './between-view.ts';
-import type { NodeView } from './finding.ts';
-import { currentUser } from './user.ts';
+import { currentUser, type NodeView } from './finding.ts';
 
 /** What the caller chooses. */
 export type Places = Pick<

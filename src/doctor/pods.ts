@@ -3,9 +3,7 @@ import { defined } from '../cni/defined.ts';
 import { cidrsOverlap, findCidr } from '../net/cidr.ts';
 import type { HostRoute } from '../node/devices.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
-import type { NodeView } from './finding.ts';
-import type { RoutedPod } from './routed-pod.ts';
-import { ROOT } from './user.ts';
+import { type NodeView, ROOT, type RoutedPod } from './finding.ts';
 
 /**
  * The addresses to which the node's own route leads through a device of the attachment. A bridge without an address and a macvlan

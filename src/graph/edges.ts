@@ -1,11 +1,12 @@
-// Which boxes and lines does the graph of a node have, whichever language it is written in?
+// Which boxes and lines does the graph of a node have, and how are they written in DOT and Mermaid?
+
 import type { NodeModel } from '../node/model.ts';
 import { renderPort, titleOf } from '../node/words.ts';
-import { type Condition, conditionOf, SIGNS } from './condition.ts';
+import { type Condition, conditionOf, isProblem, SIGNS } from './condition.ts';
 import { groupsOf } from './groups.ts';
 
 /** A box with lines of text. */
-export interface Box {
+interface Box {
   /** Letters and digits; unique in the graph. */
   readonly id: string;
   readonly lines: readonly string[];
@@ -15,7 +16,7 @@ export interface Box {
 }
 
 /** A line between two boxes. */
-export interface Edge {
+interface Edge {
   readonly from: string;
   readonly to: string;
   /** The device, and ports that lead along it. */
@@ -23,7 +24,7 @@ export interface Edge {
 }
 
 /** The host first, then each group with its attachments. */
-export function graphOf({ hostname, bridges, attachments }: NodeModel): {
+function graphOf({ hostname, bridges, attachments }: NodeModel): {
   readonly boxes: readonly Box[];
   readonly edges: readonly Edge[];
 } {
@@ -46,4 +47,53 @@ export function graphOf({ hostname, bridges, attachments }: NodeModel): {
     });
   });
   return { boxes, edges };
+}
+
+/** An undirected graph in the DOT language. */
+export function drawDot(node: NodeModel): string {
+  const { boxes, edges } = graphOf(node);
+  return [
+    'graph node {',
+    '  rankdir=LR;',
+    '  node [shape=box, fontname="sans-serif"];',
+    ...boxes.map(box => `  ${box.id} [label=${quote(box.lines.join('\n'))}${lookOf(box)}];`),
+    ...edges.map(({ from, to, label }) => `  ${from} -- ${to}${label ? ` [label=${quote(label)}]` : ''};`),
+    '}',
+    '',
+  ].join('\n');
+}
+
+function lookOf({ kind, condition }: Box): string {
+  if (condition !== undefined)
+    return `, style=rounded${isProblem(condition) ? ', color=red, penwidth=3' : ''}`;
+  return kind === 'outside' ? ', shape=ellipse' : '';
+}
+
+function quote(text: string): string {
+  return `"${text.replace(/[\\"]/g, '\\$&').replaceAll('\n', '\\n')}"`;
+}
+
+/** A flowchart. Text is quoted, and what Mermaid would read as markup is written as entities. */
+export function drawMermaid(node: NodeModel): string {
+  const { boxes, edges } = graphOf(node);
+  const bad = boxes.filter(({ condition }) => condition && isProblem(condition)).map(({ id }) => id);
+  return [
+    'flowchart LR',
+    ...boxes.map(box => `  ${box.id}${shapeOf(box)}`),
+    ...edges.map(({ from, to, label }) => `  ${from} ---${label ? `|"${toEntities(label)}"|` : ''} ${to}`),
+    ...(bad.length
+      ? ['  classDef problem stroke:#c00,stroke-width:3px', `  class ${bad.join(',')} problem`]
+      : []),
+    '',
+  ].join('\n');
+}
+
+function shapeOf({ kind, lines }: Box): string {
+  const text = `"${lines.map(toEntities).join('<br>')}"`;
+  if (kind === 'attachment') return `(${text})`;
+  return kind === 'outside' ? `((${text}))` : `[${text}]`;
+}
+
+function toEntities(text: string): string {
+  return text.replace(/[&<>"#;]/g, char => `#${char.codePointAt(0)};`);
 }

@@ -1,24 +1,28 @@
 // How is the model of this node read, in one pass and at a bounded cost?
 import { hostname } from 'node:os';
+import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
+import type { LoadedNetworks } from '../chain/config/load.ts';
 import { isNamespaceGone } from '../chain/records/gone.ts';
+import type { RememberedAdd } from '../chain/records/remembered-add.ts';
+import { buildRequest } from '../chain/run/request.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { keyOf, renderOwner } from '../cni/attachment.ts';
 import { defined } from '../cni/defined.ts';
 import { isObject, memberOf } from '../cni/json.ts';
-import { devicesOf, type FindAbout } from '../cni/network-plugins.ts';
+import { devicesOf, type FindAbout, leaseDirsOf } from '../cni/network-plugins.ts';
+import type { PluginEffects } from '../cni/plugin-about.ts';
+import { rangeUsesOf } from '../ipam/range-use.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
 import { CHECK_BUDGET_MS, checkAll } from '../watch/check-all.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';
-import { effectsOf } from './effects.ts';
 import type { NodeFacts, RecordedAttachment } from './facts.ts';
-import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel } from './model.ts';
+import type { NodeAttachment, NodeDaemon, NodeHealth, NodeModel, NodeNetwork, NodePool } from './model.ts';
 import { namesOf, readStorageNames } from './names.ts';
 import { originOf, sinceOf } from './origin.ts';
-import { listsOf, networksOf, poolsOf } from './pools.ts';
 
 /** What the caller chooses and knows. */
-export interface NodePlaces {
+interface NodePlaces {
   readonly facts: NodeFacts;
   readonly runtime: ChainRuntime;
   readonly findAbout: FindAbout;
@@ -134,4 +138,90 @@ function addressesOf(result: RecordedAttachment['known']['result']): string[] {
 
 function byName(a: NodeAttachment, b: NodeAttachment): number {
   return keyOf(a) < keyOf(b) ? -1 : 1;
+}
+
+type Effects = Pick<NodeAttachment, 'ports' | 'rates' | 'policies'>;
+
+/**
+ * Asks what is known about each plugin of the list as it was at ADD, with the requests that it got. Nothing is executed, so a plugin that
+ * is unknown here contributes nothing. The same goes for a configuration that its plugin refuses.
+ */
+function effectsOf({ source, capabilityArgs }: RememberedAdd, find: FindAbout): Effects {
+  const all = requestsOf(source, capabilityArgs).flatMap(request => {
+    const about = find(String(request.type));
+    try {
+      return about?.effectsOf?.(request) ?? [];
+    } catch {
+      return [];
+    }
+  });
+  return {
+    ports: all.flatMap(({ ports = [] }) => ports.map(toPort)),
+    rates: Object.assign({}, ...all.map(({ rates }) => rates)),
+    policies: all.flatMap(({ policies = [] }) => policies),
+  };
+}
+
+function requestsOf(source: string | undefined, capabilityArgs: RememberedAdd['capabilityArgs']) {
+  if (source === undefined) return [];
+  try {
+    const list = parseFrozen(source);
+    return list.plugins.map(entry => buildRequest(list, entry, { capabilityArgs }));
+  } catch {
+    return [];
+  }
+}
+
+function toPort({ hostIP, hostPort, containerPort, protocol }: NonNullable<PluginEffects['ports']>[number]) {
+  return {
+    hostPort,
+    containerPort,
+    protocol: (protocol || 'tcp').toLowerCase(),
+    ...(hostIP ? { hostIP } : {}),
+  };
+}
+
+/** The list of each network, by name: as configured, else as an attachment had it. */
+function listsOf(
+  networks: LoadedNetworks['networks'],
+  attachments: readonly RecordedAttachment[],
+): ReadonlyMap<string, Conflist> {
+  const lists = new Map(networks.map(({ list }) => [list.name, list]));
+  for (const { known } of attachments) {
+    if (lists.has(known.network) || known.source === undefined) continue;
+    try {
+      lists.set(known.network, parseFrozen(known.source));
+    } catch {
+      // Its pools are unknown without a list.
+    }
+  }
+  return lists;
+}
+
+/** The networks that are configured, then those that only attachments know. */
+function networksOf(
+  networks: LoadedNetworks['networks'],
+  lists: ReadonlyMap<string, Conflist>,
+  attachments: readonly NodeAttachment[],
+  find: FindAbout,
+): NodeNetwork[] {
+  const counts = new Map<string, number>();
+  for (const { network } of attachments) counts.set(network, (counts.get(network) ?? 0) + 1);
+  const files = new Map(networks.map(({ file, list }) => [list.name, file]));
+  return [...new Set([...files.keys(), ...counts.keys()])].map(name => {
+    const [file, list] = [files.get(name), lists.get(name)];
+    return {
+      name,
+      ...(file === undefined ? {} : { file }),
+      ...(list === undefined ? {} : { cniVersion: list.version }),
+      plugins: list?.plugins.map(({ type }) => type) ?? [],
+      leaseDirs: list === undefined ? [] : leaseDirsOf(list, find),
+      attachments: counts.get(name) ?? 0,
+    };
+  });
+}
+
+/** The ranges that the lists hand out. */
+function poolsOf(lists: ReadonlyMap<string, Conflist>, find: FindAbout): NodePool[] {
+  return [...lists.values()].flatMap(list => rangeUsesOf(list, find));
 }

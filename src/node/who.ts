@@ -1,14 +1,14 @@
 // Whose is an address, a hardware address, a port, a device, a rule or a container id?
 import { join } from 'node:path';
 import { findOwner, renderOwner } from '../cni/attachment.ts';
+import { visitNamespaces } from '../ipam/holders.ts';
 import { isLease, readLease } from '../ipam/lease-files.ts';
 import { parseOwner } from '../ipam/owner.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
 import { findIp, renderIp } from '../net/ip.ts';
+import { renderFields } from '../netlink/nft/datatype.ts';
 import { Tables } from '../netlink/tables.ts';
-import { findMarks, type Mark } from './marks.ts';
 import type { NodeAttachment, NodeModel } from './model.ts';
-import { type FoundInterface, findInterfaces } from './namespaces.ts';
 
 /** One owner, with everything that shows it. */
 export interface Owned {
@@ -175,4 +175,86 @@ function describeInterface({ ifname, netns, isHost, pids, alias }: FoundInterfac
   const more = pids.length > 1 ? ` and ${pids.length - 1} more` : '';
   const process = pid === undefined ? 'no process' : `process ${pid}${more}`;
   return `interface "${ifname}" in namespace "${netns}", with ${process}${owner}`;
+}
+
+/** An element or a rule, and the comment that names its owner. */
+interface Mark {
+  /** Human-readable: `element 6 . 8080 of "dnat" in table inet catena_portmap`. */
+  readonly what: string;
+  readonly comment: string | undefined;
+}
+
+/**
+ * Elements with a comment in our tables whose key has one of the values, and rules of any table with the handle, as `nft -a` shows
+ * it: handles are only unique in their table. None without the right to read the packet filter.
+ * @param ip canonical text
+ */
+function findMarks(
+  tables: Tables,
+  wanted: {
+    readonly ip?: string | undefined;
+    readonly port?: number | undefined;
+    readonly handle?: bigint | undefined;
+  },
+): Mark[] {
+  const { ip, port, handle } = wanted;
+  try {
+    const elements = ip === undefined && port === undefined ? [] : tables.ownElements;
+    const rules = handle === undefined ? [] : tables.nftRules.filter(({ attrs }) => attrs.handle === handle);
+    return [
+      ...elements
+        .filter(({ key }) => key.some(one => (typeof one === 'object' ? renderIp(one) === ip : one === port)))
+        .map(({ key, set, table, comment }) => ({
+          what: `element ${renderFields(key)} of "${set}" in table ${table.family} ${table.name}`,
+          comment,
+        })),
+      ...rules.map(({ table, attrs: { chain, comment } }) => ({
+        what: `rule ${handle} of chain "${chain}" in table ${table.family} ${table.name}`,
+        comment,
+      })),
+    ];
+  } catch {
+    return [];
+  }
+}
+
+/** What an interface is searched by. */
+interface InterfaceQuery {
+  /** Canonical text. */
+  readonly ip?: string | undefined;
+  /** Lower case, with colons. */
+  readonly mac?: string | undefined;
+  readonly name?: string | undefined;
+}
+
+/** An interface that matches. */
+interface FoundInterface {
+  readonly ifname: string;
+  /** A path to its namespace, and what identifies it. */
+  readonly netns: string;
+  readonly identity: string | undefined;
+  /** Process ids in it, ascending. */
+  readonly pids: readonly number[];
+  /** In the namespace of this process. */
+  readonly isHost: boolean;
+  readonly alias: string | undefined;
+}
+
+/** Looks into every namespace that a process is in or a name refers to, and that this process may enter. */
+function findInterfaces({ ip, mac, name }: InterfaceQuery): FoundInterface[] {
+  const found: FoundInterface[] = [];
+  visitNamespaces(({ path, pids, socket, hostId }) => {
+    const tables = new Tables((_, talk) => talk(socket));
+    const addresses = ip === undefined ? [] : tables.addresses;
+    const withIp = new Set(
+      addresses.filter(({ cidr }) => renderIp(cidr.ip) === ip).map(({ index }) => index),
+    );
+    for (const link of tables.links) {
+      if (!withIp.has(link.index) && (mac === undefined || link.mac !== mac) && link.name !== name) continue;
+      const isHost = hostId === undefined;
+      const identity = findNetnsIdentity(path);
+      found.push({ ifname: link.name, netns: path, identity, pids, isHost, alias: link.attrs.alias });
+    }
+  });
+  return found;
 }

@@ -1,7 +1,6 @@
 // Do the rules of a hook let a packet pass, and what becomes of its addresses?
 
-import { setsMarks } from '../doctor/filter/fates.ts';
-import { acceptDevices } from '../doctor/filter/mend.ts';
+import { acceptDevices, setsMarks } from '../doctor/filter/fates.ts';
 import { type Packet, unknown } from '../doctor/filter/packet.ts';
 import { type Fate, walk } from '../doctor/filter/walk.ts';
 import type { Chain, HOOK } from '../netlink/nft/chain.ts';

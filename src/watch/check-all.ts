@@ -10,8 +10,7 @@ import { runnerJournals } from '../cni/directories.ts';
 import { Tables } from '../netlink/tables.ts';
 import { timeLimit } from '../wait.ts';
 import { attachmentLister, type WatchedAttachment } from './attachments.ts';
-import { mendFor } from './commands.ts';
-import { examine } from './examine.ts';
+import { examine, mendFor } from './examine.ts';
 import { podLister, withPods } from './pods.ts';
 
 /** The condition of one attachment. */

@@ -10,18 +10,14 @@ import { holdFlock } from '../sys/flock.ts';
 import { attachmentLister, fileOf, type WatchedAttachment } from './attachments.ts';
 import { BegunDeletions } from './begun-deletions.ts';
 import { Caretaker, type CaretakerEvents, type Work } from './caretaker.ts';
-import { Credit } from './credit.ts';
 import { chooseConcerned, chooseSweep, devicesChangedInside, type Hint, withDevices } from './hints.ts';
-import { visitInside } from './inside.ts';
 import { Leftovers } from './leftovers.ts';
+import { Credit, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
 import { isPodHeld, podLister, withPods } from './pods.ts';
 import { changedLists, isOfList, policyOf, readLists } from './policy.ts';
-import { startRounds } from './rounds.ts';
 import type { WatchSettings } from './settings.ts';
 import { openSources } from './sources.ts';
 import type { WatchState } from './state.ts';
-import { SweepPacer } from './sweeps.ts';
-import { makeTimers } from './timers.ts';
 
 /** What the watch needs of the daemon. */
 export interface WatchParts extends CaretakerEvents {

@@ -9,7 +9,7 @@ import { COMMANDS, GLOBAL_OPTIONS } from '../../src/cli/commands.ts';
 import { COMMON_EXIT_CODES, INCOMPLETE, MORE_EXIT_CODES } from '../../src/cli/exit-codes.ts';
 import { POOL_LIMITS } from '../../src/daemon/pool.ts';
 import { SERVER_LIMITS } from '../../src/daemon/request-limiter.ts';
-import { type DoctorVerdict, exitCodeOf } from '../../src/doctor/verdict.ts';
+import { type DoctorVerdict, exitCodeOf } from '../../src/doctor/finding.ts';
 import * as library from '../../src/index.ts';
 import { addGrpcMetrics } from '../../src/observe/grpc-metrics.ts';
 import { openMetrics } from '../../src/observe/metrics.ts';

@@ -100,7 +100,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/compare': [
     ...[
       'src/answers',
-      'src/handover/ask',
+      'src/handover/hand-over',
       'src/files/absolute-path',
       'src/lab',
       'src/chain',
@@ -175,7 +175,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // How a client asks the daemon.
     ...['src/daemon/who-listens', 'src/daemon/protocol'],
     // What the daemon's watch knows of attachments, and what it advises.
-    ...['src/watch/attachments', 'src/watch/check-all', 'src/watch/commands'],
+    ...['src/watch/attachments', 'src/watch/check-all', 'src/watch/examine'],
     // The attachments with their ports and addresses.
     'src/node',
     'src/cni',

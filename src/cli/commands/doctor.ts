@@ -3,14 +3,19 @@ import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import { runDir } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
-import { examineAttachments } from '../../doctor/checks/attachments.ts';
+import { examineAttachments } from '../../doctor/checks/state.ts';
 import { viewDaemon } from '../../doctor/daemon-view.ts';
 import { examine, worstFirst } from '../../doctor/examine.ts';
-import type { Finding, NodeView } from '../../doctor/finding.ts';
-import { groupBy } from '../../doctor/group.ts';
+import {
+  type DoctorVerdict,
+  exitCodeOf,
+  type Finding,
+  groupBy,
+  judge,
+  type NodeView,
+} from '../../doctor/finding.ts';
 import { type Places, viewNode } from '../../doctor/node-view.ts';
 import { routedPods } from '../../doctor/pods.ts';
-import { type DoctorVerdict, exitCodeOf, judge } from '../../doctor/verdict.ts';
 import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
 import { installedRuntimes } from '../../runtimes/libcni.ts';
 import type { CommandCall } from '../command.ts';

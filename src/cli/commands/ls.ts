@@ -3,8 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isatty } from 'node:tty';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { drawDot } from '../../graph/dot.ts';
-import { drawMermaid } from '../../graph/mermaid.ts';
+import { drawDot, drawMermaid } from '../../graph/edges.ts';
 import { drawSvg } from '../../graph/svg.ts';
 import { drawText } from '../../graph/text.ts';
 import type { Style } from '../../lab/paint.ts';

@@ -11,7 +11,7 @@ import type { Advice } from '../../packet/world.ts';
 import { findKnown } from '../../running/container.ts';
 import type { WatchedAttachment } from '../../watch/attachments.ts';
 import { listAll } from '../../watch/check-all.ts';
-import { commandsFor, mendFor, repairCommand } from '../../watch/commands.ts';
+import { commandsFor, mendFor, repairCommand } from '../../watch/examine.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';
 import { readNodeFor } from '../node/read.ts';

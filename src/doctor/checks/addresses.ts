@@ -1,12 +1,15 @@
-// Do the networks' addresses and MTUs fit the node's?
+// Do the networks' addresses and MTUs fit the node's, are there addresses for the next containers, and do routes lead to other nodes?
 import { TUNNELS } from '../../between/names.ts';
 import { isNamespaceGone } from '../../chain/records/gone.ts';
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../cni/network-plugins.ts';
+import { readLease } from '../../ipam/lease-files.ts';
+import { parseOwner } from '../../ipam/owner.ts';
+import { type PoolUse, poolUsesOf } from '../../ipam/range-use.ts';
 import { cidrContains, cidrsOverlap, findCidr, renderCidr } from '../../net/cidr.ts';
 import { type Ip, renderIp } from '../../net/ip.ts';
-import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
-import type { RoutedPod } from '../routed-pod.ts';
+import { type Check, type Finding, fine, groupBy, type NodeView, type RoutedPod } from '../finding.ts';
+import { isHidden } from '../readable.ts';
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
 export const subnets: Check = {
@@ -135,4 +138,92 @@ function narrowEnds(
 function addressesIn({ ips }: JsonObject = {}): Ip[] {
   if (!Array.isArray(ips)) return [];
   return ips.flatMap(one => (isObject(one) && findCidr(String(one.address))?.ip) || []);
+}
+
+/** Without such a route, pods reach the pods of a node from some nodes only, or from none. */
+export const between: Check = {
+  id: 'network.nodes',
+  run(node) {
+    const view = node.between?.();
+    if (view === undefined) return fine(this.id, 'no daemon keeps routes to other nodes');
+    const { nodes, routes, problems, differences } = view;
+    const [first] = differences;
+    const others = differences.length - 1;
+    const findings: Finding[] = problems.map(problem => ({
+      id: this.id,
+      severity: 'warning',
+      found: problem,
+      mend: 'correct the nodes that the setting "nodes" names, or the addresses of this node',
+    }));
+    if (first !== undefined) {
+      const more = others > 0 ? `, and ${others} more` : '';
+      findings.unshift({
+        id: this.id,
+        severity: 'error',
+        found: `pods of other nodes are not reached as planned: ${first}${more}`,
+        mend: 'catena daemon --status  # a daemon with the setting "nodes" repairs this within a second, or logs why not',
+      });
+    }
+    return findings.length ? findings : fine(this.id, `${routes} routes lead to ${nodes} other nodes`);
+  },
+};
+
+/** Pools without a free address, or nearly so: gateways and what a list excludes are never free. */
+export const pools: Check = {
+  id: 'ipam.pools',
+  run(node) {
+    const { facts, findAbout } = node;
+    const all = facts.networks().networks.flatMap(({ list }) => poolUsesOf(list, findAbout));
+    const hidden = all.filter(({ leaseDir }) => isHidden(leaseDir));
+    if (hidden.length)
+      return hidden.map(({ network, leaseDir }): Finding => {
+        const found = `addresses in use of network "${network}": this user may not read "${leaseDir}"`;
+        return { id: this.id, severity: 'unexamined', found };
+      });
+    const tight = all.filter(({ used, size }) => used >= size * NEARLY_FULL);
+    if (tight.length === 0) return fine(this.id, `${all.length} address pools, all with free addresses`);
+    return tight.map(pool => describe(pool, node));
+  },
+};
+
+const NEARLY_FULL = 0.9;
+
+function describe(pool: PoolUse, { facts }: NodeView): Finding {
+  const { network, ranges, used, size } = pool;
+  const free = Math.max(0, size - used);
+  const what =
+    free === 0 ? 'is full: the next ADD fails;' : `has ${free} free address${free === 1 ? '' : 'es'};`;
+  const owners = ownersOf(pool);
+  const gone = new Set(
+    facts
+      .attachments()
+      .attachments.flatMap(one =>
+        one.known.network === network && isNamespaceGone(one) ? one.known.containerId : [],
+      ),
+  );
+  const lost = owners.filter(id => gone.has(id)).length;
+  const held = groupBy(owners, id => id);
+  const [most] = [...held.values()].sort((a, b) => b.length - a.length);
+  const details = [
+    `${used} of ${size} addresses are in use`,
+    ...(lost > 0 ? [`${lost} of them by containers that are gone`] : []),
+    ...(most && most.length > 1 ? [`container "${most[0]}" holds the most, ${most.length}`] : []),
+  ];
+  return {
+    id: pools.id,
+    severity: free === 0 ? 'error' : 'warning',
+    found: `pool ${ranges.join(', ')} of network "${network}" ${what} ${details.join(', ')}`,
+    mend: lost > 0 ? 'catena gc --gone' : `catena ipam ls ${network}`,
+  };
+}
+
+/** Container ids, one for each lease that can be read. */
+function ownersOf({ leaseDir, held }: PoolUse): string[] {
+  return held.flatMap(address => {
+    try {
+      return parseOwner(readLease(leaseDir, address) ?? '')?.containerId ?? [];
+    } catch {
+      return [];
+    }
+  });
 }

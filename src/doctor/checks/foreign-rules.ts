@@ -2,11 +2,8 @@
 //
 // A packet must pass every base chain of a hook, so a rule of ours that accepts it does not outweigh one of others that drops it.
 import type { FilterTable } from '../../netlink/tables.ts';
-import { findFates, type PodFate } from '../filter/fates.ts';
-import { acceptDevices } from '../filter/mend.ts';
-import { type Check, type Finding, fine } from '../finding.ts';
-import { groupBy } from '../group.ts';
-import { namePods } from '../routed-pod.ts';
+import { acceptDevices, findFates, type PodFate } from '../filter/fates.ts';
+import { type Check, type Finding, fine, groupBy, namePods } from '../finding.ts';
 
 /** Rules of Docker, ufw, firewalld, iptables or the administrator. */
 export const foreignRules: Check = {

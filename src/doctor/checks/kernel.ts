@@ -1,6 +1,10 @@
 // Are the kernel and the programs that configure it set up so that containers are reachable?
 import { basename, dirname } from 'node:path';
-import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
+import { cidrContains } from '../../net/cidr.ts';
+import { findIp } from '../../net/ip.ts';
+import { RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
+import { type Rule, renderRule } from '../../netlink/rtnl/rule.ts';
+import { type Check, type Finding, fine, type NodeView, namePods, type RoutedPod } from '../finding.ts';
 
 /** With br_netfilter, packets between two ports of a bridge pass iptables as well. */
 export const bridgeNetfilter: Check = {
@@ -104,4 +108,195 @@ export const macPolicy: Check = {
 
 function read(node: NodeView, path: string): string | undefined {
   return node.read(path)?.trim();
+}
+
+/** systemd.unit(5): the first unit file of a name is used. */
+const UNIT_DIRS = [
+  '/etc/systemd/system',
+  '/run/systemd/system',
+  '/usr/local/lib/systemd/system',
+  '/usr/lib/systemd/system',
+  '/lib/systemd/system',
+];
+/** Whatever runs plugins, by the names that distributions use. */
+const UNITS = ['containerd', 'crio', 'cri-o', 'docker', 'podman', 'k3s', 'k3s-agent', 'kubelet', 'catena'];
+const SETTING = /^\s*MemoryDenyWriteExecute\s*=\s*(\S*)\s*$/gm;
+const YES = ['1', 'yes', 'true', 'on', 'y', 't'];
+
+/** Such a service is inherited by the plugins that it starts: each ADD and DEL fails. */
+export const executableMemory: Check = {
+  id: 'kernel.executable-memory',
+  run(node) {
+    const findings = UNITS.flatMap((unit): Finding[] => {
+      const last = unitFilesOf(node, unit)
+        .flatMap(file =>
+          [...(node.read(file) ?? '').matchAll(SETTING)].map(([, value = '']) => ({ file, value })),
+        )
+        .at(-1);
+      if (last === undefined || !YES.includes(last.value.toLowerCase())) return [];
+      const found = `"${last.file}" sets MemoryDenyWriteExecute: plugins that ${unit} starts cannot call the C library, so each ADD and DEL fails`;
+      const mend = `systemctl edit ${unit}  # [Service] MemoryDenyWriteExecute=no, then restart it`;
+      return [{ id: this.id, severity: 'error', found, mend }];
+    });
+    return findings.length
+      ? findings
+      : fine(this.id, 'no service of a runtime refuses executable memory to plugins');
+  },
+};
+
+/** In the order in which they apply. */
+function unitFilesOf(node: NodeView, unit: string): string[] {
+  const file = UNIT_DIRS.find(dir => node.list(dir).includes(`${unit}.service`));
+  const dropIns = confFilesIn(
+    UNIT_DIRS.map(dir => `${dir}/${unit}.service.d`),
+    node,
+  );
+  return [...(file === undefined ? [] : [`${file}/${unit}.service`]), ...dropIns];
+}
+
+// Package upgrades and configuration tools run it, and it writes what is in these files, long after an ADD enabled forwarding.
+
+/** sysctl.d(5) */
+const SYSCTL_DIRS = [
+  '/etc/sysctl.d',
+  '/run/sysctl.d',
+  '/usr/local/lib/sysctl.d',
+  '/usr/lib/sysctl.d',
+  '/lib/sysctl.d',
+];
+/** Applies after all others. */
+const LAST = '/etc/sysctl.conf';
+
+/** What plugins with a gateway enable, and what is lost without it. */
+const NEEDED: readonly (readonly [key: string, loss: string])[] = [
+  ['net.ipv4.ip_forward', 'forwards no IPv4 of containers'],
+  ['net.ipv4.conf.all.forwarding', 'forwards no IPv4 of containers'],
+  ['net.ipv6.conf.all.forwarding', 'forwards no IPv6 of containers'],
+];
+
+/** A file that turns forwarding off takes the containers' network away at some later time. */
+export const sysctlFiles: Check = {
+  id: 'kernel.sysctl-files',
+  run(node) {
+    const values = new Map<string, { readonly file: string; readonly value: string }>();
+    for (const file of [...confFilesIn(SYSCTL_DIRS, node), LAST]) {
+      for (const { key, value } of settingsIn(node.read(file) ?? '')) values.set(key, { file, value });
+    }
+    const findings = NEEDED.flatMap(([key, loss]) => {
+      const setting = values.get(key);
+      if (setting?.value !== '0') return [];
+      return {
+        id: this.id,
+        severity: 'warning' as const,
+        found: `"${setting.file}" sets "${key}" to 0: after "sysctl --system", which package upgrades run, the node ${loss}`,
+        mend: `remove the line, or set ${key} = 1 there`,
+      };
+    });
+    return findings.length ? findings : fine(this.id, 'no file of "sysctl --system" turns forwarding off');
+  },
+};
+
+/** A file hides those of its name in later directories; all of them apply in the order of their names. */
+function confFilesIn(dirs: readonly string[], { list }: NodeView): string[] {
+  const byName = new Map<string, string>();
+  for (const dir of dirs) {
+    for (const name of list(dir))
+      if (name.endsWith('.conf') && !byName.has(name)) byName.set(name, `${dir}/${name}`);
+  }
+  return [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, file]) => file);
+}
+
+/** sysctl.d(5): comments begin with `#` or `;`, a leading `-` ignores failures, and slashes may stand for dots. */
+function settingsIn(text: string): { key: string; value: string }[] {
+  return text.split('\n').flatMap(line => {
+    const [, name, value] = /^\s*-?([^#;=\s][^=]*?)\s*=\s*(.*?)\s*$/.exec(line) ?? [];
+    return name === undefined || value === undefined ? [] : { key: name.replaceAll('/', '.'), value };
+  });
+}
+
+/** Without forwarding, containers reach this node and each other on one bridge, and nothing else. */
+export const forwarding: Check = {
+  id: 'kernel.forwarding',
+  run(node) {
+    const findings = SWITCHES.flatMap(one => judge(node, one));
+    return findings.length ? findings : fine(this.id, 'IPv4 and IPv6 forwarding is enabled');
+  },
+};
+
+interface Switch {
+  readonly family: 4 | 6;
+  readonly path: string;
+  readonly key: string;
+}
+
+const SWITCHES: readonly Switch[] = [
+  { family: 4, path: '/proc/sys/net/ipv4/ip_forward', key: 'net.ipv4.ip_forward' },
+  { family: 6, path: '/proc/sys/net/ipv6/conf/all/forwarding', key: 'net.ipv6.conf.all.forwarding' },
+];
+
+function judge(node: NodeView, { family, path, key }: Switch): Finding[] {
+  const pods = node.pods?.filter(pod => pod.family === family);
+  const mend = `sysctl -w ${key}=1`;
+  const base = { id: forwarding.id, mend };
+  if (node.read(path)?.trim() !== '0') return family === 4 ? judgeDevices(node, pods ?? []) : [];
+  if (pods === undefined) {
+    const found = `"${path}" is 0: the node forwards no IPv${family}; whether containers need it could not be seen`;
+    return [{ ...base, severity: 'unexamined', found }];
+  }
+  if (pods.length > 0) {
+    const found = `"${path}" is 0: the node forwards no IPv${family} of ${namePods(pods)}`;
+    return [{ ...base, severity: 'error', found }];
+  }
+  const found = `"${path}" is 0: the node forwards no IPv${family} until a plugin with a gateway enables it, and stops when it is disabled again`;
+  return [{ ...base, severity: 'info', found }];
+}
+
+/** For IPv4, the kernel asks the device on which a packet arrives; for IPv6, only the switch for all (ip6_forward()). */
+function judgeDevices(node: NodeView, pods: readonly RoutedPod[]): Finding[] {
+  const uplinks = node.routes.filter(({ destination }) => destination === '0.0.0.0/0');
+  const devices = new Set([...pods, ...(pods.length ? uplinks : [])].map(({ device }) => device));
+  return [...devices].flatMap((device): Finding[] => {
+    const path = `/proc/sys/net/ipv4/conf/${device}/forwarding`;
+    if (node.read(path)?.trim() !== '0') return [];
+    const found = `"${path}" is 0: the node forwards no IPv4 that arrives there, to or from ${namePods(pods)}`;
+    const mend = `sysctl -w net/ipv4/conf/${device}/forwarding=1`;
+    return [{ id: forwarding.id, severity: 'error', found, mend }];
+  });
+}
+
+/** A rule of type blackhole, unreachable or prohibit that comes before the main table. */
+export const routingRules: Check = {
+  id: 'kernel.routing-rules',
+  run({ pods, policyRules }) {
+    if (pods === undefined) {
+      const found = 'whether routing rules drop packets of containers: it is not known which there are';
+      return [{ id: this.id, severity: 'unexamined', found }];
+    }
+    const rules = pods.length > 0 ? (policyRules?.() ?? []) : [];
+    const findings = rules.filter(isEarly).flatMap(rule => {
+      const concerned = pods.filter(pod => concerns(rule, pod));
+      if (concerned.length === 0) return [];
+      const found = `the routing rule "${renderRule(rule)}" drops packets of ${namePods(concerned)}`;
+      const words = renderRule(rule).replace(': ', ' ');
+      const mend = `ip${rule.family === 6 ? ' -6' : ''} rule del priority ${words}`;
+      return [{ id: this.id, severity: 'error' as const, found, mend }];
+    });
+    return findings.length ? findings : fine(this.id, 'no routing rule drops packets of containers');
+
+    function isEarly(rule: Rule): boolean {
+      const isMain = ({ family, table, from, to, iif }: Rule) =>
+        family === rule.family && table === RT_TABLE_MAIN && !from && !to && !iif;
+      const main = rules.find(isMain)?.priority ?? Number.POSITIVE_INFINITY;
+      return rule.drops !== undefined && rule.priority < main && rule.mark === undefined;
+    }
+  },
+};
+
+/** One about packets from containers to a part of the world only may be meant. */
+function concerns({ family, from, to, iif, oif }: Rule, pod: RoutedPod): boolean {
+  if (family !== pod.family || (iif !== undefined && iif !== pod.device) || oif !== undefined) return false;
+  const address = findIp(pod.address);
+  if (address === undefined) return false;
+  if (to !== undefined) return cidrContains(to, address) && from === undefined;
+  return from === undefined || cidrContains(from, address);
 }

@@ -4,9 +4,9 @@ import { ipFromBytes, renderIp } from '../../net/ip.ts';
 import type { Verdict } from '../../netlink/nft/data.ts';
 import type { Expression } from '../../netlink/nft/expr.ts';
 import type { Rule } from '../../netlink/nft/rule.ts';
+import type { RawElement } from '../../netlink/nft/set-contents.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
 import { type Holds, iptablesMatch, translationOf } from './iptables.ts';
-import { lookUp } from './lookup.ts';
 import {
   type Byte,
   CT,
@@ -16,7 +16,6 @@ import {
   payloadBytes,
   routeBytes,
 } from './packet.ts';
-import { compare, equals, not, Registers } from './registers.ts';
 
 /** What a rule does to a packet that it matches. */
 export type Action =
@@ -36,14 +35,14 @@ export type Action =
   | { readonly kind: 'unknown' };
 
 /** The judgement about a rule. */
-export interface Judged {
+interface Judged {
   readonly matches: Holds;
   /** Undefined if evaluation goes on with the next rule. */
   readonly action: Action | undefined;
 }
 
 /** What expressions need besides the packet. */
-export interface Context {
+interface Context {
   readonly contents: FilterTable['contents'];
   /** The mark of the packet. */
   readonly mark: readonly Byte[];
@@ -246,4 +245,132 @@ function addressOf(bytes: readonly Byte[]): string | undefined {
 
 function portOf([high, low]: readonly Byte[]): number | undefined {
   return high === undefined || low === undefined ? undefined : high * 256 + low;
+}
+
+/** The outcome of a lookup; `element` is the one found if that is certain. */
+interface Found {
+  readonly holds: Holds;
+  readonly element?: RawElement;
+}
+
+const UNSURE: Found = { holds: undefined };
+
+/** What all lookups in one set share. Many rules ask the same set for the same key, and a set may have tens of thousands of elements. */
+interface Index {
+  readonly isComplex: boolean;
+  readonly isOfIntervals: boolean;
+  /** By key: of intervals, where they begin or end; of the others, by their text. */
+  readonly sorted: readonly RawElement[];
+  readonly byKey: ReadonlyMap<string, RawElement>;
+  readonly answers: Map<string, Found>;
+}
+
+const indexes = new WeakMap<readonly RawElement[], Index>();
+
+/** @param read the register, with the length of a key */
+export function lookUp(
+  elements: readonly RawElement[] | undefined,
+  read: (length: number) => readonly Byte[],
+): Found {
+  if (elements === undefined) return UNSURE;
+  const [first] = elements;
+  if (first === undefined) return { holds: false };
+  const { isComplex, isOfIntervals, sorted, byKey, answers } = indexOf(elements);
+  if (isComplex) return UNSURE;
+  const key = read(first.key.length);
+  const text = key.join();
+  const found =
+    answers.get(text) ?? (isOfIntervals ? findInterval(sorted, key) : findEqual(elements, byKey, key));
+  answers.set(text, found);
+  return found;
+}
+
+function indexOf(elements: readonly RawElement[]): Index {
+  let index = indexes.get(elements);
+  if (index === undefined) {
+    const isComplex = elements.some(one => one.isComplex);
+    const isOfIntervals = elements.some(one => one.endsInterval);
+    // Where one interval ends and the next begins at the same key, the later element counts, as in a stable order.
+    const sorted = isOfIntervals ? elements.toSorted((a, b) => Buffer.compare(a.key, b.key)) : [];
+    const byKey = new Map(isOfIntervals ? [] : elements.toReversed().map(one => [one.key.join(), one]));
+    index = { isComplex, isOfIntervals, sorted, byKey, answers: new Map() };
+    indexes.set(elements, index);
+  }
+  return index;
+}
+
+function findEqual(
+  elements: readonly RawElement[],
+  byKey: ReadonlyMap<string, RawElement>,
+  key: readonly Byte[],
+): Found {
+  const element = byKey.get(key.join());
+  if (element) return { holds: true, element };
+  const isPossible = key.includes(undefined) && elements.some(one => equals(key, one.key) === undefined);
+  return isPossible ? UNSURE : { holds: false };
+}
+
+/** Each interval begins with an element, and ends before one that is marked so. */
+function findInterval(sorted: readonly RawElement[], key: readonly Byte[]): Found {
+  if (key.includes(undefined)) return UNSURE;
+  let [from, to] = [0, sorted.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if ((compare(key, sorted[middle]?.key ?? new Uint8Array()) ?? -1) < 0) to = middle;
+    else from = middle + 1;
+  }
+  const last = sorted[from - 1];
+  return last === undefined || last.endsInterval ? { holds: false } : { holds: true, element: last };
+}
+
+/** linux/netfilter/nf_tables.h: four registers of sixteen bytes, or the same in quarters from number 8 on. */
+const [REGISTER_BYTES, QUARTER_BYTES, FIRST_QUARTER] = [16, 4, 8];
+const TOTAL_BYTES = 64;
+
+/** The registers while a rule is evaluated. */
+class Registers {
+  #bytes: Byte[] = [];
+
+  load(register: number, bytes: readonly Byte[]): void {
+    const at = offsetOf(register);
+    // The kernel fills whole quarters.
+    const filled = Math.ceil(bytes.length / QUARTER_BYTES) * QUARTER_BYTES;
+    for (let i = 0; i < filled; i++) this.#bytes[at + i] = i < bytes.length ? bytes[i] : 0;
+  }
+
+  read(register: number, length: number): Byte[] {
+    const at = offsetOf(register);
+    return Array.from({ length }, (_, i) => this.#bytes[at + i]);
+  }
+
+  /** After an expression that may have written anything. */
+  forget(): void {
+    this.#bytes = Array.from({ length: TOTAL_BYTES }, () => undefined);
+  }
+}
+
+function offsetOf(register: number): number {
+  if (register >= FIRST_QUARTER) return (register - FIRST_QUARTER) * QUARTER_BYTES;
+  return (register - 1) * REGISTER_BYTES;
+}
+
+/** Whether the bytes are the value; one that differs is enough to tell that they are not. */
+function equals(bytes: readonly Byte[], value: Uint8Array): Holds {
+  const known = [...value].map((byte, i) => (bytes[i] === undefined ? undefined : bytes[i] === byte));
+  if (known.includes(false)) return false;
+  return known.includes(undefined) ? undefined : true;
+}
+
+/** Negative, zero or positive, as numbers in network byte order; undefined if that cannot be told. */
+function compare(bytes: readonly Byte[], value: Uint8Array): number | undefined {
+  for (const [i, byte] of value.entries()) {
+    const own = bytes[i];
+    if (own === undefined) return undefined;
+    if (own !== byte) return own - byte;
+  }
+  return 0;
+}
+
+function not(holds: Holds): Holds {
+  return holds === undefined ? undefined : !holds;
 }

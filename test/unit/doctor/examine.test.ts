@@ -5,8 +5,7 @@ import path from 'node:path';
 import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
 import { loadAbouts } from '../../../src/cni/network-plugins.ts';
 import { CHECKS, examine } from '../../../src/doctor/examine.ts';
-import type { Finding, NodeView } from '../../../src/doctor/finding.ts';
-import type { RoutedPod } from '../../../src/doctor/routed-pod.ts';
+import type { Finding, NodeView, RoutedPod } from '../../../src/doctor/finding.ts';
 import { factsIn } from '../../../src/node/facts.ts';
 import { describeNeeding } from '../../helpers/skip.ts';
 

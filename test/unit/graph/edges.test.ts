@@ -2,8 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { drawDot } from '../../../src/graph/dot.ts';
-import { drawMermaid } from '../../../src/graph/mermaid.ts';
+import { drawDot, drawMermaid } from '../../../src/graph/edges.ts';
 import { drawSvg } from '../../../src/graph/svg.ts';
 import { drawText } from '../../../src/graph/text.ts';
 import type { NodeAttachment, NodeDevice, NodeModel } from '../../../src/node/model.ts';

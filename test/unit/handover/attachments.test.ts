@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { writeAttachment } from '../../../src/chain/records/result-cache.ts';
 import type { Runtime } from '../../../src/chain/run/runtime.ts';
-import { isMadeIn, listAttached } from '../../../src/handover/attachments.ts';
-import { findMissing } from '../../../src/handover/missing.ts';
+import { findMissing, isMadeIn, listAttached } from '../../../src/handover/attachments.ts';
 
 let dir: string;
 let runtime: Runtime;

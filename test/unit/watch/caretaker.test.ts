@@ -1,6 +1,6 @@
 // Is damage reported once, repaired with growing pauses, and left alone when repairs do not last?
 import { describe, expect, test } from 'bun:test';
-import { afterCheck, afterRepair, giveUp, pauseBefore, type Standing } from '../../../src/watch/standing.ts';
+import { afterCheck, afterRepair, giveUp, pauseBefore, type Standing } from '../../../src/watch/caretaker.ts';
 
 function lose(problemLeft: string | undefined): { news: unknown[]; pauses: unknown[]; end: Standing } {
   let standing: Standing | undefined;
