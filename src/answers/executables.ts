@@ -212,6 +212,8 @@ export const AttachmentCheck = z.strictObject({
   problem: z.optional(z.string()),
   /** Its list has no CHECK, so nothing but another list would change that it is unknown. */
   unchecked: z.optional(z.literal(true)),
+  /** The command that mends it, or the sentence that says that only its runtime can; of a broken one. */
+  mend: z.optional(z.string()),
 });
 
 /** `catena swap --to` and `--undo`. */

@@ -9,8 +9,7 @@ import { getProgram, runProgram } from '../netlink/iptables/program.ts';
 import type { Table } from '../netlink/nft/message.ts';
 import { IFA_F_PERMANENT, IFA_F_TENTATIVE, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import { listClasses } from '../netlink/rtnl/class.ts';
-import { type Filter, listFilters } from '../netlink/rtnl/filter.ts';
-import type { Qdisc } from '../netlink/rtnl/qdisc.ts';
+import { listFilters } from '../netlink/rtnl/filter.ts';
 import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { renderRule } from '../netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE } from '../netlink/socket.ts';
@@ -65,13 +64,8 @@ function observeAddresses({ addresses }: Tables, nameOf: NameOf) {
     .filter(({ cidr, scope }) => !(cidr.ip.family === 6 && scope === RT_SCOPE_LINK))
     .map(({ cidr, index, scope, flags, broadcast, label }) => {
       const steady = flags & ~(IFA_F_PERMANENT | IFA_F_TENTATIVE);
-      const object = {
-        scope: String(scope),
-        flags: String(steady),
-        ...(broadcast ? { broadcast: renderIp(broadcast) } : {}),
-        ...(label ? { label } : {}),
-      };
-      return [`${renderCidr(cidr)} on ${nameOf(index)}`, object] as const;
+      const object = { scope, flags: steady, broadcast: broadcast && renderIp(broadcast), label };
+      return [`${renderCidr(cidr)} on ${nameOf(index)}`, flatten(object)] as const;
     });
 }
 
@@ -85,15 +79,15 @@ function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed
   const nexthops = ways?.map(
     way => `${way.gateway ? renderIp(way.gateway) : 'direct'} on ${nameOf(way.oif)}`,
   );
-  const object: Record<string, string> = {
+  const object = {
     via: gateway ? renderIp(gateway) : (nexthops?.join(', ') ?? 'none'),
-    ...(source ? { source: renderIp(source) } : {}),
-    scope: String(scope ?? 0),
-    metric: String(priority ?? 0),
-    ...(mtu ? { mtu: String(mtu) } : {}),
-    ...(advmss ? { advmss: String(advmss) } : {}),
+    source: source && renderIp(source),
+    scope: scope ?? 0,
+    metric: priority ?? 0,
+    mtu: mtu || undefined,
+    advmss: advmss || undefined,
   };
-  return [[at.join(' '), object]];
+  return [[at.join(' '), flatten(object)]];
 }
 
 /** The kernel adds these entries itself. */
@@ -140,39 +134,28 @@ function observeTrafficControl(
 ): (readonly [string, Observed])[] {
   return tables.qdiscs
     .filter(({ handle }) => handle !== 0)
-    .flatMap(qdisc => {
-      const device = nameOf(qdisc.index);
+    .flatMap(({ index, handle, parent, kind, ...options }) => {
+      const device = nameOf(index);
       const filters = tables.ask(NETLINK_ROUTE, socket =>
-        listFilters(socket, qdisc.index, qdisc.handle).filter(({ matches }) => matches),
+        listFilters(socket, index, handle).filter(({ matches }) => matches),
       );
-      const classes =
-        qdisc.kind === 'htb' ? tables.ask(NETLINK_ROUTE, socket => listClasses(socket, qdisc.index)) : [];
+      const classes = kind === 'htb' ? tables.ask(NETLINK_ROUTE, socket => listClasses(socket, index)) : [];
       return [
-        [`qdisc ${hex(qdisc.handle)} at ${hex(qdisc.parent)} of ${device}`, describeQdisc(qdisc)] as const,
+        [`qdisc ${hex(handle)} at ${hex(parent)} of ${device}`, { kind, ...flatten(options) }] as const,
         ...classes.map(one => [`class ${hex(one.handle)} of ${device}`, flatten(one.htb)] as const),
         ...filters.map(filter => {
-          const name = `filter of preference ${filter.preference} on ${device}`;
-          return [name, describeFilter(filter, nameOf)] as const;
+          const { classid, redirectAllTo, selector } = filter;
+          const object = {
+            kind: filter.kind,
+            protocol: hex(filter.protocol),
+            class: hex(classid),
+            redirect: redirectAllTo === undefined ? undefined : nameOf(redirectAllTo),
+            selector: selector && toText(selector),
+          };
+          return [`filter of preference ${filter.preference} on ${device}`, flatten(object)] as const;
         }),
       ];
     });
-}
-
-function describeQdisc({ index: _, handle: __, parent: ___, kind, ...options }: Qdisc): Observed {
-  return { kind, ...flatten(options) };
-}
-
-function describeFilter(
-  { kind, protocol, classid, redirectAllTo, selector }: Filter,
-  nameOf: (index: number) => string,
-): Observed {
-  return {
-    kind,
-    protocol: hex(protocol),
-    class: hex(classid),
-    ...(redirectAllTo === undefined ? {} : { redirect: nameOf(redirectAllTo) }),
-    ...(selector === undefined ? {} : { selector: toText(selector) }),
-  };
 }
 
 /** Flattens nested properties under joined names: `{tbf: {rateBytes: 5}}` becomes `{'tbf rateBytes': '5'}`. */

@@ -18,10 +18,15 @@ import {
   toReply,
   type Verb,
 } from '../testing/call.ts';
-import { type Container, createHost, type TestHost } from '../testing/host.ts';
-import type { Namespace } from '../testing/namespace.ts';
+import {
+  type Container,
+  createHost,
+  diffKernelStates,
+  type KernelState,
+  type Namespace,
+  type TestHost,
+} from '../testing/host.ts';
 import { killGroup, killProcess, nameOfProcess, processesIn, runIn } from '../testing/run-in.ts';
-import { diffKernelStates, type KernelState } from '../testing/state.ts';
 import { confOf, type Subject } from './subject.ts';
 
 /** One call, with everything that the rules about all replies inspect. */

@@ -7,8 +7,7 @@ import { findCidr, renderCidr } from '../net/cidr.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { findLink } from '../netlink/rtnl/link.ts';
-import type { TestHost } from '../testing/host.ts';
-import type { Namespace } from '../testing/namespace.ts';
+import type { Namespace, TestHost } from '../testing/host.ts';
 import type { Pod } from './exam.ts';
 
 /** Human-readable problems with the form of a result object. */

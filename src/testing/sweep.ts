@@ -2,8 +2,7 @@
 import { defined } from '../cni/defined.ts';
 import type { CallOptions, Plugin, Reply } from './call.ts';
 import type { Fault } from './fault.ts';
-import type { TestHost, Watch } from './host.ts';
-import { diffKernelStates } from './state.ts';
+import { diffKernelStates, type TestHost, type Watch } from './host.ts';
 
 /** The outcome of one ADD in which a request failed. */
 export interface FaultReport extends Fault {
