@@ -20,7 +20,10 @@ const UNNOTED_ADD_S = 60;
 /** What leases of every kind have. */
 export interface CommonState {
   readonly lease: Times & { readonly address: string };
+  /** The lease is over, and its address was taken from the interface. */
   readonly withdrawn?: boolean | undefined;
+  /** The address that ADD reported, if the interface has another one since. */
+  readonly reported?: string | undefined;
 }
 
 /** An interface that leases are released through. */

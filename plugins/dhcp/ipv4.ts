@@ -1,13 +1,12 @@
 // How does an attachment get an IPv4 lease, and how is that confirmed and given back?
 import { findCniArgs } from '../../src/cni/cni-args.ts';
-import { stateDir } from '../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
-import { identityOf, isStillSame } from '../../src/upkeep/identity.ts';
 import { limitMtu } from './apply.ts';
+import { checkLease } from './check.ts';
 import { acquire, release } from './client/acquire.ts';
 import { findHolder } from './client/conflict.ts';
 import { withAddressedClient, withClient } from './client/session.ts';
@@ -17,7 +16,7 @@ import type { OpenPlace } from './give-back.ts';
 import { clientIdOf } from './identity.ts';
 import { clientIdIn, IPV4_LEASES, type LeaseState } from './kept.ts';
 import type { Lease } from './lease.ts';
-import { dueAt, resultOf, stageOf } from './plan.ts';
+import { dueAt, resultOf } from './plan.ts';
 import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from './record.ts';
 import type { Wanted } from './upkeep.ts';
 
@@ -49,28 +48,8 @@ export async function obtainIpv4(call: Call, conf: DhcpConf, link: Link): Promis
 
 /** @throws Error when the attachment has no lease, or not the one that ADD reported */
 export function checkIpv4(call: Call): void {
-  const record = findRecord(call, IPV4_LEASES);
-  if (record === undefined)
-    throw new Error(
-      `Cannot find a lease of "${call.env.ifname}" in "${stateDir(call.environment)}"; run DEL and ADD`,
-    );
-  const { lease, withdrawn, reported } = record.state;
-  const now = identityOf(call.environment, attachmentOf(call), call.env.netns);
-  if (!isStillSame(record.note, now))
-    throw new Error(
-      `Cannot confirm the lease of ${lease.address}: it is of an earlier attachment of that name; run DEL and ADD`,
-    );
-  if (withdrawn || stageOf(lease, bootClock()) === 'expired')
-    throw new Error(
-      `Cannot confirm the lease of ${lease.address}: it has ended, and no server has granted another`,
-    );
-  const addresses = (call.prevResult?.ips ?? []).map(({ address }) => address);
-  if (call.prevResult && !addresses.includes(lease.address)) {
-    const former = reported ?? addresses.join(', ');
-    throw new Error(
-      `Cannot confirm the lease of ${former}: the server has replaced it by ${lease.address}; run DEL and ADD`,
-    );
-  }
+  const reported = call.prevResult && (call.prevResult.ips ?? []).map(({ address }) => address);
+  checkLease(call, IPV4_LEASES, 'a lease', reported, ({ lease }) => lease.address);
 }
 
 /** Releases a lease through its interface. */

@@ -8,14 +8,13 @@ import { isHost, textOf } from '../codec/values.ts';
 import type { Wishes } from '../config.ts';
 import { type Lease, leaseOf, serverOf } from '../lease.ts';
 import { type Answer, ask, type Client, type Destination, type Question, tell } from './conversation.ts';
+import { extend, noteRefusal, type Refusals } from './exchange.ts';
 
 /** How long an offer is worth repeating the request for: at least this, and a slow server so many times as long as its offer took. */
 const REQUEST_MS = 4_000;
 const SLOWER = 4;
 /** RFC 2131, 3.1.5: pause after a refused request, before it all begins again. */
 const REFUSED_PAUSE_MS = 1_000;
-/** How long the lease's own server may contradict another one. */
-const SECOND_OPINION_MS = 500;
 /** A bridge's port forwards tens of milliseconds after its other end came up, on a busy machine; a server ignores what it knows. */
 const REPEAT_PAUSES_MS = [30, 100, 300];
 const NO_ADDRESS = new Uint8Array(4);
@@ -30,12 +29,6 @@ export interface Manner extends Wishes {
   readonly findHolder?: (lease: Lease) => Promise<string | undefined>;
   /** Reads the clock that leases count by, in seconds. */
   readonly clock: () => number;
-}
-
-/** Why there is no lease, for the error. */
-export interface Refusals {
-  /** One line for each answer that could not be used. */
-  readonly reasons: string[];
 }
 
 /** What a server said to a request: the lease, that the client must not use the address, or nothing. */
@@ -66,7 +59,7 @@ export async function acquire(
     if (typeof verdict === 'object') {
       const holder = await manner.findHolder?.(verdict.lease);
       if (holder === undefined) return verdict.lease;
-      note(refusals, holder);
+      noteRefusal(refusals, holder);
       decline(client, verdict.lease);
     }
     if (verdict !== undefined) await pause(Math.min(REFUSED_PAUSE_MS, giveUpAt - performance.now()));
@@ -77,17 +70,17 @@ export async function acquire(
 /** Asks whether an address from before is still right here (RFC 2131, section 3.2: INIT-REBOOT). */
 export function confirm(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
   const options = { [Code.requestedAddress]: addressOf(lease) };
-  return extend(client, manner, lease, question(client, manner, MessageType.request, options), giveUpAt);
+  return extendBy(client, manner, lease, question(client, manner, MessageType.request, options), giveUpAt);
 }
 
 /** Asks the server of a lease to extend it (RFC 2131, 4.4.5: RENEWING). */
 export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
-  return extend(client, manner, lease, inUse(client, manner, lease), giveUpAt, serverAt(lease));
+  return extendBy(client, manner, lease, inUse(client, manner, lease), giveUpAt, serverAt(lease));
 }
 
 /** Asks every server to extend a lease (RFC 2131, 4.4.5: REBINDING). */
 export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
-  return extend(client, manner, lease, inUse(client, manner, lease), giveUpAt);
+  return extendBy(client, manner, lease, inUse(client, manner, lease), giveUpAt);
 }
 
 /**
@@ -143,7 +136,7 @@ function offerFor(manner: Manner, refusals: Refusals): (answer: Answer) => Offer
       return undefined;
     const lease = leaseOf(answer, 0);
     if (typeof lease === 'object') return { address: message.yiaddr, server };
-    note(refusals, `${nameOf(server)}: ${lease}`);
+    noteRefusal(refusals, `${nameOf(server)}: ${lease}`);
     return undefined;
   };
 }
@@ -162,7 +155,7 @@ function request(
     const from = serverOf(message.options);
     if (from === undefined || Buffer.compare(from, server) !== 0) return undefined;
     if (message.type === MessageType.nak) {
-      note(refusals, `${nameOf(server)} refused: ${textOf(message.options.get(Code.message))}`);
+      noteRefusal(refusals, `${nameOf(server)} refused: ${textOf(message.options.get(Code.message))}`);
       return 'refused';
     }
     if (message.type !== MessageType.ack || Buffer.compare(message.yiaddr, address) !== 0) return undefined;
@@ -172,11 +165,7 @@ function request(
   return ask(client, question(client, manner, MessageType.request, options), accept, { at: giveUpAt });
 }
 
-/**
- * Puts a question about a lease. What its own server says counts at once. Any host can answer, so after another's answer the own
- * server gets the time to say otherwise; then a grant counts more than a refusal.
- */
-async function extend(
+function extendBy(
   client: Client,
   manner: Manner,
   lease: Lease,
@@ -185,18 +174,15 @@ async function extend(
   to?: Destination,
 ): Promise<Verdict> {
   const since = manner.clock();
-  const deadline = { at: giveUpAt };
-  let other: Verdict;
-  const accept = (answer: Answer): Verdict => {
-    const from = serverOf(answer.message.options);
-    if (from === undefined || !isTrusted(manner, from)) return undefined;
-    const verdict = verdictOn(lease, answer, since);
-    if (verdict === undefined || nameOf(from) === lease.server) return verdict;
-    if (other === undefined) deadline.at = Math.min(giveUpAt, performance.now() + SECOND_OPINION_MS);
-    if (typeof other !== 'object') other = verdict;
-    return undefined;
-  };
-  return (await ask(client, what, accept, deadline, to)) ?? other;
+  return extend<Answer, NonNullable<Verdict>>(
+    (accept, deadline) => ask(client, what, accept, deadline, to),
+    answer => {
+      const from = serverOf(answer.message.options);
+      if (from === undefined || !isTrusted(manner, from)) return undefined;
+      return { verdict: verdictOn(lease, answer, since), isOwn: nameOf(from) === lease.server };
+    },
+    giveUpAt,
+  );
 }
 
 /** An extension keeps the address; a grant of another one, which was not asked for, is ignored. */
@@ -245,9 +231,4 @@ function isTrusted({ servers }: Manner, server: Uint8Array): boolean {
 function nameOf(address: Uint8Array): string {
   const ip = ipFromBytes(address);
   return isHost(ip) ? renderIp(ip) : 'a server';
-}
-
-/** A server that repeats itself is noted once, and a flood of them is not kept. */
-function note({ reasons }: Refusals, reason: string): void {
-  if (reasons.length < 5 && !reasons.includes(reason)) reasons.push(reason);
 }

@@ -1,7 +1,7 @@
 // By which messages is an IPv6 lease obtained, extended and released?
 import { parseIp } from '../../../../src/net/ip.ts';
 import { pause } from '../../../../src/wait.ts';
-import type { Refusals } from '../../client/acquire.ts';
+import { extend, noteRefusal, type Refusals } from '../../client/exchange.ts';
 import { encodeAssociation } from '../codec/association.ts';
 import { MessageType } from '../codec/message.ts';
 import { Code, findOption, type Options } from '../codec/options.ts';
@@ -13,8 +13,6 @@ import { type Answer, ask, type Client, type Question } from './conversation.ts'
 const REQUEST_MS = 4_000;
 /** Pause after a refused request, before it all begins again. */
 const REFUSED_PAUSE_MS = 1_000;
-/** How long the lease's own server may contradict another one. */
-const SECOND_OPINION_MS = 500;
 /** Servers acknowledge what a client gives back; the client does not depend on it. */
 const FAREWELL_MS = 1_000;
 /** What is asked for besides addresses. */
@@ -69,7 +67,7 @@ export async function acquire(
     if (lease) {
       const holder = await manner.findHolder?.(lease);
       if (holder === undefined) return lease;
-      note(refusals, holder);
+      noteRefusal(refusals, holder);
       await decline(client, lease);
     }
     await pause(Math.min(REFUSED_PAUSE_MS, giveUpAt - performance.now()));
@@ -80,12 +78,12 @@ export async function acquire(
 /** Asks the server of a lease to extend it (RFC 9915, section 18.2.4). */
 export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
   const question = about(client, MessageType.renew, lease, [serverOption(lease)]);
-  return extend(client, manner, lease, question, giveUpAt);
+  return extendBy(client, manner, lease, question, giveUpAt);
 }
 
 /** Asks every server to extend a lease (RFC 9915, section 18.2.5). */
 export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
-  return extend(client, manner, lease, about(client, MessageType.rebind, lease), giveUpAt);
+  return extendBy(client, manner, lease, about(client, MessageType.rebind, lease), giveUpAt);
 }
 
 /**
@@ -136,7 +134,7 @@ function offerFor(
     if (!isTrusted(manner, answer) || (isBound && !isCommit)) return undefined;
     const { lease, refusal } = grantIn(answer, iaid, since);
     if (lease) return { lease, isBound };
-    note(refusals, `${answer.from}: ${refusal}`);
+    noteRefusal(refusals, `${answer.from}: ${refusal}`);
     return undefined;
   };
 }
@@ -152,18 +150,14 @@ async function request(
   const accept = (answer: Answer): { lease?: Lease } | undefined => {
     if (answer.message.type !== MessageType.reply || serverOf(answer) !== offered.server) return undefined;
     const { lease, refusal } = grantIn(answer, client.iaid, since);
-    if (lease === undefined) note(refusals, `${answer.from}: ${refusal}`);
+    if (lease === undefined) noteRefusal(refusals, `${answer.from}: ${refusal}`);
     return lease ? { lease } : {};
   };
   const question = about(client, MessageType.request, offered, [serverOption(offered)]);
   return (await ask(client, question, accept, { at: giveUpAt }))?.lease;
 }
 
-/**
- * Puts a question about a lease. What its own server says counts at once. Any host can answer, so after another's answer the own
- * server gets the time to say otherwise; then a grant counts more than a refusal.
- */
-async function extend(
+function extendBy(
   client: Client,
   manner: Manner,
   lease: Lease,
@@ -171,17 +165,14 @@ async function extend(
   giveUpAt: number,
 ): Promise<Verdict> {
   const since = manner.clock();
-  const deadline = { at: giveUpAt };
-  let other: Verdict;
-  const accept = (answer: Answer): Verdict => {
-    if (answer.message.type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;
-    const verdict = verdictOn(client, lease, answer, since);
-    if (verdict === undefined || serverOf(answer) === lease.server) return verdict;
-    if (other === undefined) deadline.at = Math.min(giveUpAt, performance.now() + SECOND_OPINION_MS);
-    if (typeof other !== 'object') other = verdict;
-    return undefined;
-  };
-  return (await ask(client, question, accept, deadline)) ?? other;
+  return extend<Answer, NonNullable<Verdict>>(
+    (accept, deadline) => ask(client, question, accept, deadline),
+    answer => {
+      if (answer.message.type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;
+      return { verdict: verdictOn(client, lease, answer, since), isOwn: serverOf(answer) === lease.server };
+    },
+    giveUpAt,
+  );
 }
 
 /** An extension keeps the address; another one, which was not asked for, counts only if the server takes the first one back. */
@@ -212,9 +203,4 @@ function serverOf({ server }: Answer): string {
 /** Whether a server's answers count. */
 export function isTrusted({ servers }: Pick<Manner, 'servers'>, { from }: Answer): boolean {
   return servers === undefined || servers.includes(from);
-}
-
-/** A server that repeats itself is noted once, and a flood of them is not kept. */
-function note({ reasons }: Refusals, reason: string): void {
-  if (reasons.length < 5 && !reasons.includes(reason)) reasons.push(reason);
 }
