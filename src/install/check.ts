@@ -1,4 +1,5 @@
 // Will container runtimes really use the configuration that was installed?
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { Runtime } from '../chain/run/runtime.ts';
 import { type Candidate, candidateOf, readCandidates } from '../runtimes/candidate.ts';
 import type { Configured } from '../runtimes/configured.ts';
@@ -9,12 +10,7 @@ import { choose, type RuntimeName } from '../runtimes/rules.ts';
 const BY_ORDER: readonly RuntimeName[] = ['containerd', 'CRI-O'];
 
 /** What one runtime does with the directory. */
-export interface Pick {
-  readonly runtime: RuntimeName;
-  readonly taken: boolean;
-  /** Why ours is used, or which one is and why ours is not. */
-  readonly why: string;
-}
+export type Pick = AnswerOf<'Installation'>['picks'][number];
 
 /** Where runtimes look for configurations. */
 export interface Place {

@@ -1,5 +1,7 @@
 // What must be done to install our files without losing any file of other programs?
+
 import { basename, join } from 'node:path';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { findManifest, type Manifest } from './files.ts';
 import { digestOfText, type FoundFile, Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
@@ -28,14 +30,7 @@ export interface Wanted {
 }
 
 /** What happens to one file. */
-export interface Step {
-  readonly place: 'bin' | 'conf' | 'account' | 'starter' | 'shared';
-  readonly name: string;
-  readonly path: string;
-  /** `keep`: not ours, left alone. `retire`: our earlier file, which now has another name. */
-  readonly action: 'create' | 'update' | 'replace' | 'same' | 'keep' | 'retire';
-  readonly why?: string;
-}
+export type Step = AnswerOf<'Installation'>['steps'][number];
 
 /** Everything that an installation will do; nothing was changed yet. */
 export interface InstallPlan {

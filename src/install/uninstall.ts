@@ -1,6 +1,8 @@
 // How are exactly the installed files removed, and the replaced ones restored?
+
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { CORE_NAME } from '../chain/config/core-name.ts';
 import { type Files, findManifest, MANIFEST_NAME, type Manifest, REAL_FILES } from './files.ts';
 import { Inspector } from './identity.ts';
@@ -13,12 +15,7 @@ import { sourcesOf, type Wanted } from './plan.ts';
 export type Installed = Pick<Wanted, 'binDir' | 'confDir' | 'source' | 'names' | 'core'>;
 
 /** What happens to one file. */
-export interface UninstallStep {
-  readonly path: string;
-  /** `restore`: the file from before the installation is restored. `keep`: it is not ours, or no longer. */
-  readonly action: 'remove' | 'restore' | 'keep';
-  readonly why?: string;
-}
+export type UninstallStep = AnswerOf<'Uninstallation'>['steps'][number];
 
 /** Examines the present state. The configuration comes first, so that no runtime finds it without its plugins. */
 export function planUninstall(installed: Installed): UninstallStep[] {

@@ -110,7 +110,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/netlink', 'src/sys'],
   ],
   'src/runtimes': ['src/answers', 'src/chain', 'src/files/names-in', 'src/cni', 'src/net'],
-  'src/install': ['src/runtimes', 'src/chain', 'src/files/names-in', 'src/cni', 'src/net', 'src/sys/flock'],
+  'src/install': [
+    'src/answers',
+    'src/runtimes',
+    'src/chain',
+    'src/files/names-in',
+    'src/cni',
+    'src/net',
+    'src/sys/flock',
+  ],
   // What outlasts every attachment.
   'src/purge': [
     'src/answers',

@@ -249,7 +249,7 @@ function findOlderProblem(call: CommandCall, binDir: string): string | undefined
 interface SharedStep {
   readonly path: string;
   readonly action: string;
-  readonly why?: string;
+  readonly why?: string | undefined;
 }
 
 /** A line for all files to which the same happens for the same reason; a file with a reason of its own has its path. */
