@@ -95,6 +95,8 @@ export class WorkerPool implements WorkerSource {
   #trying = false;
   /** When a worker last ended a call. */
   #movedAt = 0;
+  /** The same by network. */
+  readonly #moved = new Map<string, number>();
 
   constructor(env: Invocation['env'], limits: PoolLimits, events: HealthEvents) {
     this.#env = env;
@@ -216,18 +218,24 @@ export class WorkerPool implements WorkerSource {
     });
   }
 
-  /** Whether the call would wait for others that wait for something themselves: all that there may be, or too many of its network. */
+  /**
+   * Whether the call would wait for others that wait for something themselves: all that there may be, or too many of its network. While calls
+   * end, they only take their time: on a busy node all wait for the kernel's locks, and a call of its own would be one more.
+   */
   #isHeldUp(network: () => string): boolean {
     if (this.#idle.length > 0 && this.#busy.size < SPARE_OF_ONE) return false;
+    const stillSince = performance.now() - WAIT_MS;
     const stuck = this.#stuck();
     const isFull = this.#busy.size + this.#holding.size >= this.#limits.workers + SPARE;
-    if (isFull && stuck.length === this.#busy.size) return true;
-    return (
-      stuck.length >= SPARE_OF_ONE && stuck.filter(one => one.network() === network()).length >= SPARE_OF_ONE
-    );
+    if (isFull && stuck.length === this.#busy.size && this.#movedAt < stillSince) return true;
+    if (stuck.length < SPARE_OF_ONE || (this.#moved.get(network()) ?? 0) >= stillSince) return false;
+    return stuck.filter(one => one.network() === network()).length >= SPARE_OF_ONE;
   }
 
   #giveBack(member: Member): void {
+    // Of each network only while many are busy: a request may be long.
+    if (this.#busy.size >= SPARE_OF_ONE) this.#moved.set(member.network(), performance.now());
+    else this.#moved.clear();
     this.#busy.delete(member);
     member.since = performance.now();
     this.#movedAt = member.since;
