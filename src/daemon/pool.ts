@@ -209,12 +209,16 @@ export class WorkerPool implements WorkerSource {
     return atWork < workers && this.#busy.size + this.#holding.size < workers + SPARE;
   }
 
-  /** Those whose calls take long without need of a processor. One that gets none on a busy node is not helped by another worker. */
+  /**
+   * Those whose calls take long without need of a processor. One that gets none on a busy node is not helped by another worker, nor is one
+   * that is still starting.
+   */
   #stuck(): Member[] {
     const now = performance.now();
     return [...this.#busy].filter(({ process, since, wantedMs }) => {
       const forMs = now - since;
-      return forMs >= STUCK_MS && wantedCpuMs(process.pid) - wantedMs < AT_WORK_SHARE * forMs;
+      if (!process.serves || forMs < STUCK_MS) return false;
+      return wantedCpuMs(process.pid) - wantedMs < AT_WORK_SHARE * forMs;
     });
   }
 

@@ -106,6 +106,11 @@ export class WorkerProcess {
     return !this.#over;
   }
 
+  /** Whether it has read a request: until then it is starting. */
+  get serves(): boolean {
+    return this.#serves;
+  }
+
   /** Number of plugin calls that it has replied to. */
   get served(): number {
     return this.#served;

@@ -118,15 +118,17 @@ describeRoot('a daemon with limits', () => {
     };
     await hang('stuck0', 8);
     await until(async () => (await stateOf(daemon)).pool.busy === 8);
+    // Long enough to count as hung; on a busy machine one more may still get a worker, as none has taken that long when it asks.
+    await Bun.sleep(600);
     // More of this network are their clients' own; the workers that are left serve the others.
-    await hang('stuck0', 2);
-    // One may get a worker in the moment in which not all of the eight have taken long enough to count as hung.
-    await until(async () => {
-      const { pool, declined } = await stateOf(daemon);
-      return pool.waiting === 0 && pool.busy + (declined.workers?.count ?? 0) === 10;
-    });
+    for (let asked = 9; (await stateOf(daemon)).declined.workers === undefined; asked++) {
+      await hang('stuck0', 1);
+      await until(async () => {
+        const { pool, declined } = await stateOf(daemon);
+        return pool.waiting === 0 && pool.busy + (declined.workers?.count ?? 0) === asked;
+      });
+    }
     const { served, pool, declined } = await stateOf(daemon);
-    expect(declined.workers.count).toBeGreaterThan(0);
     await quickest();
     expect(await stateOf(daemon)).toMatchObject({
       served: served + 4,
