@@ -1,7 +1,6 @@
 // Which settings of a device go with it into a container, or are lost on the way, and how does it get its own back?
-import { attrs } from '../../src/netlink/codec/attrs.ts';
-import { type Field, s32, u8, u32 } from '../../src/netlink/codec/fields.ts';
-import { Writer } from '../../src/netlink/codec/writer.ts';
+import { attrs, type Field, s32, u8, u32 } from '../../src/netlink/codec/attrs.ts';
+import { Writer } from '../../src/netlink/codec/bytes.ts';
 import { type Link, linkSettingRequest } from '../../src/netlink/rtnl/link.ts';
 import type { Request } from '../../src/netlink/socket.ts';
 

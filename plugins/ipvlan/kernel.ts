@@ -2,8 +2,8 @@
 import { makeUpper } from '../../src/attach/upper/create.ts';
 import { findMaster, requireMtu } from '../../src/attach/upper/master.ts';
 import { pickCniArgs } from '../../src/cni/cni-args.ts';
-import { IPVLAN_FLAGS, IPVLAN_MODES } from '../../src/netlink/rtnl/kinds/ipvlan.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
+import { IPVLAN_FLAGS, IPVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
 import type { UpperData } from '../../src/netlink/rtnl/upper.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { flagsOf, type IpvlanConf, modeOf } from './config.ts';

@@ -1,7 +1,7 @@
 // Is the device still as ADD made it?
 import { checkUpper } from '../../src/attach/upper/check.ts';
-import { MACVLAN_MODES } from '../../src/netlink/rtnl/kinds/macvlan.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
+import { MACVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
 import { upperDataOf } from '../../src/netlink/rtnl/upper.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';

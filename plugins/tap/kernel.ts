@@ -9,7 +9,6 @@ import { addRoutes } from '../../src/attach/routes.ts';
 import { makeUpper } from '../../src/attach/upper/create.ts';
 import { renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { MACVLAN_MODES } from '../../src/netlink/rtnl/kinds/macvlan.ts';
 import {
   ALIAS_MAX_BYTES,
   findLink,
@@ -18,6 +17,7 @@ import {
   removeLink,
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
+import { MACVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { interimName } from '../../src/plugin/first-names.ts';

@@ -1,7 +1,7 @@
 // Which devices does the container get, according to the configuration?
 import { digestOf } from '../../src/cni/attachment.ts';
 import { IFNAME_MAX_BYTES } from '../../src/net/ifname.ts';
-import { VLAN_PROTOCOLS } from '../../src/netlink/rtnl/kinds/vlan.ts';
+import { VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link-attrs.ts';
 import type { UpperData } from '../../src/netlink/rtnl/upper.ts';
 import { protocolOf, type VlanConf } from './config.ts';
 

@@ -13,8 +13,8 @@ import { findMaster, type Master, requireMtu } from '../../src/attach/upper/mast
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { VLAN_PROTOCOLS } from '../../src/netlink/rtnl/kinds/vlan.ts';
 import { findLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import { VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link-attrs.ts';
 import { upperDataOf } from '../../src/netlink/rtnl/upper.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';

@@ -2,8 +2,7 @@
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { Errno } from '../sys/errno.ts';
 import { findSysctl } from '../sys/sysctl.ts';
-import { attrs } from './codec/attrs.ts';
-import { ip, u8, u16be, u32, u32be } from './codec/fields.ts';
+import { attrs, ip, u8, u16be, u32, u32be } from './codec/attrs.ts';
 import { layout } from './codec/message.ts';
 import { tolerating } from './errors.ts';
 import { NFPROTO, nfgenmsg } from './nfgenmsg.ts';

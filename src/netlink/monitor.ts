@@ -2,7 +2,7 @@
 import { closeLater } from '../sys/close-later.ts';
 import { libc, ptr } from '../sys/libc.ts';
 import { decodeMessages, type Envelope } from './codec/message.ts';
-import { joinGroup, openNetlink } from './open.ts';
+import { joinGroup, openNetlink } from './socket.ts';
 
 /** sys/socket.h */
 const SOL_SOCKET = 1;

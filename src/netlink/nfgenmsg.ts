@@ -1,6 +1,6 @@
 // Which header do all netfilter messages share?
-import { u8, u16be } from './codec/fields.ts';
-import { struct } from './codec/struct.ts';
+import { u8, u16be } from './codec/attrs.ts';
+import { struct } from './codec/message.ts';
 
 /** linux/netfilter.h: the families that a table can belong to, by nft's names. */
 export const NFPROTO = { inet: 1, ip: 2, arp: 3, netdev: 5, bridge: 7, ip6: 10 } as const;

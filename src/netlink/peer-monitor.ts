@@ -6,7 +6,7 @@ import { closeSync } from 'node:fs';
 import { labelledReader } from '../sys/labelled-datagram.ts';
 import { checked, libc, ptr } from '../sys/libc.ts';
 import { decodeMessages, type Envelope } from './codec/message.ts';
-import { openNetlink } from './open.ts';
+import { openNetlink } from './socket.ts';
 
 /** linux/netlink.h */
 const SOL_NETLINK = 270;

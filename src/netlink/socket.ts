@@ -1,25 +1,28 @@
 // How are requests sent to the kernel, and how are its answers received?
 import { closeSync } from 'node:fs';
 import { closeLater } from '../sys/close-later.ts';
-import { Errno } from '../sys/errno.ts';
+import { Errno, errnoName } from '../sys/errno.ts';
+import { faultAt } from '../sys/fault.ts';
+import { checked, errno, libc, ptr, SystemError } from '../sys/libc.ts';
+import { attrs, str, u32 } from './codec/attrs.ts';
+import { align4, readS32 } from './codec/bytes.ts';
 import {
+  decodeMessages,
   type Envelope,
   encodeMessages,
   NLM_F_ACK,
+  NLM_F_ACK_TLVS,
+  NLM_F_CAPPED,
   NLM_F_DUMP,
   NLM_F_DUMP_INTR,
   NLM_F_MULTI,
   NLM_F_REQUEST,
   NLMSG_DONE,
   NLMSG_ERROR,
+  nlmsgerr,
+  nlmsghdr,
 } from './codec/message.ts';
-import { readS32 } from './codec/reader.ts';
 import { NetlinkError } from './errors.ts';
-import { exchange } from './exchanges.ts';
-import { openNetlink } from './open.ts';
-import { receiveMessages } from './receive.ts';
-import { plannedRefusal, Refusal, refusalOf } from './refusal.ts';
-import { sendWhole } from './send.ts';
 import { traceMessages } from './trace.ts';
 
 /** linux/netlink.h, protocols */
@@ -287,4 +290,255 @@ export class NetlinkSocket {
 /** nf_tables frees deleted objects after a grace period, and the last close of a socket waits for it. */
 function deletesInNft(type: number): boolean {
   return NFT_DELETIONS.includes(type & 0xff);
+}
+
+/** sys/socket.h */
+const AF_NETLINK = 16;
+const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
+const SOL_SOCKET = 1;
+const SO_SNDBUF = 7;
+const SO_RCVBUF = 8;
+const SO_RCVTIMEO = 20;
+
+/** linux/netlink.h */
+const SOL_NETLINK = 270;
+const NETLINK_ADD_MEMBERSHIP = 1;
+const NETLINK_CAP_ACK = 10;
+const NETLINK_EXT_ACK = 11;
+const NETLINK_GET_STRICT_CHK = 12;
+
+const BUFFER_BYTES = 1 << 20;
+/** Maximum wait for an answer: deleting devices waits for grace periods; nothing else takes long. */
+const ANSWER_DEADLINE_S = 30;
+/** struct sockaddr_nl: the kernel chooses everything except the family. */
+const ADDRESS = new Uint16Array([AF_NETLINK, 0, 0, 0, 0, 0]);
+
+/**
+ * Opens a socket in the thread's namespace, with strict checks, the kernel's error messages, and a timeout for answers.
+ * @returns its descriptor
+ */
+export function openNetlink(protocol: number): number {
+  const fd = checked(libc().socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol), () => 'open a netlink socket');
+  checked(libc().bind(fd, ptr(ADDRESS), ADDRESS.byteLength), () => 'bind a netlink socket');
+  setOption(fd, SOL_SOCKET, SO_RCVBUF, BUFFER_BYTES);
+  setOption(fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES);
+  for (const option of [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK])
+    setOption(fd, SOL_NETLINK, option, 1);
+  setReceiveTimeout(fd, ANSWER_DEADLINE_S);
+  return fd;
+}
+
+/** Sets how long a read waits for a message. */
+export function setReceiveTimeout(fd: number, seconds: number): void {
+  /** struct timeval */
+  const time = new BigInt64Array([BigInt(seconds), 0n]);
+  libc().setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, ptr(time), time.byteLength);
+}
+
+/**
+ * Has the kernel send notifications of a group to a socket.
+ * @param group RTNLGRP_* of linux/rtnetlink.h, NFNLGRP_* of linux/netfilter/nfnetlink.h
+ * @throws SystemError
+ */
+export function joinGroup(fd: number, group: number): void {
+  value32[0] = group;
+  const joined = libc().setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, ptr(value32), 4);
+  checked(joined, () => 'subscribe to changes of the kernel');
+}
+
+const value32 = new Int32Array(1);
+
+function setOption(fd: number, level: number, option: number, value: number): void {
+  value32[0] = value;
+  // Continue without an option that an old kernel lacks: the only loss is terser errors.
+  libc().setsockopt(fd, level, option, ptr(value32), 4);
+}
+
+/** sys/socket.h: like SO_SNDBUF, but can exceed net.core.wmem_max; needs CAP_NET_ADMIN in the first user namespace. */
+const SO_SNDBUFFORCE = 32;
+
+/**
+ * Sends everything as one message, as a transaction requires. Grows the socket's buffer if necessary: thousands of elements
+ * need several megabytes.
+ * @throws SystemError
+ */
+export function sendWhole(fd: number, buffer: Uint8Array): void {
+  if (trySend(fd, buffer)) return;
+  // The kernel doubles the value; a failure shows in the next send.
+  const value = new Int32Array([buffer.length + 1024]);
+  libc().setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, ptr(value), value.byteLength);
+  if (trySend(fd, buffer)) return;
+  throw new SystemError(
+    `send a netlink request of ${buffer.length} bytes, more than the socket's buffer, which only root of the host may enlarge beyond net.core.wmem_max`,
+    Errno.EMSGSIZE,
+  );
+}
+
+/** @returns false when the message is too large */
+function trySend(fd: number, buffer: Uint8Array): boolean {
+  const sent = libc().send(fd, ptr(buffer), buffer.length, 0);
+  if (Number(sent) < 0 && errno() === Errno.EMSGSIZE) return false;
+  checked(sent, () => 'send a netlink request');
+  return true;
+}
+
+/** sys/socket.h */
+const MSG_DONTWAIT = 0x40;
+
+/** The kernel packs the messages of a dump into datagrams of at most this size. */
+const RECEIVE_BYTES = 1 << 18;
+
+/** More datagrams than any dump consists of. */
+const MAX_UNREAD = 100_000;
+
+/**
+ * Waits for the next datagram; returns nothing when a signal interrupted the wait.
+ * @param only see {@link decodeMessages}
+ * @throws SystemError on a timeout, or when the socket's buffer overflowed; nothing is left unread then
+ */
+export function receiveMessages(fd: number, protocol: number, only?: readonly Uint8Array[]): Envelope[] {
+  const received = Number(libc().recv(fd, ptr(receiveBuffer()), RECEIVE_BYTES, 0));
+  if (received < 0) {
+    const problem = errno();
+    if (problem === Errno.EINTR) return [];
+    drain(fd);
+    throw new SystemError('receive a reply from the kernel', problem);
+  }
+  const messages = decodeMessages(receiveBuffer(), received, only);
+  traceMessages('recv', protocol, messages);
+  return messages;
+}
+
+/** The caller no longer expects the rest of the answer, and an unfinished dump would block the next one. */
+function drain(fd: number): void {
+  for (let left = MAX_UNREAD; left > 0; left--) {
+    const received = Number(libc().recv(fd, ptr(receiveBuffer()), RECEIVE_BYTES, MSG_DONTWAIT));
+    if (received < 0 && errno() === Errno.EAGAIN) return;
+  }
+}
+
+let shared: Uint8Array | undefined;
+
+/** One buffer for all sockets: calls are synchronous, and what outlives them is copied. */
+function receiveBuffer(): Uint8Array {
+  shared ??= new Uint8Array(RECEIVE_BYTES);
+  return shared;
+}
+
+/** linux/netlink.h, enum nlmsgerr_attrs */
+const ackAttrs = attrs('ack', {
+  msg: [1, str],
+  offset: [2, u32],
+});
+
+/**
+ * A refusal by the kernel. Most are expected answers to questions. Creating an Error costs more than the question, so that is
+ * deferred until the refusal is thrown.
+ */
+class Refusal {
+  readonly #asked: { readonly op: string };
+  readonly #words: string | undefined;
+  /** The kernel's error number, positive. */
+  readonly errno: number;
+
+  constructor(asked: { readonly op: string }, errno: number, words?: string) {
+    this.#asked = asked;
+    this.#words = words;
+    this.errno = errno;
+  }
+
+  toError(): NetlinkError {
+    return new NetlinkError(this.#asked.op, this.errno, this.#words);
+  }
+}
+
+/** The refusal in an acknowledgement, or undefined when the request succeeded. */
+export function refusalOf(message: Envelope, asked: { readonly op: string }): Refusal | undefined {
+  if (message.body.length >= 4 && readS32(message.body, 0) === 0) return undefined;
+  const { error, request } = nlmsgerr.decode(message.body);
+  let words: string | undefined;
+  if (message.flags & NLM_F_ACK_TLVS) {
+    const echoed = message.flags & NLM_F_CAPPED ? 0 : align4(request.length - nlmsghdr.size);
+    words = ackAttrs.decode(message.body.subarray(nlmsgerr.size + echoed), {}).msg;
+  }
+  return new Refusal(asked, -error, words);
+}
+
+/** The refusal that a test has planned for a request, if any. */
+function plannedRefusal(asked: { readonly op: string }): Refusal | undefined {
+  const fault = faultAt(() => asked.op);
+  return fault === undefined ? undefined : new Refusal(asked, fault);
+}
+
+/** One request, transaction or dump, from sending it to the last answer. */
+export interface Exchange {
+  /** `rtnetlink` or `netfilter`; `iptables` for runs of its programs. */
+  readonly family: string;
+  /** The requested operation, human-readable. */
+  readonly what: string;
+  /** `performance.now()` of this process. */
+  readonly startedAt: number;
+  readonly endedAt: number;
+  /** Why it was refused, for example `ENODEV`; the caller may have expected it. */
+  readonly refusal?: string;
+}
+
+type Listener = (exchange: Exchange) => void;
+
+/** Names of the protocols in use (linux/netlink.h). */
+const FAMILIES: Readonly<Record<number, string>> = { 0: 'rtnetlink', 12: 'netfilter' };
+
+/** Number of requests of one exchange that are named; the rest are only counted. */
+const NAMED = 3;
+
+let listener: Listener | undefined;
+
+/** Reports every further exchange of this process to one listener; without a listener nothing is recorded. */
+export function listenToExchanges(next: Listener | undefined): void {
+  listener = next;
+}
+
+/**
+ * Runs the work, which is one exchange with the kernel, and reports it.
+ * @param family of the exchange, or the number of its protocol
+ * @param asked the requested operations, human-readable
+ * @param work may report a refusal that it does not throw, or the refusal's number
+ */
+export function exchange<T>(
+  family: string | number,
+  asked: readonly { readonly op: string }[],
+  work: (refuse: (refusal: unknown) => void) => T,
+): T {
+  if (listener === undefined) return work(ignore);
+  const startedAt = performance.now();
+  let refusal: unknown;
+  try {
+    return work(thrown => {
+      refusal ??= thrown;
+    });
+  } catch (thrown) {
+    refusal = thrown;
+    throw thrown;
+  } finally {
+    listener({
+      family: typeof family === 'string' ? family : (FAMILIES[family] ?? `netlink ${family}`),
+      what: describe(asked.map(({ op }) => op)),
+      startedAt,
+      endedAt: performance.now(),
+      ...(refusal === undefined ? {} : { refusal: nameOf(refusal) }),
+    });
+  }
+}
+
+function ignore(): void {}
+
+function describe(all: readonly string[]): string {
+  const more = all.length - NAMED;
+  return [...all.slice(0, NAMED), ...(more > 0 ? [`${more} more`] : [])].join('; ');
+}
+
+function nameOf(refusal: unknown): string {
+  if (typeof refusal === 'number') return errnoName(refusal);
+  if (refusal instanceof NetlinkError) return errnoName(refusal.errno);
+  return refusal instanceof Error ? refusal.message : String(refusal);
 }

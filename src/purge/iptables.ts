@@ -1,8 +1,7 @@
 // Which chains of iptables no longer serve an attachment, and how are they removed?
 import type { SharedChain } from '../cni/plugin-about.ts';
 import { isInstalled } from '../netlink/iptables/program.ts';
-import { restoreTable } from '../netlink/iptables/restore.ts';
-import { type SavedTable, saveTable } from '../netlink/iptables/save.ts';
+import { restoreTable, type SavedTable, saveTable } from '../netlink/iptables/restore.ts';
 import type { PurgeStep } from './files.ts';
 
 const FAMILIES = [

@@ -5,8 +5,13 @@ import { withPrevResult } from '../chain/run/segment.ts';
 import { defined } from '../cni/defined.ts';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { type Exchange, listenToExchanges } from '../netlink/exchanges.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import {
+  type Exchange,
+  listenToExchanges,
+  NETLINK_NETFILTER,
+  NETLINK_ROUTE,
+  NetlinkSocket,
+} from '../netlink/socket.ts';
 import { SegmentNetns } from '../plugin/container-netns.ts';
 import type { Done } from '../plugin/define.ts';
 import { deleteDevices } from '../plugin/delete-devices.ts';

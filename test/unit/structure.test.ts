@@ -428,7 +428,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
       ...['edges', 'groups', 'svg', 'text'].map(name => `src/graph/${name}`),
       'src/ui/page/picture',
     ],
-    ...['kinds/bridge', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
+    ...['link-attrs', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/attach/forwarding',
     'src/lab/lab',
     'src/lab/state',
@@ -437,11 +437,11 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     // A family of nf_tables.
     'src/netlink/nft/rule-words',
   ],
-  dummy: ['src/netlink/rtnl/kinds/dummy', 'src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
-  vrf: ['src/netlink/rtnl/kinds/vrf', 'src/netlink/rtnl/link'],
-  macvlan: ['src/netlink/rtnl/kinds/macvlan', 'src/attach/upper/refusal'],
-  ipvlan: ['src/netlink/rtnl/kinds/ipvlan', 'src/attach/upper/refusal', 'src/plugin/netns-owner'],
-  vlan: ['src/netlink/rtnl/kinds/vlan', 'src/attach/upper/refusal', 'src/plugin/netns-owner'],
+  dummy: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
+  vrf: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link'],
+  macvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/refusal'],
+  ipvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/refusal', 'src/plugin/netns-owner'],
+  vlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/refusal', 'src/plugin/netns-owner'],
   // It talks to servers through the interface, so it is called while that exists; the same name is the reference's.
   // In init it is the protocol, as users write it.
   dhcp: ['src/attach/ipam', 'src/cli/init/subnets'],

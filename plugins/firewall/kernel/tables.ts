@@ -10,9 +10,7 @@ import {
 } from '../../../src/netlink/iptables/filter.ts';
 import { hasLegacyTable, isLegacyDropping } from '../../../src/netlink/iptables/legacy-table.ts';
 import { hasLegacyTools, restoreMode } from '../../../src/netlink/iptables/mode.ts';
-import { restoreTable } from '../../../src/netlink/iptables/restore.ts';
-import { type SavedTable, saveTable } from '../../../src/netlink/iptables/save.ts';
-import { inTurn } from '../../../src/netlink/iptables/turn.ts';
+import { inTurn, restoreTable, type SavedTable, saveTable } from '../../../src/netlink/iptables/restore.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { hasChain, isDropping } from '../../../src/netlink/nft/chain.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';

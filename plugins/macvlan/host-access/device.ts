@@ -6,7 +6,6 @@ import type { Cidr } from '../../../src/net/cidr.ts';
 import { type Ip, ipFromBytes, sameIp } from '../../../src/net/ip.ts';
 import { parseMac } from '../../../src/net/mac.ts';
 import { addAddressRequest, listAddresses } from '../../../src/netlink/rtnl/addr.ts';
-import { MACVLAN_MODES } from '../../../src/netlink/rtnl/kinds/macvlan.ts';
 import {
   findLink,
   getLink,
@@ -15,6 +14,7 @@ import {
   removeLink,
   setLinkRequest,
 } from '../../../src/netlink/rtnl/link.ts';
+import { MACVLAN_MODES } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { createUpper } from '../../../src/netlink/rtnl/upper.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { ensureSysctl, findSysctl, trySysctl } from '../../../src/sys/sysctl.ts';

@@ -1,7 +1,7 @@
 // How does an attachment get its ports and lose them, whichever packet filter forwards them?
 import { runDir } from '../../../src/cni/directories.ts';
 import type { Ip } from '../../../src/net/ip.ts';
-import { inTurn } from '../../../src/netlink/iptables/turn.ts';
+import { inTurn } from '../../../src/netlink/iptables/restore.ts';
 import { listTables } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { KeptAttachments } from '../../../src/plugin/kept.ts';

@@ -3,8 +3,7 @@ import { canUseFilter, filterChanges, filterTable } from '../../../src/netlink/i
 import { FORWARDED_LABEL } from '../../../src/netlink/iptables/filter-rule.ts';
 import { isLegacyDropping } from '../../../src/netlink/iptables/legacy-table.ts';
 import { doProgramsChange, hasLegacyTools } from '../../../src/netlink/iptables/mode.ts';
-import { restoreTable } from '../../../src/netlink/iptables/restore.ts';
-import { saveTable } from '../../../src/netlink/iptables/save.ts';
+import { restoreTable, saveTable } from '../../../src/netlink/iptables/restore.ts';
 import { isDropping } from '../../../src/netlink/nft/chain.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 

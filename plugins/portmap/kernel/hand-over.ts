@@ -2,7 +2,7 @@
 import { runDir } from '../../../src/cni/directories.ts';
 import type { HandoverMode } from '../../../src/cni/env.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import { inTurn } from '../../../src/netlink/iptables/turn.ts';
+import { inTurn } from '../../../src/netlink/iptables/restore.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { iptablesOptionsOf, type PortmapConf } from '../config.ts';
 import type { Owner } from '../elements.ts';

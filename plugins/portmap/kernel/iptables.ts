@@ -4,8 +4,7 @@ import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import { restoreMode } from '../../../src/netlink/iptables/mode.ts';
 import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
-import { restoreNat, tryNat } from '../../../src/netlink/iptables/restore.ts';
-import { saveTable } from '../../../src/netlink/iptables/save.ts';
+import { restoreNat, saveTable, tryNat } from '../../../src/netlink/iptables/restore.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {

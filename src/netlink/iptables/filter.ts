@@ -9,7 +9,7 @@ import { addRule, deleteRule, insertRule, listRules, type Rule } from '../nft/ru
 import { addTable } from '../nft/table.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { encodeFilterRule, renderFilterRule } from './filter-rule.ts';
-import type { SavedTable } from './save.ts';
+import type { SavedTable } from './restore.ts';
 
 /** linux/netfilter_ipv4.h, NF_IP_PRI_FILTER: the hooks and priority of this table's chains in iptables. */
 const BUILT_IN: Readonly<Record<string, BaseChain>> = {

@@ -1,7 +1,6 @@
 // Which rules did iptables leave in table "nat" of nf_tables, and how are they read for removal?
 import { type Family, ipFromBytes } from '../../net/ip.ts';
-import { attrs } from '../codec/attrs.ts';
-import { bytes, str, u32be } from '../codec/fields.ts';
+import { attrs, bytes, str, u32be } from '../codec/attrs.ts';
 import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../nft/data.ts';
 import { META } from '../nft/expr/meta.ts';
 import type { Table } from '../nft/message.ts';

@@ -2,7 +2,7 @@
 import { accessSync, constants } from 'node:fs';
 import { renderErrno } from '../../sys/errno.ts';
 import { faultAt } from '../../sys/fault.ts';
-import { exchange } from '../exchanges.ts';
+import { exchange } from '../socket.ts';
 
 /** Directories that a runtime's `PATH` may lack. */
 const SYSTEM_DIRS = ['/usr/local/sbin', '/usr/sbin', '/sbin'];

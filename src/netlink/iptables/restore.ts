@@ -1,5 +1,7 @@
 // How are rules passed to iptables-restore?
 import type { Family } from '../../net/ip.ts';
+import { LOCK_DEADLINE_MS, withFlock } from '../../sys/flock.ts';
+import { ownNetns } from '../../sys/netns.ts';
 import { getProgram, runProgram } from './program.ts';
 
 /** The iptables tables that our plugins change. */
@@ -9,7 +11,7 @@ export type IptablesTable = 'nat' | 'filter';
 const LOCK_WAIT_S = 15;
 
 /** The packet filter to use: the system's default, or the legacy one. */
-export type IptablesMode = 'any' | 'legacy';
+type IptablesMode = 'any' | 'legacy';
 
 /** Programs by preference; `legacy` reaches only the rules of the legacy packet filter. */
 const PROGRAMS: Readonly<Record<Family, Readonly<Record<IptablesMode, readonly string[]>>>> = {
@@ -62,4 +64,47 @@ export function tryNat(family: Family, lines: readonly string[]): void {
  */
 export function getRestore(family: Family, mode: IptablesMode = 'any'): string {
   return getProgram(PROGRAMS[family][mode]);
+}
+
+const SAVERS: Readonly<Record<Family, Readonly<Record<IptablesMode, readonly string[]>>>> = {
+  4: { any: ['iptables-save'], legacy: ['iptables-legacy-save', 'iptables-save'] },
+  6: { any: ['ip6tables-save'], legacy: ['ip6tables-legacy-save', 'ip6tables-save'] },
+};
+
+/** A table as iptables prints it. */
+export interface SavedTable {
+  readonly chains: readonly string[];
+  /** Rules in order, without the command in front: `FORWARD -s 10.9.0.2/32 -j ACCEPT`. */
+  readonly rules: readonly string[];
+}
+
+/**
+ * Reads a table. Costs running a program, and grows with the table.
+ * @param mode `legacy` for rules in the legacy packet filter, whatever the system's default is
+ * @throws Error with the program's message, or when the program is missing
+ * Same as: `iptables-save -t <table>`
+ */
+export function saveTable(family: Family, table: IptablesTable, mode: IptablesMode = 'any'): SavedTable {
+  const program = getProgram(SAVERS[family][mode]);
+  return parseSaved(runProgram(`read the table "${table}" with "${program}"`, [program, '-t', table]));
+}
+
+/** Parses the chains and rules that `iptables-save` printed. */
+export function parseSaved(text: string): SavedTable {
+  const lines = text.split('\n');
+  return {
+    chains: lines.flatMap(line => (line.startsWith(':') ? (line.slice(1).split(' ')[0] ?? []) : [])),
+    rules: lines.flatMap(line => (line.startsWith('-A ') ? line.slice('-A '.length).trim() : [])),
+  };
+}
+
+/**
+ * Runs a function while no other call of this plugin runs one in this namespace. Our own processes therefore change nothing
+ * between its reads and its changes.
+ * @param dir directory of the lock, created if missing
+ * @throws Error naming the lock's holder when the wait times out
+ */
+export function inTurn<T>(dir: string, link: string, work: () => T): T {
+  const file = { mode: 0o600, directoryMode: 0o700 };
+  return withFlock(`${dir}/${link}-${ownNetns().ino}.lock`, LOCK_DEADLINE_MS, work, file);
 }

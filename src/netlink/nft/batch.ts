@@ -1,7 +1,6 @@
 // How are several changes applied as one, and how is a change made conditional on what was read before?
 import { Errno } from '../../sys/errno.ts';
-import { attrs } from '../codec/attrs.ts';
-import { u32be } from '../codec/fields.ts';
+import { attrs, u32be } from '../codec/attrs.ts';
 import { isNetlinkError } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { batchBegin, batchEnd, NftMsg, nftLayout, nftRequest } from './message.ts';

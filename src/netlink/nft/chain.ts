@@ -1,7 +1,6 @@
 // How are chains created, listed and deleted?
 import { Errno } from '../../sys/errno.ts';
-import { attrs } from '../codec/attrs.ts';
-import { s32be, str, u32be, u64be } from '../codec/fields.ts';
+import { attrs, s32be, str, u32be, u64be } from '../codec/attrs.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { NF_DROP } from './data.ts';

@@ -1,6 +1,5 @@
 // Which values do expressions and elements contain: bytes, or a verdict?
-import { attrs } from '../codec/attrs.ts';
-import { bytes, s32be, str } from '../codec/fields.ts';
+import { attrs, bytes, s32be, str } from '../codec/attrs.ts';
 
 /** linux/netfilter.h and linux/netfilter/nf_tables.h, enum nft_verdicts */
 export const NFT_JUMP = -3;

@@ -1,7 +1,7 @@
 // Which types can keys and values of sets have, and how are they encoded?
 import { type Ip, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
 import { parseMac, renderMac } from '../../net/mac.ts';
-import { align4 } from '../codec/writer.ts';
+import { align4 } from '../codec/bytes.ts';
 import type { ByteOrder } from './userdata.ts';
 
 /** A single value: an IP address, a number, or a text (a name, a hardware address), depending on its type. */

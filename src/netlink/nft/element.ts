@@ -1,7 +1,6 @@
 // How are elements of sets and maps added, found and deleted?
 import { Errno } from '../../sys/errno.ts';
-import { attrs, listOf } from '../codec/attrs.ts';
-import { bytes, str, u32be } from '../codec/fields.ts';
+import { attrs, bytes, listOf, str, u32be } from '../codec/attrs.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';

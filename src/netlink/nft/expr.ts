@@ -1,6 +1,5 @@
 // Which expressions can a rule consist of?
-import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
-import { str } from '../codec/fields.ts';
+import { attrs, byKind, str, type ValuesOf } from '../codec/attrs.ts';
 import { bitwise } from './expr/bitwise.ts';
 import { cmp } from './expr/cmp.ts';
 import { counter, match, target } from './expr/compat.ts';

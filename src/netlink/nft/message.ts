@@ -1,6 +1,5 @@
 // What is the common structure of nf_tables messages?
-import { type AttrSet, attrs } from '../codec/attrs.ts';
-import { u32be } from '../codec/fields.ts';
+import { type AttrSet, attrs, u32be } from '../codec/attrs.ts';
 import { type Layout, layout, NLM_F_CREATE } from '../codec/message.ts';
 import { NFPROTO, nfgenmsg } from '../nfgenmsg.ts';
 import type { Request } from '../socket.ts';

@@ -1,6 +1,5 @@
 // What does the kernel say when a transaction takes something out of a rule set, or adds a table or chain?
-import { attrs } from '../codec/attrs.ts';
-import { str } from '../codec/fields.ts';
+import { attrs, str } from '../codec/attrs.ts';
 import { type Envelope, layout } from '../codec/message.ts';
 import { nfgenmsg } from '../nfgenmsg.ts';
 import { elementMessage } from './element.ts';

@@ -1,6 +1,5 @@
 // How are rules appended, listed and deleted?
-import { attrs, listOf } from '../codec/attrs.ts';
-import { str, u64be } from '../codec/fields.ts';
+import { attrs, listOf, str, u64be } from '../codec/attrs.ts';
 import { layout, NLM_F_APPEND, NLM_F_CREATE } from '../codec/message.ts';
 import { NFPROTO, nfgenmsg } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';

@@ -1,6 +1,5 @@
 // How are sets and maps created, listed and deleted?
-import { attrs } from '../codec/attrs.ts';
-import { bytes, str, u32be, u64be } from '../codec/fields.ts';
+import { attrs, bytes, str, u32be, u64be } from '../codec/attrs.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { type TypeNames, typeId, typeLength, typeOrder } from './datatype.ts';

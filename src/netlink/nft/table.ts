@@ -1,7 +1,6 @@
 // How are nf_tables tables created, found and deleted?
 import { Errno } from '../../sys/errno.ts';
-import { attrs } from '../codec/attrs.ts';
-import { str, u32be, u64be } from '../codec/fields.ts';
+import { attrs, str, u32be, u64be } from '../codec/attrs.ts';
 import { familyOf } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';

@@ -1,5 +1,5 @@
 // What does nft display next to an nf_tables object, and where is it stored?
-import type { Field } from '../codec/fields.ts';
+import type { Field } from '../codec/attrs.ts';
 
 /** Maximum size of user data in the kernel (linux/netfilter/nf_tables.h, NFT_USERDATA_MAXLEN). */
 const USERDATA_MAX_BYTES = 256;

@@ -2,10 +2,8 @@
 import { type Cidr, lastOf, renderCidr } from '../../net/cidr.ts';
 import { type Ip, sameIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
-import { attrs } from '../codec/attrs.ts';
-import { ip, s32, str, u8, u32 } from '../codec/fields.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
-import { struct } from '../codec/struct.ts';
+import { attrs, ip, s32, str, u8, u32 } from '../codec/attrs.ts';
+import { layout, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, struct } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';

@@ -1,9 +1,7 @@
 // Which VLANs does a bridge port belong to, and how is that changed?
-import { attrs } from '../codec/attrs.ts';
-import { u16, u32 } from '../codec/fields.ts';
-import { layout } from '../codec/message.ts';
-import { struct } from '../codec/struct.ts';
-import { Writer } from '../codec/writer.ts';
+import { attrs, u16, u32 } from '../codec/attrs.ts';
+import { Writer } from '../codec/bytes.ts';
+import { layout, struct } from '../codec/message.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { linkMessage } from './link-attrs.ts';
 import { ifinfomsg } from './link-header.ts';

@@ -1,6 +1,5 @@
 // Into which classes does a qdisc sort packets, and at which rates?
-import { attrs, byKind } from '../codec/attrs.ts';
-import { str } from '../codec/fields.ts';
+import { attrs, byKind, str } from '../codec/attrs.ts';
 import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';

@@ -1,7 +1,6 @@
 // How are packets selected for redirection or for a class?
 import { type Cidr, renderCidr } from '../../net/cidr.ts';
-import { attrs, byKind } from '../codec/attrs.ts';
-import { str } from '../codec/fields.ts';
+import { attrs, byKind, str } from '../codec/attrs.ts';
 import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';

@@ -1,19 +1,160 @@
 // Which attributes does a link have?
-import { attrs, byKind, listOf } from '../codec/attrs.ts';
-import { mac, s32, str, u8, u32 } from '../codec/fields.ts';
-import { layout } from '../codec/message.ts';
+import { attrs, byKind, type Field, ip, listOf, mac, s32, str, u8, u16, u16be, u32 } from '../codec/attrs.ts';
+import { layout, struct } from '../codec/message.ts';
 import { traced } from '../trace.ts';
-import { bridge, bridgePort } from './kinds/bridge.ts';
-import { dummy } from './kinds/dummy.ts';
-import { ifb } from './kinds/ifb.ts';
-import { ipvlan } from './kinds/ipvlan.ts';
-import { macvlan } from './kinds/macvlan.ts';
-import { tun } from './kinds/tun.ts';
-import { veth } from './kinds/veth.ts';
-import { vlan } from './kinds/vlan.ts';
-import { vrf } from './kinds/vrf.ts';
-import { vxlan } from './kinds/vxlan.ts';
 import { ifinfomsg } from './link-header.ts';
+
+/** `IFLA_INFO_DATA` of kind `bridge`; linux/if_link.h, IFLA_BR_*. */
+const bridge = attrs('bridge', {
+  forwardDelay: [1, u32],
+  helloTime: [2, u32],
+  maxAge: [3, u32],
+  ageingTime: [4, u32],
+  stpState: [5, u32],
+  priority: [6, u16],
+  vlanFiltering: [7, u8],
+  vlanProtocol: [8, u16be],
+  groupFwdMask: [9, u16],
+});
+
+/** `IFLA_INFO_SLAVE_DATA` of kind `bridge` and `IFLA_PROTINFO`; linux/if_link.h, IFLA_BRPORT_*. */
+const bridgePort = attrs('bridge port', {
+  state: [1, u8],
+  priority: [2, u16],
+  cost: [3, u32],
+  hairpin: [4, u8], // IFLA_BRPORT_MODE
+  guard: [5, u8],
+  protect: [6, u8],
+  fastLeave: [7, u8],
+  learning: [8, u8],
+  unicastFlood: [9, u8],
+  isolated: [33, u8],
+});
+
+/** Kind `dummy` has no data of its own: it drops what is sent to it. */
+const dummy = attrs('dummy', {});
+
+/** Kind `ifb` has no data of its own: qdiscs and redirects determine what it shapes. */
+const ifb = attrs('ifb', {});
+
+/** `IFLA_INFO_DATA` of kind `ipvlan`; linux/if_link.h, IFLA_IPVLAN_*. */
+export const ipvlan = attrs('ipvlan', {
+  mode: [1, u16],
+  flags: [2, u16],
+});
+
+/** linux/if_link.h, enum ipvlan_mode. */
+export const IPVLAN_MODES = { l2: 0, l3: 1, l3s: 2 } as const;
+
+/** linux/if_link.h, IPVLAN_F_*: how children of one master reach each other. */
+export const IPVLAN_FLAGS = { bridge: 0, private: 1, vepa: 2 } as const;
+
+/** A key of {@link IPVLAN_MODES}. */
+export type IpvlanMode = keyof typeof IPVLAN_MODES;
+
+/** A key of {@link IPVLAN_FLAGS}. */
+export type IpvlanFlags = keyof typeof IPVLAN_FLAGS;
+
+/** `IFLA_INFO_DATA` of kind `macvlan`; linux/if_link.h, IFLA_MACVLAN_*. */
+export const macvlan = attrs('macvlan', {
+  mode: [1, u32],
+  flags: [2, u16],
+  queueLength: [7, u32], // IFLA_MACVLAN_BC_QUEUE_LEN
+  queueLengthUsed: [8, u32], // IFLA_MACVLAN_BC_QUEUE_LEN_USED
+});
+
+/** linux/if_link.h, enum macvlan_mode: how children of one master reach each other. */
+export const MACVLAN_MODES = { private: 1, vepa: 2, bridge: 4, passthru: 8 } as const;
+
+/** A key of {@link MACVLAN_MODES}. */
+export type MacvlanMode = keyof typeof MACVLAN_MODES;
+
+/** `IFLA_INFO_DATA` of kind `tun`, which the kernel reports and does not take; linux/if_link.h, IFLA_TUN_*. */
+export const tun = attrs('tun', {
+  owner: [1, u32],
+  group: [2, u32],
+  /** 1 for tun, 2 for tap. */
+  type: [3, u8],
+  pi: [4, u8],
+  vnetHdr: [5, u8],
+  persist: [6, u8],
+  multiQueue: [7, u8],
+  queues: [8, u32],
+  disabledQueues: [9, u32],
+});
+
+/** IFLA_TUN_TYPE of a tap. */
+export const TUN_TYPE_TAP = 2;
+
+/** Attributes for creating the other end. */
+const peerAttrs = attrs('veth peer', {
+  address: [1, mac], // IFLA_ADDRESS
+  ifname: [3, str], // IFLA_IFNAME
+  mtu: [4, u32], // IFLA_MTU
+  txqlen: [13, u32], // IFLA_TXQLEN
+  netnsFd: [28, u32], // IFLA_NET_NS_FD
+});
+
+type PeerAttrs = ReturnType<typeof peerAttrs.decode>;
+
+/** linux/veth.h, VETH_INFO_PEER: a struct ifinfomsg and then link attributes. */
+const peer: Field<PeerAttrs> = {
+  nested: true,
+  encode(writer, value) {
+    ifinfomsg.encode(writer, {});
+    peerAttrs.encode(writer, value, value);
+  },
+  decode: bytes => peerAttrs.decode(bytes.subarray(ifinfomsg.size), {}),
+};
+
+/** `IFLA_INFO_DATA` of kind `veth`. */
+const veth = attrs('veth', {
+  peer: [1, peer], // VETH_INFO_PEER
+});
+
+/** linux/if_link.h: struct ifla_vlan_qos_mapping { __u32 from; __u32 to; } */
+const qosMapping = struct('vlan qos mapping', [
+  ['from', u32],
+  ['to', u32],
+]);
+
+/** linux/if_link.h: struct ifla_vlan_flags { __u32 flags; __u32 mask; } */
+const vlanFlags = struct('vlan flags', [
+  ['flags', u32],
+  ['mask', u32],
+]);
+
+/** linux/if_link.h, IFLA_VLAN_QOS_MAPPING */
+const IFLA_VLAN_QOS_MAPPING = 1;
+
+/** `IFLA_INFO_DATA` of kind `vlan`; linux/if_link.h, IFLA_VLAN_*. */
+export const vlan = attrs('vlan', {
+  id: [1, u16],
+  flags: [2, vlanFlags],
+  egressQos: [3, listOf(qosMapping, { type: IFLA_VLAN_QOS_MAPPING })],
+  ingressQos: [4, listOf(qosMapping, { type: IFLA_VLAN_QOS_MAPPING })],
+  protocol: [5, u16be],
+});
+
+/** linux/if_ether.h, ETH_P_8021Q and ETH_P_8021AD: the tag's EtherType. */
+export const VLAN_PROTOCOLS = { '802.1q': 0x8100, '802.1ad': 0x88a8 } as const;
+
+/** A key of {@link VLAN_PROTOCOLS}. */
+export type VlanProtocol = keyof typeof VLAN_PROTOCOLS;
+
+/** `IFLA_INFO_DATA` of kind `vrf`; linux/if_link.h, IFLA_VRF_*. */
+const vrf = attrs('vrf', {
+  table: [1, u32],
+});
+
+/** `IFLA_INFO_DATA` of kind `vxlan`; linux/if_link.h, IFLA_VXLAN_*. */
+const vxlan = attrs('vxlan', {
+  id: [1, u32],
+  local: [4, ip],
+  learning: [7, u8],
+  port: [15, u16be],
+  local6: [17, ip],
+});
 
 /** linux/if_link.h, IFLA_INFO_* */
 const linkInfo = attrs('linkinfo', {

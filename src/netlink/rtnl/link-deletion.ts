@@ -6,13 +6,18 @@
 // process sends the request on a socket of ours and waits for the rest, while this one goes on.
 import { closeSync } from 'node:fs';
 import { SystemError } from '../../sys/libc.ts';
+import { readS32 } from '../codec/bytes.ts';
 import { type Envelope, encodeMessages, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR } from '../codec/message.ts';
-import { readS32 } from '../codec/reader.ts';
-import { exchange } from '../exchanges.ts';
-import { joinGroup, openNetlink, setReceiveTimeout } from '../open.ts';
-import { receiveMessages } from '../receive.ts';
-import { refusalOf } from '../refusal.ts';
-import { NETLINK_ROUTE, type Request } from '../socket.ts';
+import {
+  exchange,
+  joinGroup,
+  NETLINK_ROUTE,
+  openNetlink,
+  type Request,
+  receiveMessages,
+  refusalOf,
+  setReceiveTimeout,
+} from '../socket.ts';
 import { RTM_DELLINK } from './link.ts';
 
 /** linux/rtnetlink.h */

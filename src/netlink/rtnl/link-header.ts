@@ -1,6 +1,6 @@
 // Which fixed header do link messages carry, and what do its flags mean?
-import { s32, u8, u16, u32 } from '../codec/fields.ts';
-import { struct } from '../codec/struct.ts';
+import { s32, u8, u16, u32 } from '../codec/attrs.ts';
+import { struct } from '../codec/message.ts';
 
 /**
  * linux/rtnetlink.h: struct ifinfomsg { unsigned char ifi_family; unsigned char __ifi_pad; unsigned short ifi_type;

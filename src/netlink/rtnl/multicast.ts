@@ -1,7 +1,6 @@
 // Which multicast groups does an interface listen to?
 import type { Ip } from '../../net/ip.ts';
-import { attrs } from '../codec/attrs.ts';
-import { ip } from '../codec/fields.ts';
+import { attrs, ip } from '../codec/attrs.ts';
 import { layout } from '../codec/message.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';

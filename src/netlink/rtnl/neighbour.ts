@@ -1,10 +1,8 @@
 // Which neighbour and forwarding entries exist?
 import { type Ip, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
-import { attrs } from '../codec/attrs.ts';
-import { ip, mac, u8, u16, u32 } from '../codec/fields.ts';
-import { layout, NLM_F_CREATE, NLM_F_REPLACE } from '../codec/message.ts';
-import { struct } from '../codec/struct.ts';
+import { attrs, ip, mac, u8, u16, u32 } from '../codec/attrs.ts';
+import { layout, NLM_F_CREATE, NLM_F_REPLACE, struct } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';

@@ -2,10 +2,8 @@
 
 import { ownNetns } from '../../sys/netns.ts';
 import { askAll, type Question } from '../ask.ts';
-import { attrs } from '../codec/attrs.ts';
-import { s32, u8, u32 } from '../codec/fields.ts';
-import { layout } from '../codec/message.ts';
-import { struct } from '../codec/struct.ts';
+import { attrs, s32, u8, u32 } from '../codec/attrs.ts';
+import { layout, struct } from '../codec/message.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
 

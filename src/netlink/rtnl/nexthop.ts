@@ -1,9 +1,8 @@
 // How are the next hops of a multipath route encoded?
 import type { Ip } from '../../net/ip.ts';
-import { attrs, type RawAttribute } from '../codec/attrs.ts';
-import { type Field, ip, s32, u8, u16 } from '../codec/fields.ts';
-import { struct } from '../codec/struct.ts';
-import { align4 } from '../codec/writer.ts';
+import { attrs, type Field, ip, type RawAttribute, s32, u8, u16 } from '../codec/attrs.ts';
+import { align4 } from '../codec/bytes.ts';
+import { struct } from '../codec/message.ts';
 import { addressFamily } from './family.ts';
 
 /** linux/rtnetlink.h: the gateway is on the link, whatever the addresses say. The kernel refuses most other flags of its own. */

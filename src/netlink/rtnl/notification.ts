@@ -1,8 +1,6 @@
 // What does the kernel say when a device, an address, a route or forwarding changes?
-import { attrs } from '../codec/attrs.ts';
-import { s32, u8 } from '../codec/fields.ts';
-import { type Envelope, layout } from '../codec/message.ts';
-import { struct } from '../codec/struct.ts';
+import { attrs, s32, u8 } from '../codec/attrs.ts';
+import { type Envelope, layout, struct } from '../codec/message.ts';
 import { traced } from '../trace.ts';
 import { ifaddrmsg } from './addr.ts';
 import { linkMessage } from './link-attrs.ts';

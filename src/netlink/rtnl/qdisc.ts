@@ -1,8 +1,7 @@
 // How are queueing disciplines attached to devices, listed and removed?
 import { Errno } from '../../sys/errno.ts';
 import { askAll, type Question } from '../ask.ts';
-import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
-import { str } from '../codec/fields.ts';
+import { attrs, byKind, str, type ValuesOf } from '../codec/attrs.ts';
 import { layout, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';

@@ -2,10 +2,8 @@
 import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
 import { type Ip, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
-import { attrs, type RawAttribute } from '../codec/attrs.ts';
-import { bytes, ip, u8, u32 } from '../codec/fields.ts';
-import { layout, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
-import { struct } from '../codec/struct.ts';
+import { attrs, bytes, ip, type RawAttribute, u8, u32 } from '../codec/attrs.ts';
+import { layout, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, struct } from '../codec/message.ts';
 import { NetlinkError, tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';

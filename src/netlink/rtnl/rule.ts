@@ -1,10 +1,8 @@
 // How are routing policy rules listed, added and removed?
 import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
 import { Errno } from '../../sys/errno.ts';
-import { attrs } from '../codec/attrs.ts';
-import { ip, str, u8, u32 } from '../codec/fields.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
-import { struct } from '../codec/struct.ts';
+import { attrs, ip, str, u8, u32 } from '../codec/attrs.ts';
+import { layout, NLM_F_CREATE, NLM_F_EXCL, struct } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';

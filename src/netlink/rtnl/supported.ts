@@ -1,8 +1,8 @@
 // Does this kernel support devices and qdiscs of a kind? Tested with requests that the kernel must refuse.
 import { Errno } from '../../sys/errno.ts';
-import { u32 } from '../codec/fields.ts';
+import { u32 } from '../codec/attrs.ts';
+import { Writer } from '../codec/bytes.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
-import { Writer } from '../codec/writer.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { linkMessage } from './link-attrs.ts';

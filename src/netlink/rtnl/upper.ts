@@ -3,11 +3,8 @@
 import type { ValuesOf } from '../codec/attrs.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
-import type { ipvlan } from './kinds/ipvlan.ts';
-import type { macvlan } from './kinds/macvlan.ts';
-import type { vlan } from './kinds/vlan.ts';
 import type { Link } from './link.ts';
-import { linkMessage } from './link-attrs.ts';
+import { type ipvlan, linkMessage, type macvlan, type vlan } from './link-attrs.ts';
 
 /** linux/rtnetlink.h */
 const RTM_NEWLINK = 16;

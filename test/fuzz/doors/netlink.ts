@@ -6,7 +6,7 @@ import { findExemption } from '../../../src/netlink/iptables/exemption.ts';
 import { decodeEntries } from '../../../src/netlink/iptables/legacy.ts';
 import { decodeNatRule, listNftNat } from '../../../src/netlink/iptables/nft.ts';
 import { findOvertaken } from '../../../src/netlink/iptables/precedence.ts';
-import { parseSaved } from '../../../src/netlink/iptables/save.ts';
+import { parseSaved } from '../../../src/netlink/iptables/restore.ts';
 import { listChains } from '../../../src/netlink/nft/chain.ts';
 import { findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
 import {
@@ -21,7 +21,6 @@ import { listRules, summarizeChains } from '../../../src/netlink/nft/rule.ts';
 import { listSets } from '../../../src/netlink/nft/set.ts';
 import { listRawElements } from '../../../src/netlink/nft/set-contents.ts';
 import { listTableNames, listTables } from '../../../src/netlink/nft/table.ts';
-import { refusalOf } from '../../../src/netlink/refusal.ts';
 import { findAddressesOf, listAddresses, listAddressMessages } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { listClasses } from '../../../src/netlink/rtnl/class.ts';
@@ -47,7 +46,7 @@ import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts'
 import { parsePsched } from '../../../src/netlink/rtnl/tc/psched.ts';
 import { listUnreachableDefaults } from '../../../src/netlink/rtnl/unreachable.ts';
 import { vxlanOf } from '../../../src/netlink/rtnl/vxlan.ts';
-import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { type NetlinkSocket, refusalOf } from '../../../src/netlink/socket.ts';
 import { Tables } from '../../../src/netlink/tables.ts';
 import { renderMessage } from '../../../src/netlink/trace.ts';
 import { answering } from '../../golden/rtnl/captured.ts';

@@ -1,9 +1,12 @@
 // Are devices on top of others described byte for byte: macvlan, ipvlan, VLAN?
 import { describe, expect, test } from 'bun:test';
-import { IPVLAN_FLAGS, IPVLAN_MODES } from '../../../src/netlink/rtnl/kinds/ipvlan.ts';
-import { MACVLAN_MODES } from '../../../src/netlink/rtnl/kinds/macvlan.ts';
-import { VLAN_PROTOCOLS } from '../../../src/netlink/rtnl/kinds/vlan.ts';
-import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
+import {
+  IPVLAN_FLAGS,
+  IPVLAN_MODES,
+  linkMessage,
+  MACVLAN_MODES,
+  VLAN_PROTOCOLS,
+} from '../../../src/netlink/rtnl/link-attrs.ts';
 import { createUpper, setUpper } from '../../../src/netlink/rtnl/upper.ts';
 import { bodyOf, bytesOf, sentBy } from './captured.ts';
 

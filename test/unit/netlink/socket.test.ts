@@ -1,9 +1,20 @@
 // Does one socket bring back whole answers and the kernel's refusals? It only reads, so any namespace will do.
-import { afterAll, describe, expect, test } from 'bun:test';
+import { afterAll, afterEach, describe, expect, test } from 'bun:test';
+import { closeSync } from 'node:fs';
+import { encodeMessages, NLM_F_ACK, NLM_F_REQUEST } from '../../../src/netlink/codec/message.ts';
 import { isNetlinkError, NetlinkError } from '../../../src/netlink/errors.ts';
+import { runProgram } from '../../../src/netlink/iptables/program.ts';
 import { findLink, getLink, listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { NETLINK_ROUTE, NetlinkSocket } from '../../../src/netlink/socket.ts';
+import {
+  type Exchange,
+  exchange,
+  listenToExchanges,
+  NETLINK_ROUTE,
+  NetlinkSocket,
+  openNetlink,
+  sendWhole,
+} from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { run } from '../../helpers/command.ts';
 
@@ -98,4 +109,72 @@ describe('NetlinkSocket', () => {
       expect(isNetlinkError(thrown, Errno.EOPNOTSUPP, Errno.EINVAL)).toBe(true);
     }
   });
+});
+
+afterEach(() => listenToExchanges(undefined));
+
+function heardOf(work: () => void): Exchange[] {
+  const heard: Exchange[] = [];
+  listenToExchanges(one => void heard.push(one));
+  try {
+    work();
+  } finally {
+    listenToExchanges(undefined);
+  }
+  return heard;
+}
+
+describe('exchange()', () => {
+  test('reports requests and dumps of a socket as text, with the errors of the kernel', () => {
+    const socket = new NetlinkSocket(NETLINK_ROUTE);
+    const heard = heardOf(() => {
+      getLink(socket, 'lo');
+      findLink(socket, 'nosuchlink');
+      listLinks(socket);
+    });
+    findLink(socket, 'lo');
+    socket.close();
+    expect(heard.map(({ family, what, refusal }) => [family, what, refusal])).toEqual([
+      ['rtnetlink', 'find link "lo"', undefined],
+      ['rtnetlink', 'find link "nosuchlink"', 'ENODEV'],
+      ['rtnetlink', 'list links', undefined],
+    ]);
+    for (const { startedAt, endedAt } of heard) expect(endedAt).toBeGreaterThan(startedAt);
+  });
+
+  test('reports programs, and those that fail', () => {
+    const heard = heardOf(() => {
+      expect(() => runProgram('do nothing', ['/bin/false'])).toThrow('Cannot do nothing');
+    });
+    expect(heard).toMatchObject([
+      { family: 'iptables', what: 'do nothing', refusal: expect.stringContaining('exit code 1') },
+    ]);
+  });
+
+  test('names the first of many requests, and returns the result of the work', () => {
+    const asked = ['a', 'b', 'c', 'd', 'e'].map(op => ({ op }));
+    const heard = heardOf(() => expect(exchange(99, asked, () => 7)).toBe(7));
+    expect(heard).toMatchObject([{ family: 'netlink 99', what: 'a; b; c; 2 more' }]);
+    expect(exchange(0, asked, () => 8)).toBe(8);
+    expect(heard).toHaveLength(1);
+  });
+});
+
+/** linux/netlink.h: a message that nothing is done for. */
+const NLMSG_NOOP = 1;
+
+test('sendWhole() sends what fits the buffer, and more if the process may enlarge it, or reports the limit', () => {
+  const fd = openNetlink(NETLINK_ROUTE);
+  const messageOf = (bytes: number) =>
+    encodeMessages([
+      { type: NLMSG_NOOP, flags: NLM_F_REQUEST | NLM_F_ACK, seq: 1, body: new Uint8Array(bytes) },
+    ]);
+  try {
+    sendWhole(fd, messageOf(100));
+    const send = () => sendWhole(fd, messageOf(8 << 20));
+    if (process.getuid?.() === 0) expect(send).not.toThrow();
+    else expect(send).toThrow('net.core.wmem_max');
+  } finally {
+    closeSync(fd);
+  }
 });

@@ -1,8 +1,7 @@
 // Are devices that an ADD makes no damage, and is everything that happens to them later?
 import { describe, expect, test } from 'bun:test';
 import { renderOwner } from '../../../src/cni/attachment.ts';
-import { attrs } from '../../../src/netlink/codec/attrs.ts';
-import { str } from '../../../src/netlink/codec/fields.ts';
+import { attrs, str } from '../../../src/netlink/codec/attrs.ts';
 import { type Envelope, layout } from '../../../src/netlink/codec/message.ts';
 import { nfgenmsg } from '../../../src/netlink/nfgenmsg.ts';
 import { type Element, elementMessage } from '../../../src/netlink/nft/element.ts';

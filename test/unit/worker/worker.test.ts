@@ -1,6 +1,6 @@
 // Does a reply say what was done in the kernel when that is asked, and stay small?
 import { describe, expect, test } from 'bun:test';
-import { type Exchange, exchange } from '../../../src/netlink/exchanges.ts';
+import { type Exchange, exchange } from '../../../src/netlink/socket.ts';
 import { noting, toTransactions } from '../../../src/worker/worker.ts';
 
 const DONE = { exitCode: 0, stdout: '', stderr: '' };

@@ -1,6 +1,5 @@
 // How does a rule mask bits of a register?
-import { attrs } from '../../codec/attrs.ts';
-import { u32be } from '../../codec/fields.ts';
+import { attrs, u32be } from '../../codec/attrs.ts';
 import { data } from '../data.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_bitwise_ops */

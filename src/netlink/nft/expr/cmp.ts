@@ -1,6 +1,5 @@
 // How does a rule compare a register with a value?
-import { attrs } from '../../codec/attrs.ts';
-import { u32be } from '../../codec/fields.ts';
+import { attrs, u32be } from '../../codec/attrs.ts';
 import { data } from '../data.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_cmp_ops */

@@ -1,6 +1,5 @@
 // How does a rule use iptables matches, targets and counters, as iptables with nf_tables writes them?
-import { attrs } from '../../codec/attrs.ts';
-import { bytes, str, u32be, u64be } from '../../codec/fields.ts';
+import { attrs, bytes, str, u32be, u64be } from '../../codec/attrs.ts';
 
 /** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes */
 export const match = attrs('match', {

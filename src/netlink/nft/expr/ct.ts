@@ -1,6 +1,5 @@
 // How does a rule read or set the connection tracking data of a packet?
-import { attrs } from '../../codec/attrs.ts';
-import { u32be } from '../../codec/fields.ts';
+import { attrs, u32be } from '../../codec/attrs.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
 const CT = { state: 0, direction: 1, status: 2, mark: 3, labels: 13 } as const;

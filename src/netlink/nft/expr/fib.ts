@@ -1,6 +1,5 @@
 // How does a rule look up an address of the packet in the routing tables?
-import { attrs } from '../../codec/attrs.ts';
-import { u32be } from '../../codec/fields.ts';
+import { attrs, u32be } from '../../codec/attrs.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_fib_result and nft_fib_flags */
 const NFT_FIB_RESULT_ADDRTYPE = 3;

@@ -1,6 +1,5 @@
 // How does a rule set a verdict, or load a constant into a register?
-import { attrs } from '../../codec/attrs.ts';
-import { u32be } from '../../codec/fields.ts';
+import { attrs, u32be } from '../../codec/attrs.ts';
 import { data, type Verdict } from '../data.ts';
 
 /** linux/netfilter/nf_tables.h, NFT_REG_VERDICT */

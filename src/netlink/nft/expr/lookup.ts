@@ -1,6 +1,5 @@
 // How does a rule look up a key in a set or map?
-import { attrs } from '../../codec/attrs.ts';
-import { str, u32be } from '../../codec/fields.ts';
+import { attrs, str, u32be } from '../../codec/attrs.ts';
 import { SET_ID } from '../set.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_lookup_flags */

@@ -1,6 +1,5 @@
 // How does a rule read metadata of a packet?
-import { attrs } from '../../codec/attrs.ts';
-import { u32be } from '../../codec/fields.ts';
+import { attrs, u32be } from '../../codec/attrs.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_meta_keys */
 export const META = {

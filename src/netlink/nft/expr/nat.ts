@@ -1,6 +1,5 @@
 // How does a rule translate addresses?
-import { attrs } from '../../codec/attrs.ts';
-import { u32be } from '../../codec/fields.ts';
+import { attrs, u32be } from '../../codec/attrs.ts';
 import { NFPROTO } from '../../nfgenmsg.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_nat_types */

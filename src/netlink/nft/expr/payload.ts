@@ -1,6 +1,5 @@
 // How does a rule read bytes of the packet?
-import { attrs } from '../../codec/attrs.ts';
-import { u32be } from '../../codec/fields.ts';
+import { attrs, u32be } from '../../codec/attrs.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_payload_bases */
 const NFT_PAYLOAD_LL_HEADER = 0;

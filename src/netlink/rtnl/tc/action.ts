@@ -1,6 +1,5 @@
 // What can a filter do with the packets that it matches?
-import { attrs, byKind } from '../../codec/attrs.ts';
-import { str, u32 } from '../../codec/fields.ts';
+import { attrs, byKind, str, u32 } from '../../codec/attrs.ts';
 import { mirred } from './mirred.ts';
 
 /** One action of a filter; linux/pkt_cls.h, TCA_ACT_*. */

@@ -1,7 +1,7 @@
 // Which options does a first-in, first-out queue have?
-import { u32 } from '../../codec/fields.ts';
-import { struct } from '../../codec/struct.ts';
-import { Writer } from '../../codec/writer.ts';
+import { u32 } from '../../codec/attrs.ts';
+import { Writer } from '../../codec/bytes.ts';
+import { struct } from '../../codec/message.ts';
 
 /** linux/pkt_sched.h: struct tc_fifo_qopt { __u32 limit; } */
 export const tcFifoQopt = struct('tc_fifo_qopt', [['limit', u32]]);

@@ -1,7 +1,6 @@
 // Which options do a hierarchical token bucket and its classes have, and how does the kernel report them?
-import { attrs } from '../../codec/attrs.ts';
-import { u32, u64 } from '../../codec/fields.ts';
-import { struct } from '../../codec/struct.ts';
+import { attrs, u32, u64 } from '../../codec/attrs.ts';
+import { struct } from '../../codec/message.ts';
 import { rate64Of, rateOf, tcRatespec } from './ratespec.ts';
 
 /**

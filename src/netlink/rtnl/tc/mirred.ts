@@ -1,7 +1,6 @@
 // How is the action encoded that redirects packets to another device?
-import { attrs } from '../../codec/attrs.ts';
-import { s32, u32 } from '../../codec/fields.ts';
-import { struct } from '../../codec/struct.ts';
+import { attrs, s32, u32 } from '../../codec/attrs.ts';
+import { struct } from '../../codec/message.ts';
 
 /**
  * linux/tc_act/tc_mirred.h: struct tc_mirred { tc_gen; int eaction; __u32 ifindex; }, where linux/pkt_cls.h has

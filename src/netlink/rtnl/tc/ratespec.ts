@@ -1,6 +1,6 @@
 // How are rates encoded, including those that do not fit 32 bits?
-import { s16, u8, u16, u32 } from '../../codec/fields.ts';
-import { struct } from '../../codec/struct.ts';
+import { s16, u8, u16, u32 } from '../../codec/attrs.ts';
+import { struct } from '../../codec/message.ts';
 
 /**
  * linux/pkt_sched.h: struct tc_ratespec { unsigned char cell_log; __u8 linklayer; unsigned short overhead;

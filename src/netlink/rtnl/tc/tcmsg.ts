@@ -1,6 +1,6 @@
 // What is the fixed header of traffic control messages, and what do its numbers mean?
-import { s32, u8, u16, u32 } from '../../codec/fields.ts';
-import { struct } from '../../codec/struct.ts';
+import { s32, u8, u16, u32 } from '../../codec/attrs.ts';
+import { struct } from '../../codec/message.ts';
 
 /**
  * linux/rtnetlink.h: struct tcmsg { unsigned char tcm_family; unsigned char tcm__pad1; unsigned short tcm__pad2;

@@ -1,9 +1,8 @@
 // How does a u32 filter specify which packets match and what happens to them?
 import { type Cidr, networkOf } from '../../../net/cidr.ts';
 import { ipToBytes } from '../../../net/ip.ts';
-import { attrs, listOf } from '../../codec/attrs.ts';
-import { type Field, s16, s32, u8, u16, u16be, u32, u32be } from '../../codec/fields.ts';
-import { struct } from '../../codec/struct.ts';
+import { attrs, type Field, listOf, s16, s32, u8, u16, u16be, u32, u32be } from '../../codec/attrs.ts';
+import { struct } from '../../codec/message.ts';
 import { action } from './action.ts';
 
 /**

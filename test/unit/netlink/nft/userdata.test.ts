@@ -1,6 +1,6 @@
 // Are comments kept where nft looks for them?
 import { describe, expect, test } from 'bun:test';
-import { Writer } from '../../../../src/netlink/codec/writer.ts';
+import { Writer } from '../../../../src/netlink/codec/bytes.ts';
 import { comment, setUserdata } from '../../../../src/netlink/nft/userdata.ts';
 
 describe('comment', () => {

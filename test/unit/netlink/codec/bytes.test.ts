@@ -1,6 +1,6 @@
 // Does a writer grow, pad and patch?
 import { expect, test } from 'bun:test';
-import { align4, Writer } from '../../../../src/netlink/codec/writer.ts';
+import { align4, Writer } from '../../../../src/netlink/codec/bytes.ts';
 
 test('align4() rounds up to four', () => {
   expect([0, 1, 3, 4, 5].map(align4)).toEqual([0, 4, 4, 4, 8]);
