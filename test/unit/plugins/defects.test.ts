@@ -38,7 +38,7 @@ test.each(VERB_ROWS)('%s%s: each file exists, calls the verb, and needs that ker
   const calls = (file: string, verb: string): boolean => {
     if (file === 'no work')
       return readFileSync(`plugins/${plugin}/plugin.ts`, 'utf8').includes('nothingToDo');
-    const path = file === 'conformance' ? 'e2e/conformance' : `netns/${file}`;
+    const path = file === 'conformance' ? 'e2e/conformance-plugins' : `netns/${file}`;
     return new RegExp(file === 'conformance' ? `${plugin}: ` : verb).test(
       readFileSync(join(TESTS, `${path}.test.ts`), 'utf8'),
     );
