@@ -146,6 +146,16 @@ describeNeeding(
       expect(idsOf(node())).toEqual(['state.damaged']);
     });
 
+    test('reports damaged records of the delegate runner', () => {
+      writeList('podnet');
+      const records = `${dir}/state/delegates/attachments/podnet`;
+      fs.mkdirSync(records, { recursive: true });
+      fs.writeFileSync(`${records}/c1:net1`, 'nonsense\n');
+      const [damaged, ...others] = problemsOf(node());
+      expect(damaged).toMatchObject({ id: 'state.damaged', found: expect.stringContaining(records) });
+      expect(others).toEqual([]);
+    });
+
     test('reports files that turn forwarding off at the next run of "sysctl --system"', () => {
       writeList('podnet');
       const files = {
