@@ -90,11 +90,6 @@ export function renderHostPort({ protocol, port, ip }: HostPort): string {
   return `${address}${port}/${protocol}`;
 }
 
-/** True when both are the same port of the same address. */
-export function sameHostPort(a: HostPort, b: HostPort): boolean {
-  return renderHostPort(a) === renderHostPort(b);
-}
-
 function parseMapping(mapping: PortMapping): { forward: Forward; families: readonly (4 | 6)[] } {
   const protocol = (mapping.protocol || 'tcp').toLowerCase();
   if (!isProtocol(protocol)) {

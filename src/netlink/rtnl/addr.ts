@@ -20,7 +20,6 @@ export const IFAPROT_KERNEL_LL = 3;
 /** linux/if_addr.h, IFA_F_* */
 export const IFA_F_TEMPORARY = 0x01;
 export const IFA_F_NODAD = 0x02;
-export const IFA_F_OPTIMISTIC = 0x04;
 export const IFA_F_DADFAILED = 0x08;
 export const IFA_F_DEPRECATED = 0x20;
 export const IFA_F_TENTATIVE = 0x40;

@@ -1,11 +1,6 @@
 // Which mappings apply to which address of the pod?
 import { describe, expect, test } from 'bun:test';
-import {
-  type FamilyPlan,
-  planForwards,
-  renderHostPort,
-  sameHostPort,
-} from '../../../../plugins/portmap/plan.ts';
+import { type FamilyPlan, planForwards, renderHostPort } from '../../../../plugins/portmap/plan.ts';
 import type { PortMapping } from '../../../../src/cni/capabilities.ts';
 import type { ResultIp } from '../../../../src/cni/result.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
@@ -98,11 +93,4 @@ test('renderHostPort() names address, port and protocol', () => {
   expect(renderHostPort(port)).toBe('53/udp');
   expect(renderHostPort({ ...port, ip: parseIp('192.0.2.1') })).toBe('192.0.2.1:53/udp');
   expect(renderHostPort({ ...port, ip: parseIp('fd00::1') })).toBe('[fd00::1]:53/udp');
-});
-
-test('sameHostPort() compares protocol, port and address', () => {
-  const port = { protocol: 'udp', port: 53 } as const;
-  expect(sameHostPort(port, { ...port })).toBe(true);
-  expect(sameHostPort(port, { ...port, protocol: 'tcp' })).toBe(false);
-  expect(sameHostPort(port, { ...port, ip: parseIp('192.0.2.1') })).toBe(false);
 });
