@@ -11,7 +11,7 @@ import { commit, commitAfterReading, tryOut } from '../../src/netlink/nft/batch.
 import { addChain, deleteChain, listChains } from '../../src/netlink/nft/chain.ts';
 import { goto, NF_DROP } from '../../src/netlink/nft/data.ts';
 import { addElements, deleteElements, listElements } from '../../src/netlink/nft/element.ts';
-import { decide } from '../../src/netlink/nft/expr/immediate.ts';
+import { decide } from '../../src/netlink/nft/expr.ts';
 import { addRule, deleteRule, flushChain, listRules } from '../../src/netlink/nft/rule.ts';
 import { addSet, deleteSet, listSets, type NftSet } from '../../src/netlink/nft/set.ts';
 import { type Skeleton, skeletonChanges } from '../../src/netlink/nft/skeleton.ts';

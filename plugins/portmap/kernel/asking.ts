@@ -4,7 +4,7 @@ import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
 import { jump, type Verdict } from '../../../src/netlink/nft/data.ts';
 import { listElements } from '../../../src/netlink/nft/element.ts';
-import { decide } from '../../../src/netlink/nft/expr/immediate.ts';
+import { decide } from '../../../src/netlink/nft/expr.ts';
 import { addRule, deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
 import { deleteSet } from '../../../src/netlink/nft/set.ts';
 import { isRule } from '../../../src/netlink/nft/skeleton.ts';

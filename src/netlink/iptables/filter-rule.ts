@@ -3,11 +3,16 @@
 // Only rules that our plugins write are supported: addresses, interfaces, connection state, a comment, a verdict or a chain.
 import { type Family, findIp, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
 import { jump, NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN, type Verdict } from '../nft/data.ts';
-import { isEqual, isNotEqual } from '../nft/expr/cmp.ts';
-import { count, useMatch } from '../nft/expr/compat.ts';
-import { decide } from '../nft/expr/immediate.ts';
-import { loadMeta, META } from '../nft/expr/meta.ts';
-import type { Expression } from '../nft/expr.ts';
+import {
+  count,
+  decide,
+  type Expression,
+  isEqual,
+  isNotEqual,
+  loadMeta,
+  META,
+  useMatch,
+} from '../nft/expr.ts';
 import type { Rule } from '../nft/rule.ts';
 import { loadAddress, REG } from '../nft/statements.ts';
 import type { Extension } from './extension.ts';

@@ -2,7 +2,7 @@
 import { type Family, ipFromBytes } from '../../net/ip.ts';
 import { attrs, bytes, str, u32be } from '../codec/attrs.ts';
 import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../nft/data.ts';
-import { META } from '../nft/expr/meta.ts';
+import { META } from '../nft/expr.ts';
 import type { Table } from '../nft/message.ts';
 import { listRules, type Rule } from '../nft/rule.ts';
 import type { NetlinkSocket } from '../socket.ts';

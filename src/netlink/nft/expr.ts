@@ -1,18 +1,306 @@
-// Which expressions can a rule consist of?
-import { attrs, byKind, str, type ValuesOf } from '../codec/attrs.ts';
-import { bitwise } from './expr/bitwise.ts';
-import { cmp } from './expr/cmp.ts';
-import { counter, match, target } from './expr/compat.ts';
-import { ct } from './expr/ct.ts';
-import { fib } from './expr/fib.ts';
-import { immediate } from './expr/immediate.ts';
-import { lookup } from './expr/lookup.ts';
-import { meta } from './expr/meta.ts';
-import { masq, nat } from './expr/nat.ts';
-import { payload } from './expr/payload.ts';
-import { range } from './expr/range.ts';
+// Which expressions can a rule consist of, and how is each written?
+import { attrs, byKind, bytes, str, u32be, u64be, type ValuesOf } from '../codec/attrs.ts';
+import { NFPROTO } from '../nfgenmsg.ts';
+import { data, type Verdict } from './data.ts';
+import { SET_ID } from './set.ts';
 
-/** One file per kind in expr/; to add a kind, add a file there and its name here. */
+/** linux/netfilter/nf_tables.h, enum nft_bitwise_ops */
+const NFT_BITWISE_BOOL = 0;
+
+/** linux/netfilter/nf_tables.h, enum nft_bitwise_attributes: dreg = (sreg & mask) ^ xor */
+export const bitwise = attrs('bitwise', {
+  sreg: [1, u32be],
+  dreg: [2, u32be],
+  op: [6, u32be],
+  length: [3, u32be],
+  mask: [4, data],
+  xor: [5, data],
+});
+
+/** Keeps the bits of the mask, in place. Same as: `… & <mask>` */
+export function maskRegister(register: number, mask: Uint8Array) {
+  return {
+    name: 'bitwise',
+    data: {
+      sreg: register,
+      dreg: register,
+      op: NFT_BITWISE_BOOL,
+      length: mask.length,
+      mask: { value: mask },
+      xor: { value: new Uint8Array(mask.length) },
+    },
+  } as const;
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_cmp_ops */
+const NFT_CMP_EQ = 0;
+const NFT_CMP_NEQ = 1;
+const ORDER = { '<': 2, '<=': 3, '>': 4, '>=': 5 } as const; // NFT_CMP_LT, _LTE, _GT, _GTE
+
+/** linux/netfilter/nf_tables.h, enum nft_cmp_attributes */
+export const cmp = attrs('cmp', {
+  sreg: [1, u32be],
+  op: [2, u32be],
+  data: [3, data],
+});
+
+/** Matches when the register starts with the bytes. Same as: `… == <value>` */
+export function isEqual(sreg: number, value: Uint8Array) {
+  return { name: 'cmp', data: { sreg, op: NFT_CMP_EQ, data: { value } } } as const;
+}
+
+/** Matches when the register does not start with the bytes. Same as: `… != <value>` */
+export function isNotEqual(sreg: number, value: Uint8Array) {
+  return { name: 'cmp', data: { sreg, op: NFT_CMP_NEQ, data: { value } } } as const;
+}
+
+/** Matches when the register, a number in network byte order, is in this relation. Same as: `… < <value>`, and the other signs */
+export function isOrdered(sreg: number, order: keyof typeof ORDER, value: Uint8Array) {
+  return { name: 'cmp', data: { sreg, op: ORDER[order], data: { value } } } as const;
+}
+
+/** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes */
+export const match = attrs('match', {
+  name: [1, str],
+  revision: [2, u32be],
+  info: [3, bytes],
+});
+
+/** linux/netfilter/nf_tables_compat.h, enum nft_target_attributes */
+export const target = attrs('target', {
+  name: [1, str],
+  revision: [2, u32be],
+  info: [3, bytes],
+});
+
+/** linux/netfilter/nf_tables.h, enum nft_counter_attributes */
+export const counter = attrs('counter', {
+  bytes: [1, u64be],
+  packets: [2, u64be],
+});
+
+/** Matches when the iptables match does. Same as: `-m <name> …` */
+export function useMatch(name: string, revision: number, info: Uint8Array) {
+  return { name: 'match', data: { name, revision, info } } as const;
+}
+
+/** Counts packets, as iptables does in each rule. Same as: `counter` */
+export function count() {
+  return { name: 'counter', data: { bytes: 0n, packets: 0n } } as const;
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_ct_keys */
+const CT = { state: 0, direction: 1, status: 2, mark: 3, labels: 13 } as const;
+
+/** linux/netfilter/nf_tables.h, enum nft_ct_attributes */
+export const ct = attrs('ct', {
+  key: [2, u32be],
+  dreg: [1, u32be],
+  sreg: [4, u32be],
+});
+
+/** Reads a property of the packet's connection. Same as: `ct state|direction|status|mark|label` */
+export function loadCt(dreg: number, key: keyof typeof CT) {
+  return { name: 'ct', data: { key: CT[key], dreg } } as const;
+}
+
+/** Adds the labels in a register to the packet's connection, which keeps its existing labels. Same as: `ct label set <bit>` */
+export function addLabels(sreg: number) {
+  return { name: 'ct', data: { key: CT.labels, sreg } } as const;
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_fib_result and nft_fib_flags */
+const NFT_FIB_RESULT_ADDRTYPE = 3;
+const FLAG = { saddr: 1, daddr: 2 } as const; // NFTA_FIB_F_SADDR, NFTA_FIB_F_DADDR
+
+/** linux/rtnetlink.h, RTN_*: types of addresses; `local` is an address of this host. */
+export const ADDRESS_TYPES = {
+  unicast: 1,
+  local: 2,
+  broadcast: 3,
+  anycast: 4,
+  multicast: 5,
+  blackhole: 6,
+  unreachable: 7,
+  prohibit: 8,
+} as const;
+
+/** linux/netfilter/nf_tables.h, enum nft_fib_attributes */
+export const fib = attrs('fib', {
+  flags: [3, u32be],
+  result: [2, u32be],
+  dreg: [1, u32be],
+});
+
+/** Reads the type of one of the packet's addresses (RTN_*). Same as: `fib saddr|daddr type` */
+export function loadAddressType(dreg: number, which: keyof typeof FLAG) {
+  return { name: 'fib', data: { flags: FLAG[which], result: NFT_FIB_RESULT_ADDRTYPE, dreg } } as const;
+}
+
+/** linux/netfilter/nf_tables.h, NFT_REG_VERDICT */
+const NFT_REG_VERDICT = 0;
+
+/** linux/netfilter/nf_tables.h, enum nft_immediate_attributes */
+export const immediate = attrs('immediate', {
+  dreg: [1, u32be],
+  data: [2, data],
+});
+
+/** Sets the verdict. Same as: `accept`, `drop`, `return`, `jump <chain>`, `goto <chain>` */
+export function decide(verdict: Verdict) {
+  return { name: 'immediate', data: { dreg: NFT_REG_VERDICT, data: { verdict } } } as const;
+}
+
+/** Loads bytes into the registers from `dreg` on. */
+export function loadBytes(dreg: number, value: Uint8Array) {
+  return { name: 'immediate', data: { dreg, data: { value } } } as const;
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_lookup_flags */
+const NFT_LOOKUP_F_INV = 1;
+
+/** linux/netfilter/nf_tables.h, enum nft_lookup_attributes */
+export const lookup = attrs('lookup', {
+  sreg: [2, u32be],
+  dreg: [3, u32be],
+  set: [1, str],
+  setId: [4, u32be],
+  flags: [5, u32be],
+});
+
+/** A set or map of the same table, or of the same batch. */
+interface NamedSet {
+  readonly name: string;
+}
+
+/** Matches when the registers from `sreg` on are a key of the set. Same as: `… @<set>` */
+export function isInSet(set: NamedSet, sreg: number) {
+  return { name: 'lookup', data: { sreg, set: set.name, setId: SET_ID } } as const;
+}
+
+/** Matches when the registers from `sreg` on are not a key of the set. Same as: `… != @<set>` */
+export function isNotInSet(set: NamedSet, sreg: number) {
+  return { name: 'lookup', data: { sreg, set: set.name, setId: SET_ID, flags: NFT_LOOKUP_F_INV } } as const;
+}
+
+/** Matches when the map has the key, and loads its data into the registers from `dreg` on. Same as: `… map @<map>` */
+export function lookUp(map: NamedSet, sreg: number, dreg: number) {
+  return { name: 'lookup', data: { sreg, dreg, set: map.name, setId: SET_ID } } as const;
+}
+
+/** Applies the map's verdict for the key. Same as: `… vmap @<map>` */
+export function followVerdict(map: NamedSet, sreg: number) {
+  return lookUp(map, sreg, NFT_REG_VERDICT);
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_meta_keys */
+export const META = {
+  protocol: 1,
+  mark: 3,
+  iifname: 6,
+  oifname: 7,
+  skuid: 10,
+  skgid: 11,
+  nfproto: 15,
+  l4proto: 16,
+} as const;
+
+/** linux/netfilter/nf_tables.h, enum nft_meta_attributes */
+export const meta = attrs('meta', {
+  key: [2, u32be],
+  dreg: [1, u32be],
+  sreg: [3, u32be],
+});
+
+/** Reads one property. Same as: `meta protocol|nfproto|l4proto|mark|iifname|oifname|skuid|skgid` */
+export function loadMeta(dreg: number, key: keyof typeof META) {
+  return { name: 'meta', data: { key: META[key], dreg } } as const;
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_nat_types */
+const NFT_NAT_SNAT = 0;
+const NFT_NAT_DNAT = 1;
+
+/** linux/netfilter/nf_tables.h, enum nft_nat_attributes */
+export const nat = attrs('nat', {
+  type: [1, u32be],
+  family: [2, u32be],
+  addressRegister: [3, u32be], // NFTA_NAT_REG_ADDR_MIN
+  portRegister: [5, u32be], // NFTA_NAT_REG_PROTO_MIN
+  flags: [7, u32be],
+});
+
+/** linux/netfilter/nf_tables.h, enum nft_masq_attributes */
+export const masq = attrs('masq', {
+  flags: [1, u32be],
+});
+
+/** Redirects the packet's connection to the address and port in two registers. Same as: `dnat ip to <address>:<port>` */
+export function dnat(family: 'ip' | 'ip6', addressRegister: number, portRegister: number) {
+  return {
+    name: 'nat',
+    data: { type: NFT_NAT_DNAT, family: NFPROTO[family], addressRegister, portRegister },
+  } as const;
+}
+
+/** Replaces the source address of the packet's connection with that in a register. Same as: `snat ip to <address>` */
+export function snat(family: 'ip' | 'ip6', addressRegister: number) {
+  return { name: 'nat', data: { type: NFT_NAT_SNAT, family: NFPROTO[family], addressRegister } } as const;
+}
+
+/** Replaces the source address of the packet's connection with one of the outgoing interface. Same as: `masquerade` */
+export function masquerade() {
+  return { name: 'masq', data: {} } as const;
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_payload_bases */
+const NFT_PAYLOAD_LL_HEADER = 0;
+const NFT_PAYLOAD_NETWORK_HEADER = 1;
+const NFT_PAYLOAD_TRANSPORT_HEADER = 2;
+
+/** linux/netfilter/nf_tables.h, enum nft_payload_attributes */
+export const payload = attrs('payload', {
+  dreg: [1, u32be],
+  base: [2, u32be],
+  offset: [3, u32be],
+  length: [4, u32be],
+});
+
+/** Reads from the link layer header. Same as: `@ll,<offset>,<length>`, in bytes instead of bits */
+export function loadLinkHeader(dreg: number, offset: number, length: number) {
+  return { name: 'payload', data: { dreg, base: NFT_PAYLOAD_LL_HEADER, offset, length } } as const;
+}
+
+/** Reads from the network header. Same as: `@nh,<offset>,<length>`, in bytes instead of bits */
+export function loadNetworkHeader(dreg: number, offset: number, length: number) {
+  return { name: 'payload', data: { dreg, base: NFT_PAYLOAD_NETWORK_HEADER, offset, length } } as const;
+}
+
+/** Reads from the transport header. Same as: `@th,<offset>,<length>`, in bytes instead of bits */
+export function loadTransportHeader(dreg: number, offset: number, length: number) {
+  return { name: 'payload', data: { dreg, base: NFT_PAYLOAD_TRANSPORT_HEADER, offset, length } } as const;
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_range_ops */
+const NFT_RANGE_NEQ = 1;
+
+/** linux/netfilter/nf_tables.h, enum nft_range_attributes */
+export const range = attrs('range', {
+  sreg: [1, u32be],
+  op: [2, u32be],
+  from: [3, data],
+  to: [4, data],
+});
+
+/** Matches when the register, as a number in network byte order, is outside the range. Same as: `… != <from>-<to>` */
+export function isOutside(sreg: number, from: Uint8Array, to: Uint8Array) {
+  return {
+    name: 'range',
+    data: { sreg, op: NFT_RANGE_NEQ, from: { value: from }, to: { value: to } },
+  } as const;
+}
+
+/** To add a kind, add its attributes above and its name here. */
 const kinds = {
   bitwise,
   cmp,

@@ -1,14 +1,22 @@
 // How is a whole rule in nft syntax converted to expressions?
 import { findIp, ipToBytes } from '../../net/ip.ts';
 import { goto, jump, NF_ACCEPT, NF_DROP, NFT_RETURN } from './data.ts';
-import { maskRegister } from './expr/bitwise.ts';
-import { isEqual } from './expr/cmp.ts';
-import { decide, loadBytes } from './expr/immediate.ts';
-import { followVerdict, isInSet, isNotInSet, lookUp } from './expr/lookup.ts';
-import { loadMeta } from './expr/meta.ts';
-import { dnat, masquerade, snat } from './expr/nat.ts';
-import { loadLinkHeader } from './expr/payload.ts';
-import type { Expression } from './expr.ts';
+import {
+  decide,
+  dnat,
+  type Expression,
+  followVerdict,
+  isEqual,
+  isInSet,
+  isNotInSet,
+  loadBytes,
+  loadLinkHeader,
+  loadMeta,
+  lookUp,
+  maskRegister,
+  masquerade,
+  snat,
+} from './expr.ts';
 import { takeComparison, takeSubject } from './match/parse.ts';
 import type { Subject } from './match/subjects.ts';
 import { MatchError } from './match/words.ts';

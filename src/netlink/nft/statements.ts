@@ -1,12 +1,16 @@
 // How are common statements of a rule composed of expressions?
 import { NFPROTO } from '../nfgenmsg.ts';
-import { maskRegister } from './expr/bitwise.ts';
-import { isEqual, isNotEqual } from './expr/cmp.ts';
-import { addLabels, loadCt } from './expr/ct.ts';
-import { loadBytes } from './expr/immediate.ts';
-import { loadMeta } from './expr/meta.ts';
-import { loadNetworkHeader } from './expr/payload.ts';
-import type { Expression } from './expr.ts';
+import {
+  addLabels,
+  type Expression,
+  isEqual,
+  isNotEqual,
+  loadBytes,
+  loadCt,
+  loadMeta,
+  loadNetworkHeader,
+  maskRegister,
+} from './expr.ts';
 
 /**
  * linux/netfilter/nf_tables.h, enum nft_registers: four registers of sixteen bytes, numbered from 1, whose quarters are

@@ -1,8 +1,6 @@
 // Are rules described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
-import { maskRegister } from '../../../src/netlink/nft/expr/bitwise.ts';
-import { isEqual } from '../../../src/netlink/nft/expr/cmp.ts';
-import { loadCt } from '../../../src/netlink/nft/expr/ct.ts';
+import { isEqual, loadCt, maskRegister } from '../../../src/netlink/nft/expr.ts';
 import { addRule, listRules, ruleMessage, summarizeChains } from '../../../src/netlink/nft/rule.ts';
 import { parseRule } from '../../../src/netlink/nft/rule-words.ts';
 import { hostU32, REG } from '../../../src/netlink/nft/statements.ts';

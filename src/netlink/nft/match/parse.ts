@@ -1,8 +1,5 @@
 // How is a match in nft syntax converted to expressions of a rule?
-import { maskRegister } from '../expr/bitwise.ts';
-import { isEqual, isNotEqual, isOrdered } from '../expr/cmp.ts';
-import { isOutside } from '../expr/range.ts';
-import type { Expression } from '../expr.ts';
+import { type Expression, isEqual, isNotEqual, isOrdered, isOutside, maskRegister } from '../expr.ts';
 import { hostU32, REG } from '../statements.ts';
 import type { Operand } from './operands.ts';
 import { SUBJECTS, type Subject } from './subjects.ts';

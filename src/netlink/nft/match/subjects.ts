@@ -1,11 +1,15 @@
 // Which properties of a packet can a match test?
 
-import { isEqual } from '../expr/cmp.ts';
-import { loadCt } from '../expr/ct.ts';
-import { ADDRESS_TYPES, loadAddressType } from '../expr/fib.ts';
-import { loadMeta, type META } from '../expr/meta.ts';
-import { loadTransportHeader } from '../expr/payload.ts';
-import type { Expression } from '../expr.ts';
+import {
+  ADDRESS_TYPES,
+  type Expression,
+  isEqual,
+  loadAddressType,
+  loadCt,
+  loadMeta,
+  loadTransportHeader,
+  type META,
+} from '../expr.ts';
 import { loadAddress } from '../statements.ts';
 import { findAddress, findIfname, findNamed, findPort, findU32, type Operand } from './operands.ts';
 

@@ -6,10 +6,7 @@ import { judgeRule } from '../../../../src/doctor/filter/rule.ts';
 import { candidatesOf, walk } from '../../../../src/doctor/filter/walk.ts';
 import { ipToBytes, parseIp } from '../../../../src/net/ip.ts';
 import { NF_DROP, NFT_JUMP } from '../../../../src/netlink/nft/data.ts';
-import { decide } from '../../../../src/netlink/nft/expr/immediate.ts';
-import { META } from '../../../../src/netlink/nft/expr/meta.ts';
-import { loadTransportHeader } from '../../../../src/netlink/nft/expr/payload.ts';
-import { isOutside } from '../../../../src/netlink/nft/expr/range.ts';
+import { decide, isOutside, loadTransportHeader, META } from '../../../../src/netlink/nft/expr.ts';
 import type { Rule } from '../../../../src/netlink/nft/rule.ts';
 import type { FilterTable } from '../../../../src/netlink/tables.ts';
 

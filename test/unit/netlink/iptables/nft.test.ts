@@ -2,10 +2,12 @@
 import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../../../src/net/cidr.ts';
 import { decodeNatRule } from '../../../../src/netlink/iptables/nft.ts';
-import { maskRegister } from '../../../../src/netlink/nft/expr/bitwise.ts';
-import { isEqual } from '../../../../src/netlink/nft/expr/cmp.ts';
-import { loadTransportHeader } from '../../../../src/netlink/nft/expr/payload.ts';
-import type { Expression } from '../../../../src/netlink/nft/expr.ts';
+import {
+  type Expression,
+  isEqual,
+  loadTransportHeader,
+  maskRegister,
+} from '../../../../src/netlink/nft/expr.ts';
 import { parseRule } from '../../../../src/netlink/nft/rule-words.ts';
 import { loadAddress, REG } from '../../../../src/netlink/nft/statements.ts';
 
