@@ -16,21 +16,27 @@ import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
+import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/defined.ts';
+import type { HandoverMode } from '../../src/cni/env.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import { findLink, getLink, setLink } from '../../src/netlink/rtnl/link.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { type Attached, address, bridgeNow, connect, stagesOf } from './attach.ts';
 import { checkAttachment } from './check.ts';
 import { BridgeConf, sharesLink, validateBridgeConf } from './config.ts';
 import { leaveBridge, removeBridge } from './detach.ts';
-import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
-import { handOverMacspoof } from './kernel/macspoof-handover.ts';
-import { removeReferenceMacspoof, removeUnusedReferenceMacspoof } from './kernel/macspoof-reference.ts';
+import { listAllowed, removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
+import {
+  ensureReferenceMacspoof,
+  removeReferenceMacspoof,
+  removeUnusedReferenceMacspoof,
+} from './kernel/macspoof-reference.ts';
 import { type Addressing, addressingOf, CONTAINER_INTERFACE, planAddressing } from './plan.ts';
 import { repairAttachment } from './repair.ts';
 import { probeBridge } from './status.ts';
@@ -179,4 +185,14 @@ function renderAttachment(
     ...(routes?.length ? { routes: [...routes] } : {}),
     ...defined({ dns }),
   };
+}
+
+/** The new chains are added before the elements are removed, so that no frame passes unchecked. @returns what was in our sets */
+function handOverMacspoof(socket: NetlinkSocket, owner: AttachmentId, mode: HandoverMode): string[] {
+  const allowed = listAllowed(socket, owner);
+  if (mode === 'do') {
+    for (const { port, mac } of allowed) ensureReferenceMacspoof(socket, owner, port, mac);
+    if (allowed.length) removeMacspoof(socket, owner);
+  }
+  return allowed.map(({ port }) => `anti-spoofing of "${port}"`);
 }

@@ -1,15 +1,18 @@
 // How does an attachment get an IPv4 lease, and how is that confirmed and given back?
+
+import { refuseTakenAddresses } from '../../src/attach/conflict.ts';
 import { findCniArgs } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
+import { parseCidr } from '../../src/net/cidr.ts';
+import { parseIp } from '../../src/net/ip.ts';
 import { type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
 import { limitMtu } from './apply.ts';
 import { checkLease } from './check.ts';
 import { acquire, release } from './client/acquire.ts';
-import { findHolder } from './client/conflict.ts';
-import { withAddressedClient, withClient } from './client/session.ts';
+import { type Place, withAddressedClient, withClient } from './client/session.ts';
 import { Code } from './codec/options.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf, wishesOf } from './config.ts';
 import type { OpenPlace } from './give-back.ts';
@@ -87,4 +90,21 @@ function noLease({ name }: Link, timeoutS: number, heard: readonly string[]): Cn
         'the server must be on the network of the interface, have a free address, and be let through by packet filters; a port of a bridge with spanning tree passes nothing for twice its forward delay',
     },
   );
+}
+
+/**
+ * Probes for the address of a lease on an interface that does not have it (RFC 2131, 4.4.1), for up to 200 ms.
+ * @returns who has it, in text; undefined if no host answers
+ */
+async function findHolder({ netns, link }: Place, lease: Lease): Promise<string | undefined> {
+  const { address, gateway, server } = lease;
+  // The server is often a neighbour as well.
+  const neighbours = [gateway, server].flatMap(one => (one ? parseIp(one) : []));
+  try {
+    await refuseTakenAddresses({ containerNetns: netns }, link, [parseCidr(address).ip], neighbours);
+    return undefined;
+  } catch (thrown) {
+    if (thrown instanceof CniError) return thrown.message;
+    throw thrown;
+  }
 }

@@ -1,7 +1,10 @@
 // What does the host-device plugin do for each verb?
 
+import { existsSync, readlinkSync } from 'node:fs';
+import { basename, isAbsolute, join } from 'node:path';
+import type { ContainerAddressing } from '../../src/attach/addressing.ts';
 import { checkMac, stateOf } from '../../src/attach/check.ts';
-import { ignoreNeighbours } from '../../src/attach/container.ts';
+import { addressContainer, ignoreNeighbours } from '../../src/attach/container.ts';
 import { checkLayer3, findDevice } from '../../src/attach/device/check.ts';
 import { addressesFromResult, type Layer3, planLayer3 } from '../../src/attach/device/plan.ts';
 import { describeInterface, onlyInterfaceHas } from '../../src/attach/device/report.ts';
@@ -9,34 +12,38 @@ import { refuseHostsOwn } from '../../src/attach/hosts-own.ts';
 import { dnsOf, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { requireReadiness } from '../../src/attach/readiness.ts';
-import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
+import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
+import { settleAddresses } from '../../src/attach/settle.ts';
 import { defined } from '../../src/cni/defined.ts';
+import { pciDeviceInfo } from '../../src/cni/device-info.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
-import { sweepUnfinished } from '../../src/files/put-file.ts';
-import { parseCidr } from '../../src/net/cidr.ts';
+import { namesIn } from '../../src/files/names-in.ts';
+import { putFile, removeFile, sweepUnfinished } from '../../src/files/put-file.ts';
+import { parseCidr, renderCidr } from '../../src/net/cidr.ts';
+import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_LOWER_UP, IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
-import { listRules } from '../../src/netlink/rtnl/rule.ts';
+import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/supported.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import type { KeptAttachments } from '../../src/plugin/kept.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
+import { Errno } from '../../src/sys/errno.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
-import { writeDeviceInfo } from './device-info.ts';
 import { giveBack, giveBackUnrecorded, tryGiveBack } from './give-back.ts';
 import type { Inside } from './identity.ts';
-import { configure, copyRules } from './network.ts';
 import { mergeNetworks, networkOf, type OwnNetwork, ownNetwork, rulesFor } from './plan.ts';
 import {
   type DeviceRecord,
   findRecord,
   listRecords,
+  type RecordedRule,
   recordDirOf,
   removeOutdated,
   removeUnreadable,
@@ -265,4 +272,78 @@ function probeDevice(call: Call<HostDeviceConf>): void {
     if (listRecords(environment).some(record => isMeant(record, selector))) return;
     throw new Error(found.why);
   });
+}
+
+/**
+ * Writes the file that the caller names, unless the device plugin has already told all of it there. Registers its own undo step:
+ * once ADD has succeeded, the file is the caller's.
+ * @param sys where sysfs is mounted
+ * @throws CniError 7 for a path that is not absolute, 5 when it cannot be written
+ */
+export function writeDeviceInfo(
+  { conf, onFailure }: Pick<Call<HostDeviceConf>, 'conf' | 'onFailure'>,
+  address: string | undefined,
+  sys = '/sys',
+): void {
+  const file = conf.runtimeConfig?.CNIDeviceInfoFile;
+  if (!file || address === undefined) return;
+  if (!isAbsolute(file)) {
+    const what = `"runtimeConfig.CNIDeviceInfoFile" is "${file}", expected an absolute path`;
+    throw new CniError(ErrorCode.invalidConfig, `Cannot use host-device configuration: ${what}`);
+  }
+  if (existsSync(file)) return;
+  const dir = join(sys, 'bus/pci/devices', address);
+  const [rdmaDevice] = namesIn(join(dir, 'infiniband')).sort();
+  onFailure('remove device information', () => removeFile(file, 'device information'));
+  const info = pciDeviceInfo({ address, rdmaDevice, physicalAddress: physicalOf(dir) });
+  putFile(file, JSON.stringify(info), { what: 'device information' });
+}
+
+/** Undefined for a device that is no virtual function. */
+function physicalOf(dir: string): string | undefined {
+  try {
+    return basename(readlinkSync(join(dir, 'physfn')));
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Addresses the interface and brings it up. Other hosts share its link, so IPv6 duplicate address detection stays on, and is awaited
+ * if there is a carrier.
+ * @param own addresses and routes that the device had on the host, which come first
+ * @throws Error when another host has one of the addresses
+ */
+async function configure(
+  call: Call,
+  link: Link,
+  { ips, routes }: ContainerAddressing,
+  own: OwnNetwork = { addresses: [], routes: [] },
+): Promise<void> {
+  const { container } = call;
+  const cidrs = ips.map(({ cidr }) => cidr);
+  const known = new Set(cidrs.map(renderCidr));
+  const kept = own.addresses.filter(({ cidr }) => !known.has(renderCidr(cidr)));
+  if (cidrs.length + kept.length === 0) setLink(container, link.index, { up: true });
+  else addressContainer(call, link, cidrs, true, kept);
+  const [refused] = restoreRoutes(container, own.routes);
+  if (refused) throw refused;
+  addRoutes(container, link, routes);
+  if (![...cidrs, ...kept.map(({ cidr }) => cidr)].some(({ ip }) => ip.family === 6)) return;
+  if (getLink(container, link.index).flags & IFF_LOWER_UP) await settleAddresses(container, link);
+  else call.log.info(`"${link.name}" has no carrier yet: duplicate addresses are detected once it has`);
+}
+
+/** Copies rules into the container; existing ones stay, and those that were added are removed when ADD fails. */
+function copyRules(call: Call, rules: readonly RecordedRule[]): void {
+  for (const { from, table, priority } of rules) {
+    const rule = { from: parseCidr(from), table, priority };
+    try {
+      addRule(call.container, rule);
+    } catch (thrown) {
+      if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
+      continue;
+    }
+    call.onFailure(`delete the rule for ${from}`, () => removeRule(call.container, rule));
+  }
 }

@@ -4,15 +4,21 @@ import { removeDevices } from '../../src/attach/device/remove.ts';
 import { repairDevice } from '../../src/attach/device/repair.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
+import { checkUpper } from '../../src/attach/upper/check.ts';
+import { makeUpper } from '../../src/attach/upper/create.ts';
+import { findMaster, loneInterface, requireMtu } from '../../src/attach/upper/master.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
-import { setUpper } from '../../src/netlink/rtnl/upper.ts';
+import { pickCniArgs } from '../../src/cni/cni-args.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
+import type { Link } from '../../src/netlink/rtnl/link.ts';
+import { IPVLAN_FLAGS, IPVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
+import { setUpper, type UpperData, upperDataOf } from '../../src/netlink/rtnl/upper.ts';
+import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
-import { checkIpvlan, checkModeAndFlags } from './check.ts';
-import { IpvlanConf, validateIpvlanConf } from './config.ts';
-import { createIpvlan, dataOf } from './kernel.ts';
-import { givenAddresses } from './plan.ts';
+import { flagsOf, IpvlanConf, modeOf, validateIpvlanConf } from './config.ts';
 
 /** Connects a container to the link of a host interface, with that interface's hardware address. */
 export const ipvlan = definePlugin({
@@ -70,4 +76,68 @@ function repairIpvlan(call: Call<IpvlanConf>): void {
     () => checkModeAndFlags(call.conf, link),
     () => setUpper(call.container, link.index, 'ipvlan', dataOf(call.conf)),
   );
+}
+
+/**
+ * Compares device, master, addresses and routes with the result of ADD, mode and flags with the configuration.
+ * @throws Error naming the first difference, CniError 7 without a result
+ */
+function checkIpvlan(call: Call<IpvlanConf>): void {
+  checkModeAndFlags(call.conf, checkUpper(call, 'ipvlan'));
+}
+
+/** @throws Error naming the first difference */
+function checkModeAndFlags(conf: IpvlanConf, link: Link): void {
+  const { mode, flags = 0 } = upperDataOf(link, 'ipvlan') ?? {};
+  const name = `interface "${link.name}"`;
+  confirm(`mode of ${name}`, modeOf(conf), keyOf(IPVLAN_MODES, mode));
+  confirm(`flags of ${name}`, flagsOf(conf), keyOf(IPVLAN_FLAGS, flags));
+}
+
+function keyOf(table: Readonly<Record<string, number>>, value: number | undefined): string | undefined {
+  return Object.keys(table).find(key => table[key] === value);
+}
+
+/**
+ * Creates the device in the container, down and without addresses. Registers its own undo step.
+ * @throws CniError 7 when there is no usable master, 4 when the container has an interface of that name
+ */
+function createIpvlan(call: Call<IpvlanConf>): Link {
+  const { conf } = call;
+  // All plugins of a chain get the arguments, and another one may be meant.
+  if (pickCniArgs(call.args, ['MAC']).MAC) {
+    call.log.warn(
+      'Cannot use MAC of CNI_ARGS: all ipvlan interfaces have the hardware address of their master',
+    );
+  }
+  const master = findMaster(call, chainedMaster(conf, call.prevResult));
+  requireMtu(conf.mtu, master);
+  return makeUpper(call, master, { kind: 'ipvlan', data: dataOf(conf), mtu: conf.mtu });
+}
+
+/** The attributes of a valid configuration. */
+function dataOf(conf: IpvlanConf): Required<Pick<UpperData['ipvlan'], 'mode' | 'flags'>> {
+  return { mode: IPVLAN_MODES[modeOf(conf)], flags: IPVLAN_FLAGS[flagsOf(conf)] };
+}
+
+/**
+ * The master that an earlier plugin of the chain made: the only interface of its result. Undefined when a master is configured, or
+ * when this plugin is the first.
+ * @throws CniError 7 when the result has another number of interfaces
+ */
+export function chainedMaster({ master }: IpvlanConf, prevResult: Result | undefined): string | undefined {
+  if (master || prevResult === undefined) return undefined;
+  const lone = loneInterface(prevResult);
+  if (lone) return lone.name;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot choose a master: the result of the plugin before has ${prevResult.interfaces?.length ?? 0} interfaces, expected one; set "master"`,
+  );
+}
+
+/** Addresses, routes and resolvers that an earlier plugin of the chain obtained, if there is no IPAM plugin to ask. */
+export function givenAddresses({ ipam }: IpvlanConf, prevResult: Result | undefined): Result | undefined {
+  if (ipam?.type || !prevResult?.ips?.length) return undefined;
+  const { ips, routes = [], dns } = prevResult;
+  return { ips, routes, ...(dns ? { dns } : {}) };
 }

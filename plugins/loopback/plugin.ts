@@ -1,13 +1,37 @@
 // What does loopback do for each verb?
 
-import type { Cidr } from '../../src/net/cidr.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
+import { FAMILIES } from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { getLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { LoopbackConf } from './config.ts';
-import { LOOPBACK, planResult } from './plan.ts';
+
+/** Name of the loopback interface; `CNI_IFNAME` is ignored. */
+const LOOPBACK = 'lo';
+
+/** The kernel's hardware address of a loopback interface. */
+const NO_MAC = '00:00:00:00:00:00';
+
+/**
+ * The result of an ADD without a prevResult: the interface with the first loopback address of each family.
+ * @param addresses those of the interface, in the kernel's order
+ */
+export function planResult(addresses: readonly Cidr[], sandbox: string): Result {
+  const ips = FAMILIES.flatMap(family => {
+    const first = addresses.find(address => address.ip.family === family && isLoopback(address));
+    return first === undefined ? [] : [{ address: renderCidr(first), interface: 0 }];
+  });
+  return { interfaces: [{ name: LOOPBACK, mac: NO_MAC, sandbox }], ips };
+}
+
+/** True for addresses in 127.0.0.0/8 and for ::1. */
+export function isLoopback({ ip }: Cidr): boolean {
+  return ip.family === 4 ? ip.value >> 24n === 127n : ip.value === 1n;
+}
 
 /** Brings up the container's loopback interface. */
 export const loopback = definePlugin({

@@ -6,6 +6,7 @@ import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { derivedMac, requestedMac } from '../../src/attach/mac.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
+import { checkUpper } from '../../src/attach/upper/check.ts';
 import { makeUpper } from '../../src/attach/upper/create.ts';
 import { findMaster, loneInterface, requireMtu } from '../../src/attach/upper/master.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
@@ -16,7 +17,8 @@ import type { Result } from '../../src/cni/result.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
 import { MACVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
-import { type NewUpper, setUpper } from '../../src/netlink/rtnl/upper.ts';
+import { type NewUpper, setUpper, upperDataOf } from '../../src/netlink/rtnl/upper.ts';
+import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
@@ -30,7 +32,6 @@ import {
   refuseHandover,
   repairAccess,
 } from './access.ts';
-import { checkMacvlan, checkMode } from './check.ts';
 import { MacvlanConf, modeOf, validateMacvlanConf } from './config.ts';
 import { refuseWireless } from './wireless.ts';
 
@@ -158,4 +159,28 @@ function repairMacvlan(call: Call<MacvlanConf>): void {
     () => checkMode(conf, link),
     () => setUpper(container, link.index, 'macvlan', { mode: MACVLAN_MODES[modeOf(conf)] }),
   );
+}
+
+/**
+ * Compares device, master, addresses and routes with the result of ADD, and the mode with the configuration.
+ * @returns the interface
+ * @throws Error naming the first difference, CniError 7 without a result
+ */
+function checkMacvlan(call: Call<MacvlanConf>): Link {
+  const link = checkUpper(call, 'macvlan');
+  checkMode(call.conf, link);
+  const { bcqueuelen } = call.conf;
+  // Kernels before 5.13 report no length.
+  const length = upperDataOf(link, 'macvlan')?.queueLength;
+  if (bcqueuelen && length !== undefined) {
+    confirm(`broadcast queue length of interface "${link.name}"`, bcqueuelen, length);
+  }
+  return link;
+}
+
+/** @throws Error when the mode differs */
+function checkMode(conf: MacvlanConf, link: Link): void {
+  const found = upperDataOf(link, 'macvlan')?.mode;
+  const [name] = Object.entries(MACVLAN_MODES).find(([, mode]) => mode === found) ?? [];
+  confirm(`mode of interface "${link.name}"`, modeOf(conf), name);
 }

@@ -2,10 +2,18 @@
 import { gravediggerFor, refuserFor } from '../../src/attach/living-owner.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { cidrContains } from '../../src/net/cidr.ts';
+import { findExemption } from '../../src/netlink/iptables/exemption.ts';
+import { doProgramsChange } from '../../src/netlink/iptables/mode.ts';
+import type { NatRule } from '../../src/netlink/iptables/nat-rule.ts';
+import { findOvertaken } from '../../src/netlink/iptables/precedence.ts';
+import { findLink } from '../../src/netlink/rtnl/link.ts';
+import { findWay } from '../../src/netlink/rtnl/route-lookup.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
-import { findSysctl } from '../../src/sys/sysctl.ts';
+import { canWriteSysctl, ensureSysctl, findSysctl } from '../../src/sys/sysctl.ts';
 import { type Conditions, parseConditions } from './conditions.ts';
 import {
   backendOf,
@@ -18,17 +26,70 @@ import {
 } from './config.ts';
 import { type Backend, ownerOf } from './elements.ts';
 import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
-import { chooseBackend } from './kernel/backend.ts';
 import { chainOwnerOf, chainsOf, isChainThere } from './kernel/chains.ts';
 import { trySkeleton, type Wanted } from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
 import { handOverPorts } from './kernel/hand-over.ts';
 import { checkForeignPorts, checkIptablesPorts, tryIptablesPorts } from './kernel/iptables.ts';
-import { findSwitch, openLocalhost, tryLocalhost } from './kernel/localhost.ts';
 import { removeIptablesPorts } from './kernel/reference.ts';
 import { findClaims } from './kernel/release.ts';
 import { checkPorts } from './kernel/verify.ts';
-import { type FamilyPlan, findIdle, PROTOCOLS, type Protocol, planForwards, podAddressesOf } from './plan.ts';
+import {
+  type FamilyPlan,
+  type Forward,
+  findIdle,
+  PROTOCOLS,
+  type Protocol,
+  planForwards,
+  podAddressesOf,
+} from './plan.ts';
+
+const ALL = 'net/ipv4/conf/all/route_localnet';
+const DEFAULT = 'net/ipv4/conf/default/route_localnet';
+
+/**
+ * Lets packets with a loopback source leave through the interface that leads to the pod: a bridge, or the pod's own veth. IPv6
+ * has no such setting. It stays on, since others behind the interface may need it; a rule of the skeleton drops incoming packets
+ * for loopback addresses. Does nothing without a route to the pod, or for ports that no loopback address has.
+ * Same as: `sysctl -w net.ipv4.conf.<interface>.route_localnet=1`
+ */
+function openLocalhost(host: NetlinkSocket, plans: readonly FamilyPlan[]): void {
+  const path = findSwitch(host, plans);
+  if (path === undefined) return;
+  try {
+    ensureSysctl(path, '1');
+  } catch (cause) {
+    throw new CniError(
+      ErrorCode.internal,
+      `Cannot open host ports to 127.0.0.1: ${(cause as Error).message}`,
+      {
+        cause,
+        details: `set "/proc/sys/${ALL}" to 1 on the node, or map the ports on one of its addresses, or set "snat" to false`,
+      },
+    );
+  }
+}
+
+/** Path of the sysctl that {@link openLocalhost} sets, or undefined if there is none to set. */
+function findSwitch(host: NetlinkSocket, plans: readonly FamilyPlan[]): string | undefined {
+  const plan = plans.find(({ family }) => family === 4);
+  const isLoopback = ({ ip }: Forward) => ip === undefined || ip.value >> 24n === 127n;
+  // The kernel takes either this interface's value or that for all.
+  if (!plan?.forwards.some(isLoopback) || findSysctl(ALL) === '1') return undefined;
+  const way = findWay(host, plan.pod.ip);
+  const link = way && findLink(host, way.oif);
+  return link && `net/ipv4/conf/${link.name}/route_localnet`;
+}
+
+/**
+ * Checks that {@link openLocalhost} could do its work, if it has any.
+ * @throws Error when /proc/sys is read-only
+ */
+function tryLocalhost(): void {
+  if ([ALL, DEFAULT].some(path => findSysctl(path) === '1')) return;
+  if (!canWriteSysctl(DEFAULT))
+    throw new Error(`Cannot set sysctls on this node: "/proc/sys/${DEFAULT}" cannot be written`);
+}
 
 const ALL_PROTOCOLS = Object.keys(PROTOCOLS) as Protocol[];
 
@@ -191,4 +252,46 @@ function forgetFlows(
   } catch (thrown) {
     call.log.warn('stale flows may remain', { reason: (thrown as Error).message });
   }
+}
+
+/**
+ * The packet filter of the configuration, unless another one leaves more to others. Rules of iptables that exempt connections, such as
+ * kube-proxy's for the addresses of Services in its mode IPVS, hold for rules of iptables only. And iptables would run before
+ * tables that were there first, such as kube-proxy's in its mode nftables.
+ * @throws CniError 7 when the configuration needs iptables nevertheless
+ */
+function chooseBackend(call: Call<PortmapConf>, plans: readonly FamilyPlan[]): Backend {
+  const { hostNft, log, conf } = call;
+  const { backend, isFree } = choiceOf(conf);
+  if (backend === 'iptables') {
+    const table = plans.flatMap(({ family }) => findOvertaken(hostNft, family, 'destination') ?? [])[0];
+    if (table === undefined) return backend;
+    const why = `iptables would translate connections before table "${table}", which was there first`;
+    if (isFree) {
+      log.warn(`Host ports are forwarded by nftables: ${why}`);
+      return 'nftables';
+    }
+    throw new CniError(ErrorCode.invalidConfig, `Cannot map host ports with iptables: ${why}`, {
+      details: 'conditions in nft syntax and "backend": "nftables" leave to others what they translate',
+    });
+  }
+  return isFree && plans.some(plan => isExempted(call, plan)) ? 'iptables' : backend;
+}
+
+function isExempted({ hostNft, log }: Call, plan: FamilyPlan): boolean {
+  const { family, forwards } = plan;
+  const isConcerned = ({ protocol, ports, destination }: NatRule): boolean =>
+    forwards.some(
+      ({ port, ip, ...one }) =>
+        (!protocol || protocol === PROTOCOLS[one.protocol]) &&
+        (!ports || ports.includes(port)) &&
+        (!ip || !destination || cidrContains(destination.cidr, ip) !== destination.not),
+    );
+  const where = findExemption(hostNft, family, ['PREROUTING', 'OUTPUT'], isConcerned);
+  if (where === undefined) return false;
+  if (doProgramsChange(family, where)) return true;
+  log.warn('iptables exempts connections, which host ports of nftables do not leave alone', {
+    iptables: where,
+  });
+  return false;
 }

@@ -1,6 +1,7 @@
 // What does the tap plugin do for each verb?
-
 import { existsSync } from 'node:fs';
+import { checkMac, stateOf } from '../../src/attach/check.ts';
+import { checkLayer3, findDevice } from '../../src/attach/device/check.ts';
 import { addressesFromResult, planLayer3 } from '../../src/attach/device/plan.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
 import { describeInterface, onlyInterfaceHas } from '../../src/attach/device/report.ts';
@@ -13,16 +14,19 @@ import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
+import type { ValuesOf } from '../../src/netlink/codec/attrs.ts';
 import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import { MACVLAN_MODES, TUN_TYPE_TAP, type tun } from '../../src/netlink/rtnl/link-attrs.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import { requireLinkChanges, requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
+import { upperDataOf } from '../../src/netlink/rtnl/upper.ts';
+import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { readTapNode } from '../../src/sys/sysfs.ts';
 import { requireTaps } from '../../src/sys/tun.ts';
-import { checkTap } from './check.ts';
 import { isMacvtap, TapConf, validateTapConf } from './config.ts';
 import { configureTap, findMaster, makeTap } from './kernel.ts';
 
@@ -141,4 +145,45 @@ function probeTap(call: Call<TapConf>): void {
       throw new Error('"selinuxContext" is set, but SELinux is not enabled');
     }
   });
+}
+
+/**
+ * Compares the tap, its owner, bridge, addresses and routes with the configuration and the result of ADD.
+ * @throws Error naming the first difference
+ */
+function checkTap(call: Call<TapConf>, prevResult: Result): void {
+  const { container, conf, env } = call;
+  const { name, reported, link } = findDevice(call, prevResult);
+  if (isMacvtap(conf)) checkMacvtap(call, name, link);
+  else checkOwners(conf, name, link);
+  checkMac(name, reported, link);
+  // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
+  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
+  confirm(`state of ${name}`, 'up', stateOf(link));
+  if (conf.bridge) confirm(`bridge of ${name}`, findLink(container, conf.bridge)?.index, link.master);
+  checkLayer3(call, link, addressesFromResult(prevResult, env.ifname, env.netns));
+}
+
+function checkOwners({ owner, group, multiQueue }: TapConf, name: string, link: Link): void {
+  confirm(`kind of ${name}`, 'tun', link.kind);
+  const data = tunDataOf(link);
+  // Before Linux 4.18 the kernel does not report them.
+  if (data?.type === undefined) return;
+  confirm(`kind of ${name}`, TUN_TYPE_TAP, data.type);
+  confirm(`persistence of ${name}`, 1, data.persist);
+  confirm(`owner of ${name}`, owner, data.owner);
+  confirm(`group of ${name}`, group, data.group);
+  confirm(`"multiQueue" of ${name}`, Number(multiQueue), data.multiQueue);
+}
+
+function checkMacvtap({ conf, host }: Call<TapConf>, name: string, link: Link): void {
+  confirm(`kind of ${name}`, 'macvtap', link.kind);
+  const wanted = MACVLAN_MODES[conf.mode as keyof typeof MACVLAN_MODES];
+  confirm(`mode of ${name}`, wanted, upperDataOf(link, 'macvtap')?.mode);
+  confirm(`master of ${name}`, findLink(host, conf.master ?? '')?.index, link.peer);
+}
+
+function tunDataOf(link: Link): ValuesOf<typeof tun> | undefined {
+  const data = link.attrs.linkinfo?.data;
+  return data === undefined || data instanceof Uint8Array ? undefined : (data as ValuesOf<typeof tun>);
 }

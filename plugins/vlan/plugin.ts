@@ -1,5 +1,4 @@
 // What does the vlan plugin do for each verb?
-
 import { stateOf } from '../../src/attach/check.ts';
 import { addDevice } from '../../src/attach/device/address.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
@@ -12,16 +11,17 @@ import { makeUpper } from '../../src/attach/upper/create.ts';
 import { findMaster, type Master, requireMtu } from '../../src/attach/upper/master.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
 import { probeUpper } from '../../src/attach/upper/status.ts';
+import { digestOf } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { IFNAME_MAX_BYTES } from '../../src/net/ifname.ts';
 import { findLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import { VLAN_PROTOCOLS } from '../../src/netlink/rtnl/link-attrs.ts';
-import { upperDataOf } from '../../src/netlink/rtnl/upper.ts';
+import { type UpperData, upperDataOf } from '../../src/netlink/rtnl/upper.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { inNetns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
-import { VlanConf, validateVlanConf } from './config.ts';
-import { type PlannedTag, planTags } from './plan.ts';
+import { protocolOf, VlanConf, validateVlanConf } from './config.ts';
 
 /** Connects a container to a VLAN of a host interface. */
 export const vlan = definePlugin({
@@ -128,4 +128,38 @@ function requireUp({ link }: Pick<Master, 'link'>): void {
     ErrorCode.tryAgainLater,
     `Cannot attach container: master interface "${link.name}" is down; run: ip link set ${link.name} up`,
   );
+}
+
+/** A device for one tag, from the master outwards: the last one is the container's interface. */
+interface PlannedTag {
+  readonly name: string;
+  readonly data: UpperData['vlan'];
+}
+
+/**
+ * One device for each tag. The outer one of two is also in the container, so that it ends with the attachment. Priorities are
+ * those of the interface's own tag.
+ */
+export function planTags(conf: VlanConf, ifname: string): PlannedTag[] {
+  const ids = [conf.vlanId].flat();
+  const { egressQosMap, ingressQosMap } = conf;
+  return ids.map((id, i) => {
+    const isOutermost = i === 0;
+    const isInterface = i === ids.length - 1;
+    return {
+      name: isInterface ? ifname : outerName(ifname, id),
+      data: {
+        id,
+        protocol: VLAN_PROTOCOLS[isOutermost ? protocolOf(conf) : '802.1q'],
+        ...(isInterface && egressQosMap?.length ? { egressQos: egressQosMap } : {}),
+        ...(isInterface && ingressQosMap?.length ? { ingressQos: ingressQosMap } : {}),
+      },
+    };
+  });
+}
+
+/** `net1-100`: the interface, and the VLAN below it. Of a long name only a digest has room: cut names of two interfaces could be the same. */
+function outerName(ifname: string, id: number): string {
+  const name = `${ifname}-${id}`;
+  return Buffer.byteLength(name) > IFNAME_MAX_BYTES ? `${digestOf(ifname).slice(-8)}-${id}` : name;
 }

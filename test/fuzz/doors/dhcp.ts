@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
-import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/codec/datagram.ts';
+import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/client/conversation.ts';
 import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec/message.ts';
 import { Code, decodeOptions } from '../../../plugins/dhcp/codec/options.ts';
 import { decodeAdvertisement, ROUTER_ADVERTISEMENT } from '../../../plugins/dhcp/ipv6/codec/advertisement.ts';

@@ -1,6 +1,6 @@
 // Do messages have the bytes that a real exchange with dnsmasq 2.90 had? (whole IP packets, captured with a packet socket)
 import { describe, expect, test } from 'bun:test';
-import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/codec/datagram.ts';
+import { decodeDatagram, encodeDatagram } from '../../../plugins/dhcp/client/conversation.ts';
 import { decodeMessage, encodeMessage, MessageType } from '../../../plugins/dhcp/codec/message.ts';
 import { Code } from '../../../plugins/dhcp/codec/options.ts';
 import { leaseOf } from '../../../plugins/dhcp/lease.ts';

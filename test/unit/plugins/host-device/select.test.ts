@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { writeDeviceInfo } from '../../../../plugins/host-device/device-info.ts';
+import { writeDeviceInfo } from '../../../../plugins/host-device/plugin.ts';
 import { findPciAddress, select } from '../../../../plugins/host-device/select.ts';
 import type { NetlinkSocket } from '../../../../src/netlink/socket.ts';
 

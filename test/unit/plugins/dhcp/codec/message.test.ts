@@ -1,7 +1,7 @@
 // Does any sequence of bytes end in a message or in nothing, within bounds?
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { decodeDatagram, encodeDatagram } from '../../../../../plugins/dhcp/codec/datagram.ts';
+import { decodeDatagram, encodeDatagram } from '../../../../../plugins/dhcp/client/conversation.ts';
 import { decodeMessage, encodeMessage, MessageType } from '../../../../../plugins/dhcp/codec/message.ts';
 import { Code } from '../../../../../plugins/dhcp/codec/options.ts';
 import { type Lease, leaseOf } from '../../../../../plugins/dhcp/lease.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import { VlanConf } from '../../../../plugins/vlan/config.ts';
-import { planTags } from '../../../../plugins/vlan/plan.ts';
+import { planTags } from '../../../../plugins/vlan/plugin.ts';
 import { decode } from '../../../../src/cni/json.ts';
 import { findIfnameProblem } from '../../../../src/net/ifname.ts';
 

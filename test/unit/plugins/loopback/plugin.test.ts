@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { isLoopback, planResult } from '../../../../plugins/loopback/plan.ts';
+import { isLoopback, planResult } from '../../../../plugins/loopback/plugin.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
 
 describe('planResult()', () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import { IpvlanConf } from '../../../../plugins/ipvlan/config.ts';
-import { chainedMaster, givenAddresses } from '../../../../plugins/ipvlan/plan.ts';
+import { chainedMaster, givenAddresses } from '../../../../plugins/ipvlan/plugin.ts';
 import { decode } from '../../../../src/cni/json.ts';
 
 const conf = (more: object) => decode(IpvlanConf, { type: 'ipvlan', ...more }, 'conf');
