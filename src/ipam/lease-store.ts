@@ -4,26 +4,15 @@ import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileExists } from '../files/exists.ts';
 import { fileFailure } from '../files/failure.ts';
-import { findIp, findIpv4Number, type Ip, renderIp } from '../net/ip.ts';
+import { findIp, type Ip, renderIp } from '../net/ip.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import { type BootOfLease, bootOf } from './boot-note.ts';
-import {
-  createLease,
-  listFiles,
-  listLeases,
-  readLease,
-  readPointer,
-  removeLease,
-  writePointer,
-} from './lease-files.ts';
-import { IndexKeeper } from './own-files.ts';
+import { createLease, listLeases, readLease, readPointer, removeLease, writePointer } from './lease-files.ts';
+import { OwnFilesKeeper } from './own-files.ts';
 import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
 
 /** The default directory of leases; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
-
-/** Looking for a file this many times takes less than listing thousands of them. */
-const FEW_ADDRESSES = 64n;
 
 /** An address to lease, and the range set whose pointer moves to it. */
 export interface NewLease {
@@ -80,13 +69,13 @@ export function storeExists(dir: string): boolean {
  */
 export class LeaseStore {
   readonly #dir: string;
-  readonly #own: IndexKeeper;
+  readonly #own: OwnFilesKeeper;
   /** Pointers already read; under the lock no other process changes them. */
   readonly #pointers = new Map<number, string | undefined>();
 
   constructor(dir: string, reclaim: boolean) {
     this.#dir = dir;
-    this.#own = new IndexKeeper(dir, reclaim);
+    this.#own = new OwnFilesKeeper(dir, reclaim);
   }
 
   /** Number of leases of an earlier boot deleted so far. */
@@ -100,32 +89,12 @@ export class LeaseStore {
 
   /** The first free address from `from` to `to`, inclusive. */
   findFree(from: Ip, to: Ip): Ip | undefined {
-    this.#own.open();
-    // The search begins behind the address handed out last: usually one of the next few is free.
-    const near = from.value + FEW_ADDRESSES;
-    let taken: ReadonlySet<bigint> | undefined;
-    for (let { value } = from; value <= to.value; value++) {
-      const ip = { family: from.family, value };
-      if (value >= near) taken ??= this.#findTaken(ip, to);
-      if (!(taken?.has(value) ?? this.isTaken(ip))) return ip;
-    }
-    return undefined;
+    return this.#own.open().taken.findFree(from, to);
   }
 
   /** Number of taken addresses from `from` to `to`, inclusive. */
   countTaken(from: Ip, to: Ip): number {
-    this.#own.open();
-    return this.#findTaken(from, to).size;
-  }
-
-  #findTaken(from: Ip, to: Ip): ReadonlySet<bigint> {
-    const values = new Set<bigint>();
-    for (const name of listFiles(this.#dir)) {
-      if (name.includes(':') !== (from.family === 6)) continue;
-      const value = from.family === 4 ? findIpv4Number(name) : findIp(name)?.value;
-      if (value !== undefined && value >= from.value && value <= to.value) values.add(BigInt(value));
-    }
-    return values;
+    return this.#own.open().taken.count(from, to);
   }
 
   /** The boot in which the lease was noted. */
@@ -159,7 +128,12 @@ export class LeaseStore {
    * of thousands of leases that other programs write to, it takes a quarter of the time.
    */
   findKnownLeasesOf(owner: Owner): string[] {
-    return this.#heldBy(owner, this.#own.open().findCandidates(owner.containerId));
+    const { index, taken } = this.#own.open();
+    // The index also lists deleted leases; the map does not, and needs no file system call.
+    return this.#heldBy(
+      owner,
+      index.findCandidates(owner.containerId).filter(address => taken.has(address)),
+    );
   }
 
   /** Those addresses whose lease names the attachment, or if there are none, only its container. */
@@ -209,7 +183,7 @@ export class LeaseStore {
    * @throws Error when an address was taken by a process that ignores the lock
    */
   reserve(leases: readonly NewLease[], owner: Owner): void {
-    const index = this.#own.open();
+    const { index, taken } = this.#own.open();
     const done: Ip[] = [];
     const pointers = leases.map(({ setIndex }) => [setIndex, this.#pointerOf(setIndex)] as const);
     this.#own.noteChange();
@@ -217,11 +191,15 @@ export class LeaseStore {
       index.add(leases.map(({ ip }) => [renderIp(ip), owner]));
       for (const { ip } of leases) {
         createLease(this.#dir, renderIp(ip), renderOwner(owner));
+        taken.set(ip);
         done.push(ip);
       }
       for (const { ip, setIndex } of leases) this.#movePointer(setIndex, renderIp(ip));
     } catch (cause) {
-      for (const ip of done) rmSync(join(this.#dir, renderIp(ip)), { force: true });
+      for (const ip of done) {
+        rmSync(join(this.#dir, renderIp(ip)), { force: true });
+        taken.clear(ip);
+      }
       for (const [setIndex, text] of pointers) {
         if (readPointer(this.#dir, setIndex) !== text) this.#movePointer(setIndex, text);
       }
@@ -240,16 +218,13 @@ export class LeaseStore {
    */
   release(addresses: readonly string[]): void {
     if (addresses.length === 0) return;
-    const index = this.#own.open();
+    const { taken } = this.#own.open();
     this.#own.noteChange();
-    try {
-      index.remove(addresses);
-    } catch {
-      // A full disk must not prevent releasing a lease; the index is gone, and the next call makes another one.
-    }
     const problems = addresses.flatMap(address => {
       try {
         removeLease(this.#dir, address);
+        const ip = findIp(address);
+        if (ip) taken.clear(ip);
         return [];
       } catch (cause) {
         return [cause];
@@ -259,7 +234,7 @@ export class LeaseStore {
     if (problems.length) throw new AggregateError(problems, 'Cannot release all leases');
   }
 
-  /** Updates our own index to match the changes made here. */
+  /** Updates our own files to match the changes made here. */
   save(): void {
     this.#own.save();
   }

@@ -1,17 +1,25 @@
-// How is our own index of a lease directory kept consistent with changes by other programs?
+// How are our own index files of a lease directory kept consistent with changes by other programs?
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { type Ip, parseIp } from '../net/ip.ts';
 import { bootOf, noteBoot, noteReader } from './boot-note.ts';
-import { listLeases, readLease } from './lease-files.ts';
+import { isLease, listFiles, readLease } from './lease-files.ts';
 import { type Owner, parseOwner } from './owner.ts';
 import { OwnerIndex } from './owner-index.ts';
+import { TakenMap } from './taken-map.ts';
 
-/** Keeps the index of owners; to be used under the directory's lock. */
-export class IndexKeeper {
+/** Files about the leases that only Catena keeps. */
+export interface OwnFiles {
+  readonly index: OwnerIndex;
+  readonly taken: TakenMap;
+}
+
+/** The index of owners and the map of taken addresses; to be used under the directory's lock. */
+export class OwnFilesKeeper {
   readonly #dir: string;
   readonly #reclaim: boolean;
   #index: OwnerIndex | undefined;
-  #isCurrent = false;
+  #taken: TakenMap | undefined;
   #changed = false;
   #reclaimed = 0;
 
@@ -23,7 +31,7 @@ export class IndexKeeper {
     // The process that made it may have been told to keep what we have to delete.
     if (index === undefined || (reclaim && !index.swept)) return;
     this.#index = index;
-    this.#isCurrent = index.isCurrent;
+    if (index.isCurrent) this.#taken = TakenMap.find(dir);
   }
 
   /** Number of leases of an earlier boot deleted so far. */
@@ -31,14 +39,15 @@ export class IndexKeeper {
     return this.#reclaimed;
   }
 
-  /** The index, brought up to date if another program has changed the directory. */
-  open(): OwnerIndex {
-    return this.#index && this.#isCurrent ? this.#index : this.#bringUpToDate('new names');
+  /** Our own files, brought up to date if another program has changed the directory. */
+  open(): OwnFiles {
+    const [index, taken] = [this.#index, this.#taken];
+    return index && taken ? { index, taken } : this.#bringUpToDate('new names');
   }
 
   /** Reads every lease not yet noted in this boot, including those under known names. */
   meetAll(): void {
-    if (!this.open().complete) this.#bringUpToDate('all leases');
+    if (!this.open().index.complete) this.#bringUpToDate('all leases');
   }
 
   /** Notes that we are about to change the directory. */
@@ -46,51 +55,55 @@ export class IndexKeeper {
     this.#changed = true;
   }
 
-  /** Updates the index to match our changes. If that fails it remains invalid. */
+  /** Updates the files to match our changes. If that fails they remain invalid. */
   save(): void {
     if (!this.#changed) return;
     try {
+      this.#taken?.save();
       this.#index?.save();
     } catch {
-      // For example a full disk. The leases themselves have been changed, and the next call makes another index.
+      // For example a full disk. The leases themselves have been changed, and the next call rebuilds these files.
     }
   }
 
-  /** Reads the leases added since the index was saved, or all of them when it is missing or unusable. */
-  #bringUpToDate(scope: 'new names' | 'all leases'): OwnerIndex {
+  /** Reads the leases added since our files were saved, or all of them when our files are missing or unusable. */
+  #bringUpToDate(scope: 'new names' | 'all leases'): OwnFiles {
     const known = this.#index?.isWorn === false ? this.#index : undefined;
-    const names = listLeases(this.#dir);
-    const listed = known?.listAddresses() ?? new Set<string>();
-    // A renamed lease keeps its note.
-    const isNoted = known && scope === 'all leases' ? noteReader(this.#dir) : undefined;
-    const { unnoted, owners } = this.#meet(
-      names.filter(name => !(listed.has(name) && (isNoted?.(name) ?? true))),
-    );
-    const index = known ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
+    const before = known && (this.#taken ?? TakenMap.find(this.#dir));
+    const taken = before ?? TakenMap.make(this.#dir);
+    const names = listFiles(this.#dir);
+    const news = new Set(taken.update(names));
+    if (before && scope === 'all leases') {
+      const isNoted = noteReader(this.#dir);
+      // A renamed lease keeps its note.
+      for (const name of names) if (isLease(name) && !isNoted(name)) news.add(name);
+    }
+    const { unnoted, owners, gone } = this.#meet(news);
+    const index = (before && known) ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
     if (index === known) {
-      const present = new Set(names);
-      known.remove([...listed].filter(address => !present.has(address)));
       known.add(owners);
       known.swept &&= this.#reclaim;
       known.complete = scope === 'all leases';
     }
     // From now on the index lists their owners.
     for (const address of unnoted) noteBoot(join(this.#dir, address));
+    for (const ip of gone) taken.clear(ip);
     this.#index = index;
-    this.#isCurrent = true;
+    this.#taken = taken;
     this.#changed = true;
     // Save now: the call itself may still fail, and the next one needs this as well.
     this.save();
-    return index;
+    return { index, taken };
   }
 
   /** Reads leases not yet noted in this boot, and deletes those that must not remain. */
-  #meet(addresses: readonly string[]): Met {
-    const met: Met = { unnoted: [], owners: [] };
+  #meet(addresses: Iterable<string>): Met {
+    const met: Met = { unnoted: [], owners: [], gone: [] };
     for (const address of addresses) {
       const [text, boot] = [readLease(this.#dir, address), bootOf(join(this.#dir, address))];
       if (this.#reclaim && (boot === 'earlier' || text?.trim() === '')) {
         rmSync(join(this.#dir, address), { force: true });
+        met.gone.push(parseIp(address));
         this.#reclaimed++;
         continue;
       }
@@ -108,4 +121,5 @@ interface Met {
   readonly unnoted: string[];
   /** Owners of the remaining leases, where stated. */
   readonly owners: [address: string, owner: Owner][];
+  readonly gone: Ip[];
 }

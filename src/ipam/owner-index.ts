@@ -5,8 +5,8 @@
 // When another program adds or removes a file, the time moves to the present and the index is out of date. It still lists an
 // owner for every lease with the note of this boot, because a line is on disk before its lease gets the note. So only leases
 // without the note have to be read to bring it up to date. But checking every lease for its note takes most of the time.
-// Reading only the leases with new names takes a quarter of it, but misses a lease that was replaced by another of the same
-// name. A deleted lease gets a line without an owner; the lines before it stay, so verify its hits.
+// Reading only the leases with new names is enough to see what is free, but misses a lease that was replaced by another of
+// the same name. The index may also list owners of deleted leases: verify its hits.
 import {
   appendFileSync,
   closeSync,
@@ -126,25 +126,6 @@ export class OwnerIndex {
     return [...found];
   }
 
-  /** The leases listed and not removed since. */
-  listAddresses(): ReadonlySet<string> {
-    this.#text ??= readFileSync(join(this.#dir, INDEX));
-    const listed = new Set<string>();
-    for (const line of this.#text.toString('latin1', HEADER_BYTES).split('\n')) {
-      const end = line.indexOf('\t');
-      if (end < 0) continue;
-      const address = line.slice(0, end);
-      if (line.startsWith('\t', end + 1)) listed.delete(address);
-      else listed.add(address);
-    }
-    return listed;
-  }
-
-  /** Lists leases as deleted; call it before they are: another program may write one of the same name. */
-  remove(addresses: readonly string[]): void {
-    this.add(addresses.map(address => [address, { containerId: '' }]));
-  }
-
   /** Lists leases, written to disk at once; call it before they get the note of this boot. */
   add(leases: readonly (readonly [address: string, owner: Owner])[]): void {
     if (leases.length === 0) return;
@@ -216,7 +197,7 @@ function read(dir: string): Opening | undefined {
 }
 
 function parseHeader(line: string, size: number): Header | undefined {
-  const [, bootId, ...found] = /^catena-owners 6 (\S+) +(\d+) (\d+) (\d+) ([01]) ([01])\n$/.exec(line) ?? [];
+  const [, bootId, ...found] = /^catena-owners 5 (\S+) +(\d+) (\d+) (\d+) ([01]) ([01])\n$/.exec(line) ?? [];
   const [stampMs = 0, madeBytes = 0, savedBytes = 0, swept, complete] = found.map(Number);
   if (bootId === undefined || size < savedBytes) return undefined;
   return { bootId, stampMs, madeBytes, savedBytes, swept: swept === 1, complete: complete === 1 };
@@ -225,7 +206,7 @@ function parseHeader(line: string, size: number): Header | undefined {
 function renderHeader({ bootId, stampMs, madeBytes, savedBytes, swept, complete }: Header): string {
   const bytes = [madeBytes, savedBytes].map(size => String(size).padStart(12, '0'));
   const numbers = [String(stampMs).padStart(13, '0'), ...bytes, Number(swept), Number(complete)];
-  return `catena-owners 6 ${bootId.padEnd(36)} ${numbers.join(' ')}\n`;
+  return `catena-owners 5 ${bootId.padEnd(36)} ${numbers.join(' ')}\n`;
 }
 
 const HEADER_BYTES = renderHeader({

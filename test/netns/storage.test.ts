@@ -53,7 +53,7 @@ async function withDisk(body: (place: Place) => Promise<void>): Promise<void> {
 /** Files that are there with an attachment, and not without. */
 function attachmentFiles(disk: SmallDisk): string[] {
   const kept =
-    /(^|\/)(boot|lock|history\/events|[^/]+\.lock|ballast|last_reserved_ip\.\d|\.catena-owners|gc\/[^/]+)$/;
+    /(^|\/)(boot|lock|history\/events|[^/]+\.lock|ballast|last_reserved_ip\.\d|\.catena-(owners|taken)|gc\/[^/]+)$/;
   return filesBelow(disk.outside('')).filter(file => !kept.test(file));
 }
 
@@ -208,6 +208,7 @@ const FILES: Readonly<Record<string, (id: string) => string>> = {
   lease: () => 'leases/podnet/{lease}',
   'last address': () => 'leases/podnet/last_reserved_ip.0',
   'index of owners': () => 'leases/podnet/.catena-owners',
+  'map of what is taken': () => 'leases/podnet/.catena-taken',
   'lock of the leases': () => 'leases/podnet/lock',
   'unfinished lease': () => 'leases/podnet/.catena-lease',
   'backup of tuning': id => `tuning/${id}_eth0.json`,

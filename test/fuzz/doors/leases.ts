@@ -18,6 +18,7 @@ const names = fc.constantFrom(
   '10.9.0.4',
   'last_reserved_ip.0',
   '.catena-owners',
+  '.catena-taken',
   '.catena-lease',
   'x',
   'lock',

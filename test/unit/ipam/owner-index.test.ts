@@ -67,7 +67,7 @@ describe('OwnerIndex.find()', () => {
     const { atime, mtime } = statSync(dir);
     const bad = [
       good.replace(/[\da-f]{8}-/, '00000000-'),
-      good.replace('owners 6', 'owners 5'),
+      good.replace('owners 5', 'owners 4'),
       good.slice(0, -1),
       good.slice(0, 30),
       '',
