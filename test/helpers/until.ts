@@ -1,5 +1,6 @@
 // How does a test wait for an event elsewhere?
 
+import fs from 'node:fs';
 import { deadline } from './deadline.ts';
 
 const DEADLINE_MS = 20_000;
@@ -15,4 +16,9 @@ export async function until(
     if (performance.now() > giveUpAt) throw new Error(`Gave up waiting until ${isSo}`);
     await Bun.sleep(everyMs);
   }
+}
+
+/** The kernel lets go of the parent, which has a child then, before the new program's environment can be read. */
+export function untilStarted({ pid }: { readonly pid: number }, variable: string): Promise<void> {
+  return until(() => fs.readFileSync(`/proc/${pid}/environ`, 'utf8').includes(`${variable}=`));
 }

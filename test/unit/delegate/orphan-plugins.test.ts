@@ -1,6 +1,7 @@
 import { expect, test } from 'bun:test';
 import { endOrphanPlugins } from '../../../src/delegate/orphan-plugins.ts';
 import { RUNNER_VARIABLE } from '../../../src/journal/runner.ts';
+import { untilStarted } from '../../helpers/until.ts';
 
 const DEAD = { pid: 999_999, start: '1', pidns: '', op: '999999-1-1', time: '' };
 
@@ -25,6 +26,7 @@ test('endOrphanPlugins() ends only plugins of the ADD whose runner has died', as
     start(ofOthers),
     start({ ...add, [RUNNER_VARIABLE]: '999999-2' }),
   ];
+  for (const child of [...orphans, ...others]) await untilStarted(child, 'PATH');
   try {
     await endOrphanPlugins({ containerId: id, runners: [DEAD] }, ['eth0', 'net1']);
     await Promise.all(orphans.map(child => child.exited));

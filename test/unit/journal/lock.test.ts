@@ -13,6 +13,7 @@ import {
   takeLock,
 } from '../../../src/journal/lock.ts';
 import { sweepDeadLocks, sweepLocks } from '../../../src/journal/sweep-locks.ts';
+import { untilStarted } from '../../helpers/until.ts';
 
 let run: string;
 let place: LockPlace;
@@ -210,6 +211,7 @@ test('the lock of a dead process goes once nothing of that runs, and that of a l
   const orphan = Bun.spawn(['sleep', '100'], {
     env: { PATH: process.env.PATH ?? '', CATENA_RUNNER: '999999-1' },
   });
+  await untilStarted(orphan, 'CATENA_RUNNER');
   sweepDeadLocks(place);
   expect(left()).toEqual([DEAD]);
   orphan.kill();

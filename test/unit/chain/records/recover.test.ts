@@ -21,6 +21,7 @@ import { createRecord, readRecord } from '../../../../src/journal/store.ts';
 import { filesBelow, intentOf } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';
+import { untilStarted } from '../../../helpers/until.ts';
 
 let chain: NoopChain;
 let runtime: Runtime & { stateDir: string; cacheDir: string };
@@ -549,6 +550,7 @@ describe('an attachment that another runtime has made again', () => {
     createRecord(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner })).close();
     const named = { CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CATENA_RUNNER: processOf(runner) };
     const orphan = Bun.spawn(['sleep', '2'], { env: { PATH: process.env.PATH ?? '', ...named } });
+    await untilStarted(orphan, 'CATENA_RUNNER');
     const recovering = recover({ all: true }, { ...runtime, env });
     const marked: boolean[] = [];
     const own = {
