@@ -1,6 +1,7 @@
 // Which C functions do we call, and how are their failures represented?
 import { dlopen, FFIType, ptr, read } from 'bun:ffi';
 import { renderErrno } from './errno.ts';
+import { LIBC_NAMES } from './libc-names.ts';
 
 const { i32, u64, pointer } = { i32: FFIType.i32, u64: FFIType.u64, pointer: FFIType.ptr };
 
@@ -108,10 +109,3 @@ export function cString(text: string): Uint8Array {
 }
 
 export { ptr };
-
-/** In the order in which they are tried: glibc, a plain symbolic link to either, musl. */
-export const LIBC_NAMES: readonly string[] = [
-  'libc.so.6',
-  'libc.so',
-  `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`,
-];

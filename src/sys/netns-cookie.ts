@@ -6,7 +6,7 @@
 // use.
 import type * as FfiModule from 'bun:ffi';
 import { closeSync, constants, openSync, statSync } from 'node:fs';
-import { LIBC_NAMES } from './libc.ts';
+import { LIBC_NAMES } from './libc-names.ts';
 
 /** linux/sched.h */
 const CLONE_NEWNET = 0x40000000;
