@@ -13,7 +13,7 @@ import {
   routingRules,
   sysctlFiles,
 } from './checks/kernel.ts';
-import { abandoned, damaged, locks, storage, unsettled } from './checks/state.ts';
+import { abandoned, damaged, garbage, locks, storage, unsettled } from './checks/state.ts';
 import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.ts';
 import { isDenied } from './readable.ts';
 
@@ -29,6 +29,7 @@ export const CHECKS: readonly Check[] = [
   damaged,
   unsettled,
   abandoned,
+  garbage,
   locks,
   pools,
   daemon,

@@ -1,6 +1,8 @@
 // What does an examination of a node report?
 import type { AnswerOf } from '../answers/kinds.ts';
-import type { FindAbout } from '../cni/network-plugins.ts';
+import type { HeldAttachment } from '../chain/records/held-attachment.ts';
+import type { FindAbout, NetworkPlugins } from '../cni/network-plugins.ts';
+import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { Rule as PolicyRule } from '../netlink/rtnl/rule.ts';
 import type { FilterTable } from '../netlink/tables.ts';
@@ -54,6 +56,8 @@ export interface NodeView {
   /** Routes and devices of this namespace. */
   readonly routes: readonly HostRoute[];
   readonly devices: readonly (Pick<NodeDevice, 'name' | 'kind' | 'mtu'> & Partial<NodeDevice>)[];
+  /** What the node holds of attachments to a network, recorded or not; undefined where that is not looked for. */
+  readonly held?: (list: NetworkPlugins, known: readonly AttachmentKey[]) => readonly HeldAttachment[];
   /** Rules that choose a routing table, or drop. */
   readonly policyRules?: () => readonly PolicyRule[];
   /** The daemon of the run directory; undefined if it was not examined. */

@@ -2,6 +2,7 @@
 import { accessSync, constants, statfsSync } from 'node:fs';
 import { namesIn } from '../files/names-in.ts';
 import { tryRead } from '../files/read-file.ts';
+import { findTraced } from '../garbage/find-traced.ts';
 import { isForwarding } from '../netlink/tables.ts';
 import { readHost, readHostRoutes } from '../node/devices.ts';
 import { viewBetween } from './between-view.ts';
@@ -32,6 +33,8 @@ export function viewNode(places: Places): NodeView {
     list: namesIn,
     findStorageProblem,
     filter: () => kernel.filter.filter(one => isForwarding(one) || one.table.family === 'bridge'),
+    held: (list, known) =>
+      findTraced(list, known, { runDir: places.runDir, find: places.findAbout, tables: kernel }),
     policyRules: () => kernel.policyRules,
     between: () => viewBetween(places.runDir, kernel),
     devices: [...readHost(kernel).byIndex.values()],

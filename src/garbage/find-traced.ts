@@ -35,6 +35,8 @@ interface Where {
   readonly runDir: string;
   /** Says where plugins keep files. */
   readonly find: FindAbout;
+  /** What was read of the kernel already. */
+  readonly tables?: Tables;
 }
 
 /** Like {@link findTraced}, but if the kernel refuses, it reports that and finds nothing. */
@@ -54,12 +56,11 @@ export function lookOrTell(tell: (problem: CniError) => void, where: Where): Loo
  * @param known names to match with digests
  * @throws NetlinkError when the kernel refuses
  */
-function findTraced(
+export function findTraced(
   list: NetworkPlugins,
   known: readonly AttachmentKey[],
-  { runDir, find }: Where,
+  { runDir, find, tables = new Tables() }: Where,
 ): HeldAttachment[] {
-  const tables = new Tables();
   const found = listKernelTraces(tables, list.name);
   const use = findUse();
   const leases = listHeldLeases(list, find, use?.holders);
@@ -99,7 +100,8 @@ function witnessesOf(tables: Tables, use: Use | undefined, leases: readonly Held
   };
 }
 
-const BLINDNESS = 'cannot see whether it is in use: this requires root, outside of any container';
+/** Why attachments count as in use where that cannot be seen. */
+export const BLINDNESS = 'cannot see whether it is in use: this requires root, outside of any container';
 
 /** linux/proc_ns.h, PROC_PID_INIT_INO. From another one, a namespace may look unused because its processes are not visible. */
 function seesAllProcesses(): boolean {

@@ -243,4 +243,40 @@ describeRoot('GC of the delegate runner', () => {
       expect(ageLeases(lab, 'podnet')).toEqual([]);
     });
   });
+
+  test('doctor names what is left of an attachment without a record, and its mend deletes that', async () => {
+    await withNetworks(async (lab, runtime) => {
+      const empty = await rulesOf(lab);
+      const [gone, living] = [await lab.container(), await lab.container()];
+      for (const one of [living, gone]) expect(await runtime.run('add', 'podnet', one)).toMatchObject(DONE);
+      await loseContainer(lab, gone);
+      runtime.forget();
+      ageLeases(lab, 'podnet');
+      fs.mkdirSync(`${runtime.dir}/run`, { recursive: true });
+      const env = directories(runtime.dir);
+      const where = ['--conf-dir', lab.tmp, '--bin-dir', BIN_DIR];
+      const catena = (...args: string[]) =>
+        lab.run(lab.host, [`${BIN_DIR}/catena`, ...args, ...where], { env, timeoutMs: 60_000 });
+      const garbage = async (): Promise<Row[]> =>
+        JSON.parse((await catena('doctor', '--json')).stdout).findings.filter(
+          ({ id }: Row) => id === 'state.garbage',
+        );
+      const [finding, ...more] = await garbage();
+      expect(more).toEqual([]);
+      expect(finding).toMatchObject({
+        severity: 'warning',
+        found: expect.stringContaining(
+          `container "${gone.id}", interface "eth0", on network "podnet" has no record`,
+        ),
+        mend: `catena del podnet '' --container-id ${gone.id} --ifname eth0`,
+      });
+      const words = String(finding?.mend).split(' ').slice(1);
+      expect(await catena(...words.map(word => (word === "''" ? '' : word)))).toMatchObject(DONE);
+      expect(await garbage()).toMatchObject([{ severity: 'ok' }]);
+      expect(await rulesOf(lab)).not.toContain(gone.id);
+      expect(await rulesOf(lab)).toContain(living.id);
+      expect(await catena('del', 'podnet', living.path, '--container-id', living.id)).toMatchObject(DONE);
+      expect(empty).not.toContain(living.id);
+    });
+  });
 });

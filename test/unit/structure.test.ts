@@ -174,6 +174,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What the daemon keeps between nodes.
     'src/between',
     'src/chain',
+    'src/garbage/find-traced',
     'src/runtimes/libcni',
     'src/journal',
     'src/ipam',

@@ -4,7 +4,9 @@ import { judgeGone } from '../../chain/records/gone.ts';
 import { findReason } from '../../chain/records/recover.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../chain/run/segment.ts';
+import { keyOf } from '../../cni/attachment.ts';
 import { leaseDirsOf } from '../../cni/network-plugins.ts';
+import { BLINDNESS } from '../../garbage/find-traced.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { hostDevicesOf } from '../../watch/attachments.ts';
@@ -115,6 +117,33 @@ export const abandoned: Check = {
       }
       const found = `${which} outlived ${their} namespace: the runtime did not run DEL`;
       return { id: this.id, severity: 'warning', found, mend: 'catena gc --gone' };
+    });
+  },
+};
+
+/** What carries the name of an attachment that nothing records and nothing uses: its ADD and DEL have both failed. */
+export const garbage: Check = {
+  id: 'state.garbage',
+  run({ facts, held, user = ROOT }) {
+    if (user.id !== 0) return [unseen(this.id, 'what attachments without a record have left')];
+    const recorded = facts.attachments().attachments.map(({ known }) => known);
+    const known = recorded.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+    const keys = new Set(recorded.map(keyOf));
+    const left = facts
+      .networks()
+      .networks.flatMap(({ list }) =>
+        (held?.(list, known) ?? []).map(one => ({ network: list.name, ...one })),
+      )
+      .filter(one => !keys.has(keyOf(one)) && (one.inUse === undefined || one.inUse === BLINDNESS));
+    if (left.length === 0) return fine(this.id, 'nothing is left of an attachment without a record');
+    const blind = left.filter(({ inUse }) => inUse !== undefined);
+    if (blind.length)
+      return [unseen(this.id, `whether what ${blind.length} attachments without a record hold is in use`)];
+    return left.map(({ network, containerId, ifname, isNamed, traces }): Finding => {
+      const more = traces.length > 1 ? ` and ${traces.length - 1} more` : '';
+      const found = `container "${containerId}", interface "${ifname}", on network "${network}" has no record and is gone, but has left ${traces[0]}${more}`;
+      const mend = `catena del ${network} '' --container-id ${containerId} --ifname ${ifname}`;
+      return { id: this.id, severity: 'warning', found, ...(isNamed && { mend }) };
     });
   },
 };
