@@ -43,20 +43,28 @@ describeRoot('a call where daemons are started on demand', () => {
         })
       ).stdout,
     );
-  /** The processes of daemons with this option's value, now. */
+  const isDaemonWith = (word: string, pid: number): boolean => {
+    try {
+      const argv = fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+      return argv[1] === 'daemon' && argv.includes(word);
+    } catch {
+      return false;
+    }
+  };
+  const parentOf = (pid: number): number => {
+    try {
+      return Number(/^PPid:\s+(\d+)$/m.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+    } catch {
+      return 0;
+    }
+  };
+  /** The processes of daemons with this option's value, now. A worker looks like its daemon until it has executed its program. */
   const daemonsWith = (word: string): number[] =>
     fs
       .readdirSync('/proc')
       .filter(name => /^\d+$/.test(name))
       .map(Number)
-      .filter(pid => {
-        try {
-          const argv = fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-          return argv[1] === 'daemon' && argv.includes(word);
-        } catch {
-          return false;
-        }
-      });
+      .filter(pid => isDaemonWith(word, pid) && !isDaemonWith(word, parentOf(pid)));
   /** Notes every daemon process with this word until the end. */
   function watchDaemons(word: string): { readonly seen: Set<number>; stop(): void } {
     const seen = new Set<number>();

@@ -5,13 +5,15 @@ import { deadline } from './deadline.ts';
 
 const DEADLINE_MS = 20_000;
 const EVERY_MS = 5;
+/** Before the test's own deadline, which would not say what was waited for. */
+const MOST_MS = 100_000;
 
 /** Polls until the condition holds. @throws Error if it does not hold in time, by default within 20 seconds, more on a busy machine */
 export async function until(
   isSo: () => boolean | Promise<boolean>,
   { withinMs = DEADLINE_MS, everyMs = EVERY_MS } = {},
 ): Promise<void> {
-  const giveUpAt = performance.now() + deadline(withinMs);
+  const giveUpAt = performance.now() + Math.min(deadline(withinMs), Math.max(withinMs, MOST_MS));
   while (!(await isSo())) {
     if (performance.now() > giveUpAt) throw new Error(`Gave up waiting until ${isSo}`);
     await Bun.sleep(everyMs);
