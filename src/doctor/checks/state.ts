@@ -126,7 +126,10 @@ export const garbage: Check = {
   id: 'state.garbage',
   run({ facts, held, user = ROOT }) {
     if (user.id !== 0) return [unseen(this.id, 'what attachments without a record have left')];
-    const recorded = facts.attachments().attachments.map(({ known }) => known);
+    const { attachments, damaged } = facts.attachments();
+    if (damaged.length)
+      return fine(this.id, 'not looked for: what nothing records may be in records that cannot be read');
+    const recorded = attachments.map(({ known }) => known);
     const known = recorded.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
     const keys = new Set(recorded.map(keyOf));
     const left = facts
@@ -137,8 +140,7 @@ export const garbage: Check = {
       .filter(one => !keys.has(keyOf(one)) && (one.inUse === undefined || one.inUse === BLINDNESS));
     if (left.length === 0) return fine(this.id, 'nothing is left of an attachment without a record');
     const blind = left.filter(({ inUse }) => inUse !== undefined);
-    if (blind.length)
-      return [unseen(this.id, `whether what ${blind.length} attachments without a record hold is in use`)];
+    if (blind.length) return [unseen(this.id, 'whether what attachments without a record hold is in use')];
     return left.map(({ network, containerId, ifname, isNamed, traces }): Finding => {
       const more = traces.length > 1 ? ` and ${traces.length - 1} more` : '';
       const found = `container "${containerId}", interface "${ifname}", on network "${network}" has no record and is gone, but has left ${traces[0]}${more}`;
