@@ -8,6 +8,7 @@ import { addPod } from '../../../src/delegate/add.ts';
 import { deletePod } from '../../../src/delegate/delete.ts';
 import { listPodDevices } from '../../../src/delegate/kubelet.ts';
 import { listPods } from '../../../src/delegate/record.ts';
+import { deadline } from '../../helpers/deadline.ts';
 import { findPod, KEY, makePod, makeRunner, runtimeOf, type TestRunner } from '../../helpers/delegates.ts';
 import { type Kubelet, type KubeletPodDevices, startKubelet } from '../../helpers/kubelet.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
@@ -16,7 +17,9 @@ const NET = 'example.com/net';
 const GPU = 'example.com/gpu';
 const NETWORKS = 'k8s.v1.cni.cncf.io/networks';
 const POD = { namespace: 'ns', name: 'web', uid: 'uid-1' };
-const BOUNDS = { deadlineMs: 400, maxBytes: 16 * 1024 * 1024 };
+const BOUNDS = { deadlineMs: 20_000, maxBytes: 16 * 1024 * 1024 };
+/** For answers that do not come. */
+const briefly = () => ({ ...BOUNDS, deadlineMs: deadline(400) });
 
 let chain: NoopChain;
 let kubelet: Kubelet;
@@ -69,7 +72,7 @@ describe('listPodDevices()', () => {
     ['does not know the pod', () => {}, 11, 'the kubelet does not list the pod yet'],
   ])('has an error for a kubelet that %s', async (_, prepare, code, text) => {
     prepare();
-    const error = await idsOf().catch(one => one);
+    const error = await idsOf(briefly()).catch(one => one);
     expect(error).toBeInstanceOf(CniError);
     expect(error).toMatchObject({ code });
     expect(error.message).toStartWith(`Cannot find the devices of pod "ns/web": ${text}`);
