@@ -3,6 +3,7 @@ import { accessSync, constants, statfsSync } from 'node:fs';
 import { namesIn } from '../files/names-in.ts';
 import { tryRead } from '../files/read-file.ts';
 import { findTraced } from '../garbage/find-traced.ts';
+import { findUse } from '../ipam/holders.ts';
 import { isForwarding } from '../netlink/tables.ts';
 import { readHost, readHostRoutes } from '../node/devices.ts';
 import { viewBetween } from './between-view.ts';
@@ -26,6 +27,12 @@ export type Places = Pick<
 /** This node, as seen from the namespace of this process. */
 export function viewNode(places: Places): NodeView {
   const { kernel } = places.facts;
+  // Every namespace of the machine is visited, once for all networks.
+  let use: { readonly found: ReturnType<typeof findUse> } | undefined;
+  const useOnce = () => {
+    use ??= { found: findUse() };
+    return use.found;
+  };
   return {
     ...places,
     user: currentUser(),
@@ -34,7 +41,12 @@ export function viewNode(places: Places): NodeView {
     findStorageProblem,
     filter: () => kernel.filter.filter(one => isForwarding(one) || one.table.family === 'bridge'),
     held: (list, known) =>
-      findTraced(list, known, { runDir: places.runDir, find: places.findAbout, tables: kernel }),
+      findTraced(list, known, {
+        runDir: places.runDir,
+        find: places.findAbout,
+        tables: kernel,
+        findUse: useOnce,
+      }),
     policyRules: () => kernel.policyRules,
     between: () => viewBetween(places.runDir, kernel),
     devices: [...readHost(kernel).byIndex.values()],

@@ -37,6 +37,8 @@ interface Where {
   readonly find: FindAbout;
   /** What was read of the kernel already. */
   readonly tables?: Tables;
+  /** Default {@link findUse}. Called after the kernel's tables were read: what uses them may be made after that. */
+  readonly findUse?: typeof findUse;
 }
 
 /** Like {@link findTraced}, but if the kernel refuses, it reports that and finds nothing. */
@@ -59,10 +61,10 @@ export function lookOrTell(tell: (problem: CniError) => void, where: Where): Loo
 export function findTraced(
   list: NetworkPlugins,
   known: readonly AttachmentKey[],
-  { runDir, find, tables = new Tables() }: Where,
+  { runDir, find, tables = new Tables(), findUse: look = findUse }: Where,
 ): HeldAttachment[] {
   const found = listKernelTraces(tables, list.name);
-  const use = findUse();
+  const use = look();
   const leases = listHeldLeases(list, find, use?.holders);
   const witnesses = witnessesOf(tables, use, leases);
   const traces = [

@@ -178,6 +178,11 @@ export function forgetCommand({
   return line('del', ['--forget', network, netns, '--container-id', containerId, '--ifname', ifname]);
 }
 
+/** DEL of an attachment that nothing records, with the list as it is. */
+export function deleteCommand({ network, containerId, ifname }: AttachmentId): string {
+  return line('del', [network, '', '--container-id', containerId, '--ifname', ifname]);
+}
+
 function line(verb: string, words: readonly string[]): string {
   return ['catena', verb, ...words].map(quote).join(' ');
 }

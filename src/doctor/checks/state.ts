@@ -11,7 +11,7 @@ import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { hostDevicesOf } from '../../watch/attachments.ts';
 import { type AttachmentCheck, CHECK_BUDGET_MS, checkAll } from '../../watch/check-all.ts';
-import { forgetCommand } from '../../watch/examine.ts';
+import { deleteCommand, forgetCommand } from '../../watch/examine.ts';
 import { type Check, type Finding, fine, groupBy, type NodeUser, type NodeView, ROOT } from '../finding.ts';
 import { isDenied, isHidden } from '../readable.ts';
 
@@ -144,7 +144,7 @@ export const garbage: Check = {
     return left.map(({ network, containerId, ifname, isNamed, traces }): Finding => {
       const more = traces.length > 1 ? ` and ${traces.length - 1} more` : '';
       const found = `container "${containerId}", interface "${ifname}", on network "${network}" has no record and is gone, but has left ${traces[0]}${more}`;
-      const mend = `catena del ${network} '' --container-id ${containerId} --ifname ${ifname}`;
+      const mend = deleteCommand({ network, containerId, ifname });
       return { id: this.id, severity: 'warning', found, ...(isNamed && { mend }) };
     });
   },
