@@ -56,8 +56,7 @@ export async function handOverOne(
       await handOver(list, attached, 'do', runtime);
     });
     if (obstacle !== undefined) return refused(obstacle, parts);
-    if (theirs && (await undoIfDeleted(theirs, note, runtime, performance.now() - begun)))
-      return refused(JUST_DELETED, parts);
+    if (theirs && (await undoIfDeleted(theirs, note, runtime, begun))) return refused(JUST_DELETED, parts);
     const left = await handOver(list, attached, 'look', runtime);
     if (left.length) return refused('its plugins are unchanged; run the command again', left);
     forgetNote(id, runtime);

@@ -76,7 +76,7 @@ async function wasDeleted({ record, reaching, note, begun }: Work): Promise<bool
   if (!record.foreign || begun === undefined) return false;
   // The change has written it again, with the new settings.
   const cached = findCached(record, reaching) ?? toRemembered(record);
-  return undoIfDeleted(cached, note, reaching, performance.now() - begun);
+  return undoIfDeleted(cached, note, reaching, begun);
 }
 
 async function changeClaimed(claim: Claim, change: Change, work: Work): Promise<ResultOf> {

@@ -157,9 +157,7 @@ async function repairForeign(
   try {
     const condition = await inTurn(seen, runtime, () => repairLocked(seen, scope, runtime, see));
     if (scope.dryRun || condition.links.every(({ state }) => state === 'sound')) return condition;
-    return (await undoIfDeleted(now, note, runtime, performance.now() - begun, rest))
-      ? skipped(seen, JUST_DELETED)
-      : condition;
+    return (await undoIfDeleted(now, note, runtime, begun, rest)) ? skipped(seen, JUST_DELETED) : condition;
   } catch (error) {
     return broken(seen, error);
   }

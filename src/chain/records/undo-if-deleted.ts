@@ -21,7 +21,7 @@ const TIMES_THE_WORK = 4;
  * plugins that it has not called yet, it deletes itself. Without a note waits for as long as a DEL may take.
  * @param cached as it is now, if it was not deleted
  * @param note as it was before the work
- * @param workMs how long the work took
+ * @param begun when the work began, by the clock of `performance`
  * @returns whether the runtime deletes it
  * @throws CniError if what was put back too late cannot be deleted
  */
@@ -29,13 +29,14 @@ export async function undoIfDeleted(
   cached: CachedAttachment,
   note: string | undefined,
   runtime: ChainRuntime,
-  workMs: number,
+  begun: number,
   rest: Rest = pause,
 ): Promise<boolean> {
   const isKnownToEnd = isNoteGone(cached, note, runtime);
   if (note !== undefined && !isKnownToEnd && isThere(cached, runtime)) return false;
   const usualMs = isKnownToEnd ? DEL_MS : DEL_WITHOUT_NOTE_MS;
-  const until = performance.now() + Math.max(usualMs, TIMES_THE_WORK * workMs);
+  const now = performance.now();
+  const until = now + Math.max(usualMs, TIMES_THE_WORK * (now - begun));
   while (isThere(cached, runtime) && performance.now() < until) await rest(LOOK_AGAIN_MS);
   if (!isKnownToEnd && isThere(cached, runtime)) return false;
   const { onWarning: _, ...quiet } = runtime;

@@ -169,9 +169,9 @@ test('a DEL without a note is awaited for longer where the work took long', asyn
     if (clock > 8_000) removeAttachment(runtime.cacheDir, ID);
     return Promise.resolve();
   };
-  expect(await undoIfDeleted(cached, undefined, runtime, 100, rest)).toBe(false);
+  expect(await undoIfDeleted(cached, undefined, runtime, clock - 100, rest)).toBe(false);
   clock = 0;
-  expect(await undoIfDeleted(cached, undefined, runtime, 3_000, rest)).toBe(true);
+  expect(await undoIfDeleted(cached, undefined, runtime, clock - 3_000, rest)).toBe(true);
   now.mockRestore();
   expect(calls).toEqual(['DEL two', 'DEL one']);
 });
