@@ -1,4 +1,4 @@
-// How are rules passed to iptables-restore?
+// How are rules read by iptables-save, and passed to iptables-restore?
 import type { Family } from '../../net/ip.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../../sys/flock.ts';
 import { ownNetns } from '../../sys/netns.ts';
@@ -14,10 +14,10 @@ const LOCK_WAIT_S = 15;
 type IptablesMode = 'any' | 'legacy';
 
 /** Programs by preference; `legacy` reaches only the rules of the legacy packet filter. */
-const PROGRAMS: Readonly<Record<Family, Readonly<Record<IptablesMode, readonly string[]>>>> = {
-  4: { any: ['iptables-restore'], legacy: ['iptables-legacy-restore', 'iptables-restore'] },
-  6: { any: ['ip6tables-restore'], legacy: ['ip6tables-legacy-restore', 'ip6tables-restore'] },
-};
+function programsFor(purpose: 'restore' | 'save', family: Family, mode: IptablesMode): string[] {
+  const name = family === 4 ? 'iptables' : 'ip6tables';
+  return [...(mode === 'legacy' ? [`${name}-legacy-${purpose}`] : []), `${name}-${purpose}`];
+}
 
 /**
  * Applies lines to a table in one transaction; everything they do not mention is kept.
@@ -63,13 +63,8 @@ export function tryNat(family: Family, lines: readonly string[]): void {
  * @throws Error naming it when it is not installed
  */
 export function getRestore(family: Family, mode: IptablesMode = 'any'): string {
-  return getProgram(PROGRAMS[family][mode]);
+  return getProgram(programsFor('restore', family, mode));
 }
-
-const SAVERS: Readonly<Record<Family, Readonly<Record<IptablesMode, readonly string[]>>>> = {
-  4: { any: ['iptables-save'], legacy: ['iptables-legacy-save', 'iptables-save'] },
-  6: { any: ['ip6tables-save'], legacy: ['ip6tables-legacy-save', 'ip6tables-save'] },
-};
 
 /** A table as iptables prints it. */
 export interface SavedTable {
@@ -85,7 +80,7 @@ export interface SavedTable {
  * Same as: `iptables-save -t <table>`
  */
 export function saveTable(family: Family, table: IptablesTable, mode: IptablesMode = 'any'): SavedTable {
-  const program = getProgram(SAVERS[family][mode]);
+  const program = getProgram(programsFor('save', family, mode));
   return parseSaved(runProgram(`read the table "${table}" with "${program}"`, [program, '-t', table]));
 }
 
