@@ -663,7 +663,8 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
-  test('what every start loads needs nothing of Node and no package', () => {
+  /** What each file loads when it is loaded itself: everything, and the files of ours. */
+  const loadedAtOnce = () => {
     const eager = new Map(
       product.map(file => [
         withoutExtension(file),
@@ -673,6 +674,11 @@ describe('imports', () => {
     const targets = new Map(
       [...eager].map(([file, found]) => [file, found.flatMap(({ target = [] }) => target)] as const),
     );
+    return { eager, targets };
+  };
+
+  test('what every start loads needs nothing of Node and no package', () => {
+    const { eager, targets } = loadedAtOnce();
     const wrong = ['plugins/main', ...reached('plugins/main', targets)].filter(file =>
       eager.get(file)?.some(({ target }) => target === undefined),
     );
@@ -689,6 +695,12 @@ describe('imports', () => {
       file => /\bBun\./.test(file.code) || file.imports.some(i => /^bun(:|$)/.test(i.specifier)),
     );
     expect(wrong.map(file => file.path)).toEqual([]);
+    // Node has no such modules, wherever the file stands that loads one.
+    const { eager, targets } = loadedAtOnce();
+    const loading = [...reached('src/index', targets)].filter(file =>
+      eager.get(file)?.some(({ specifier }) => /^bun(:|$)/.test(specifier)),
+    );
+    expect(loading).toEqual([]);
   });
 });
 
