@@ -3,6 +3,7 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { socketPathOf, startNoteOf } from '../../src/daemon/protocol.ts';
 import { bootId } from '../../src/files/boot-id.ts';
+import { readProcessStat } from '../../src/files/process-stat.ts';
 import { putUpkeep } from '../../src/upkeep/note.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { binDirOf, installInto } from '../helpers/installed.ts';
@@ -51,13 +52,7 @@ describeRoot('a call where daemons are started on demand', () => {
       return false;
     }
   };
-  const parentOf = (pid: number): number => {
-    try {
-      return Number(/^PPid:\s+(\d+)$/m.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
-    } catch {
-      return 0;
-    }
-  };
+  const parentOf = (pid: number): number => readProcessStat(pid)?.parent ?? 0;
   /** The processes of daemons with this option's value, now. A worker looks like its daemon until it has executed its program. */
   const daemonsWith = (word: string): number[] =>
     fs
