@@ -80,6 +80,7 @@ describe('an ordinary user', () => {
               'state.damaged',
               'state.unsettled',
               'state.abandoned',
+              'state.garbage',
               'state.locks',
               'daemon',
               'network.nodes',
