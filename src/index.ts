@@ -14,7 +14,6 @@ export {
   type ValidNetwork,
   validateNetwork,
 } from './chain/config/plugin-version.ts';
-export { type CachedAttachment, parseRecord, renderAttachment } from './chain/records/cache-record.ts';
 export { collectGarbage } from './chain/records/collect-garbage.ts';
 export { findCachedResult, findNetworkOfAdd } from './chain/records/config-of-add.ts';
 export {
@@ -32,13 +31,6 @@ export {
   repair,
 } from './chain/records/repair.ts';
 export type { PluginCondition } from './chain/records/repair-plugins.ts';
-export {
-  type AttachmentFilter,
-  type AttachmentList,
-  DEFAULT_CACHE_DIR,
-  listAttachments,
-  readAttachment,
-} from './chain/records/result-cache.ts';
 export type { Exec, ExecCall, ExecReply } from './chain/run/exec.ts';
 export type {
   ExecOutcome,
@@ -90,6 +82,14 @@ export {
   renderResult,
 } from './cni/result.ts';
 export { atLeast, CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './cni/version.ts';
+export {
+  type AttachmentFilter,
+  type AttachmentList,
+  DEFAULT_CACHE_DIR,
+  listAttachments,
+  readAttachment,
+} from './journal/entries.ts';
+export { type CachedAttachment, parseRecord, renderAttachment } from './journal/entry.ts';
 export type {
   AttachmentRecord,
   PendingChange,

@@ -1,12 +1,12 @@
 // How does a pod get either all of its networks, or none?
 import type { AddRecord } from '../chain/records/add-record.ts';
 import { hold } from '../chain/records/holder-wait.ts';
-import { readAttachment, writeAttachment } from '../chain/records/result-cache.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
 import { claimOf } from '../journal/claim.ts';
+import { readAttachment, writeAttachment } from '../journal/entries.ts';
 import { lent } from '../journal/lock.ts';
 import { findCidr } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';

@@ -2,11 +2,9 @@
 
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { toRecorded } from '../chain/records/add-record.ts';
-import type { CachedAttachment } from '../chain/records/cache-record.ts';
 import { begins } from '../chain/records/delete-attachment.ts';
 import { hold } from '../chain/records/holder-wait.ts';
 import { findRecord, findRemembered } from '../chain/records/remembered-add.ts';
-import { listAttachments } from '../chain/records/result-cache.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import { type Attachment, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
@@ -15,6 +13,8 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { type Claim, claimOf } from '../journal/claim.ts';
 import { refuseElsewhere } from '../journal/elsewhere.ts';
+import { listAttachments } from '../journal/entries.ts';
+import type { CachedAttachment } from '../journal/entry.ts';
 import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';

@@ -1,12 +1,12 @@
 // When does a daemon have the networks of a pod follow its annotation?
 
-import { readAttachment } from '../chain/records/result-cache.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { findCniArgs } from '../cni/cni-args.ts';
 import { describeError } from '../cni/errors.ts';
 import { parseObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
+import { readAttachment } from '../journal/entries.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { startTimer, type Timer } from '../wait.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';

@@ -2,10 +2,10 @@
 
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage } from '../chain/records/collect-garbage.ts';
-import { listAttachments } from '../chain/records/result-cache.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { isElsewhere } from '../journal/elsewhere.ts';
+import { listAttachments } from '../journal/entries.ts';
 import type { Key } from '../journal/generation.ts';
 import { findHolder } from '../journal/lock.ts';
 import type { AttachmentRecord } from '../journal/record.ts';

@@ -1,7 +1,6 @@
 // Which attachments does this host have, whichever runtime made them, and which host devices lead to them?
 import { join } from 'node:path';
 import { isUnfinished } from '../chain/change/unfinished.ts';
-import { type CachedAttachment, parseRecord } from '../chain/records/cache-record.ts';
 import { isOurs } from '../chain/records/known-attachments.ts';
 import { toRemembered } from '../chain/records/remembered-add.ts';
 import { isOfLaterAdd } from '../chain/records/successor.ts';
@@ -10,6 +9,7 @@ import { isObject, type JsonObject } from '../cni/json.ts';
 import { namesIn } from '../files/names-in.ts';
 import { readIfThere } from '../files/read-file.ts';
 import { isElsewhere } from '../journal/elsewhere.ts';
+import { type CachedAttachment, parseRecord } from '../journal/entry.ts';
 import { recordsDir } from '../journal/place.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readFile } from '../journal/store.ts';

@@ -1,6 +1,5 @@
 // Which attachments outlived their namespace, and how are they deleted when an operator asks for it?
 
-import { renderAttachment } from '../chain/records/cache-record.ts';
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
 import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
 import { type GoneJudgement, isNamespaceGone, judgeGone } from '../chain/records/gone.ts';
@@ -11,6 +10,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
+import { renderAttachment } from '../journal/entry.ts';
 import { Tables } from '../netlink/tables.ts';
 import { pause } from '../wait.ts';
 import type { WatchedAttachment } from './attachments.ts';

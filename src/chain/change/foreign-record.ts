@@ -5,11 +5,11 @@
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { bootId } from '../../files/boot-id.ts';
 import { hostCookie } from '../../journal/elsewhere.ts';
+import type { CachedAttachment } from '../../journal/entry.ts';
 import { identifyNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord, Intent } from '../../journal/record.ts';
 import type { Runner } from '../../journal/runner.ts';
 import { markRecord, readRecord, replaceRecord } from '../../journal/store.ts';
-import type { CachedAttachment } from '../records/cache-record.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 
 /**

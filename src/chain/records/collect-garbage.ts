@@ -11,6 +11,7 @@ import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { fileExists } from '../../files/exists.ts';
 import { unmark } from '../../journal/claim.ts';
+import { sweepCache } from '../../journal/entries.ts';
 import { findGeneration } from '../../journal/generation.ts';
 import { listMarked } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
@@ -36,7 +37,6 @@ import {
 } from './garbage.ts';
 import { deleteUnsettled } from './recover.ts';
 import { findCached } from './remembered-add.ts';
-import { sweepCache } from './result-cache.ts';
 
 /**
  * Deletes every recorded attachment of the network that is not valid, with the configuration of its own ADD. Then lets each

@@ -3,11 +3,11 @@
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
+import { cacheFileOf, readAttachment } from '../../journal/entries.ts';
+import type { CachedAttachment } from '../../journal/entry.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import type { CachedAttachment } from './cache-record.ts';
 import { findRemembered, type RememberedAdd } from './remembered-add.ts';
-import { cacheFileOf, readAttachment } from './result-cache.ts';
 
 /**
  * The configuration with which an attachment was made, if it is on record: DEL uses it after the configuration file

@@ -5,6 +5,7 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimOf } from '../../journal/claim.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
+import { removeAttachment } from '../../journal/entries.ts';
 import { lastBegun } from '../../journal/lines.ts';
 import type { Lock } from '../../journal/lock.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
@@ -19,7 +20,6 @@ import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
 import { hold } from './holder-wait.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
 import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
-import { removeAttachment } from './result-cache.ts';
 import { yieldToSuccessor } from './successor.ts';
 
 /**

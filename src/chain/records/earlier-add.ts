@@ -5,17 +5,17 @@ import { ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { claimOf } from '../../journal/claim.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
+import { cacheFileOf } from '../../journal/entries.ts';
+import type { CachedAttachment } from '../../journal/entry.ts';
 import { lent } from '../../journal/lock.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import type { CachedAttachment } from './cache-record.ts';
 import { deleteClaimed } from './delete-attachment.ts';
 import { hasItsInterface } from './held-attachment.ts';
 import type { Held } from './holder-wait.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
 import { findCached } from './remembered-add.ts';
-import { cacheFileOf } from './result-cache.ts';
 
 /**
  * Deletes what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone.

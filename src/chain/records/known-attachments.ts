@@ -1,11 +1,11 @@
 // Which attachments does this node have, as its journals and libcni's cache say together?
 import { keyOf } from '../../cni/attachment.ts';
 import type { CniError } from '../../cni/errors.ts';
+import { cacheFileOf, listAttachments } from '../../journal/entries.ts';
+import type { CachedAttachment } from '../../journal/entry.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { listRecords } from '../../journal/store.ts';
-import type { CachedAttachment } from './cache-record.ts';
 import { chooseRemembered, findCached, type RememberedAdd, toRemembered } from './remembered-add.ts';
-import { cacheFileOf, listAttachments } from './result-cache.ts';
 
 /** An attachment, with all that files say about it. */
 export interface KnownAttachment {

@@ -1,12 +1,12 @@
 // How long does an operation wait for plugins of a runner that died?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { sweepCache } from '../../journal/entries.ts';
 import type { Lock } from '../../journal/lock.ts';
 import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../journal/orphan-processes.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { GRACE_MS } from '../run/process-group.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { pause } from './holder-wait.ts';
-import { sweepCache } from './result-cache.ts';
 
 /** An attachment that dead runners may have been working on, and its lock if that could be taken. */
 interface WithOrphans {

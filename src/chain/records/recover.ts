@@ -9,6 +9,7 @@ import { tryRead } from '../../files/read-file.ts';
 import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord, unmark } from '../../journal/claim.ts';
 import { isElsewhere } from '../../journal/elsewhere.ts';
+import { sweepCache } from '../../journal/entries.ts';
 import { listMarked, type Marked, setMark } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { holderOf } from '../../journal/runner.ts';
@@ -19,7 +20,6 @@ import { isUnfinished } from '../change/unfinished.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { VisitQueue } from '../run/visits.ts';
 import { deleteClaimed } from './delete-attachment.ts';
-import { sweepCache } from './result-cache.ts';
 
 /** The outcome for one unsettled attachment. */
 export interface Recovery extends AttachmentId {

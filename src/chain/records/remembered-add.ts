@@ -2,11 +2,11 @@
 
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { readAttachment } from '../../journal/entries.ts';
+import { type CachedAttachment, renderAttachment } from '../../journal/entry.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { readRecord } from '../../journal/store.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { type CachedAttachment, renderAttachment } from './cache-record.ts';
-import { readAttachment } from './result-cache.ts';
 
 /** An attachment as its ADD made it. */
 export interface RememberedAdd extends CachedAttachment {

@@ -7,13 +7,13 @@ import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import type { Claim } from '../../journal/claim.ts';
+import { cacheFileOf } from '../../journal/entries.ts';
+import type { CachedAttachment } from '../../journal/entry.ts';
 import { findGeneration, type Generation } from '../../journal/generation.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
-import type { CachedAttachment } from './cache-record.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { findCached, isOwnCache, toRemembered } from './remembered-add.ts';
-import { cacheFileOf } from './result-cache.ts';
 
 /** Whether the cached result is of a different ADD than the record. */
 export function isOfLaterAdd(cached: CachedAttachment | undefined, record: AttachmentRecord): boolean {

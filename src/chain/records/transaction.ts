@@ -7,6 +7,7 @@
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
+import { removeAttachment, writeAttachment } from '../../journal/entries.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { explainConflict } from '../config/plugin-version.ts';
@@ -18,7 +19,6 @@ import { idOf, toCached } from './config-of-add.ts';
 import { settleEarlierAdd } from './earlier-add.ts';
 import { type Held, hold } from './holder-wait.ts';
 import { recover } from './recover.ts';
-import { removeAttachment, writeAttachment } from './result-cache.ts';
 
 /** An ADD whose record is written and whose plugins may be called. */
 export interface PreparedAdd {

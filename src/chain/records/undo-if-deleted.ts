@@ -1,11 +1,12 @@
 // What becomes of what was put back for an attachment that its runtime deleted at that moment?
 //
 // It would belong to nothing, so it is deleted again, after the runtime has finished: foreign.ts says how that shows.
+
+import type { CachedAttachment } from '../../journal/entry.ts';
 import { pause } from '../../wait.ts';
 import { deleteNetwork } from '../run/run.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import type { Rest } from '../run/visits.ts';
-import type { CachedAttachment } from './cache-record.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from './foreign.ts';
 import { findCached } from './remembered-add.ts';

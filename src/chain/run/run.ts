@@ -7,6 +7,7 @@ import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
+import { cacheFileOf, readAttachment } from '../../journal/entries.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { isChangedSince, isUnfinished } from '../change/unfinished.ts';
@@ -15,7 +16,6 @@ import { findConfigOfAdd, idOf, withCachedArgs } from '../records/config-of-add.
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import { recover } from '../records/recover.ts';
 import { chooseRemembered, findCached, findRecord } from '../records/remembered-add.ts';
-import { cacheFileOf, readAttachment } from '../records/result-cache.ts';
 import { commit, prepare, rollback } from '../records/transaction.ts';
 import { acceptResult } from './accept-result.ts';
 import { callAll, callPlugins, findExecutable } from './call-plugins.ts';

@@ -3,9 +3,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { writeAttachment } from '../../../src/chain/records/result-cache.ts';
 import type { Runtime } from '../../../src/chain/run/runtime.ts';
 import { findMissing, isMadeIn, listAttached } from '../../../src/handover/attachments.ts';
+import { writeAttachment } from '../../../src/journal/entries.ts';
 
 let dir: string;
 let runtime: Runtime;

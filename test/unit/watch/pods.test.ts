@@ -3,12 +3,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { writeAttachment } from '../../../src/chain/records/result-cache.ts';
 import { keyOf } from '../../../src/cni/attachment.ts';
 import { parseCniArgs } from '../../../src/cni/cni-args.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import type { Claim } from '../../../src/journal/claim.ts';
+import { writeAttachment } from '../../../src/journal/entries.ts';
 import { recordFileOf } from '../../../src/journal/place.ts';
 import { attachmentLister, type WatchedAttachment } from '../../../src/watch/attachments.ts';
 import { examine, type Verdict } from '../../../src/watch/examine.ts';

@@ -4,9 +4,9 @@ import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { repairOne } from '../../../../src/chain/records/repair.ts';
-import { listAttachments } from '../../../../src/chain/records/result-cache.ts';
 import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
+import { listAttachments } from '../../../../src/journal/entries.ts';
 import { listRecords } from '../../../../src/journal/store.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import type { CachedAttachment } from '../../../../src/chain/records/cache-record.ts';
 import {
   findCachedResult,
   findConfigOfAdd,
   withCachedArgs,
 } from '../../../../src/chain/records/config-of-add.ts';
-import { writeAttachment } from '../../../../src/chain/records/result-cache.ts';
 import type { CniError } from '../../../../src/cni/errors.ts';
+import { writeAttachment } from '../../../../src/journal/entries.ts';
+import type { CachedAttachment } from '../../../../src/journal/entry.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;

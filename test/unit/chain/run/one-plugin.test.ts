@@ -3,9 +3,9 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { parsePlugin } from '../../../../src/chain/config/conflist.ts';
 import { findNetworkOfAdd } from '../../../../src/chain/records/config-of-add.ts';
-import { readAttachment } from '../../../../src/chain/records/result-cache.ts';
 import { addPlugin, checkPlugin, deletePlugin } from '../../../../src/chain/run/one-plugin.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
+import { readAttachment } from '../../../../src/journal/entries.ts';
 import { ATTACHMENT, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;

@@ -3,12 +3,12 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { findNetworkOfAdd } from '../../../../src/chain/records/config-of-add.ts';
-import { readAttachment } from '../../../../src/chain/records/result-cache.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../../../src/chain/run/run.ts';
 import type { PluginEvent } from '../../../../src/chain/run/runtime.ts';
 import { CniError } from '../../../../src/cni/errors.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
 import { SPEC_VERSIONS } from '../../../../src/cni/version.ts';
+import { readAttachment } from '../../../../src/journal/entries.ts';
 import {
   ATTACHMENT,
   FIXTURE_PLUGINS,

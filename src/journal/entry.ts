@@ -1,8 +1,8 @@
 // What does a cached result look like on disk, in libcni's format?
-import type { AttachmentId } from '../../cni/attachment.ts';
-import type { CniArgs } from '../../cni/cni-args.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject, memberOf, tryParse } from '../../cni/json.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
+import type { CniArgs } from '../cni/cni-args.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 
 /** A cached result, with the configuration and arguments of its ADD. */
 export interface CachedAttachment extends AttachmentId {

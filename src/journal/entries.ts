@@ -10,10 +10,10 @@ import {
   unlinkSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type AttachmentId, digestOf, sameAttachment } from '../../cni/attachment.ts';
-import { cniCacheDir } from '../../cni/directories.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { fileFailure } from '../../files/failure.ts';
+import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
+import { cniCacheDir } from '../cni/directories.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { fileFailure } from '../files/failure.ts';
 import {
   putFile,
   removeFile,
@@ -21,9 +21,9 @@ import {
   sweepUnfinished,
   unfinishedName,
   writeNewFile,
-} from '../../files/put-file.ts';
-import { readIfThere, tryRead } from '../../files/read-file.ts';
-import { type CachedAttachment, parseRecord, renderAttachment } from './cache-record.ts';
+} from '../files/put-file.ts';
+import { readIfThere, tryRead } from '../files/read-file.ts';
+import { type CachedAttachment, parseRecord, renderAttachment } from './entry.ts';
 
 /** Where the reference keeps its files; shared with every runtime built on it. */
 export const DEFAULT_CACHE_DIR = cniCacheDir({});

@@ -2,7 +2,6 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import type { CachedAttachment } from '../../../../src/chain/records/cache-record.ts';
 import {
   cacheFileOf,
   listAttachments,
@@ -10,7 +9,8 @@ import {
   removeAttachment,
   replaceAttachment,
   writeAttachment,
-} from '../../../../src/chain/records/result-cache.ts';
+} from '../../../src/journal/entries.ts';
+import type { CachedAttachment } from '../../../src/journal/entry.ts';
 
 const FULL: CachedAttachment = {
   network: 'n1',

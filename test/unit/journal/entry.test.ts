@@ -1,9 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import {
-  type CachedAttachment,
-  parseRecord,
-  renderAttachment,
-} from '../../../../src/chain/records/cache-record.ts';
+import { type CachedAttachment, parseRecord, renderAttachment } from '../../../src/journal/entry.ts';
 
 const FULL: CachedAttachment = {
   network: 'n1',
