@@ -1,12 +1,17 @@
 // What do the files and the kernel of a node say, each read once, when it is first asked for?
 import { listNetworks } from '../chain/config/load.ts';
+import { isNamespaceGone } from '../chain/records/gone.ts';
 import { type KnownAttachment, listKnown } from '../chain/records/known-attachments.ts';
 import { findReason } from '../chain/records/recover.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';
+import type { CniError } from '../cni/errors.ts';
 import { listPods } from '../delegate/record.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
 import { Tables } from '../netlink/tables.ts';
+import { standingOf, type WatchedAttachment } from '../watch/attachments.ts';
+import { toListed, withPods } from '../watch/pods.ts';
 
 /** An attachment with everything that records say about it. */
 export interface RecordedAttachment extends KnownAttachment {
@@ -14,13 +19,25 @@ export interface RecordedAttachment extends KnownAttachment {
   readonly through: string | undefined;
   /** Why it is not settled. */
   readonly unsettled: string | undefined;
+  /** Its path names no namespace, or another one than that of its ADD. */
+  readonly isGone: boolean;
+}
+
+/** An operation that was begun, or failed, and is to be undone. */
+export interface Unsettled {
+  readonly record: AttachmentRecord;
+  readonly why: string;
 }
 
 /** What the records of a node hold. */
 export interface OnRecord {
   readonly attachments: readonly RecordedAttachment[];
-  /** Messages about files that cannot be read. */
-  readonly damaged: readonly string[];
+  /** Those of them that were made and not deleted, sorted. */
+  readonly standing: readonly WatchedAttachment[];
+  /** Of pods, then of attachments. */
+  readonly unsettled: readonly Unsettled[];
+  /** About files that cannot be read. */
+  readonly damaged: readonly CniError[];
 }
 
 /** Configurations, records and the kernel's tables of a node. Commands that show several views of it hand one on to each. */
@@ -55,6 +72,9 @@ export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' 
   const { pods, delegates } = runnerJournals(stateDir);
   const listed = listKnown({ cacheDir: cacheDirOf(runtime), journals: [stateDir, delegates] });
   const podList = listPods(pods);
+  const records = [...podList.pods, ...listed.attachments].flatMap(({ record }) => record ?? []);
+  const reasons = new Map(records.map(record => [record, findReason(record, env)]));
+  const unsettled = [...reasons].flatMap(([record, why]) => (why === undefined ? [] : { record, why }));
   const through = new Map(
     podList.pods.flatMap(({ record: { network, containerId }, networks }) =>
       networks.map(one => [keyOf({ ...one, containerId }), network] as const),
@@ -63,10 +83,16 @@ export function readRecords(runtime: Pick<ChainRuntime, 'cacheDir' | 'stateDir' 
   const found = new Map(
     listed.attachments.map(one => {
       const [{ record }, key] = [one, keyOf(one.known)];
-      const unsettled = record && findReason(record, env);
-      return [key, { ...one, through: through.get(key), unsettled }] as const;
+      const unsettled = record && reasons.get(record);
+      return [key, { ...one, through: through.get(key), unsettled, isGone: isNamespaceGone(one) }] as const;
     }),
   );
-  const damaged = [...listed.damaged, ...podList.damaged].map(({ message }) => message);
-  return { attachments: [...found.values()], damaged };
+  const all = standingOf(listed.attachments);
+  const inPods = podList.pods.map(pod => toListed(pod, pods));
+  return {
+    attachments: [...found.values()],
+    standing: [...withPods(all, inPods).values()].sort((a, b) => (a.key < b.key ? -1 : 1)),
+    unsettled,
+    damaged: [...listed.damaged, ...podList.damaged],
+  };
 }

@@ -1,5 +1,6 @@
 // Which program made an attachment, and when?
 import { statSync } from 'node:fs';
+import { findCacheFile } from '../chain/records/known-attachments.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { runDir } from '../cni/directories.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
@@ -35,12 +36,13 @@ const RUNTIMES: readonly (readonly [string, RegExp])[] = [
 
 /** ISO time of its ADD: by our record or the note of its ADD, else by the date of its cached result, which `catena set` writes again. */
 export function sinceOf(
-  { known, record, cacheFile }: Pick<RecordedAttachment, 'known' | 'record' | 'cacheFile'>,
+  one: Pick<RecordedAttachment, 'known' | 'record' | 'cached' | 'cacheDir'>,
   env: ChainRuntime['env'],
 ): string | undefined {
+  const { known, record } = one;
   if (record !== undefined && known.file !== undefined) return record.runner.time;
   const note = findGeneration(runDir(env), known);
   if (note && !isOfEarlierBoot(note, env)) return new Date(note.time).toISOString();
-  if (cacheFile === undefined) return undefined;
-  return statSync(cacheFile, { throwIfNoEntry: false })?.mtime.toISOString();
+  const cacheFile = findCacheFile(one);
+  return cacheFile && statSync(cacheFile, { throwIfNoEntry: false })?.mtime.toISOString();
 }

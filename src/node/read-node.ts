@@ -2,7 +2,6 @@
 import { hostname } from 'node:os';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { LoadedNetworks } from '../chain/config/load.ts';
-import { isNamespaceGone } from '../chain/records/gone.ts';
 import type { RememberedAdd } from '../chain/records/remembered-add.ts';
 import { buildRequest } from '../chain/run/request.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
@@ -48,7 +47,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
   const time = new Date().toISOString();
   const { networks, diagnostics } = facts.networks();
   const { attachments, damaged } = facts.attachments();
-  const notes = [...diagnostics.map(({ error }) => error.message), ...damaged];
+  const notes = [...diagnostics.map(({ error }) => error), ...damaged].map(({ message }) => message);
   const host = readHost(facts.kernel);
   const insides = readNamespaces(attachments, places.namespacesMs ?? NAMESPACES_MS, notes);
   const health = places.health ? await readHealth(places) : new Map<string, NodeHealth>();
@@ -66,7 +65,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
       containerId,
       ifname,
       ...namesOf(containerId, args, storage),
-      state: unsettled !== undefined ? 'unsettled' : isNamespaceGone(one) ? 'gone' : 'attached',
+      state: unsettled !== undefined ? 'unsettled' : one.isGone ? 'gone' : 'attached',
       netns,
       origin: originOf(one),
       addresses: addressesOf(known.result),
@@ -105,9 +104,7 @@ function readNamespaces(
   notes: string[],
 ): ReadonlyMap<string, ReadonlyMap<string, Inside>> {
   const deadline = performance.now() + budgetMs;
-  const paths = [
-    ...new Set(attachments.filter(one => !isNamespaceGone(one)).map(({ known }) => known.netns)),
-  ];
+  const paths = [...new Set(attachments.filter(one => !one.isGone).map(({ known }) => known.netns))];
   const read = new Map<string, ReadonlyMap<string, Inside>>();
   for (const [i, path] of paths.entries()) {
     if (performance.now() > deadline) {
@@ -120,8 +117,10 @@ function readNamespaces(
   return read;
 }
 
-async function readHealth({ runtime, openSegments }: NodePlaces): Promise<Map<string, NodeHealth>> {
-  const checks = await checkAll(runtime, { budgetMs: CHECK_BUDGET_MS, openSegments });
+async function readHealth({ facts, runtime, openSegments }: NodePlaces): Promise<Map<string, NodeHealth>> {
+  const checks = await checkAll(facts.attachments().standing, runtime, {
+    ...{ budgetMs: CHECK_BUDGET_MS, openSegments },
+  });
   return new Map(checks.map(one => [keyOf(one), { state: one.state, ...defined({ problem: one.problem }) }]));
 }
 

@@ -1,9 +1,9 @@
 // Which attachments does this host have, whichever runtime made them, and which host devices lead to them?
 import { join } from 'node:path';
 import { isUnfinished } from '../chain/change/unfinished.ts';
-import { isOurs } from '../chain/records/known-attachments.ts';
-import { toRemembered } from '../chain/records/remembered-add.ts';
-import { isOfLaterAdd } from '../chain/records/successor.ts';
+import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
+import { joinKnown, type KnownAttachment } from '../chain/records/known-attachments.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { namesIn } from '../files/names-in.ts';
@@ -54,47 +54,31 @@ export type Lister<T> = (scope?: 'all' | 'new') => T[];
 export function attachmentLister(
   journals: readonly string[],
   cacheDir: string,
-  isDoubted: (file: object) => boolean = () => false,
+  isDoubted: (file: object) => boolean,
 ): Lister<WatchedAttachment> {
   const isSettled = (record: AttachmentRecord) =>
     record.phase === 'attached' && !isUnfinished(record) && !isDoubted(record);
   const records = journals.map(stateDir => ({ stateDir, files: new FileCache(readFile, isSettled) }));
   const results = new FileCache(readCached, known => !isDoubted(known));
   return scope => {
-    const listed = new Map<string, WatchedAttachment>();
-    const settled = new Set<string>();
-    const cached = new Map(
-      results.list([join(cacheDir, 'results')], scope).map(known => [keyOf(known), known] as const),
-    );
-    for (const { stateDir, files } of records) {
-      for (const record of files.list(recordDirsIn(stateDir), scope)) {
-        const later = record.cacheDir === cacheDir ? cached.get(keyOf(record)) : undefined;
-        if (later && record.phase === 'attached' && isOlder(record, later)) continue;
-        if (!isOurs(record)) continue;
-        settled.add(keyOf(record));
-        if (record.phase !== 'attached' || isElsewhere(record, process.env)) continue;
-        listed.set(keyOf(record), toWatched(toRemembered(record), { stateDir, record }));
-      }
-    }
-    for (const [key, known] of cached) if (!settled.has(key)) listed.set(key, toWatched(known, undefined));
-    return [...listed.values()];
+    const cached = results.list([join(cacheDir, 'results')], scope);
+    const lists = records.map(({ stateDir, files }) => {
+      return { stateDir, records: files.list(recordDirsIn(stateDir), scope) };
+    });
+    return standingOf(joinKnown(cacheDir, cached, lists, () => undefined));
   };
 }
 
-/** Whether another runtime has made it again since our record of it was written, which says nothing then. */
-function isOlder(record: AttachmentRecord, cached: CachedAttachment): boolean {
-  const before = compared.get(record);
-  if (before?.cached === cached) return before.isOlder;
-  const isOlder = isOfLaterAdd(cached, record);
-  compared.set(record, { cached, isOlder });
-  return isOlder;
+/** Attachments that were made and not deleted, each once. Our record of one that another runtime has made again since says nothing. */
+export function standingOf(known: readonly KnownAttachment[]): WatchedAttachment[] {
+  const standing = known.flatMap(({ known, record, stateDir }) => {
+    const recorded =
+      record && stateDir !== undefined && known.file !== undefined ? { stateDir, record } : undefined;
+    if (record && record.phase !== 'attached') return [];
+    return recorded && isElsewhere(recorded.record, process.env) ? [] : toWatched(known, recorded);
+  });
+  return [...new Map(standing.map(one => [one.key, one])).values()];
 }
-
-/** Most files have not changed since they were read. */
-const compared = new WeakMap<
-  AttachmentRecord,
-  { readonly cached: CachedAttachment; readonly isOlder: boolean }
->();
 
 /** Directories of all records of a journal. */
 export function recordDirsIn(stateDir: string): string[] {
@@ -114,7 +98,7 @@ function toWatched(known: CachedAttachment, recorded: WatchedAttachment['recorde
 }
 
 /** Names of the interfaces of a result that are in no sandbox. */
-export function hostDevicesOf(result: JsonObject | undefined): string[] {
+function hostDevicesOf(result: JsonObject | undefined): string[] {
   const { interfaces } = result ?? {};
   if (!Array.isArray(interfaces)) return [];
   return interfaces.flatMap(one => {
@@ -127,4 +111,11 @@ function readCached(path: string): CachedAttachment | undefined {
   if (path.slice(path.lastIndexOf('/') + 1).startsWith('.')) return undefined;
   const text = readIfThere(path, 'cached result');
   return text === undefined ? undefined : parseRecord(text, path, undefined);
+}
+
+/** Where its records are and its plugins were found. */
+export function runtimeFor({ recorded }: WatchedAttachment, runtime: ChainRuntime): ChainRuntime {
+  if (recorded === undefined) return runtime;
+  const { stateDir, record } = recorded;
+  return { ...withRecordedDirs(runtime, record), stateDir, cacheDir: record.cacheDir };
 }

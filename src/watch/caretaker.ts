@@ -3,14 +3,7 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
-import {
-  commandsFor,
-  type Damage,
-  examine,
-  type Repaired,
-  repairAttachment,
-  repairCommand,
-} from './examine.ts';
+import { commandsFor, type Damage, examine, type Repaired, repairCommand } from './examine.ts';
 import type { Policy } from './policy.ts';
 import type { Drift, WatchState } from './state.ts';
 
@@ -162,7 +155,7 @@ export class Caretaker {
     if (damage && policy === 'repair') await this.#repair(one, standing, damage);
   }
 
-  async #repair(one: WatchedAttachment, standing: Standing, { problem, note }: Damage): Promise<void> {
+  async #repair(one: WatchedAttachment, standing: Standing, { problem, mend }: Damage): Promise<void> {
     const { key } = one;
     const pause = pauseBefore(standing, performance.now());
     if (pause === 'never') {
@@ -177,13 +170,7 @@ export class Caretaker {
       this.#context.again(key, pause);
       return;
     }
-    const { state, problem: left } = await this.#parts.traced(
-      'REPAIR',
-      one,
-      this.#runtime,
-      runtime => repairAttachment(one, note, runtime),
-      problemOf,
-    );
+    const { state, problem: left } = await this.#parts.traced('REPAIR', one, this.#runtime, mend, problemOf);
     if (state === undefined) return;
     const remaining = state === 'broken' ? (left ?? problem) : undefined;
     count(this.#counts.repairs, remaining === undefined ? 'repaired' : 'failed');

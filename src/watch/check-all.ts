@@ -1,17 +1,15 @@
 // Which attachments of a node are not as their ADD left them, and what mends each?
 import { listUses } from '../chain/config/plugin-uses.ts';
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
-import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { visitAll } from '../chain/run/visits.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { defined } from '../cni/defined.ts';
-import { runnerJournals } from '../cni/directories.ts';
-import { Tables } from '../netlink/tables.ts';
 import { timeLimit } from '../wait.ts';
-import { attachmentLister, type WatchedAttachment } from './attachments.ts';
+import type { WatchedAttachment } from './attachments.ts';
+import { deviceNames } from './collect-gone.ts';
 import { examine, mendFor } from './examine.ts';
-import { podLister, withPods } from './pods.ts';
 
 /** The condition of one attachment. */
 export interface AttachmentCheck extends AttachmentId {
@@ -42,20 +40,12 @@ const AT_ONCE = 4;
 /** What seems broken may be in a DEL of a runtime that keeps no record here. No person waits longer for that. */
 const MOST_REST_MS = 300;
 
-/** Every attachment that was made and not deleted, whichever runtime made it, of our journal and of the delegate runner's. */
-export function listAll(runtime: ChainRuntime): WatchedAttachment[] {
-  const { stateDir = '' } = runtime;
-  const { pods, delegates } = runnerJournals(stateDir);
-  const list = attachmentLister([stateDir, delegates], cacheDirOf(runtime));
-  return [...withPods(list(), podLister(pods)()).values()].sort((a, b) => (a.key < b.key ? -1 : 1));
-}
-
 /**
- * Runs CHECK of every existing attachment, with the configuration of its ADD. Leaves out attachments whose namespace is gone, those that
- * a process works on, and those deleted during that; once the time is over, the remaining ones are `unknown`.
- * @throws CniError 5 when cache or journal cannot be listed
+ * Runs CHECK of attachments, with the configuration of the ADD of each. Leaves out those whose namespace is gone, those that a process
+ * works on, and those deleted during that; once the time is over, the remaining ones are `unknown`.
  */
 export async function checkAll(
+  attachments: readonly WatchedAttachment[],
   runtime: ChainRuntime,
   { type, budgetMs, openSegments }: CheckScope,
 ): Promise<AttachmentCheck[]> {
@@ -65,10 +55,9 @@ export async function checkAll(
     ...(budgetMs === undefined ? [] : [timeLimit(budgetMs)]),
   ];
   const own = { ...quiet, signal: AbortSignal.any(signals), ...defined({ deadlineMs: budgetMs }) };
-  const chosen = listAll(runtime).filter(one => type === undefined || hasPlugin(one, type, quiet));
+  const chosen = attachments.filter(one => type === undefined || hasPlugin(one, type, quiet));
   const idle: SegmentRunner[] = [];
-  let names: readonly string[] | undefined;
-  const present = () => (names ??= new Tables().links.map(({ name }) => name));
+  const present = deviceNames();
   // One runner serves one chain at a time.
   const atOnce = openSegments || !runtime.segments ? AT_ONCE : 1;
   const limits = { atOnce, groupOf: ({ id }: WatchedAttachment) => id.network };
@@ -81,7 +70,7 @@ export async function checkAll(
     const { state } = verdict;
     if (state === 'sound') return [{ ...one.id, state }];
     if (state === 'drifted')
-      return [{ ...one.id, state: 'broken', problem: verdict.problem, mend: mendFor(one, present()) }];
+      return [{ ...one.id, state: 'broken', problem: verdict.problem, mend: mendFor(one, [...present()]) }];
     if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNANSWERED }];
     if (state !== 'unknown') return [];
     return [{ ...one.id, state, problem: verdict.why, ...defined({ unchecked: verdict.unchecked }) }];

@@ -1,20 +1,19 @@
 // Which attachments outlived their namespace, and how are they deleted when an operator asks for it?
 
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
-import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
 import { type GoneJudgement, isNamespaceGone, judgeGone } from '../chain/records/gone.ts';
 import { deleteUnsettled } from '../chain/records/recover.ts';
 import { findCached } from '../chain/records/remembered-add.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { visitAll } from '../chain/run/visits.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { renderAttachment } from '../journal/entry.ts';
 import { Tables } from '../netlink/tables.ts';
 import { pause } from '../wait.ts';
-import type { WatchedAttachment } from './attachments.ts';
-import { listAll } from './check-all.ts';
+import { runtimeFor, type WatchedAttachment } from './attachments.ts';
 
 /** What is looked for. */
 export interface GoneScope {
@@ -34,68 +33,73 @@ export interface GoneAttachment extends AttachmentId {
   readonly error?: CniError;
 }
 
-/** Deletes attachments of any runtime whose namespace is gone, and those of an earlier boot. */
-export async function collectGone(scope: GoneScope, runtime: ChainRuntime): Promise<GoneAttachment[]> {
-  const { network } = scope;
+/** An attachment whose namespace cannot be found, and what that proves. */
+export interface Gone extends GoneJudgement {
+  readonly one: WatchedAttachment;
+  /** Text that differs between it and a later one of the same name. */
+  readonly life: string;
+  /** Deletes it, unless it has been made again or another process works on it. Never throws. */
+  mend(runtime: ChainRuntime): Promise<GoneOutcome>;
+}
+
+/** What came of a deletion; `why` only if there is more to say than why it was attempted. */
+export type GoneOutcome = Pick<GoneAttachment, 'state' | 'error'> & { readonly why?: string };
+
+/**
+ * Deletes attachments of any runtime whose namespace is gone, and those of an earlier boot.
+ * @param list reads which there are
+ */
+export async function collectGone(
+  list: () => readonly WatchedAttachment[],
+  { network, graceMs, dryRun }: GoneScope,
+  runtime: ChainRuntime,
+): Promise<GoneAttachment[]> {
   const look = () =>
     findGone(
-      listAll(runtime).filter(({ id }) => network === undefined || id.network === network),
+      list().filter(({ id }) => network === undefined || id.network === network),
       runtime,
     );
   const first = look();
-  const report: GoneAttachment[] = [];
-  if (!scope.dryRun && first.some(({ isSure, isEarlier }) => isSure && !isEarlier))
-    await pause(scope.graceMs);
-  const again = scope.dryRun ? first : look();
-  const before = new Map(first.map(({ one }) => [one.key, lifeOf(one)]));
-  for (const { one, why, isSure } of again) {
-    if (before.get(one.key) !== lifeOf(one) || runtime.signal?.aborted) continue;
-    if (!isSure) report.push({ ...one.id, state: 'kept', why });
-    else if (scope.dryRun) report.push({ ...one.id, state: 'found', why });
-    else report.push({ ...one.id, why, ...(await removeGone(one, runtime)) });
-  }
-  return report;
+  if (!dryRun && first.some(({ isSure, isEarlier }) => isSure && !isEarlier)) await pause(graceMs);
+  const before = new Map(first.map(({ one, life }) => [one.key, life]));
+  const still = (dryRun ? first : look()).filter(({ one, life }) => before.get(one.key) === life);
+  const limits = { atOnce: 1, groupOf: ({ one }: Gone) => one.id.network };
+  const report = await visitAll(still, limits, async (gone): Promise<GoneAttachment[]> => {
+    if (runtime.signal?.aborted) return [];
+    const found = { ...gone.one.id, why: gone.why };
+    if (!gone.isSure) return [{ ...found, state: 'kept' }];
+    return [dryRun ? { ...found, state: 'found' } : { ...found, ...(await gone.mend(runtime)) }];
+  });
+  return report.flat();
 }
 
-/** Those whose namespace cannot be found, with what that proves. */
+/** @param present names of the devices of the host */
 export function findGone(
   attachments: readonly WatchedAttachment[],
   runtime: Pick<ChainRuntime, 'env'>,
-): (GoneJudgement & { readonly one: WatchedAttachment })[] {
-  let names: ReadonlySet<string> | undefined;
-  const present = () => (names ??= new Set(new Tables().links.map(({ name }) => name)));
+  present: () => ReadonlySet<string> = deviceNames(),
+): Gone[] {
   return attachments.flatMap(one => {
-    const judged = judgeGone({ ...judgedOf(one), devices: one.devices }, present, runtime);
-    return judged === undefined ? [] : [{ one, ...judged }];
+    const { known, recorded, devices } = one;
+    const judged = judgeGone({ known, record: recorded?.record, devices }, present, runtime);
+    if (judged === undefined) return [];
+    const life = `${recorded?.record.runner.op ?? ''} ${renderAttachment(known)}`;
+    return [{ one, ...judged, life, mend: (runtime: ChainRuntime) => remove(one, runtime) }];
   });
 }
 
-function judgedOf({ known, recorded }: WatchedAttachment) {
-  return { known, record: recorded?.record };
+/** Names of the devices of the host, read once, when they are first asked for. */
+export function deviceNames(): () => ReadonlySet<string> {
+  let names: ReadonlySet<string> | undefined;
+  return () => (names ??= new Set(new Tables().links.map(({ name }) => name)));
 }
 
-/** Text that differs between an attachment and a later one of the same name. */
-export function lifeOf({ known, recorded }: WatchedAttachment): string {
-  return `${recorded?.record.runner.op ?? ''} ${renderAttachment(known)}`;
-}
-
-/** Deletes it, unless it has been made again or another process works on it. Never throws. */
-export async function removeGone(
-  one: WatchedAttachment,
-  runtime: ChainRuntime,
-): Promise<Omit<Partial<GoneAttachment>, keyof AttachmentId> & Pick<GoneAttachment, 'state'>> {
+async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<GoneOutcome> {
   const { id, known, recorded } = one;
-  const own = recorded
-    ? {
-        ...withRecordedDirs(runtime, recorded.record),
-        stateDir: recorded.stateDir,
-        cacheDir: recorded.record.cacheDir,
-      }
-    : runtime;
+  const own = runtimeFor(one, runtime);
   try {
     if (recorded && isOfEarlierBoot(recorded.record, runtime.env)) {
-      const isDeleted = await deleteUnsettled(id, own);
-      if (isDeleted) return { state: 'deleted' };
+      if (await deleteUnsettled(id, own)) return { state: 'deleted' };
       return { state: 'kept', why: 'it has been attached again since, or another process works on it' };
     }
     const list = findConfigOfAdd(known, own);
@@ -106,7 +110,7 @@ export async function removeGone(
       );
     await deleteNetwork(list, known, own, record => {
       if (record?.runner.op !== recorded?.record.runner.op) return false;
-      if (!isNamespaceGone(judgedOf(one))) return false;
+      if (!isNamespaceGone({ known, record: recorded?.record })) return false;
       const cached = recorded ? undefined : findCached(id, own);
       return (
         recorded !== undefined ||

@@ -1,6 +1,5 @@
 // Is an attachment sound, and if not, what of it can be put back, and with which commands?
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
-import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
 import { findCached, findRecord } from '../chain/records/remembered-add.ts';
 import { listToCheckBy, repairOne } from '../chain/records/repair.ts';
@@ -17,7 +16,7 @@ import { isOfEarlierBoot } from '../journal/boot.ts';
 import { findHolder } from '../journal/lock.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import type { WatchedAttachment } from './attachments.ts';
+import { runtimeFor, type WatchedAttachment } from './attachments.ts';
 import { isPodUnsettled } from './pods.ts';
 
 /** The condition of an attachment. */
@@ -35,8 +34,8 @@ export type Verdict =
 export interface Damage {
   readonly state: 'drifted';
   readonly problem: string;
-  /** Which ADD made what was checked; undefined if no note tells. */
-  readonly note: string | undefined;
+  /** Puts back what is missing, as `catena repair` does, unless a DEL has begun since. Never throws. */
+  mend(runtime: ChainRuntime): Promise<Repaired>;
 }
 
 const PASSED_OVER: Verdict = { state: 'passed over' };
@@ -58,6 +57,7 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
   if (!recorded && !isThere(known, own)) return { state: 'gone' };
   const list = listToCheckBy(findConfigOfAdd(known, own));
   if ('why' in list) return { state: 'unknown', ...list };
+  // Which ADD made what is checked.
   const note = noteOf(one.id, own);
   const check = async (): Promise<Verdict> => {
     try {
@@ -68,7 +68,7 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
       // That a plugin hangs says nothing of the attachment, and a repair would call it again.
       if (plugin?.ended === 'deadline') return { state: 'unknown', why: message, hung: true };
       if (code === ErrorCode.tryAgainLater || runtime.signal?.aborted) return PASSED_OVER;
-      return { state: 'drifted', problem: message, note };
+      return { state: 'drifted', problem: message, mend: within => repair(one, note, within) };
     }
   };
   const first = await check();
@@ -94,11 +94,7 @@ export interface Repaired {
   readonly problem?: string;
 }
 
-/**
- * Puts back what is missing, as `catena repair` does. Never throws.
- * @param note as the verdict has it: nothing is repaired if a DEL has begun since
- */
-export async function repairAttachment(
+async function repair(
   one: WatchedAttachment,
   note: string | undefined,
   runtime: ChainRuntime,
@@ -109,13 +105,6 @@ export async function repairAttachment(
   const { state, links, why } = await repairOne(one, {}, own, note);
   const [problem = why] = links.flatMap(({ error }) => error?.message ?? []);
   return { state: state === 'skipped' ? undefined : state, ...defined({ problem }) };
-}
-
-/** Where its records are and its plugins were found. */
-function runtimeFor({ recorded }: WatchedAttachment, runtime: ChainRuntime): ChainRuntime {
-  if (recorded === undefined) return runtime;
-  const { stateDir, record } = recorded;
-  return { ...withRecordedDirs(runtime, record), stateDir, cacheDir: record.cacheDir };
 }
 
 /** Whether some process works on it, or it is no longer what was listed. */

@@ -6,7 +6,7 @@ import { describeError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
 import type { CaretakerEvents } from './caretaker.ts';
-import { findGone, type GoneAttachment, lifeOf, removeGone } from './collect-gone.ts';
+import { findGone, type Gone, type GoneOutcome } from './collect-gone.ts';
 import type { Policy } from './policy.ts';
 
 /** Deletions per round: none of them is urgent. */
@@ -39,7 +39,7 @@ export class Leftovers {
   readonly #parts: LeftoverParts;
   readonly #known = new Map<string, Leftover>();
   readonly #deletions: Record<string, number> = {};
-  readonly #due = new Map<string, { readonly one: WatchedAttachment; readonly leftover: Leftover }>();
+  readonly #due = new Map<string, Gone & { readonly leftover: Leftover }>();
   readonly #deleting = new VisitQueue(key => this.#delete(key), {
     atOnce: 1,
     groupOf: key => key.split('\n')[0] ?? '',
@@ -72,7 +72,7 @@ export class Leftovers {
     for (const { one, why, leftover } of due.filter(found => !isAllowed(found)))
       this.#report(leftover, one, { problem: why, advice: 'catena gc --gone' });
     const chosen = due.filter(isAllowed).filter(({ one }) => !this.#deleting.has(one.key));
-    for (const { one, leftover } of chosen.slice(0, AT_ONCE)) this.#due.set(one.key, { one, leftover });
+    for (const gone of chosen.slice(0, AT_ONCE)) this.#due.set(gone.one.key, gone);
     this.#deleting.add(this.#due.keys());
     await this.#deleting.settled();
   }
@@ -85,12 +85,12 @@ export class Leftovers {
   #look(attachments: Iterable<WatchedAttachment>) {
     const now = performance.now();
     const watched = [...attachments].filter(one => this.#parts.policyOf(one) !== 'off');
-    const gone = findGone(watched, this.#parts.runtime).flatMap(({ one, why, isSure }) => {
+    const gone = findGone(watched, this.#parts.runtime).flatMap(found => {
+      const { one, life, isSure } = found;
       if (!isSure) return [];
-      const life = lifeOf(one);
       const before = this.#known.get(one.key);
       const leftover = before?.life === life ? before : { life, since: now, notBefore: 0, isReported: false };
-      return [{ one, why, leftover }];
+      return [{ ...found, leftover }];
     });
     this.#known.clear();
     for (const { one, leftover } of gone) this.#known.set(one.key, leftover);
@@ -101,10 +101,9 @@ export class Leftovers {
     const due = this.#due.get(key);
     this.#due.delete(key);
     if (due === undefined || this.#parts.runtime.signal?.aborted) return;
-    const { one, leftover } = due;
+    const { one, leftover, mend } = due;
     const { runtime, traced } = this.#parts;
-    const remove = (own: ChainRuntime) => removeGone(one, own);
-    const done = await traced('DEL', one, runtime, remove, problemOf);
+    const done = await traced('DEL', one, runtime, mend, problemOf);
     const { state } = done;
     this.#deletions[state] = (this.#deletions[state] ?? 0) + 1;
     const problem = problemOf(done);
@@ -126,13 +125,9 @@ export class Leftovers {
 }
 
 /** Why it was not deleted. */
-function problemOf({
-  state,
-  error,
-  why,
-}: Pick<GoneAttachment, 'state'> & Partial<GoneAttachment>): string | undefined {
+function problemOf({ state, error, why = '' }: GoneOutcome): string | undefined {
   if (state === 'deleted') return undefined;
-  return error ? describeError(error) : (why ?? '');
+  return error ? describeError(error) : why;
 }
 
 function fieldsOf({ id: { network, containerId, ifname } }: WatchedAttachment): LogFields {

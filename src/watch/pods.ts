@@ -5,7 +5,7 @@
 // networks, by a process of its own. Networks that are listed are enough then.
 import { keyOf } from '../cni/attachment.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
-import { parsePod } from '../delegate/record.ts';
+import { type PodRecord, parsePod } from '../delegate/record.ts';
 import { findHolder } from '../journal/lock.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readFile, readRecord } from '../journal/store.ts';
@@ -20,18 +20,17 @@ export interface ListedPod extends Omit<PodCall, 'source'> {
 
 /** @param podsDir the runner's journal of pods. A record is replaced when its networks change */
 export function podLister(podsDir: string): Lister<ListedPod> {
-  const files = new FileCache(
-    path => toListed(path, podsDir),
-    (_, hasChanged) => !hasChanged,
-  );
+  const read = (path: string): ListedPod | undefined => {
+    const record = readFile(path);
+    return record && toListed(parsePod(record), podsDir);
+  };
+  const files = new FileCache(read, (_, hasChanged) => !hasChanged);
   return scope => files.list(recordDirsIn(podsDir), scope);
 }
 
-function toListed(path: string, podsDir: string): ListedPod | undefined {
-  const record = readFile(path);
-  if (record === undefined) return undefined;
+/** A pod whose record was read. */
+export function toListed({ record, stateDir, networks }: PodRecord, podsDir: string): ListedPod {
   const { network, containerId, ifname } = record;
-  const { stateDir, networks } = parsePod(record);
   return {
     id: { network, containerId, ifname },
     podsDir,

@@ -184,7 +184,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // How a client asks the daemon.
     ...['src/daemon/who-listens', 'src/daemon/protocol'],
     // What the daemon's watch knows of attachments, and what it advises.
-    ...['src/watch/attachments', 'src/watch/check-all', 'src/watch/examine'],
+    ...['src/watch/check-all', 'src/watch/collect-gone', 'src/watch/examine'],
     // The attachments with their ports and addresses.
     'src/node',
     'src/cni',
@@ -196,8 +196,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/files/names-in', 'src/files/read-file', 'src/sys/netns', 'src/sys/sysctl', 'src/cni', 'src/net'],
     // How rates and times are written.
     'src/lab/words',
-    // Whether attachments are as their ADD left them.
-    'src/watch/check-all',
+    // Which attachments stand, and whether they are as their ADD left them.
+    ...['src/watch/attachments', 'src/watch/check-all', 'src/watch/pods'],
   ],
   // The shapes of what commands print. Those who make it import their types.
   'src/answers': ['src/node/model'],
@@ -508,7 +508,6 @@ const MAY_OPEN_ATTACHMENTS: readonly string[] = [
   'src/chain/records/successor.ts',
   'src/chain/records/transaction.ts',
   'src/chain/run/run.ts',
-  'src/cli/node/unsettled.ts',
   'src/delegate/add.ts',
   'src/delegate/check.ts',
   'src/delegate/delete.ts',

@@ -16,8 +16,7 @@ export interface KnownAttachment {
   readonly stateDir: string | undefined;
   /** What libcni's cache has of it: that of the caller, or the one that its record names. */
   readonly cached: CachedAttachment | undefined;
-  /** The file of that, as its content names it. */
-  readonly cacheFile: string | undefined;
+  readonly cacheDir: string;
 }
 
 /** What is in the files of a node. */
@@ -40,44 +39,52 @@ export function listKnown(
   const cache = listAttachments(cacheDir, network === undefined ? {} : { network });
   const lists = journals.map(stateDir => ({ stateDir, ...listRecords(stateDir, network) }));
   const damaged = [...cache.damaged, ...lists.flatMap(list => list.damaged)];
-  const found = new Map(cache.attachments.map(one => [keyOf(one), one]));
+  const onWarning = (problem: CniError) => void damaged.push(problem);
+  const attachments = joinKnown(cacheDir, cache.attachments, lists, record =>
+    findCached(record, { pluginDirs: [], cacheDir: record.cacheDir, onWarning }),
+  );
+  return { attachments, damaged };
+}
+
+/**
+ * What a cache and journals say together, from what was read of them.
+ * @param findElsewhere what another cache, which its record names, has of an attachment
+ */
+export function joinKnown(
+  ownDir: string,
+  results: readonly CachedAttachment[],
+  lists: readonly { readonly stateDir: string; readonly records: readonly AttachmentRecord[] }[],
+  findElsewhere: (record: AttachmentRecord) => CachedAttachment | undefined,
+): KnownAttachment[] {
+  const found = new Map(results.map(one => [keyOf(one), one]));
   const onRecord = new Set<string>();
-  const cachedOf = (record: AttachmentRecord): CachedAttachment | undefined => {
-    if (record.cacheDir !== cacheDir) {
-      const onWarning = (problem: CniError) => void damaged.push(problem);
-      return findCached(record, { pluginDirs: [], cacheDir: record.cacheDir, onWarning });
-    }
-    onRecord.add(keyOf(record));
-    return found.get(keyOf(record));
-  };
   const recorded = lists.flatMap(({ stateDir, records }) =>
     records.filter(isOurs).map((record): KnownAttachment => {
-      const cached = cachedOf(record);
+      const { cacheDir } = record;
+      const [key, isHere] = [keyOf(record), cacheDir === ownDir];
+      if (isHere) onRecord.add(key);
+      const cached = isHere ? found.get(key) : findElsewhere(record);
       const known = chooseRemembered(record, cached) ?? toRemembered(record);
-      return { known, record, stateDir, cached, cacheFile: cached && findCacheFile(record.cacheDir, cached) };
+      return { known, record, stateDir, cached, cacheDir };
     }),
   );
-  const others = cache.attachments.filter(one => !onRecord.has(keyOf(one)));
-  return {
-    attachments: [...others.map(one => fromCache(one, cacheDir)), ...recorded],
-    damaged,
-  };
+  const others = results.filter(one => !onRecord.has(keyOf(one)));
+  const none = { record: undefined, stateDir: undefined, cacheDir: ownDir };
+  return [...others.map(cached => ({ known: cached, cached, ...none })), ...recorded];
 }
 
 /** While a change of an attachment by another runtime is unfinished, that has a record, too. */
-export function isOurs({ foreign, phase }: AttachmentRecord): boolean {
+function isOurs({ foreign, phase }: AttachmentRecord): boolean {
   return !foreign || phase !== 'attached';
 }
 
-function fromCache(cached: CachedAttachment, cacheDir: string): KnownAttachment {
-  const cacheFile = findCacheFile(cacheDir, cached);
-  return { known: cached, record: undefined, stateDir: undefined, cached, cacheFile };
-}
-
-/** Undefined for a file whose content names an attachment that no file can be of. */
-function findCacheFile(cacheDir: string, cached: CachedAttachment): string | undefined {
+/** Undefined without one, and for one whose content names an attachment that no file can be of. */
+export function findCacheFile({
+  cached,
+  cacheDir,
+}: Pick<KnownAttachment, 'cached' | 'cacheDir'>): string | undefined {
   try {
-    return cacheFileOf(cacheDir, cached);
+    return cached && cacheFileOf(cacheDir, cached);
   } catch {
     return undefined;
   }

@@ -35,14 +35,23 @@ export function chooseRemembered(
 
 /** Whether the cached result is that of the record: each ADD and each change writes both with the same content, the record first. */
 export function isOwnCache(cached: CachedAttachment, record: AttachmentRecord): boolean {
+  const last = compared.get(record);
+  if (last?.cached === cached) return last.isOwn;
   const known = toRemembered(record);
   const text = renderAttachment(cached);
-  if (text === renderAttachment(known)) return true;
-  const { before } = record;
-  if (before === undefined) return false;
-  const { capabilityArgs, source, result } = before;
-  return text === renderAttachment({ ...known, capabilityArgs, source, result });
+  const { capabilityArgs, source, result } = record.before ?? known;
+  const isOwn = [known, { ...known, capabilityArgs, source, result }].some(
+    one => text === renderAttachment(one),
+  );
+  compared.set(record, { cached, isOwn });
+  return isOwn;
 }
+
+/** The watch compares the same two again and again. */
+const compared = new WeakMap<
+  AttachmentRecord,
+  { readonly cached: CachedAttachment; readonly isOwn: boolean }
+>();
 
 /** A record converted to the cache's format. */
 export function toRemembered(record: AttachmentRecord): RememberedAdd {

@@ -11,6 +11,7 @@ import { loadAbouts, typesOf } from '../../cni/network-plugins.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { type Look, lookOrTell } from '../../garbage/find-traced.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
+import { readRecords } from '../../node/facts.ts';
 import { FAILED_WITHOUT_CODE } from '../../observe/history.ts';
 import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
 import { type CommandCall, UsageError } from '../command.ts';
@@ -166,7 +167,7 @@ async function gcGone(call: CommandCall): Promise<number> {
   const runtime = runtimeOf(call);
   const scope = { network, graceMs: graceOf(call) * 1000, dryRun: call.on('dry-run') };
   const report = await during(call, 'gc', 'attachments that outlived their namespace', () =>
-    collectGone(scope, runtime),
+    collectGone(() => readRecords(runtime).standing, scope, runtime),
   );
   for (const { state, why, error, ...id } of report)
     if (state === 'deleted' || state === 'failed') {

@@ -12,6 +12,7 @@ import { countMatter } from '../../compare/report.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../../install/swap.ts';
 import { count } from '../../lab/words.ts';
+import { readRecords } from '../../node/facts.ts';
 import { type AttachmentCheck, checkAll } from '../../watch/check-all.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
@@ -112,7 +113,7 @@ async function swapExamined(
   runtime: Runtime,
 ): Promise<number> {
   const { link: type, target } = found;
-  const before = await checkAll(runtime, { type });
+  const before = await checkOf(type, runtime);
   tell(call, `\n${renderStanding(before)}`);
   const end = (outcome: SwapReport['outcome'], more: Partial<SwapReport> = {}) =>
     conclude(call, { ...found, before, ...more, outcome });
@@ -148,7 +149,7 @@ async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Prom
   const problem =
     call.on('force') || how === 'in place' ? undefined : await findUndoProblem(facts, last.before, call);
   if (problem !== undefined) return conclude(call, { ...facts, outcome: 'refused', why: problem });
-  const before = await checkAll(runtime, { type });
+  const before = await checkOf(type, runtime);
   tell(call, `\n${renderStanding(before)}plan: restore the executable from before ${last.time} by rename\n`);
   if (call.on('dry-run')) return conclude(call, { ...facts, before, outcome: 'planned', why });
   if ((await confirm(call)) === 'no') return conclude(call, { ...facts, before, outcome: 'declined' });
@@ -209,6 +210,10 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
   };
 }
 
+function checkOf(type: string, runtime: Runtime): Promise<AttachmentCheck[]> {
+  return checkAll(readRecords(runtime).standing, runtime, { type });
+}
+
 /** Attachments whose CHECK is worse than before; `why` is a summary in one line. */
 async function verify(
   type: string,
@@ -216,7 +221,7 @@ async function verify(
   runtime: Runtime,
   call: CommandCall,
 ): Promise<{ worse: AttachmentCheck[]; why?: string }> {
-  const after = await checkAll(runtime, { type });
+  const after = await checkOf(type, runtime);
   const worse = findWorse(before, after);
   tell(call, `CHECK: ${count(worse.length, 'attachment')} worse than before\n${renderBroken(worse)}`);
   if (call.signal.aborted)

@@ -3,6 +3,7 @@ import { peersIn } from '../../between/peers.ts';
 import { keyOf } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
+import { readRecords } from '../../node/facts.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { parseFrom, parseTo } from '../../packet/ends.ts';
 import type { Hop, Outcome } from '../../packet/hop.ts';
@@ -10,7 +11,6 @@ import { whyNot } from '../../packet/why-not.ts';
 import type { Advice } from '../../packet/world.ts';
 import { findKnown } from '../../running/container.ts';
 import type { WatchedAttachment } from '../../watch/attachments.ts';
-import { listAll } from '../../watch/check-all.ts';
 import { commandsFor, mendFor, repairCommand } from '../../watch/examine.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';
@@ -24,7 +24,7 @@ const EXIT_CODES = { arrives: SUCCESS, stopped: FAILURE, unknown: INCOMPLETE } a
 function adviceFor(call: CommandCall): Advice {
   let known: readonly WatchedAttachment[] | undefined;
   const find = ({ network, containerId, ifname }: NodeAttachment) => {
-    known ??= listAll(runtimeOf(call));
+    known ??= readRecords(runtimeOf(call)).standing;
     return known.find(({ key }) => key === keyOf({ network, containerId, ifname }));
   };
   const remake = (attachment: NodeAttachment): string => {

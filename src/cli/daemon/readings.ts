@@ -1,8 +1,6 @@
 // What do the metrics of a daemon count, and how are they and the traces read?
-import { existsSync } from 'node:fs';
 import { parseNetwork } from '../../chain/config/conflist.ts';
-import { listKnown } from '../../chain/records/known-attachments.ts';
-import { cniCacheDir } from '../../cni/directories.ts';
+import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { type FindAbout, loadAbouts, seenPoolsOf } from '../../cni/network-plugins.ts';
 import type { SeenPool } from '../../cni/plugin-about.ts';
 import type { makeBackend } from '../../daemon/backend.ts';
@@ -10,20 +8,22 @@ import { listenForMetrics, type MetricsAddress, parseMetricsAddress } from '../.
 import type { WorkerPool } from '../../daemon/pool.ts';
 import type { Server } from '../../daemon/server.ts';
 import { type RangeUse, rangeUsesOf } from '../../ipam/range-use.ts';
+import { readRecords } from '../../node/facts.ts';
 import type { MetricSources } from '../../observe/metrics.ts';
 import type { Observer } from '../../observe/observer.ts';
+import { findGone } from '../../watch/collect-gone.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Where the metrics get their numbers from. */
 export async function sourcesOf(
-  { env, plugins }: CommandCall,
+  call: CommandCall,
   pool: WorkerPool,
   state: () => Server['state'] | undefined,
 ): Promise<Omit<MetricSources, 'dropped' | 'declined' | 'watch' | 'between'>> {
-  const cacheDir = cniCacheDir(env);
-  // The delegate runner keeps its own attachments next to those of the host's runtimes.
-  const facts = hostFactsIn([cacheDir, `${cacheDir}/catena`], await loadAbouts(plugins.find, plugins.types));
+  const { plugins } = call;
+  const facts = hostFactsOf(runtimeOf(call), await loadAbouts(plugins.find, plugins.types));
   return {
     version: TOOL_VERSION,
     workers: () => ({ idle: pool.state.workers - pool.state.busy, busy: pool.state.busy }),
@@ -86,26 +86,24 @@ interface HostFacts {
 const KEEP_MS = 5_000;
 
 /**
- * Returns a function that reads the result caches, at most once in five seconds.
- * @param cacheDirs cache directories of the host's runtimes and of the delegate runner
+ * Returns a function that reads the records of the node, at most once in five seconds.
  * @param findAbout what is known about the plugins, from which the ranges are taken
  */
-function hostFactsIn(cacheDirs: readonly string[], findAbout: FindAbout): () => HostFacts {
+function hostFactsOf(runtime: ChainRuntime, findAbout: FindAbout): () => HostFacts {
   let known: HostFacts | undefined;
   let knownAt = 0;
   return () => {
     if (known === undefined || performance.now() - knownAt > KEEP_MS) {
-      known = look(cacheDirs, findAbout);
+      known = look(runtime, findAbout);
       knownAt = performance.now();
     }
     return known;
   };
 }
 
-function look(cacheDirs: readonly string[], findAbout: FindAbout): HostFacts {
-  const records = cacheDirs
-    .flatMap(cacheDir => listKnown({ cacheDir, journals: [] }).attachments)
-    .map(({ known }) => known);
+function look(runtime: ChainRuntime, findAbout: FindAbout): HostFacts {
+  const { standing } = readRecords(runtime);
+  const records = standing.map(({ known }) => known);
   const attachments = new Map<string, number>();
   for (const { network } of records) attachments.set(network, (attachments.get(network) ?? 0) + 1);
   // The attachments of a network usually share one conflist. If it was changed in between, the last one counts.
@@ -114,7 +112,7 @@ function look(cacheDirs: readonly string[], findAbout: FindAbout): HostFacts {
   );
   return {
     attachments,
-    leaked: records.filter(({ netns }) => netns !== '' && !existsSync(netns)).length,
+    leaked: findGone(standing, runtime).filter(({ isSure }) => isSure).length,
     ranges: [...lists.values()].flatMap(source => rangesIn(source, findAbout)),
     pools: [...lists.values()].flatMap(source => poolsIn(source, findAbout)),
   };

@@ -12,6 +12,7 @@ import { namesIn } from '../../files/names-in.ts';
 import { listAttached } from '../../handover/attachments.ts';
 import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
 import { count } from '../../lab/words.ts';
+import { readRecords } from '../../node/facts.ts';
 import type { PurgeStep } from '../../purge/files.ts';
 import { type PurgePlaces, purgeFiles } from '../../purge/files.ts';
 import { purgeIptables } from '../../purge/iptables.ts';
@@ -25,7 +26,9 @@ const STOP_DEADLINE_MS = 70_000;
 
 /** Deletes attachments that outlived their namespace, while there are plugins for it. */
 export async function deleteGone(call: CommandCall): Promise<GoneAttachment[]> {
-  return await collectGone({ graceMs: 0, dryRun: call.on('dry-run') }, runtimeOf(call));
+  const runtime = runtimeOf(call);
+  const scope = { graceMs: 0, dryRun: call.on('dry-run') };
+  return await collectGone(() => readRecords(runtime).standing, scope, runtime);
 }
 
 /** Why rules or records must stay; undefined if only what belongs to no attachment is left, apart from what was handed over. */

@@ -1,6 +1,5 @@
 // Do the networks' addresses and MTUs fit the node's, are there addresses for the next containers, and do routes lead to other nodes?
 import { TUNNELS } from '../../between/names.ts';
-import { isNamespaceGone } from '../../chain/records/gone.ts';
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../cni/network-plugins.ts';
 import { readLease } from '../../ipam/lease-files.ts';
@@ -42,7 +41,7 @@ export const subnets: Check = {
     function attached(network: string): Ip[] {
       const { attachments } = facts.attachments();
       return attachments.flatMap(one =>
-        one.known.network === network && !isNamespaceGone(one) ? addressesIn(one.known.result) : [],
+        one.known.network === network && !one.isGone ? addressesIn(one.known.result) : [],
       );
     }
   },
@@ -197,9 +196,7 @@ function describe(pool: PoolUse, { facts }: NodeView): Finding {
   const gone = new Set(
     facts
       .attachments()
-      .attachments.flatMap(one =>
-        one.known.network === network && isNamespaceGone(one) ? one.known.containerId : [],
-      ),
+      .attachments.flatMap(one => (one.known.network === network && one.isGone ? one.known.containerId : [])),
   );
   const lost = owners.filter(id => gone.has(id)).length;
   const held = groupBy(owners, id => id);

@@ -4,7 +4,6 @@ import { basename, isAbsolute, join } from 'node:path';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { coreBeside, isFront } from '../../chain/config/own-executable.ts';
-import { isNamespaceGone } from '../../chain/records/gone.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { refusalOf } from '../../runtimes/libcni.ts';
@@ -70,9 +69,7 @@ export const unlisted: Check = {
     const listed = new Set(facts.networks().networks.map(({ list }) => list.name));
     const known = facts.attachments().attachments;
     const own = known.flatMap(({ record }) => record ?? []);
-    const standing = known.flatMap(one =>
-      isNamespaceGone(one) || one.known.ifname === 'lo' ? [] : one.known,
-    );
+    const standing = known.flatMap(one => (one.isGone || one.known.ifname === 'lo' ? [] : one.known));
     const networks = new Set(standing.map(({ network }) => network).filter(name => !listed.has(name)));
     if (networks.size === 0) return fine(this.id, 'every network with attachments has a list');
     return [...networks].map((network): Finding => {

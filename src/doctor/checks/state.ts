@@ -1,16 +1,15 @@
 // Is the stored state readable and complete, is there room for more, and have containers what their ADD gave them?
 import { statSync } from 'node:fs';
-import { judgeGone } from '../../chain/records/gone.ts';
-import { findReason } from '../../chain/records/recover.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import type { SegmentRunner } from '../../chain/run/segment.ts';
 import { keyOf } from '../../cni/attachment.ts';
 import { leaseDirsOf } from '../../cni/network-plugins.ts';
 import { BLINDNESS } from '../../garbage/find-traced.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
-import { hostDevicesOf } from '../../watch/attachments.ts';
 import { type AttachmentCheck, CHECK_BUDGET_MS, checkAll } from '../../watch/check-all.ts';
+import { findGone } from '../../watch/collect-gone.ts';
 import { deleteCommand, forgetCommand } from '../../watch/examine.ts';
 import { type Check, type Finding, fine, groupBy, type NodeUser, type NodeView, ROOT } from '../finding.ts';
 import { isDenied, isHidden } from '../readable.ts';
@@ -25,7 +24,7 @@ export const damaged: Check = {
       const count = (what: 'cached' | 'record') => attachments.filter(one => one[what] !== undefined).length;
       return fine(this.id, `${count('cached')} results and ${count('record')} records, all readable`);
     }
-    return damaged.map((message): Finding => {
+    return damaged.map(({ message }): Finding => {
       if (isDenied(message)) return { id: this.id, severity: 'unexamined', found: message };
       const mend = 'delete the container, then remove the file';
       return { id: this.id, severity: 'error', found: message, mend };
@@ -73,24 +72,24 @@ export const unsettled: Check = {
   id: 'state.unsettled',
   run({ facts, stateDir, ownNames }) {
     if (isHidden(stateDir)) return [unseen(this.id, `operations recorded in "${stateDir}"`)];
-    const findings = facts.attachments().attachments.flatMap(({ record }): Finding[] => {
-      if (record === undefined) return [];
-      if (isElsewhere(record, process.env)) {
-        const found = `container "${record.containerId}", interface "${record.ifname}", on network "${record.network}": ${ELSEWHERE}`;
-        return [{ id: this.id, severity: 'info', found }];
-      }
-      const why = findReason(record, process.env);
-      if (why === undefined) return [];
-      const found = `container "${record.containerId}", interface "${record.ifname}", on network "${record.network}": ${why}`;
+    const { attachments, unsettled } = facts.attachments();
+    const say = ({ containerId, ifname, network }: AttachmentRecord, why: string) =>
+      `container "${containerId}", interface "${ifname}", on network "${network}": ${why}`;
+    const elsewhere = attachments.flatMap(({ record }): Finding[] => {
+      if (record === undefined || !isElsewhere(record, process.env)) return [];
+      return [{ id: this.id, severity: 'info', found: say(record, ELSEWHERE) }];
+    });
+    const findings = unsettled.map(({ record, why }): Finding => {
       // What a third-party plugin refuses again and again, no repair deletes.
       const isHopeless =
         record.attempts > 1 &&
         record.lastErrors.length > 0 &&
         record.lastErrors.every(({ link }) => link !== undefined && !ownNames.includes(link));
       const mend = isHopeless ? forgetCommand(record) : `catena repair ${record.network}`;
-      return [{ id: this.id, severity: 'warning', found, mend }];
+      return { id: this.id, severity: 'warning', found: say(record, why), mend };
     });
-    return findings.length ? findings : fine(this.id, 'no operation is unfinished');
+    const all = [...findings, ...elsewhere];
+    return all.length ? all : fine(this.id, 'no operation is unfinished');
   },
 };
 
@@ -99,16 +98,13 @@ export const abandoned: Check = {
   id: 'state.abandoned',
   run({ facts, devices }) {
     const names = new Set(devices.map(({ name }) => name));
-    const judged = facts.attachments().attachments.flatMap(one => {
-      const { known, record } = one;
-      if (record && (record.phase !== 'attached' || isElsewhere(record, process.env))) return [];
-      const gone = judgeGone({ ...one, devices: hostDevicesOf(known.result) }, () => names, process);
-      return gone ? [{ network: known.network, ...gone }] : [];
-    });
-    if (judged.length === 0) return fine(this.id, 'the namespaces of all attachments exist');
-    const groups = groupBy(judged, ({ network, isSure }) => `${network} ${isSure}`);
+    const gone = findGone(facts.attachments().standing, process, () => names);
+    if (gone.length === 0) return fine(this.id, 'the namespaces of all attachments exist');
+    const groups = groupBy(gone, ({ one, isSure }) => `${one.id.network} ${isSure}`);
     return [...groups.values()].map((those): Finding => {
-      const [{ network, isSure } = { network: '', isSure: false }] = those;
+      const [{ network, isSure } = { network: '', isSure: false }] = those.map(({ one, isSure }) => {
+        return { ...one.id, isSure };
+      });
       const [what, their] = those.length === 1 ? ['attachment', 'its'] : ['attachments', 'their'];
       const which = `${those.length} ${what} of network "${network}"`;
       if (!isSure) {
@@ -187,14 +183,15 @@ const ID = 'attachments';
  * @param openSegments makes what runs one chain at a time
  */
 export async function examineAttachments(
-  { pods, user = ROOT }: NodeView,
+  { facts, pods, user = ROOT }: NodeView,
   runtime: Runtime,
   openSegments: () => SegmentRunner,
 ): Promise<readonly Finding[]> {
   // In a user namespace, root may enter the namespaces of its own containers, and no others.
   if (user.id !== 0 || (user.unknown !== undefined && pods === undefined))
     return [{ id: ID, severity: 'unexamined', found: 'whether containers have what their ADD gave them' }];
-  const checks = await checkAll(runtime, { budgetMs: CHECK_BUDGET_MS, openSegments });
+  const { standing } = facts.attachments();
+  const checks = await checkAll(standing, runtime, { budgetMs: CHECK_BUDGET_MS, openSegments });
   const findings = [...checks.flatMap(describeBroken), ...describeUnknown(checks)];
   const sound = checks.filter(({ state }) => state === 'sound').length;
   return findings.length ? findings : fine(ID, `${sound} are as their ADD left them`);

@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { runDir } from '../../../src/cni/directories.ts';
+import { cacheFileOf, writeAttachment } from '../../../src/journal/entries.ts';
 import { noteGeneration } from '../../../src/journal/generation.ts';
 import { sinceOf } from '../../../src/node/origin.ts';
 
@@ -11,12 +12,11 @@ test('of an attachment of another runtime, sinceOf() is the time of its ADD, als
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-origin-'));
   try {
     const env = { CATENA_RUN_DIR: path.join(dir, 'run') };
-    const cacheFile = path.join(dir, 'cached');
-    fs.writeFileSync(cacheFile, '');
-    fs.utimesSync(cacheFile, 2_000, 2_000);
     const id = { network: 'podnet', containerId: 'c1', ifname: 'eth0' };
     const known = { ...id, netns: '', args: [], capabilityArgs: {}, source: undefined, result: undefined };
-    const one = { known, record: undefined, cacheFile };
+    writeAttachment(dir, known);
+    fs.utimesSync(cacheFileOf(dir, known), 2_000, 2_000);
+    const one = { known, record: undefined, cached: known, cacheDir: dir };
     expect(sinceOf(one, env)).toBe(new Date(2_000_000).toISOString());
     noteGeneration(runDir(env), id, { renew: true, boot: '' });
     const [note = ''] = fs

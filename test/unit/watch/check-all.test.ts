@@ -3,7 +3,8 @@ import fs from 'node:fs';
 import { startPlugin } from '../../../src/chain/run/lazy-exec-plugin.ts';
 import { processSegments } from '../../../src/chain/run/process-segments.ts';
 import { addNetwork } from '../../../src/chain/run/run.ts';
-import { checkAll } from '../../../src/watch/check-all.ts';
+import { readRecords } from '../../../src/node/facts.ts';
+import { type CheckScope, checkAll } from '../../../src/watch/check-all.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -19,11 +20,13 @@ function netns(name: string): string {
   return file;
 }
 
+const checkStanding = (runtime: ReturnType<typeof within>, scope: CheckScope) =>
+  checkAll(readRecords(runtime).standing, runtime, scope);
 const within = (stateDir: string) => ({ ...chain.runtime, stateDir: `${chain.dir}/${stateDir}` });
 const attach = (containerId: string, list = listOf('1.0.0', [chain.noop('one')]), stateDir = 'state') =>
   addNetwork(list, { ...ATTACHMENT, containerId, netns: netns(containerId) }, within(stateDir));
 const states = async (type = 'noop') =>
-  (await checkAll(within('state'), { type })).map(({ containerId, state, problem }) => {
+  (await checkStanding(within('state'), { type })).map(({ containerId, state, problem }) => {
     return [containerId, state, problem];
   });
 
@@ -63,7 +66,9 @@ test.each(['again', 'restarted'])(
     fs.rmSync(`${chain.dir}/restarted`);
     expect(await states()).toEqual([]);
     const list = listOf('1.0.0', [chain.noop('one')]);
-    const again = { ...ATTACHMENT, containerId: 'restarted', netns: netns(path) };
+    // An inode that is used again would look like the first one's.
+    const args = [['IgnoreUnknown', '1']] as const;
+    const again = { ...ATTACHMENT, containerId: 'restarted', netns: netns(path), args };
     await addNetwork(list, again, within('of-another-runtime'));
     expect(await states()).toEqual([['restarted', 'sound', undefined]]);
   },
@@ -84,14 +89,14 @@ test('checkAll() checks four at once, and reports those that it did not reach as
     opened.push('one more');
     return processSegments(startPlugin);
   };
-  const checks = await checkAll(within('state'), { openSegments });
+  const checks = await checkStanding(within('state'), { openSegments });
   expect(checks.map(({ containerId, state }) => [containerId, state])).toEqual(
     ['a', 'b', 'c', 'd', 'e', 'f'].map(id => [id, 'sound']),
   );
   // One that takes longer than a second lets another begin.
   expect(opened.length).toBeGreaterThanOrEqual(4);
   const ended = { ...within('state'), signal: AbortSignal.abort() };
-  const unreached = await checkAll(ended, {});
+  const unreached = await checkStanding(ended, {});
   expect(unreached.map(({ state, unchecked }) => [state, unchecked])).toEqual(
     Array(6).fill(['unknown', undefined]),
   );

@@ -40,7 +40,7 @@ beforeEach(async () => {
   const { podsDir, callerCacheDir, runtime } = runner;
   await addPod(runner, makePod());
   keep([{ type: 'catena' }]);
-  const attachments = attachmentLister([runtime.stateDir], callerCacheDir);
+  const attachments = attachmentLister([runtime.stateDir], callerCacheDir, () => false);
   const pods = podLister(podsDir);
   list = () => withPods(attachments(), pods());
 });
