@@ -25,15 +25,12 @@ export function limitMtu(socket: NetlinkSocket, link: Link, { mtu }: Lease, log:
   return true;
 }
 
-/**
- * Gives the interface the lease's address and routes in place of an earlier one's. What is there already is left alone.
- * @returns whether the interface had another address
- */
+/** Gives the interface the lease's address and routes in place of an earlier one's. What is there already is left alone. */
 export function moveAddress(
   socket: NetlinkSocket,
   link: Link,
   { before, after, priority }: { before: Lease; after: Lease; priority: number | undefined },
-): boolean {
+): void {
   const isNew = !hasAddress(socket, link, after);
   if (before.address !== after.address) withdrawAddress(socket, link, before);
   const cidr = parseCidr(after.address);
@@ -50,7 +47,6 @@ export function moveAddress(
       isNew ? [addAddressRequest(link.index, cidr, {})] : [],
     );
   }
-  return isNew;
 }
 
 /** Takes the address of a lease that is over from the interface; the routes through it go with it. */
@@ -58,7 +54,8 @@ export function withdrawAddress(socket: NetlinkSocket, link: Link, lease: Lease)
   if (hasAddress(socket, link, lease)) removeAddress(socket, link.index, parseCidr(lease.address));
 }
 
-function hasAddress(socket: NetlinkSocket, link: Link, { address }: Lease): boolean {
+/** Whether the interface has the address of a lease. */
+export function hasAddress(socket: NetlinkSocket, link: Link, { address }: Lease): boolean {
   const wanted = parseCidr(address);
   return listAddresses(socket, link.index).some(
     ({ cidr }) => sameIp(cidr.ip, wanted.ip) && renderCidr(cidr) === renderCidr(wanted),

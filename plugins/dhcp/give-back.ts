@@ -24,6 +24,8 @@ export interface CommonState {
   readonly withdrawn?: boolean | undefined;
   /** The address that ADD reported, if the interface has another one since. */
   readonly reported?: string | undefined;
+  /** The interface has not been seen with the address yet: ADD, or the plugin that called it, may still be at work. */
+  readonly unseen?: boolean | undefined;
 }
 
 /** An interface that leases are released through. */

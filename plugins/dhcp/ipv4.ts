@@ -9,19 +9,19 @@ import { parseIp } from '../../src/net/ip.ts';
 import { type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
-import { limitMtu } from './apply.ts';
+import { hasAddress, limitMtu, moveAddress, withdrawAddress } from './apply.ts';
 import { checkLease } from './check.ts';
-import { acquire, release } from './client/acquire.ts';
+import { acquire, confirm, type Manner, rebind, release, renew } from './client/acquire.ts';
+import type { Client } from './client/conversation.ts';
 import { type Place, withAddressedClient, withClient } from './client/session.ts';
 import { Code } from './codec/options.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf, wishesOf } from './config.ts';
 import type { OpenPlace } from './give-back.ts';
 import { clientIdOf } from './identity.ts';
-import { clientIdIn, IPV4_LEASES, type LeaseState } from './kept.ts';
-import type { Lease } from './lease.ts';
+import { clientIdIn, IPV4_LEASES, type Lease, type LeaseState } from './lease.ts';
 import { dueAt, resultOf } from './plan.ts';
 import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from './record.ts';
-import type { Wanted } from './upkeep.ts';
+import { type Keeping, keepLease } from './upkeep.ts';
 
 /**
  * Obtains a lease through the interface, which must be up, notes it, and lowers the MTU of the interface if the server says so.
@@ -60,8 +60,33 @@ export function releaseIpv4(place: OpenPlace, state: LeaseState): Promise<void> 
   return withAddressedClient(place, clientIdIn(state), client => release(client, state.lease, place.isFresh));
 }
 
-/** How to ask servers, and for what. */
-export function wantedFor(call: Call, conf: DhcpConf, link: Link): Wanted {
+const QUESTIONS = { confirm, renew, rebind };
+
+/** As {@link keepLease}, with routes and MTU. */
+export function keepIpv4(call: Call, conf: DhcpConf, restarted: boolean): Promise<void> {
+  return keepLease(call, IPV4_LEASES, restarted, (place, state): Keeping<Lease> => {
+    const { socket, link } = place;
+    const { manner, priority } = wantedFor(call, conf, link);
+    const talk = <T>(work: (client: Client) => Promise<T>) =>
+      withAddressedClient(place, clientIdIn(state), work);
+    return {
+      what: 'address',
+      ask: (question, giveUpAt) => talk(client => QUESTIONS[question](client, manner, state.lease, giveUpAt)),
+      acquire: (former, giveUpAt, refusals) =>
+        talk(client => acquire(client, manner, former, giveUpAt, refusals)),
+      release: lease => talk(client => release(client, lease)),
+      hasAddress: lease => hasAddress(socket, link, lease),
+      withdraw: lease => withdrawAddress(socket, link, lease),
+      apply(lease, before) {
+        limitMtu(socket, link, lease, call.log);
+        moveAddress(socket, link, { before, after: lease, priority });
+      },
+    };
+  });
+}
+
+/** How to ask servers, for what, and the metric of the routes. */
+function wantedFor(call: Call, conf: DhcpConf, link: Link): { manner: Manner; priority: number | undefined } {
   const { provide, request } = wishesOf(conf, findCniArgs(call.env.args));
   const { servers, detectConflicts = true, priority } = conf.ipam;
   // Its parent cannot tell which of the interfaces on it a unicast to an unknown address is for.

@@ -15,6 +15,7 @@ import {
   searchOf,
   staticRoutesOf,
 } from './codec/values.ts';
+import type { LeaseKind } from './record.ts';
 
 /** A route, in text. Without a gateway, the destination is on the link. */
 const LeasedRoute = z.object({ dst: z.string(), gw: z.optional(z.string()) });
@@ -122,4 +123,23 @@ function timesOf(options: Answer['message']['options']): Partial<Lease> {
   const rebindAfter = t2 !== undefined && t2 > 0 && t2 < duration ? t2 : Math.floor(duration * T2);
   const renewAfter = t1 !== undefined && t1 > 0 && t1 <= rebindAfter ? t1 : Math.floor(duration * T1);
   return { duration, rebindAfter, renewAfter: Math.min(renewAfter, rebindAfter) };
+}
+
+const LeaseState = z.object({
+  lease: Lease,
+  /** Value of option 61, in hexadecimal digits. */
+  clientId: z.string(),
+  /** The lease is over, and its address was taken from the interface. */
+  withdrawn: z.optional(z.boolean()),
+  /** The address that ADD reported, if the interface has another one since. */
+  reported: z.optional(z.string()),
+});
+export type LeaseState = z.output<typeof LeaseState>;
+
+/** Records of IPv4 leases. */
+export const IPV4_LEASES: LeaseKind<LeaseState> = { schema: LeaseState };
+
+/** The client identifier that a lease is for. */
+export function clientIdIn({ clientId }: LeaseState): Uint8Array {
+  return Uint8Array.from(Buffer.from(clientId, 'hex'));
 }

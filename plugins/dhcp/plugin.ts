@@ -10,11 +10,10 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { isKept } from '../../src/upkeep/keeper.ts';
 import { asksIpv4, DhcpConf, needsUpkeep, ReleaseConf, validateDhcpConf } from './config.ts';
 import { collectLeases, returnLease } from './give-back.ts';
-import { checkIpv4, obtainIpv4, releaseIpv4, wantedFor } from './ipv4.ts';
-import { IPV4_LEASES } from './kept.ts';
+import { checkIpv4, keepIpv4, obtainIpv4, releaseIpv4 } from './ipv4.ts';
+import { IPV4_LEASES } from './lease.ts';
 import { mergeResults } from './plan.ts';
 import { hasRecord, hasRecords, IPV6_PART } from './record.ts';
-import { keepLease } from './upkeep.ts';
 
 /** Obtains addresses from servers and routers on the network that the interface is connected to. */
 export const dhcp = definePlugin({
@@ -48,7 +47,7 @@ export const dhcp = definePlugin({
 
   async upkeep(call, restarted) {
     const conf = readConf(call);
-    if (asksIpv4(conf)) await keepLease(call, restarted, link => wantedFor(call, conf, link));
+    if (asksIpv4(conf)) await keepIpv4(call, conf, restarted);
     else await (await loadIpv6()).keepIpv6(call, conf, restarted);
   },
 

@@ -1,27 +1,50 @@
 // What happens to a lease after ADD, when the daemon calls?
 
-import type { Link } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
-import { limitMtu, moveAddress, withdrawAddress } from './apply.ts';
-import { acquire, confirm, type Manner, rebind, release, renew, type Verdict } from './client/acquire.ts';
-import { type Place, withAddressedClient } from './client/session.ts';
-import { clientIdIn, IPV4_LEASES, type LeaseRecord, type LeaseState } from './kept.ts';
-import type { Lease } from './lease.ts';
+import type { Refusals } from './client/exchange.ts';
+import type { CommonState, OpenPlace } from './give-back.ts';
 import { dueAt, stageOf } from './plan.ts';
-import { findInterface, findRecord, updateRecord } from './record.ts';
+import { findInterface, findRecord, type KeptLease, type LeaseKind, updateRecord } from './record.ts';
 
 /** A worker waits for the answer to one question; the next attempt comes later. */
 const ANSWER_MS = 4_000;
-/** A new lease takes two questions, and some servers probe the address first. */
+/** A new lease takes two questions, and probing for the address. */
 const ACQUIRE_MS = 10_000;
 /** Pause before the next attempt to obtain a lease in place of one that is over. */
 const RETRY_S = 60;
+/** How often, and for how long after ADD, the interface is looked at for the address that ADD reported. */
+const LOOK_EVERY_S = 3;
+const LOOK_FOR_S = 60;
 
-/** What the call needs of the configuration. */
-export interface Wanted {
-  readonly manner: Manner;
-  readonly priority: number | undefined;
+/**
+ * What servers said about a lease: the next one; that its address must not be used any longer; that the server does not know it,
+ * while it stays valid until its end; or nothing.
+ */
+export type Verdict<L> = { readonly lease: L } | 'over' | 'unknown' | undefined;
+
+/** How a family asks servers about a lease, and how its interface follows. Moments are in milliseconds of `performance.now()`. */
+export interface Keeping<L> {
+  /** What an interface without a lease lacks. */
+  readonly what: string;
+  /** `confirm` comes after a restart: the server may have been replaced as well. */
+  ask(question: 'confirm' | 'renew' | 'rebind', giveUpAt: number): Promise<Verdict<L>>;
+  /** @param former address to ask for */
+  acquire(former: string | undefined, giveUpAt: number, refusals: Refusals): Promise<L | undefined>;
+  release(lease: L, giveUpAt: number): Promise<unknown>;
+  hasAddress(lease: L): boolean;
+  /** Takes the address of a lease that is over from the interface. */
+  withdraw(lease: L): void;
+  /** Gives the interface the address of a lease in place of an earlier one's, and what comes with it. */
+  apply(lease: L, before: L): void;
+}
+
+/** A lease while the daemon calls for it. */
+interface Visit<S extends CommonState> {
+  readonly call: Call;
+  readonly record: KeptLease<S>;
+  readonly name: string;
+  readonly keeping: Keeping<S['lease']>;
 }
 
 /**
@@ -30,101 +53,104 @@ export interface Wanted {
  * @param restarted whether this is the first call since the daemon started
  * @throws Error when the kernel refuses a change; it is tried again
  */
-export async function keepLease(
+export async function keepLease<S extends CommonState>(
   call: Call,
+  kind: LeaseKind<S>,
   restarted: boolean,
-  wantedFor: (link: Link) => Wanted,
+  open: (place: OpenPlace, state: S) => Keeping<S['lease']>,
 ): Promise<void> {
-  const record = findRecord(call, IPV4_LEASES);
+  const record = findRecord(call, kind);
   if (record === undefined) return;
   const { state } = record;
+  const { lease } = state;
   const link = findInterface(call, record);
   if (link === undefined) {
     updateRecord(call, record, state, undefined);
-    call.log.info(`Not renewing ${state.lease.address}: the interface that it was for is gone`);
+    call.log.info(`Not renewing ${lease.address}: the interface that it was for is gone`);
     return;
   }
-  const wanted = wantedFor(link);
-  const place = { netns: call.containerNetns, link };
-  const verdict = await askAbout(place, state, wanted, restarted);
-  if (typeof verdict === 'object') return take(call, record, place, wanted, verdict.lease);
-  const isOver = verdict === 'refused' || stageOf(state.lease, bootClock()) === 'expired';
-  if (!isOver && !state.withdrawn) {
-    if (stageOf(state.lease, bootClock()) === 'rebinding')
-      call.log.warn(
-        `No server extends the lease of ${state.lease.address} for "${link.name}", which ends soon`,
-      );
-    updateRecord(call, record, state, dueAt(state.lease, bootClock()));
+  const keeping = open({ netns: call.containerNetns, link, socket: call.container }, state);
+  if (state.unseen && isWaiting(keeping, lease)) {
+    updateRecord(call, record, state, bootClock() + LOOK_EVERY_S);
     return;
   }
-  await replace(
-    call,
-    record,
-    place,
-    wanted,
-    verdict === 'refused' ? 'the server has withdrawn it' : 'it has expired',
-  );
+  const visit = { call, record, name: link.name, keeping };
+  const verdict = await askAbout(visit, restarted && !state.unseen);
+  if (typeof verdict === 'object') return take(visit, verdict.lease);
+  const stage = stageOf(lease, bootClock());
+  if (verdict !== undefined || stage === 'expired' || state.withdrawn) return replace(visit, verdict);
+  if (stage === 'rebinding')
+    call.log.warn(`No server extends the lease of ${lease.address} for "${link.name}", which ends soon`);
+  const { unseen, ...seen } = state;
+  if (unseen && keeping.hasAddress(lease)) keeping.apply(lease, lease);
+  updateRecord(call, record, seen as S, dueAt(lease, bootClock()));
+}
+
+/** Whether the plugin that called ADD has yet to address the interface. */
+function isWaiting<L extends CommonState['lease']>(keeping: Keeping<L>, lease: L): boolean {
+  const isYoung = bootClock() < lease.since + LOOK_FOR_S && stageOf(lease, bootClock()) === 'bound';
+  return isYoung && !keeping.hasAddress(lease);
 }
 
 /** The question that a lease is due for. */
-function askAbout(place: Place, state: LeaseState, { manner }: Wanted, restarted: boolean): Promise<Verdict> {
-  const { lease, withdrawn } = state;
-  const stage = withdrawn ? 'expired' : stageOf(lease, manner.clock());
-  if (stage === 'expired') return Promise.resolve(undefined);
-  if (stage === 'bound' && !restarted) return Promise.resolve(undefined);
-  return withAddressedClient(place, clientIdIn(state), client => {
-    const giveUpAt = performance.now() + ANSWER_MS;
-    if (restarted) return confirm(client, manner, lease, giveUpAt);
-    const extend = stage === 'renewing' ? renew : rebind;
-    return extend(client, manner, lease, giveUpAt);
-  });
+async function askAbout<S extends CommonState>(
+  { record, keeping }: Visit<S>,
+  restarted: boolean,
+): Promise<Verdict<S['lease']>> {
+  const { lease, withdrawn } = record.state;
+  const stage = withdrawn ? 'expired' : stageOf(lease, bootClock());
+  if (stage === 'expired' || (stage === 'bound' && !restarted)) return undefined;
+  const question = restarted ? 'confirm' : stage === 'renewing' ? 'renew' : 'rebind';
+  return keeping.ask(question, performance.now() + ANSWER_MS);
 }
 
-/** Obtains another lease, in place of one that must not be used any longer. */
-async function replace(
-  call: Call,
-  record: LeaseRecord,
-  place: Place,
-  wanted: Wanted,
-  why: string,
+/**
+ * Obtains another lease. The address of one that a server merely does not know stays until its end: it asks for the same one, and
+ * often gets it.
+ */
+async function replace<S extends CommonState>(
+  visit: Visit<S>,
+  verdict: 'over' | 'unknown' | undefined,
 ): Promise<void> {
+  const { call, record, name, keeping } = visit;
   const { state } = record;
   const { lease, withdrawn } = state;
-  if (!withdrawn) {
-    withdrawAddress(call.container, place.link, lease);
-    call.log.warn(`Removed ${lease.address} from "${place.link.name}": ${why}`);
+  const isUnknown = verdict === 'unknown';
+  if (!isUnknown && !withdrawn) {
+    keeping.withdraw(lease);
+    const why = verdict === 'over' ? 'the server has withdrawn it' : 'it has expired';
+    call.log.warn(`Removed ${lease.address} from "${name}": ${why}`);
   }
   const refusals = { reasons: [] };
-  const fresh = await withAddressedClient(place, clientIdIn(state), client =>
-    acquire(client, wanted.manner, undefined, performance.now() + ACQUIRE_MS, refusals),
-  );
-  if (fresh) return take(call, record, place, wanted, fresh);
+  const former = isUnknown ? lease.address : undefined;
+  const fresh = await keeping.acquire(former, performance.now() + ACQUIRE_MS, refusals);
+  if (fresh) return take(visit, fresh);
   const heard = refusals.reasons.join('; ') || 'no server answers';
-  call.log.error(`"${place.link.name}" has no address: ${heard}; trying again in ${RETRY_S} s`);
+  if (isUnknown) {
+    call.log.warn(`The server no longer knows ${lease.address}, and grants no other: ${heard}`);
+    updateRecord(call, record, state, dueAt(lease, bootClock()));
+    return;
+  }
+  call.log.error(`"${name}" has no ${keeping.what}: ${heard}; trying again in ${RETRY_S} s`);
   updateRecord(call, record, { ...state, withdrawn: true }, bootClock() + RETRY_S);
 }
 
 /** Notes a lease, then applies it. If a DEL has released the address since, the new lease is released as well. */
-async function take(
-  call: Call,
-  record: LeaseRecord,
-  place: Place,
-  { priority }: Wanted,
-  lease: Lease,
+async function take<S extends CommonState>(
+  { call, record, name, keeping }: Visit<S>,
+  lease: S['lease'],
 ): Promise<void> {
-  const { state } = record;
-  const reported = state.reported ?? state.lease.address;
-  const { clientId } = state;
-  const next = { lease, clientId, ...(reported === lease.address ? {} : { reported }) };
+  const { lease: before, reported = before.address, withdrawn: _, unseen: __, ...client } = record.state;
+  const next = { ...client, lease, ...(reported === lease.address ? {} : { reported }) } as unknown as S;
   if (!updateRecord(call, record, next, dueAt(lease, bootClock()))) {
-    await withAddressedClient(place, clientIdIn(state), client => release(client, lease));
+    await keeping.release(lease, performance.now() + ANSWER_MS);
     return;
   }
-  limitMtu(call.container, place.link, lease, call.log);
-  const moved = moveAddress(call.container, place.link, { before: state.lease, after: lease, priority });
-  if (!moved) return;
+  const isMoved = !keeping.hasAddress(lease);
+  keeping.apply(lease, before);
+  if (!isMoved) return;
   call.log.warn(
-    `"${place.link.name}" of container "${call.env.containerId}" now has ${lease.address}: ADD reported ${reported}, ` +
+    `"${name}" of container "${call.env.containerId}" now has ${lease.address}: ADD reported ${reported}, ` +
       'and host ports, packet filters and the runtime still refer to that; recreate the container',
   );
 }

@@ -32,7 +32,7 @@ export interface Manner extends Wishes {
 }
 
 /** What a server said to a request: the lease, that the client must not use the address, or nothing. */
-export type Verdict = { readonly lease: Lease } | 'refused' | undefined;
+type Verdict = { readonly lease: Lease } | 'over' | undefined;
 
 /**
  * Obtains a lease from the first server that offers one (RFC 2131, section 3.1).
@@ -156,7 +156,7 @@ function request(
     if (from === undefined || Buffer.compare(from, server) !== 0) return undefined;
     if (message.type === MessageType.nak) {
       noteRefusal(refusals, `${nameOf(server)} refused: ${textOf(message.options.get(Code.message))}`);
-      return 'refused';
+      return 'over';
     }
     if (message.type !== MessageType.ack || Buffer.compare(message.yiaddr, address) !== 0) return undefined;
     const lease = leaseOf(answer, since);
@@ -188,7 +188,7 @@ function extendBy(
 /** An extension keeps the address; a grant of another one, which was not asked for, is ignored. */
 function verdictOn(lease: Lease, answer: Answer, since: number): Verdict {
   const { type, yiaddr } = answer.message;
-  if (type === MessageType.nak) return 'refused';
+  if (type === MessageType.nak) return 'over';
   if (type !== MessageType.ack || Buffer.compare(yiaddr, addressOf(lease)) !== 0) return undefined;
   const granted = leaseOf(answer, since);
   return typeof granted === 'object' ? { lease: granted } : undefined;

@@ -2,6 +2,8 @@
 import * as z from 'zod/mini';
 import { type Ip, renderIp } from '../../../src/net/ip.ts';
 import { searchOf } from '../codec/values.ts';
+import type { Identity } from '../identity.ts';
+import { IPV6_PART, type LeaseKind } from '../record.ts';
 import type { Answer } from './client/conversation.ts';
 import { type Association, findAssociation, type GrantedAddress } from './codec/association.ts';
 import { Code, findOption } from './codec/options.ts';
@@ -36,7 +38,7 @@ const T1 = 0.5;
 const T2 = 0.8;
 
 /** What an answer says about a client's address. */
-export interface Granted {
+interface Granted {
   /** A lease of an address. */
   readonly lease?: Lease;
   /** What the server says against it, in text. */
@@ -111,4 +113,28 @@ function timesOf(own: Association, preferred: number, valid: number): Partial<Le
     renewAfter: isInOrder ? t1 : Math.floor(base * T1),
     rebindAfter: isInOrder ? t2 : Math.floor(base * T2),
   };
+}
+
+const LeaseState = z.object({
+  lease: Lease,
+  /** Who the client is: DUID and IAID, in hexadecimal digits. */
+  duid: z.string(),
+  iaid: z.string(),
+  /** Prefix length of the address on the interface. */
+  prefix: z.number(),
+  /** The interface has not been seen with the address yet: ADD, or the plugin that called it, may still be at work. */
+  unseen: z.optional(z.boolean()),
+  /** The lease is over, and its address was taken from the interface. */
+  withdrawn: z.optional(z.boolean()),
+  /** The address that ADD reported, if the interface has another one since. */
+  reported: z.optional(z.string()),
+});
+export type LeaseState = z.output<typeof LeaseState>;
+
+/** Records of IPv6 leases. */
+export const IPV6_LEASES: LeaseKind<LeaseState> = { part: IPV6_PART, schema: LeaseState };
+
+/** The client that a lease is for. */
+export function identityIn({ duid, iaid }: LeaseState): Identity {
+  return { duid: Uint8Array.from(Buffer.from(duid, 'hex')), iaid: Uint8Array.from(Buffer.from(iaid, 'hex')) };
 }

@@ -18,8 +18,7 @@ import { duidOf, type Identity, iaidOf } from '../identity.ts';
 import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from '../record.ts';
 import { acquire, type Manner, release } from './client/acquire.ts';
 import { withClient } from './client/session.ts';
-import { IPV6_LEASES } from './kept.ts';
-import type { Lease } from './lease.ts';
+import { IPV6_LEASES, type Lease } from './lease.ts';
 import { advertisedResolvers, prefixFor, resultOf } from './plan.ts';
 import { awaitRouters, type RouterWatch } from './routers.ts';
 

@@ -1,24 +1,27 @@
 // What does dhcp do for IPv6, for each verb?
+
 import type { Result } from '../../../src/cni/result.ts';
+import { type Cidr, findCidr, renderCidr } from '../../../src/net/cidr.ts';
+import { sameIp } from '../../../src/net/ip.ts';
 import { removeAddress } from '../../../src/netlink/rtnl/addr.ts';
-import type { Link } from '../../../src/netlink/rtnl/link.ts';
+import { findLink, type Link } from '../../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { inNetns } from '../../../src/sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
+import { checkLease } from '../check.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
 import { collectLeases, type Release, returnLease } from '../give-back.ts';
 import { duidOf, iaidOf } from '../identity.ts';
 import { attachmentOf } from '../record.ts';
-import { awaitFormed } from './autoconf.ts';
+import { awaitFormed, formedAddresses } from './autoconf.ts';
 import { release } from './client/acquire.ts';
 import { askResolvers, type Resolvers } from './client/information.ts';
 import { withClient } from './client/session.ts';
-import { IPV6_LEASES, identityIn, type LeaseState } from './kept.ts';
+import { IPV6_LEASES, identityIn, type LeaseState } from './lease.ts';
 import { obtainLease, type Search } from './obtain.ts';
 import { advertisedResolvers, resultOf } from './plan.ts';
 import { awaitRouters, watchRouters } from './routers.ts';
 
-export { checkIpv6 } from './check.ts';
 export { keepIpv6 } from './upkeep.ts';
 
 /** The link-local address of an interface that was down is there after two seconds. */
@@ -155,4 +158,32 @@ function change(call: Call, path: string, value: string): void {
   if (before === undefined) return;
   const { containerNetns } = call;
   call.onFailure(`restore sysctl "${path}"`, () => inNetns(containerNetns, () => trySysctl(path, before)));
+}
+
+/** @throws Error naming what is missing, or what has replaced it */
+export function checkIpv6(call: Call, way: NonNullable<DhcpConf['ipam']['ipv6']>): void {
+  const reported = (call.prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
+  const own = reported.filter(({ ip }) => ip.family === 6);
+  if (way === 'dhcp') {
+    const addresses = call.prevResult && own.map(renderCidr);
+    checkLease(
+      call,
+      IPV6_LEASES,
+      'an IPv6 lease',
+      addresses,
+      ({ lease, prefix }) => `${lease.address}/${prefix}`,
+    );
+  } else checkFormed(call, own);
+}
+
+/** Lifetimes come with each advertisement; the address must exist, and new connections must use it. */
+function checkFormed(call: Call, reported: readonly Cidr[]): void {
+  const { ifname } = call.env;
+  const link = findLink(call.container, ifname);
+  const formed = link ? formedAddresses({ socket: call.container, link }).map(({ cidr }) => cidr) : [];
+  const missing = reported.find(({ ip }) => !formed.some(one => sameIp(one.ip, ip)));
+  if (missing === undefined && formed.length > 0) return;
+  const what = missing ? renderCidr(missing) : 'an IPv6 address';
+  const found = formed.length ? formed.map(renderCidr).join(', ') : 'none that is preferred';
+  throw new Error(`Cannot confirm ${what} of "${ifname}": the interface has ${found}; run DEL and ADD`);
 }

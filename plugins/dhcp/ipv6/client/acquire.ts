@@ -2,6 +2,7 @@
 import { parseIp } from '../../../../src/net/ip.ts';
 import { pause } from '../../../../src/wait.ts';
 import { extend, noteRefusal, type Refusals } from '../../client/exchange.ts';
+import type { Verdict as KeptVerdict } from '../../upkeep.ts';
 import { encodeAssociation } from '../codec/association.ts';
 import { MessageType } from '../codec/message.ts';
 import { Code, findOption, type Options } from '../codec/options.ts';
@@ -30,11 +31,7 @@ export interface Manner {
   readonly clock: () => number;
 }
 
-/**
- * What servers said about a lease: the next one; that its address must not be used any longer; that the server does not know it,
- * while it stays valid until its end; or nothing.
- */
-export type Verdict = { readonly lease: Lease } | 'over' | 'unknown' | undefined;
+type Verdict = KeptVerdict<Lease>;
 
 /**
  * Obtains a lease from the first server that advertises an address (RFC 9915, section 18.2.1).
