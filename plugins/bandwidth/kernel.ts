@@ -1,19 +1,32 @@
 // How are the planned limits applied to a device, and how are they verified?
+
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { askAll } from '../../src/netlink/ask.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
+import {
+  type Filter,
+  listIngressFilters,
+  redirectRequest,
+  removeIngressFiltersRequest,
+} from '../../src/netlink/rtnl/filter.ts';
 import { type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
-import { findQdisc, QDISC_GONE, qdiscQuestion } from '../../src/netlink/rtnl/qdisc.ts';
+import {
+  findQdisc,
+  ingressRequest,
+  QDISC_GONE,
+  type Qdisc,
+  qdiscQuestion,
+  removeQdiscRequest,
+} from '../../src/netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
 import { ensureIfb, ifbNamesOf, ownAmong } from './ifb.ts';
 import type { Direction, Shaping } from './plan.ts';
 import { findQueueDifference, queueRemovals, queueRequests } from './queue.ts';
-import { findRedirectDifference, redirectRemovals, redirectRequests } from './redirect.ts';
 import type { ShapedDevice } from './shaped-device.ts';
 
 /** The IFB device through which the packets pass that the device receives, and those to which no redirect leads any longer. */
-export interface Detour {
+interface Detour {
   readonly ifb?: Link;
   readonly unused: readonly Link[];
 }
@@ -98,4 +111,67 @@ function refuseIf(direction: Direction, device: Link, state: string | undefined)
 
 function differs(direction: Direction, device: Link, state: string): Error {
   return new Error(`Cannot confirm the ${direction} limit on "${device.name}": ${state}`);
+}
+
+/** Requests that redirect a device's incoming packets to another one; empty if they are already redirected. */
+function redirectRequests(host: NetlinkSocket, veth: Link, hook: Qdisc | undefined, target: Link): Request[] {
+  // `clsact`, which others use on a veth, can hold our filter as well as `ingress` can.
+  const filters = hook ? listIngressFilters(host, veth.index) : [];
+  if (isRedirected(filters, target)) return [];
+  // A redirect to a missing device drops everything.
+  const dead = filters.filter(({ redirectAllTo }) => redirectAllTo === 0);
+  const preference = findFreePreference(filters.filter(filter => !dead.includes(filter)));
+  return [
+    ...(hook ? [] : [ingressRequest(veth.index)]),
+    ...removalsOf(veth, dead),
+    redirectRequest(veth.index, { preference, target: target.index }),
+  ];
+}
+
+/** The difference from {@link redirectRequests}, human-readable; undefined if there is none. */
+function findRedirectDifference(
+  host: NetlinkSocket,
+  veth: Link,
+  hook: Qdisc | undefined,
+  target: Link,
+): string | undefined {
+  if (hook === undefined) return 'it has no ingress qdisc';
+  if (isRedirected(listIngressFilters(host, veth.index), target)) return undefined;
+  return `no filter redirects its ingress traffic to "${target.name}"`;
+}
+
+/**
+ * Requests that remove redirects to the given devices and to missing ones. Other filters are kept, and so is a qdisc that holds
+ * any.
+ */
+function redirectRemovals(
+  host: NetlinkSocket,
+  veth: Link,
+  hook: Qdisc | undefined,
+  targets: readonly Link[],
+): Request[] {
+  if (hook === undefined) return [];
+  const filters = listIngressFilters(host, veth.index);
+  const indexes = [0, ...targets.map(({ index }) => index)];
+  const ours = filters.filter(({ redirectAllTo }) => indexes.some(index => index === redirectAllTo));
+  // Without a filter or a device of ours, the qdisc is not ours either.
+  if (ours.length === 0 && targets.length === 0) return [];
+  if (hook.kind === 'ingress' && ours.length === filters.length) return [removeQdiscRequest(hook)];
+  return removalsOf(veth, ours);
+}
+
+function isRedirected(filters: readonly Filter[], target: Link): boolean {
+  return filters.some(({ redirectAllTo }) => redirectAllTo === target.index);
+}
+
+/** The first preference that is free: filters of one preference share a kind and a protocol. */
+function findFreePreference(others: readonly Filter[]): number {
+  let preference = 1;
+  while (others.some(filter => filter.preference === preference)) preference++;
+  return preference;
+}
+
+function removalsOf(veth: Link, filters: readonly Filter[]): Request[] {
+  const preferences = new Set(filters.map(({ preference }) => preference));
+  return [...preferences].map(preference => removeIngressFiltersRequest(veth.index, preference));
 }

@@ -12,15 +12,13 @@ import { tryAll } from '../../src/plugin/try-all.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import { type BridgeConf, wantsGateway } from './config.ts';
-import { ensureBridge, isOurs, portMtuOf } from './kernel/bridge.ts';
+import { ensureBridge, isOurs, portMtuOf, withBridgeLock } from './kernel/bridge.ts';
 import { ensureGateways, keepMac } from './kernel/gateway.ts';
-import { withBridgeLock } from './kernel/lock.ts';
 import { ensureMacspoof, removeMacspoof } from './kernel/macspoof.ts';
 import { ensureUplink } from './kernel/uplink.ts';
 import { setPortVlans } from './kernel/vlan.ts';
 import { ensureGatewayPort } from './kernel/vlan-gateway.ts';
-import type { Addressing } from './plan.ts';
-import { planVlans } from './vlans.ts';
+import { type Addressing, planVlans } from './plan.ts';
 
 /** What ADD connected before the addresses are known. */
 export interface Port extends Pair {

@@ -1,7 +1,6 @@
 // Which options does the bridge plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
-import { findBackendProblem } from '../../src/attach/masq-backend.ts';
-import { findSourceProblem } from '../../src/attach/masq-source.ts';
+import { findBackendProblem, findSourceProblem } from '../../src/attach/masq-source.ts';
 import { findMtuProblem } from '../../src/attach/mtu.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';

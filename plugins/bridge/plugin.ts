@@ -1,45 +1,52 @@
 // What does the bridge plugin do for each verb?
+
 import { announceAddresses } from '../../src/attach/announce.ts';
-import { ensureForwarding } from '../../src/attach/forwarding.ts';
+import { ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
+import { holdingsOf } from '../../src/attach/held-subnets.ts';
 import { dnsOf, needsInterface, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
-import { backendOf } from '../../src/attach/masq-backend.ts';
-import { withSources } from '../../src/attach/masq-source.ts';
-import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
+import { backendOf, withSources } from '../../src/attach/masq-source.ts';
 import {
   checkMasquerading,
+  handOverMasquerading,
+  probeMasquerading,
   startMasquerading,
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
+import { warnOfDroppingChains } from '../../src/attach/readiness.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/defined.ts';
 import type { HandoverMode } from '../../src/cni/env.ts';
+import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
+import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
+import { findIfnameProblem } from '../../src/net/ifname.ts';
 import { renderIp } from '../../src/net/ip.ts';
-import { findLink, getLink, setLink } from '../../src/netlink/rtnl/link.ts';
+import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
+import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { type Attached, address, bridgeNow, connect, stagesOf } from './attach.ts';
-import { checkAttachment } from './check.ts';
-import { BridgeConf, sharesLink, validateBridgeConf } from './config.ts';
-import { leaveBridge, removeBridge } from './detach.ts';
-import { listAllowed, removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
+import { checkAttachment, repairAttachment } from './check.ts';
+import { BridgeConf, gatewayPortName, sharesLink, validateBridgeConf, wantsGateway } from './config.ts';
+import { isOurs, removeUnusedBridge, requireBridge, withBridgeLock } from './kernel/bridge.ts';
+import { removeIdleGateways } from './kernel/gateway.ts';
+import { listAllowed, probeMacspoof, removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import {
   ensureReferenceMacspoof,
   removeReferenceMacspoof,
   removeUnusedReferenceMacspoof,
 } from './kernel/macspoof-reference.ts';
+import { requireUplink } from './kernel/uplink.ts';
 import { type Addressing, addressingOf, CONTAINER_INTERFACE, planAddressing } from './plan.ts';
-import { repairAttachment } from './repair.ts';
-import { probeBridge } from './status.ts';
 
 /** Connects a container to a bridge and, with an IPAM plugin, to the outside. */
 export const bridge = definePlugin({
@@ -195,4 +202,109 @@ function handOverMacspoof(socket: NetlinkSocket, owner: AttachmentId, mode: Hand
     if (allowed.length) removeMacspoof(socket, owner);
   }
   return allowed.map(({ port }) => `anti-spoofing of "${port}"`);
+}
+
+/**
+ * Looks for anything that would make ADD fail: missing device kinds, a bridge that is not one or cannot filter VLANs, the packet
+ * filter, forwarding. Changes nothing.
+ * @throws CniError 50, or 51 when connected containers are already affected
+ */
+function probeBridge(call: Call<BridgeConf>): void {
+  const { conf, host } = call;
+  const hasLayer3 = Boolean(conf.ipam?.type);
+  try {
+    requireLinkKind(host, 'veth');
+    const bridge = findLink(host, conf.bridge);
+    if (bridge) requireBridge(conf, bridge);
+    else requireLinkKind(host, 'bridge');
+    if (conf.uplinkInterface) requireUplink(host, conf, bridge);
+    if (conf.macspoofchk) probeMacspoof(call.hostNft);
+    if (conf.ipMasq && hasLayer3) probeMasquerading(call, backendOf(conf));
+    if (wantsGateway(conf) && hasLayer3) {
+      probeForwarding(call, bridge);
+      warnOfDroppingChains(call);
+    }
+  } catch (cause) {
+    if (cause instanceof CniError && cause.code === ErrorCode.unavailableLimited) throw cause;
+    const reason = describeError(cause);
+    throw new CniError(
+      ErrorCode.unavailable,
+      `Cannot attach containers to bridge "${conf.bridge}": ${reason}`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
+/** The IPAM plugin decides which families the next container gets; those of the existing gateways are known. */
+function probeForwarding({ conf, host }: Call<BridgeConf>, bridge: Link | undefined): void {
+  const stuck = stuckFamilies();
+  if (stuck.length === 0) return;
+  const carrier = conf.vlan ? findLink(host, gatewayPortName(conf)) : bridge;
+  const gateways = carrier ? listAddresses(host, carrier.index) : [];
+  const used = gateways.filter(({ scope }) => scope !== RT_SCOPE_LINK).map(({ cidr }) => cidr.ip.family);
+  const suffering = stuck.find(family => used.includes(family));
+  const words = (family: 4 | 6) => `forwarding of IPv${family} is off and cannot be turned on`;
+  if (suffering) {
+    throw new CniError(
+      ErrorCode.unavailableLimited,
+      `Cannot attach containers to bridge "${conf.bridge}": ${words(suffering)}`,
+    );
+  }
+  if (used.length === 0 && stuck.length === 2) throw new Error(stuck.map(words).join(', '));
+}
+
+/**
+ * DEL: the bridge keeps its addresses, since programs of the host may be bound to them. Gateways are removed only of subnets that the
+ * configuration does not hold, because another node may get those next; and a bridge without addresses gives the host its uplink back.
+ */
+function leaveBridge(call: Call<BridgeConf>): void {
+  const idle = passingGatewaysOf(call);
+  const { uplinkInterface } = call.conf;
+  if (idle.length === 0 && !uplinkInterface) return;
+  forEachBridge(call, name => {
+    if (idle.length) removePassing(call, name, idle);
+    if (uplinkInterface) removeUnusedBridge(call.host, name, uplinkInterface);
+  });
+}
+
+/** GC: deletes a bridge of ours that has neither ports nor addresses. */
+function removeBridge(call: Call<BridgeConf>): void {
+  forEachBridge(call, name => removeUnusedBridge(call.host, name, call.conf.uplinkInterface));
+}
+
+/** If the configuration has changed since ADD, the result still names the bridge used then. */
+function forEachBridge({ conf, host, prevResult }: Call<BridgeConf>, finish: (name: string) => void): void {
+  const reported = prevResult?.interfaces?.find(one => !one.sandbox)?.name;
+  for (const name of new Set([conf.bridge, reported ?? conf.bridge])) {
+    // A device with an invalid name cannot exist, and the kernel refuses to look for it.
+    if (findIfnameProblem(name) || findLink(host, name)?.kind !== 'bridge') continue;
+    withBridgeLock(name, () => finish(name));
+  }
+}
+
+/** Addresses of a bridge that others created are left alone. */
+function removePassing({ conf, host }: Call<BridgeConf>, name: string, gateways: readonly Cidr[]): void {
+  const bridge = findLink(host, name);
+  if (bridge === undefined || !isOurs(bridge)) return;
+  const target = conf.vlan ? findLink(host, gatewayPortName({ bridge: name, vlan: conf.vlan })) : bridge;
+  if (target) removeIdleGateways(host, name, target, gateways);
+}
+
+/**
+ * The attachment's gateways, as far as the runtime knows them, whose subnets IPAM may give to another node. The gateway of a requested
+ * address was on the bridge before.
+ */
+function passingGatewaysOf(call: Call<BridgeConf>): Cidr[] {
+  const { conf, prevResult } = call;
+  if (!prevResult?.ips?.length) return [];
+  const { holds, isAsked } = holdingsOf(call);
+  try {
+    const { ips, gateways } = addressingOf(conf, prevResult);
+    return ips.some(({ cidr }) => isAsked(cidr.ip)) ? [] : gateways.filter(gateway => !holds(gateway));
+  } catch {
+    // A malformed result from another plugin is no reason to fail.
+    return [];
+  }
 }

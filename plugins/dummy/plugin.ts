@@ -2,10 +2,9 @@
 
 import { checkAddresses, stateOf } from '../../src/attach/check.ts';
 import { addDevice } from '../../src/attach/device/address.ts';
-import { checkDevice } from '../../src/attach/device/check.ts';
+import { checkDevice, repairDevice } from '../../src/attach/device/check.ts';
 import { addressesFromResult } from '../../src/attach/device/plan.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
-import { repairDevice } from '../../src/attach/device/repair.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { interfaceExists } from '../../src/attach/free-name.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';

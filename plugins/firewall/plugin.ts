@@ -1,7 +1,8 @@
 // What does firewall do for each verb?
-import { warnOfDroppingChains } from '../../src/attach/dropping.ts';
+
 import { type FilterOwner, filterOwnerOf } from '../../src/attach/handle.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
+import { warnOfDroppingChains } from '../../src/attach/readiness.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { renderIp } from '../../src/net/ip.ts';
@@ -17,10 +18,17 @@ import {
   zoneOf,
 } from './config.ts';
 import { isFirewalldRunning, requireZone } from './firewalld/sources.ts';
-import { allow, formerOwners, tryAdmission } from './kernel/admit.ts';
-import { isForgettable, refuseOldRules } from './kernel/foreign.ts';
+import {
+  allow,
+  checkAdmission,
+  formerOwners,
+  isForgettable,
+  refuseOldRules,
+  tryAdmission,
+  withHome,
+  withPort,
+} from './kernel/admit.ts';
 import { tryIptables } from './kernel/iptables.ts';
-import { sweepLeftovers } from './kernel/leftovers.ts';
 import {
   checkOthers,
   findOthers,
@@ -32,9 +40,7 @@ import {
   requireOthers,
   tellOthers,
 } from './kernel/others.ts';
-import { withHome, withPort } from './kernel/port.ts';
-import { findDead, removalOf, revoke, sweep } from './kernel/release.ts';
-import { checkAdmission } from './kernel/verify.ts';
+import { findDead, removalOf, revoke, sweep, sweepLeftovers } from './kernel/release.ts';
 import { type AccessPlan, planAccess } from './plan.ts';
 
 /** Accepts forwarded traffic to and from the pod and restricts which peers may connect to it. */

@@ -25,9 +25,8 @@ import {
   isMarked,
   parentOf,
 } from './identity.ts';
-import { withDeviceLock } from './lock.ts';
 import { moveOut, rename } from './move.ts';
-import { type DeviceRecord, findRecord, listRecords, removeRecord } from './record.ts';
+import { type DeviceRecord, findRecord, listRecords, removeRecord, withDeviceLock } from './record.ts';
 import { findPciAddress } from './select.ts';
 
 /** The part of a call that returning a device needs. */

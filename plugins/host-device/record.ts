@@ -3,6 +3,7 @@
 // The record is written before the device is moved. The alias of the device says the same of its name alone: that is all that the
 // reference has, and stays for its DEL. Records are in the run directory, because after a restart of the machine every device is at
 // home under the name that the kernel and udev give it.
+
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
@@ -15,6 +16,7 @@ import { findCidr } from '../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
 import { decodeAddress } from '../../src/netlink/rtnl/addr.ts';
 import { decodeRoute } from '../../src/netlink/rtnl/route.ts';
+import { withPluginLock } from '../../src/plugin/lock.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -154,4 +156,19 @@ function isOf(record: DeviceRecord, { network, containerId, ifname: name }: Atta
 
 function fileOf(env: Environment, { containerId, ifname: name }: AttachmentId): string {
   return join(recordDirOf(env), `${containerId}_${name}.json`);
+}
+
+/**
+ * Runs a step during which no other process of ours moves the device. Records and devices must be looked up in it.
+ * @throws CniError 11 when the lock is not available in time
+ */
+export function withDeviceLock<T>(
+  env: Readonly<Record<string, string | undefined>>,
+  { parent, node }: Pick<DeviceRecord, 'parent' | 'node'>,
+  step: () => T,
+): T {
+  // A device whose driver was loaded again has another number, and the same place.
+  const device = parent === undefined ? `device-${node}` : `${parent.bus ?? 'bus'}-${parent.name}`;
+  const file = `${device.replaceAll(/[^\w:.-]/g, '_')}.lock`;
+  return withPluginLock(`${recordDirOf(env)}/${file}`, step);
 }

@@ -11,9 +11,8 @@ import { capture } from './capture.ts';
 import { type HostDeviceConf, type Selector, selectorOf } from './config.ts';
 import { giveBack, settleEarlier, settleReturned, tryGiveBack } from './give-back.ts';
 import { identify } from './identity.ts';
-import { withDeviceLock } from './lock.ts';
 import { moveIn } from './move.ts';
-import { type DeviceRecord, findRecord, listRecords, writeRecord } from './record.ts';
+import { type DeviceRecord, findRecord, listRecords, withDeviceLock, writeRecord } from './record.ts';
 import { findPciAddress, type Selected, select } from './select.ts';
 
 /** linux/if.h */
@@ -22,7 +21,7 @@ const IFF_LOOPBACK = 0x8;
 type Present = Exclude<Selected, { kind: 'absent' }>;
 
 /** A PCI device that has no interface. */
-export type Userspace = Extract<Selected, { kind: 'userspace' }>;
+type Userspace = Extract<Selected, { kind: 'userspace' }>;
 
 /** A device that was moved, and what it was like before. */
 export interface Taken {

@@ -1,16 +1,16 @@
 // What does the macvlan plugin do for each verb?
+import { existsSync } from 'node:fs';
 import { addDevice } from '../../src/attach/device/address.ts';
+import { repairDevice } from '../../src/attach/device/check.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
-import { repairDevice } from '../../src/attach/device/repair.ts';
 import { renderDevice } from '../../src/attach/device/report.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { derivedMac, requestedMac } from '../../src/attach/mac.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
-import { checkUpper } from '../../src/attach/upper/check.ts';
+import { checkUpper, probeUpper } from '../../src/attach/upper/check.ts';
 import { makeUpper } from '../../src/attach/upper/create.ts';
-import { findMaster, loneInterface, requireMtu } from '../../src/attach/upper/master.ts';
+import { findMaster, loneInterface, type Master, requireMtu } from '../../src/attach/upper/master.ts';
 import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
-import { probeUpper } from '../../src/attach/upper/status.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -33,7 +33,6 @@ import {
   repairAccess,
 } from './access.ts';
 import { MacvlanConf, modeOf, validateMacvlanConf } from './config.ts';
-import { refuseWireless } from './wireless.ts';
 
 /** Connects a container to the link of a host interface, with a hardware address of its own. */
 export const macvlan = definePlugin({
@@ -183,4 +182,18 @@ function checkMode(conf: MacvlanConf, link: Link): void {
   const found = upperDataOf(link, 'macvlan')?.mode;
   const [name] = Object.entries(MACVLAN_MODES).find(([, mode]) => mode === found) ?? [];
   confirm(`mode of interface "${link.name}"`, modeOf(conf), name);
+}
+
+/**
+ * Refuses a wireless master: an access point drops frames from hardware addresses that have not associated with it, so the container
+ * would be mute.
+ * @param sysfs where sysfs is mounted; it shows the devices of the host
+ * @throws CniError 7
+ */
+export function refuseWireless({ link }: Pick<Master, 'link'>, sysfs = '/sys'): void {
+  if (!existsSync(`${sysfs}/class/net/${link.name}/phy80211`)) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use wireless interface "${link.name}" as master: an access point drops frames from the containers' hardware addresses; use plugin ipvlan, or a wired master`,
+  );
 }

@@ -27,13 +27,12 @@ import {
 import { type Backend, ownerOf } from './elements.ts';
 import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
 import { chainOwnerOf, chainsOf, isChainThere } from './kernel/chains.ts';
-import { trySkeleton, type Wanted } from './kernel/claim.ts';
+import { checkPorts, trySkeleton, type Wanted } from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
 import { handOverPorts } from './kernel/hand-over.ts';
 import { checkForeignPorts, checkIptablesPorts, tryIptablesPorts } from './kernel/iptables.ts';
 import { removeIptablesPorts } from './kernel/reference.ts';
 import { findClaims } from './kernel/release.ts';
-import { checkPorts } from './kernel/verify.ts';
 import {
   type FamilyPlan,
   type Forward,

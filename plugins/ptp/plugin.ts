@@ -1,19 +1,17 @@
 // What does the ptp plugin do for each verb?
 
-import { warnOfDroppingChains } from '../../src/attach/dropping.ts';
 import { ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
 import { askIpam, dnsOf } from '../../src/attach/ipam.ts';
-import { backendOf } from '../../src/attach/masq-backend.ts';
-import { withSources } from '../../src/attach/masq-source.ts';
-import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
+import { backendOf, withSources } from '../../src/attach/masq-source.ts';
 import {
   checkMasquerading,
+  handOverMasquerading,
   probeMasquerading,
   startMasquerading,
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
-import { requireReadiness } from '../../src/attach/readiness.ts';
+import { requireReadiness, warnOfDroppingChains } from '../../src/attach/readiness.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { defined } from '../../src/cni/defined.ts';
@@ -25,11 +23,10 @@ import { renderIp } from '../../src/net/ip.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
-import { checkConnection } from './check.ts';
+import { checkConnection, repairConnection } from './check.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 import { connect } from './kernel.ts';
 import { CONTAINER_INTERFACE, type PtpPlan, planFromResult, planPtp, refuseBrought } from './plan.ts';
-import { repairConnection } from './repair.ts';
 
 /** Connects a container to the host, with the host as its only neighbour. */
 export const ptp = definePlugin({

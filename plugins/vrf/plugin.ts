@@ -11,8 +11,7 @@ import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts
 import { withContainerLock } from '../../src/plugin/lock.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { parseVrfConf, VrfConf } from './config.ts';
-import { checkVrf, ensureVrf, findVrf, removeUnusedVrf, vrfOf } from './device.ts';
-import { join, leave } from './members.ts';
+import { checkVrf, ensureVrf, findVrf, join, leave, removeUnusedVrf, vrfOf } from './device.ts';
 import { reportedAddresses, reportedRoutes } from './plan.ts';
 
 /** Moves the container's interface, with its routes, into a routing table of its own. */

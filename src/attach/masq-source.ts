@@ -1,7 +1,6 @@
 // Which address do masqueraded packets leave with, if it is not that of the outgoing interface?
 import type { Cidr } from '../net/cidr.ts';
 import { findIp, type Ip } from '../net/ip.ts';
-import { backendOf } from './masq-backend.ts';
 
 /** An address of a container with its subnet, and the source that its packets get outside that subnet. */
 export interface Masqueraded extends Cidr {
@@ -33,4 +32,21 @@ export function findSourceProblem(conf: MasqConf): string | undefined {
   if (new Set(families).size < families.length) return '"ipMasqSource" holds two addresses of one IP version';
   if (families.length === 0 || backendOf(conf) === 'nftables') return undefined;
   return '"ipMasqSource" needs "ipMasqBackend": "nftables"';
+}
+
+/** Their names, the default first. */
+const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
+
+/** One of {@link MASQ_BACKENDS}. */
+export type MasqBackend = (typeof MASQ_BACKENDS)[number];
+
+/** The packet filter of that name; the default without a name or for a name that {@link findBackendProblem} refuses. */
+export function backendOf({ ipMasqBackend }: { readonly ipMasqBackend?: string | undefined }): MasqBackend {
+  return MASQ_BACKENDS.find(name => name === ipMasqBackend) ?? MASQ_BACKENDS[0];
+}
+
+/** What is wrong with the option's value, or undefined. */
+export function findBackendProblem(ipMasqBackend: string | undefined): string | undefined {
+  if (ipMasqBackend === undefined || MASQ_BACKENDS.some(name => name === ipMasqBackend)) return undefined;
+  return `"ipMasqBackend" is "${ipMasqBackend}", expected "${MASQ_BACKENDS.join('" or "')}"`;
 }

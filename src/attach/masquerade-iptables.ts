@@ -13,7 +13,7 @@ import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';
 import type { FormerOwner } from './living-owner.ts';
-import { attachmentChain } from './reference-names.ts';
+import { attachmentChain } from './masquerade-reference.ts';
 
 const POSTROUTING = 'POSTROUTING';
 const MULTICAST: Readonly<Record<Family, Cidr>> = { 4: parseCidr('224.0.0.0/4'), 6: parseCidr('ff00::/8') };

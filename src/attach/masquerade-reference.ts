@@ -6,7 +6,6 @@ import { deleteRule, listRules } from '../netlink/nft/rule.ts';
 import { hasTable } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';
-import { attachmentKey, networkKey } from './reference-names.ts';
 
 const TABLE: Table = { family: 'inet', name: 'cni_plugins_masquerade' };
 /** One rule per address, with a comment that starts with the keys of network and attachment. */
@@ -46,4 +45,26 @@ function removeRules(socket: NetlinkSocket, isGone: (comment: string) => boolean
 
 function findRules(socket: NetlinkSocket, isWanted: (comment: string) => boolean) {
   return listRules(socket, TABLE, CHAIN).filter(({ comment }) => comment !== undefined && isWanted(comment));
+}
+
+/** The iptables chain of a container on a network. */
+export function attachmentChain({
+  network,
+  containerId,
+}: Pick<AttachmentId, 'network' | 'containerId'>): string {
+  return `CNI-${hash(network + containerId).slice(0, 24)}`;
+}
+
+/** The prefix of the comment of every nftables rule of a network. */
+export function networkKey(network: string): string {
+  return hash(network).slice(0, 16);
+}
+
+/** The prefix of the comment of every nftables rule of an attachment. */
+export function attachmentKey({ network, containerId, ifname }: AttachmentId): string {
+  return `${networkKey(network)}-${hash(`${ifname}:${containerId}`).slice(0, 16)}`;
+}
+
+function hash(text: string): string {
+  return new Bun.CryptoHasher('sha512').update(text).digest('hex');
 }

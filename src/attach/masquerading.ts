@@ -1,7 +1,9 @@
 // How does a plugin masquerade a container's traffic with the configured packet filter?
+
 import type { AttachmentId } from '../cni/attachment.ts';
+import type { HandoverMode } from '../cni/env.ts';
 import { type Cidr, cidrContains, findCidr, parseCidr } from '../net/cidr.ts';
-import type { Ip } from '../net/ip.ts';
+import { type Ip, renderIp } from '../net/ip.ts';
 import { findExemption } from '../netlink/iptables/exemption.ts';
 import { doProgramsChange } from '../netlink/iptables/mode.ts';
 import type { NatRule } from '../netlink/iptables/nat-rule.ts';
@@ -9,13 +11,14 @@ import { findOvertaken } from '../netlink/iptables/precedence.ts';
 import { getRestore } from '../netlink/iptables/restore.ts';
 import { tryOut } from '../netlink/nft/batch.ts';
 import { renderTable } from '../netlink/nft/message.ts';
+import { listOwned } from '../netlink/nft/owned-table.ts';
 import { addTable } from '../netlink/nft/table.ts';
 import type { Call } from '../plugin/define.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
+import { noteOf } from './handle.ts';
 import { refuserFor } from './living-owner.ts';
-import { backendOf, type MasqBackend } from './masq-backend.ts';
-import type { MasqConf, Masqueraded } from './masq-source.ts';
+import { backendOf, type MasqBackend, type MasqConf, type Masqueraded } from './masq-source.ts';
 import {
   checkMasquerade,
   ensureMasquerade,
@@ -23,6 +26,8 @@ import {
   findOtherOwners,
   removeMasquerade,
   removeStaleMasquerade,
+  SETS,
+  TABLE,
 } from './masquerade.ts';
 import {
   checkIptablesMasquerade,
@@ -36,9 +41,8 @@ import {
   removeReferenceMasquerade,
   removeStaleReferenceMasquerade,
 } from './masquerade-reference.ts';
-import { TABLE } from './masquerade-skeleton.ts';
 import { attachmentOf } from './owner.ts';
-import { listPairs } from './veth.ts';
+import { listMarkedEnds, listPairs } from './veth.ts';
 
 /**
  * Masquerades what the addresses send beyond their subnets. Registers its own rollback.
@@ -186,6 +190,41 @@ function isMasquerading(
   try {
     check?.(call.hostNft, attachmentOf(call), cidrs);
     return check !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Makes iptables masquerade the attachment in the chain that the reference's DEL expects, then removes its elements from
+ * our sets. For a moment both masquerade; there is no moment when neither does.
+ *
+ * Without its interface an attachment sends nothing, and the reference's DEL removes no rules. In that case the elements
+ * are just removed.
+ * @param cidrs the addresses of the attachment; if empty, only the owner of the elements can be reported
+ * @returns what was in our sets
+ */
+export function handOverMasquerading(call: Call, cidrs: readonly Cidr[], mode: HandoverMode): string[] {
+  const { hostNft } = call;
+  const owner = attachmentOf(call);
+  const note = noteOf(owner);
+  if (listOwned(hostNft, SETS, one => one === note).length === 0) return [];
+  if (mode === 'do') {
+    // Rewriting existing rules would leave connections that start at this moment without them.
+    const stands = listMarkedEnds(call).length > 0;
+    if (stands && !isInIptables(call, cidrs)) ensureIptablesMasquerade(hostNft, owner, cidrs);
+    removeMasquerade(hostNft, owner, cidrs);
+    // A concurrent DEL may have looked for the rules before they existed.
+    if (listMarkedEnds(call).length === 0)
+      removeIptablesMasquerade(hostNft, owner, () => cidrs.map(({ ip }) => ip));
+  }
+  return [`masquerading of ${cidrs.map(({ ip }) => renderIp(ip)).join(' and ')}`];
+}
+
+function isInIptables(call: Call, cidrs: readonly Cidr[]): boolean {
+  try {
+    checkIptablesMasquerade(call.hostNft, attachmentOf(call), cidrs);
+    return true;
   } catch {
     return false;
   }

@@ -1,14 +1,14 @@
 // Which MTU does `"mtu": "auto"` stand for?
 import { TUNNEL_ALIAS, TUNNELS } from '../between/names.ts';
 import { findLink, findLinks } from '../netlink/rtnl/link.ts';
+import { listRoutes, type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
-import { listDefaultRoutes } from './default-route.ts';
 
 /** The value of `mtu` that follows the host's uplink. */
 export const AUTO_MTU = 'auto';
 
 /** An MTU as configured: bytes, 0 for the kernel's default, or {@link AUTO_MTU}. */
-export type ConfiguredMtu = number | typeof AUTO_MTU;
+type ConfiguredMtu = number | typeof AUTO_MTU;
 
 /** @returns what is wrong with a configured MTU, or undefined */
 export function findMtuProblem(mtu: ConfiguredMtu): string | undefined {
@@ -37,4 +37,11 @@ function uplinkMtu(socket: NetlinkSocket, uplink: string | undefined): number {
   const [route] = listDefaultRoutes(socket);
   const link = route && findLink(socket, route.oif);
   return link ? Math.min(link.mtu, route.mtu ?? link.mtu) : 0;
+}
+
+/** The default routes of the main table: IPv4's before IPv6's, and of one family those that the kernel prefers first. */
+export function listDefaultRoutes(socket: NetlinkSocket): Route[] {
+  return listRoutes(socket)
+    .filter(({ dst, table }) => dst.prefix === 0 && table === RT_TABLE_MAIN)
+    .sort((a, b) => a.dst.ip.family - b.dst.ip.family || (a.priority ?? 0) - (b.priority ?? 0));
 }

@@ -440,9 +440,9 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   ],
   dummy: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
   vrf: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link'],
-  macvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/refusal'],
-  ipvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/refusal', 'src/plugin/netns-owner'],
-  vlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/refusal', 'src/plugin/netns-owner'],
+  macvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/create'],
+  ipvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/create', 'src/plugin/netns-owner'],
+  vlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/create', 'src/plugin/netns-owner'],
   // It talks to servers through the interface, so it is called while that exists; the same name is the reference's.
   // In init it is the protocol, as users write it.
   dhcp: ['src/attach/ipam', 'src/cli/init/subnets'],

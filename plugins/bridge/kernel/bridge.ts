@@ -1,6 +1,9 @@
 // How is the bridge created, adopted and removed?
+
 import { AUTO_MTU, resolveMtu } from '../../../src/attach/mtu.ts';
+import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { renderMac } from '../../../src/net/mac.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts, setGroupFwdMask } from '../../../src/netlink/rtnl/bridge-vlan.ts';
@@ -16,12 +19,12 @@ import {
 import { IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
+import { withPluginLock } from '../../../src/plugin/lock.ts';
 import { Errno } from '../../../src/sys/errno.ts';
+import { ownNetns } from '../../../src/sys/netns.ts';
 import { trySysctl } from '../../../src/sys/sysctl.ts';
 import type { BridgeConf } from '../config.ts';
-import { wantsFiltering } from '../vlans.ts';
-import { withBridgeLock } from './lock.ts';
-import { isBridgeMac, randomBridgeMac } from './random-mac.ts';
+import { wantsFiltering } from '../plan.ts';
 import { ensureFiltering, refuseVlans, requireFiltering } from './vlan.ts';
 
 /** Alias of bridges that this plugin created and may therefore remove once nothing uses them. */
@@ -163,3 +166,40 @@ function removeFailedBridge(host: NetlinkSocket, name: string): void {
   const bridge = findLink(host, name);
   if (bridge && listBridgePorts(host, bridge.index).length === 0) removeLink(host, bridge.index);
 }
+
+/** Prefix of the hardware addresses of bridges that this plugin creates: locally administered and unicast. */
+const OURS = [0xca, 0x7e];
+
+/**
+ * An address for a bridge, which identifies it as ours before it has its alias: the kernel accepts an alias only for an existing
+ * device, and the creating process may be killed in between.
+ */
+function randomBridgeMac(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(6));
+  bytes.set(OURS);
+  return renderMac(bytes);
+}
+
+/** Whether an address may come from {@link randomBridgeMac}. */
+function isBridgeMac(mac: string | undefined): boolean {
+  return mac?.startsWith(`${OURS.map(byte => byte.toString(16)).join(':')}:`) === true;
+}
+
+/** A locally administered unicast address. */
+export function randomMac(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(6));
+  bytes[0] = ((bytes[0] ?? 0) & 0xfc) | 0x02;
+  return renderMac(bytes);
+}
+
+/**
+ * Runs a step during which no other process of ours may create or remove the bridge. Otherwise attaching a port could race with
+ * removing the bridge after the last one.
+ * @throws CniError 11 when the lock is not available in time
+ */
+export function withBridgeLock<T>(name: string, step: () => T): T {
+  return withPluginLock(`${runDir()}/bridge-${ownNetns().ino}-${name}.lock`, step);
+}
+
+/** Alias of both ends of the pairs that this plugin creates to carry a VLAN's gateway. */
+export const GATEWAY_PORT_ALIAS = 'catena:gateway';

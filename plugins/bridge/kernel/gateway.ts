@@ -1,7 +1,9 @@
 // How do gateway addresses get onto the bridge, or onto the gateway port of a VLAN?
-import { type PlannedIp, refuseUnusable } from '../../../src/attach/addressing.ts';
+
+import { type PlannedIp, type PlannedRoute, refuseUnusable } from '../../../src/attach/addressing.ts';
 import { holdingsOf, SHORTEST_PREFIX } from '../../../src/attach/held-subnets.ts';
 import { disableHostIpv6, enableHostIpv6, requireHostIpv6 } from '../../../src/attach/host-ipv6.ts';
+import { addRoutes, checkRoutes } from '../../../src/attach/routes.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { type Cidr, cidrContains, cidrsOverlap, renderCidr, subnetOf } from '../../../src/net/cidr.ts';
 import { renderIp, sameIp } from '../../../src/net/ip.ts';
@@ -9,6 +11,7 @@ import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import {
   type Address,
   addAddress,
+  findAddressesOf,
   listAddresses,
   RT_SCOPE_LINK,
   RT_SCOPE_UNIVERSE,
@@ -16,17 +19,19 @@ import {
   restoreAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
-import { findLink, getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
+import { findLink, findLinks, getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
+import {
+  listPermanentNeighbours,
+  type Neighbour,
+  removeNeighbour,
+} from '../../../src/netlink/rtnl/neighbour.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
+import { mend } from '../../../src/plugin/mend.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import type { BridgeConf } from '../config.ts';
 import type { Addressing } from '../plan.ts';
-import { isOurs } from './bridge.ts';
-import { removeIdleGateways } from './idle-gateway.ts';
-import { withBridgeLock } from './lock.ts';
-import { GATEWAY_PORT_ALIAS } from './port-alias.ts';
-import { randomMac } from './random-mac.ts';
+import { GATEWAY_PORT_ALIAS, isOurs, randomMac, withBridgeLock } from './bridge.ts';
 
 const NO_MAC = '00:00:00:00:00:00';
 
@@ -183,4 +188,109 @@ function add(host: NetlinkSocket, target: Link, cidr: Cidr): boolean {
 
 function sameCidr(a: Cidr, b: Cidr): boolean {
   return a.prefix === b.prefix && sameIp(a.ip, b.ip);
+}
+
+/**
+ * Removes gateways whose subnets no container of the bridge uses. In doubt they are kept: a port that is not a container's veth
+ * may lead anywhere, and a container without an address may be about to get one. So is one beside an address of another's in its
+ * subnet, which the kernel would remove with it. Call under `withBridgeLock`.
+ */
+export function removeIdleGateways(
+  host: NetlinkSocket,
+  bridge: string,
+  target: Link,
+  gateways: readonly Cidr[],
+): void {
+  const found = findLink(host, bridge);
+  if (found === undefined) return;
+  const ports = listBridgePorts(host, found.index).map(({ index }) => index);
+  const present = listAddresses(host, target.index).filter(({ scope }) => scope !== RT_SCOPE_LINK);
+  for (const gateway of gateways) {
+    const inside = present.filter(({ cidr }) => cidrContains(gateway, cidr.ip));
+    const isAlone = inside.every(({ cidr }) => sameIp(cidr.ip, gateway.ip));
+    if (isAlone && !mayBeUsed(host, ports, gateway)) removeAddress(host, target.index, gateway);
+  }
+}
+
+function mayBeUsed(host: NetlinkSocket, ports: readonly number[], gateway: Cidr): boolean {
+  // One after the other: usually the first container is in the subnet, and the others need not be queried.
+  return ports.some(index => {
+    const [port] = findLinks(host, [index]);
+    if (port === undefined || port.attrs.alias === GATEWAY_PORT_ALIAS) return false;
+    const { linkNetnsId } = port.attrs;
+    if (port.kind !== 'veth' || linkNetnsId === undefined) return true;
+    const addresses = findAddressesOf(host, linkNetnsId, port.peer)?.filter(
+      ({ scope }) => scope === RT_SCOPE_UNIVERSE,
+    );
+    return !addresses?.length || addresses.some(({ cidr }) => cidrContains(gateway, cidr.ip));
+  });
+}
+
+/** @throws Error naming a permanent neighbour entry of the container with another hardware address than the gateway's */
+export function checkNeighbours(
+  container: NetlinkSocket,
+  inside: Link,
+  target: Link,
+  gateways: readonly Cidr[],
+): void {
+  const [wrong] = findWrong(container, inside, target, gateways);
+  if (wrong === undefined) return;
+  throw new Error(
+    `Cannot confirm gateway ${renderIp(wrong.ip)} of "${inside.name}": ` +
+      `a permanent neighbour entry says ${wrong.mac}, but "${target.name}" has ${target.mac}`,
+  );
+}
+
+/** Removes them; the container then asks who has the address. */
+export function removeWrongNeighbours(
+  container: NetlinkSocket,
+  inside: Link,
+  target: Link,
+  gateways: readonly Cidr[],
+): void {
+  for (const wrong of findWrong(container, inside, target, gateways)) removeNeighbour(container, wrong);
+}
+
+function findWrong(
+  container: NetlinkSocket,
+  inside: Link,
+  target: Link,
+  gateways: readonly Cidr[],
+): Neighbour[] {
+  return listPermanentNeighbours(container).filter(
+    ({ index, ip, mac }) =>
+      index === inside.index && mac !== target.mac && gateways.some(gateway => sameIp(gateway.ip, ip)),
+  );
+}
+
+/** linux/rtnetlink.h; and the metric of such routes, net/ipv6/addrconf.c IP6_RT_PRIO_ADDRCONF */
+const RTPROT_KERNEL = 2;
+const ADDRCONF_METRIC = 256;
+
+/** @throws Error naming the first subnet without a route, which the kernel makes with the gateway's address */
+export function checkSubnetRoutes(host: NetlinkSocket, target: Link, gateways: readonly Cidr[]): void {
+  const subnets = wide(gateways).map(gateway => ({ dst: subnetOf(gateway) }));
+  if (subnets.length > 0) checkRoutes(host, target, subnets);
+}
+
+/** Restores them as the kernel makes them. Those of a VRF are in its table, and the kernel's own business. */
+export function ensureSubnetRoutes(host: NetlinkSocket, target: Link, gateways: readonly Cidr[]): void {
+  if (target.master) return;
+  for (const gateway of wide(gateways))
+    mend(
+      () => checkSubnetRoutes(host, target, [gateway]),
+      () => addRoutes(host, target, [routeOf(gateway)]),
+    );
+}
+
+function routeOf(gateway: Cidr): PlannedRoute {
+  const route = { dst: subnetOf(gateway), protocol: RTPROT_KERNEL };
+  return gateway.ip.family === 4
+    ? { ...route, scope: RT_SCOPE_LINK, source: gateway.ip }
+    : { ...route, priority: ADDRCONF_METRIC };
+}
+
+/** An address without a subnet has no such route. */
+function wide(gateways: readonly Cidr[]): Cidr[] {
+  return gateways.filter(({ ip, prefix }) => prefix < (ip.family === 4 ? 32 : 128));
 }

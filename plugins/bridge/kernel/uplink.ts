@@ -8,8 +8,8 @@ import { IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import type { BridgeConf } from '../config.ts';
-import { planVlans } from '../vlans.ts';
-import { withBridgeLock } from './lock.ts';
+import { planVlans } from '../plan.ts';
+import { withBridgeLock } from './bridge.ts';
 
 /**
  * Makes the configured uplink a port of the bridge, up, and a tagged member of the container's VLANs. Does nothing without one, or if it is

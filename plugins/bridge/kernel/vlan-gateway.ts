@@ -14,9 +14,8 @@ import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { trySysctl } from '../../../src/sys/sysctl.ts';
 import { type BridgeConf, gatewayPortName } from '../config.ts';
-import { nativeVlan } from '../vlans.ts';
-import { withBridgeLock } from './lock.ts';
-import { GATEWAY_PORT_ALIAS } from './port-alias.ts';
+import { nativeVlan } from '../plan.ts';
+import { GATEWAY_PORT_ALIAS, withBridgeLock } from './bridge.ts';
 import { setPortVlans } from './vlan.ts';
 
 /**

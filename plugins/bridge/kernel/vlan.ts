@@ -13,7 +13,7 @@ import { confirm } from '../../../src/plugin/confirm.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { type BridgeConf, FIRST_VLAN, LAST_VLAN } from '../config.ts';
-import { renderVlans, type VlanPlan } from '../vlans.ts';
+import { renderVlans, type VlanPlan } from '../plan.ts';
 
 /**
  * Makes a port a member of VLANs, and of no other unless the plan keeps the default one.

@@ -9,7 +9,6 @@
 // zod; test/property/quick-zod.test.ts compares both.
 import type { Schema } from './schema.ts';
 
-export { maximum, maxLength, minimum, minLength, positive, refine, regex, startsWith } from './checks.ts';
 export {
   _default,
   array,
@@ -23,7 +22,24 @@ export {
   tuple,
   union,
 } from './compound.ts';
-export { boolean, custom, enum, int, literal, number, string, unknown } from './scalars.ts';
+export {
+  boolean,
+  custom,
+  enum,
+  int,
+  literal,
+  maximum,
+  maxLength,
+  minimum,
+  minLength,
+  number,
+  positive,
+  refine,
+  regex,
+  startsWith,
+  string,
+  unknown,
+} from './scalars.ts';
 
 /** See {@link Schema.register}. */
 export const globalRegistry = undefined;

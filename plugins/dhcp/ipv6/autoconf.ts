@@ -11,7 +11,7 @@ import {
 } from '../../../src/netlink/rtnl/addr.ts';
 import type { OpenPlace } from '../give-back.ts';
 import type { Advertisement } from './codec/advertisement.ts';
-import { isGlobal } from './codec/values.ts';
+import { isGlobal } from './codec/options.ts';
 import type { RouterWatch } from './routers.ts';
 
 const POLL_MS = 50;

@@ -6,9 +6,7 @@ import type { Identity } from '../identity.ts';
 import { IPV6_PART, type LeaseKind } from '../record.ts';
 import type { Answer } from './client/conversation.ts';
 import { type Association, findAssociation, type GrantedAddress } from './codec/association.ts';
-import { Code, findOption } from './codec/options.ts';
-import { Status, statusIn } from './codec/status.ts';
-import { addressesOf, isGlobal } from './codec/values.ts';
+import { addressesOf, Code, findOption, isGlobal, Status, statusIn } from './codec/options.ts';
 
 /** A lease, as it is kept on disk. */
 export const Lease = z.object({

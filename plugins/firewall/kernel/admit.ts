@@ -1,24 +1,26 @@
 // How are the elements of an attachment put into the kernel?
+
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
-import { findFormerOwners, refuserFor } from '../../../src/attach/living-owner.ts';
+import { findFormerOwners, findUnnamedHolder, refuserFor } from '../../../src/attach/living-owner.ts';
 import { defined } from '../../../src/cni/defined.ts';
-import { FAMILIES } from '../../../src/net/ip.ts';
+import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import { tryOut } from '../../../src/netlink/nft/batch.ts';
 import { deleteElements, findElement } from '../../../src/netlink/nft/element.ts';
 import { addEntries, deletePlaces, type Entry, type Place } from '../../../src/netlink/nft/entries.ts';
-import { changeOwned, listOwned } from '../../../src/netlink/nft/owned-table.ts';
+import { changeOwned, findOwnedProblems, listOwned } from '../../../src/netlink/nft/owned-table.ts';
 import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
+import { findLink, type Link } from '../../../src/netlink/rtnl/link.ts';
+import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import { confirmAll } from '../../../src/plugin/confirm.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import type { IngressPolicy } from '../config.ts';
 import { type Claim, decodeClaim, planElements } from '../elements.ts';
-import type { AccessPlan } from '../plan.ts';
-import { BRIDGE_SKELETON, PORTS, SETS, SKELETON } from '../skeleton.ts';
-import { refuseStrangers } from './foreign.ts';
-import { iptablesChanges } from './iptables.ts';
-import { findHome } from './port.ts';
-import { isKnown, removalOf } from './release.ts';
-import { countClosed } from './tally.ts';
+import type { AccessPlan, Ingress } from '../plan.ts';
+import { BRIDGE_SKELETON, CLOSED, PORTS, SETS, SKELETON, TABLE, TALLY } from '../skeleton.ts';
+import { hasRulesFor, iptablesChanges } from './iptables.ts';
+import { countClosed, isKnown, removalOf } from './release.ts';
 
 /**
  * Puts everything into the kernel in one transaction, including iptables rules in nf_tables: adds the elements of the plan, and
@@ -74,7 +76,7 @@ export function tryAdmission(socket: NetlinkSocket, policy: IngressPolicy): void
 }
 
 /** The tables that a policy needs. */
-export function skeletonsFor(policy: IngressPolicy): Skeleton[] {
+function skeletonsFor(policy: IngressPolicy): Skeleton[] {
   return policy === 'isolated' ? [SKELETON, BRIDGE_SKELETON] : [SKELETON];
 }
 
@@ -123,4 +125,92 @@ function moveHomes(host: NetlinkSocket, nft: NetlinkSocket, isConcerned: (note: 
     went: moves.map(({ claim }) => claim),
     come: moves.map(({ claim, home }) => ({ ...claim, home })),
   };
+}
+
+/** Adds the device by which the host routes to the pod. Without such a route, packets come from the bridge itself. */
+export function withHome(host: NetlinkSocket, ingress: Ingress, pods: readonly Ip[]): Ingress {
+  const home = pods.flatMap(pod => findHome(host, pod) ?? [])[0];
+  return { ...ingress, ...defined({ home }) };
+}
+
+/** The device by which the host routes to an address on one of its own links; undefined when it is on none. */
+function findHome(host: NetlinkSocket, pod: Ip): string | undefined {
+  const way = findWay(host, pod);
+  return way && !way.local && !way.gateway ? findLink(host, way.oif)?.name : undefined;
+}
+
+/**
+ * Adds the port that `isolated` needs: the other end of the pod's interface, or the interface of the result that is a port of the
+ * bridge. Behind an interface that is not a bridge there are neither neighbours nor ports.
+ * @throws CniError 7 when no port of the bridge belongs to the pod
+ */
+export function withPort(call: Call, ingress: Ingress): Ingress {
+  if (ingress.policy !== 'isolated') return ingress;
+  const bridge = findLink(call.host, ingress.bridge);
+  if (bridge?.kind !== 'bridge') return ingress;
+  const isPort = (link: Link | undefined): link is Link => link?.master === bridge.index;
+  const reported = () =>
+    (call.prevResult?.interfaces ?? []).flatMap(({ name, sandbox }) =>
+      sandbox ? [] : (findLink(call.host, name) ?? []),
+    );
+  const port = [farEndOf(call)].find(isPort) ?? reported().find(isPort);
+  if (port !== undefined) return { ...ingress, port: port.name };
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot isolate "${call.env.ifname}": bridge "${ingress.bridge}" has no port that leads to it`,
+    {
+      details:
+        'place this plugin after one that connects the pod to the bridge and reports the interface it created',
+    },
+  );
+}
+
+/** The host end of the pod's interface. */
+function farEndOf(call: Call): Link | undefined {
+  const inside = call.findContainerNetns() ? findLink(call.container, call.env.ifname) : undefined;
+  const outside = inside && inside.peer > 0 ? findLink(call.host, inside.peer) : undefined;
+  // An index is only meaningful in its own namespace, so the other end must point back to this one.
+  return outside?.peer === inside?.index ? outside : undefined;
+}
+
+/**
+ * Compares the skeleton and the elements of an attachment with those in the kernel.
+ * @throws Error naming what is missing or different
+ */
+export function checkAdmission(socket: NetlinkSocket, plan: AccessPlan, owner: FilterOwner): void {
+  const skeletons = skeletonsFor(plan.ingress?.policy ?? 'open');
+  confirmAll(`rules in tables "${TABLE.name}"`, [
+    ...findOwnedProblems(socket, skeletons, planElements(plan, owner)),
+    ...(plan.ingress ? closedProblem(socket, plan.ingress.home) : []),
+  ]);
+}
+
+/** The count is shared by all attachments: here it only matters that it exists. */
+function closedProblem(socket: NetlinkSocket, home: string): string[] {
+  return [CLOSED, TALLY]
+    .filter(set => findElement(socket, set, [home]) === undefined)
+    .map(({ name }) => `{ ${home} } of "${name}" is missing`);
+}
+
+// The rules name an address but no owner. If nf_tables does not know the address either, its current holder is looked up.
+
+/**
+ * Rejects addresses of another live pod that legacy iptables already accepts; rules in nf_tables are checked in the transaction
+ * that adds to them.
+ * @throws CniError 101
+ */
+export function refuseOldRules(call: Call, pods: readonly Ip[]): void {
+  if (isKnown(call.hostNft, pods) || !hasRulesFor(call.hostNft, pods, 'old')) return;
+  refuseStrangers(call, pods);
+}
+
+/** @throws CniError 101 when an interface in another namespace, which no alias names, has one of the addresses */
+function refuseStrangers(call: Call, pods: readonly Ip[]): void {
+  refuserFor(call)(pods.map(ip => ({ ip, owner: undefined })));
+}
+
+/** Whether rules of a pod that is not ours may be removed because no other pod has the addresses. */
+export function isForgettable(call: Call, pods: readonly Ip[]): boolean {
+  if (pods.length === 0 || isKnown(call.hostNft, pods)) return false;
+  return !hasRulesFor(call.hostNft, pods) || findUnnamedHolder(call, pods) === undefined;
 }

@@ -1,5 +1,7 @@
 // How is everything of an attachment removed from the kernel when only its name is known?
+
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
+import { cidrContains } from '../../../src/net/cidr.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
@@ -11,17 +13,21 @@ import {
   listOwners,
   placeOf,
 } from '../../../src/netlink/nft/owned-table.ts';
+import { recount } from '../../../src/netlink/nft/tally.ts';
+import { listLinks } from '../../../src/netlink/rtnl/link.ts';
+import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { Call } from '../../../src/plugin/define.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
 import type { Other } from '../config.ts';
 import { type Claim, decodeClaim, placesOf } from '../elements.ts';
-import { BEHIND, OWNED_SETS, PORTS, SETS } from '../skeleton.ts';
-import { countClosed } from './tally.ts';
+import { BEHIND, CLOSED, OWNED_SETS, PORTS, SETS, TALLY } from '../skeleton.ts';
+import { sweepIptables } from './iptables.ts';
 
 const CLAIM_SETS = [SETS[4].claims, SETS[6].claims];
 
 /** The changes that remove an attachment, and the claims that it had. */
-export interface Removal {
+interface Removal {
   readonly changes: readonly Request[];
   readonly claims: readonly Claim[];
 }
@@ -89,4 +95,48 @@ export function sweep(socket: NetlinkSocket, network: string, kept: KeptAttachme
 /** The claims of an attachment. They are numbered, so each is found at constant cost. */
 function findClaims(socket: NetlinkSocket, owner: FilterOwner): Claim[] {
   return findNumbered(socket, CLAIM_SETS, owner).flat().map(decodeClaim);
+}
+
+/** The relevant part of a pod's address; without a home, the pod is open. */
+interface Behind {
+  readonly home?: string;
+}
+
+/**
+ * The changes that count added addresses in and removed ones out; removing the last one opens the interface. Call within
+ * `commitAfterReading`.
+ */
+export function countClosed(
+  socket: NetlinkSocket,
+  come: readonly Behind[],
+  went: readonly Behind[],
+): Request[] {
+  const homes = new Set([...come, ...went].flatMap(({ home }) => home ?? []));
+  return [...homes].flatMap(home => {
+    const isHere = (one: Behind) => one.home === home;
+    const tally = { come: come.filter(isHere).length, went: went.filter(isHere).length };
+    return recount(socket, { set: TALLY, key: [home] }, tally, { set: CLOSED, element: { key: [home] } });
+  });
+}
+
+// Its rules do not name their owner, so what counts is whether a pod can still be there. A pod's address is on-link on some
+// interface of the host: a bridge with ports, the pod's own veth, or another device. When only a route through a gateway leads
+// there, or only one to a bridge without ports, the pod no longer exists.
+
+/** Removes ownerless rules from iptables, whichever network they were for. */
+export function sweepLeftovers({ host, hostNft }: Call): void {
+  sweepIptables(hostNft, () => {
+    const devices = listLinks(host);
+    const masters = new Set(devices.map(({ master }) => master));
+    const deserted = devices.filter(({ kind, index }) => kind === 'bridge' && !masters.has(index));
+    const inhabited = new Set(devices.filter(link => !deserted.includes(link)).map(({ name }) => name));
+    const isDeserted = (index: number) => deserted.some(link => link.index === index);
+    const onPlugin = listRoutes(host).filter(({ dst, gateway, ways, oif }) => {
+      return dst.prefix > 0 && gateway === undefined && ways === undefined && !isDeserted(oif);
+    });
+    return {
+      hasPod: ip => isKnown(hostNft, [ip]) || onPlugin.some(({ dst }) => cidrContains(dst, ip)),
+      hasPods: name => inhabited.has(name) || findElement(hostNft, TALLY, [name]) !== undefined,
+    };
+  });
 }

@@ -1,6 +1,6 @@
 // Which device does the host have on a master, beside those of its containers?
 import { derivedMac } from '../../../src/attach/mac.ts';
-import { explainRefusal } from '../../../src/attach/upper/refusal.ts';
+import { explainRefusal } from '../../../src/attach/upper/create.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Cidr } from '../../../src/net/cidr.ts';
 import { type Ip, ipFromBytes, sameIp } from '../../../src/net/ip.ts';

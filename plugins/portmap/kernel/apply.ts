@@ -1,22 +1,25 @@
 // How does an attachment get its ports and lose them, whichever packet filter forwards them?
-import { runDir } from '../../../src/cni/directories.ts';
-import type { Ip } from '../../../src/net/ip.ts';
+import { readdirSync } from 'node:fs';
+import { cniCacheDir, runDir } from '../../../src/cni/directories.ts';
+import { findHolders } from '../../../src/ipam/holders.ts';
+import { FAMILIES, type Ip, renderIp } from '../../../src/net/ip.ts';
+import { decodeNatRule } from '../../../src/netlink/iptables/nft.ts';
 import { inTurn } from '../../../src/netlink/iptables/restore.ts';
+import { findElement } from '../../../src/netlink/nft/element.ts';
+import { listRules } from '../../../src/netlink/nft/rule.ts';
 import { listTables } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { KeptAttachments } from '../../../src/plugin/kept.ts';
 import { tryAll } from '../../../src/plugin/try-all.ts';
-import type { Owner } from '../elements.ts';
+import { type Owner, ownerOfNote } from '../elements.ts';
 import type { IptablesOptions } from '../iptables-rules.ts';
-import { soleOwner } from '../reference-names.ts';
-import { TABLE } from '../sets.ts';
+import { hostportTable, soleOwner } from '../reference-names.ts';
+import { SETS, TABLE } from '../sets.ts';
 import { sweepConditions } from './asking.ts';
 import { chainOwnerOf, chainsOf } from './chains.ts';
 import { type Claimed, claimPorts, SuspectError, type Wanted } from './claim.ts';
 import type { Lost } from './flows.ts';
-import { forwardInLegacy } from './forward.ts';
-import { addIptablesPorts } from './iptables.ts';
-import { sweepHostportRules } from './leftovers.ts';
+import { addIptablesPorts, forwardInLegacy } from './iptables.ts';
 import { removeHostportRules, removeIptablesPorts, sweepIptablesPorts } from './reference.ts';
 import { findClaims, findDead, releasePorts, sweepElements } from './release.ts';
 
@@ -117,4 +120,66 @@ function claimPatiently(nft: NetlinkSocket, wanted: Wanted): Claimed {
 /** Serializes processes from the claim of ports to their iptables rules. */
 function alone<T>(work: () => T): T {
   return inTurn(runDir(), 'portmap', work);
+}
+
+/**
+ * Removes rules of containers that certainly no longer exist. The rules name a container but no network, so not being among the
+ * valid attachments of one network is not sufficient: another container must have the address now, or the runtime must have no
+ * record of the container in any network.
+ * @returns the host ports that were forwarded
+ */
+function sweepHostportRules(socket: NetlinkSocket, kept: KeptAttachments): Lost[] {
+  const suspects = podsByContainer(socket).filter(
+    ({ containerId }) => !kept.some(one => one.containerId === containerId),
+  );
+  if (suspects.length === 0) return [];
+  const isForgotten = forgottenBy(recordsOf(kept));
+  // A runtime writes its record only after the last plugin, so a container that is being attached has none yet.
+  const holders = findHolders();
+  const isInUse = (pod: Ip) => holders?.get(renderIp(pod))?.some(({ isHere }) => !isHere) ?? false;
+  return suspects.flatMap(({ containerId, pods }) => {
+    if (isForgotten(containerId) && !pods.some(isInUse)) return removeHostportRules(socket, containerId, []);
+    const moved = pods.filter(pod => isAnothers(socket, pod, containerId));
+    return moved.length ? removeHostportRules(socket, containerId, moved) : [];
+  });
+}
+
+interface Suspect {
+  readonly containerId: string;
+  readonly pods: readonly Ip[];
+}
+
+function podsByContainer(socket: NetlinkSocket): Suspect[] {
+  const found = new Map<string, Ip[]>();
+  for (const family of FAMILIES) {
+    for (const rule of listRules(socket, hostportTable(family), 'hostports')) {
+      const { comment, to } = decodeNatRule(family, rule);
+      if (comment === undefined || to === undefined) continue;
+      found.set(comment, [...(found.get(comment) ?? []), to]);
+    }
+  }
+  return [...found].map(([containerId, pods]) => ({ containerId, pods }));
+}
+
+/** Names of libcni's cached results, `<network>-<container>-<interface>`; undefined if they are not stored where we look. */
+function recordsOf(kept: KeptAttachments): readonly string[] | undefined {
+  try {
+    const names = readdirSync(`${cniCacheDir()}/results`);
+    const isElsewhere = kept.some(
+      ({ network, containerId, ifname }) => !names.includes(`${network}-${containerId}-${ifname}`),
+    );
+    return isElsewhere ? undefined : names;
+  } catch {
+    return undefined;
+  }
+}
+
+function forgottenBy(records: readonly string[] | undefined): (containerId: string) => boolean {
+  return containerId => records !== undefined && !records.some(name => name.includes(`-${containerId}-`));
+}
+
+function isAnothers(socket: NetlinkSocket, pod: Ip, containerId: string): boolean {
+  const note = findElement(socket, SETS[pod.family].pods, [pod])?.comment;
+  const holder = note === undefined ? undefined : ownerOfNote(note).attachment;
+  return holder !== undefined && holder.containerId !== containerId;
 }

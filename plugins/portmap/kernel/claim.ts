@@ -4,11 +4,15 @@ import { findFormerOwners, type IsGone, type RefuseLiving } from '../../../src/a
 import { defined } from '../../../src/cni/defined.ts';
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
 import { tryOut } from '../../../src/netlink/nft/batch.ts';
+import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
-import { addEntries, type Place } from '../../../src/netlink/nft/entries.ts';
-import { changeOwned, placeOf } from '../../../src/netlink/nft/owned-table.ts';
-import { skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
+import { addEntries, type Entry, type Place } from '../../../src/netlink/nft/entries.ts';
+import { renderTable } from '../../../src/netlink/nft/message.ts';
+import { changeOwned, elementProblem, placeOf } from '../../../src/netlink/nft/owned-table.ts';
+import type { NftSet } from '../../../src/netlink/nft/set.ts';
+import { skeletonChanges, skeletonProblems } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { confirmAll } from '../../../src/plugin/confirm.ts';
 import type { Conditions } from '../conditions.ts';
 import {
   type Claim,
@@ -21,17 +25,16 @@ import {
   planElements,
   takenPlace,
 } from '../elements.ts';
-import type { FamilyPlan } from '../plan.ts';
+import { type FamilyPlan, PROTOCOLS } from '../plan.ts';
 import type { ChainOwner } from '../reference-names.ts';
-import { SETS } from '../sets.ts';
-import { planSkeleton } from '../skeleton.ts';
-import { askingChanges, additions as askingRules } from './asking.ts';
+import { findConditionalSet, SETS, TABLE } from '../sets.ts';
+import { askingChain, planSkeleton } from '../skeleton.ts';
+import { askingChanges, additions as askingRules, isAsked } from './asking.ts';
 import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
 import { refuseForeign, type Stranger, throwTaken } from './foreign.ts';
-import { forwardChanges } from './forward.ts';
 import { planHeirs, transferOwnership } from './heirs.ts';
-import { findClaims, type Removal, removalOf } from './release.ts';
-import { countTaken, listHostIps } from './tallies.ts';
+import { forwardChanges } from './iptables.ts';
+import { countedPlaces, countTaken, findClaims, listHostIps, type Removal, removalOf } from './release.ts';
 
 /** What one attachment wants. */
 export interface Wanted {
@@ -210,4 +213,51 @@ function rivalsOf(claim: Claim, hostIps: readonly Ip[]): Claim[] {
 function ghostOf(socket: NetlinkSocket, family: 4 | 6, { comment = '' }: Element): Owner | undefined {
   const holder = ownerOfNote(comment);
   return holder.attachment && !isChainThere(socket, family, holder.attachment) ? holder : undefined;
+}
+
+/**
+ * Compares the skeleton and the elements of an attachment with those in the kernel.
+ * @throws Error naming what is missing or different
+ */
+export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditions }: Wanted): void {
+  const skeleton = planSkeleton({ pods: plans.map(({ pod }) => pod), conditions });
+  const claims = plans.flatMap(plan => planClaims(plan, means));
+  const entries = plans.flatMap(plan => planElements(plan, owner, means));
+  const counted = claims.flatMap(claim => [...countedPlaces(claim), ...askedPlaces(claim)]);
+  const found = findElements(socket, [...entries.map(placeOf), ...counted]);
+  confirmAll(`port mappings in table ${renderTable(TABLE)}`, [
+    ...skeletonProblems(socket, skeleton),
+    ...conditions
+      .filter(one => !isAsked(socket, one))
+      .map(({ family, text }) => `rules of chain "${askingChain(family)}" for "${text}" are not ours`),
+    ...entries.flatMap((entry, i) =>
+      isShared(entry, found[i], owner) ? [] : (elementProblem(entry, found[i]) ?? []),
+    ),
+    ...counted.flatMap((place, i) => countProblem(place, found[entries.length + i])),
+  ]);
+}
+
+/** The first network of a container keeps the ports that were passed to all of them. */
+function isShared({ set }: Entry, found: Element | undefined, owner: Owner): boolean {
+  return found?.comment !== owner.note && isForward(set) && isSameContainer(found?.comment, owner);
+}
+
+function isForward({ name }: NftSet): boolean {
+  const sets = FAMILIES.flatMap(family => [
+    SETS[family].wildcard,
+    SETS[family].specific,
+    SETS[family].iptables,
+  ]);
+  return sets.some(set => set.name === name) || findConditionalSet(name) !== undefined;
+}
+
+/** The place that makes the kernel evaluate conditions for the port at all. */
+function askedPlaces({ family, protocol, port, backend, condition }: Claim): Place[] {
+  if (backend !== 'nftables' || condition === '') return [];
+  return [{ set: SETS[family].conditional, key: [PROTOCOLS[protocol], port] }];
+}
+
+/** The count is shared by all attachments: here it only matters that it exists. */
+function countProblem({ set, key }: Place, found: Element | undefined): string[] {
+  return found ? [] : [`{ ${renderFields(key)} } of "${set.name}" is missing`];
 }

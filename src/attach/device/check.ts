@@ -1,15 +1,18 @@
 // Is a device of the container still as ADD left it?
+
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { Result, ResultInterface } from '../../cni/result.ts';
-import { findLink, type Link } from '../../netlink/rtnl/link.ts';
+import { findLink, type Link, setLink } from '../../netlink/rtnl/link.ts';
+import { IFF_UP } from '../../netlink/rtnl/link-header.ts';
 import { confirm } from '../../plugin/confirm.ts';
 import type { Call } from '../../plugin/define.ts';
+import { mend } from '../../plugin/mend.ts';
 import { checkAddresses, checkMac, stateOf } from '../check.ts';
-import { checkRoutes } from '../routes.ts';
+import { checkRoutes, putRoutesRight } from '../routes.ts';
 import { addressesFromResult } from './plan.ts';
 
 /** What CHECK expects of a device, besides what the result says. */
-export interface DeviceExpectation {
+interface DeviceExpectation {
   /** Kind of device, as in `ip -d link`. */
   readonly kind: string;
   /** Configured MTU in bytes; 0 or undefined when the kernel chose it. */
@@ -19,13 +22,13 @@ export interface DeviceExpectation {
 }
 
 /** The result of the ADD. @throws CniError 7 when the request has none */
-export function requirePrevResult({ prevResult }: Call): Result {
+function requirePrevResult({ prevResult }: Call): Result {
   if (prevResult) return prevResult;
   throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
 }
 
 /** A device of the container, as the result of its ADD has it, and as it is. */
-export interface FoundDevice {
+interface FoundDevice {
   /** For errors. */
   readonly name: string;
   readonly reported: ResultInterface | undefined;
@@ -73,5 +76,26 @@ export function checkDevice(call: Call, expected: DeviceExpectation): Link {
   confirm(`state of ${name}`, 'up', stateOf(link));
   const layer3 = addressesFromResult(prevResult, call.env.ifname, call.env.netns);
   if (layer3.ips.length > 0) checkLayer3(call, link, layer3);
+  return link;
+}
+
+/**
+ * Brings the device up and restores its routes.
+ * @throws Error when the device is missing: only a new ADD can make it
+ */
+export function repairDevice(call: Call, kind: string): Link {
+  const { container, env, prevResult } = call;
+  const link = findLink(container, env.ifname);
+  if (prevResult === undefined || link?.kind !== kind) {
+    throw new Error(
+      `Cannot repair the attachment: only DEL and ADD can recreate the ${kind} interface "${env.ifname}"`,
+    );
+  }
+  if (!(link.flags & IFF_UP)) setLink(container, link.index, { up: true });
+  const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
+  mend(
+    () => checkRoutes(container, link, routes),
+    () => putRoutesRight(container, link, routes),
+  );
   return link;
 }

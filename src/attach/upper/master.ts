@@ -5,7 +5,7 @@ import { findIfnameProblem } from '../../net/ifname.ts';
 import { findLink, type Link } from '../../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
 import type { Call } from '../../plugin/define.ts';
-import { listDefaultRoutes } from '../default-route.ts';
+import { listDefaultRoutes } from '../mtu.ts';
 
 /** The keys of a configuration that name the master. */
 export interface MasterConf {

@@ -5,8 +5,7 @@ import { extend, noteRefusal, type Refusals } from '../../client/exchange.ts';
 import type { Verdict as KeptVerdict } from '../../upkeep.ts';
 import { encodeAssociation } from '../codec/association.ts';
 import { MessageType } from '../codec/message.ts';
-import { Code, findOption, type Options } from '../codec/options.ts';
-import { Status } from '../codec/status.ts';
+import { Code, findOption, type Options, Status } from '../codec/options.ts';
 import { grantIn, type Lease } from '../lease.ts';
 import { type Answer, ask, type Client, type Question } from './conversation.ts';
 

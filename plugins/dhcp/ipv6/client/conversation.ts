@@ -10,8 +10,7 @@ import {
 import { type Deadline, type Exchange, exchange } from '../../client/exchange.ts';
 import type { Identity } from '../../identity.ts';
 import { decodeMessage, encodeMessage, type Message, TRANSACTIONS } from '../codec/message.ts';
-import { Code, findOption, type Options } from '../codec/options.ts';
-import { isLinkLocal } from '../codec/values.ts';
+import { Code, findOption, isLinkLocal, type Options } from '../codec/options.ts';
 
 /** RFC 9915, section 7.2 */
 export const CLIENT_PORT = 546;

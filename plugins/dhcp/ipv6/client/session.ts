@@ -11,7 +11,7 @@ import { bindSocket, closeSocket, type InetSocket, openSocket } from '../../../.
 import { inNetns } from '../../../../src/sys/netns.ts';
 import type { OpenPlace } from '../../give-back.ts';
 import type { Identity } from '../../identity.ts';
-import { isLinkLocal } from '../codec/values.ts';
+import { isLinkLocal } from '../codec/options.ts';
 import { CLIENT_PORT, type Client } from './conversation.ts';
 
 const POLL_MS = 20;

@@ -4,7 +4,7 @@
 import { type Cidr, networkOf } from '../../../../src/net/cidr.ts';
 import { type Ip, ipFromBytes, ipToBytes, parseIp } from '../../../../src/net/ip.ts';
 import { searchOf } from '../../codec/values.ts';
-import { addressesOf, isGlobal, isLinkLocal } from './values.ts';
+import { addressesOf, isGlobal, isLinkLocal } from './options.ts';
 
 const IP_BYTES = 40;
 const ICMPV6 = 58;

@@ -3,8 +3,7 @@
 // RFC 9915, section 21.4: an identity association for non-temporary addresses (IA_NA) has a number that the client chose, times of
 // renewal, and addresses with lifetimes.
 import { type Ip, ipFromBytes, ipToBytes } from '../../../../src/net/ip.ts';
-import { Code, decodeOptions, encodeOptions, type Options } from './options.ts';
-import { type StatusSaid, statusIn } from './status.ts';
+import { Code, decodeOptions, encodeOptions, type Options, type StatusSaid, statusIn } from './options.ts';
 
 /** Number, T1, T2. */
 const HEADER_BYTES = 12;

@@ -1,5 +1,8 @@
 // How are the options of a DHCPv6 message written and read?
 
+import { type Ip, ipFromBytes } from '../../../../src/net/ip.ts';
+import { textOf } from '../../codec/values.ts';
+
 /** IANA "Dynamic Host Configuration Protocol for IPv6"; RFC 9915 unless another one is named. */
 export const Code = {
   clientId: 1,
@@ -53,4 +56,64 @@ export function decodeOptions(bytes: Uint8Array): Options | undefined {
 /** The first value of a code. */
 export function findOption(options: Options, wanted: number): Uint8Array | undefined {
   return options.find(([code]) => code === wanted)?.[1];
+}
+
+/** RFC 9915, section 21.13. */
+export const Status = {
+  success: 0,
+  unspecFail: 1,
+  noAddrsAvail: 2,
+  noBinding: 3,
+  notOnLink: 4,
+} as const;
+
+const MEANINGS: Readonly<Record<number, string>> = {
+  [Status.unspecFail]: 'it failed without a reason',
+  [Status.noAddrsAvail]: 'it has no free address',
+  [Status.noBinding]: 'it does not know the lease',
+  [Status.notOnLink]: 'the address does not belong on this network',
+};
+
+/** What a status says; without the option, all is well. */
+export interface StatusSaid {
+  readonly code: number;
+  /** For an error: what the code means, and the server's own words. */
+  readonly text: string;
+}
+
+/** The status among options of a message, an identity association or an address. A malformed one counts as unspecific failure. */
+export function statusIn(options: Options): StatusSaid {
+  const value = findOption(options, Code.statusCode);
+  if (value === undefined) return { code: Status.success, text: '' };
+  const [high = 0, low = Status.unspecFail] = value;
+  const code = value.length < 2 ? Status.unspecFail : high * 256 + low;
+  const said = textOf(value.subarray(2));
+  return { code, text: `${MEANINGS[code] ?? `status ${code}`}${said ? ` ("${said}")` : ''}` };
+}
+
+const ADDRESS_BYTES = 16;
+const MAX_NAMESERVERS = 8;
+
+/** Whether the address is of the link alone: fe80::/10. */
+export function isLinkLocal({ value }: Ip): boolean {
+  return value >> 118n === 0x3fan;
+}
+
+/** Whether a host can be reached by the address: not unspecified, loopback, IPv4-mapped, of the link alone, or multicast. */
+export function isGlobal(ip: Ip): boolean {
+  const { value } = ip;
+  return (
+    ip.family === 6 && value >> 32n !== 0xffffn && value > 1n && value >> 120n !== 0xffn && !isLinkLocal(ip)
+  );
+}
+
+/** The addresses of a list, as far as a host can be reached by them. */
+export function addressesOf(value: Uint8Array | undefined): Ip[] {
+  const found: Ip[] = [];
+  for (let at = 0; value && at + ADDRESS_BYTES <= value.length && found.length < MAX_NAMESERVERS; ) {
+    const ip = ipFromBytes(value.subarray(at, at + ADDRESS_BYTES));
+    if (isGlobal(ip)) found.push(ip);
+    at += ADDRESS_BYTES;
+  }
+  return found;
 }

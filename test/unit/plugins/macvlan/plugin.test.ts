@@ -1,6 +1,9 @@
 import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import { MacvlanConf } from '../../../../plugins/macvlan/config.ts';
-import { chainedMaster, planMacvlan } from '../../../../plugins/macvlan/plugin.ts';
+import { chainedMaster, planMacvlan, refuseWireless } from '../../../../plugins/macvlan/plugin.ts';
 import { decode } from '../../../../src/cni/json.ts';
 
 const conf = (more: object) => decode(MacvlanConf, { type: 'macvlan', ...more }, 'conf');
@@ -25,4 +28,17 @@ test('the master of a chain is the only interface of the result, where the maste
   expect(chainedMaster(conf({}), result({ name: 'up0', sandbox: '/ns' }))).toBeUndefined();
   expect(chainedMaster(conf({ linkInContainer: true }), result({ name: 'up0', sandbox: '/ns' }))).toBe('up0');
   expect(chainedMaster(conf({}), result({ name: 'up0' }, { name: 'up1' }))).toBeUndefined();
+});
+
+test('a wireless master is refused with a sentence that names the way out', () => {
+  const sysfs = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-sysfs-'));
+  try {
+    fs.mkdirSync(`${sysfs}/class/net/wlan0/phy80211`, { recursive: true });
+    fs.mkdirSync(`${sysfs}/class/net/eth0`, { recursive: true });
+    const master = (name: string) => ({ link: { name } }) as never;
+    expect(() => refuseWireless(master('wlan0'), sysfs)).toThrow(/use plugin ipvlan/);
+    expect(() => refuseWireless(master('eth0'), sysfs)).not.toThrow();
+  } finally {
+    fs.rmSync(sysfs, { recursive: true });
+  }
 });

@@ -7,8 +7,12 @@ import {
   encodeMessage,
   MessageType,
 } from '../../../../../../plugins/dhcp/ipv6/codec/message.ts';
-import { Code, decodeOptions, encodeOptions } from '../../../../../../plugins/dhcp/ipv6/codec/options.ts';
-import { statusIn } from '../../../../../../plugins/dhcp/ipv6/codec/status.ts';
+import {
+  Code,
+  decodeOptions,
+  encodeOptions,
+  statusIn,
+} from '../../../../../../plugins/dhcp/ipv6/codec/options.ts';
 import { grantIn } from '../../../../../../plugins/dhcp/ipv6/lease.ts';
 import { resultOf } from '../../../../../../plugins/dhcp/ipv6/plan.ts';
 import { parseResult, renderResult } from '../../../../../../src/cni/result.ts';

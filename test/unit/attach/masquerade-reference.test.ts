@@ -1,6 +1,6 @@
 // Are names of the reference's rules computed as the reference computes them?
 import { expect, test } from 'bun:test';
-import { attachmentChain, attachmentKey, networkKey } from '../../../src/attach/reference-names.ts';
+import { attachmentChain, attachmentKey, networkKey } from '../../../src/attach/masquerade-reference.ts';
 
 test.each([
   ['test', '1234', 'CNI-2bbe0c48b91a7d1b8a6753a8'],
