@@ -25,7 +25,7 @@ export interface AttachmentCheck extends AttachmentId {
 
 /** Which attachments are checked, and how. */
 export interface CheckScope {
-  /** Those with a plugin of this type; all of them by default. */
+  /** Those with a plugin of this type; by default all but those that are checked in parts. */
   readonly type?: string;
   /** All CHECKs end by then, in milliseconds: a node may have hundreds of attachments, and a plugin may hang. */
   readonly budgetMs?: number;
@@ -55,7 +55,9 @@ export async function checkAll(
     ...(budgetMs === undefined ? [] : [timeLimit(budgetMs)]),
   ];
   const own = { ...quiet, signal: AbortSignal.any(signals), ...defined({ deadlineMs: budgetMs }) };
-  const chosen = attachments.filter(one => type === undefined || hasPlugin(one, type, quiet));
+  const chosen = attachments.filter(one =>
+    type === undefined ? !one.isCheckedInParts : hasPlugin(one, type, quiet),
+  );
   const idle: SegmentRunner[] = [];
   const present = deviceNames();
   // One runner serves one chain at a time.

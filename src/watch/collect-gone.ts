@@ -63,14 +63,12 @@ export async function collectGone(
   if (!dryRun && first.some(({ isSure, isEarlier }) => isSure && !isEarlier)) await pause(graceMs);
   const before = new Map(first.map(({ one, life }) => [one.key, life]));
   const still = (dryRun ? first : look()).filter(({ one, life }) => before.get(one.key) === life);
-  const limits = { atOnce: 1, groupOf: ({ one }: Gone) => one.id.network };
-  const report = await visitAll(still, limits, async (gone): Promise<GoneAttachment[]> => {
-    if (runtime.signal?.aborted) return [];
+  const limits = { groupOf: ({ one }: Gone) => one.id.network, signal: runtime.signal };
+  return await visitAll(still, limits, async (gone): Promise<GoneAttachment> => {
     const found = { ...gone.one.id, why: gone.why };
-    if (!gone.isSure) return [{ ...found, state: 'kept' }];
-    return [dryRun ? { ...found, state: 'found' } : { ...found, ...(await gone.mend(runtime)) }];
+    if (!gone.isSure) return { ...found, state: 'kept' };
+    return dryRun ? { ...found, state: 'found' } : { ...found, ...(await gone.mend(runtime)) };
   });
-  return report.flat();
 }
 
 /** @param present names of the devices of the host */

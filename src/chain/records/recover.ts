@@ -18,7 +18,7 @@ import { listRecords, readFile } from '../../journal/store.ts';
 import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
-import { VisitQueue } from '../run/visits.ts';
+import { visitAll } from '../run/visits.ts';
 import { deleteClaimed } from './delete-attachment.ts';
 
 /** The outcome for one unsettled attachment. */
@@ -75,25 +75,21 @@ export async function recover(
       sweepDeadLocks({ stateDir, env: runtime.env });
       sweepCache(cacheDirOf(runtime));
     }
-    const marks = new Map(listMarked(stateDir, scope.network).map(marked => [marked.mark, marked]));
-    if (marks.size === 0) return done;
+    const marks = listMarked(stateDir, scope.network);
+    if (marks.length === 0) return done;
     // A verb recovers on its way.
     const isBrief = scope.network !== undefined && !scope.all;
     const { onPlugin: _, onFinish: __, ...quiet } = runtime;
     const own = isBrief ? { ...quiet, deadlineMs: BRIEF_MS } : runtime;
     const until = isBrief ? performance.now() + BRIEF_MS : Number.POSITIVE_INFINITY;
-    const visit = async (mark: string): Promise<void> => {
-      const marked = marks.get(mark);
-      if (marked === undefined || runtime.signal?.aborted) return;
+    const limits = { groupOf: ({ mark }: Marked) => dirname(mark), signal: runtime.signal };
+    await visitAll(marks, limits, async marked => {
       if (isBrief && (done.length >= LIMIT || performance.now() > until)) return;
       const recovery = await recoverOne(stateDir, marked, how, own, scope.all).catch(error => {
         runtime.onWarning?.(toCniError(error));
       });
       if (recovery) done.push(recovery);
-    };
-    const visits = new VisitQueue(visit, { atOnce: 1, groupOf: dirname });
-    visits.add(marks.keys());
-    await visits.ended();
+    });
   } catch (error) {
     runtime.onWarning?.(toCniError(error));
   }

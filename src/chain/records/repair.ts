@@ -90,14 +90,12 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
       ? record.phase === 'attached' && findReason(record, runtime.env) === undefined
       : inParts?.has(keyOf(known)) !== true && known.netns !== '' && known.ifname !== LOOPBACK,
   );
-  const limits = { atOnce: 1, groupOf: ({ known }: KnownAttachment) => known.network };
-  const conditions = await visitAll(chosen, limits, async (one, rest) => {
-    if (runtime.signal?.aborted) return [];
-    const { known, record, stateDir: journal } = one;
+  const limits = { groupOf: ({ known }: KnownAttachment) => known.network, signal: runtime.signal };
+  const conditions = await visitAll(chosen, limits, ({ known, record, stateDir: journal }, rest) => {
     const recorded = record && journal !== undefined ? { stateDir: journal, record } : undefined;
-    return [await repairOne({ known, recorded }, scope, runtime, undefined, rest)];
+    return repairOne({ known, recorded }, scope, runtime, undefined, rest);
   });
-  return { recovered, attachments: conditions.flat(), damaged };
+  return { recovered, attachments: conditions, damaged };
 }
 
 /** What a repair would delete: the attachment of the record, or nothing. */

@@ -118,28 +118,31 @@ export class VisitQueue {
 }
 
 /**
- * Visits each once, in order, and ends with the last visit.
+ * Visits each once, in order, and ends with the last visit. After the signal none begins.
  * @returns what the visits returned, in the order of `all`
  * @throws what the first visit threw that failed, after all of them
  */
 export async function visitAll<T, R>(
   all: readonly T[],
-  { atOnce, groupOf }: { readonly atOnce: number; groupOf(one: T): string },
+  {
+    groupOf,
+    atOnce = 1,
+    signal,
+  }: { groupOf(one: T): string; readonly atOnce?: number; readonly signal?: AbortSignal | undefined },
   visit: (one: T, rest: Rest) => Promise<R>,
 ): Promise<R[]> {
-  const outcomes = new Map(
-    all.map((one, place) => [String(place), { one, done: undefined as Promise<R> | undefined }]),
-  );
+  const visits = new Map<string, Promise<R>>();
+  const oneOf = (key: string) => all[Number(key)] as T;
   const queue = new VisitQueue(
     async (key, rest) => {
-      const outcome = outcomes.get(key);
-      if (outcome === undefined) return;
-      outcome.done = visit(outcome.one, rest);
-      await outcome.done.catch(() => {});
+      if (signal?.aborted) return;
+      visits.set(key, visit(oneOf(key), rest));
+      await visits.get(key)?.catch(() => {});
     },
-    { atOnce, groupOf: key => groupOf((outcomes.get(key) as { one: T }).one) },
+    { atOnce, groupOf: key => groupOf(oneOf(key)) },
   );
-  queue.add(outcomes.keys());
+  const keys = all.map((_, place) => String(place));
+  queue.add(keys);
   await queue.ended();
-  return Promise.all([...outcomes.values()].map(({ done }) => done as Promise<R>));
+  return Promise.all(keys.flatMap(key => visits.get(key) ?? []));
 }

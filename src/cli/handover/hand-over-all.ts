@@ -4,6 +4,8 @@ import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
+import { visitAll } from '../../chain/run/visits.ts';
+import { keyOf } from '../../cni/attachment.ts';
 import { renderCniArgs } from '../../cni/cni-args.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_AFTER_HANDOVER } from '../../compare/scene.ts';
@@ -48,24 +50,23 @@ export async function handOverAll(
         problems.set(kind, await findTrialProblem({ list, example: one }, dir, plan.visible, call));
       return problems.get(kind);
     };
-    const looked: (readonly [HandedAttachment, Handover])[] = [];
-    for (const one of attached) {
-      if (call.signal.aborted) break;
+    const limits = { groupOf: ({ network }: HandedAttachment) => network, signal: call.signal };
+    const look = async (one: HandedAttachment): Promise<Handover> => {
       const why = await findProblem(one);
-      looked.push([one, why === undefined ? await handOverOne(one, 'look', runtime) : refusal(one, why)]);
-    }
-    const found = looked.map(([, one]) => one);
+      return why === undefined ? handOverOne(one, 'look', runtime) : refusal(one, why);
+    };
+    const found = await visitAll(attached, limits, look);
     const isRefused = !plan.force && found.some(({ state }) => state === 'refused');
     if (plan.mode === 'look' || isRefused || call.signal.aborted) return found;
-    const done: Handover[] = [];
-    for (const [one, before] of looked) {
-      // Of those that are ready, the note of the ADD goes.
-      const isNext = before.state !== 'refused' && !call.signal.aborted;
-      const after = isNext ? await handOverOne(one, 'do', runtime) : before;
+    // Of those that are ready, the note of the ADD goes.
+    const next = attached.filter((_, place) => found[place]?.state !== 'refused');
+    const done = await visitAll(next, limits, async one => {
+      const after = await handOverOne(one, 'do', runtime);
       if (after.state === 'handed over') noteDone(call, 'HANDOVER', `to ${plan.place}`, { id: after });
-      done.push(after);
-    }
-    return done;
+      return after;
+    });
+    const after = new Map(done.map(one => [keyOf(one), one]));
+    return found.map(one => after.get(keyOf(one)) ?? one);
   });
 }
 

@@ -1,6 +1,7 @@
 // Could the new executable of a plugin delete the existing attachments?
 import { dirname } from 'node:path';
 import { FRONT } from '../../chain/config/front-program.ts';
+import { visitAll } from '../../chain/run/visits.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
 import { listAttached } from '../../handover/attachments.ts';
@@ -62,11 +63,14 @@ function isThisExecutable(digest: string): boolean {
 /** Number of attachments with the plugin that only our executables can delete. */
 async function countPending(type: string, call: CommandCall): Promise<number> {
   const runtime = handoverRuntime(call);
-  let number = 0;
-  for (const one of listAttached(undefined, runtime)) {
-    if (one.isGone || !one.types.includes(type)) continue;
-    const { state, links } = await handOverOne(one, 'look', runtime);
-    if (state !== 'ready' && (state === 'refused' || links.some(({ link }) => link === type))) number += 1;
-  }
-  return number;
+  const concerned = listAttached(undefined, runtime).filter(
+    ({ isGone, types }) => !isGone && types.includes(type),
+  );
+  const looked = await visitAll(concerned, { groupOf: ({ network }) => network }, one =>
+    handOverOne(one, 'look', runtime),
+  );
+  return looked.filter(
+    ({ state, links }) =>
+      state === 'refused' || (state !== 'ready' && links.some(({ link }) => link === type)),
+  ).length;
 }
