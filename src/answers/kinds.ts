@@ -26,6 +26,7 @@ import {
   NetworkFiles,
   Owners,
   PacketWalk,
+  TrafficReport,
   UnsettledList,
 } from './node.ts';
 import { Request, RequestList } from './requests.ts';
@@ -64,6 +65,7 @@ export const KINDS = {
   Request,
   RequestList,
   SurveyList,
+  TrafficReport,
   Trial,
   UiAddress,
   Uninstallation,

@@ -2,6 +2,7 @@
 import * as z from 'zod/mini';
 import { NodeAttachment } from '../node/model.ts';
 import { ATTACHMENT_ID, AttachmentName } from './attachment.ts';
+import { Probe } from './executables.ts';
 
 /** An operation that is still to be undone. */
 export const UnsettledRecord = z.strictObject({
@@ -64,6 +65,23 @@ export const PacketWalk = z.strictObject({
   simulated: z.literal(true),
   /** Up to the first one that stops the packet. */
   hops: z.array(Hop),
+});
+
+/** A packet that was sent for an attachment, or could not be. */
+export const TrafficProbe = z.strictObject({
+  ...ATTACHMENT_ID,
+  /** What people call the container. */
+  name: z.string(),
+  ...Probe.shape,
+  /** If it failed: the way of its packet by the rules and routes of the kernel, up to the first hop that stops it. */
+  hops: z.optional(z.array(Hop)),
+});
+
+/** `catena doctor --traffic`. */
+export const TrafficReport = z.strictObject({
+  /** `incomplete`: none failed, and none was answered. */
+  outcome: z.enum(['ok', 'failed', 'incomplete']),
+  probes: z.array(TrafficProbe),
 });
 
 /** Something that happened; a line of `catena log --follow`. */

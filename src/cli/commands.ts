@@ -1,6 +1,6 @@
 // Which commands does the tool have, and which options and arguments do they take?
 import { CAPABILITY_OPTIONS } from './capability-options.ts';
-import type { Command, CommandOption } from './command.ts';
+import { type Command, type CommandOption, UsageError } from './command.ts';
 import { SHELLS } from './completion/question.ts';
 import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
 
@@ -534,15 +534,29 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'doctor',
-    summary: 'diagnose this node and suggest fixes, or write an archive about it for a bug report',
-    usage: '',
-    positionals: { min: 0, max: 0 },
+    summary:
+      'diagnose this node and suggest fixes, send packets for its containers, or write an archive for a bug report',
+    usage: '[--traffic [<container>]]',
+    positionals: { min: 0, max: 1 },
     options: {
       'conf-dir': CONF_DIR,
       'bin-dir': BIN_DIR,
       'cni-cache-dir': CACHE_DIR,
       'state-dir': STATE_DIR,
       all: { type: 'boolean', help: 'also show checks that found nothing' },
+      traffic: {
+        type: 'boolean',
+        help: 'instead send packets for what is attached, or for one container: to gateways, neighbours, outside, DNS servers and published ports',
+      },
+      to: {
+        type: 'string',
+        placeholder: '<address>',
+        help: 'with --traffic: a host outside, with a TCP port if there is one (the next hop of the uplink)',
+      },
+      rates: {
+        type: 'boolean',
+        help: 'with --traffic: also fill the links that have a limit, for a second each',
+      },
       bundle: {
         type: 'string',
         placeholder: '<file>',
@@ -559,8 +573,14 @@ export const COMMANDS: readonly Command[] = [
       },
       'trace-dir': TRACE_DIR,
     },
-    load: call =>
-      call.text('bundle') === undefined ? import('./commands/doctor.ts') : import('./bundle/write.ts'),
+    load: call => {
+      if (call.on('traffic')) return import('./traffic.ts');
+      if (call.positionals.length)
+        throw new UsageError(
+          `Cannot diagnose "${call.positionals[0]}" alone: a container is for --traffic; see catena help doctor`,
+        );
+      return call.text('bundle') === undefined ? import('./commands/doctor.ts') : import('./bundle/write.ts');
+    },
   },
   {
     name: 'ui',

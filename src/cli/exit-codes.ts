@@ -47,6 +47,9 @@ export const MORE_EXIT_CODES: Readonly<Record<string, readonly ExitCode[]>> = {
     { code: SOCKET_TAKEN, meaning: 'another daemon has the socket' },
     ...OF_A_DAEMON.map(({ code, meaning }) => ({ code, meaning: `with --ping or --status: ${meaning}` })),
   ],
-  doctor: [{ code: INCOMPLETE, meaning: 'no error was found, but not everything could be examined' }],
+  doctor: [
+    { code: INCOMPLETE, meaning: 'no error was found, but not everything could be examined' },
+    { code: INCOMPLETE, meaning: 'with --traffic: no packet could be sent' },
+  ],
   'why-not': [{ code: INCOMPLETE, meaning: 'whether the packet arrives is not known' }],
 };

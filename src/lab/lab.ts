@@ -1,6 +1,6 @@
 // Where is a chain tried: on which fake host, with which containers and outside world, and which of the machine's files?
-import { closeSync, existsSync, openSync, realpathSync, writeFileSync } from 'node:fs';
-import { sep } from 'node:path';
+import { closeSync, existsSync, openSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { join, sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
 import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
 import { parseCidr } from '../net/cidr.ts';
@@ -10,7 +10,15 @@ import { createLink, getLink, type Link, setLink } from '../netlink/rtnl/link.ts
 import { addRoute } from '../netlink/rtnl/route.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { bindMountFd, makeReadOnly, makeWritable, mountTmpfs } from '../sys/mount.ts';
-import { createNetnsAt, inNetns, type Netns, openNetns, openOwnNetns } from '../sys/netns.ts';
+import {
+  closeNetns,
+  createNetnsAt,
+  inNetns,
+  type Netns,
+  openNetns,
+  openOwnNetns,
+  unmountNetns,
+} from '../sys/netns.ts';
 import { trySysctl } from '../sys/sysctl.ts';
 
 /** Container runtimes keep namespaces here too, but the lab has its own copy of the directory. */
@@ -50,26 +58,47 @@ export function createLab(devices: readonly string[] = []): Lab {
   const host = openPlace('host', openOwnNetns());
   const outside = createContainer('outside');
   const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
-  // Uses up an index there. If both ends had the same one, the kernel would report their connection only a second later
-  // (linkwatch_urgent_event in net/core/link_watch.c), and IPv6 waits for that.
-  createLink(outside.route, { name: 'unused', kind: 'bridge' });
-  const ends = layCable(host, 'outside0', outside, 'eth0');
-  for (const [{ route }, { index }, own, other] of [
-    [host, ends[0], HOST, OUTSIDE],
-    [outside, ends[1], OUTSIDE, HOST],
-  ] as const) {
-    setLink(route, getLink(route, 'lo').index, { up: true });
-    for (const family of families) {
-      addAddress(route, index, parseCidr(own[family]), { nodad: true });
-      const gateway = parseCidr(other[family]).ip;
-      addRoute(route, { dst: parseCidr(ANYWHERE[family]), gateway, oif: index });
-    }
-  }
+  setLink(host.route, getLink(host.route, 'lo').index, { up: true });
+  const [uplink] = layOutside({ host, outside, families }, 'outside0', HOST, OUTSIDE);
+  addDefaultRoutes(host, uplink.index, OUTSIDE, families);
   for (const name of devices) layCable(host, name, outside, name);
   // New namespaces inherit some of these from the machine; a plugin that needs forwarding has to enable it.
   writeFileSync('/proc/sys/net/ipv4/ip_forward', '0');
   trySysctl('net/ipv6/conf/all/forwarding', '0');
   return { host, outside, hostAddress: ipsOf(HOST), outsideAddress: ipsOf(OUTSIDE), families };
+}
+
+/** Addresses of one end of a cable, with prefix length. */
+type Addresses = Readonly<Record<4 | 6, string>>;
+
+/** Connects a host to a namespace outside, whose default routes lead back to the host. @returns both ends of the cable */
+export function layOutside(
+  { host, outside, families }: Pick<Lab, 'host' | 'outside' | 'families'>,
+  device: string,
+  near: Addresses,
+  far: Addresses,
+): readonly [Link, Link] {
+  // Uses up an index there. If both ends had the same one, the kernel would report their connection only a second later
+  // (linkwatch_urgent_event in net/core/link_watch.c), and IPv6 waits for that.
+  createLink(outside.route, { name: 'unused', kind: 'bridge' });
+  setLink(outside.route, getLink(outside.route, 'lo').index, { up: true });
+  const ends = layCable(host, device, outside, 'eth0');
+  for (const family of families) {
+    addAddress(host.route, ends[0].index, parseCidr(near[family]), { nodad: true });
+    addAddress(outside.route, ends[1].index, parseCidr(far[family]), { nodad: true });
+  }
+  addDefaultRoutes(outside, ends[1].index, near, families);
+  return ends;
+}
+
+function addDefaultRoutes(
+  { route }: Place,
+  oif: number,
+  gateways: Addresses,
+  families: readonly (4 | 6)[],
+): void {
+  for (const family of families)
+    addRoute(route, { dst: parseCidr(ANYWHERE[family]), gateway: parseCidr(gateways[family]).ip, oif });
 }
 
 /** Creates a namespace as a runtime does for a container, with only a loopback device that is down. */
@@ -79,10 +108,31 @@ export function createContainer(name: string): Place {
   return openPlace(name, openNetns(path));
 }
 
-function openPlace(name: string, netns: Netns): Place {
+/** A namespace without a path: it ends with the process at the latest, however that ends. @param dir for a moment, it has one here */
+export function createNameless(name: string, dir: string): Place {
+  ensureDirSync(dir);
+  const path = join(dir, `${name}-${process.pid}`);
+  createNetnsAt(path);
+  try {
+    return openPlace(name, openNetns(path));
+  } finally {
+    unmountNetns(path);
+    rmSync(path);
+  }
+}
+
+/** A namespace that exists, with sockets in it. {@link closePlace} closes them and the namespace. */
+export function openPlace(name: string, netns: Netns): Place {
   const route = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
   const netfilter = inNetns(netns, () => new NetlinkSocket(NETLINK_NETFILTER));
   return { name, netns, route, netfilter };
+}
+
+/** A namespace without any process or mount vanishes with that, and its cables with it. */
+export function closePlace({ netns, route, netfilter }: Place): void {
+  route.close();
+  netfilter.close();
+  closeNetns(netns);
 }
 
 /**

@@ -3,6 +3,7 @@
 import * as z from 'zod/mini';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { PortMapping } from '../cni/capabilities.ts';
+import { describeError } from '../cni/errors.ts';
 import { decode, isObject, type JsonObject } from '../cni/json.ts';
 import type { Result } from '../cni/result.ts';
 import { cidrContains, findCidr, renderCidr } from '../net/cidr.ts';
@@ -13,7 +14,7 @@ import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-header.t
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import type { Lab, Place } from './lab.ts';
-import { measureRate, ping, talkTcp, talkUdp } from './traffic.ts';
+import { askDns, knock, measureRate, ping, talkTcp, talkUdp } from './traffic.ts';
 import { renderRate, renderTime } from './words.ts';
 
 /** A configured plugin: its entry of the conflist, and its capability arguments. */
@@ -39,6 +40,18 @@ export interface Scene {
   readonly neighbour: Attached | undefined;
   /** Kernel parameters of the fake host before anything ran, as paths below /proc/sys. */
   readonly sysctlsBefore: ReadonlyMap<string, string | undefined>;
+  /** Set if the host and the containers are real ones, whose ports are left to their own servers. */
+  readonly live?: Live;
+}
+
+/** What a real host has. */
+interface Live {
+  /** An address by which others know it, of each family that has one. */
+  readonly nodeAddress: Partial<Readonly<Record<4 | 6, Ip>>>;
+  /** Hosts beyond its uplink: the next hop, or what the caller names, with the port of a TCP server there. */
+  readonly beyond: readonly { readonly address: Ip; readonly port?: number }[];
+  /** Whether a process of the container listens on its port. */
+  isServed(protocol: string, port: number): boolean;
 }
 
 /** Whether a promise was kept, and what was observed. `skipped` is for what a lab cannot determine. */
@@ -48,7 +61,25 @@ export type Finding = Omit<AnswerOf<'Trial'>['probes'][number], 'what'>;
 export interface Probe {
   /** Human-readable: `gateway 10.1.0.1 answers the container`. */
   readonly what: string;
+  /** The first packet that it sends. */
+  readonly sends?: Sent;
+  /** If it is skipped, that packet is followed instead. */
+  readonly isFollowed?: boolean;
   run(): Finding;
+}
+
+/** A packet of a probe. */
+export interface Sent {
+  readonly from: 'container' | 'outside' | 'node';
+  readonly to: Ip;
+  /** 0 for an echo request. */
+  readonly port: number;
+  readonly protocol: 'tcp' | 'udp' | 'icmp';
+}
+
+/** An echo request of the container. */
+function echoTo(to: Ip): Sent {
+  return { from: 'container', to, port: 0, protocol: 'icmp' };
 }
 
 /** Every probe, the cheap ones first. No plugin is known by name: each probe defines what promises it. */
@@ -62,6 +93,30 @@ export function promisesOf(scene: Scene): Probe[] {
     sysctlProbes,
     rateProbes,
   ].flatMap(probesOf => probesOf(scene));
+}
+
+/** What can be sent for a container of a real host without a change to it. Rates fill its links for a moment. */
+export function trafficOf(scene: Scene, withRates: boolean): Probe[] {
+  const rates = withRates ? [rateProbes] : [];
+  return [
+    interfaceProbes,
+    gatewayProbes,
+    neighbourProbes,
+    outsideProbes,
+    beyondProbes,
+    dnsProbes,
+    portProbes,
+    ...rates,
+  ].flatMap(probesOf => probesOf(scene));
+}
+
+/** What was observed; an error is a failure. */
+export function runProbe(run: Probe['run']): Finding {
+  try {
+    return run();
+  } catch (error) {
+    return finding(false, describeError(error));
+  }
 }
 
 /** The addresses that a result gives to interfaces in the container. */
@@ -80,9 +135,12 @@ export function placeIps({ route }: Place): Ip[] {
   return given.map(({ cidr }) => cidr.ip);
 }
 
+/** Addresses of a real host are not tentative. Within this time TCP has tried twice. */
+const PATIENCE_MS = 1_500;
+
 /** Whether an address answers a container. @param scope of a link-local one: the interface's index */
-function echo({ place }: Attached, ip: Ip, scope = 0): Finding {
-  const ms = ping(place.netns, ip, scope);
+function echo({ place }: Attached, ip: Ip, scope = 0, patienceMs?: number): Finding {
+  const ms = ping(place.netns, ip, scope, patienceMs);
   return ms === undefined ? finding(false, 'no reply') : finding(true, renderTime(ms));
 }
 
@@ -158,17 +216,23 @@ function isPositive(value: unknown): value is number {
 }
 
 /** Promised by: the gateway of each address of the result. Only the host's own addresses can be probed. */
-function gatewayProbes({ lab, container }: Scene): Probe[] {
+function gatewayProbes({ lab, container, live }: Scene): Probe[] {
   return (container.result.ips ?? []).flatMap(({ gateway }) => {
     const ip = gateway === undefined ? undefined : findIp(gateway);
     if (ip === undefined) return [];
     return {
       what: `gateway ${renderIp(ip)} replies to the container`,
+      sends: echoTo(ip),
+      isFollowed: true,
       run() {
-        const ours = placeIps(lab.host).some(own => sameIp(own, ip));
-        if (!ours)
-          return { outcome: 'skipped', seen: 'not an address of this host: another router is expected' };
-        return echo(container, ip);
+        const isOurs = placeIps(lab.host).some(own => sameIp(own, ip));
+        const seen = isOurs || live ? echo(container, ip, 0, live && PATIENCE_MS) : undefined;
+        if (seen && (isOurs || seen.outcome === 'ok')) return seen;
+        const silence = seen ? 'no reply; it is ' : '';
+        return {
+          outcome: 'skipped',
+          seen: `${silence}not an address of this host: another router is expected`,
+        };
       },
     };
   });
@@ -186,7 +250,8 @@ function neighbourProbes({ plugins, container, neighbour, ifname }: Scene): Prob
   const theirs = containerIps(neighbour).filter(ip => !own.some(mine => sameIp(mine, ip)));
   if (theirs.length) {
     return theirs.map(ip => ({
-      what: `a second container replies at ${renderIp(ip)}`,
+      what: `${neighbour.place.name === 'neighbour' ? 'a second container' : neighbour.place.name} replies at ${renderIp(ip)}`,
+      sends: echoTo(ip),
       run: () => echo(container, ip),
     }));
   }
@@ -223,6 +288,7 @@ function outsideProbes(scene: Scene): Probe[] {
     .filter(family => hasDefaultRoute(scene, family))
     .map(family => ({
       what: `IPv${family} outside is reachable${masquerades ? ", and sees the host's address" : ''}`,
+      sends: { from: 'container', to: lab.outsideAddress[family], port: ECHO_PORT, protocol: 'tcp' } as const,
       run: () => reach(scene, family, masquerades ? lab.hostAddress[family] : undefined),
     }))
     .filter(() => containerIps(container).length > 0);
@@ -245,6 +311,49 @@ function reach(
   return finding(expected === undefined || sameIp(said.peer, expected), seen);
 }
 
+/** Beyond the uplink of a real host. What the host itself does not reach either says nothing about the container. */
+function beyondProbes(scene: Scene): Probe[] {
+  const { container, lab, live } = scene;
+  const reachable = (live?.beyond ?? []).filter(({ address }) => hasDefaultRoute(scene, address.family));
+  return reachable.map(({ address, port }) => {
+    const ask = (from: Netns) => {
+      const ms =
+        port === undefined
+          ? (ping(from, address, 0, PATIENCE_MS) ?? 'no reply')
+          : knock(from, address, port, PATIENCE_MS);
+      return typeof ms === 'number' ? finding(true, renderTime(ms)) : finding(false, ms);
+    };
+    return {
+      what: `${renderIp(address)}${port === undefined ? '' : ` port ${port}`} replies, beyond the uplink`,
+      sends: port === undefined ? echoTo(address) : { ...echoTo(address), port, protocol: 'tcp' },
+      run() {
+        const seen = ask(container.place.netns);
+        if (seen.outcome === 'ok' || ask(lab.host.netns).outcome === 'ok') return seen;
+        return { outcome: 'skipped', seen: `${seen.seen}, and none to the host itself` };
+      },
+    };
+  });
+}
+
+/** The DNS servers of a result. */
+function dnsProbes({ container }: Scene): Probe[] {
+  return (container.result.dns?.nameservers ?? []).flatMap(text => {
+    const ip = findIp(text);
+    if (ip === undefined) return [];
+    return {
+      what: `DNS server ${renderIp(ip)} answers`,
+      sends: { ...echoTo(ip), port: DNS_PORT, protocol: 'udp' },
+      run: () => answerOf(askDns(container.place.netns, ip)),
+    };
+  });
+}
+
+const DNS_PORT = 53;
+
+function answerOf(ms: number | undefined): Finding {
+  return ms === undefined ? finding(false, 'no answer') : finding(true, renderTime(ms));
+}
+
 function hasDefaultRoute({ container }: Scene, family: 4 | 6): boolean {
   return (container.result.routes ?? []).some(({ dst }) => {
     const cidr = findCidr(dst);
@@ -264,9 +373,14 @@ function portProbes(scene: Scene): Probe[] {
       if (address === undefined) return [];
       const { protocol = 'tcp', hostPort, containerPort } = mapping;
       const port = `${protocol.toUpperCase()} port ${hostPort} of ${renderIp(address)} is forwarded to ${containerPort}`;
-      return callersOf(scene).map(([from, client]) => ({
+      return callersOf(scene).map(([from, client, sender]) => ({
         what: `${port}, from ${from}`,
-        run: () => call(scene, mapping, address, client),
+        ...(isKnown(protocol)
+          ? { sends: { from: sender, to: address, port: hostPort, protocol: lowered(protocol) } as Sent }
+          : {}),
+        isFollowed: scene.live !== undefined && lowered(protocol) === 'udp',
+        run: () =>
+          scene.live ? ask(scene.live, mapping, address, client) : call(scene, mapping, address, client),
       }));
     }),
   );
@@ -282,26 +396,55 @@ function mappingsOf({ plugins }: Scene): PortMapping[] {
 }
 
 /** The host's address that the mapping is for; undefined when this host does not have it, or it is of the other family. */
-function addressFor({ lab }: Scene, { hostIP }: PortMapping, family: 4 | 6): Ip | undefined {
+function addressFor({ lab, live }: Scene, { hostIP }: PortMapping, family: 4 | 6): Ip | undefined {
   const wanted = hostIP ? findIp(hostIP) : undefined;
   if (wanted === undefined || wanted.value === 0n) {
-    return wanted && wanted.family !== family ? undefined : lab.hostAddress[family];
+    return wanted && wanted.family !== family ? undefined : (live?.nodeAddress ?? lab.hostAddress)[family];
   }
   if (wanted.family !== family) return undefined;
   return placeIps(lab.host).some(own => sameIp(own, wanted)) ? wanted : undefined;
 }
 
-function callersOf({ lab, container }: Scene): readonly (readonly [from: string, netns: Netns])[] {
+type Caller = readonly [from: string, netns: Netns, sender: Sent['from']];
+
+function callersOf({ lab, container }: Scene): readonly Caller[] {
   return [
-    ['outside', lab.outside.netns],
-    ['the host', lab.host.netns],
-    ['the container itself', container.place.netns],
+    ['outside', lab.outside.netns, 'outside'],
+    ['the host', lab.host.netns, 'node'],
+    ['the container itself', container.place.netns, 'container'],
   ];
+}
+
+function lowered(protocol: string): string {
+  return protocol.toLowerCase();
+}
+
+function isKnown(protocol: string): boolean {
+  return ['tcp', 'udp'].includes(lowered(protocol));
+}
+
+/** Asks the server that the container has: none of ours may take its port, and what a server does with a datagram is its own affair. */
+function ask(
+  live: Live,
+  { protocol = 'tcp', containerPort, hostPort }: PortMapping,
+  to: Ip,
+  client: Netns,
+): Finding {
+  if (lowered(protocol) === 'tcp') {
+    const ms = knock(client, to, hostPort, PATIENCE_MS);
+    return typeof ms === 'number' ? finding(true, renderTime(ms)) : finding(false, ms);
+  }
+  if (lowered(protocol) === 'udp' && containerPort === DNS_PORT && live.isServed('udp', containerPort))
+    return answerOf(askDns(client, to, hostPort));
+  return {
+    outcome: 'skipped',
+    seen: `nothing was sent: what replies to an unknown ${protocol} datagram is not known`,
+  };
 }
 
 function call({ container }: Scene, mapping: PortMapping, to: Ip, client: Netns): Finding {
   const { protocol = 'tcp', hostPort, containerPort } = mapping;
-  const talk = { tcp: talkTcp, udp: talkUdp }[protocol.toLowerCase()];
+  const talk = { tcp: talkTcp, udp: talkUdp }[lowered(protocol)];
   if (talk === undefined) return { outcome: 'skipped', seen: `no test for protocol ${protocol}` };
   const said = talk({ server: container.place.netns, port: containerPort, client, to, toPort: hostPort });
   return said.answered ? finding(true, `it saw ${renderIp(said.peer)}`) : finding(false, said.why);
@@ -349,7 +492,6 @@ function spaced(value: string): string {
   return value.trim().split(/\s+/).join(' ');
 }
 
-const RATE_PORT = 5201;
 const SETTLE_MS = 300;
 const MEASURE_MS = 1_000;
 /** A rate higher than the limit by this factor breaks it; TCP's payload is 4 % less than what is limited. */
@@ -359,10 +501,7 @@ const TOO_SLOW = 0.5;
 /** A busy machine slows traffic down and lets buckets refill; neither lasts. */
 const ATTEMPTS = 3;
 
-/**
- * Promised by: rates in the configuration or in the `bandwidth` capability argument. Traffic into the container comes from
- * the host, traffic out of it goes to the host.
- */
+/** Promised by: rates in the configuration or in the `bandwidth` capability argument. The host is the other end. */
 function rateProbes(scene: Scene): Probe[] {
   return scene.plugins.flatMap(plugin => [
     ...limitProbes(scene, plugin, 'ingress', 'into the container'),
@@ -399,20 +538,15 @@ function measure(
     return { outcome: 'skipped', seen: `traffic with ${renderIp(pair.host)} is exempt from the limit` };
   }
   const { lab, container } = scene;
-  const [from, to] = [lab.host.netns, container.place.netns];
-  const route = {
-    ...(side === 'ingress'
-      ? { client: from, server: to, to: pair.container }
-      : { client: to, server: from, to: pair.host }),
-    port: RATE_PORT,
-    toPort: RATE_PORT,
-  };
+  // A firewall of the host may take no connections from the container.
+  const route = { client: lab.host.netns, server: container.place.netns, to: pair.container };
+  const sender = side === 'ingress' ? 'client' : 'server';
   // A bucket that takes longer than this to fill at its own rate cannot be emptied here, so it is measured full.
   const drain = burstBytes * 8 > rateBits * 5 ? 0 : burstBytes;
   const holds = (seen: number) => seen <= rateBits * TOLERANCE && seen >= rateBits * TOO_SLOW;
   let seen: number | undefined;
   for (let attempt = 0; attempt < ATTEMPTS && !(seen && holds(seen)); attempt++) {
-    seen = measureRate(route, { burstBytes: drain, settleMs: SETTLE_MS, measureMs: MEASURE_MS });
+    seen = measureRate(route, sender, { burstBytes: drain, settleMs: SETTLE_MS, measureMs: MEASURE_MS });
     if (seen === undefined) break;
   }
   if (seen === undefined) return finding(false, `no connection to ${renderIp(route.to)}`);

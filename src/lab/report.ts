@@ -102,7 +102,8 @@ function renderProbing(_: Of<'probing'>, paint: Paint): string[] {
   return ['', paint('bold', 'CHECKS')];
 }
 
-function renderProbe({ what, outcome, seen }: Of<'probe'>, paint: Paint): string[] {
+/** One line: the outcome, what was tried, and what was seen. */
+export function renderProbe({ what, outcome, seen }: Trial['probes'][number], paint: Paint): string[] {
   const word = {
     ok: paint('green', 'ok'),
     failed: paint('red', 'FAILED'),

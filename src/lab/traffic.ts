@@ -1,4 +1,5 @@
 // Does an address answer, does traffic pass between two namespaces, which source address does the other side see, and how fast is it?
+import { describeError } from '../cni/errors.ts';
 import { type Ip, ipFromBytes, ipToBytes, sameIp } from '../net/ip.ts';
 import { renderErrno } from '../sys/errno.ts';
 import {
@@ -22,6 +23,8 @@ import { inNetns, type Netns } from '../sys/netns.ts';
 const DEADLINE_MS = 3_000;
 /** An unanswered datagram or echo request is sent again after this time. */
 const RESEND_MS = 300;
+/** A server may have to ask another one first. */
+const DNS_RESEND_MS = 1_000;
 const CHUNK_BYTES = 1 << 16;
 
 /** The two ends: the server listens in its namespace, the client calls an address that should lead to it. */
@@ -66,6 +69,50 @@ export function talkTcp(route: Route): Conversation {
   });
 }
 
+/** Opens a connection to a server that exists, and closes it again. @returns milliseconds, or why there is none */
+export function knock(from: Netns, to: Ip, port: number, patienceMs: number): number | string {
+  const started = performance.now();
+  const client = inNetns(from, () => openSocket('tcp', to.family));
+  try {
+    connectSocket(client, { address: ipToBytes(to), port });
+    const isOpen = waitFor([[client, POLLOUT]], patienceMs);
+    const problem = takeError(client);
+    if (problem) return renderErrno(problem);
+    return isOpen ? performance.now() - started : 'no reply';
+  } catch (error) {
+    return describeError(error);
+  } finally {
+    closeSocket(client);
+  }
+}
+
+/** A query for the name servers of the root (RFC 1035, section 4.1), which every server may answer, be it by a refusal. */
+const QUERY = [0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1] as const;
+
+/** Asks a DNS server over UDP. @returns milliseconds until any answer to the query; undefined when there is none */
+export function askDns(from: Netns, to: Ip, port = 53): number | undefined {
+  const started = performance.now();
+  const client = inNetns(from, () => openSocket('udp', to.family));
+  try {
+    connectSocket(client, { address: ipToBytes(to), port });
+    const query = new Uint8Array(QUERY);
+    new DataView(query.buffer).setUint16(0, identifier());
+    while (performance.now() - started < DEADLINE_MS) {
+      sendBytes(client, query);
+      waitFor([[client, POLLIN]], DNS_RESEND_MS);
+      const { bytes } = receiveBytes(client, buffer()) ?? {};
+      if (bytes?.[0] === query[0] && bytes?.[1] === query[1]) return performance.now() - started;
+      // A refusal comes at once, and the server may be starting.
+      if (bytes === undefined && takeError(client)) Bun.sleepSync(RESEND_MS);
+    }
+    return undefined;
+  } catch {
+    return undefined;
+  } finally {
+    closeSocket(client);
+  }
+}
+
 /** Sends a datagram and waits for its echo, with repetitions in case of loss. */
 export function talkUdp(route: Route): Conversation {
   const started = performance.now();
@@ -98,38 +145,43 @@ export interface Measurement {
   readonly measureMs: number;
 }
 
-/** Bits per second received over TCP; undefined when no connection is established. */
+/**
+ * Bits per second received over TCP, at a port that the kernel chooses; undefined when no connection is established.
+ * @param sender which end sends
+ */
 export function measureRate(
-  route: Route,
+  ends: Pick<Route, 'server' | 'client' | 'to'>,
+  sender: 'server' | 'client',
   { burstBytes, settleMs, measureMs }: Measurement,
 ): number | undefined {
   const opened = performance.now();
-  return withEnds('tcp', route, (listener, client) => {
-    connectSocket(client, { address: ipToBytes(route.to), port: route.toPort });
+  return withEnds('tcp', { ...ends, port: 0, toPort: 0 }, (listener, client, port) => {
+    connectSocket(client, { address: ipToBytes(ends.to), port });
     const accepted = waitUntil(opened, [[listener, POLLIN]], () => acceptSocket(listener), client);
     if (accepted === undefined) return undefined;
     const { socket: server } = accepted;
+    const [from, to] = sender === 'client' ? [client, server] : [server, client];
     const [chunk, into] = [new Uint8Array(CHUNK_BYTES), buffer()];
     const started = performance.now();
     let received = 0;
-    let from: { at: number; bytes: number } | undefined;
+    let settled: { at: number; bytes: number } | undefined;
     try {
       for (;;) {
-        let moved = sendBytes(client, chunk);
-        for (let got = receiveBytes(server, into); got?.bytes.length; got = receiveBytes(server, into)) {
+        let moved = sendBytes(from, chunk);
+        for (let got = receiveBytes(to, into); got?.bytes.length; got = receiveBytes(to, into)) {
           received += got.bytes.length;
           moved += got.bytes.length;
         }
         const now = performance.now();
-        if (from === undefined && now - started > settleMs && received > burstBytes) {
-          from = { at: now, bytes: received };
+        if (settled === undefined && now - started > settleMs && received > burstBytes) {
+          settled = { at: now, bytes: received };
         }
-        if (from !== undefined && now - from.at > measureMs) {
-          return ((received - from.bytes) * 8000) / (now - from.at);
+        if (settled !== undefined && now - settled.at > measureMs) {
+          return ((received - settled.bytes) * 8000) / (now - settled.at);
         }
         // Measure even traffic so slow that the burst has not yet passed.
         if (now - started > settleMs + 4 * measureMs) return (received * 8000) / (now - started);
-        if (moved === 0) waitFor([[server, POLLIN]], 5);
+        if (moved === 0) waitFor([[to, POLLIN]], 5);
       }
     } finally {
       closeSocket(server);
@@ -141,15 +193,15 @@ export function measureRate(
 function withEnds<T>(
   transport: 'tcp' | 'udp',
   route: Route,
-  talk: (server: InetSocket, client: InetSocket) => T,
+  talk: (server: InetSocket, client: InetSocket, port: number) => T,
 ): T {
   const { family } = route.to;
   const server = inNetns(route.server, () => openSocket(transport, family));
   try {
-    bindSocket(server, transport, route.port);
+    const { port } = bindSocket(server, transport, route.port);
     const client = inNetns(route.client, () => openSocket(transport, family));
     try {
-      return talk(server, client);
+      return talk(server, client, port);
     } finally {
       closeSocket(client);
     }
@@ -204,11 +256,11 @@ const HEADER_BYTES = 8;
  * @param scope interface index, for link-local addresses
  * @returns milliseconds until the answer; undefined when there is none. Same as: `ping -c 1`
  */
-export function ping(from: Netns, to: Ip, scope = 0): number | undefined {
+export function ping(from: Netns, to: Ip, scope = 0, patienceMs = DEADLINE_MS): number | undefined {
   const socket = inNetns(from, () => openSocket('icmp', to.family));
   const started = performance.now();
   try {
-    for (let sequence = 1; performance.now() - started < DEADLINE_MS; sequence++) {
+    for (let sequence = 1; performance.now() - started < patienceMs; sequence++) {
       const sent = performance.now();
       if (!trySend(socket, to, scope, sequence)) {
         // The interface's address may still be tentative, so that there is no route yet.

@@ -22,7 +22,15 @@ import {
   shapesAdded,
 } from './diff.ts';
 import { createContainer, createLab, FRESH_DIRS, notOfPlugins, type Place } from './lab.ts';
-import { type Attached, type Probe, placeIps, promisesOf, type Scene, sysctlsOf } from './probes.ts';
+import {
+  type Attached,
+  type Probe,
+  placeIps,
+  promisesOf,
+  runProbe,
+  type Scene,
+  sysctlsOf,
+} from './probes.ts';
 import { type Failure, isProblem, type PluginReport, type Section } from './report.ts';
 import { takeSnapshot } from './state.ts';
 
@@ -186,14 +194,6 @@ function runProbes(probes: readonly Probe[], keepGoing: boolean, tell: Tell): vo
     const section = { kind: 'probe', what, ...runProbe(run) } as const;
     tell(section);
     if (isProblem(section) && !keepGoing) return;
-  }
-}
-
-function runProbe(run: Probe['run']): ReturnType<Probe['run']> {
-  try {
-    return run();
-  } catch (error) {
-    return { outcome: 'failed', seen: describeError(error) };
   }
 }
 

@@ -17,7 +17,8 @@ export interface To {
   /** Undefined for any that fits. */
   readonly address?: string;
   readonly port: number;
-  readonly protocol: 'tcp' | 'udp';
+  /** `icmp`: an echo request, without ports. */
+  readonly protocol: 'tcp' | 'udp' | 'icmp';
   /** For names, which have addresses of both families. */
   readonly family: 4 | 6;
 }

@@ -1,5 +1,5 @@
 // Which places does a packet pass on this node, and does its reply come back?
-import { NO_LABELS, type Packet } from '../doctor/filter/packet.ts';
+import { NO_LABELS, type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
 import { cidrContains, renderCidr } from '../net/cidr.ts';
 import { parseIp, renderIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
@@ -308,6 +308,10 @@ class Connections {
 /** Asks the kernel for the sockets of the namespace. */
 function* listener(site: Site, packet: Packet): Walk {
   const { protocol, port } = packet;
+  if (protocol === PROTOCOLS.icmp || protocol === PROTOCOLS.icmpv6) {
+    yield* echo(site, packet);
+    return;
+  }
   const all = protocol === 6 || protocol === 17 ? site.listeners(protocol) : undefined;
   if (all === undefined) {
     yield hop(site, packet, 'listener', 'unknown', 'its sockets cannot be read');
@@ -325,6 +329,13 @@ function* listener(site: Site, packet: Packet): Walk {
     ? `processes listen on port ${port} of ${others} only`
     : `no process listens on ${protocol === 6 ? 'TCP' : 'UDP'} port ${port}`;
   yield hop(site, packet, 'listener', 'stops', words);
+}
+
+/** The kernel itself replies to echo requests. */
+function* echo(site: Site, packet: Packet): Walk {
+  const name = `net.ipv${packet.family}.${packet.family === 4 ? 'icmp_echo_ignore_all' : 'icmp.echo_ignore_all'}`;
+  if (site.sysctl(name.replaceAll('.', '/')) === '1')
+    yield hop(site, packet, 'listener', 'stops', `${name} = 1`, site.command(`sysctl -w ${name}=0`));
 }
 
 function isOpen({ address, onlyV6 }: Listener, { family, destination }: Packet): boolean {

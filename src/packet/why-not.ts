@@ -4,7 +4,7 @@ import { type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
 import { cidrContains } from '../net/cidr.ts';
 import { parseIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { lookUpRoute } from '../netlink/rtnl/route-lookup.ts';
+import { lookUpRoute, type RouteLookup } from '../netlink/rtnl/route-lookup.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
 import type { From, To } from './ends.ts';
@@ -39,7 +39,8 @@ export function whyNot(
 function* begin(world: World, from: From, to: To): Walk<boolean> {
   const { node } = world;
   const family = familyOf(from, to);
-  const isNode = to.kind === 'node' || (to.address !== undefined && node.has(to.address));
+  const isEcho = to.protocol === 'icmp';
+  const isNode = !isEcho && (to.kind === 'node' || (to.address !== undefined && node.has(to.address)));
   const mapping = isNode ? yield* findMapping(world, to, family) : undefined;
   const destination = mapping?.hostIP ?? destinationOf(world, from, to, family);
   const isReply = false;
@@ -51,7 +52,7 @@ function* begin(world: World, from: From, to: To): Walk<boolean> {
   const packet: Packet = {
     family,
     ...{ iif: undefined, oif: undefined, source: undefined, destination, isLocal: false },
-    protocol: PROTOCOLS[to.protocol] ?? 0,
+    protocol: PROTOCOLS[isEcho && family === 6 ? 'icmpv6' : to.protocol] ?? 0,
     ...{ sourcePort: CLIENT_PORT, port: to.port, isReply, isTranslated: false },
   };
   const start = yield* findStart(world, from, packet);
@@ -109,9 +110,21 @@ function destinationOf({ node, attachments }: World, from: From, to: To, family:
       return networks.includes(network) ? 0 : 1;
     }
   }
+  return addressOfNode(node, family);
+}
+
+/** The way to the Internet; undefined if there is none. */
+export function uplinkOf(node: Site, family: 4 | 6): RouteLookup | undefined {
   const way = lookUpRoute(node.route, { destination: parseIp(OUTSIDE[family]) });
-  const uplink = typeof way === 'number' ? [] : [node.link(way.oif)];
-  return [...uplink, ...node.links].flatMap(link => node.addressOf(link, family) ?? [])[0];
+  return typeof way === 'number' ? undefined : way;
+}
+
+/** By which others know the node: of its uplink, if that has one. */
+export function addressOfNode(node: Site, family: 4 | 6): string | undefined {
+  const uplink = uplinkOf(node, family);
+  return [...(uplink ? [node.link(uplink.oif)] : []), ...node.links].flatMap(
+    link => node.addressOf(link, family) ?? [],
+  )[0];
 }
 
 /** The port of a container that a port of the node leads to. */
@@ -156,6 +169,6 @@ function arrivalOf({ node }: World, source: string) {
   const ip = parseIp(source);
   const near = node.tables.addresses.find(({ cidr }) => cidrContains(cidr, ip));
   if (near) return node.link(near.index);
-  const way = lookUpRoute(node.route, { destination: parseIp(OUTSIDE[ip.family]) });
-  return typeof way === 'number' ? undefined : node.link(way.oif);
+  const way = uplinkOf(node, ip.family);
+  return way && node.link(way.oif);
 }

@@ -40,6 +40,7 @@ const ERRNO: Readonly<Record<number, readonly [name: string, text: string]>> = {
   105: ['ENOBUFS', 'no buffer space available'],
   107: ['ENOTCONN', 'not connected'],
   110: ['ETIMEDOUT', 'timed out'],
+  111: ['ECONNREFUSED', 'connection refused'],
   113: ['EHOSTUNREACH', 'no route to host'],
 };
 

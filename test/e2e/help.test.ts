@@ -30,6 +30,7 @@ const EXIT_CODES: Readonly<Record<string, number>> = {
   'catena uninstall --dry-run': 1,
   // Nothing listens.
   'catena why-not :8081': 1,
+  'catena doctor --traffic': 1,
   // The machine has no uplink.
   'catena why-not web 1.1.1.1:443': 1,
   // The executables differ.

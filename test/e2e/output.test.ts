@@ -73,6 +73,7 @@ describeRoot('for programs', () => {
       expect(attachments.map(({ containerId }: { containerId: string }) => containerId)).toContain(pod);
       expect((await ask('Owners', 'who {pod}')).owners).toMatchObject([{ attachment: { containerId: pod } }]);
       await ask('Owners', 'who 192.0.2.1', 1);
+      await ask('TrafficReport', 'doctor --traffic', 1);
       const { outcome, hops } = await ask('PacketWalk', 'why-not :8080', 1);
       expect([outcome, hops.length > 0]).toEqual(['stopped', true]);
       expect((await ask('LogEntryList', 'log')).items).toMatchObject([{ what: 'ADD' }, { what: 'ADD' }]);

@@ -1,45 +1,20 @@
 // What does `catena why-not` do?
 import { peersIn } from '../../between/peers.ts';
-import { keyOf } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
-import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
-import { readRecords } from '../../node/facts.ts';
-import type { NodeAttachment } from '../../node/model.ts';
+import { type Colour, painter } from '../../lab/paint.ts';
 import { parseFrom, parseTo } from '../../packet/ends.ts';
 import type { Hop, Outcome } from '../../packet/hop.ts';
 import { whyNot } from '../../packet/why-not.ts';
-import type { Advice } from '../../packet/world.ts';
 import { findKnown } from '../../running/container.ts';
-import type { WatchedAttachment } from '../../watch/attachments.ts';
-import { commandsFor, mendFor, repairCommand } from '../../watch/examine.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';
 import { readNodeFor } from '../node/read.ts';
+import { adviceFor, renderHops, type WalkStyle } from '../node/walk.ts';
 import { printAnswer } from '../output/print.ts';
 import { runtimeOf } from '../target.ts';
-import { styleOf, widthOf, wrap } from '../terminal/lines.ts';
+import { styleOf, widthOf } from '../terminal/lines.ts';
 
 const EXIT_CODES = { arrives: SUCCESS, stopped: FAILURE, unknown: INCOMPLETE } as const;
-
-function adviceFor(call: CommandCall): Advice {
-  let known: readonly WatchedAttachment[] | undefined;
-  const find = ({ network, containerId, ifname }: NodeAttachment) => {
-    known ??= readRecords(runtimeOf(call)).standing;
-    return known.find(({ key }) => key === keyOf({ network, containerId, ifname }));
-  };
-  const remake = (attachment: NodeAttachment): string => {
-    const one = find(attachment);
-    return one ? commandsFor(one) : `recreate container "${attachment.containerId}"`;
-  };
-  return {
-    repair: repairCommand,
-    remake,
-    restore(attachment, present) {
-      const one = find(attachment);
-      return one ? mendFor(one, present) : repairCommand(attachment);
-    },
-  };
-}
 
 /** Follows a packet and its reply. @returns 0 if both arrive, 1 if a hop stops them, 3 if that is not known */
 export async function run(call: CommandCall): Promise<number> {
@@ -64,12 +39,6 @@ export async function run(call: CommandCall): Promise<number> {
   return EXIT_CODES[outcome];
 }
 
-const MARKS: Readonly<Record<Hop['state'], readonly [mark: string, colour: Colour]>> = {
-  passes: ['✓', 'green'],
-  stops: ['✗', 'red'],
-  unknown: ['?', 'yellow'],
-};
-
 const ENDINGS: Readonly<Record<Outcome, readonly [text: string, colour: Colour]>> = {
   arrives: [
     "arrives, and so does the reply: rules were simulated, routes and sockets are the kernel's",
@@ -79,34 +48,8 @@ const ENDINGS: Readonly<Record<Outcome, readonly [text: string, colour: Colour]>
   unknown: ['unknown: no hop stops it for certain', 'yellow'],
 };
 
-/** Where the evidence of a hop begins. */
-const INDENT = ' '.repeat(15);
-
-/**
- * A line for each hop, with the command that mends it. Evidence is wrapped at the terminal's width, commands never: they are there
- * to be copied.
- */
-function renderWalk(
-  hops: readonly Hop[],
-  outcome: Outcome,
-  { width, ...style }: Style & { readonly width: number | undefined },
-): string {
-  const paint = painter(style);
-  const lines = hops.flatMap(({ name, at, state, evidence, mend }) => {
-    const [mark, colour] = MARKS[state];
-    const [first = '', ...more] = wrap(
-      oneLine(`${name.padEnd(11)}  ${at}: ${evidence}`),
-      (width ?? Infinity) - 2,
-      '',
-      INDENT,
-    );
-    const isBad = state === 'stops';
-    return [
-      `${paint(colour, mark)} ${isBad ? paint('bold', first) : first}`,
-      ...more,
-      ...(mend === undefined ? [] : [`  mend: ${oneLine(mend)}`]),
-    ];
-  });
+/** A line for each hop, and how it ended. */
+function renderWalk(hops: readonly Hop[], outcome: Outcome, style: WalkStyle): string {
   const [ending, colour] = ENDINGS[outcome];
-  return [...lines, paint(colour, ending), ''].join('\n');
+  return [...renderHops(hops, style), painter(style)(colour, ending), ''].join('\n');
 }

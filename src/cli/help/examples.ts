@@ -62,6 +62,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ui: [{ text: 'open the printed address in a browser on this machine', line: 'catena ui' }],
   doctor: [
     { text: 'examine the node', line: 'catena doctor' },
+    { text: 'send packets for all that is attached', line: 'catena doctor --traffic' },
     { text: 'an archive for a bug report', line: 'catena doctor --bundle report.tar.gz' },
     {
       text: 'one that names neither pods nor addresses',

@@ -34,7 +34,13 @@ export interface Packet {
 }
 
 /** IPPROTO_* in netinet/in.h */
-export const PROTOCOLS: Readonly<Record<string, number>> = { tcp: 6, udp: 17, sctp: 132 };
+export const PROTOCOLS: Readonly<Record<string, number>> = {
+  tcp: 6,
+  udp: 17,
+  sctp: 132,
+  icmp: 1,
+  icmpv6: 58,
+};
 
 /** linux/if_ether.h, in network byte order */
 const ETHERTYPE = { 4: [0x08, 0x00], 6: [0x86, 0xdd] } as const;
@@ -129,7 +135,15 @@ function networkHeader({ family, protocol, source, destination }: Packet): reado
     : [...unknown(6), protocol, undefined, ...addressBytes(source, 16), ...addressBytes(destination, 16)];
 }
 
-function transportHeader({ sourcePort, port }: Packet): readonly Byte[] {
+/** Types of an echo request and its reply (RFC 792, RFC 4443). */
+const ECHO: Readonly<Record<number, readonly [request: number, reply: number]>> = {
+  1: [8, 0],
+  58: [128, 129],
+};
+
+function transportHeader({ protocol, sourcePort, port, isReply }: Packet): readonly Byte[] {
+  const echo = ECHO[protocol];
+  if (echo) return [echo[isReply ? 1 : 0], 0];
   return [sourcePort, port].flatMap(one => [one >> 8, one & 0xff]);
 }
 

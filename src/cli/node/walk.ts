@@ -1,0 +1,69 @@
+// How are the hops of a packet shown, and which commands mend them?
+import { keyOf } from '../../cni/attachment.ts';
+import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
+import { readRecords } from '../../node/facts.ts';
+import type { NodeAttachment } from '../../node/model.ts';
+import type { Hop } from '../../packet/hop.ts';
+import type { Advice } from '../../packet/world.ts';
+import type { WatchedAttachment } from '../../watch/attachments.ts';
+import { commandsFor, mendFor, repairCommand } from '../../watch/examine.ts';
+import type { CommandCall } from '../command.ts';
+import { runtimeOf } from '../target.ts';
+import { wrap } from '../terminal/lines.ts';
+
+/** Commands for the attachments on record. */
+export function adviceFor(call: CommandCall): Advice {
+  let known: readonly WatchedAttachment[] | undefined;
+  const find = ({ network, containerId, ifname }: NodeAttachment) => {
+    known ??= readRecords(runtimeOf(call)).standing;
+    return known.find(({ key }) => key === keyOf({ network, containerId, ifname }));
+  };
+  const remake = (attachment: NodeAttachment): string => {
+    const one = find(attachment);
+    return one ? commandsFor(one) : `recreate container "${attachment.containerId}"`;
+  };
+  return {
+    repair: repairCommand,
+    remake,
+    restore(attachment, present) {
+      const one = find(attachment);
+      return one ? mendFor(one, present) : repairCommand(attachment);
+    },
+  };
+}
+
+const MARKS: Readonly<Record<Hop['state'], readonly [mark: string, colour: Colour]>> = {
+  passes: ['✓', 'green'],
+  stops: ['✗', 'red'],
+  unknown: ['?', 'yellow'],
+};
+
+/** Where the evidence of a hop begins. */
+const INDENT = ' '.repeat(15);
+
+/** Colours, and the columns of the terminal. */
+export interface WalkStyle extends Style {
+  readonly width: number | undefined;
+}
+
+/**
+ * A line for each hop, with the command that mends it. Evidence is wrapped at the terminal's width, commands never: they are there
+ * to be copied.
+ */
+export function renderHops(hops: readonly Hop[], { width, ...style }: WalkStyle): string[] {
+  const paint = painter(style);
+  return hops.flatMap(({ name, at, state, evidence, mend }) => {
+    const [mark, colour] = MARKS[state];
+    const [first = '', ...more] = wrap(
+      oneLine(`${name.padEnd(11)}  ${at}: ${evidence}`),
+      (width ?? Infinity) - 2,
+      '',
+      INDENT,
+    );
+    return [
+      `${paint(colour, mark)} ${state === 'stops' ? paint('bold', first) : first}`,
+      ...more,
+      ...(mend === undefined ? [] : [`  mend: ${oneLine(mend)}`]),
+    ];
+  });
+}
