@@ -93,7 +93,6 @@ export { type CachedAttachment, parseRecord, renderAttachment } from './journal/
 export type {
   AttachmentRecord,
   PendingChange,
-  PluginOutcomeLine,
   RecordedError,
   Settings,
 } from './journal/record.ts';

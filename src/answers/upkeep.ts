@@ -32,7 +32,6 @@ export const AttachmentCondition = z.strictObject({
   why: z.optional(z.string()),
   links: z.array(PluginCondition),
   /** libcni's cached result was missing and has been written again. */
-  cacheWritten: z.optional(z.boolean()),
 });
 
 /** `catena repair`. */

@@ -1,5 +1,4 @@
 // How does a pod get either all of its networks, or none?
-import type { AddRecord } from '../chain/records/add-record.ts';
 import { hold } from '../chain/records/holder-wait.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -18,7 +17,7 @@ import { refuseHeldDevices } from './held-devices.ts';
 import { type NetworkStatus, statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
-import { beginPod, type PodKey } from './record.ts';
+import { beginPod, type PodAddRecord, type PodKey } from './record.ts';
 import { recoverPods } from './recover.ts';
 import { type Runner, refuseUnready } from './runner.ts';
 import { annotationsOf, listWanted } from './wanted.ts';
@@ -49,7 +48,7 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const key = { network: options.network, ...pod };
   await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
   const { lock, record: earlier } = await hold(key, { ...runner.runtime, stateDir: runner.podsDir }, 'add');
-  let record: AddRecord | undefined;
+  let record: PodAddRecord | undefined;
   try {
     if (earlier) await settleEarlierAdd(runner, key.netns, claimOf(runner.podsDir, earlier, lent(lock)));
     refuseTaken(runner, networks);
@@ -92,7 +91,7 @@ async function attachAll(
   runner: Runner,
   pod: Pod,
   { key, networks, claims, defaults }: Plan,
-  record: AddRecord,
+  record: PodAddRecord,
 ): Promise<JsonObject> {
   const status: NetworkStatus[] = [];
   const results: JsonObject[] = [];
@@ -104,6 +103,7 @@ async function attachAll(
     refuseHeldDevices(runner, key, networks);
     for (const [index, network] of networks.entries()) {
       reached = index;
+      record.segment(index);
       placeDeviceInfo(network);
       const given = await addNetwork(network.list, network.attachment, runner.runtime).catch(error => {
         if (isPartlyUndone(error)) standing = index + 1;
@@ -114,14 +114,12 @@ async function attachAll(
       const result = await settleRoutes(runner, network, index, defaults, given);
       results.push(result);
       status.push(statusOf(network, result, index === 0, readDeviceInfo(network)));
-      record.succeeded(index, { ...status[index] });
     }
     await claims.fill(networks, results);
     await Promise.all([runner.publish?.(pod, status), runner.tell?.(pod, { attached: status })]);
     isPublished = true;
-    record.done();
+    record.commit(status);
   } catch (error) {
-    record.failed(reached, error);
     const { label, attachment } = networks[reached] as PlannedNetwork;
     const fields = { delegate: label, delegate_ifname: attachment.ifname };
     runner.warn('ADD failed; its attachments are removed', fields);
@@ -200,7 +198,7 @@ async function takeBack(
   runner: Runner,
   begun: readonly PlannedNetwork[],
   standing: number,
-  record: AddRecord,
+  record: PodAddRecord,
 ): Promise<void> {
   // The signal that stopped the ADD must not stop its undo.
   const runtime = { ...runner.runtime, signal: undefined };

@@ -1,5 +1,6 @@
 // How do networks come to and leave a pod that runs, so that its record always names what may exist?
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
+import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { Claim } from '../journal/claim.ts';
@@ -23,19 +24,13 @@ import {
 import type { Runner } from './runner.ts';
 import type { Wanted } from './wanted.ts';
 
-/** A network of the pod, and the status that was published of it. */
-interface Member {
-  readonly network: RecordedNetwork;
-  readonly status: JsonObject;
-}
-
 /** The networks of a pod whose record is claimed. Each change is in the record before and after it is made. */
 export class LiveNetworks {
   readonly #runner: Runner;
   readonly #claim: Claim;
   readonly #runtime: Runner['runtime'];
   #contents: PodContents;
-  #members: readonly Member[];
+  #networks: readonly RecordedNetwork[];
 
   constructor(runner: Runner, claim: Claim) {
     const pod = parsePod(claim.record);
@@ -43,21 +38,17 @@ export class LiveNetworks {
     this.#claim = claim;
     this.#contents = pod;
     this.#runtime = runtimeOf(runner, pod);
-    const { outcomes } = claim.record;
-    this.#members = pod.networks.map((network, index) => ({
-      network,
-      status: outcomes.find(one => one.index === index)?.result ?? {},
-    }));
+    this.#networks = pod.networks;
   }
 
   get networks(): readonly RecordedNetwork[] {
-    return this.#members.map(({ network }) => network);
+    return this.#networks;
   }
 
   /** As the pod's annotation should have it. */
   get status(): readonly NetworkStatus[] {
-    const there = this.#members.filter(({ network }) => network.state === undefined);
-    return there.map(({ status }) => status as unknown as NetworkStatus);
+    const there = this.networks.filter(({ state }) => state === undefined);
+    return there.map(({ status = {} }) => status as unknown as NetworkStatus);
   }
 
   /** Deletes what a process was attaching or detaching when it died. @throws CniError of what cannot be deleted */
@@ -69,7 +60,7 @@ export class LiveNetworks {
   settled(annotation: string): void {
     const { follow } = this.#contents;
     if (follow) this.#contents = { ...this.#contents, follow: { ...follow, annotation } };
-    this.#write(this.#members);
+    this.#write(this.networks);
   }
 
   /**
@@ -111,12 +102,9 @@ export class LiveNetworks {
    */
   async attach(planned: readonly PlannedNetwork[]): Promise<JsonObject[]> {
     if (planned.length === 0) return [];
-    const before = this.#members;
+    const before = this.networks;
     const coming = planned.map(toRecordedNetwork);
-    this.#write([
-      ...before,
-      ...coming.map(network => ({ network: { ...network, state: 'coming' as const }, status: {} })),
-    ]);
+    this.#write([...before, ...coming.map(network => ({ ...network, state: 'coming' as const }))]);
     const results: JsonObject[] = [];
     try {
       refuseHeldDevices(this.#runner, this.#claim.record, planned);
@@ -129,7 +117,10 @@ export class LiveNetworks {
       const status = planned.map((network, i) => ({
         ...statusOf(network, results[i] as JsonObject, false, readDeviceInfo(network)),
       }));
-      this.#write([...before, ...coming.map((network, i) => ({ network, status: status[i] as JsonObject }))]);
+      this.#write([
+        ...before,
+        ...coming.map((network, i) => ({ ...network, ...defined({ status: status[i] }) })),
+      ]);
       return results;
     } catch (error) {
       // What cannot be deleted now stays on record, and is tried again.
@@ -160,26 +151,18 @@ export class LiveNetworks {
       const { list, attachment } = recall(record, network, record.netns);
       await deleteNetwork(list, attachment, runtime);
       removeDeviceInfo({ list, attachment });
-      this.#write(this.#members.filter(one => one.network !== network));
+      this.#write(this.networks.filter(one => one !== network));
     }
   }
 
   #mark(going: readonly RecordedNetwork[]): void {
-    this.#write(
-      this.#members.map(one =>
-        going.includes(one.network) ? { ...one, network: { ...one.network, state: 'going' as const } } : one,
-      ),
-    );
+    this.#write(this.networks.map(one => (going.includes(one) ? { ...one, state: 'going' as const } : one)));
   }
 
-  #write(members: readonly Member[]): void {
-    const networks = members.map(({ network }) => network);
-    this.#contents = { ...this.#contents, networks };
-    this.#claim.restate(
-      renderPod(this.#contents),
-      members.map(({ status }) => status),
-    );
-    this.#members = members;
+  #write(networks: readonly RecordedNetwork[]): void {
+    this.#contents = { ...this.#contents, networks: [...networks] };
+    this.#claim.restate(renderPod(this.#contents));
+    this.#networks = networks;
   }
 
   #isTaken(name: string, used: ReadonlySet<string>, leaving: ReadonlySet<string>): boolean {

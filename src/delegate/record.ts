@@ -1,8 +1,8 @@
 // How is it recorded which networks a pod has?
 //
-// Pods have their own journal, with the layout of any attachment. What is a plugin in other records is a network of the
-// pod here, its result is the network's status, and the configuration is the list of networks, each byte for byte as in its
-// ADD. That is all that DEL needs. Each network is also in the delegates' own journal.
+// Pods have their own journal, and entries of their own in it, in the layout of any attachment. What is a plugin elsewhere is a network of
+// the pod here, and the configuration is the list of networks, each byte for byte as in its ADD, with the status that was published of it.
+// That is all that DEL needs. Each network is also in the delegates' own journal.
 import * as z from 'zod/mini';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { type AddRecord, beginRecord } from '../chain/records/add-record.ts';
@@ -15,6 +15,7 @@ import type { Lock } from '../journal/lock.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { listRecords } from '../journal/store.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
+import type { NetworkStatus } from './network-status.ts';
 import type { PlannedNetwork } from './plan.ts';
 import type { Runner } from './runner.ts';
 
@@ -29,6 +30,8 @@ const RecordedNetwork = z.object({
   device: z.optional(z.object({ resource: z.string(), id: z.string() })),
   /** The element of the annotation that selected it; absent for any other network. */
   asked: z.optional(z.string()),
+  /** What was published of it; absent until then. */
+  status: z.optional(z.record(z.string(), z.unknown())),
   /** It is being attached or detached while the pod runs: it may exist, or a part of it. */
   state: z.optional(z.enum(['coming', 'going'])),
 });
@@ -75,7 +78,7 @@ export function beginPod(
   networks: readonly PlannedNetwork[],
   annotations: Readonly<Record<string, string>>,
   lock: Lock,
-): AddRecord {
+): PodAddRecord {
   const { cacheDir, stateDir } = runtime;
   const contents: PodContents = {
     kind: KIND,
@@ -85,8 +88,22 @@ export function beginPod(
     ...(follow && { follow: { annotation: annotations[NETWORKS_ANNOTATION] ?? '', call: follow } }),
   };
   const pod = { ...NO_LIST, name: network, source: renderPod(contents) };
-  const place = { ...runtime, stateDir: podsDir };
-  return beginRecord(pod, { containerId, ifname, netns }, place, { executables: [], standing: false, lock });
+  const place = { ...runtime, stateDir: podsDir, cacheDir: podsDir };
+  const begun = { executables: [], standing: false, lock };
+  const record = beginRecord(pod, { containerId, ifname, netns }, place, begun);
+  return {
+    ...record,
+    commit(statuses) {
+      const attached = contents.networks.map((one, index) => ({ ...one, status: { ...statuses[index] } }));
+      record.commit({ source: renderPod({ ...contents, networks: attached }) });
+    },
+  };
+}
+
+/** The note of a pod's ADD, whose parts are networks. */
+export interface PodAddRecord extends Omit<AddRecord, 'commit'> {
+  /** All networks are attached. @param statuses of each, as published @throws CniError 5 */
+  commit(statuses: readonly NetworkStatus[]): void;
 }
 
 /** What the record keeps of a network. */

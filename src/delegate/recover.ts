@@ -17,6 +17,7 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { claimRecord } from '../journal/claim.ts';
 import { lastBegun } from '../journal/lines.ts';
+import { tryEntry } from '../journal/store.ts';
 import { deleteNetworks, ownNetns } from './delete.ts';
 import { type PodRecord, parsePod } from './record.ts';
 
@@ -73,6 +74,7 @@ async function isAttachedAgain(
   const within = { ...runtime, stateDir, cacheDir };
   const own = findRecord(id, within);
   if (own === undefined) {
+    if (tryEntry(cacheDir, id)) return true;
     if (!isOfEarlierBoot(record, runtime.env)) return false;
     const witness = await runtime.openWitness?.();
     return (await witness?.findLife(list, id)) !== undefined;

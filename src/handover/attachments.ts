@@ -4,9 +4,9 @@ import type { Conflist } from '../chain/config/conflist.ts';
 import { listUses } from '../chain/config/plugin-uses.ts';
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
 import { isNamespaceGone } from '../chain/records/gone.ts';
-import { listKnown } from '../chain/records/known-attachments.ts';
-import type { RememberedAdd } from '../chain/records/remembered-add.ts';
 import { cacheDirOf, type Runtime } from '../chain/run/runtime.ts';
+import type { RememberedAdd } from '../journal/record.ts';
+import { listKnown } from '../journal/store.ts';
 
 /** An attachment as its ADD left it. */
 export interface HandedAttachment extends RememberedAdd {

@@ -1,29 +1,48 @@
-// With which right does an operation change an attachment, and how is that recorded?
+// With which right does an operation change an attachment, and how is that noted?
+import { basename, dirname, join } from 'node:path';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
-import { type Lock, type LockPlace, type Purpose, takeLock } from './lock.ts';
-import { type Marked, settle, takeMark } from './marks.ts';
-import type { AttachmentRecord, Intent, Line, RecordedError, Settings } from './record.ts';
+import { isOfEarlierBoot } from './boot.ts';
+import { removeAttachment, replaceAttachment, writeAttachment } from './entries.ts';
+import type { CachedAttachment } from './entry.ts';
+import { type Lock, type LockKey, type LockPlace, type Purpose, takeLock } from './lock.ts';
+import type { AttachmentRecord, Intent, Line, PendingChange, RecordedError, Settings } from './record.ts';
 import { holderOf, type Runner } from './runner.ts';
-import { dropRecord, isDone, readFile, readRecord, reopenRecord, replaceRecord } from './store.ts';
+import {
+  dropNote,
+  entryOf,
+  isEntryOf,
+  noteFiles,
+  readNote,
+  readRecord,
+  reopenNote,
+  replaceNote,
+  tryEntry,
+} from './store.ts';
 
 /** The exclusive right to change an attachment, until it is ended by one of `drop`, `fail` and `leave`. */
 export interface Claim {
   readonly lock: Lock;
-  /** The record as it was when the claim was won; its runners include those that died with the lock. */
+  /** The record; its runners include those that died with the lock. */
   readonly record: AttachmentRecord;
   /** Says that a DEL begins. @throws CniError 5: it was not written */
   begin(): void;
-  /** All plugins succeeded: deletes the record. */
+  /** All plugins succeeded: removes its entry, unless another ADD has written that, then the note. */
   drop(): void;
-  /** Some plugins failed: records them for the next attempt. */
+  /** Some plugins failed: notes them for the next attempt. */
   fail(errors: readonly RecordedError[]): void;
-  /** Adds a line. @throws CniError 5: it was not written */
-  note(line: Line): void;
-  /** Writes the record again with another list and results; the claim stays. @throws CniError 5: the record is unchanged */
-  restate(source: string, results: readonly JsonObject[]): void;
-  /** Nothing was taken down: the record's content stays. */
+  /** Says that plugins are about to change it. @throws CniError 5: it was not written */
+  change(change: PendingChange): void;
+  /**
+   * Commits the change that has begun: its entry gets the settings and the result, unless another ADD or DEL was faster.
+   * @throws CniError 5: the entry is unchanged, and so is the note
+   */
+  changed(to: Settings & Pick<Intent, 'result'>): void;
+  /** Plugins have undone the change. */
+  unchanged(): void;
+  /** Writes the entry again with another list; the claim stays. @throws CniError 5: the entry is unchanged */
+  restate(source: string): void;
+  /** Nothing was taken down: a note of what is unfinished stays. */
   leave(): void;
 }
 
@@ -61,37 +80,72 @@ export function claimRecord(
 }
 
 /**
- * Removes the mark of a record that is settled or gone, unless a process works on it: an ADD sets the mark before it writes its record.
+ * Removes the note in a file if it is over or has nothing to tell, unless a process works on the attachment.
  * @throws CniError 5 and 6
  */
-export function unmark(place: LockPlace, { file, mark, key }: Marked): void {
-  const lock = takeLock(place, key, 'repair');
+export function clearNote(place: LockPlace, file: string): void {
+  const lock = takeLock(place, keyOfNote(file), 'repair');
   if ('holder' in lock) return;
   try {
-    const record = readFile(file);
-    if (record?.foreign && isDone(record)) dropRecord(place.stateDir, record);
-    else if (!record || isDone(record)) takeMark(mark);
+    const note = readNote(file);
+    if (note && isOver(place, note)) dropNote(place.stateDir, note);
   } finally {
     lock.release();
   }
 }
 
-/** Number of failed attempts, or of changes, after which their lines are merged into one: a record must not grow for ever. */
+/** Removes the notes of a network that are over. Those that cannot be read stay. @throws CniError 5 */
+export function sweepNotes(place: LockPlace, network: string): void {
+  for (const file of noteFiles(place.stateDir, network)) {
+    try {
+      const note = readNote(file);
+      if (note && isOver(place, note)) clearNote(place, file);
+    } catch (error) {
+      if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
+    }
+  }
+}
+
+/** The lock of an attachment has the name of its note. */
+function keyOfNote(file: string): LockKey {
+  return join(basename(dirname(file)), basename(file));
+}
+
+/** Whether the attachment is settled, or unknown. */
+function isOver({ stateDir, env }: LockPlace, note: AttachmentRecord): boolean {
+  const record = readRecord(stateDir, note);
+  return !record?.isNoted || (record.phase === 'attached' && !record.change && !isOfEarlierBoot(record, env));
+}
+
+/** Number of failed attempts after which their lines are merged into one: a note must not grow for ever. */
 const ATTEMPTS_KEPT = 32;
 
-/** The claim of a recorded attachment whose lock is held. */
+/** The claim of an attachment whose lock is held. */
 export function claimOf(stateDir: string, found: AttachmentRecord, lock: Lock): Claim {
   const { runner } = lock;
-  const record = { ...found, runners: [...lock.dead, ...found.runners] };
+  let record: AttachmentRecord = { ...found, runners: [...lock.dead, ...found.runners] };
+  const { cacheDir } = record;
+  const isOwnEntry = (entry: CachedAttachment | undefined) => entry !== undefined && isEntryOf(entry, record);
+  /** Appends to the note; begins that of a settled attachment, over one that is over. */
+  const note = (line: Line): void => {
+    if (record.isNoted) append(stateDir, record, line);
+    else replaceNote(stateDir, intentOf(record), [line]);
+    record = { ...record, isNoted: true };
+  };
+  const settled = (more: Partial<Settings & Pick<Intent, 'result'>> = {}): void => {
+    dropNote(stateDir, record);
+    record = { ...record, ...more, change: undefined, isNoted: false };
+  };
   return {
     lock,
-    record,
-    begin() {
-      append(stateDir, record, { event: 'begin', verb: 'DEL', runner });
+    get record() {
+      return record;
     },
+    begin: () => note({ event: 'begin', runner }),
     drop() {
       try {
-        dropRecord(stateDir, record);
+        if (!record.foreign && isOwnEntry(tryEntry(cacheDir, record))) removeAttachment(cacheDir, record);
+        dropNote(stateDir, record);
         lock.forgetDead();
       } finally {
         lock.release();
@@ -100,31 +154,29 @@ export function claimOf(stateDir: string, found: AttachmentRecord, lock: Lock): 
     fail(errors) {
       const attempts = record.attempts + 1;
       const time = new Date().toISOString();
-      const failed: Line = { event: 'failed', verb: 'DEL', op: runner.op, time, attempts, errors };
+      const failed: Line = { event: 'failed', op: runner.op, time, attempts, errors };
       try {
-        if (attempts % ATTEMPTS_KEPT === 0) rewrite(stateDir, record, failed);
-        else append(stateDir, record, failed);
+        if (attempts % ATTEMPTS_KEPT > 0) note(failed);
+        else replaceNote(stateDir, intentOf(record), [...reached(record), failed]);
       } finally {
         lock.release();
       }
     },
-    note(line) {
-      append(stateDir, record, line.event === 'change' ? { ...line, runner } : line);
+    change: change => note({ event: 'change', runner, ...change }),
+    changed(to) {
+      const entry = entryOf(stateDir, { ...record, ...to }, record.change?.op ?? runner.op);
+      replaceAttachment(cacheDir, entry, isOwnEntry);
+      settled(to);
     },
-    restate(source, results) {
-      const links = results.map((result, index): Line => ({ event: 'link', verb: 'ADD', index, result }));
-      const done: Line = { event: 'done', op: record.runner.op };
-      const { capabilityArgs } = record;
-      replaceRecord(stateDir, intentOf(record, { capabilityArgs, source }), [...links, done]);
+    unchanged: () => settled(),
+    restate(source) {
+      writeAttachment(cacheDir, entryOf(stateDir, { ...record, source }));
     },
     leave() {
       try {
-        const now = readRecord(stateDir, record);
-        if (now && isLong(now)) rewrite(stateDir, now);
-        if (now?.foreign && isDone(now)) dropRecord(stateDir, record);
-        else if (!now || isDone(now)) settle(stateDir, record);
+        if (readRecord(stateDir, record)?.isNoted !== true) dropNote(stateDir, record);
       } catch (error) {
-        // On a full disk, for example. The next process that finds the mark reports a problem of the record.
+        // On a full disk, for example. The next process that finds the note reports a problem of it.
         if (!(error instanceof CniError)) throw error;
       } finally {
         lock.release();
@@ -134,7 +186,7 @@ export function claimOf(stateDir: string, found: AttachmentRecord, lock: Lock): 
 }
 
 function append(stateDir: string, record: AttachmentRecord, line: Line): void {
-  const open = reopenRecord(stateDir, record);
+  const open = reopenNote(stateDir, record);
   if (open === undefined) throw gone(record);
   try {
     open.append(line);
@@ -143,52 +195,21 @@ function append(stateDir: string, record: AttachmentRecord, line: Line): void {
   }
 }
 
-/** Whether lines of changes are to be merged, and every one of them is complete. */
-function isLong({ phase, changes, change, before }: AttachmentRecord): boolean {
-  return phase === 'attached' && changes >= ATTEMPTS_KEPT && !change && !before;
-}
-
 function gone({ containerId, ifname, file }: AttachmentRecord): CniError {
   return new CniError(
     ErrorCode.ioFailure,
-    `Cannot record a change of interface "${ifname}" of container "${containerId}": "${file}" was removed`,
+    `Cannot note a change of interface "${ifname}" of container "${containerId}": "${file}" was removed`,
   );
 }
 
-/** Allowed only with the claim. */
-function rewrite(stateDir: string, record: AttachmentRecord, last?: Line): void {
-  const { capabilityArgs, source, runner } = record;
-  const { outcomes, segment, added, change, before, changes, result } = record;
-  const start = before ?? { capabilityArgs, source, result };
-  const intent = intentOf(record, start);
-  const links = outcomes.map(({ index, result, error }): Line => {
-    const place = { event: 'link', verb: 'ADD', index } as const;
-    return error ? { ...place, error } : { ...place, result: result ?? {} };
-  });
-  const ahead: Line[] = segment < 0 ? [] : [{ event: 'segment', verb: 'ADD', last: segment }];
-  const done: Line[] = added ? [{ event: 'done', op: runner.op }] : [];
-  const changed: Line[] = [
-    ...(changes && start.result ? [{ event: 'changed', result: start.result } as const] : []),
-    ...(before ? [{ event: 'change', to: { capabilityArgs, source }, plugins: [] } as const] : []),
-    ...(before && result ? [{ event: 'changed', result } as const] : []),
-    ...(change ? [{ event: 'change', ...change } as const] : []),
-  ];
-  replaceRecord(stateDir, intent, [...ahead, ...links, ...done, ...changed, ...(last ? [last] : [])]);
+/** How far the plugins of an unfinished ADD had come. */
+function reached({ segment }: AttachmentRecord): Line[] {
+  return segment < 0 ? [] : [{ event: 'segment', last: segment }];
 }
 
-/** The first line of a record with these settings. */
-function intentOf(record: AttachmentRecord, { capabilityArgs, source }: Settings): Intent {
-  const { network, containerId, ifname, netns, boot, owner, args } = record;
-  const { netnsIdentity, netnsCookie, hostCookie } = record;
-  const { pluginDirs, executables, cacheDir, request, foreign, generation, runner } = record;
-  const id = { network, containerId, ifname };
-  const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source };
-  const more = {
-    ...(netnsCookie === undefined ? {} : { netnsCookie }),
-    ...(hostCookie === undefined ? {} : { hostCookie }),
-    ...(request === undefined ? {} : { request }),
-    ...(foreign === undefined ? {} : { foreign }),
-    ...(generation === undefined ? {} : { generation }),
-  };
-  return { ...id, ...inputs, ...more, pluginDirs, executables, cacheDir, runner };
+/** The first line of a note about a record. */
+export function intentOf(record: AttachmentRecord): Intent {
+  const { file: _, isNoted: __, phase: ___, added, segment, runners, change, ...rest } = record;
+  const { attempts, lastAttempt, lastErrors, unreadable, ...intent } = rest;
+  return { ...intent, ...(added ? { added } : {}) };
 }

@@ -1,4 +1,4 @@
-// Is a line of a record valid?
+// Is a line of a note valid?
 //
 // Written by hand: a schema library takes 3 ms to start, which every DEL would pay.
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -30,8 +30,8 @@ export function decodeIntent(text: string, file: string): Intent {
 export function decodeLine(text: string): Line | undefined {
   const object = tryParse(text);
   if (!isObject(object) || typeof object.event !== 'string') return undefined;
-  const shapes = Object.hasOwn(LINES, object.event) ? LINES[object.event] : undefined;
-  return shapes?.some(shape => findProblem(object, shape) === undefined) ? (object as Line) : undefined;
+  const shape = Object.hasOwn(LINES, object.event) ? LINES[object.event] : undefined;
+  return shape && findProblem(object, shape) === undefined ? (object as Line) : undefined;
 }
 
 /** A type that a value may have: its human-readable name, and its check. */
@@ -94,6 +94,8 @@ const INTENT: Shape = {
   pluginDirs: listOf(TEXT),
   executables: listOf(TEXT),
   cacheDir: TEXT,
+  added: optional(exactly(true)),
+  result: optional(OBJECT),
   request: optional(TEXT),
   foreign: optional(exactly(true)),
   generation: optional(TEXT),
@@ -110,24 +112,12 @@ const ERROR = shaped('an error', {
   index: optional(NUMBER),
 });
 
-const LINK: Shape = { verb: exactly('ADD'), index: INDEX };
-
-const LINES: Readonly<Record<Line['event'], readonly Shape[]>> & Readonly<Record<string, readonly Shape[]>> =
-  {
-    link: [
-      { ...LINK, result: OBJECT },
-      { ...LINK, same: exactly(true) },
-      { ...LINK, error: ERROR },
-    ],
-    segment: [{ verb: exactly('ADD'), last: INDEX }],
-    done: [{ op: TEXT }],
-    begin: [{ verb: exactly('DEL'), runner: RUNNER }],
-    change: [{ to: SETTINGS, plugins: listOf(INDEX), runner: optional(RUNNER) }],
-    changed: [{ result: OBJECT }],
-    unchanged: [{}],
-    cached: [{}],
-    failed: [{ verb: exactly('DEL'), op: TEXT, time: TEXT, attempts: NUMBER, errors: listOf(ERROR) }],
-  };
+const LINES: Readonly<Record<Line['event'], Shape>> & Readonly<Record<string, Shape>> = {
+  segment: { last: INDEX, result: optional(OBJECT) },
+  begin: { runner: RUNNER },
+  change: { to: SETTINGS, plugins: listOf(INDEX), runner: RUNNER },
+  failed: { op: TEXT, time: TEXT, attempts: NUMBER, errors: listOf(ERROR) },
+};
 
 function findProblem(object: JsonObject, shape: Shape): string | undefined {
   for (const [key, kind] of Object.entries(shape)) {
@@ -140,5 +130,5 @@ function findProblem(object: JsonObject, shape: Shape): string | undefined {
 }
 
 function damaged(file: string, problem: string): CniError {
-  return new CniError(ErrorCode.decodingFailure, `Cannot read record "${file}": ${problem}`);
+  return new CniError(ErrorCode.decodingFailure, `Cannot read note "${file}": ${problem}`);
 }

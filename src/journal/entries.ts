@@ -47,7 +47,10 @@ export function cacheFileOf(dir: string, { network, containerId, ifname }: Attac
  * @throws CniError 6 when its file is damaged or of another kind, 5 when it cannot be read, 7 for an impossible id
  */
 export function readAttachment(dir: string, id: AttachmentId): CachedAttachment | undefined {
-  const file = cacheFileOf(dir, id);
+  return readEntry(cacheFileOf(dir, id), id);
+}
+
+function readEntry(file: string, id: AttachmentId): CachedAttachment | undefined {
   const text = readIfThere(file, 'cached result');
   if (text === undefined) return undefined;
   const attachment = parseRecord(text, file, id);
@@ -92,6 +95,15 @@ export function replaceAttachment(
   } finally {
     rmSync(fresh, { force: true });
   }
+}
+
+/**
+ * What {@link replaceAttachment} has taken aside: its process has died, or is about to put it back.
+ * @throws CniError 5 and 6 as {@link readAttachment}
+ */
+export function readAside(dir: string, id: AttachmentId): CachedAttachment | undefined {
+  const file = asideOf(cacheFileOf(dir, id));
+  return lstatSync(file, { throwIfNoEntry: false }) && readEntry(file, id);
 }
 
 /** Removes what {@link replaceAttachment} has taken aside and its process, which died, has not put back. @throws CniError 5 */
@@ -212,8 +224,8 @@ function readRecord(file: string, name: string): CachedAttachment | undefined {
   return parseRecord(text, file, more.length ? undefined : { network, containerId, ifname });
 }
 
-/** All three names may contain "-", so the file may belong to another attachment. Its fields decide. */
-function isOfAnother(file: string, id: AttachmentId): boolean {
+/** Whether a file is of another attachment: all three names may contain "-", so its fields decide. */
+export function isOfAnother(file: string, id: AttachmentId): boolean {
   try {
     const text = readIfThere(file, 'cached result');
     return text !== undefined && !sameAttachment(parseRecord(text, file, id), id);

@@ -1,8 +1,12 @@
-// What does a cached result look like on disk, in libcni's format?
+// What does libcni's entry of an attachment look like, and what do we add to it?
+//
+// The entry is the truth about every settled attachment, whichever runtime made it. What only our runner knows is one more member, which
+// libcni ignores. Another runtime that makes the attachment again writes the whole entry, so that the member is never another ADD's.
 import type { AttachmentId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
+import type { NetnsIdentity } from './netns-identity.ts';
 
 /** A cached result, with the configuration and arguments of its ADD. */
 export interface CachedAttachment extends AttachmentId {
@@ -14,14 +18,45 @@ export interface CachedAttachment extends AttachmentId {
   readonly source: string | undefined;
   /** Result of the last plugin, in the version it names; undefined when the file holds none. */
   readonly result: JsonObject | undefined;
+  /** What our runner adds; undefined if another runtime made the attachment and ours has not changed it. */
+  readonly made?: Made | undefined;
+}
+
+/** What only our runner knows of an attachment. All but `change` is absent if another runtime made it. */
+export interface Made extends Partial<MadeByUs> {
+  /** The operation of the last `catena set`. */
+  readonly change?: string;
+}
+
+/** Which ADD of ours made an attachment, and where. */
+export interface MadeByUs extends NetnsIdentity {
+  /** The operation, as runner.ts names it, and when it began. */
+  readonly op: string;
+  readonly time: string;
+  readonly boot: string;
+  /** The kernel's cookie of the network namespace that its runner worked in, unless the kernel did not report it. */
+  readonly hostCookie?: string;
+  /** The name of the program that ran the chain; may be empty. */
+  readonly owner: string;
+  /** The caller's request key: a second ADD with the same key returns the first one's result. */
+  readonly request?: string;
+  /** Directories in which plugins were looked up, and the executable found for each. */
+  readonly pluginDirs: readonly string[];
+  readonly executables: readonly string[];
+  /** Which journal has it: that of the runner, of pods, or of their networks. */
+  readonly scope: string;
 }
 
 /** Kind of the current layout; a file of another kind is a bare result of libcni 0.7. */
 const KIND = 'cniCacheV1';
 
-/** The bytes that libcni would write: its order of fields, empty ones left out. */
+/** Our member, and its layout. */
+const OURS = 'catena';
+const LAYOUT = 1;
+
+/** The bytes that libcni would write: its order of fields, empty ones left out; then our member. */
 export function renderAttachment(attachment: CachedAttachment): string {
-  const { netns, args, capabilityArgs, source, result } = attachment;
+  const { netns, args, capabilityArgs, source, result, made } = attachment;
   return renderLikeGo({
     kind: KIND,
     containerId: attachment.containerId,
@@ -32,6 +67,7 @@ export function renderAttachment(attachment: CachedAttachment): string {
     ...(args.length ? { cniArgs: args } : {}),
     ...(Object.keys(capabilityArgs).length ? { capabilityArgs: sortKeys(capabilityArgs) } : {}),
     ...(result === undefined ? {} : { result: sortKeys(result) }),
+    ...(made === undefined ? {} : { [OURS]: { v: LAYOUT, ...made } }),
   });
 }
 
@@ -66,6 +102,7 @@ function attachmentOf(object: JsonObject): CachedAttachment | undefined {
   if (!isName(network) || !isName(containerId) || !isName(ifname)) return undefined;
   const [netns, args, capabilityArgs] = [field('netns'), field('cniArgs'), field('capabilityArgs')];
   const [config, result] = [field('config'), field('result')];
+  const made = madeOf(object[OURS]);
   return {
     network,
     containerId,
@@ -75,7 +112,26 @@ function attachmentOf(object: JsonObject): CachedAttachment | undefined {
     capabilityArgs: isObject(capabilityArgs) ? capabilityArgs : {},
     source: isName(config) ? Buffer.from(config, 'base64').toString() : undefined,
     result: isObject(result) ? result : undefined,
+    ...(made === undefined ? {} : { made }),
   };
+}
+
+/** A member of another layout, or a damaged one, tells nothing: the attachment then counts as another runtime's. */
+function madeOf(member: unknown): Made | undefined {
+  if (!isObject(member) || member.v !== LAYOUT) return undefined;
+  const { v: _, ...made } = member;
+  const { change, op } = made;
+  if (change !== undefined && typeof change !== 'string') return undefined;
+  if (op === undefined) return change === undefined ? undefined : { change };
+  const texts = ['op', 'time', 'boot', 'owner', 'scope'].map(key => made[key]);
+  const more = ['netnsIdentity', 'netnsCookie', 'hostCookie', 'request'].map(key => made[key] ?? '');
+  if (![...texts, ...more].every(one => typeof one === 'string')) return undefined;
+  if (![made.pluginDirs, made.executables].every(isTexts)) return undefined;
+  return made as Made;
+}
+
+function isTexts(value: unknown): boolean {
+  return Array.isArray(value) && value.every(one => typeof one === 'string');
 }
 
 function legacyAttachment(id: AttachmentId, result: JsonObject): CachedAttachment {

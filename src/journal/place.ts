@@ -1,42 +1,25 @@
-// In which file is the record of an attachment?
+// In which file is the note of an attachment?
 import { join } from 'node:path';
 import { type AttachmentId, digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
-import { unfinishedName } from '../files/put-file.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 
 /** Longest file name, in bytes (NAME_MAX of linux/limits.h), less what a temporary name adds. */
 const MAX_BYTES = 200;
 
-/** Directory of all records, with one directory per network. */
-export function recordsDir(stateDir: string): string {
-  return join(stateDir, 'attachments');
-}
-
-/**
- * Directory of marks, by network: one for each unsettled record. Without marks, every verb would have to read all
- * records to find the unsettled ones.
- */
-export function marksDir(stateDir: string): string {
+/** Directory of notes, by network: one for each attachment of which something is unfinished, and no others. */
+export function notesDir(stateDir: string): string {
   return join(stateDir, 'unsettled');
 }
 
-/** The record of an attachment: `attachments/<network>/<container id>:<interface>`. */
-export function recordFileOf(stateDir: string, id: AttachmentId): string {
-  return join(recordsDir(stateDir), directoryOf(id.network), fileNameOf(id));
+/** The note of an attachment: `unsettled/<network>/<container id>:<interface>`. */
+export function noteFileOf(stateDir: string, id: AttachmentId): string {
+  return join(notesDir(stateDir), directoryOf(id.network), fileNameOf(id));
 }
 
-/** The mark of an unsettled record. */
-export function markFileOf(stateDir: string, id: AttachmentId): string {
-  return join(marksDir(stateDir), directoryOf(id.network), fileNameOf(id));
-}
-
-/**
- * The temporary file of a record. It is among the marks of its network, which every verb lists, so that files left by a crash
- * are found at once.
- */
-export function unfinishedFileOf(stateDir: string, { network }: Pick<AttachmentId, 'network'>): string {
-  return join(marksDir(stateDir), directoryOf(network), unfinishedName());
+/** Directory of links to the directories of libcni's entries that a journal has used: nothing else says where its attachments are. */
+export function cachesDir(stateDir: string): string {
+  return join(stateDir, 'caches');
 }
 
 /** Directory name of a network: its own name, or `~` and a digest if that is unsafe or too long. */

@@ -1,42 +1,32 @@
-// What does the record of an attachment hold?
+// What is known of an attachment, and what does a note of it hold?
 //
-// The first line is the intent: what an ADD is about to do. One line follows for the outcome of each plugin, then `done`. A DEL
-// adds `begin`, and `failed` if a plugin failed; if all succeeded, the file is removed. Only the operation that has the attachment's lock
-// (lock.ts) writes. Lines are appended, each by one write, so a line that is cut off means that its writer died there.
+// The entry in libcni's cache says what a settled attachment is (entry.ts). A note exists only while something is unfinished: an ADD that has
+// begun, a change, a deletion. Its first line is the intent, one line follows for each step. Only the operation that has the attachment's
+// lock (lock.ts) writes. Lines are appended, each by one write, so a line that is cut off means that its writer died there.
 import type { AttachmentId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { NetnsIdentity } from './netns-identity.ts';
+import type { CachedAttachment, MadeByUs } from './entry.ts';
 import type { Runner } from './runner.ts';
 
-/** What an ADD is about to do. */
-export interface Intent extends AttachmentId, NetnsIdentity {
+/** What an ADD is about to do; or, if that had succeeded before, what a change or a deletion begins with. */
+export interface Intent extends AttachmentId, Omit<MadeByUs, 'op' | 'time' | 'scope'> {
   /** Path of the network namespace. */
   readonly netns: string;
-  /**
-   * The kernel's cookie of the network namespace that its runner worked in. Absent if the kernel did not report it, and if another
-   * runtime made the attachment.
-   */
-  readonly hostCookie?: string;
-  /** The boot of the machine in which it was written. */
-  readonly boot: string;
-  /** The name of the program that runs the chain; may be empty. */
-  readonly owner: string;
   readonly args: CniArgs;
   readonly capabilityArgs: JsonObject;
   /** The list as text, as `Conflist.source` has it. */
   readonly source: string;
-  /** Directories in which plugins were looked up, and the executable found for each. */
-  readonly pluginDirs: readonly string[];
-  readonly executables: readonly string[];
-  /** The caller's request key of the ADD: a second ADD with the same key returns the first one's result. */
-  readonly request?: string;
-  /** Where libcni's cached result of the attachment is. */
+  /** Where libcni's entry of the attachment is. */
   readonly cacheDir: string;
-  /** Another runtime made the attachment, and deletes it: the record exists only while a change of it is unfinished. */
+  /** The ADD had succeeded, with this result. */
+  readonly added?: true;
+  readonly result?: JsonObject | undefined;
+  /** Another runtime made the attachment, and deletes it. */
   readonly foreign?: true;
   /** Of such a one: what the first plugin of its ADD has noted (generation.ts). */
   readonly generation?: string;
+  /** The ADD that made it, or begins to. */
   readonly runner: Runner;
 }
 
@@ -60,46 +50,31 @@ export interface RecordedError {
   readonly index?: number;
 }
 
-/** The outcome of a plugin on ADD. */
-export interface PluginOutcomeLine {
-  readonly index: number;
-  /** Undefined when it failed. */
-  readonly result: JsonObject | undefined;
-  readonly error: RecordedError | undefined;
-}
-
 /** Every line after the first. */
 export type Line =
-  | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly result: JsonObject }
-  /** The plugin returned the result of the one before it unchanged. */
-  | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly same: true }
-  | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly error: RecordedError }
   /**
-   * The plugins up to this one are called as one segment: the runner may die before it has read their replies.
+   * The plugins up to this one are about to be called, as one segment: the runner may die before it has read their replies.
+   * With the result so far.
    */
-  | { readonly event: 'segment'; readonly verb: 'ADD'; readonly last: number }
-  | { readonly event: 'done'; readonly op: string }
-  | { readonly event: 'begin'; readonly verb: 'DEL'; readonly runner: Runner }
+  | { readonly event: 'segment'; readonly last: number; readonly result?: JsonObject }
+  | { readonly event: 'begin'; readonly runner: Runner }
   /** Plugins are about to change the attachment. */
-  | ({ readonly event: 'change'; readonly runner?: Runner } & PendingChange)
-  /** They have; the attachment has the new settings and this result. libcni's cached result still has to be written. */
-  | { readonly event: 'changed'; readonly result: JsonObject }
-  /** The plugins have undone the change. */
-  | { readonly event: 'unchanged' }
-  /** The cached result is that of the last change. */
-  | { readonly event: 'cached' }
+  | ({ readonly event: 'change'; readonly runner: Runner } & PendingChange)
+  /** A DEL, or the undo of a failed ADD, has not succeeded. */
   | {
       readonly event: 'failed';
-      readonly verb: 'DEL';
       readonly op: string;
       readonly time: string;
       readonly attempts: number;
       readonly errors: readonly RecordedError[];
     };
 
-/** The combined content of a record. */
-export interface AttachmentRecord extends Intent {
+/** What is known of an attachment that a runner of ours made, or that is being changed. */
+export interface AttachmentRecord extends Omit<Intent, 'added'> {
+  /** The note, if there is one; else the entry. */
   readonly file: string;
+  /** Whether it was read from a note. */
+  readonly isNoted: boolean;
   /**
    * `adding`: an ADD has begun and not ended. `attached`: it succeeded. `deleting`: a DEL has begun. `failed`: a DEL, or
    * the undo of a failed ADD, did not succeed and waits for its next attempt.
@@ -107,24 +82,41 @@ export interface AttachmentRecord extends Intent {
   readonly phase: 'adding' | 'attached' | 'deleting' | 'failed';
   /** Whether the ADD succeeded, regardless of later operations. */
   readonly added: boolean;
-  /** In order of the plugins. */
-  readonly outcomes: readonly PluginOutcomeLine[];
-  /** Index of the last plugin that may have been called without the outcome of the one before; -1 for none. */
+  /** Index of the last plugin of an unfinished ADD that may have been called; -1 for none. */
   readonly segment: number;
-  /** Of the last plugin that returned one. */
-  readonly result: JsonObject | undefined;
   /** Operations that have begun and not reported their end, oldest first. */
   readonly runners: readonly Runner[];
   /** A change that has begun and neither succeeded nor been undone: the kernel may have either settings, or a part of each. */
-  readonly change: PendingChange | undefined;
-  /** What libcni's cached result may still say, because a change has not written it yet. */
-  readonly before: (Settings & Pick<AttachmentRecord, 'result'>) | undefined;
-  /** Number of successful changes that the file holds. */
-  readonly changes: number;
+  readonly change: (PendingChange & { readonly op: string }) | undefined;
   /** Number of failed DELs. */
   readonly attempts: number;
   readonly lastAttempt: string | undefined;
   readonly lastErrors: readonly RecordedError[];
   /** Number of unreadable lines: cut off, or unknown. */
   readonly unreadable: number;
+}
+
+/** An attachment as its ADD made it. */
+export interface RememberedAdd extends CachedAttachment {
+  /** The note or entry that it was read from; undefined if another runtime made it. */
+  readonly file?: string;
+}
+
+/** An attachment, with all that files say about it. */
+export interface KnownAttachment {
+  /** What its ADD was called with, and its result. */
+  readonly known: RememberedAdd;
+  /** Undefined if another runtime made it. */
+  readonly record: AttachmentRecord | undefined;
+  /** The journal of the record. */
+  readonly stateDir: string | undefined;
+  /** libcni's entry, and the directory that has, or had, it. */
+  readonly cached: CachedAttachment | undefined;
+  readonly cacheDir: string;
+}
+
+/** A record in the format of entries. */
+export function toRemembered(record: AttachmentRecord): RememberedAdd {
+  const { network, containerId, ifname, netns, args, capabilityArgs, source, result, file } = record;
+  return { network, containerId, ifname, netns, args, capabilityArgs, source, result, file };
 }

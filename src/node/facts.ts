@@ -1,14 +1,14 @@
 // What do the files and the kernel of a node say, each read once, when it is first asked for?
 import { listNetworks } from '../chain/config/load.ts';
 import { isNamespaceGone } from '../chain/records/gone.ts';
-import { type KnownAttachment, listKnown } from '../chain/records/known-attachments.ts';
 import { findReason } from '../chain/records/recover.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import type { CniError } from '../cni/errors.ts';
 import { listPods } from '../delegate/record.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
+import type { AttachmentRecord, KnownAttachment } from '../journal/record.ts';
+import { listKnown } from '../journal/store.ts';
 import { Tables } from '../netlink/tables.ts';
 import { standingOf, type WatchedAttachment } from '../watch/attachments.ts';
 import { toListed, withPods } from '../watch/pods.ts';

@@ -2,7 +2,6 @@
 import { hostname } from 'node:os';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { LoadedNetworks } from '../chain/config/load.ts';
-import type { RememberedAdd } from '../chain/records/remembered-add.ts';
 import { buildRequest } from '../chain/run/request.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
@@ -12,6 +11,7 @@ import { isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout, leaseDirsOf } from '../cni/network-plugins.ts';
 import type { PluginEffects } from '../cni/plugin-about.ts';
 import { rangeUsesOf } from '../ipam/range-use.ts';
+import type { RememberedAdd } from '../journal/record.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
 import { CHECK_BUDGET_MS, checkAll } from '../watch/check-all.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';

@@ -1,6 +1,6 @@
 // Which packets show that the containers of a real node are connected, and where do those from outside come from?
+
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
-import type { RememberedAdd } from '../chain/records/remembered-add.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { parseResult } from '../cni/result.ts';
 import { configurePlugins } from '../lab/capabilities.ts';
@@ -10,6 +10,7 @@ import { cidrContains, cidrsOverlap, parseCidr, renderCidr } from '../net/cidr.t
 import { type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { removeLink } from '../netlink/rtnl/link.ts';
 import { listListeners } from '../netlink/sock-diag.ts';
+import type { RecordedAttachment } from '../node/facts.ts';
 import type { NodeAttachment } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
 import { findNetns, inNetns, openOwnNetns } from '../sys/netns.ts';
@@ -20,7 +21,7 @@ import { addressOfNode, uplinkOf } from './why-not.ts';
 /** An attachment as it is shown, and as it was made. */
 export interface Target {
   readonly shown: NodeAttachment;
-  readonly known: RememberedAdd;
+  readonly known: RecordedAttachment['known'];
 }
 
 /** An attachment whose container can be entered, with its list as it was at ADD. */
@@ -182,7 +183,7 @@ export class Traffic {
 /** Pairs what a node shows with what is on record. */
 export function targetsOf(
   shown: readonly NodeAttachment[],
-  recorded: readonly { readonly known: RememberedAdd }[],
+  recorded: readonly Pick<RecordedAttachment, 'known'>[],
 ): Target[] {
   const known = new Map(recorded.map(one => [keyOf(one.known), one.known]));
   return shown.flatMap(one => {

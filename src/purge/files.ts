@@ -33,7 +33,7 @@ const KNOWN = new RegExp(
     '[a-z0-9-]+-\\d+(-.*)?\\.lock',
     '\\.catena-.*',
     'between\\.json',
-    'attachments|boot|delegates|gc|generations|history|locks|pods|running|traces|unsettled|upkeep',
+    'boot|caches|delegates|gc|generations|history|locks|pods|running|traces|unsettled|upkeep',
   ].join('|')})$`,
 );
 const SWAPS = '.catena-swap';

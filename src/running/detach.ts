@@ -3,7 +3,6 @@
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
-import { runnerJournals } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { compareNetns, findNetnsIdentity } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
@@ -52,13 +51,16 @@ export function refuseNeeded(one: RecordedAttachment, { containerId, attachments
  * Runs DEL with the configuration of the ADD.
  * @throws CniError 6 if that is not known, 11 if it has been attached again since; else as deleteNetwork()
  */
-export async function detach({ known, record }: RecordedAttachment, runtime: ChainRuntime): Promise<void> {
+export async function detach(
+  { known, record, stateDir }: RecordedAttachment,
+  runtime: ChainRuntime,
+): Promise<void> {
   const { network, containerId, ifname, netns, args, capabilityArgs } = known;
   const attachment = { containerId, ifname, netns, args, capabilityArgs };
   const list = listOf(known);
   if (record === undefined) return deleteNetwork(list, attachment, runtime);
   let isAnother = false;
-  await deleteNetwork(list, attachment, { ...runtime, stateDir: journalOf(record, runtime) }, now => {
+  await deleteNetwork(list, attachment, { ...runtime, stateDir, cacheDir: record.cacheDir }, now => {
     isAnother = now !== undefined && !isSameAdd(now, record);
     return now !== undefined && !isAnother;
   });
@@ -67,11 +69,6 @@ export async function detach({ known, record }: RecordedAttachment, runtime: Cha
     ErrorCode.tryAgainLater,
     `Cannot detach container "${containerId}" from network "${network}": it has been attached again since it was looked up; try again`,
   );
-}
-
-function journalOf({ file }: AttachmentRecord, { stateDir = '' }: ChainRuntime): string {
-  const { delegates } = runnerJournals(stateDir);
-  return file.startsWith(`${delegates}/`) ? delegates : stateDir;
 }
 
 function isSameAdd(a: AttachmentRecord, b: AttachmentRecord): boolean {

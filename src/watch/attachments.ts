@@ -1,8 +1,6 @@
 // Which attachments does this host have, whichever runtime made them, and which host devices lead to them?
 import { join } from 'node:path';
-import { isUnfinished } from '../chain/change/unfinished.ts';
 import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
-import { joinKnown, type KnownAttachment } from '../chain/records/known-attachments.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
@@ -10,9 +8,9 @@ import { namesIn } from '../files/names-in.ts';
 import { readIfThere } from '../files/read-file.ts';
 import { isElsewhere } from '../journal/elsewhere.ts';
 import { type CachedAttachment, parseRecord } from '../journal/entry.ts';
-import { recordsDir } from '../journal/place.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
-import { readFile } from '../journal/store.ts';
+import { notesDir } from '../journal/place.ts';
+import type { AttachmentRecord, KnownAttachment } from '../journal/record.ts';
+import { cacheDirsOf, joinKnown, readNote, recordOf } from '../journal/store.ts';
 import { FileCache } from './file-cache.ts';
 
 /** An attachment that was made and not deleted, as far as the files say. */
@@ -56,16 +54,22 @@ export function attachmentLister(
   cacheDir: string,
   isDoubted: (file: object) => boolean,
 ): Lister<WatchedAttachment> {
-  const isSettled = (record: AttachmentRecord) =>
-    record.phase === 'attached' && !isUnfinished(record) && !isDoubted(record);
-  const records = journals.map(stateDir => ({ stateDir, files: new FileCache(readFile, isSettled) }));
-  const results = new FileCache(readCached, known => !isDoubted(known));
+  const noted = journals.map(stateDir => ({ stateDir, files: new FileCache(readNote, () => false) }));
+  const isLasting = (dir: string) => (entry: CachedAttachment) =>
+    ![entry, ...journals.map(stateDir => recordOf(stateDir, entry, dir))].some(one => one && isDoubted(one));
+  const cached = new Map<string, FileCache<CachedAttachment>>();
+  const entriesIn = (dir: string, scope: 'all' | 'new' | undefined): CachedAttachment[] => {
+    const files = cached.get(dir) ?? new FileCache(readEntry, isLasting(dir));
+    cached.set(dir, files);
+    return files.list([join(dir, 'results')], scope);
+  };
   return scope => {
-    const cached = results.list([join(cacheDir, 'results')], scope);
-    const lists = records.map(({ stateDir, files }) => {
-      return { stateDir, records: files.list(recordDirsIn(stateDir), scope) };
+    const dirs = new Set([cacheDir, ...journals.flatMap(cacheDirsOf)]);
+    const entries = new Map([...dirs].map(dir => [dir, entriesIn(dir, scope)]));
+    const notes = noted.map(({ stateDir, files }) => {
+      return { stateDir, notes: files.list(noteDirsIn(stateDir), scope) };
     });
-    return standingOf(joinKnown(cacheDir, cached, lists, () => undefined));
+    return standingOf(joinKnown(cacheDir, entries, notes));
   };
 }
 
@@ -80,9 +84,9 @@ export function standingOf(known: readonly KnownAttachment[]): WatchedAttachment
   return [...new Map(standing.map(one => [one.key, one])).values()];
 }
 
-/** Directories of all records of a journal. */
-export function recordDirsIn(stateDir: string): string[] {
-  const root = recordsDir(stateDir);
+/** Directories of all notes of a journal. */
+function noteDirsIn(stateDir: string): string[] {
+  const root = notesDir(stateDir);
   return namesIn(root).map(name => join(root, name));
 }
 
@@ -107,7 +111,8 @@ function hostDevicesOf(result: JsonObject | undefined): string[] {
   });
 }
 
-function readCached(path: string): CachedAttachment | undefined {
+/** Undefined for a temporary file. */
+export function readEntry(path: string): CachedAttachment | undefined {
   if (path.slice(path.lastIndexOf('/') + 1).startsWith('.')) return undefined;
   const text = readIfThere(path, 'cached result');
   return text === undefined ? undefined : parseRecord(text, path, undefined);

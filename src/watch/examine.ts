@@ -1,10 +1,9 @@
 // Is an attachment sound, and if not, what of it can be put back, and with which commands?
 import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
-import { findCached, findRecord } from '../chain/records/remembered-add.ts';
+import { findRecord } from '../chain/records/remembered-add.ts';
 import { listToCheckBy, repairOne } from '../chain/records/repair.ts';
 import type { PluginCondition } from '../chain/records/repair-plugins.ts';
-import { isOfLaterAdd } from '../chain/records/successor.ts';
 import { checkNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { Rest } from '../chain/run/visits.ts';
@@ -122,8 +121,7 @@ function isCurrent({ id, recorded }: WatchedAttachment, runtime: ChainRuntime): 
   if (now.phase !== 'attached' || now.runner.op !== recorded.record.runner.op) return false;
   return (
     findHolder({ stateDir: recorded.stateDir, env: runtime.env }, id) === undefined &&
-    !isOfEarlierBoot(now, runtime.env) &&
-    !isOfLaterAdd(findCached(now, runtime), now)
+    !isOfEarlierBoot(now, runtime.env)
   );
 }
 

@@ -297,8 +297,8 @@ describeRoot(
               if (n % 10 === 0) expect(await chain.run('check', container)).toMatchObject(DONE);
             }
             const record = fs
-              .readdirSync(`${lab.tmp}/state/attachments/podnet`)
-              .map(name => fs.statSync(`${lab.tmp}/state/attachments/podnet/${name}`).size);
+              .readdirSync(`${lab.tmp}/cni/results`)
+              .map(name => fs.statSync(`${lab.tmp}/cni/results/${name}`).size);
             expect(Math.max(...record)).toBeLessThan(500_000);
             if (CHANGES > 100)
               process.stdout.write(
@@ -315,7 +315,7 @@ describeRoot(
           expect(await chain.run('del', container)).toMatchObject(DONE);
           await late;
           expect(await settingsOf(lab, container)).toMatchObject({ ports: [], rates: [], policies: [] });
-          expect(fs.readdirSync(`${lab.tmp}/state/attachments/podnet`)).toEqual([]);
+          expect(fs.readdirSync(`${lab.tmp}/state/unsettled/podnet`)).toEqual([]);
         });
       },
       CHANGES > 100 ? 3_600_000 : 180_000,

@@ -100,7 +100,7 @@ describe('catena add, check, del', () => {
       CNI_ARGS: 'A=b',
     });
     expect(fs.readdirSync(path.join(elsewhere, 'results'))).toEqual(['testnet-c9-net9']);
-    expect(fs.readdirSync(path.join(elsewhere, 'state/attachments/testnet'))).toEqual(['c9:net9']);
+    expect(fs.readdirSync(path.join(elsewhere, 'state'))).toContain('caches');
     expect(fs.existsSync(stateDir())).toBe(false);
   });
 
@@ -154,13 +154,12 @@ describe('catena gc, status, version', () => {
     expect(results()).toEqual([]);
   });
 
-  test('repair names a record that it cannot read, and fails', async () => {
+  test('repair names a note that it cannot read, and fails', async () => {
     twoPlugins();
     await catena(['add', 'testnet', NETNS, '--container-id', 'c1']);
-    const records = path.join(stateDir(), 'attachments', 'testnet');
-    fs.writeFileSync(path.join(records, fs.readdirSync(records)[0] ?? ''), '{');
+    fs.writeFileSync(path.join(stateDir(), 'unsettled/testnet/c1:eth0'), '{');
     const { exitCode, stderr } = await catena(['repair']);
-    expect([exitCode, stderr]).toEqual([1, expect.stringMatching(/^catena: warning: Cannot read record /)]);
+    expect([exitCode, stderr]).toEqual([1, expect.stringMatching(/^catena: warning: Cannot read note /)]);
   });
 
   test('gc --dry-run lists what would be deleted and why, and deletes nothing', async () => {

@@ -1,4 +1,5 @@
 // Does the doctor name every fault of a broken node, and do the commands that it prints mend it?
+
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
@@ -6,6 +7,7 @@ import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { SCENES, shopList, TRIALS } from '../helpers/damage-scenes.ts';
 import { DAMAGES } from '../helpers/damages.ts';
 import { expectGenerated, table } from '../helpers/generated.ts';
+import { withoutOurs } from '../helpers/journal.ts';
 import { type Container, directories, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
@@ -57,8 +59,8 @@ const WAYS: readonly Way[] = [
   {
     way: '`nft flush ruleset`; another runtime made the attachment',
     ids: ['attachments'],
-    async break({ lab, paste }) {
-      fs.rmSync(`${lab.tmp}/state/attachments/podnet`, { recursive: true });
+    async break({ lab, web, paste }) {
+      withoutOurs(`${lab.tmp}/cni/results/podnet-${web.id}-eth0`);
       await paste(lineOf('rules flushed'));
     },
   },
@@ -126,19 +128,16 @@ const WAYS: readonly Way[] = [
     break: ({ lab }) => fs.chmodSync(`${lab.tmp}/run`, 0o777),
   },
   {
-    way: 'a cached result and a record cut off',
+    way: 'an entry and a note cut off',
     ids: ['state.damaged'],
     break({ lab, web }) {
-      fs.mkdirSync(`${lab.tmp}/state/attachments/podnet`, { recursive: true });
-      fs.writeFileSync(
-        `${lab.tmp}/state/attachments/podnet/${web.id}:eth0`,
-        '{"record":1,"network":"podnet"',
-      );
+      fs.mkdirSync(`${lab.tmp}/state/unsettled/podnet`, { recursive: true });
+      fs.writeFileSync(`${lab.tmp}/state/unsettled/podnet/${web.id}:eth0`, '{"record":1,"network":"podnet"');
       cutOff(lab, web, text => text.slice(0, 20));
     },
     mend({ lab, web }) {
       cutOff(lab, web, (_, file) => saved.get(file) ?? '');
-      fs.rmSync(`${lab.tmp}/state/attachments/podnet/${web.id}:eth0`);
+      fs.rmSync(`${lab.tmp}/state/unsettled/podnet/${web.id}:eth0`);
     },
   },
   {
@@ -164,8 +163,8 @@ const WAYS: readonly Way[] = [
 const saved = new Map<string, string>();
 
 function cutOff(lab: Lab, { id }: Container, change: (text: string, file: string) => string): void {
-  const dirs = [`${lab.tmp}/cni/results`, `${lab.tmp}/state/attachments/podnet`];
-  for (const file of dirs.flatMap(dir => fs.readdirSync(dir).map(name => `${dir}/${name}`))) {
+  const dir = `${lab.tmp}/cni/results`;
+  for (const file of fs.readdirSync(dir).map(name => `${dir}/${name}`)) {
     if (!file.includes(id)) continue;
     const text = fs.readFileSync(file, 'utf8');
     fs.writeFileSync(file, change(text, file));

@@ -3,6 +3,7 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { addByHand, configure, deleteByHand, idOf, type Network, PORTS } from '../helpers/cnitool.ts';
+import { filesBelow } from '../helpers/journal.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference } from '../helpers/skip.ts';
@@ -68,7 +69,7 @@ describeRoot(
             stderr: '',
           });
           expect(await repair(lab)).toMatchObject({ exitCode: 0, ...found('sound') });
-          expect(fs.existsSync(`${lab.tmp}/state/attachments`)).toBe(false);
+          expect(filesBelow(`${lab.tmp}/state/unsettled`)).toEqual([]);
 
           expect(await catena(lab, 'gc', 'podnet', '--all')).toMatchObject({ exitCode: 0, stderr: '' });
           expect(await leftOf(lab, network, container)).toEqual([]);
@@ -91,7 +92,7 @@ describeRoot(
         await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
         expect(await repair(lab)).toMatchObject({ exitCode: 0, attachments: [{ state: 'mended' }] });
         expect(await catena(lab, 'check', 'podnet', container.path)).toMatchObject({ exitCode: 0 });
-        expect(fs.readdirSync(`${lab.tmp}/state/attachments/podnet`)).toEqual([]);
+        expect(filesBelow(`${lab.tmp}/state/unsettled`)).toEqual([]);
         await deleteByHand(lab, network, container, BIN_DIR);
         expect(await repair(lab)).toMatchObject({ exitCode: 0, attachments: [] });
         expect(await leftOf(lab, network, container)).toEqual([]);

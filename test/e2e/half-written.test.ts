@@ -41,7 +41,7 @@ async function killAt(name: string): Promise<void> {
 }
 
 const FILES = [
-  ['the record of the attachment', '/attachments/testnet/c1:eth0'],
+  ['the note of the attachment', '/unsettled/testnet/c1:eth0'],
   ['the cached result', '/testnet-c1-eth0'],
   ['the boot note', '/boot'],
 ] as const;

@@ -50,11 +50,11 @@ async function stopWithClaim(lab: Lab, { id, path: netns }: Container): Promise<
     cacheDir: `${lab.tmp}/cni`,
   });
   const program = `
-    const { createRecord } = await import(${store});
+    const { createNote } = await import(${store});
     const { takeLock } = await import(${lock});
     const intent = ${JSON.stringify(intent)};
     const { runner } = takeLock({ stateDir: process.argv.at(-1) }, intent, 'add');
-    createRecord(process.argv.at(-1), { ...intent, runner });
+    createNote(process.argv.at(-1), { ...intent, runner });
     process.stdout.write('ready');
     process.kill(process.pid, 'SIGSTOP');`;
   return stopped(lab, [process.execPath, '-e', program, `${lab.tmp}/state`]);

@@ -23,12 +23,12 @@ async function tracesOf(lab: Lab, { id, path, name }: Container): Promise<string
   return [
     ...(inside.exitCode === 0 ? ['interface'] : []),
     ...texts.filter(text => text === `${id}\r\neth0`).map(() => 'lease'),
-    ...(existsSync(`${lab.tmp}/state/attachments/podnet/${id}:eth0`) ? ['record'] : []),
+    ...(existsSync(`${lab.tmp}/state/unsettled/podnet/${id}:eth0`) ? ['note'] : []),
     ...(existsSync(`${lab.tmp}/cni/results/podnet-${id}-eth0`) ? ['cached result'] : []),
   ];
 }
 
-const WHOLE = ['interface', 'lease', 'lease', 'record', 'cached result'];
+const WHOLE = ['interface', 'lease', 'lease', 'cached result'];
 
 describeRoot('two concurrent processes', () => {
   test('that add one attachment: one succeeds, and its attachment is complete', async () => {
@@ -87,8 +87,8 @@ describeRoot('two concurrent processes', () => {
         const container = await lab.container();
         const add = () => lab.plugin('catena', { command: 'ADD', conf, container });
         const codes = (await Promise.all([add(), add()])).map(({ exitCode }) => exitCode).sort();
-        const files = ['state/pods/attachments/pods', 'state/delegates/attachments/podnet'];
-        const records = files.filter(dir => existsSync(`${lab.tmp}/${dir}/${container.id}:eth0`));
+        const files = ['state/pods/results/pods', 'cni/catena/results/podnet'];
+        const records = files.filter(name => existsSync(`${lab.tmp}/${name}-${container.id}-eth0`));
         const traces = (await tracesOf(lab, container)).filter(one => ['interface', 'lease'].includes(one));
         if (codes.join() !== '0,1' || records.length !== 2 || traces.length !== 3)
           wrong.push({ codes, records, traces });

@@ -93,7 +93,7 @@ describeRoot('a plugin that hangs after its runner died', () => {
         };
         await until(async () => (await run()).exitCode === 0 && !isAlive(stuck), { withinMs: 25_000 });
         await hasNothing(lab, container);
-        expect(fs.existsSync(`${lab.tmp}/state/attachments/podnet/${container.id}:eth0`)).toBe(false);
+        expect(fs.existsSync(`${lab.tmp}/state/unsettled/podnet/${container.id}:eth0`)).toBe(false);
         expect(isAlive(bystander.pid)).toBe(true);
         expect(chain.name).toBe('podnet');
       });

@@ -1,7 +1,9 @@
 // Does the daemon notice what others do to attachments, repair it if it may, and leave alone what it cannot win?
+
 import { expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { writeChain } from '../helpers/chain.ts';
+import { withoutOurs } from '../helpers/journal.ts';
 import { type Container, type Row, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { converse } from '../helpers/traffic.ts';
@@ -161,8 +163,8 @@ describeRoot('a daemon that watches', () => {
       writeFileSync(`${lab.tmp}/net.d/${list.name}.conflist`, JSON.stringify(list));
       await attach(lab, list, 8080 + i);
     }
-    // Only the cached result remains, as another runtime keeps it.
-    rmSync(`${lab.tmp}/state/attachments/others`, { recursive: true });
+    for (const name of readdirSync(`${lab.tmp}/cni/results`))
+      if (name.startsWith('others-')) withoutOurs(`${lab.tmp}/cni/results/${name}`);
     const daemon = await startWatcher(lab, {});
     for (const { name } of lists) await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', `br-${name}`]);
     const watch = await untilWatch(
@@ -254,8 +256,7 @@ describeRoot('a daemon that watches', () => {
     const made: Record<string, Container> = {};
     for (const [i, [name, list]] of Object.entries(lists).entries())
       made[name] = (await attach(lab, list, 8080 + i)).container;
-    // Only the cached result remains, as another runtime keeps it.
-    rmSync(`${lab.tmp}/state/attachments/others/${made.others?.id}:eth0`);
+    withoutOurs(`${lab.tmp}/cni/results/others-${made.others?.id}-eth0`);
     const daemon = await startWatcher(lab, { watchSeconds: 0.5, leftoverSeconds: 0.5 });
     for (const name of ['ours', 'others', 'observed']) await lab.remove(made[name] as Container);
     await untilWatch(daemon, one => one.attachments === 2 && one.outlived === 1);

@@ -86,12 +86,16 @@ export const INTENT: JsonObject = {
 
 /** Lines that follow. */
 export const LINES: readonly JsonObject[] = [
-  { event: 'link', verb: 'ADD', index: 0, result: RESULTS[0] },
-  { event: 'link', verb: 'ADD', index: 1, same: true },
-  { event: 'link', verb: 'ADD', index: 2, error: { code: 7, msg: 'no', link: 'portmap', index: 2 } },
-  { event: 'done', op: 'a' },
-  { event: 'begin', verb: 'DEL', runner: { pid: 2, start: '2', pidns: '1', op: 'b', time: 't' } },
-  { event: 'failed', verb: 'DEL', op: 'b', time: 't', attempts: 2, errors: [{ code: 11, msg: 'busy' }] },
+  { event: 'segment', last: 0, result: RESULTS[0] },
+  { event: 'segment', last: 1 },
+  { event: 'begin', runner: { pid: 2, start: '2', pidns: '1', op: 'b', time: 't' } },
+  {
+    event: 'change',
+    to: { capabilityArgs: {}, source: LIST_TEXTS[0] },
+    plugins: [1],
+    runner: { pid: 2, start: '2', pidns: '1', op: 'c', time: 't' },
+  },
+  { event: 'failed', op: 'b', time: 't', attempts: 2, errors: [{ code: 11, msg: 'busy' }] },
 ];
 
 function readJson(file: string): JsonObject {

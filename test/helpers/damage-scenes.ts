@@ -224,9 +224,9 @@ export const SCENES: readonly Scene[] = [
       line: ({ id }) =>
         [
           `cp ${cacheOf(id)} /run/kept; truncate -s 20 ${cacheOf(id)}`,
-          `mkdir -p $(dirname ${recordOf(id)}); echo '{"record":1' > ${recordOf(id)}`,
+          `mkdir -p $(dirname ${noteOf(id)}); echo '{"record":1' > ${noteOf(id)}`,
         ].join('; '),
-      undo: ({ id }) => `cp /run/kept ${cacheOf(id)}; rm ${recordOf(id)}`,
+      undo: ({ id }) => `cp /run/kept ${cacheOf(id)}; rm ${noteOf(id)}`,
     },
     outcome: 'doctor: state.damaged',
   },
@@ -337,8 +337,8 @@ export const BEYOND_REPAIR: Scene = {
   outcome: 'given up, without traffic',
 };
 
-function recordOf(id: string): string {
-  return `/var/lib/catena/attachments/shop/${id}:eth0`;
+function noteOf(id: string): string {
+  return `/var/lib/catena/unsettled/shop/${id}:eth0`;
 }
 
 function cacheOf(id: string): string {

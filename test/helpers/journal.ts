@@ -2,10 +2,15 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
-import { type Claim, claimRecord } from '../../src/journal/claim.ts';
+import { thisProcess } from '../../src/files/process-stat.ts';
+import { type Claim, claimRecord, intentOf as intentOfRecord } from '../../src/journal/claim.ts';
+import { writeAttachment } from '../../src/journal/entries.ts';
+import { parseRecord } from '../../src/journal/entry.ts';
+import { renderIntent, renderLine } from '../../src/journal/lines.ts';
 import type { Purpose } from '../../src/journal/lock.ts';
 import type { Intent } from '../../src/journal/record.ts';
-import { startRunner } from '../../src/journal/runner.ts';
+import { endRunner, startRunner } from '../../src/journal/runner.ts';
+import { entryOf, keepCacheDir, recordOf } from '../../src/journal/store.ts';
 
 /** An intent as an ADD of this process would write it, with the given changes. */
 export function intentOf(more: Partial<Intent> = {}): Intent {
@@ -26,6 +31,36 @@ export function intentOf(more: Partial<Intent> = {}): Intent {
     runner: startRunner(),
     ...more,
   };
+}
+
+/** A settled attachment, as an ADD of this process leaves it. */
+export function settle(stateDir: string, intent: Intent): void {
+  keepCacheDir(stateDir, intent.cacheDir);
+  writeAttachment(intent.cacheDir, entryOf(stateDir, intent));
+  endRunner(intent.runner);
+}
+
+/** An entry without our member, as another runtime's ADD of the same attachment leaves it. */
+export function withoutOurs(file: string): string {
+  const { catena: _, ...entry } = JSON.parse(fs.readFileSync(file, 'utf8'));
+  const text = JSON.stringify(entry);
+  fs.writeFileSync(file, text);
+  return text;
+}
+
+/** The note of the ADD that has written an entry, as its runner leaves it that dies before that, after its last plugin. */
+export function unfinished(file: string): string {
+  const entry = parseRecord(fs.readFileSync(file, 'utf8'), file, undefined);
+  const record = recordOf('state', entry, path.dirname(path.dirname(file)));
+  if (record === undefined) throw new Error(`"${file}" is not ours`);
+  const { added: _, ...intent } = intentOfRecord(record);
+  const dead = {
+    ...intent,
+    runner: { ...intent.runner, pid: 999_999, start: '1', pidns: thisProcess().pidns },
+  };
+  return (
+    renderIntent(dead) + renderLine({ event: 'segment', last: JSON.parse(record.source).plugins.length - 1 })
+  );
 }
 
 /** The claim of a recorded attachment, with its lock: it ends by one of its methods, or with its test by endClaims(). */

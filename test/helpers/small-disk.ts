@@ -25,7 +25,6 @@ export interface SmallDisk {
 }
 
 const SIZE_BYTES = 2 ** 20;
-const PAGE_BYTES = 4096;
 const MANY_FILES = 4096;
 /** The file that fills the disk. */
 const BALLAST = 'ballast';
@@ -79,13 +78,6 @@ export async function mountSmallDisk(lab: Lab, list: (disk: string) => Row): Pro
       await mount('-o', `remount,${how}`, dir);
     },
   };
-}
-
-/** Pads a file to a multiple of the page size, with spaces before the end of its last line. */
-export function padToPage(file: string): void {
-  const text = fs.readFileSync(file, 'utf8').trimEnd();
-  const size = Buffer.byteLength(text) + 1;
-  fs.writeFileSync(file, `${text}${' '.repeat((PAGE_BYTES - (size % PAGE_BYTES)) % PAGE_BYTES)}\n`);
 }
 
 async function untilUnshared(pid: number): Promise<void> {

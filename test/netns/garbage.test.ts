@@ -94,11 +94,7 @@ describeRoot('catena gc', () => {
           const leases = ageLeases(lab, 'podnet');
           const cap = JSON.stringify({ ...CAP });
           expect(await a.run('add', 'podnet', gone, '--cap', cap)).toMatchObject({ exitCode: 0 });
-          for (const file of [
-            `state/attachments/podnet/${gone.id}:eth0`,
-            `cni/results/podnet-${gone.id}-eth0`,
-          ])
-            fs.rmSync(`${a.dir}/${file}`);
+          fs.rmSync(`${a.dir}/cni/results/podnet-${gone.id}-eth0`);
           await loseContainer(lab, gone);
           ageLeases(lab, 'podnet');
 

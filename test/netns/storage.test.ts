@@ -1,13 +1,14 @@
 // What do the verbs do when the disk is full, cannot be written to, or holds what it should not?
+
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fullChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
-import { filesBelow } from '../helpers/journal.ts';
+import { filesBelow, unfinished } from '../helpers/journal.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
-import { mountSmallDisk, padToPage, type SmallDisk } from '../helpers/small-disk.ts';
+import { mountSmallDisk, type SmallDisk } from '../helpers/small-disk.ts';
 
 // Installed once per host, and empty without attachments.
 const SKELETON = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap'] };
@@ -53,7 +54,7 @@ async function withDisk(body: (place: Place) => Promise<void>): Promise<void> {
 /** Files that are there with an attachment, and not without. */
 function attachmentFiles(disk: SmallDisk): string[] {
   const kept =
-    /(^|\/)(boot|lock|history\/events|[^/]+\.lock|ballast|last_reserved_ip\.\d|\.catena-(owners|taken)|gc\/[^/]+)$/;
+    /(^|\/)(boot|lock|history\/events|[^/]+\.lock|caches\/\w+|ballast|last_reserved_ip\.\d|\.catena-(owners|taken)|gc\/[^/]+)$/;
   return filesBelow(disk.outside('')).filter(file => !kept.test(file));
 }
 
@@ -90,7 +91,6 @@ describeRoot('on a full disk', () => {
   test('CHECK, repair and DEL do their work, and others say what is wrong', async () => {
     await withDisk(async ({ disk, container, add, expectNothing }) => {
       expect(await add()).toMatchObject({ exitCode: 0 });
-      padToPage(disk.outside(`state/attachments/podnet/${container.id}:eth0`));
       disk.fill(0);
       expect(await disk.catena('check', container)).toMatchObject(DONE);
       // It writes nothing into the record unless it finds something.
@@ -117,9 +117,8 @@ describeRoot('on a full disk', () => {
   });
 
   test('GC does its work', async () => {
-    await withDisk(async ({ disk, container, add, expectNothing }) => {
+    await withDisk(async ({ disk, add, expectNothing }) => {
       expect(await add()).toMatchObject({ exitCode: 0 });
-      padToPage(disk.outside(`state/attachments/podnet/${container.id}:eth0`));
       disk.fill(0);
       expect(await disk.catena('gc', undefined, '--all')).toMatchObject({ exitCode: 0 });
       await expectNothing();
@@ -129,11 +128,13 @@ describeRoot('on a full disk', () => {
   test('what was cut off is reported and not waited for, and goes when there is room', async () => {
     await withDisk(async ({ disk, container, add, expectNothing }) => {
       expect(await add()).toMatchObject({ exitCode: 0 });
-      const record = disk.outside(`state/attachments/podnet/${container.id}:eth0`);
       // As if the runner had died after the last plugin.
-      fs.writeFileSync(record, fs.readFileSync(record, 'utf8').replace(/^.*"done".*\n/m, ''));
-      padToPage(record);
-      fs.symlinkSync('../../attachments/podnet', disk.outside(`state/unsettled/podnet/${container.id}:eth0`));
+      const entry = disk.outside(`cni/results/podnet-${container.id}-eth0`);
+      // The next line of the note would need another page.
+      const text = unfinished(entry).trimEnd();
+      const note = `${text.padEnd(Math.ceil((text.length + 1) / 4096) * 4096 - 1)}\n`;
+      fs.writeFileSync(disk.outside(`state/unsettled/podnet/${container.id}:eth0`), note);
+      fs.rmSync(entry);
       disk.fill(0);
       const again = await add();
       expect([again.exitCode, again.stderr]).toEqual([
@@ -201,10 +202,10 @@ const DAMAGE: Readonly<Record<string, (file: string) => void>> = {
 const LOOKED_AT = ['halved', 'a directory'];
 
 const FILES: Readonly<Record<string, (id: string) => string>> = {
-  record: id => `state/attachments/podnet/${id}:eth0`,
+  note: id => `state/unsettled/podnet/${id}:eth0`,
   'cached result': id => `cni/results/podnet-${id}-eth0`,
   'boot note': () => 'state/boot',
-  'mark of what is unsettled': () => 'state/unsettled/podnet/strange:eth0',
+  'note of another attachment': () => 'state/unsettled/podnet/strange:eth0',
   lease: () => 'leases/podnet/{lease}',
   'last address': () => 'leases/podnet/last_reserved_ip.0',
   'index of owners': () => 'leases/podnet/.catena-owners',

@@ -49,7 +49,7 @@ const STATE = ['/var/lib/cni', '/var/lib/catena', '/run/catena', '/run/cni'];
 const LEASES = '/var/lib/cni/networks';
 const IS_ADDRESS = /^(\d+\.\d+\.\d+\.\d+|[\da-f]*:[\da-f:]+)$/;
 /** The last requests, of which the daemon keeps a fixed number, and the history. */
-const TRACES = /^\/run\/catena\/traces\/|^\/var\/lib\/catena\/history\//;
+const TRACES = /^\/run\/catena\/traces\/|^\/var\/lib\/catena\/(history|((pods|delegates)\/)?caches)\//;
 
 /** Looks at one node again and again. */
 export class Looker {

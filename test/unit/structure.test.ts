@@ -209,7 +209,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/node', 'src/doctor/filter', 'src/netlink', 'src/net'],
     ...['src/sys/netns', 'src/sys/sysctl'],
     // What \`catena try\` sends is sent for real containers.
-    ...['src/lab', 'src/chain/config', 'src/chain/records/remembered-add', 'src/cni'],
+    ...['src/lab', 'src/chain/config', 'src/cni'],
   ],
   // It asks commands, and knows what they print.
   'src/ui': [
@@ -495,14 +495,13 @@ function lastArgument(text: string): string {
 const OPENS_ATTACHMENTS = /^src\/journal\/(store|marks|claim|place|entries)(\.ts)?$/;
 const MAY_OPEN_ATTACHMENTS: readonly string[] = [
   'src/chain/change/change.ts',
-  'src/chain/change/foreign-record.ts',
   'src/chain/change/settle.ts',
   'src/chain/records/add-record.ts',
   'src/chain/records/collect-garbage.ts',
   'src/chain/records/config-of-add.ts',
   'src/chain/records/delete-attachment.ts',
   'src/chain/records/earlier-add.ts',
-  'src/chain/records/known-attachments.ts',
+  'src/chain/records/garbage.ts',
   'src/chain/records/orphan-wait.ts',
   'src/chain/records/recover.ts',
   'src/chain/records/remembered-add.ts',
@@ -510,6 +509,7 @@ const MAY_OPEN_ATTACHMENTS: readonly string[] = [
   'src/chain/records/successor.ts',
   'src/chain/records/transaction.ts',
   'src/chain/run/run.ts',
+  'src/cli/commands/ipam.ts',
   'src/delegate/add.ts',
   'src/delegate/check.ts',
   'src/delegate/delete.ts',
@@ -520,8 +520,11 @@ const MAY_OPEN_ATTACHMENTS: readonly string[] = [
   'src/delegate/live-networks.ts',
   'src/delegate/record.ts',
   'src/delegate/recover.ts',
+  'src/handover/attachments.ts',
   'src/handover/hand-over.ts',
   'src/index.ts',
+  'src/node/facts.ts',
+  'src/node/origin.ts',
   'src/upkeep/note.ts',
   'src/watch/attachments.ts',
   'src/watch/pods.ts',

@@ -1,33 +1,32 @@
 // How are the settings of an attachment changed while its container runs?
 //
-// One transaction over all plugins of the chain. The journal has the intent before the first plugin is called, the outcome after
-// the last, and then a note that libcni's cached result says the same. Until the outcome is written, a change is undone, by a
-// failure as well as by the process that finds the record of a dead runner; afterwards it is finished.
+// One transaction over all plugins of the chain. A note has the intent before the first plugin is called, and the rename of libcni's entry
+// commits the change after the last. Until then it is undone, by a failure as well as by the process that finds the note of a dead runner.
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
+import { bootId } from '../../files/boot-id.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimOf } from '../../journal/claim.ts';
-import { refuseElsewhere } from '../../journal/elsewhere.ts';
+import { hostCookie, refuseElsewhere } from '../../journal/elsewhere.ts';
 import { readAttachment } from '../../journal/entries.ts';
-import { compareNetns } from '../../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import { compareNetns, identifyNetns } from '../../journal/netns-identity.ts';
+import { type AttachmentRecord, toRemembered } from '../../journal/record.ts';
+import { recordOfForeign } from '../../journal/store.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { JUST_DELETED, noteOf } from '../records/foreign.ts';
 import { hasItsInterface } from '../records/held-attachment.ts';
 import { hold } from '../records/holder-wait.ts';
-import { findCached, toRemembered } from '../records/remembered-add.ts';
-import { isOfLaterAdd } from '../records/successor.ts';
+import { findCached } from '../records/remembered-add.ts';
 import { undoIfDeleted } from '../records/undo-if-deleted.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { changeParts, type Goal, goalOf } from './call.ts';
-import { recordForeign } from './foreign-record.ts';
 import { planChange } from './plan.ts';
 import { applyChange, type Change } from './settings.ts';
-import { settleClaimed, writeCache } from './settle.ts';
+import { commitChange, settleClaimed } from './settle.ts';
 
 /**
  * Changes an attachment in place: what its plugins get by capability, and options of its plugins. Interface, addresses and
@@ -46,7 +45,7 @@ export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRu
     let changing: Promise<ResultOf>;
     let work: Work;
     try {
-      const record = await settleClaimed(claim, stateDir, runtime);
+      const record = await settleClaimed(claim, runtime);
       if (record === undefined) throw unknown(id, JUST_DELETED);
       const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
       refuseUnreachable(record, runtime);
@@ -87,22 +86,15 @@ async function changeClaimed(claim: Claim, change: Change, work: Work): Promise<
   const before = record.result ?? {};
   const plugins = await planChange(from, to, before, runtime);
   if (plugins.length === 0) return convertResult(before, from.list.version, 'recorded result') as ResultOf;
-  claim.note({ event: 'change', to: settings, plugins });
+  claim.change({ to: settings, plugins });
   work.begun = performance.now();
   const begun: number[] = [];
   let result: JsonObject;
   try {
     result = await changeParts(to, plugins, before, runtime, index => begun.unshift(index));
-    claim.note({ event: 'changed', result });
+    commitChange(claim, { ...settings, result }, runtime, note);
   } catch (error) {
     throw await undo(error, claim, { from, begun, before }, runtime);
-  }
-  try {
-    const changed = { ...record, ...settings, result, before: record };
-    writeCache(claim, changed, runtime, note);
-  } catch (error) {
-    // The journal has the change, and the next verb of the network writes the cached result.
-    runtime.onWarning?.(toCniError(error));
   }
   return result as ResultOf;
 }
@@ -120,7 +112,7 @@ async function undo(
   try {
     // The signal that stopped the change must not stop its undo.
     await changeParts(from, begun, before, { ...runtime, signal: undefined });
-    claim.note({ event: 'unchanged' });
+    claim.unchanged();
     return error;
   } catch (failure) {
     const { message } = toCniError(failure);
@@ -141,16 +133,16 @@ async function acquireClaim(
   try {
     if (record && record.phase !== 'attached')
       throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
-    const within = { ...runtime, cacheDir: record?.cacheDir ?? cacheDirOf(runtime) };
-    const cached = readAttachment(within.cacheDir, id);
-    // What another runtime has since made under the names of a record of ours is that runtime's.
-    if (record && (record.foreign || !isOfLaterAdd(cached, record))) return claimOf(stateDir, record, lock);
-    if (cached?.source === undefined)
-      throw unknown(id, 'neither journal nor cache has the settings of its ADD');
+    if (record) return claimOf(stateDir, record, lock);
+    const cacheDir = cacheDirOf(runtime);
+    const cached = readAttachment(cacheDir, id);
+    if (cached?.source === undefined) throw unknown(id, "libcni's cache has no settings of its ADD");
     if (!(await hasItsInterface(cached, runtime)))
       throw unknown(id, `namespace "${cached.netns}" does not have the interface of its ADD; run DEL`);
-    const { runner } = lock;
-    return claimOf(stateDir, recordForeign(stateDir, cached, { runner, generation: note }, within), lock);
+    const { env, pluginDirs } = runtime;
+    const now = { ...identifyNetns(cached.netns), ...hostCookie(), boot: bootId(env), pluginDirs };
+    const intent = { ...now, runner: lock.runner };
+    return claimOf(stateDir, recordOfForeign(cached, intent, cacheDir, note), lock);
   } catch (error) {
     lock.release();
     throw error;

@@ -9,15 +9,14 @@ import type { JsonObject } from '../../cni/json.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimOf } from '../../journal/claim.ts';
 import { isElsewhere } from '../../journal/elsewhere.ts';
-import { removeAside, replaceAttachment } from '../../journal/entries.ts';
+import { removeAside } from '../../journal/entries.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
-import { readRecord } from '../../journal/store.ts';
+import type { AttachmentRecord, Settings } from '../../journal/record.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { isNoteGone, noteOf } from '../records/foreign.ts';
 import { hold } from '../records/holder-wait.ts';
 import { waitForOrphanProcesses } from '../records/orphan-wait.ts';
-import { findCached, findRecord, isOwnCache, toRemembered } from '../records/remembered-add.ts';
+import { findRecord } from '../records/remembered-add.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
@@ -40,7 +39,7 @@ export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Pro
   if (!needsWork(held.record)) return held.lock.release();
   const claim = claimOf(stateDir, held.record, held.lock);
   try {
-    await settleClaimed(claim, stateDir, runtime);
+    await settleClaimed(claim, runtime);
   } finally {
     claim.leave();
   }
@@ -48,62 +47,57 @@ export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Pro
 
 /**
  * The same for an attachment that is claimed.
- * @returns its record afterwards; undefined, and the record is dropped, if another runtime made it and has deleted it since
+ * @returns its record afterwards; undefined, and its note is dropped, if another runtime made it and has deleted it since
  */
 export async function settleClaimed(
   claim: Claim,
-  stateDir: string,
   runtime: ChainRuntime,
 ): Promise<AttachmentRecord | undefined> {
-  if (isAbandoned(claim.record, runtime)) {
+  const { record } = claim;
+  if (isAbandoned(record, runtime)) {
     claim.drop();
     return undefined;
   }
-  const reaching = { ...withRecordedDirs(runtime, claim.record), cacheDir: claim.record.cacheDir };
-  if (claim.record.change) {
-    await waitForOrphanProcesses(claim, reaching);
-    claim.note(await goBackOrOn(claim.record, reaching));
-  }
-  const record = readRecord(stateDir, claim.record) ?? claim.record;
-  if (record.before) writeCache(claim, record, reaching);
-  return readRecord(stateDir, record) ?? record;
+  if (record.change === undefined) return record;
+  const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+  await waitForOrphanProcesses(claim, reaching);
+  await goBackOrOn(claim, reaching);
+  return claim.record;
 }
 
 /**
- * Writes the cached result of a changed attachment, unless another runtime has made the attachment again since, or has deleted
- * its own.
+ * Commits the change of an attachment, unless another runtime has made it again since, or has deleted its own.
  * @param note of the ADD, read before the change
- * @throws CniError 5
+ * @throws CniError 5: it is not committed
  */
-export function writeCache(
+export function commitChange(
   claim: Claim,
-  record: AttachmentRecord,
+  to: Settings & { readonly result: JsonObject },
   runtime: ChainRuntime,
-  note = record.generation ?? noteOf(record, runtime),
+  note = claim.record.generation ?? noteOf(claim.record, runtime),
 ): void {
-  const isOver = record.foreign === true && isNoteGone(record, note, runtime);
-  if (isOver) removeAside(record.cacheDir, record);
-  else {
-    replaceAttachment(record.cacheDir, toRemembered(record), cached =>
-      cached === undefined ? record.foreign !== true : isOwnCache(cached, record),
-    );
-  }
-  claim.note({ event: 'cached' });
+  const { record } = claim;
+  if (record.foreign === true && isNoteGone(record, note, runtime)) {
+    removeAside(record.cacheDir, record);
+    claim.unchanged();
+  } else claim.changed(to);
 }
 
-async function goBackOrOn(
-  record: AttachmentRecord,
-  runtime: ChainRuntime,
-): Promise<{ event: 'unchanged' } | { event: 'changed'; result: JsonObject }> {
+async function goBackOrOn(claim: Claim, runtime: ChainRuntime): Promise<void> {
+  const { record } = claim;
   const { change, result = {} } = record;
   const { plugins = [] } = change ?? {};
   try {
     await changeParts(goalOf(record, record), [...plugins].reverse(), result, runtime);
-    return { event: 'unchanged' };
+    claim.unchanged();
   } catch (cannotGoBack) {
     try {
-      const goal = goalOf(record, change?.to ?? record);
-      return { event: 'changed', result: await changeParts(goal, plugins, result, runtime) };
+      const to = change?.to ?? record;
+      commitChange(
+        claim,
+        { ...to, result: await changeParts(goalOf(record, to), plugins, result, runtime) },
+        runtime,
+      );
     } catch (cannotGoOn) {
       const { message } = toCniError(cannotGoOn);
       throw withDetails(cannotGoBack, `an interrupted change cannot be finished either: ${message}`);
@@ -122,15 +116,11 @@ function isReachable(record: AttachmentRecord, { env }: ChainRuntime): boolean {
 
 /** Whether another runtime made it, and has deleted it or made it again since: then nothing of the change is left. */
 function isAbandoned(record: AttachmentRecord, runtime: ChainRuntime): boolean {
-  const { foreign, phase, netns, cacheDir, generation } = record;
-  if (!foreign || phase !== 'attached' || isElsewhere(record, runtime.env)) return false;
-  const { onWarning: _, ...quiet } = runtime;
-  const cached = findCached(record, { ...quiet, cacheDir });
+  const { foreign, phase, netns, generation, isNoted } = record;
+  if (!foreign || !isNoted || phase !== 'attached' || isElsewhere(record, runtime.env)) return false;
   return (
     isOfEarlierBoot(record, runtime.env) ||
     compareNetns(netns, record) !== 'same' ||
-    isNoteGone(record, generation, runtime) ||
-    cached === undefined ||
-    !isOwnCache(cached, record)
+    isNoteGone(record, generation, runtime)
   );
 }

@@ -1,9 +1,9 @@
 // Does a record say that a change has begun and not ended?
 import type { AttachmentRecord } from '../../journal/record.ts';
 
-/** Whether a change has begun that is not completely recorded. */
-export function isUnfinished({ phase, change, before }: AttachmentRecord): boolean {
-  return phase === 'attached' && (change !== undefined || before !== undefined);
+/** Whether a change has begun and not been committed or undone. */
+export function isUnfinished({ phase, change }: AttachmentRecord): boolean {
+  return phase === 'attached' && change !== undefined;
 }
 
 /** Whether the attachment has been changed, or is being changed, since the first record was read. */

@@ -1,43 +1,43 @@
-// How does an ADD keep its record while it runs?
-import { CniError, toCniError } from '../../cni/errors.ts';
+// How does an ADD keep its note while it runs?
+import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { bootId } from '../../files/boot-id.ts';
+import { fileExists } from '../../files/exists.ts';
 import { hostCookie } from '../../journal/elsewhere.ts';
+import { cacheFileOf, isOfAnother, removeAttachment, writeAttachment } from '../../journal/entries.ts';
 import type { Lock } from '../../journal/lock.ts';
-import { settle } from '../../journal/marks.ts';
 import { identifyNetns, type NetnsIdentity } from '../../journal/netns-identity.ts';
-import type { Intent, Line, RecordedError } from '../../journal/record.ts';
-import { createRecord, dropRecord, replaceRecord } from '../../journal/store.ts';
+import type { Intent, RecordedError } from '../../journal/record.ts';
+import { createNote, dropNote, entryOf, keepCacheDir } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { idOf } from './config-of-add.ts';
+import { idOf, toCached } from './config-of-add.ts';
 
-/** The record of a running ADD, which has the lock until one of the last four. Without a journal its methods do nothing. */
+/** What is noted of a running ADD, which has the lock until one of the last four. Without a journal only the entry is written. */
 export interface AddRecord {
-  /** The namespace that the record names; undefined without a journal. */
+  /** The namespace that the note names; undefined without a journal. */
   readonly namespace: NetnsIdentity | undefined;
   /** The plugins up to this one are about to be called, and may run before the runner has read all replies. @throws CniError 5 */
-  segment(last: number): void;
-  /** A plugin succeeded. @throws CniError 5 */
-  succeeded(index: number, result: JsonObject): void;
-  /** A plugin failed; the undo follows. */
-  failed(index: number, error: unknown): void;
-  /** All plugins succeeded. @throws CniError 5 */
-  done(): void;
-  /** Everything was undone: deletes the record. */
+  segment(last: number, result?: JsonObject): void;
+  /**
+   * All plugins succeeded: writes the entry, by whose rename the ADD is committed. If it throws, it is not.
+   * @param outcome the list's text, unless it is that of the ADD, and the result of the last plugin
+   * @throws CniError 5
+   */
+  commit(outcome: { readonly source?: string; readonly result?: JsonObject | undefined }): void;
+  /** Everything was undone: removes the note. */
   undone(): void;
-  /** Undoing failed: the record is kept, and the undo is retried later. */
+  /** Undoing failed: the note is kept, and the undo is retried later. */
   undoFailed(errors: readonly unknown[]): void;
-  /** An ADD over an existing attachment failed: the record stays that of the earlier ADD. */
+  /** An ADD over an existing attachment failed: the entry stays that of the earlier ADD. */
   leave(): void;
 }
 
 /**
- * Writes the record before anything is done.
+ * Writes the note before anything is done.
  * @param lock of the attachment; undefined without a journal
- * @param standing the record on disk is that of an earlier ADD whose attachment exists: it is replaced only when this ADD
- *   has succeeded
- * @throws CniError 5: nothing may be done then, because no record would tell how to undo it
+ * @param standing the attachment of an earlier ADD exists: it is replaced only when this ADD has succeeded, and nothing is undone
+ * @throws CniError 5: nothing may be done then, because no note would tell how to undo it; 7 if the entry is another attachment's
  */
 export function beginRecord(
   list: Conflist,
@@ -46,7 +46,8 @@ export function beginRecord(
   { executables, standing, lock }: BegunAdd,
 ): AddRecord {
   const { stateDir } = runtime;
-  if (stateDir === undefined || lock === undefined) return NONE;
+  refuseSharedName(list, attachment, runtime);
+  if (stateDir === undefined || lock === undefined) return withoutJournal(list, attachment, runtime);
   const intent = { ...intentOf(list, attachment, runtime, executables), runner: lock.runner };
   return standing ? recordAtEnd(stateDir, intent, lock) : recordNow(stateDir, intent, lock);
 }
@@ -57,23 +58,34 @@ interface BegunAdd {
   readonly lock: Lock | undefined;
 }
 
-/** What the record keeps of a failure. */
+/** What a note keeps of a failure. */
 export function toRecorded(thrown: unknown): RecordedError {
   const { code, message, details, plugin } = toCniError(thrown);
   const place = plugin ? { link: plugin.type, index: plugin.index } : {};
   return { code, msg: message, ...(details === undefined ? {} : { details }), ...place };
 }
 
-const NONE: AddRecord = {
-  namespace: undefined,
-  segment() {},
-  succeeded() {},
-  failed() {},
-  done() {},
-  undone() {},
-  undoFailed() {},
-  leave() {},
-};
+/** All three parts of the name of an entry's file may contain "-": two attachments can have one name, and the entry is all that tells of one. */
+function refuseSharedName(list: Conflist, attachment: Attachment, runtime: ChainRuntime): void {
+  const id = idOf(list, attachment);
+  const file = cacheFileOf(cacheDirOf(runtime), id);
+  if (!isOfAnother(file, id)) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot attach interface "${id.ifname}" of container "${id.containerId}" to network "${id.network}": "${file}" is the entry of another attachment, whose names give the same file; choose another name for the network or the container`,
+  );
+}
+
+function withoutJournal(list: Conflist, attachment: Attachment, runtime: ChainRuntime): AddRecord {
+  return {
+    namespace: undefined,
+    segment() {},
+    commit: ({ result }) => writeAttachment(cacheDirOf(runtime), { ...toCached(list, attachment), result }),
+    undone() {},
+    undoFailed() {},
+    leave() {},
+  };
+}
 
 function intentOf(
   list: Conflist,
@@ -101,30 +113,38 @@ function intentOf(
 }
 
 function recordNow(stateDir: string, intent: Intent, lock: Lock): AddRecord {
-  const open = createRecord(stateDir, intent);
-  const lines = linesOf(line => open.append(line));
+  const open = createNote(stateDir, intent);
   const end = (): void => {
     open.close();
     lock.release();
   };
+  try {
+    // An entry outlives a DEL that was killed. From now on it would look like that of this ADD.
+    if (fileExists(cacheFileOf(intent.cacheDir, intent))) removeAttachment(intent.cacheDir, intent);
+  } catch (error) {
+    open.close();
+    unlessUnwritable(() => dropNote(stateDir, intent));
+    throw error;
+  }
   return {
-    ...lines,
     namespace: intent,
-    segment: last => open.append({ event: 'segment', verb: 'ADD', last }),
-    done() {
-      open.append({ event: 'done', op: intent.runner.op });
-      settle(stateDir, intent);
+    segment: (last, result) =>
+      open.append({ event: 'segment', last, ...(result === undefined ? {} : { result }) }),
+    commit(outcome) {
+      writeAttachment(intent.cacheDir, entryOf(stateDir, { ...intent, ...outcome }));
+      // The entry has committed it: a note that stays is over.
+      unlessUnwritable(() => dropNote(stateDir, intent));
       end();
     },
     undone() {
-      unlessUnwritable(() => dropRecord(stateDir, intent));
+      unlessUnwritable(() => dropNote(stateDir, intent));
       end();
     },
     undoFailed(errors) {
-      const failed = { event: 'failed', verb: 'DEL', attempts: 1 } as const;
+      const { op } = intent.runner;
       const time = new Date().toISOString();
       unlessUnwritable(() =>
-        open.append({ ...failed, op: intent.runner.op, time, errors: errors.map(toRecorded) }),
+        open.append({ event: 'failed', op, time, attempts: 1, errors: errors.map(toRecorded) }),
       );
       end();
     },
@@ -133,14 +153,13 @@ function recordNow(stateDir: string, intent: Intent, lock: Lock): AddRecord {
 }
 
 function recordAtEnd(stateDir: string, intent: Intent, { release: leave }: Lock): AddRecord {
-  const written: Line[] = [];
   return {
-    ...linesOf(line => written.push(line)),
     namespace: intent,
     // Nothing of this ADD is undone: the attachment is the earlier ADD's.
     segment() {},
-    done() {
-      replaceRecord(stateDir, intent, [...written, { event: 'done', op: intent.runner.op }]);
+    commit(outcome) {
+      keepCacheDir(stateDir, intent.cacheDir);
+      writeAttachment(intent.cacheDir, entryOf(stateDir, { ...intent, ...outcome }));
       leave();
     },
     undone: leave,
@@ -149,23 +168,8 @@ function recordAtEnd(stateDir: string, intent: Intent, { release: leave }: Lock)
   };
 }
 
-function linesOf(write: (line: Line) => void): Pick<AddRecord, 'succeeded' | 'failed'> {
-  let last: string | undefined;
-  return {
-    succeeded(index, result) {
-      const text = JSON.stringify(result);
-      const place = { event: 'link', verb: 'ADD', index } as const;
-      write(text === last ? { ...place, same: true } : { ...place, result });
-      last = text;
-    },
-    failed(index, error) {
-      unlessUnwritable(() => write({ event: 'link', verb: 'ADD', index, error: toRecorded(error) }));
-    },
-  };
-}
-
 /**
- * A write error must not hide the failure that is being handled. The record then still says that the ADD did not end, and
+ * A write error must not hide the failure that is being handled. The note then still says that the ADD did not end, and
  * recovery undoes the same plugins once more.
  */
 function unlessUnwritable(write: () => void): void {

@@ -9,11 +9,9 @@ import { runDir } from '../../cni/directories.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
-import { fileExists } from '../../files/exists.ts';
-import { unmark } from '../../journal/claim.ts';
+import { sweepNotes } from '../../journal/claim.ts';
 import { sweepCache } from '../../journal/entries.ts';
 import { findGeneration } from '../../journal/generation.ts';
-import { listMarked } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../journal/snapshot.ts';
 import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
@@ -174,13 +172,12 @@ function toKey({ containerId, ifname }: GarbageCandidate): AttachmentKey {
   return { containerID: containerId, ifname };
 }
 
-/** Removes what dead processes left half written, and marks whose records no longer exist. */
+/** Removes what dead processes left half written, and notes that are over. */
 function sweep(network: string, { stateDir, ...runtime }: ChainRuntime): void {
   sweepCache(cacheDirOf(runtime));
   // Without a stale attachment no recovery follows, which would do it.
   sweepLocks(runtime.env);
   if (stateDir === undefined) return;
   sweepDeadLocks({ stateDir, env: runtime.env });
-  const gone = listMarked(stateDir, network).filter(({ file }) => !fileExists(file));
-  for (const marked of gone) unmark({ stateDir, env: runtime.env }, marked);
+  sweepNotes({ stateDir, env: runtime.env }, network);
 }

@@ -5,9 +5,10 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { cacheFileOf, readAttachment } from '../../journal/entries.ts';
 import type { CachedAttachment } from '../../journal/entry.ts';
+import type { RememberedAdd } from '../../journal/record.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { findRemembered, type RememberedAdd } from './remembered-add.ts';
+import { findRemembered } from './remembered-add.ts';
 
 /**
  * The configuration with which an attachment was made, if it is on record: DEL uses it after the configuration file

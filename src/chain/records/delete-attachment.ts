@@ -9,7 +9,7 @@ import { removeAttachment } from '../../journal/entries.ts';
 import { lastBegun } from '../../journal/lines.ts';
 import type { Lock } from '../../journal/lock.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import { type AttachmentRecord, toRemembered } from '../../journal/record.ts';
 import { dropRecord } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
@@ -19,7 +19,7 @@ import { toRecorded } from './add-record.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
 import { hold } from './holder-wait.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
-import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
+import { findCached, findRecord } from './remembered-add.ts';
 import { yieldToSuccessor } from './successor.ts';
 
 /**
@@ -80,11 +80,9 @@ async function deleteOnce(
   await underClaim(id, claim, runtime, async () => {
     const runners = lock?.dead ?? [];
     await waitForOrphanProcesses({ record: found ?? { ...id, runners }, lock }, runtime);
-    const known = chooseRemembered(found, findCached(id, runtime));
+    const known = found ? toRemembered(found) : findCached(id, runtime);
     const frozen = findConfigOfAdd(known, runtime) ?? list;
-    // If another runtime has made the attachment again, our record's namespace is not the attachment's.
-    const record = known?.file === undefined ? undefined : found;
-    const asAdded = withCachedArgs(withOwnNetns(attachment, record, runtime), known);
+    const asAdded = withCachedArgs(withOwnNetns(attachment, found, runtime), known);
     return undoPlugins(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);
   });
 }

@@ -32,9 +32,9 @@ export async function settleEarlierAdd(
   const { lock, record } = held ?? {};
   if (stateDir !== undefined && lock && record) {
     refuseElsewhere(record, runtime.env);
+    if (isAttached(record, runtime)) return record.file;
     // The ADD keeps the lock, whatever becomes of what was there.
     const claim = claimOf(stateDir, record, lent(lock));
-    if (isAttached(record, runtime)) return record.file;
     claim.begin();
     await deleteClaimed(claim, runtime);
     lock.become('add');

@@ -7,8 +7,9 @@ import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { type CachedAttachment, renderAttachment } from '../../journal/entry.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import type { AttachmentRecord, RememberedAdd } from '../../journal/record.ts';
 import { holderOf } from '../../journal/runner.ts';
+import { listKnown } from '../../journal/store.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { isOwnExecutable } from '../config/own-executable.ts';
@@ -16,10 +17,7 @@ import { listUses } from '../config/plugin-uses.ts';
 import { findExecutable } from '../run/call-plugins.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import type { HeldAttachment } from './held-attachment.ts';
-import { listKnown } from './known-attachments.ts';
 import { findReason } from './recover.ts';
-import type { RememberedAdd } from './remembered-add.ts';
-import { isOfLaterAdd } from './successor.ts';
 
 type ValidKeys = readonly AttachmentKey[];
 
@@ -151,9 +149,7 @@ function findAll(
   for (const { known, record, cached } of attachments) {
     const life = lifeOf(record, cached);
     const judged = record ? judge(record, scope, place.env) : {};
-    // The record says nothing about an attachment that another runtime has made again since: the scope decides.
-    const isRemade = cached && record && judged.stays !== true && isOfLaterAdd(cached, record);
-    found.set(idText(known), isRemade ? { ...cached, life } : { ...known, ...judged, life });
+    found.set(idText(known), { ...known, ...judged, life });
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
   return { found: sorted, damaged };

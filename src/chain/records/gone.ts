@@ -1,9 +1,8 @@
 // Has an attachment outlived its namespace, as far as this node shows?
 import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
 import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import type { AttachmentRecord, RememberedAdd } from '../../journal/record.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
-import type { RememberedAdd } from './remembered-add.ts';
 
 /** What an attachment is judged by. */
 export interface Judged {

@@ -7,19 +7,19 @@ import { bootId } from '../../files/boot-id.ts';
 import { putFile, sweepUnfinished } from '../../files/put-file.ts';
 import { tryRead } from '../../files/read-file.ts';
 import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
-import { type Claim, claimRecord, unmark } from '../../journal/claim.ts';
+import { type Claim, claimRecord, clearNote, intentOf } from '../../journal/claim.ts';
 import { isElsewhere } from '../../journal/elsewhere.ts';
-import { sweepCache } from '../../journal/entries.ts';
-import { listMarked, type Marked, setMark } from '../../journal/marks.ts';
+import { cacheFileOf, sweepCache } from '../../journal/entries.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { holderOf } from '../../journal/runner.ts';
 import { sweepSnapshots } from '../../journal/snapshot.ts';
-import { listRecords, readFile } from '../../journal/store.ts';
+import { listRecords, noteFiles, readNote, readRecord, replaceNote, tryEntry } from '../../journal/store.ts';
 import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
 import { isUnfinished } from '../change/unfinished.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
 import { deleteClaimed } from './delete-attachment.ts';
+import { warnAgain } from './successor.ts';
 
 /** The outcome for one unsettled attachment. */
 export interface Recovery extends AttachmentId {
@@ -66,7 +66,7 @@ export async function recover(
   if (stateDir === undefined) return [];
   const done: Recovery[] = [];
   try {
-    markEarlierBoots(stateDir, runtime, scope.all === true);
+    noteEarlierBoots(stateDir, runtime, scope.all === true);
     sweepSnapshots(runDir(runtime.env));
     sweepLocks(runtime.env);
     // A verb for one network has no time to look through what all networks share.
@@ -75,17 +75,17 @@ export async function recover(
       sweepDeadLocks({ stateDir, env: runtime.env });
       sweepCache(cacheDirOf(runtime));
     }
-    const marks = listMarked(stateDir, scope.network);
-    if (marks.length === 0) return done;
+    const notes = noteFiles(stateDir, scope.network);
+    if (notes.length === 0) return done;
     // A verb recovers on its way.
     const isBrief = scope.network !== undefined && !scope.all;
     const { onPlugin: _, onFinish: __, ...quiet } = runtime;
     const own = isBrief ? { ...quiet, deadlineMs: BRIEF_MS } : runtime;
     const until = isBrief ? performance.now() + BRIEF_MS : Number.POSITIVE_INFINITY;
-    const limits = { groupOf: ({ mark }: Marked) => dirname(mark), signal: runtime.signal };
-    await visitAll(marks, limits, async marked => {
+    const limits = { groupOf: (file: string) => dirname(file), signal: runtime.signal };
+    await visitAll(notes, limits, async file => {
       if (isBrief && (done.length >= LIMIT || performance.now() > until)) return;
-      const recovery = await recoverOne(stateDir, marked, how, own, scope.all).catch(error => {
+      const recovery = await recoverOne(stateDir, file, how, own, scope.all).catch(error => {
         runtime.onWarning?.(toCniError(error));
       });
       if (recovery) done.push(recovery);
@@ -129,27 +129,31 @@ export function claimUnsettled(id: AttachmentId, runtime: ChainRuntime): Claim |
 
 async function recoverOne(
   stateDir: string,
-  marked: Marked,
+  file: string,
   how: DeleteUnsettled,
   runtime: ChainRuntime,
   now = false,
 ): Promise<Recovery | undefined> {
-  let found: AttachmentRecord | undefined;
+  const { env } = runtime;
+  let note: AttachmentRecord | undefined;
   try {
-    found = readFile(marked.file);
+    note = readNote(file);
   } catch (error) {
     runtime.onWarning?.(toCniError(error));
     return undefined;
   }
-  // The mark stays for a runner of that namespace.
-  if (found && isElsewhere(found, runtime.env)) return undefined;
-  const why = found && findReason(found, runtime.env);
+  // The note stays for a runner of that namespace.
+  if (note === undefined || isElsewhere(note, env)) return undefined;
+  const found = readRecord(stateDir, note);
+  const why = found && findReason(found, env);
   if (found && why === undefined && isUnfinished(found) && !holderOf(found)) {
     await settleQuietly(found, runtime);
     return undefined;
   }
-  if (found === undefined || why === undefined) {
-    unmark({ stateDir, env: runtime.env }, marked);
+  if (!found?.isNoted || why === undefined) {
+    if (!found && findReason(note, env) !== undefined && tryEntry(note.cacheDir, note))
+      warnAgain(note, `cached result "${cacheFileOf(note.cacheDir, note)}" belongs to a later ADD`, runtime);
+    clearNote({ stateDir, env }, file);
     return undefined;
   }
   if (!now && !isDue(found)) return undefined;
@@ -189,15 +193,16 @@ function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
   return !(Math.abs(Date.now() - Math.max(...last)) < pause);
 }
 
-/** Once per boot: marks the records of an earlier boot. They are then recovered like any other marked record. */
-function markEarlierBoots(stateDir: string, { env, onWarning }: ChainRuntime, onlyLooking: boolean): void {
+/** Once per boot: notes the attachments of an earlier boot. They are then recovered like any other of which something is unfinished. */
+function noteEarlierBoots(stateDir: string, { env, onWarning }: ChainRuntime, onlyLooking: boolean): void {
   const boot = bootId(env);
   if (boot === '' || seen.get(stateDir) === boot) return;
   const stamp = join(stateDir, 'boot');
   if (tryRead(stamp) !== boot) {
     const { records, damaged } = listRecords(stateDir);
     for (const problem of damaged) onWarning?.(problem);
-    for (const record of records) if (isOfEarlierBoot(record, env)) setMark(stateDir, record);
+    for (const record of records)
+      if (!record.isNoted && isOfEarlierBoot(record, env)) replaceNote(stateDir, intentOf(record), []);
     // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
     const isThere = records.length || damaged.length || tryRead(stamp) !== undefined;
     if (isThere || !onlyLooking) writeStamp(stamp, boot);

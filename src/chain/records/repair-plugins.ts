@@ -3,14 +3,13 @@ import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import type { RememberedAdd } from '../../journal/record.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { acceptResult } from '../run/accept-result.ts';
 import { callAll } from '../run/call-plugins.ts';
 import { IGNORED, type ReadReply } from '../run/plugin-outcome.ts';
 import { buildRequest } from '../run/request.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';
-import type { RememberedAdd } from './remembered-add.ts';
 
 /** How a repair goes about it. */
 export interface RepairMeans {
@@ -45,8 +44,7 @@ export function worstOf(plugins: readonly PluginCondition[]): PluginCondition['s
 type RepairedAdd = Pick<
   RememberedAdd,
   'result' | 'containerId' | 'netns' | 'ifname' | 'args' | 'capabilityArgs'
-> &
-  Partial<Pick<AttachmentRecord, 'outcomes'>>;
+>;
 
 /** Has every plugin check its part and, if that fails, put back what is missing. */
 export async function repairPlugins(
@@ -55,7 +53,7 @@ export async function repairPlugins(
   means: RepairMeans,
   runtime: ChainRuntime,
 ): Promise<PluginCondition[]> {
-  const { result, containerId, netns, ifname, args, capabilityArgs, outcomes = [] } = add;
+  const { result, containerId, netns, ifname, args, capabilityArgs } = add;
   const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
   const prevResult = result && convertResult(result, list.version, 'recorded result');
   const repairing = { ...runtime, env: { ...(runtime.env ?? process.env), [REPAIR_VARIABLE]: '1' } };
@@ -64,10 +62,8 @@ export async function repairPlugins(
     const call = (how: ChainRuntime) => () =>
       callOne(list, 'CHECK', index, prevResult, attachment, how, IGNORED);
     const addAgain = async () => {
-      // Of one that another runtime made only the last result is known.
-      const before = outcomes.find(one => one.index === index - 1)?.result ?? prevResult;
       const read: ReadReply<JsonObject> = (stdout, plugin) => acceptResult(stdout, list.version, plugin);
-      await callOne(list, 'ADD', index, before, attachment, runtime, read);
+      await callOne(list, 'ADD', index, prevResult, attachment, runtime, read);
       await call(runtime)();
     };
     const link = { link: entry.type, index };

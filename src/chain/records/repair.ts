@@ -5,14 +5,18 @@ import { type CniError, toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
-import { writeAttachment } from '../../journal/entries.ts';
 import type { CachedAttachment } from '../../journal/entry.ts';
 import { takeLock } from '../../journal/lock.ts';
 import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import {
+  type AttachmentRecord,
+  type KnownAttachment,
+  type RememberedAdd,
+  toRemembered,
+} from '../../journal/record.ts';
 import { holderOf } from '../../journal/runner.ts';
+import { listKnown } from '../../journal/store.ts';
 import { settleChange, settleClaimed } from '../change/settle.ts';
-import { isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
@@ -22,12 +26,10 @@ import { withRecordedDirs } from './delete-attachment.ts';
 import { JUST_DELETED, noteOf } from './foreign.ts';
 import { LOOPBACK } from './gone.ts';
 import { hasItsInterface } from './held-attachment.ts';
-import { type KnownAttachment, listKnown } from './known-attachments.ts';
 import { waitForOrphanProcesses } from './orphan-wait.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
-import { findCached, findRecord, type RememberedAdd, toRemembered } from './remembered-add.ts';
+import { findCached, findRecord } from './remembered-add.ts';
 import { type PluginCondition, type RepairMeans, repairPlugins, worstOf } from './repair-plugins.ts';
-import { isOfLaterAdd } from './successor.ts';
 import { undoIfDeleted } from './undo-if-deleted.ts';
 
 /** What to repair, and by which means. */
@@ -47,8 +49,6 @@ export interface AttachmentCondition extends AttachmentId {
   /** Why it was skipped, or why none of its plugins could be called. */
   readonly why?: string;
   readonly links: readonly PluginCondition[];
-  /** libcni's cached result was missing and has been written again. */
-  readonly cacheWritten?: boolean;
 }
 
 /** What a repair found and did. */
@@ -118,7 +118,7 @@ export async function repairOne(
   note?: string,
   rest?: Rest,
 ): Promise<AttachmentCondition> {
-  if (recorded) return await repairRecorded(recorded.stateDir, recorded.record, scope, runtime, rest);
+  if (recorded) return await repairRecorded(recorded.stateDir, recorded.record, scope, runtime);
   return await repairForeign(known, scope, runtime, note, rest);
 }
 
@@ -200,17 +200,12 @@ async function repairRecorded(
   seen: AttachmentRecord,
   scope: RepairScope,
   runtime: ChainRuntime,
-  rest?: Rest,
 ): Promise<AttachmentCondition> {
   const id = idOf(seen);
   const now = findRecord(id, { ...runtime, stateDir }) ?? seen;
-  const theirs = findLaterAdd(now, runtime);
-  const reaching = { ...runtime, stateDir, cacheDir: now.cacheDir };
-  if (scope.dryRun && theirs) return await repairForeign(theirs, scope, reaching);
   const list = listToRepairBy(toRemembered(now), now, runtime);
-  if (typeof list === 'string' && !theirs) return skipped(id, list);
-  if (scope.dryRun && typeof list === 'object')
-    return await examineRecorded(list, now, scope, runtime).catch(error => broken(id, error));
+  if (typeof list === 'string') return skipped(id, list);
+  if (scope.dryRun) return await examineRecorded(list, now, scope, runtime).catch(error => broken(id, error));
   let claim: Claim | undefined;
   try {
     // The claim keeps a repair and a DEL or change of the same attachment from running at the same time.
@@ -219,35 +214,17 @@ async function repairRecorded(
     if (won === undefined) return skipped(id, 'it has just been deleted');
     if ('holder' in won) return skipped(id, `process ${won.holder.pid} is working on it`);
     claim = won;
-    const later = findLaterAdd(claim.record, runtime);
-    if (later) {
-      claim.drop();
-      claim = undefined;
-      return await repairForeign(later, scope, reaching, undefined, rest);
-    }
     // What the plugins of a dead repair still put back would be found twice.
     await waitForOrphanProcesses(claim, { ...runtime, cacheDir: claim.record.cacheDir });
-    const record = isUnfinished(claim.record)
-      ? ((await settleClaimed(claim, stateDir, runtime)) ?? claim.record)
-      : claim.record;
+    const record = (await settleClaimed(claim, runtime)) ?? claim.record;
     const listNow = listToRepairBy(toRemembered(record), record, runtime);
     if (typeof listNow === 'string') return skipped(id, listNow);
-    const condition = await examineRecorded(listNow, record, scope, runtime);
-    const cacheWritten =
-      condition.state !== 'broken' && ensureCached(record, { ...runtime, cacheDir: record.cacheDir });
-    return { ...condition, ...(cacheWritten ? { cacheWritten } : {}) };
+    return await examineRecorded(listNow, record, scope, runtime);
   } catch (error) {
     return broken(id, error);
   } finally {
     claim?.leave();
   }
-}
-
-/** What another runtime has since attached under the same names; the record is of nothing that exists. */
-function findLaterAdd(record: AttachmentRecord, runtime: ChainRuntime): CachedAttachment | undefined {
-  const { onWarning: _, ...quiet } = runtime;
-  const cached = findCached(record, { ...quiet, cacheDir: record.cacheDir });
-  return isOfLaterAdd(cached, record) ? cached : undefined;
 }
 
 async function examineRecorded(
@@ -257,7 +234,7 @@ async function examineRecorded(
   runtime: ChainRuntime,
 ): Promise<AttachmentCondition> {
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
-  return conditionOf(record, await repairPlugins(list, record, scope, reaching));
+  return conditionOf(record, await repairPlugins(list, toRemembered(record), scope, reaching));
 }
 
 function isAttached({ phase }: AttachmentRecord): boolean {
@@ -289,11 +266,4 @@ export function listToCheckBy(
   if (list.disableCheck) return { why: 'its list sets "disableCheck"', unchecked: true };
   if (atLeast(list.version, SINCE.check)) return list;
   return { why: `its list has version ${list.version}, which has no CHECK`, unchecked: true };
-}
-
-/** cnitool and others read the cached result. */
-function ensureCached(record: AttachmentRecord, runtime: ChainRuntime): boolean {
-  if (findCached(record, runtime) !== undefined) return false;
-  writeAttachment(record.cacheDir, toRemembered(record));
-  return true;
 }

@@ -8,17 +8,11 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import type { Claim } from '../../journal/claim.ts';
 import { cacheFileOf } from '../../journal/entries.ts';
-import type { CachedAttachment } from '../../journal/entry.ts';
 import { findGeneration, type Generation } from '../../journal/generation.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import { type AttachmentRecord, toRemembered } from '../../journal/record.ts';
+import { isEntryOf, tryEntry } from '../../journal/store.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
-import { findCached, isOwnCache, toRemembered } from './remembered-add.ts';
-
-/** Whether the cached result is of a different ADD than the record. */
-export function isOfLaterAdd(cached: CachedAttachment | undefined, record: AttachmentRecord): boolean {
-  return cached !== undefined && !isOwnCache(cached, record);
-}
 
 /**
  * Human-readable evidence that the attachment was made again since: its cached result or, if the record is of an earlier boot,
@@ -31,7 +25,8 @@ export async function findSuccessor(
 ): Promise<string | undefined> {
   const { onWarning: _, ...quiet } = runtime;
   const within = { ...quiet, cacheDir: record.cacheDir };
-  if (isOfLaterAdd(findCached(record, within), record)) {
+  const entry = tryEntry(record.cacheDir, record);
+  if (entry && !isEntryOf(entry, record)) {
     return `cached result "${cacheFileOf(record.cacheDir, record)}" belongs to a later ADD`;
   }
   // The first plugin of an ADD writes its generation before it makes anything.
@@ -65,13 +60,21 @@ export async function yieldToSuccessor(claim: Claim, runtime: ChainRuntime): Pro
   const { record } = claim;
   const successor = await findSuccessor(record, runtime);
   if (successor === undefined) return false;
-  const { network, containerId, ifname, file } = record;
-  runtime.onWarning?.(
+  warnAgain(record, successor, runtime);
+  claim.drop();
+  return true;
+}
+
+/** Says that a record goes although nothing was deleted by it. */
+export function warnAgain(
+  { network, containerId, ifname, file }: AttachmentRecord,
+  successor: string,
+  { onWarning }: Pick<ChainRuntime, 'onWarning'>,
+): void {
+  onWarning?.(
     new CniError(
       ErrorCode.invalidConfig,
       `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" by "${file}": it has since been attached again (${successor}); the record is dropped and the attachment stays`,
     ),
   );
-  claim.drop();
-  return true;
 }

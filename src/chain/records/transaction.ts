@@ -7,7 +7,7 @@
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
-import { removeAttachment, writeAttachment } from '../../journal/entries.ts';
+import { removeAttachment } from '../../journal/entries.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { explainConflict } from '../config/plugin-version.ts';
@@ -15,7 +15,7 @@ import { withDetails } from '../run/plugin-errors.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { unwind } from '../run/undo.ts';
 import { type AddRecord, beginRecord } from './add-record.ts';
-import { idOf, toCached } from './config-of-add.ts';
+import { idOf } from './config-of-add.ts';
 import { settleEarlierAdd } from './earlier-add.ts';
 import { type Held, hold } from './holder-wait.ts';
 import { recover } from './recover.ts';
@@ -33,8 +33,6 @@ export interface PreparedAdd {
 /** How far the plugins of an ADD came before one failed. */
 export interface FailedAdd {
   readonly error: unknown;
-  /** Index of the plugin that failed. */
-  readonly index: number;
   /** Index of the last plugin that may have begun. */
   readonly lastBegun: number;
   /** The result of the last plugin that succeeded. */
@@ -71,16 +69,12 @@ export async function prepare(
 }
 
 /**
- * Writes libcni's cached result and marks the record as complete. If it throws, the ADD is rolled back.
+ * Writes the attachment's entry, which settles it. If it throws, the ADD is rolled back.
  * @throws CniError 5 when a record cannot be written, 11 when the path of the namespace leads to another one
  */
-export function commit(
-  { list, attachment, runtime, record }: PreparedAdd,
-  result: JsonObject | undefined,
-): void {
+export function commit({ attachment, record }: PreparedAdd, result: JsonObject | undefined): void {
   refuseReplacedNetns(attachment, record);
-  writeAttachment(cacheDirOf(runtime), { ...toCached(list, attachment), result });
-  record.done();
+  record.commit({ result });
 }
 
 /**
@@ -102,9 +96,8 @@ function refuseReplacedNetns({ netns, containerId }: Attachment, { namespace }: 
  */
 export async function rollback(
   { list, attachment, runtime, record, earlier }: PreparedAdd,
-  { error, index, lastBegun, result }: FailedAdd,
+  { error, lastBegun, result }: FailedAdd,
 ): Promise<unknown> {
-  record.failed(index, error);
   if (earlier !== undefined) {
     record.leave();
     return withDetails(

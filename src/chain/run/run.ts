@@ -9,13 +9,13 @@ import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { cacheFileOf, readAttachment } from '../../journal/entries.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import { type AttachmentRecord, toRemembered } from '../../journal/record.ts';
 import { isChangedSince, isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from '../records/config-of-add.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import { recover } from '../records/recover.ts';
-import { chooseRemembered, findCached, findRecord } from '../records/remembered-add.ts';
+import { findRecord } from '../records/remembered-add.ts';
 import { commit, prepare, rollback } from '../records/transaction.ts';
 import { acceptResult } from './accept-result.ts';
 import { callAll, callPlugins, findExecutable } from './call-plugins.ts';
@@ -41,6 +41,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
   if ('answer' in prepared) return prepared.answer;
 
   const { capabilityArgs } = attachment;
+  let result = attachment.prevResult;
   const replies = callPlugins(
     {
       list,
@@ -51,22 +52,18 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
       executables,
       requestFor: (index, prevResult) =>
         buildRequest(list, list.plugins[index] as PluginEntry, { prevResult, capabilityArgs }),
-      beforeSegment: last => prepared.record.segment(last),
+      beforeSegment: last => prepared.record.segment(last, result),
     },
     runtime,
   );
-  let result = attachment.prevResult;
-  let index = 0;
   try {
     for await (const reply of replies) {
-      index = reply.index;
       if ('error' in reply) throw reply.error;
       result = reply.value;
-      prepared.record.succeeded(index, result);
     }
     commit(prepared, result);
   } catch (error) {
-    throw await rollback(prepared, { error, index, lastBegun: replies.lastBegun, result });
+    throw await rollback(prepared, { error, lastBegun: replies.lastBegun, result });
   }
   return result as ResultOf;
 }
@@ -111,10 +108,8 @@ async function checkRecorded(
   runtime: ChainRuntime,
 ): Promise<void> {
   const id = idOf(list, attachment);
-  const found = record ? findCached(id, runtime) : readAttachment(cacheDirOf(runtime), id);
-  const cached = chooseRemembered(record, found);
-  // A record says nothing of an attachment that another runtime has made again since, maybe at the same path.
-  if (record?.phase !== 'attached' || cached !== found) refuseOtherNetns(attachment, record, runtime);
+  refuseOtherNetns(attachment, record, runtime);
+  const cached = record ? toRemembered(record) : readAttachment(cacheDirOf(runtime), id);
   const frozen = findConfigOfAdd(cached, runtime) ?? list;
   if (!atLeast(frozen.version, SINCE.check)) {
     throw new CniError(

@@ -13,8 +13,8 @@ import { type DaemonSettings, readSettings } from '../../../src/daemon/settings.
 import { parsePod } from '../../../src/delegate/record.ts';
 import { listAttachments } from '../../../src/journal/entries.ts';
 import { parseRecord as parseCached } from '../../../src/journal/entry.ts';
-import { lastBegun, parseRecord } from '../../../src/journal/lines.ts';
-import { recordFileOf, recordsDir } from '../../../src/journal/place.ts';
+import { lastBegun, parseNote } from '../../../src/journal/lines.ts';
+import { noteFileOf, notesDir } from '../../../src/journal/place.ts';
 import { listRecords } from '../../../src/journal/store.ts';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp } from '../../../src/net/ip.ts';
@@ -45,10 +45,10 @@ export const journal = door({
   weight: 12,
   arbitrary: anyRecord,
   run(text) {
-    const record = answersOrRefuses(() => parseRecord(text, '/state/file'), ErrorCode.decodingFailure);
+    const record = answersOrRefuses(() => parseNote(text, '/state/file'), ErrorCode.decodingFailure);
     if (record === undefined) return;
     const last = lastBegun(record, 3);
-    if (!Number.isInteger(last) || last > 2 || last < 0)
+    if (!Number.isInteger(last) || last > 2 || last < -1)
       throw new Error(`the last plugin that began is ${last}`);
     answersOrRefuses(() => parsePod(record), ErrorCode.decodingFailure);
   },
@@ -61,14 +61,14 @@ export const journalFile = door({
   arbitrary: anyRecord,
   run(text) {
     const stateDir = ground().dir('state');
-    const file = recordFileOf(stateDir, { network: 'podnet', containerId: 'c1', ifname: 'eth0' });
+    const file = noteFileOf(stateDir, { network: 'podnet', containerId: 'c1', ifname: 'eth0' });
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.writeFileSync(file, text);
     const { records, damaged } = listRecords(stateDir);
     if (records.length + damaged.length !== 1) throw new Error('the file is neither read nor reported');
-    if (records.some(record => recordFileOf(stateDir, record) !== file))
+    if (records.some(record => noteFileOf(stateDir, record) !== file))
       throw new Error('it counts for another attachment');
-    fs.rmSync(recordsDir(stateDir), { recursive: true });
+    fs.rmSync(notesDir(stateDir), { recursive: true });
   },
 });
 

@@ -68,14 +68,11 @@ describe('checkPod()', () => {
     test('leaves out a network that it is attaching or detaching', async () => {
       const runner = makeRunner(chain, { delegates: ['one', 'two', 'three'].map(name => network(name)) });
       await addPod(runner, makePod());
-      const claimed = claim();
+      const claimed = mustClaim(`${chain.dir}/state/pods`, KEY, 'change');
       const pod = parsePod(claimed.record);
       const states = [undefined, 'going', 'coming'] as const;
       const networks = pod.networks.map((one, i) => ({ ...one, ...defined({ state: states[i] }) }));
-      claimed.restate(
-        renderPod({ ...pod, networks }),
-        claimed.record.outcomes.map(({ result }) => result ?? {}),
-      );
+      claimed.restate(renderPod({ ...pod, networks }));
       claimed.leave();
       await checkPod(runner, KEY, NETNS);
       expect(chain.order().slice(3)).toEqual(['CHECK one']);

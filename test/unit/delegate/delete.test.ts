@@ -26,7 +26,14 @@ const network = (name: string): JsonObject => ({
 });
 const deleted = () => chain.order().slice(3);
 const recorded = () => readRecord(runner.podsDir, KEY);
-const file = () => path.join(runner.podsDir, 'attachments/outer/c1:eth0');
+const file = () => path.join(runner.podsDir, 'results/outer-c1-eth0');
+
+/** Changes the list of networks on record. */
+function rewrite(edit: (source: string) => string): void {
+  const entry = JSON.parse(fs.readFileSync(file(), 'utf8'));
+  const config = Buffer.from(edit(Buffer.from(entry.config, 'base64').toString())).toString('base64');
+  fs.writeFileSync(file(), JSON.stringify({ ...entry, config }));
+}
 
 describe('deletePod()', () => {
   test('deletes in reverse order with the configuration of the ADD, and the record with the last network', async () => {
@@ -120,11 +127,8 @@ describe('deletePod()', () => {
   test.each([
     ['lost', () => fs.rmSync(file())],
     ['torn', () => fs.writeFileSync(file(), fs.readFileSync(file(), 'utf8').slice(0, 50))],
-    ['of another kind', () => fs.writeFileSync(file(), '{"record":2}\n')],
-    [
-      'without networks',
-      () => fs.writeFileSync(file(), fs.readFileSync(file(), 'utf8').replace('catena-delegates-1', 'other')),
-    ],
+    ['of another kind', () => fs.writeFileSync(file(), '{"kind":"other"}')],
+    ['without networks', () => rewrite(source => source.replace('catena-delegates-1', 'other'))],
   ])('uses the result cache in place of a record that is %s', async (_, damage) => {
     damage();
     await deletePod(runner, KEY, NETNS);

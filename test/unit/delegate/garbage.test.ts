@@ -76,7 +76,7 @@ describe('collectPods()', () => {
   });
 
   test('collects nothing while a record is damaged, and names it', async () => {
-    const file = path.join(runner.podsDir, 'attachments/outer/c1:eth0');
+    const file = path.join(runner.podsDir, 'results/outer-c1-eth0');
     fs.writeFileSync(file, '{');
     await expect(collectPods(runner, keptWith([key('c1')]))).rejects.toMatchObject({
       code: 6,

@@ -7,6 +7,7 @@ import { addPod } from '../../../src/delegate/add.ts';
 import { recoverPods } from '../../../src/delegate/recover.ts';
 import { listRecords, readRecord } from '../../../src/journal/store.ts';
 import { KEY, makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
+import { withoutOurs } from '../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -38,10 +39,7 @@ function attachAgain(name: string): void {
     .readdirSync(path.join(runner.runtime.cacheDir, 'results'))
     .filter(one => one.startsWith(`${name}-`))
     .map(one => path.join(runner.runtime.cacheDir, 'results', one));
-  fs.writeFileSync(
-    file,
-    fs.readFileSync(file, 'utf8').replace('"result":{', '"result":{"dns":{"domain":"new"},'),
-  );
+  withoutOurs(file);
 }
 
 describe('recoverPods() after a reboot', () => {

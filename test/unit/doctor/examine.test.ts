@@ -148,7 +148,7 @@ describeNeeding(
 
     test('reports damaged records of the delegate runner', () => {
       writeList('podnet');
-      const records = `${dir}/state/delegates/attachments/podnet`;
+      const records = `${dir}/state/delegates/unsettled/podnet`;
       fs.mkdirSync(records, { recursive: true });
       fs.writeFileSync(`${records}/c1:net1`, 'nonsense\n');
       const [damaged, ...others] = problemsOf(node());

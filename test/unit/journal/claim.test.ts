@@ -4,10 +4,10 @@ import os from 'node:os';
 import path from 'node:path';
 import { claimRecord } from '../../../src/journal/claim.ts';
 import type { LockPlace } from '../../../src/journal/lock.ts';
-import { recordFileOf } from '../../../src/journal/place.ts';
+import { noteFileOf } from '../../../src/journal/place.ts';
 import { endRunner, startRunner } from '../../../src/journal/runner.ts';
-import { createRecord, readRecord } from '../../../src/journal/store.ts';
-import { filesBelow, intentOf } from '../../helpers/journal.ts';
+import { createNote, readRecord } from '../../../src/journal/store.ts';
+import { filesBelow, intentOf, settle } from '../../helpers/journal.ts';
 
 let dir: string;
 let run: string;
@@ -25,7 +25,7 @@ const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
 /** A record whose runner has died. */
 function abandoned(): void {
   const runner = startRunner();
-  createRecord(dir, intentOf({ runner })).close();
+  createNote(dir, intentOf({ runner, cacheDir: run })).close();
   endRunner(runner);
 }
 function won(claim: ReturnType<typeof claimRecord>) {
@@ -38,10 +38,10 @@ describe('claimRecord()', () => {
 
   test('names the process at work, and leaves its record unchanged', () => {
     const runner = startRunner();
-    createRecord(dir, intentOf({ runner })).close();
-    const before = fs.readFileSync(recordFileOf(dir, ID), 'utf8');
+    createNote(dir, intentOf({ runner, cacheDir: run })).close();
+    const before = fs.readFileSync(noteFileOf(dir, ID), 'utf8');
     expect(claimRecord(place, ID)).toEqual({ holder: runner });
-    expect(fs.readFileSync(recordFileOf(dir, ID), 'utf8')).toBe(before);
+    expect(fs.readFileSync(noteFileOf(dir, ID), 'utf8')).toBe(before);
     endRunner(runner);
   });
 
@@ -50,15 +50,15 @@ describe('claimRecord()', () => {
     const claims = Array.from({ length: 10 }, () => claimRecord(place, ID));
     expect(claims.filter(claim => claim && 'drop' in claim)).toHaveLength(1);
     won(claims[0]).drop();
-    expect(filesBelow(dir)).toEqual([]);
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
     expect(claimRecord(place, ID)).toBeUndefined();
   });
 
   test('is released, with nothing written, if the record is not wanted', () => {
     abandoned();
-    const before = fs.readFileSync(recordFileOf(dir, ID), 'utf8');
+    const before = fs.readFileSync(noteFileOf(dir, ID), 'utf8');
     expect(claimRecord(place, ID, () => false)).toBeUndefined();
-    expect(fs.readFileSync(recordFileOf(dir, ID), 'utf8')).toBe(before);
+    expect(fs.readFileSync(noteFileOf(dir, ID), 'utf8')).toBe(before);
     won(claimRecord(place, ID)).drop();
   });
 
@@ -75,20 +75,33 @@ describe('claimRecord()', () => {
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
   });
 
-  test('leaves a settled record without a mark', () => {
-    const runner = startRunner();
-    const open = createRecord(dir, intentOf({ runner }));
-    open?.append({ event: 'done', op: runner.op });
-    open?.close();
-    endRunner(runner);
+  test('notes a change of a settled attachment until that is undone', () => {
+    settle(dir, intentOf({ cacheDir: path.join(run, 'cache'), result: { cniVersion: '1.1.0' } }));
     const claim = won(claimRecord(place, ID, undefined, 'repair'));
-    claim.note({ event: 'change', to: { capabilityArgs: {}, source: '{}' }, plugins: [] });
-    expect(readRecord(dir, ID)?.runners).toEqual([claim.lock.runner]);
-    claim.note({ event: 'unchanged' });
-    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
-    claim.leave();
-    expect(readRecord(dir, ID)?.runners).toEqual([]);
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
+    claim.change({ to: { capabilityArgs: {}, source: '{}' }, plugins: [] });
+    expect(readRecord(dir, ID)?.runners).toEqual([claim.lock.runner]);
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
+    claim.unchanged();
+    claim.leave();
+    expect(readRecord(dir, ID)).toMatchObject({ runners: [], phase: 'attached', isNoted: false });
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
+  });
+
+  test('commits a change in the entry, unless that is of a later ADD by then', () => {
+    const cacheDir = path.join(run, 'cache');
+    const to = { capabilityArgs: { mac: 'y' }, source: '{}', result: { cniVersion: '1.1.0' } };
+    for (const isRemade of [false, true]) {
+      settle(dir, intentOf({ cacheDir, result: { cniVersion: '1.1.0' } }));
+      const claim = won(claimRecord(place, ID, undefined, 'repair'));
+      claim.change({ to, plugins: [0] });
+      if (isRemade) settle(dir, intentOf({ cacheDir, owner: 'later' }));
+      claim.changed(to);
+      claim.leave();
+      const found = readRecord(dir, ID);
+      expect([found?.owner, found?.source]).toEqual(isRemade ? ['later', intentOf().source] : ['test', '{}']);
+      expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
+    }
   });
 
   test('does not let a record grow forever', () => {
@@ -99,15 +112,15 @@ describe('claimRecord()', () => {
       lastErrors: [{ msg: 'attempt 100' }],
       args: [['K', 'v']],
     });
-    expect(fs.readFileSync(recordFileOf(dir, ID), 'utf8').split('\n').length).toBeLessThan(80);
+    expect(fs.readFileSync(noteFileOf(dir, ID), 'utf8').split('\n').length).toBeLessThan(80);
   });
 
   test('passes to another process only when the first has ended', async () => {
     const program = `
       const { claimRecord } = await import('${path.resolve('src/journal/claim.ts')}');
-      const { createRecord } = await import('${path.resolve('src/journal/store.ts')}');
+      const { createNote } = await import('${path.resolve('src/journal/store.ts')}');
       const { intentOf } = await import('${path.resolve('test/helpers/journal.ts')}');
-      createRecord('${dir}', intentOf()).close();
+      createNote('${dir}', intentOf()).close();
       console.log('ready');
       setInterval(() => {}, 1000);`;
     const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });

@@ -5,6 +5,7 @@ import { processSegments } from '../../../src/chain/run/process-segments.ts';
 import { addNetwork } from '../../../src/chain/run/run.ts';
 import { readRecords } from '../../../src/node/facts.ts';
 import { type CheckScope, checkAll } from '../../../src/watch/check-all.ts';
+import { withoutOurs } from '../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -48,15 +49,14 @@ test('checkAll() reports which attachments with the plugin pass CHECK, with the 
   expect(await states('other')).toEqual([]);
 });
 
-test('checkAll() finds those known to a journal or a cache only, each once', async () => {
-  await attach('cached');
-  fs.rmSync(`${chain.dir}/state`, { recursive: true });
-  await attach('both');
-  await attach('recorded');
-  await attach('of-the-runner', undefined, 'state/delegates');
-  for (const id of ['recorded', 'of-the-runner'])
-    fs.rmSync(`${chain.runtime.cacheDir}/results/testnet-${id}-eth0`);
-  expect((await states()).map(([id]) => id).sort()).toEqual(['both', 'cached', 'of-the-runner', 'recorded']);
+test('finds ours, those of other runtimes, and those of the delegate runner, each once', async () => {
+  await attach('theirs');
+  withoutOurs(`${chain.runtime.cacheDir}/results/testnet-theirs-eth0`);
+  await attach('ours');
+  const own = { ...within('state/delegates'), cacheDir: `${chain.dir}/own` };
+  const one = { ...ATTACHMENT, containerId: 'of-the-runner', netns: netns('of-the-runner') };
+  await addNetwork(listOf('1.0.0', [chain.noop('one')]), one, own);
+  expect((await states()).map(([id]) => id).sort()).toEqual(['of-the-runner', 'ours', 'theirs']);
 });
 
 test.each(['again', 'restarted'])(
@@ -70,6 +70,7 @@ test.each(['again', 'restarted'])(
     const args = [['IgnoreUnknown', '1']] as const;
     const again = { ...ATTACHMENT, containerId: 'restarted', netns: netns(path), args };
     await addNetwork(list, again, within('of-another-runtime'));
+    withoutOurs(`${chain.runtime.cacheDir}/results/testnet-restarted-eth0`);
     expect(await states()).toEqual([['restarted', 'sound', undefined]]);
   },
 );

@@ -8,8 +8,7 @@ import { parseCniArgs } from '../../../src/cni/cni-args.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import type { Claim } from '../../../src/journal/claim.ts';
-import { writeAttachment } from '../../../src/journal/entries.ts';
-import { recordFileOf } from '../../../src/journal/place.ts';
+import { cacheFileOf, writeAttachment } from '../../../src/journal/entries.ts';
 import { attachmentLister, type WatchedAttachment } from '../../../src/watch/attachments.ts';
 import { examine, type Verdict } from '../../../src/watch/examine.ts';
 import { isPodHeld, podLister, withPods } from '../../../src/watch/pods.ts';
@@ -68,12 +67,12 @@ describe('the attachment of the runtime', () => {
     expect(inParts()).toEqual([]);
     keep([{ type: 'catena' }]);
     expect(inParts()).toEqual([WHOLE]);
-    fs.rmSync(recordFileOf(runner.runtime.stateDir, PARTS[1] as (typeof PARTS)[number]));
+    fs.rmSync(cacheFileOf(runner.runtime.cacheDir, PARTS[1] as (typeof PARTS)[number]));
     expect(inParts()).toEqual([]);
   });
 
   test('is checked itself without a record of the pod', () => {
-    fs.rmSync(recordFileOf(runner.podsDir, KEY));
+    fs.rmSync(cacheFileOf(runner.podsDir, KEY));
     expect(inParts()).toEqual([]);
     expect(list().get(ONE)?.pod).toBeUndefined();
   });
@@ -138,7 +137,7 @@ describe('while a process detaches the pod', () => {
   });
 
   test('a damaged record of the pod keeps its networks from nothing', async () => {
-    const file = path.resolve(recordFileOf(runner.podsDir, KEY));
+    const file = path.resolve(cacheFileOf(runner.podsDir, KEY));
     const found = list();
     fs.writeFileSync(file, 'x');
     expect(isPodHeld(found.get(ONE)?.pod ?? { id: KEY, podsDir: runner.podsDir, source: undefined })).toBe(

@@ -7,7 +7,7 @@ import { repairOne } from '../../../../src/chain/records/repair.ts';
 import type { ExecCall } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, checkNetwork } from '../../../../src/chain/run/run.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
-import type { AttachmentRecord } from '../../../../src/journal/record.ts';
+import { type AttachmentRecord, toRemembered } from '../../../../src/journal/record.ts';
 import { readRecord } from '../../../../src/journal/store.ts';
 import { mustClaim } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
@@ -73,11 +73,7 @@ describe('changeNetwork()', () => {
     expect(await changeNetwork(ID, toRate(5), runtime)).toMatchObject(RESULT);
     expect(plugins.calls).toEqual(['look two 5', 'look three 5', 'do two 5', 'do three 5']);
     expect(cachedRates()).toEqual([1, 5, 5]);
-    expect(readRecord(runtime.stateDir, ID)).toMatchObject({
-      changes: 1,
-      change: undefined,
-      before: undefined,
-    });
+    expect(readRecord(runtime.stateDir, ID)).toMatchObject({ change: undefined, isNoted: false });
     await checkNetwork(list, ATTACHMENT, runtime);
     expect(plugins.calls.slice(4)).toEqual(['CHECK one 1', 'CHECK two 5', 'CHECK three 5']);
   });
@@ -122,7 +118,7 @@ describe('changeNetwork()', () => {
     const foreign = { ...runtime, isOwn: (file: string) => !file.endsWith('three') };
     await expect(changeNetwork(ID, toRate(5), foreign)).rejects.toThrow("is not Catena's");
     await expect(changeNetwork({ ...ID, ifname: 'eth1' }, toRate(5), runtime)).rejects.toThrow(
-      'neither journal nor cache',
+      'has no settings of its ADD',
     );
     await expect(changeNetwork(ID, toRate(5), { ...runtime, stateDir: undefined })).rejects.toThrow(
       'no journal',
@@ -140,7 +136,7 @@ describe('settleChange()', () => {
       ...JSON.parse(claim.record.source),
       plugins: [one, ...others.map((plugin: object) => ({ ...plugin, rate }))],
     });
-    claim.note({ event: 'change', to: { capabilityArgs: {}, source }, plugins: [1, 2] });
+    claim.change({ to: { capabilityArgs: {}, source }, plugins: [1, 2] });
     plugins.rates.two = rate;
     claim.leave();
   }
@@ -176,7 +172,11 @@ describe('repairOne(), with a record that was read before a change', () => {
     await changeNetwork(ID, toRate(5), runtime);
     plugins.calls.length = 0;
     expect(
-      await repairOne({ known: seen, recorded: { stateDir: runtime.stateDir, record: seen } }, {}, runtime),
+      await repairOne(
+        { known: toRemembered(seen), recorded: { stateDir: runtime.stateDir, record: seen } },
+        {},
+        runtime,
+      ),
     ).toMatchObject({ state: 'sound' });
     expect(plugins.calls).toEqual(['CHECK one 1', 'CHECK two 5', 'CHECK three 5']);
   });
@@ -188,11 +188,15 @@ describe('repairOne(), with a record that was read before a change', () => {
     plugins.failing.clear();
     plugins.calls.length = 0;
     expect(
-      await repairOne({ known: seen, recorded: { stateDir: runtime.stateDir, record: seen } }, {}, runtime),
+      await repairOne(
+        { known: toRemembered(seen), recorded: { stateDir: runtime.stateDir, record: seen } },
+        {},
+        runtime,
+      ),
     ).toMatchObject({ state: 'sound' });
     expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
     expect(plugins.calls.slice(-3)).toEqual(['CHECK one 1', 'CHECK two 1', 'CHECK three 1']);
-    expect(recorded()).toMatchObject({ change: undefined, before: undefined, runners: [] });
+    expect(recorded()).toMatchObject({ change: undefined, isNoted: false, runners: [] });
   });
 });
 

@@ -7,8 +7,8 @@ import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import { bootId } from '../../../../src/files/boot-id.ts';
 import { identifyNetns } from '../../../../src/journal/netns-identity.ts';
 import { endRunner, startRunner } from '../../../../src/journal/runner.ts';
-import { createRecord, dropRecord, replaceRecord } from '../../../../src/journal/store.ts';
-import { intentOf } from '../../../helpers/journal.ts';
+import { createNote, dropRecord } from '../../../../src/journal/store.ts';
+import { intentOf, settle as settled } from '../../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
@@ -32,9 +32,7 @@ const recorded = () => ({
 
 /** Of an attachment that exists, whatever the node says: our record names the namespace itself. */
 function attached(): ChainRuntime {
-  const intent = recorded();
-  replaceRecord(stateDir, intent, [{ event: 'done', op: intent.runner.op }]);
-  endRunner(intent.runner);
+  settled(stateDir, recorded());
   const witness = { findLife: () => Promise.resolve(undefined), hasInterface: () => false };
   return { ...chain.runtime, stateDir, openWitness: () => Promise.resolve(witness) };
 }
@@ -49,7 +47,7 @@ async function settle(runtime: ChainRuntime): Promise<string | undefined> {
 }
 
 test('an attachment on record is an earlier ADD', async () => {
-  expect(await settle(attached())).toBe(path.join(stateDir, 'attachments/testnet/c1:eth0'));
+  expect(await settle(attached())).toBe(path.join(chain.dir, 'results/testnet-c1-eth0'));
 });
 
 test('another operation waits as long as this one holds the attachment', async () => {
@@ -68,7 +66,7 @@ test('an operation that only the record names is waited for, too: the run direct
   const runtime = attached();
   dropRecord(stateDir, ID);
   const runner = startRunner();
-  createRecord(stateDir, { ...recorded(), runner }).close();
+  createNote(stateDir, { ...recorded(), runner }).close();
   await expect(hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del')).rejects.toMatchObject({
     code: 11,
   });

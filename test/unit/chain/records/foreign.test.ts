@@ -108,10 +108,11 @@ describe('a change whose runner died', () => {
   /** The record as it was while `two` was called. */
   const interrupt = async () => {
     const kept = path.join(dir, 'kept');
-    during = () => fs.cpSync(runtime.stateDir, kept, { recursive: true, verbatimSymlinks: true });
+    const notes = path.join(runtime.stateDir, 'unsettled');
+    during = () => fs.cpSync(notes, kept, { recursive: true });
     await changeNetwork(ID, { options: { two: { rate: 5 } } }, runtime);
     during = () => {};
-    fs.cpSync(kept, runtime.stateDir, { recursive: true, verbatimSymlinks: true });
+    fs.cpSync(kept, notes, { recursive: true });
     writeAttachment(runtime.cacheDir, cached);
     calls.length = 0;
     const [record] = listRecords(runtime.stateDir).records;

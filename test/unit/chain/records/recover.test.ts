@@ -17,8 +17,8 @@ import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
 import { isBeingRemoved } from '../../../../src/journal/lock.ts';
 import type { Intent } from '../../../../src/journal/record.ts';
 import { endRunner, processOf, startRunner } from '../../../../src/journal/runner.ts';
-import { createRecord, readRecord } from '../../../../src/journal/store.ts';
-import { filesBelow, intentOf } from '../../../helpers/journal.ts';
+import { createNote, readRecord } from '../../../../src/journal/store.ts';
+import { filesBelow, intentOf, withoutOurs } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 import { ROOT } from '../../../helpers/source-tree.ts';
 import { untilStarted } from '../../../helpers/until.ts';
@@ -43,9 +43,8 @@ const threePlugins = (scripts: Readonly<Record<string, JsonObject>> = {}) =>
       chain.noop(label, { ReportResult: ips(`10.1.0.${i + 1}/24`), ...scripts[label] }),
     ),
   );
-/** What is left of anything: records, marks, cached results. */
+/** What is left of anything: notes and entries. */
 const leftovers = () => [
-  ...filesBelow(path.join(runtime.stateDir, 'attachments')),
   ...filesBelow(path.join(runtime.stateDir, 'unsettled')),
   ...listAttachments(runtime.cacheDir).attachments,
 ];
@@ -60,7 +59,7 @@ async function inProcess(verb: string, source: string, more: JsonObject = {}): P
 }
 
 describe('addNetwork() with a journal', () => {
-  test('records its intent, the outcome of each plugin, and its end', async () => {
+  test('leaves an entry with all that the next command needs, and no note', async () => {
     const args = [['K8S_POD_NAME', 'p']] as const;
     const attachment = { ...ATTACHMENT, netns: '/proc/self/ns/net', args, capabilityArgs: { mac: 'x' } };
     const list = threePlugins();
@@ -79,7 +78,6 @@ describe('addNetwork() with a journal', () => {
       phase: 'attached',
       result: ips('10.1.0.3/24'),
     });
-    expect(record()?.outcomes.map(({ result }) => result)).toEqual([1, 2, 3].map(n => ips(`10.1.0.${n}/24`)));
     expect(filesBelow(path.join(runtime.stateDir, 'unsettled'))).toEqual([]);
   });
 
@@ -108,17 +106,6 @@ describe('addNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('writes no result twice', async () => {
-    const list = listOf('1.1.0', [
-      chain.noop('one', { ReportResult: ips('10.1.0.2/24') }),
-      chain.noop('two'),
-    ]);
-    await addNetwork(list, ATTACHMENT, runtime);
-    const text = fs.readFileSync(path.join(runtime.stateDir, 'attachments/testnet/c1:eth0'), 'utf8');
-    expect(text.split('10.1.0.2/24')).toHaveLength(2);
-    expect(record()?.outcomes[1]?.result).toEqual(ips('10.1.0.2/24'));
-  });
-
   test('keeps no record without a directory', async () => {
     const { stateDir: _, ...bare } = runtime;
     await addNetwork(threePlugins(), ATTACHMENT, bare);
@@ -140,7 +127,7 @@ describe('addNetwork() with a journal', () => {
   test('reports the first failure even if the record can no longer be written', async () => {
     const list = threePlugins({ two: { ReportResult: 'no result' } });
     const onPlugin = () =>
-      fs.rmSync(path.join(runtime.stateDir, 'attachments'), { recursive: true, force: true });
+      fs.rmSync(path.join(runtime.stateDir, 'unsettled'), { recursive: true, force: true });
     await expect(addNetwork(list, ATTACHMENT, { ...runtime, onPlugin: onPlugin })).rejects.toThrow(
       'Cannot decode',
     );
@@ -192,14 +179,14 @@ describe('addNetwork() with a journal', () => {
     ]);
   });
 
-  test('gives a damaged record up, and says so', async () => {
-    const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
+  test('gives a damaged note up, and says so', async () => {
+    const file = path.join(runtime.stateDir, 'unsettled/testnet/c1:eth0');
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.writeFileSync(file, '\0\0');
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
     await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, onWarning });
-    expect(warnings).toContain(`Cannot read record "${file}": its first line is not a JSON object`);
+    expect(warnings).toContain(`Cannot read note "${file}": its first line is not a JSON object`);
     expect(record()?.phase).toBe('attached');
   });
 });
@@ -339,12 +326,11 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('uses the record when the cache is gone or empty', async () => {
+  test("uses the caller's list when the entry is damaged", async () => {
     await addNetwork(threePlugins(), ATTACHMENT, runtime);
     fs.writeFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), '');
     await deleteNetwork(listOf('1.1.0', [chain.noop('four')]), ATTACHMENT, runtime);
-    expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
-    expect(chain.calls().at(-1)?.request.prevResult).toEqual(ips('10.1.0.3/24'));
+    expect(chain.order().slice(3)).toEqual(['DEL four']);
     expect(leftovers()).toEqual([]);
   });
 
@@ -360,14 +346,14 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('ignores a damaged record', async () => {
-    const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
+  test('ignores a damaged note', async () => {
     await addNetwork(threePlugins(), ATTACHMENT, runtime);
+    const file = path.join(runtime.stateDir, 'unsettled/testnet/c1:eth0');
     fs.writeFileSync(file, '{"record":1');
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
     await deleteNetwork(threePlugins(), ATTACHMENT, { ...runtime, onWarning });
-    expect(warnings).toEqual([`Cannot read record "${file}": its first line is not a JSON object`]);
+    expect(warnings).toEqual([`Cannot read note "${file}": its first line is not a JSON object`]);
     expect(leftovers()).toEqual([]);
   });
 
@@ -437,10 +423,7 @@ describe('records of an earlier boot', () => {
 
 describe('an attachment that another runtime has made again', () => {
   const again = () => {
-    const file = path.join(runtime.cacheDir, 'results/testnet-c1-eth0');
-    const cached = fs.readFileSync(file, 'utf8').replace('10.1.0.3/24', '10.1.0.77/24');
-    fs.writeFileSync(file, cached);
-    return cached;
+    return withoutOurs(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'));
   };
   const later = () => ({ ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'second' } });
 
@@ -501,7 +484,9 @@ describe('an attachment that another runtime has made again', () => {
         source,
         ...more,
       });
-      createRecord(runtime.stateDir, intent).close();
+      const open = createNote(runtime.stateDir, intent);
+      open.append({ event: 'segment', last: 0 });
+      open.close();
     };
     const note = (isOurs: boolean) => noteGeneration(runDir(), ID, { renew: true, boot: bootId(), isOurs });
     const deletions = () => chain.order().filter(call => call.startsWith('DEL'));
@@ -547,7 +532,7 @@ describe('an attachment that another runtime has made again', () => {
     const env = { ...process.env, CATENA_RUN_DIR: runDir };
     const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
     const runner = { ...startRunner(), pid: 999_999, start: '1', op: '999999-1-1' };
-    createRecord(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner })).close();
+    createNote(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner })).close();
     const named = { CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CATENA_RUNNER: processOf(runner) };
     const orphan = Bun.spawn(['sleep', '2'], { env: { PATH: process.env.PATH ?? '', ...named } });
     await untilStarted(orphan, 'CATENA_RUNNER');
@@ -567,16 +552,15 @@ describe('an attachment that another runtime has made again', () => {
     await recovering;
   });
 
-  test('is found on the node when there is no cached result', async () => {
+  test('is found on the node when nothing else tells', async () => {
     await addNetwork(threePlugins(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
-    fs.rmSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
     const openWitness = async () => ({ findLife: async () => 'a pair', hasInterface: () => true });
     expect(await recover({ all: true }, { ...later(), openWitness })).toEqual([]);
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
-    expect(record()).toBeUndefined();
+    expect([record(), leftovers()]).toEqual([undefined, []]);
   });
 });
 
@@ -625,13 +609,16 @@ describe('recover()', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('clears a mark that is not needed, and one without a record', async () => {
+  test('clears a note that is over', async () => {
     await addNetwork(threePlugins(), ATTACHMENT, runtime);
-    const marks = path.join(runtime.stateDir, 'unsettled/testnet');
-    for (const name of ['c1:eth0', 'c2:eth0'])
-      fs.symlinkSync(`../../attachments/testnet/${name}`, path.join(marks, name));
+    const { runner, file = '' } = record() ?? {};
+    const entry = fs.readFileSync(file);
+    fs.rmSync(file);
+    // As if the runner had died after it had written the entry.
+    createNote(runtime.stateDir, intentOf({ cacheDir: runtime.cacheDir, ...(runner && { runner }) })).close();
+    fs.writeFileSync(file, entry);
     expect(await recover({ network: 'testnet' }, runtime)).toEqual([]);
-    expect(filesBelow(marks)).toEqual([]);
+    expect(filesBelow(path.join(runtime.stateDir, 'unsettled'))).toEqual([]);
     expect(record()?.phase).toBe('attached');
   });
 
@@ -654,9 +641,8 @@ describe('recover()', () => {
     const runner = startRunner();
     endRunner(runner);
     const intent = intentOf({ runner, source, boot: bootId(), cacheDir: runtime.cacheDir });
-    const link = (index: number) =>
-      ({ event: 'link', verb: 'ADD', index, result: ips('10.1.0.1/24') }) as const;
-    const lines = [renderIntent(intent), renderLine(link(0)), renderLine(link(1))];
+    const segment = (last: number) => ({ event: 'segment', last, result: ips('10.1.0.1/24') }) as const;
+    const lines = [renderIntent(intent), renderLine(segment(0)), renderLine(segment(1))];
     const text = lines.join('');
     const undone: string[] = [];
     const stubbed: Runtime = {
@@ -666,15 +652,15 @@ describe('recover()', () => {
         return {};
       },
     };
-    const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
+    const file = path.join(runtime.stateDir, 'unsettled/testnet/c1:eth0');
     const [first = ''] = lines;
     for (let length = first.length; length <= text.length; length++) {
-      createRecord(runtime.stateDir, intent).close();
+      createNote(runtime.stateDir, intent).close();
       fs.writeFileSync(file, text.slice(0, length));
       undone.length = 0;
       expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was interrupted' }]);
       const whole = text.slice(0, length).split('\n').length - 2;
-      const atLeast = LABELS.slice(0, whole + 1);
+      const atLeast = LABELS.slice(0, whole);
       expect([undone.slice(0, atLeast.length), fs.existsSync(file)]).toEqual([atLeast, false]);
     }
   });
@@ -695,14 +681,6 @@ describe('collectGarbage() with a journal', () => {
   const key = (containerID: string) => ({ containerID, ifname: 'eth0' });
   const valid = [key('c1'), key('c2')];
 
-  test('finds attachments whose cached result is lost', async () => {
-    await addNetwork(threePlugins(), ATTACHMENT, runtime);
-    fs.rmSync(runtime.cacheDir, { recursive: true });
-    await collectGarbage(threePlugins(), { all: true }, runtime);
-    expect(chain.order().slice(3, 6)).toEqual(['DEL three', 'DEL two', 'DEL one']);
-    expect(leftovers()).toEqual([]);
-  });
-
   test('deletes a truncated ADD although it is valid, and says why', async () => {
     const list = threePlugins({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', list.source);
@@ -719,7 +697,7 @@ describe('collectGarbage() with a journal', () => {
 
   test('keeps attachments that another process is working on, and passes them to the plugins', async () => {
     const runner = startRunner();
-    createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() })).close();
+    createNote(runtime.stateDir, intentOf({ runner, boot: bootId() })).close();
     const plan = await collectGarbage(threePlugins(), { all: true }, runtime);
     expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} is working on it` }]);
     expect(chain.calls()[0]?.request['cni.dev/valid-attachments']).toEqual([key('c1')]);

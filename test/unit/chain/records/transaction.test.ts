@@ -17,14 +17,14 @@ test.each([
   ['was replaced by another one', '/proc/self/ns/mnt', false],
 ])('an ADD whose namespace %s while plugins ran', (_, netns, succeeds) => {
   let isDone = false;
-  const done = () => {
+  const commitRecord = () => {
     isDone = true;
   };
   const prepared = {
     list: listOf('1.1.0', [chain.noop('one')]),
     attachment: { ...ATTACHMENT, netns },
     runtime: { ...chain.runtime, stateDir: join(chain.dir, 'state') },
-    record: { namespace: identifyNetns('/proc/self/ns/net'), done },
+    record: { namespace: identifyNetns('/proc/self/ns/net'), commit: commitRecord },
     earlier: undefined,
   } as unknown as PreparedAdd;
   const end = () => commit(prepared, { cniVersion: '1.1.0' });
