@@ -2,8 +2,9 @@
 import { dirname, join } from 'node:path';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
-import { CniError, toCniError } from '../../cni/errors.ts';
+import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import { bootId } from '../../files/boot-id.ts';
+import { fileExists } from '../../files/exists.ts';
 import { putFile, sweepUnfinished } from '../../files/put-file.ts';
 import { tryRead } from '../../files/read-file.ts';
 import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
@@ -197,6 +198,14 @@ function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
 function noteEarlierBoots(stateDir: string, { env, onWarning }: ChainRuntime, onlyLooking: boolean): void {
   const boot = bootId(env);
   if (boot === '' || seen.get(stateDir) === boot) return;
+  const former = join(stateDir, 'attachments');
+  if (fileExists(former))
+    onWarning?.(
+      new CniError(
+        ErrorCode.ioFailure,
+        `Cannot use "${former}": it has the layout of an earlier build; what it has of settled attachments is not needed, and what is unsettled is deleted by "catena repair" of that build; then remove it`,
+      ),
+    );
   const stamp = join(stateDir, 'boot');
   if (tryRead(stamp) !== boot) {
     const { records, damaged } = listRecords(stateDir);

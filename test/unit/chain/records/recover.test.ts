@@ -622,6 +622,14 @@ describe('recover()', () => {
     expect(record()?.phase).toBe('attached');
   });
 
+  test('names a directory of an earlier layout, once', async () => {
+    fs.mkdirSync(path.join(runtime.stateDir, 'attachments'), { recursive: true });
+    const warnings: string[] = [];
+    const onWarning = ({ message }: Error) => warnings.push(message);
+    for (let i = 0; i < 2; i++) await recover({ all: true }, { ...runtime, onWarning });
+    expect(warnings).toEqual([expect.stringContaining('it has the layout of an earlier build')]);
+  });
+
   test('identifies a boot by its id alone, whatever the clock says', async () => {
     await addNetwork(threePlugins(), ATTACHMENT, runtime);
     const { file = '' } = record() ?? {};
