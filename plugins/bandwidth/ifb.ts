@@ -9,7 +9,7 @@ import {
   makeLink,
   setLinkRequest,
 } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
 import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';

@@ -10,7 +10,7 @@ import {
   removeIngressFiltersRequest,
 } from '../../src/netlink/rtnl/filter.ts';
 import { type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
 import {
   findQdisc,
   ingressRequest,

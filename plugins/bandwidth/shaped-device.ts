@@ -6,7 +6,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { askAll } from '../../src/netlink/ask.ts';
 import { ALIAS_MAX_BYTES, findLink, type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
-import { IFF_LOOPBACK } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_LOOPBACK } from '../../src/netlink/rtnl/link-attrs.ts';
 import { netnsIdQuestion } from '../../src/netlink/rtnl/netns-id.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';

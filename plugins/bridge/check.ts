@@ -2,16 +2,15 @@
 
 import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
 import { repairAddresses, repairInterface } from '../../src/attach/container-repair.ts';
+import { checkContainerEnd, checkHostEnd, raise, requirePrevResult } from '../../src/attach/device/check.ts';
 import { checkForwarding, ensureForwarding } from '../../src/attach/forwarding.ts';
 import { backendOf, withSources } from '../../src/attach/masq-source.ts';
 import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
-import { AUTO_MTU } from '../../src/attach/mtu.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLink, type Link, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
-import { IFF_PROMISC, IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_PROMISC } from '../../src/netlink/rtnl/link-attrs.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
@@ -37,12 +36,10 @@ import { type Addressing, addressingOf, planVlans, wantsFiltering } from './plan
  * @throws Error naming the first difference, CniError 7 without a usable prevResult
  */
 export function checkAttachment(call: Call<BridgeConf>): void {
-  const { conf, prevResult } = call;
-  if (prevResult === undefined) {
-    throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
-  }
+  const { conf } = call;
+  const prevResult = requirePrevResult(call);
   const bridge = checkBridge(call, prevResult);
-  const container = checkContainer(call, prevResult);
+  const container = checkContainerEnd(call, prevResult, !call.conf.disableContainerInterface);
   const port = checkPort(call, prevResult, bridge, container);
   if (conf.macspoofchk) checkRestriction(call, port, container);
   if (!conf.ipam?.type) return;
@@ -78,36 +75,11 @@ function checkUplink(host: Call['host'], ifname: string, bridge: Link): void {
   confirm(`state of ${name}`, 'up', stateOf(link));
 }
 
-function checkContainer(call: Call<BridgeConf>, prevResult: Result): Link {
-  const { conf, env } = call;
-  const name = `interface "${env.ifname}"`;
-  const reported = prevResult.interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
-  confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
-  const link = present(name, findLink(call.container, env.ifname));
-  confirm(`kind of ${name}`, 'veth', link.kind);
-  // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
-  checkMac(name, reported, link);
-  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
-  // If ADD left the interface down, bringing it up is the container's business.
-  if (!conf.disableContainerInterface) confirm(`state of ${name}`, 'up', stateOf(link));
-  return link;
-}
-
-function checkPort(
-  { conf, host }: Call<BridgeConf>,
-  prevResult: Result,
-  bridge: Link,
-  container: Link,
-): Link {
+function checkPort(call: Call<BridgeConf>, prevResult: Result, bridge: Link, container: Link): Link {
+  const { conf, host } = call;
+  const port = checkHostEnd(call, { prevResult, mtu: conf.mtu }, container);
   const name = `host end of "${container.name}"`;
-  const port = present(name, findLink(host, container.peer));
-  const reported = prevResult.interfaces?.find(one => one.name === port.name && !one.sandbox);
-  confirm(`${name} in the result`, port.name, reported?.name);
-  checkMac(name, reported, port);
   confirm(`bridge of ${name}`, bridge.index, port.master);
-  confirm(`state of ${name}`, 'up', stateOf(port));
-  // An uplink may have got another MTU since ADD.
-  if (conf.mtu && conf.mtu !== AUTO_MTU) confirm(`MTU of ${name}`, conf.mtu, port.mtu);
   const vlans = planVlans(conf);
   if (vlans) checkPortVlans(host, bridge, port, vlans);
   const flags = port.attrs.linkinfo?.portData;
@@ -254,8 +226,4 @@ function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gatew
     () => checkMasquerading(call, backend, cidrs),
     () => startMasquerading(call, conf, cidrs),
   );
-}
-
-function raise(socket: Call['host'], link: Link): void {
-  if (!(link.flags & IFF_UP)) setLink(socket, link.index, { up: true });
 }

@@ -15,7 +15,7 @@ import * as requests from '../../src/answers/requests.ts';
 import * as upkeep from '../../src/answers/upkeep.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import * as model from '../../src/node/model.ts';
-import { type DocComments, readDocComments } from '../../src/schema/doc-comments.ts';
+import { type DocComments, readDocComments } from '../../src/schema/render.ts';
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 const ANSWERS = join(import.meta.dirname, '../../src/answers');

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { decode, isObject, type JsonObject } from '../../src/cni/json.ts';
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
-import { heldRanges, seenPools } from '../../src/pools/shown.ts';
+import { heldRanges, seenPools } from '../../src/pools/held.ts';
 import { ANNOTATIONS, ClusterConf } from './config.ts';
 import { refuseUnusable } from './plan.ts';
 

@@ -1,6 +1,6 @@
 // What may be configured, and what does each option mean?
 import * as z from 'zod/mini';
-import { CLAIM_ARG } from '../../src/cni/claim-arg.ts';
+import { CLAIM_ARG } from '../../src/cni/cni-args.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { Route } from '../../src/cni/result-schema.ts';
 

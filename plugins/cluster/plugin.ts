@@ -1,6 +1,6 @@
 // What does the plugin do for each verb?
 
-import { CLAIM_ARG } from '../../src/cni/claim-arg.ts';
+import { CLAIM_ARG } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';

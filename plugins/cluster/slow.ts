@@ -1,13 +1,12 @@
 // What needs the store of the pool? Loaded only by calls that do.
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { LeaseStore } from '../../src/ipam/lease-store.ts';
-import { isOwn, kindOf } from '../../src/pools/block-object.ts';
+import { isOwn, kindOf, labelOf } from '../../src/pools/block-object.ts';
 import { anyFree } from '../../src/pools/choose.ts';
 import { obtain } from '../../src/pools/claim.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
 import { type Held, type HeldBlock, readHeld } from '../../src/pools/held.ts';
 import { tellIdle } from '../../src/pools/keep.ts';
-import { labelOf } from '../../src/pools/label.ts';
 import { POOL_LABEL } from '../../src/pools/objects.ts';
 import { type Claimant, claiming, isCompared } from '../../src/pools/place.ts';
 import type { Pool } from '../../src/pools/pool.ts';

@@ -3,7 +3,7 @@ import { awaitTraffic } from '../../src/attach/ready.ts';
 import { describeError } from '../../src/cni/errors.ts';
 import { bootId } from '../../src/files/boot-id.ts';
 import { findLink, setLink } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';

@@ -5,7 +5,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { isKept } from '../../src/upkeep/keeper.ts';
 import { asksIpv4, DhcpConf, needsUpkeep, ReleaseConf, validateDhcpConf } from './config.ts';

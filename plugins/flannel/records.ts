@@ -5,8 +5,8 @@
 import { linkSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type JsonObject, parseObject } from '../../src/cni/json.ts';
-import { namesIfThere } from '../../src/files/names-in.ts';
 import { putFile, removeFile, sweepGivenUp } from '../../src/files/put-file.ts';
+import { namesIfThere } from '../../src/files/read-file.ts';
 
 /** Identifies an attachment: container and interface. */
 export interface RecordKey {

@@ -31,7 +31,7 @@ import {
   IFF_NOARP,
   IFF_PROMISC,
   IFF_UP,
-} from '../../src/netlink/rtnl/link-header.ts';
+} from '../../src/netlink/rtnl/link-attrs.ts';
 import {
   decodeRoute,
   listRouteMessages,

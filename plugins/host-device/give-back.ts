@@ -4,7 +4,7 @@ import { describeError } from '../../src/cni/errors.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
 import { findLink, type Link, listLinks, setLink } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
 import { ownIdIn } from '../../src/netlink/rtnl/netns-id.ts';
 import { removeRule } from '../../src/netlink/rtnl/rule.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';

@@ -5,7 +5,7 @@ import { basename, isAbsolute, join } from 'node:path';
 import type { ContainerAddressing } from '../../src/attach/addressing.ts';
 import { checkMac, stateOf } from '../../src/attach/check.ts';
 import { addressContainer, ignoreNeighbours } from '../../src/attach/container.ts';
-import { checkLayer3, findDevice } from '../../src/attach/device/check.ts';
+import { checkLayer3, findDevice, raise, requirePrevResult } from '../../src/attach/device/check.ts';
 import { addressesFromResult, type Layer3, planLayer3 } from '../../src/attach/device/plan.ts';
 import { describeInterface, onlyInterfaceHas } from '../../src/attach/device/report.ts';
 import { refuseHostsOwn } from '../../src/attach/hosts-own.ts';
@@ -19,12 +19,12 @@ import { pciDeviceInfo } from '../../src/cni/device-info.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
-import { namesIn } from '../../src/files/names-in.ts';
 import { putFile, removeFile, sweepUnfinished } from '../../src/files/put-file.ts';
+import { namesIn } from '../../src/files/read-file.ts';
 import { parseCidr, renderCidr } from '../../src/net/cidr.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
-import { IFF_LOWER_UP, IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_LOWER_UP } from '../../src/netlink/rtnl/link-attrs.ts';
 import { restoreRoutes } from '../../src/netlink/rtnl/route.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { requireLinkChanges } from '../../src/netlink/rtnl/supported.ts';
@@ -80,12 +80,10 @@ export const hostDevice = definePlugin({
   },
 
   async check(call) {
-    const { conf, prevResult } = call;
+    const { conf } = call;
     const selector = selectorOf(conf);
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
-    if (prevResult === undefined) {
-      throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
-    }
+    const prevResult = requirePrevResult(call);
     if (select(call.host, selector).kind !== 'userspace') checkDevice(call, prevResult);
   },
 
@@ -203,7 +201,7 @@ async function repairDevice(call: Call<HostDeviceConf>): Promise<void> {
   const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   await tryAll([
     () => {
-      if (!(link.flags & IFF_UP)) setLink(container, link.index, { up: true });
+      raise(container, link);
     },
     () => {
       if (record && link.attrs.alias !== record.name) setLink(container, link.index, { alias: record.name });

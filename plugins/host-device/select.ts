@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { namesIn } from '../../src/files/names-in.ts';
+import { namesIn } from '../../src/files/read-file.ts';
 import { findLink, type Link, listLinks } from '../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Selector } from './config.ts';

@@ -6,8 +6,7 @@ import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
-import { findDeadLeases } from '../../src/ipam/dead-leases.ts';
-import { findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
+import { findDeadLeases, findGarbage, splitByUse } from '../../src/ipam/garbage.ts';
 import { listLeases } from '../../src/ipam/lease-files.ts';
 import {
   DEFAULT_DATA_DIR,

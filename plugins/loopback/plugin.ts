@@ -5,7 +5,7 @@ import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
 import { FAMILIES } from '../../src/net/ip.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { getLink, setLink } from '../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { LoopbackConf } from './config.ts';

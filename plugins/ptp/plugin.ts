@@ -1,5 +1,6 @@
 // What does the ptp plugin do for each verb?
 
+import { requirePrevResult } from '../../src/attach/device/check.ts';
 import { ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
 import { askIpam, dnsOf } from '../../src/attach/ipam.ts';
 import { backendOf, withSources } from '../../src/attach/masq-source.ts';
@@ -15,7 +16,6 @@ import { requireReadiness, warnOfDroppingChains } from '../../src/attach/readine
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { defined } from '../../src/cni/defined.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
@@ -55,12 +55,10 @@ export const ptp = definePlugin({
   },
 
   async check(call) {
-    const { conf, prevResult } = call;
+    const { conf } = call;
     const type = validatePtpConf(conf);
     await call.delegate(type).check();
-    if (prevResult === undefined) {
-      throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
-    }
+    const prevResult = requirePrevResult(call);
     const plan = planFromResult(prevResult, type);
     checkConnection(call, prevResult, plan);
     if (!conf.ipMasq) return;

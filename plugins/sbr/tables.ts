@@ -1,8 +1,7 @@
 // Which routing table does an address get, and which one does it already have?
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import { sameIp } from '../../src/net/ip.ts';
-import type { Route } from '../../src/netlink/rtnl/route.ts';
-import { RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
+import { type Route, RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../src/netlink/rtnl/rule.ts';
 import { RESERVED_TABLES } from './config.ts';
 

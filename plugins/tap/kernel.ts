@@ -17,8 +17,7 @@ import {
   removeLink,
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
-import { MACVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP, MACVLAN_MODES } from '../../src/netlink/rtnl/link-attrs.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { interimName } from '../../src/plugin/first-names.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';

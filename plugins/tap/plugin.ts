@@ -1,7 +1,7 @@
 // What does the tap plugin do for each verb?
 import { existsSync } from 'node:fs';
 import { checkMac, stateOf } from '../../src/attach/check.ts';
-import { checkLayer3, findDevice } from '../../src/attach/device/check.ts';
+import { checkLayer3, findDevice, raise, requirePrevResult } from '../../src/attach/device/check.ts';
 import { addressesFromResult, planLayer3 } from '../../src/attach/device/plan.ts';
 import { removeDevices } from '../../src/attach/device/remove.ts';
 import { describeInterface, onlyInterfaceHas } from '../../src/attach/device/report.ts';
@@ -12,12 +12,10 @@ import { requestedMac } from '../../src/attach/mac.ts';
 import { requireReadiness } from '../../src/attach/readiness.ts';
 import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { defined } from '../../src/cni/defined.ts';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import type { ValuesOf } from '../../src/netlink/codec/attrs.ts';
 import { findLink, getLink, type Link, setLink } from '../../src/netlink/rtnl/link.ts';
 import { MACVLAN_MODES, TUN_TYPE_TAP, type tun } from '../../src/netlink/rtnl/link-attrs.ts';
-import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import { requireLinkChanges, requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import { upperDataOf } from '../../src/netlink/rtnl/upper.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
@@ -54,12 +52,10 @@ export const tap = definePlugin({
   },
 
   async check(call) {
-    const { conf, prevResult } = call;
+    const { conf } = call;
     validateTapConf(conf);
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
-    if (prevResult === undefined) {
-      throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
-    }
+    const prevResult = requirePrevResult(call);
     checkTap(call, prevResult);
   },
 
@@ -94,7 +90,7 @@ async function repairTap({ container, conf, env, prevResult }: Call<TapConf>): P
   const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   await tryAll([
     () => {
-      if (!(link.flags & IFF_UP)) setLink(container, link.index, { up: true });
+      raise(container, link);
     },
     () => {
       const bridge = conf.bridge ? findLink(container, conf.bridge) : undefined;

@@ -2,9 +2,8 @@
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { defined } from '../../src/cni/defined.ts';
-import { namesIfThere } from '../../src/files/names-in.ts';
 import { isGivenUp, putFile, removeFile } from '../../src/files/put-file.ts';
-import { readIfThere } from '../../src/files/read-file.ts';
+import { namesIfThere, readIfThere } from '../../src/files/read-file.ts';
 import type { KeptAttachments } from '../../src/plugin/kept.ts';
 import { DEFAULT_DATA_DIR } from './config.ts';
 import { isSysctlPath } from './sysctl-key.ts';

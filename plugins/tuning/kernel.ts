@@ -8,7 +8,7 @@ import {
   type LinkChange,
   setLinkRequest,
 } from '../../src/netlink/rtnl/link.ts';
-import { IFF_ALLMULTI, IFF_PROMISC } from '../../src/netlink/rtnl/link-header.ts';
+import { IFF_ALLMULTI, IFF_PROMISC } from '../../src/netlink/rtnl/link-attrs.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { findSysctl, writeSysctl } from '../../src/sys/sysctl.ts';

@@ -3,7 +3,7 @@ import type { PluginConfig } from '../cni/plugin-config.ts';
 import type { Cidr } from '../net/cidr.ts';
 import { type Address, addAddressRequest, restoreAddressRequest } from '../netlink/rtnl/addr.ts';
 import { type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
-import { IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import type { Request } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 import { inNetns } from '../sys/netns.ts';

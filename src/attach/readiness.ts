@@ -1,9 +1,9 @@
 // Could ADD attach a container now?
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { FAMILIES } from '../net/ip.ts';
-import { isLegacyDropping } from '../netlink/iptables/legacy-table.ts';
+import { isLegacyDropping } from '../netlink/iptables/legacy.ts';
 import { renderTable } from '../netlink/nft/message.ts';
-import { listDroppingChains } from '../netlink/nft/policy.ts';
+import { listDroppingChains } from '../netlink/nft/table.ts';
 import type { Call } from '../plugin/define.ts';
 
 /**

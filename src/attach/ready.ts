@@ -10,7 +10,7 @@
 import type { Log } from '../log.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { findLinks, getLink, type Link } from '../netlink/rtnl/link.ts';
-import { IFF_NOARP, OPERSTATES } from '../netlink/rtnl/link-header.ts';
+import { IFF_NOARP, OPERSTATES } from '../netlink/rtnl/link-attrs.ts';
 import { listIpv6Groups } from '../netlink/rtnl/multicast.ts';
 import { findWay } from '../netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';

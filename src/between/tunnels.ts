@@ -1,8 +1,7 @@
 // How are the tunnel devices made as planned, and others of these names left alone?
 import { sameIp } from '../net/ip.ts';
 import { createLink, findLinks, getLink, type Link, removeLinks, setLink } from '../netlink/rtnl/link.ts';
-import { IFF_UP } from '../netlink/rtnl/link-header.ts';
-import { vxlanOf } from '../netlink/rtnl/vxlan.ts';
+import { IFF_UP, vxlanOf } from '../netlink/rtnl/link-attrs.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { TUNNEL_ALIAS, TUNNELS } from './names.ts';
 import type { TunnelPlan } from './plan.ts';

@@ -3,7 +3,7 @@ import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import { type CalledPlugin, CniError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
-import { oneLine } from '../lab/paint.ts';
+import { oneLine } from '../lab/words.ts';
 
 /** How many lines of a plugin's standard error are shown. */
 const STDERR_LINES = 12;

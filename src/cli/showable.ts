@@ -1,5 +1,5 @@
 // Which parts of a third-party text may be shown on a terminal?
-import { COLOUR } from '../lab/paint.ts';
+import { COLOUR } from '../lab/words.ts';
 
 /**
  * Control characters, with which the message of a plugin or an annotation could move the cursor or conceal what follows, and

@@ -1,6 +1,6 @@
 // How are the findings of `catena validate` shown to people?
 import { readFileSync } from 'node:fs';
-import { type Colour, painter, type Style } from '../lab/paint.ts';
+import { type Colour, painter, type Style } from '../lab/words.ts';
 import { countFindings, type Finding, type Report, type Severity } from '../validate/finding.ts';
 import { excerptOf } from './terminal/lines.ts';
 

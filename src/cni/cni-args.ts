@@ -78,3 +78,6 @@ function parseBoolean(value: string): boolean {
     `Cannot read CNI_ARGS: IgnoreUnknown must be 1, true, 0 or false, found ${JSON.stringify(value)}`,
   );
 }
+
+/** The member of `args.cni` in which the delegate runner names the IPAMClaim: `namespace`, `name`, `uid`. */
+export const CLAIM_ARG = 'catena.cni.cncf.io/claim';

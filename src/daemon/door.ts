@@ -3,7 +3,7 @@ import { mkdirSync, renameSync, rmSync, statSync, symlinkSync, utimesSync } from
 import { basename, dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
-import { namesIn } from '../files/names-in.ts';
+import { namesIn } from '../files/read-file.ts';
 import { BegunCalls } from './calls.ts';
 import { type RunRequest, startSocketOf, wireOf } from './protocol.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './who-listens.ts';

@@ -2,7 +2,7 @@
 //
 // An IPAMClaim outlives its pods. Its addresses are requested from the network; if it has none, they are written to it
 // once the pod has them. DEL leaves it unchanged: keeping addresses is its purpose.
-import { CLAIM_ARG } from '../cni/claim-arg.ts';
+import { CLAIM_ARG } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { LogFields } from '../log.ts';

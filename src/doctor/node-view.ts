@@ -1,7 +1,6 @@
 // Where do checks get their facts on a real node?
 import { accessSync, constants, statfsSync } from 'node:fs';
-import { namesIn } from '../files/names-in.ts';
-import { tryRead } from '../files/read-file.ts';
+import { namesIn, tryRead } from '../files/read-file.ts';
 import { findTraced } from '../garbage/find-traced.ts';
 import { findUse } from '../ipam/holders.ts';
 import { isForwarding } from '../netlink/tables.ts';

@@ -17,8 +17,8 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileFailure } from './failure.ts';
-import { namesIn } from './names-in.ts';
 import { isRunning, thisProcess } from './process-stat.ts';
+import { namesIn } from './read-file.ts';
 
 /** How to write a file; only its owner may read it. */
 interface PutOptions {

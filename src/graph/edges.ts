@@ -3,7 +3,7 @@
 import type { NodeModel } from '../node/model.ts';
 import { renderPort, titleOf } from '../node/words.ts';
 import { type Condition, conditionOf, isProblem, SIGNS } from './condition.ts';
-import { groupsOf } from './groups.ts';
+import { groupsOf } from './layout.ts';
 
 /** A box with lines of text. */
 interface Box {

@@ -2,8 +2,7 @@
 import type { NodeModel } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
 import { conditionOf, isProblem, SIGNS } from './condition.ts';
-import { groupsOf } from './groups.ts';
-import { type Box, layOut, linesOf, type PlacedGroup, STUB, TRUNK_X } from './layout.ts';
+import { type Box, groupsOf, layOut, linesOf, type PlacedGroup, STUB, TRUNK_X } from './layout.ts';
 
 const WIDTH = 960;
 const LINE = 17;

@@ -1,9 +1,9 @@
 // How is a node drawn with characters?
-import { type Colour, type Paint, painter, type Style } from '../lab/paint.ts';
+import { type Colour, type Paint, painter, type Style } from '../lab/words.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
 import { renderPort, renderRates, titleOf } from '../node/words.ts';
 import { type Condition, conditionOf, SIGNS } from './condition.ts';
-import { type Group, groupsOf } from './groups.ts';
+import { type Group, groupsOf } from './layout.ts';
 
 /**
  * A tree: the host, its bridges and other ways to containers, and the attachments on each.

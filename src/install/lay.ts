@@ -1,7 +1,7 @@
 // How are our files installed so that a reader finds each of them either old or new at any moment?
 import { statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { namesIn } from '../files/names-in.ts';
+import { namesIn } from '../files/read-file.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import { type Files, type Manifest, REAL_FILES, writeManifest } from './files.ts';
 import { layKubeconfig } from './kubeconfig.ts';

@@ -1,7 +1,7 @@
 // Which network namespaces of this machine use an address, or hold the other end of a device?
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { namesIn } from '../files/names-in.ts';
+import { namesIn } from '../files/read-file.ts';
 import { renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { type Link, listLinks } from '../netlink/rtnl/link.ts';

@@ -14,8 +14,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { fileFailure } from '../files/failure.ts';
-import { namesIn } from '../files/names-in.ts';
 import { putFile, removeFile, writeOverLeftover } from '../files/put-file.ts';
+import { namesIn } from '../files/read-file.ts';
 import { isIp } from '../net/ip.ts';
 import { noteBoot } from './boot-note.ts';
 

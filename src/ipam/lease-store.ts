@@ -2,8 +2,8 @@
 import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { fileExists } from '../files/exists.ts';
 import { fileFailure } from '../files/failure.ts';
+import { fileExists } from '../files/read-file.ts';
 import { findIp, type Ip, renderIp } from '../net/ip.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import { type BootOfLease, bootOf } from './boot-note.ts';

@@ -9,7 +9,7 @@ import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'nod
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, digestOf } from '../cni/attachment.ts';
 import { notesDirs } from '../cni/directories.ts';
-import { namesIn } from '../files/names-in.ts';
+import { namesIn } from '../files/read-file.ts';
 import { directoryOf, fileNameOf } from './place.ts';
 
 /** A container's interface on some network. */

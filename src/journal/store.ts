@@ -24,8 +24,8 @@ import { type AttachmentId, digestOf, keyOf, sameAttachment } from '../cni/attac
 import { lockScopeOf } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
-import { namesIn } from '../files/names-in.ts';
 import { putOpenFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
+import { namesIn } from '../files/read-file.ts';
 import { cacheFileOf, listAttachments, readAside, readAttachment, removeAttachment } from './entries.ts';
 import { type CachedAttachment, type Made, renderAttachment } from './entry.ts';
 import { isCutOff, isMissing, listNames, writeAll } from './files.ts';

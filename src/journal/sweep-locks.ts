@@ -2,8 +2,8 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { lockScopeOf, notesDirs, runDir } from '../cni/directories.ts';
-import { namesIn } from '../files/names-in.ts';
 import { isRunning, thisProcess } from '../files/process-stat.ts';
+import { namesIn } from '../files/read-file.ts';
 import { type LockPlace, OPERATION, ownersIn, takeLock } from './lock.ts';
 import { hasOrphans } from './orphan-processes.ts';
 

@@ -10,7 +10,7 @@ import { cidrContains, findCidr, renderCidr } from '../net/cidr.ts';
 import { findIp, type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK, RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import { findLink } from '../netlink/rtnl/link.ts';
-import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import type { Lab, Place } from './lab.ts';

@@ -1,7 +1,6 @@
 // What does the report about a tried chain contain, and how is it rendered, with and without colours?
 import type { AnswerOf } from '../answers/kinds.ts';
-import { COLOURS, oneLine, type Paint, painter, type Style } from './paint.ts';
-import { count, renderTime } from './words.ts';
+import { COLOURS, count, oneLine, type Paint, painter, renderTime, type Style } from './words.ts';
 
 type Trial = AnswerOf<'Trial'>;
 type TriedVerb = Trial['verbs'][number];

@@ -14,7 +14,7 @@ import {
 import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import { type Filter, listIngressFilters } from '../netlink/rtnl/filter.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import type { Qdisc } from '../netlink/rtnl/qdisc.ts';
 import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { renderRule } from '../netlink/rtnl/rule.ts';

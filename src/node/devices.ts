@@ -5,7 +5,7 @@ import { renderCidr } from '../net/cidr.ts';
 import { renderIp } from '../net/ip.ts';
 import { RT_SCOPE_UNIVERSE } from '../netlink/rtnl/addr.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import { netnsIdOf } from '../netlink/rtnl/netns-id.ts';
 import { RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';

@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { isObject, tryParse } from '../cni/json.ts';
-import { namesIn } from '../files/names-in.ts';
-import { tryRead } from '../files/read-file.ts';
+import { namesIn, tryRead } from '../files/read-file.ts';
 
 /** Names of one container. */
 export interface ContainerNames {

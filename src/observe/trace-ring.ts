@@ -4,8 +4,8 @@ import { readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AnswerOf } from '../answers/kinds.ts';
 import { isObject } from '../cni/json.ts';
-import { namesIfThere } from '../files/names-in.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
+import { namesIfThere } from '../files/read-file.ts';
 import type { RequestRecord } from './record.ts';
 
 /** How much is kept; the oldest records are deleted first. */

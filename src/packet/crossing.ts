@@ -2,12 +2,11 @@
 import type { Packet } from '../doctor/filter/packet.ts';
 import { renderIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { IFF_LOWER_UP, IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { IFF_LOWER_UP, IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import type { NodeAttachment } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
-import type { Hop, Walk } from './hop.ts';
 import { arriveQueue, leaveQueue } from './queue.ts';
-import { hop } from './report.ts';
+import { type Hop, hop, type Walk } from './report.ts';
 import { passHook } from './rules.ts';
 import type { Site } from './site.ts';
 import { addressesOf, type World } from './world.ts';

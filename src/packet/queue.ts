@@ -3,11 +3,10 @@ import type { Packet } from '../doctor/filter/packet.ts';
 import { listClasses } from '../netlink/rtnl/class.ts';
 import { listFilters, listIngressFilters } from '../netlink/rtnl/filter.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import type { Qdisc } from '../netlink/rtnl/qdisc.ts';
 import { ticksPerUs } from '../netlink/rtnl/tc/psched.ts';
-import type { Walk } from './hop.ts';
-import { hop, lost } from './report.ts';
+import { hop, lost, type Walk } from './report.ts';
 import type { Site } from './site.ts';
 
 /** The first packet of a TCP connection, with its Ethernet header. */

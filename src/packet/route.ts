@@ -6,8 +6,7 @@ import { parseIp, renderIp } from '../net/ip.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { listRefusingRoutes, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { lookUpRoute, type RouteLookup } from '../netlink/rtnl/route-lookup.ts';
-import type { Walk } from './hop.ts';
-import { hop } from './report.ts';
+import { hop, type Walk } from './report.ts';
 import type { Site } from './site.ts';
 
 /** The route of a packet that this place sends. @param repair command that makes the routes of a container again */

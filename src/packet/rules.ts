@@ -5,8 +5,7 @@ import { type Packet, unknown } from '../doctor/filter/packet.ts';
 import { type Fate, walk } from '../doctor/filter/walk.ts';
 import type { Chain, HOOK } from '../netlink/nft/chain.ts';
 import type { FilterTable } from '../netlink/tables.ts';
-import type { Walk } from './hop.ts';
-import { hop, lost } from './report.ts';
+import { hop, lost, type Walk } from './report.ts';
 import type { Site } from './site.ts';
 
 /** Name of a hook. */

@@ -1,7 +1,6 @@
 // Does the node lead a port of its own to the container that the port is mapped to?
 import type { Packet } from '../doctor/filter/packet.ts';
-import type { Walk } from './hop.ts';
-import { hop, lost } from './report.ts';
+import { hop, lost, type Walk } from './report.ts';
 import type { Passed } from './rules.ts';
 import type { Site } from './site.ts';
 

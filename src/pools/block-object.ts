@@ -1,10 +1,10 @@
 // What does the object of a block say?
+import { createHash } from 'node:crypto';
 import * as z from 'zod/mini';
 import { defined } from '../cni/defined.ts';
 import { type Cidr, findCidr, renderCidr, subnetOf } from '../net/cidr.ts';
 import { findIp, IP_BITS, parseIp } from '../net/ip.ts';
 import { type HeldBlock, HeldRange } from './held.ts';
-import { labelOf } from './label.ts';
 import { isSameMachine } from './machine.ts';
 import {
   KEPT_LABEL,
@@ -15,8 +15,17 @@ import {
   type StoredObject,
 } from './objects.ts';
 
+/** Values of labels are limited to this many characters. */
+const LONGEST = 63;
+
+/** The name itself if it may be a value; otherwise one that only this name has. */
+export function labelOf(name: string): string {
+  if (name.length <= LONGEST && /^[A-Za-z\d]([A-Za-z\d._-]*[A-Za-z\d])?$/.test(name)) return name;
+  return `sha256-${createHash('sha256').update(name).digest('hex').slice(0, 40)}`;
+}
+
 /** The `spec` of a Block or an Address: everything that a node needs that takes it up again. */
-export const BlockSpec = z.looseObject({
+const BlockSpec = z.looseObject({
   pool: z.string(),
   node: z.string(),
   /** Of the node: another machine of that name is another node. */
@@ -35,7 +44,7 @@ export const BlockSpec = z.looseObject({
   /** Changes whenever the address is given or taken: a write without a difference would not change the version. */
   turn: z.optional(z.int()),
 });
-export type BlockSpec = z.output<typeof BlockSpec>;
+type BlockSpec = z.output<typeof BlockSpec>;
 
 /** Those to whom a block belongs. */
 export interface BlockOwner {

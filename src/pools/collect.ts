@@ -2,10 +2,9 @@
 //
 // Any node may find such a block, and frees it after a time of grace by its own clock. It marks the block first: the node that holds it
 // takes the mark off when it looks after its blocks, which changes the version, and only the marked version is ever deleted.
-import { blockSpecOf, isOwn, kindOf } from './block-object.ts';
+import { blockSpecOf, isOwn, kindOf, labelOf } from './block-object.ts';
 import type { Orphan } from './held.ts';
 import { adoptKept } from './keep.ts';
-import { labelOf } from './label.ts';
 import { POOL_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, ownerIn } from './place.ts';
 import { countUsable, type Pool } from './pool.ts';

@@ -8,10 +8,10 @@ import {
   isEarlier,
   isOwn,
   kindOf,
+  labelOf,
   ownedBy,
 } from './block-object.ts';
 import type { Held, HeldBlock } from './held.ts';
-import { labelOf } from './label.ts';
 import { isInUse } from './lease.ts';
 import { type Kind, NODE_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, isCompared, ownerIn } from './place.ts';

@@ -3,9 +3,8 @@ import { closeSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject, tryParse } from '../cni/json.ts';
 import { fileFailure } from '../files/failure.ts';
-import { namesIn } from '../files/names-in.ts';
 import { putFile, putNewFile, removeFile, unfinishedName } from '../files/put-file.ts';
-import { readIfThere } from '../files/read-file.ts';
+import { namesIn, readIfThere } from '../files/read-file.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import type { Kind, ObjectStore, StoredObject } from './objects.ts';
 

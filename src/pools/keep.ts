@@ -7,9 +7,8 @@
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { renderIp } from '../net/ip.ts';
-import { blockSpecOf, heldFrom, isOwn, nextTurn, ownedBy } from './block-object.ts';
+import { blockSpecOf, heldFrom, isOwn, labelOf, nextTurn, ownedBy } from './block-object.ts';
 import type { Held, HeldBlock } from './held.ts';
-import { labelOf } from './label.ts';
 import { blockContains, isInUse } from './lease.ts';
 import { KEPT_LABEL, POOL_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, ownerIn } from './place.ts';

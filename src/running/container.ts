@@ -3,7 +3,7 @@
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { namespacePath } from '../files/namespace-path.ts';
+import { namespacePath } from '../files/absolute-path.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
 import { type RecordedAttachment, readRecords } from '../node/facts.ts';
 import { namesOf, readStorageNames } from '../node/names.ts';

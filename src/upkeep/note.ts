@@ -7,8 +7,8 @@ import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import type { AttachmentId } from '../cni/attachment.ts';
-import { namesIn } from '../files/names-in.ts';
 import { putFile, removeFile, unfinishedName } from '../files/put-file.ts';
+import { namesIn } from '../files/read-file.ts';
 import { directoryOf, fileNameOf } from '../journal/place.ts';
 
 const Note = z.object({

@@ -3,7 +3,7 @@ import { type FSWatcher, statSync, watch } from 'node:fs';
 import { openMonitor } from '../netlink/monitor.ts';
 import { NFT_GROUPS } from '../netlink/nft/notification.ts';
 import { openPeerMonitor } from '../netlink/peer-monitor.ts';
-import { IFF_UP } from '../netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import { PEER_GROUPS, ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';

@@ -1,8 +1,7 @@
 // Which addresses do the pods of a node have at this moment? Read from /proc: without a program, and without a visit to their namespaces.
 
 import fs from 'node:fs';
-import { namesIn } from '../../src/files/names-in.ts';
-import { tryRead } from '../../src/files/read-file.ts';
+import { namesIn, tryRead } from '../../src/files/read-file.ts';
 import { parseIp, renderIp } from '../../src/net/ip.ts';
 import type { Machine } from '../helpers/machine.ts';
 

@@ -3,7 +3,7 @@
 import { afterAll, expect, test } from 'bun:test';
 import { commit } from '../../src/netlink/nft/batch.ts';
 import { findElement, listElements } from '../../src/netlink/nft/element.ts';
-import { addEntries, type Entry } from '../../src/netlink/nft/entries.ts';
+import { addEntries, type Entry, recount } from '../../src/netlink/nft/entries.ts';
 import {
   changeOwned,
   findNumbered,
@@ -15,7 +15,6 @@ import {
 } from '../../src/netlink/nft/owned-table.ts';
 import { deleteSet, type NftSet } from '../../src/netlink/nft/set.ts';
 import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
-import { recount } from '../../src/netlink/nft/tally.ts';
 import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { useLabs } from '../helpers/netns.ts';

@@ -76,7 +76,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/watch': [
     'src/answers',
     ...['src/chain', 'src/journal', 'src/netlink', 'src/cni', 'src/net'],
-    ...['src/files/names-in', 'src/files/read-file', 'src/sys/flock'],
+    ...['src/files/read-file', 'src/sys/flock'],
     // The networks of a pod.
     'src/delegate/record',
   ],
@@ -109,12 +109,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ],
     ...['src/netlink', 'src/sys'],
   ],
-  'src/runtimes': ['src/answers', 'src/chain', 'src/files/names-in', 'src/cni', 'src/net'],
+  'src/runtimes': ['src/answers', 'src/chain', 'src/files/read-file', 'src/cni', 'src/net'],
   'src/install': [
     'src/answers',
     'src/runtimes',
     'src/chain',
-    'src/files/names-in',
+    'src/files/read-file',
     'src/cni',
     'src/net',
     'src/sys/flock',
@@ -124,7 +124,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/answers',
     'src/netlink',
     'src/ipam/lease-files',
-    'src/files/names-in',
+    'src/files/read-file',
     'src/cni',
     'src/sys/flock',
   ],
@@ -179,7 +179,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/journal',
     'src/ipam',
     'src/netlink',
-    ...['src/files/names-in', 'src/files/read-file'],
+    ...['src/files/read-file'],
     'src/sys/lock-holder',
     // How a client asks the daemon.
     ...['src/daemon/who-listens', 'src/daemon/protocol'],
@@ -193,7 +193,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // It looks at everything and changes nothing.
   'src/node': [
     ...['src/chain', 'src/journal', 'src/ipam', 'src/delegate/record', 'src/netlink'],
-    ...['src/files/names-in', 'src/files/read-file', 'src/sys/netns', 'src/sys/sysctl', 'src/cni', 'src/net'],
+    ...['src/files/read-file', 'src/sys/netns', 'src/sys/sysctl', 'src/cni', 'src/net'],
     // How rates and times are written.
     'src/lab/words',
     // Which attachments stand, and whether they are as their ADD left them.
@@ -218,10 +218,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/answers', 'src/graph', 'src/node/model', 'src/node/shown', 'src/node/words'],
     ...['src/lab/words', 'src/lab/diff', 'src/cni/result', 'src/net'],
   ],
-  'src/graph': ['src/node/model', 'src/node/words', 'src/lab/paint', 'src/lab/words'],
+  'src/graph': ['src/node/model', 'src/node/words', 'src/lab/words'],
   // Networks of running containers.
   'src/running': [
-    ...['src/node', 'src/chain', 'src/journal', 'src/files/namespace-path', 'src/cni', 'src/net'],
+    ...['src/node', 'src/chain', 'src/journal', 'src/files/absolute-path', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock'],
   ],
   // A report about a node; what is in it, the command decides.
@@ -336,7 +336,7 @@ const MAY_START_PROCESSES = [
     'plugins/tap/kernel',
   ],
   // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
-  ...['src/daemon/on-demand', 'src/install/systemctl', 'src/runtimes/libcni'],
+  ...['src/daemon/on-demand', 'src/install/units', 'src/runtimes/libcni'],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/reexec', 'src/testing/run-in', 'src/conformance/exam'],
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
@@ -428,7 +428,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   bridge: [
     ...[
       ...['src/doctor/node-view', 'src/doctor/filter/fates', 'src/node/devices'],
-      ...['edges', 'groups', 'svg', 'text'].map(name => `src/graph/${name}`),
+      ...['edges', 'layout', 'svg', 'text'].map(name => `src/graph/${name}`),
       'src/ui/page/picture',
     ],
     ...['link-attrs', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
@@ -452,7 +452,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   bandwidth: [
     'src/delegate/selection',
     'src/lab/capabilities',
-    'src/validate/capabilities',
+    'src/validate/validate',
     'src/cli/init/compose',
   ],
 };

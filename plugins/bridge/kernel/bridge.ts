@@ -16,7 +16,7 @@ import {
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
-import { IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
+import { IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-attrs.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { withPluginLock } from '../../../src/plugin/lock.ts';

@@ -4,7 +4,7 @@ import { renderCidr } from '../../../src/net/cidr.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
 import { addPortVlans, listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { findLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../../../src/netlink/rtnl/link-attrs.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import type { BridgeConf } from '../config.ts';

@@ -9,7 +9,7 @@ import {
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../../../src/netlink/rtnl/link-attrs.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { trySysctl } from '../../../src/sys/sysctl.ts';

@@ -1,7 +1,7 @@
 // How are the rules of an attachment added to iptables, removed from it and checked?
 import { FAMILIES, type Ip, sameIp } from '../../../src/net/ip.ts';
 import { filterTable, tryFilter } from '../../../src/netlink/iptables/filter.ts';
-import { hasLegacyTable } from '../../../src/netlink/iptables/legacy-table.ts';
+import { hasLegacyTable } from '../../../src/netlink/iptables/legacy.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';

@@ -5,7 +5,7 @@ import { cidrContains } from '../../../src/net/cidr.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
-import { deletePlaces, type Place } from '../../../src/netlink/nft/entries.ts';
+import { deletePlaces, type Place, recount } from '../../../src/netlink/nft/entries.ts';
 import {
   findNumbered,
   findOwned,
@@ -13,7 +13,6 @@ import {
   listOwners,
   placeOf,
 } from '../../../src/netlink/nft/owned-table.ts';
-import { recount } from '../../../src/netlink/nft/tally.ts';
 import { listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';

@@ -8,7 +8,7 @@ import {
   isFilterOfIptables,
   readFilter,
 } from '../../../src/netlink/iptables/filter.ts';
-import { hasLegacyTable, isLegacyDropping } from '../../../src/netlink/iptables/legacy-table.ts';
+import { hasLegacyTable, isLegacyDropping } from '../../../src/netlink/iptables/legacy.ts';
 import { hasLegacyTools, restoreMode } from '../../../src/netlink/iptables/mode.ts';
 import { inTurn, restoreTable, type SavedTable, saveTable } from '../../../src/netlink/iptables/restore.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';

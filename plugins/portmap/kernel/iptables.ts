@@ -3,8 +3,7 @@
 import { FAMILIES, type Family } from '../../../src/net/ip.ts';
 import { canUseFilter, filterChanges, filterTable } from '../../../src/netlink/iptables/filter.ts';
 import { FORWARDED_LABEL } from '../../../src/netlink/iptables/filter-rule.ts';
-import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
-import { isLegacyDropping } from '../../../src/netlink/iptables/legacy-table.ts';
+import { isLegacyDropping, listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import { doProgramsChange, hasLegacyTools, restoreMode } from '../../../src/netlink/iptables/mode.ts';
 import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';

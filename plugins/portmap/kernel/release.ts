@@ -5,10 +5,15 @@ import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { jump } from '../../../src/netlink/nft/data.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { findElements, listElements } from '../../../src/netlink/nft/element.ts';
-import { deletePlaces, type Entry, type Place } from '../../../src/netlink/nft/entries.ts';
+import {
+  deletePlaces,
+  type Entry,
+  type Place,
+  recount,
+  type Tally,
+} from '../../../src/netlink/nft/entries.ts';
 import { findNumbered, findOwned, listOwners, sweepOwned } from '../../../src/netlink/nft/owned-table.ts';
 import { listSets, type NftSet } from '../../../src/netlink/nft/set.ts';
-import { recount, type Tally } from '../../../src/netlink/nft/tally.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
 import {

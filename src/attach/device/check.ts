@@ -3,11 +3,13 @@
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { Result, ResultInterface } from '../../cni/result.ts';
 import { findLink, type Link, setLink } from '../../netlink/rtnl/link.ts';
-import { IFF_UP } from '../../netlink/rtnl/link-header.ts';
+import { IFF_UP } from '../../netlink/rtnl/link-attrs.ts';
+import type { NetlinkSocket } from '../../netlink/socket.ts';
 import { confirm } from '../../plugin/confirm.ts';
 import type { Call } from '../../plugin/define.ts';
 import { mend } from '../../plugin/mend.ts';
 import { checkAddresses, checkMac, stateOf } from '../check.ts';
+import { AUTO_MTU } from '../mtu.ts';
 import { checkRoutes, putRoutesRight } from '../routes.ts';
 import { addressesFromResult } from './plan.ts';
 
@@ -22,7 +24,7 @@ interface DeviceExpectation {
 }
 
 /** The result of the ADD. @throws CniError 7 when the request has none */
-function requirePrevResult({ prevResult }: Call): Result {
+export function requirePrevResult({ prevResult }: Call): Result {
   if (prevResult) return prevResult;
   throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
 }
@@ -79,6 +81,46 @@ export function checkDevice(call: Call, expected: DeviceExpectation): Link {
   return link;
 }
 
+/** The result of ADD, and the MTU that the configuration gives a pair: 0 or undefined if it gives none. */
+interface PairExpectation {
+  readonly prevResult: Result;
+  readonly mtu?: number | typeof AUTO_MTU | undefined;
+}
+
+/**
+ * The container's end of a veth pair, compared with the result of ADD.
+ * @param isUp whether ADD brought it up; otherwise that is the container's business
+ * @throws Error naming the first difference
+ */
+export function checkContainerEnd(call: Call, prevResult: Result, isUp = true): Link {
+  const { name, reported, link } = findDevice(call, prevResult);
+  confirm(`kind of ${name}`, 'veth', link.kind);
+  // A later plugin such as tuning may legitimately have changed both, and then says so in the result.
+  checkMac(name, reported, link);
+  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
+  if (isUp) confirm(`state of ${name}`, 'up', stateOf(link));
+  return link;
+}
+
+/** The host's end, in the same way. @throws Error naming the first difference */
+export function checkHostEnd({ host }: Call, { prevResult, mtu }: PairExpectation, container: Link): Link {
+  const name = `host end of "${container.name}"`;
+  const link = findLink(host, container.peer);
+  if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  const reported = prevResult.interfaces?.find(one => one.name === link.name && !one.sandbox);
+  confirm(`${name} in the result`, link.name, reported?.name);
+  checkMac(name, reported, link);
+  // An uplink may have got another MTU since ADD.
+  if (mtu && mtu !== AUTO_MTU) confirm(`MTU of ${name}`, mtu, link.mtu);
+  confirm(`state of ${name}`, 'up', stateOf(link));
+  return link;
+}
+
+/** Brings a device up, unless it is. */
+export function raise(socket: NetlinkSocket, link: Link): void {
+  if (!(link.flags & IFF_UP)) setLink(socket, link.index, { up: true });
+}
+
 /**
  * Brings the device up and restores its routes.
  * @throws Error when the device is missing: only a new ADD can make it
@@ -91,7 +133,7 @@ export function repairDevice(call: Call, kind: string): Link {
       `Cannot repair the attachment: only DEL and ADD can recreate the ${kind} interface "${env.ifname}"`,
     );
   }
-  if (!(link.flags & IFF_UP)) setLink(container, link.index, { up: true });
+  raise(container, link);
   const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
   mend(
     () => checkRoutes(container, link, routes),

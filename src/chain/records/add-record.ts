@@ -2,7 +2,7 @@
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { bootId } from '../../files/boot-id.ts';
-import { fileExists } from '../../files/exists.ts';
+import { fileExists } from '../../files/read-file.ts';
 import { hostCookie } from '../../journal/elsewhere.ts';
 import { cacheFileOf, isOfAnother, removeAttachment, writeAttachment } from '../../journal/entries.ts';
 import type { Lock } from '../../journal/lock.ts';

@@ -16,7 +16,7 @@ import {
 } from '../../doctor/finding.ts';
 import { type Places, viewNode } from '../../doctor/node-view.ts';
 import { routedPods } from '../../doctor/pods.ts';
-import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
+import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
 import { installedRuntimes } from '../../runtimes/libcni.ts';
 import type { CommandCall } from '../command.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';

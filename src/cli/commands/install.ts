@@ -28,8 +28,8 @@ import {
   STARTERS,
   type Starter,
   startersFor,
-} from '../../install/systemctl.ts';
-import type { TextFile } from '../../install/units.ts';
+  type TextFile,
+} from '../../install/units.ts';
 import { count } from '../../lab/words.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';

@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { AnswerOf } from '../../answers/kinds.ts';
 import { listLeases, readLease } from '../../ipam/lease-files.ts';
 import { parseOwner } from '../../ipam/owner.ts';
-import { oneLine, type Paint, painter, type Style } from '../../lab/paint.ts';
+import { oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
 import type { NodeModel } from '../../node/model.ts';
 import { shortId } from '../../node/words.ts';
 import { type HistoryEvent, readHistory } from '../../observe/history.ts';

@@ -6,7 +6,7 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { drawDot, drawMermaid } from '../../graph/edges.ts';
 import { drawSvg } from '../../graph/svg.ts';
 import { drawText } from '../../graph/text.ts';
-import type { Style } from '../../lab/paint.ts';
+import type { Style } from '../../lab/words.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
 import { withoutStandIns } from '../../node/shown.ts';
 import { titleOf } from '../../node/words.ts';

@@ -17,7 +17,7 @@ import type { CniError } from '../../cni/errors.ts';
 import { didYouMean } from '../../cni/suggest.ts';
 import { listPods } from '../../delegate/record.ts';
 import { recoverPods } from '../../delegate/recover.ts';
-import { oneLine } from '../../lab/paint.ts';
+import { oneLine } from '../../lab/words.ts';
 import { appendHistory } from '../../observe/history.ts';
 import type { CommandCall } from '../command.ts';
 import { eventsOfRepair } from '../log/events.ts';

@@ -1,8 +1,8 @@
 // What does `catena uninstall` do?
 import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
-import { disableUnits, forgetUnits, installedStarter, isBooted } from '../../install/systemctl.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../../install/uninstall.ts';
+import { disableUnits, forgetUnits, installedStarter, isBooted } from '../../install/units.ts';
 import type { PurgeStep } from '../../purge/files.ts';
 import type { CommandCall } from '../command.ts';
 import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';

@@ -1,9 +1,9 @@
 // What does `catena why-not` do?
 import { peersIn } from '../../between/peers.ts';
 import { runDir } from '../../cni/directories.ts';
-import { type Colour, painter } from '../../lab/paint.ts';
+import { type Colour, painter } from '../../lab/words.ts';
 import { parseFrom, parseTo } from '../../packet/ends.ts';
-import type { Hop, Outcome } from '../../packet/hop.ts';
+import type { Hop, Outcome } from '../../packet/report.ts';
 import { whyNot } from '../../packet/why-not.ts';
 import { findKnown } from '../../running/container.ts';
 import { type CommandCall, UsageError } from '../command.ts';

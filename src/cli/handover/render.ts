@@ -1,6 +1,6 @@
 // How is a handover of attachments reported?
 import type { Handover } from '../../handover/hand-over.ts';
-import { oneLine } from '../../lab/paint.ts';
+import { oneLine } from '../../lab/words.ts';
 
 const STATES = ['handed over', 'pending', 'ready', 'refused'] as const;
 

@@ -1,8 +1,7 @@
 // Which list has the properties that a user asked for?
 
 import type { JsonObject } from '../../cni/json.ts';
-import type { NetworkKind } from '../../cni/network-kind.ts';
-import type { PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
+import type { NetworkKind, PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
 import { renderCidr } from '../../net/cidr.ts';
 import { IFNAME_MAX_BYTES } from '../../net/ifname.ts';
 import type { Addressing } from './subnets.ts';

@@ -1,8 +1,7 @@
 // What does `catena init --plugin` do?
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findLibrary } from '../../template/library.ts';
-import { findNameProblem, renderProject } from '../../template/project.ts';
-import { writeProject } from '../../template/write.ts';
+import { findNameProblem, renderProject, writeProject } from '../../template/project.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 
 /** Creates a plugin project and prints the next steps. */

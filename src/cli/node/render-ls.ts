@@ -1,6 +1,5 @@
 // What does a line of `catena ls` show?
-import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
-import { count } from '../../lab/words.ts';
+import { type Colour, count, oneLine, painter, type Style } from '../../lab/words.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, shortId, titleOf } from '../../node/words.ts';
 import { renderTable } from './table.ts';

@@ -1,9 +1,9 @@
 // How are the hops of a packet shown, and which commands mend them?
 import { keyOf } from '../../cni/attachment.ts';
-import { type Colour, oneLine, painter, type Style } from '../../lab/paint.ts';
+import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
 import { readRecords } from '../../node/facts.ts';
 import type { NodeAttachment } from '../../node/model.ts';
-import type { Hop } from '../../packet/hop.ts';
+import type { Hop } from '../../packet/report.ts';
 import type { Advice } from '../../packet/world.ts';
 import type { WatchedAttachment } from '../../watch/attachments.ts';
 import { commandsFor, mendFor, repairCommand } from '../../watch/examine.ts';

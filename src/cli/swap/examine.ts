@@ -9,7 +9,7 @@ import type { Conflist } from '../../chain/config/conflist.ts';
 import { renderSummary } from '../../compare/render.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
-import { renderVerdict } from '../../conformance/render.ts';
+import { renderVerdict } from '../../conformance/examine.ts';
 import { isRunning, thisProcess } from '../../files/process-stat.ts';
 import { runOwnCommand } from '../../lab/reexec.ts';
 import type { CommandCall } from '../command.ts';

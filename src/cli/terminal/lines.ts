@@ -1,6 +1,6 @@
 // How does a report fit a terminal that is narrower than its lines?
 import { isatty } from 'node:tty';
-import { COLOURS, type Style } from '../../lab/paint.ts';
+import { COLOURS, type Style } from '../../lab/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 
 /** Lines with a command to copy, and file lists of editors (`file:line:column:`), stay whole. */

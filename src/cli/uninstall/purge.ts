@@ -8,7 +8,7 @@ import { backupDirsOf, giveBackOf, leaseDirsOf, loadAbouts } from '../../cni/net
 import type { SharedChain } from '../../cni/plugin-about.ts';
 import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { namesIn } from '../../files/names-in.ts';
+import { namesIn } from '../../files/read-file.ts';
 import { listAttached } from '../../handover/attachments.ts';
 import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
 import { count } from '../../lab/words.ts';

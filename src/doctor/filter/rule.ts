@@ -2,9 +2,9 @@
 
 import { ipFromBytes, renderIp } from '../../net/ip.ts';
 import type { Verdict } from '../../netlink/nft/data.ts';
+import type { RawElement } from '../../netlink/nft/element.ts';
 import type { Expression } from '../../netlink/nft/expr.ts';
 import type { Rule } from '../../netlink/nft/rule.ts';
-import type { RawElement } from '../../netlink/nft/set-contents.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
 import { type Holds, iptablesMatch, translationOf } from './iptables.ts';
 import {

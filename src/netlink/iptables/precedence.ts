@@ -3,10 +3,9 @@
 import type { Family } from '../../net/ip.ts';
 import { NF_IP_PRI_NAT_DST, NF_IP_PRI_NAT_SRC } from '../nft/chain.ts';
 import { renderTable } from '../nft/message.ts';
-import { listTranslatingChains } from '../nft/policy.ts';
-import { listTableNames } from '../nft/table.ts';
+import { listTableNames, listTranslatingChains } from '../nft/table.ts';
 import type { NetlinkSocket } from '../socket.ts';
-import { hasLegacyTable } from './legacy-table.ts';
+import { hasLegacyTable } from './legacy.ts';
 import { restoreMode } from './mode.ts';
 import { natTable } from './nft.ts';
 

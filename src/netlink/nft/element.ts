@@ -5,8 +5,8 @@ import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { data, type Verdict } from './data.ts';
-import { decodeFields, encodeFields, type FieldValue, renderFields } from './datatype.ts';
-import { NftMsg, nftLayout, nftRequest, renderTable } from './message.ts';
+import { decodeFields, encodeFields, type FieldValue, renderFields, typeNamesOf } from './datatype.ts';
+import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 import { kindOf, type NftSet } from './set.ts';
 import { comment } from './userdata.ts';
 
@@ -206,4 +206,70 @@ function renderKeys(elements: readonly Element[]): string {
 
 function renderSet(set: NftSet): string {
   return `${kindOf(set)} "${set.name}" of table ${renderTable(set.table)}`;
+}
+
+/** An element with a comment, and the set that it belongs to. */
+export interface NotedElement extends Element {
+  readonly table: Table;
+  readonly set: string;
+  readonly comment: string;
+}
+
+/**
+ * Every element with a comment, if the type of the set's keys is known.
+ * @param set as the kernel describes it
+ * Same as: `nft list set <family> <table> <name>`
+ */
+export function notedElementsOf(
+  socket: NetlinkSocket,
+  table: Table,
+  { name, keyType }: { readonly name?: string; readonly keyType?: number },
+): NotedElement[] {
+  const key = keyType === undefined ? undefined : typeNamesOf(keyType);
+  if (name === undefined || key === undefined) return [];
+  return listElements(socket, { table, name, key }).flatMap(({ comment, ...element }) =>
+    comment === undefined ? [] : { ...element, comment, table, set: name },
+  );
+}
+
+/** linux/netfilter/nf_tables.h, enum nft_set_elem_flags */
+const NFT_SET_ELEM_INTERVAL_END = 1;
+const NFT_SET_ELEM_CATCHALL = 2;
+
+/** One element, as bytes. */
+export interface RawElement {
+  /** Empty for the element that stands for all other keys. */
+  readonly key: Uint8Array;
+  /** What a map with verdicts has for the key. */
+  readonly verdict?: Verdict;
+  /** What another map has for it. */
+  readonly value?: Uint8Array;
+  /** The key is the first that an interval no longer contains. */
+  readonly endsInterval: boolean;
+  /** The element is about more than this key: ranges of a concatenation, or conditions of its own. */
+  readonly isComplex: boolean;
+  /** Names the owner, or says what the element is for. */
+  readonly comment?: string;
+}
+
+/** All elements; none when the set does not exist. Same as: `nft list set|map <family> <table> <name>` */
+export function listRawElements(socket: NetlinkSocket, table: Table, set: string): RawElement[] {
+  const op = `list set "${set}" of table ${renderTable(table)}`;
+  const request = nftRequest(op, NftMsg.GETSETELEM, elementMessage, table.family, { table: table.name, set });
+  const bodies = tolerating([Errno.ENOENT], () => socket.dump(request)) ?? [];
+  return bodies.flatMap(body =>
+    (elementMessage.decode(body).attrs.elements ?? []).map(
+      ({ key, data: own, flags = 0, expression, end, comment }) => {
+        const { verdict, value } = own ?? {};
+        return {
+          key: key?.value ?? new Uint8Array(),
+          endsInterval: (flags & NFT_SET_ELEM_INTERVAL_END) !== 0,
+          isComplex: end !== undefined || expression !== undefined || (flags & NFT_SET_ELEM_CATCHALL) !== 0,
+          ...(verdict ? { verdict: { ...verdict, code: verdict.code ?? 0 } } : {}),
+          ...(value ? { value } : {}),
+          ...(comment === undefined ? {} : { comment }),
+        };
+      },
+    ),
+  );
 }

@@ -1,7 +1,8 @@
 // How are elements of several sets added or deleted together?
-import type { Request } from '../socket.ts';
+
+import type { NetlinkSocket, Request } from '../socket.ts';
 import type { FieldValue } from './datatype.ts';
-import { addElements, deleteElements, type Element } from './element.ts';
+import { addElements, deleteElements, type Element, findElements } from './element.ts';
 import { renderTable } from './message.ts';
 import type { NftSet } from './set.ts';
 
@@ -47,4 +48,36 @@ function bySet<T extends { readonly set: NftSet }>(all: readonly T[]): { set: Nf
     group.members.push(one);
   }
   return [...groups.values()];
+}
+
+/** How much is added to a count and removed from it. */
+export interface Tally {
+  readonly come: number;
+  readonly went: number;
+}
+
+/**
+ * The changes of a count in the data of a map; a count of zero is deleted. Call within `commitAfterReading`, since other processes
+ * count as well.
+ * @param shared exists while the count is above zero
+ */
+export function recount(
+  socket: NetlinkSocket,
+  place: Place,
+  { come, went }: Tally,
+  shared?: Entry,
+): Request[] {
+  const { set, key } = place;
+  const sharedPlaces = shared ? [{ set: shared.set, key: shared.element.key }] : [];
+  const [counted, found] = findElements(socket, [place, ...sharedPlaces]);
+  const [before = 0] = (counted?.data ?? []) as readonly number[];
+  // The count may have been wiped; at least what is added now exists.
+  const after = Math.max(before + come - went, come);
+  const isNew = after !== before;
+  return [
+    ...deletePlaces(isNew && counted ? [place] : []),
+    ...addEntries(isNew && after > 0 ? [{ set, element: { key, data: [after] } }] : []),
+    ...addEntries(shared && after > 0 && !found ? [shared] : []),
+    ...deletePlaces(after === 0 && found ? sharedPlaces : []),
+  ];
 }

@@ -17,9 +17,7 @@ import {
   masquerade,
   snat,
 } from './expr.ts';
-import { takeComparison, takeSubject } from './match/parse.ts';
-import type { Subject } from './match/subjects.ts';
-import { MatchError } from './match/words.ts';
+import { MatchError, type Subject, takeComparison, takeSubject } from './match/parse.ts';
 import type { NftFamily } from './message.ts';
 import { loadAddress, matchFamily, matchLabel, REG, setLabel } from './statements.ts';
 

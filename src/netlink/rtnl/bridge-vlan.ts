@@ -3,8 +3,7 @@ import { attrs, u16, u32 } from '../codec/attrs.ts';
 import { Writer } from '../codec/bytes.ts';
 import { layout, struct } from '../codec/message.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
-import { linkMessage } from './link-attrs.ts';
-import { ifinfomsg } from './link-header.ts';
+import { ifinfomsg, linkMessage } from './link-attrs.ts';
 
 /** linux/rtnetlink.h */
 const RTM_NEWLINK = 16;

@@ -1,8 +1,72 @@
 // Which attributes does a link have?
+import type { Ip } from '../../net/ip.ts';
 import { attrs, byKind, type Field, ip, listOf, mac, s32, str, u8, u16, u16be, u32 } from '../codec/attrs.ts';
 import { layout, struct } from '../codec/message.ts';
 import { traced } from '../trace.ts';
-import { ifinfomsg } from './link-header.ts';
+
+/** The ends of a tunnel that was made without learning. */
+export interface Vxlan {
+  /** VXLAN network identifier: 24 bits. */
+  readonly id: number;
+  /** This end's address, from which the packets are sent. */
+  readonly local: Ip;
+  /** UDP port of every end. */
+  readonly port: number;
+}
+
+/** What the kernel is told of a new tunnel. Same as: `type vxlan id <id> local <address> dstport <port> nolearning` */
+export function vxlanData({ id, local, port }: Vxlan) {
+  return { id, ...(local.family === 4 ? { local } : { local6: local }), learning: 0, port };
+}
+
+/** The ends of a link of kind `vxlan`; undefined for one of another kind, or without an address of its own. */
+export function vxlanOf({
+  kind,
+  attrs,
+}: {
+  readonly kind: string;
+  readonly attrs: ReturnType<typeof linkAttrs.decode>;
+}): (Vxlan & { readonly learning: boolean }) | undefined {
+  const data = attrs.linkinfo?.data;
+  if (kind !== 'vxlan' || data === undefined || !('port' in data)) return undefined;
+  const { id = 0, local = data.local6, port = 0, learning = 0 } = data;
+  return local && { id, local, port, learning: learning !== 0 };
+}
+
+/**
+ * linux/rtnetlink.h: struct ifinfomsg { unsigned char ifi_family; unsigned char __ifi_pad; unsigned short ifi_type;
+ * int ifi_index; unsigned ifi_flags; unsigned ifi_change; }
+ */
+export const ifinfomsg = struct('ifinfomsg', [
+  ['family', u8],
+  ['_pad', u8],
+  ['type', u16],
+  ['index', s32],
+  ['flags', u32],
+  ['change', u32],
+]);
+
+/** linux/if.h */
+export const IFF_UP = 0x1;
+export const IFF_LOOPBACK = 0x8;
+/** Neither ARP nor neighbour discovery: a dummy, or an ipvlan of mode l3. */
+export const IFF_NOARP = 0x80;
+export const IFF_PROMISC = 0x100;
+export const IFF_ALLMULTI = 0x200;
+export const IFF_MULTICAST = 0x1000;
+/** Carrier: of a bridge, that a port of it is up and has one. */
+export const IFF_LOWER_UP = 0x10000;
+
+/** linux/if.h, RFC 2863 operational states as `IFLA_OPERSTATE` has them. */
+export const OPERSTATES = [
+  'unknown',
+  'notpresent',
+  'down',
+  'lowerlayerdown',
+  'testing',
+  'dormant',
+  'up',
+] as const;
 
 /** `IFLA_INFO_DATA` of kind `bridge`; linux/if_link.h, IFLA_BR_*. */
 const bridge = attrs('bridge', {

@@ -6,9 +6,15 @@ import type { RawAttribute } from '../codec/attrs.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { isNetlinkError, NetlinkError, tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
-import { type linkAttrs, linkMessage } from './link-attrs.ts';
-import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from './link-header.ts';
-import { type Vxlan, vxlanData } from './vxlan.ts';
+import {
+  IFF_ALLMULTI,
+  IFF_PROMISC,
+  IFF_UP,
+  type linkAttrs,
+  linkMessage,
+  type Vxlan,
+  vxlanData,
+} from './link-attrs.ts';
 
 /** Longest alias of a device. linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
 export const ALIAS_MAX_BYTES = 254;

@@ -3,8 +3,7 @@ import { attrs, s32, u8 } from '../codec/attrs.ts';
 import { type Envelope, layout, struct } from '../codec/message.ts';
 import { traced } from '../trace.ts';
 import { ifaddrmsg } from './addr.ts';
-import { linkMessage } from './link-attrs.ts';
-import { IFF_UP } from './link-header.ts';
+import { IFF_UP, linkMessage } from './link-attrs.ts';
 import { routeMessage } from './route.ts';
 import { tcmsg } from './tc/tcmsg.ts';
 

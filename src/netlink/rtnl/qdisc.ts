@@ -1,15 +1,33 @@
 // How are queueing disciplines attached to devices, listed and removed?
+
 import { Errno } from '../../sys/errno.ts';
 import { askAll, type Question } from '../ask.ts';
-import { attrs, byKind, str, type ValuesOf } from '../codec/attrs.ts';
-import { layout, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
+import { attrs, byKind, str, u32, type ValuesOf } from '../codec/attrs.ts';
+import { Writer } from '../codec/bytes.ts';
+import { layout, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE, struct } from '../codec/message.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
-import { bfifoFromOptions, bfifoToOptions } from './tc/fifo.ts';
 import { defaultClassIn, htbOptions, htbToOptions } from './tc/htb.ts';
-import { ingressOptions } from './tc/ingress.ts';
 import { type Tbf, tbfFromOptions, tbfOptions, tbfToOptions } from './tc/tbf.ts';
 import { renderTcHandle, TC_H_INGRESS, TC_H_ROOT, tcHandle, tcmsg } from './tc/tcmsg.ts';
+
+/** Neither has options: they shape nothing, filters are attached to them. */
+const ingressOptions = attrs('ingress', {});
+
+/** linux/pkt_sched.h: struct tc_fifo_qopt { __u32 limit; } */
+export const tcFifoQopt = struct('tc_fifo_qopt', [['limit', u32]]);
+
+/** `TCA_OPTIONS` of kind `bfifo`: the struct itself, without attributes. */
+function bfifoToOptions(limitBytes: number): Uint8Array {
+  const writer = new Writer();
+  tcFifoQopt.encode(writer, { limit: limitBytes });
+  return writer.finish();
+}
+
+/** Maximum length of the queue in bytes. */
+function bfifoFromOptions(options: Uint8Array): number {
+  return tcFifoQopt.decode(options).limit;
+}
 
 /** linux/rtnetlink.h */
 const RTM_NEWQDISC = 36;
@@ -33,7 +51,7 @@ export const qdiscMessage = traced(
 );
 
 /** Where a qdisc is attached to a device: outgoing packets pass `root`, incoming ones `ingress`. */
-export type Hook = 'root' | 'ingress';
+type Hook = 'root' | 'ingress';
 
 const PARENTS: Readonly<Record<Hook, number>> = { root: TC_H_ROOT, ingress: TC_H_INGRESS };
 
@@ -54,7 +72,7 @@ export interface Qdisc {
 }
 
 /** The device and position of a qdisc. */
-export interface QdiscPlace {
+interface QdiscPlace {
   /** Index of the device. */
   readonly index: number;
   /** A hook, or the handle of a class. */

@@ -11,8 +11,7 @@ import { Overview } from './overview.tsx';
 import { type Polled, shareRows, usePolled } from './polling.ts';
 import { Pools } from './pools.tsx';
 import { Ports } from './ports.tsx';
-import { keyOf, parseRoute, type Route, VIEWS, type View } from './route.ts';
-import type { ViewProps } from './view.ts';
+import { keyOf, parseRoute, type Route, VIEWS, type View, type ViewProps } from './route.ts';
 
 const EVERY_MS = 2_000;
 

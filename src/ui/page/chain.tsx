@@ -4,9 +4,8 @@ import type { Result } from '../../cni/result.ts';
 import { diffResults } from '../../lab/diff.ts';
 import { renderTime } from '../../lab/words.ts';
 import type { NodeAttachment } from '../../node/model.ts';
-import type { ShownCall, ShownList, ShownNode, ShownRequest } from '../shown.ts';
+import type { ShownCall, ShownList, ShownNode, ShownPlugin, ShownRequest } from '../shown.ts';
 import { Outcome } from './badge.tsx';
-import { Explained } from './explained.tsx';
 
 /** The plugins in order: with their results if a trace of the ADD is stored, else by name. */
 export function Chain(props: {
@@ -101,4 +100,69 @@ function changesOf(plugins: readonly ShownCall[], at: number): string[] {
   } catch {
     return [];
   }
+}
+
+/** Nothing, if no file of this node configures the network, or the plugin is not in it any longer. */
+function Explained(props: {
+  readonly list: ShownList | undefined;
+  readonly type: string | undefined;
+}): JSX.Element | null {
+  const { list, type } = props;
+  const plugin = list?.plugins.find(one => one.type === type);
+  if (plugin === undefined) return null;
+  const { summary, ipam } = plugin;
+  return (
+    <>
+      {summary !== undefined && <div>{summary}</div>}
+      <details>
+        <summary>options</summary>
+        <Options plugin={plugin} />
+        {ipam !== undefined && (
+          <>
+            <p>
+              calls <code>{ipam.type}</code> for addresses
+              {ipam.summary !== undefined && `: it ${ipam.summary}`}
+            </p>
+            <Options plugin={ipam} />
+          </>
+        )}
+      </details>
+    </>
+  );
+}
+
+/** What the list sets, with its meaning; defaults are many, and only their values are shown. */
+function Options(props: { readonly plugin: Pick<ShownPlugin, 'options' | 'defaults'> }): JSX.Element {
+  const { options, defaults } = props.plugin;
+  const left = defaults.map(({ name, value }) => assignment(name, value)).join(', ');
+  return (
+    <>
+      {options.length > 0 && (
+        <dl class="options">
+          {options.map(({ name, value, meaning }) => (
+            <div key={name}>
+              <dt>
+                <code>{assignment(name, value)}</code>
+              </dt>
+              {meaning !== undefined && <dd>{withCode(meaning)}</dd>}
+            </div>
+          ))}
+        </dl>
+      )}
+      {left !== '' && (
+        <p class="quiet">
+          left at the default: <code>{left}</code>
+        </p>
+      )}
+    </>
+  );
+}
+
+function assignment(name: string, value: unknown): string {
+  return `${name} = ${JSON.stringify(value)}`;
+}
+
+/** Descriptions mark names as Markdown does. */
+function withCode(text: string): (string | JSX.Element)[] {
+  return text.split('`').map((part, i) => (i % 2 === 0 ? part : <code key={i}>{part}</code>));
 }

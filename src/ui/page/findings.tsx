@@ -3,9 +3,8 @@ import type { JSX } from 'preact';
 import type { AnswerOf } from '../../answers/kinds.ts';
 import { count } from '../../lab/words.ts';
 import { usePolled } from './polling.ts';
-import { hrefOf } from './route.ts';
+import { hrefOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
-import type { ViewProps } from './view.ts';
 
 /** The doctor runs CHECK of every attachment. */
 const EVERY_MS = 15_000;

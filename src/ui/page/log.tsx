@@ -5,10 +5,9 @@ import { shortId } from '../../node/words.ts';
 import type { ShownEvent } from '../shown.ts';
 import { Outcome } from './badge.tsx';
 import { usePolled } from './polling.ts';
-import { hrefOf, keyOf } from './route.ts';
+import { hrefOf, keyOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
 import { type Column, Table } from './table.tsx';
-import type { ViewProps } from './view.ts';
 
 const EVERY_MS = 5_000;
 /** More are found by the search. */

@@ -6,8 +6,8 @@ import { count } from '../../lab/words.ts';
 import { withoutStandIns } from '../../node/shown.ts';
 import { AttachmentList } from './list.tsx';
 import { Picture } from './picture.tsx';
+import type { ViewProps } from './route.ts';
 import { matcherOf, textOf } from './search.ts';
-import type { ViewProps } from './view.ts';
 
 /** Picture and list; the search and the switch select in both. */
 export function Overview({ node, query }: ViewProps): JSX.Element {

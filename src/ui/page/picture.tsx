@@ -2,8 +2,7 @@
 import type { JSX } from 'preact';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CONDITIONS, conditionOf, isProblem, SIGNS } from '../../graph/condition.ts';
-import { groupsOf } from '../../graph/groups.ts';
-import { isNarrow, layOut, linesOf, type PlacedGroup, STUB, TRUNK_X } from '../../graph/layout.ts';
+import { groupsOf, isNarrow, layOut, linesOf, type PlacedGroup, STUB, TRUNK_X } from '../../graph/layout.ts';
 import { count } from '../../lab/words.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';

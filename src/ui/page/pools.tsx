@@ -7,10 +7,9 @@ import { titleOf } from '../../node/words.ts';
 import type { ShownLease } from '../shown.ts';
 import { usePolled } from './polling.ts';
 import { BLOCK, blocksOf, boundsOf, type MapCell, renderSize } from './pool-map.ts';
-import { hrefOf, keyOf } from './route.ts';
+import { hrefOf, keyOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
 import { Table } from './table.tsx';
-import type { ViewProps } from './view.ts';
 
 const EVERY_MS = 5_000;
 const COLUMNS = 32;

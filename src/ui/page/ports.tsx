@@ -4,10 +4,9 @@ import { conditionOf } from '../../graph/condition.ts';
 import type { NodeAttachment, NodePort } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';
-import { hrefOf, keyOf } from './route.ts';
+import { hrefOf, keyOf, type ViewProps } from './route.ts';
 import { matcherOf, textOf } from './search.ts';
 import { type Column, Table } from './table.tsx';
-import type { ViewProps } from './view.ts';
 
 interface Row {
   readonly port: NodePort;

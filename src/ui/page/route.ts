@@ -1,4 +1,5 @@
 // Which view does the address name?
+import type { ShownNode } from '../shown.ts';
 
 /** The part that identifies an attachment. */
 export interface AttachmentKey {
@@ -42,4 +43,10 @@ function decoded(part: string): string {
   } catch {
     return part;
   }
+}
+
+/** The node, and what is typed into the search field. */
+export interface ViewProps {
+  readonly node: ShownNode;
+  readonly query: string;
 }

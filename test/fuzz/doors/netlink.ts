@@ -8,7 +8,12 @@ import { decodeNatRule, listNftNat } from '../../../src/netlink/iptables/nft.ts'
 import { findOvertaken } from '../../../src/netlink/iptables/precedence.ts';
 import { parseSaved } from '../../../src/netlink/iptables/restore.ts';
 import { listChains } from '../../../src/netlink/nft/chain.ts';
-import { findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
+import {
+  findElement,
+  findElements,
+  listElements,
+  listRawElements,
+} from '../../../src/netlink/nft/element.ts';
 import {
   findNumbered,
   findOwned,
@@ -16,16 +21,20 @@ import {
   listOwned,
   listOwners,
 } from '../../../src/netlink/nft/owned-table.ts';
-import { listDroppingChains, listTranslatingChains } from '../../../src/netlink/nft/policy.ts';
 import { listRules, summarizeChains } from '../../../src/netlink/nft/rule.ts';
 import { listSets } from '../../../src/netlink/nft/set.ts';
-import { listRawElements } from '../../../src/netlink/nft/set-contents.ts';
-import { listTableNames, listTables } from '../../../src/netlink/nft/table.ts';
+import {
+  listDroppingChains,
+  listTableNames,
+  listTables,
+  listTranslatingChains,
+} from '../../../src/netlink/nft/table.ts';
 import { findAddressesOf, listAddresses, listAddressMessages } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { listClasses } from '../../../src/netlink/rtnl/class.ts';
 import { listFilters, listIngressFilters } from '../../../src/netlink/rtnl/filter.ts';
 import { findLink, findLinks, getLink, listLinks } from '../../../src/netlink/rtnl/link.ts';
+import { vxlanOf } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { listIpv6Groups } from '../../../src/netlink/rtnl/multicast.ts';
 import {
   findForwardingPort,
@@ -45,7 +54,6 @@ import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts';
 import { parsePsched } from '../../../src/netlink/rtnl/tc/psched.ts';
 import { listUnreachableDefaults } from '../../../src/netlink/rtnl/unreachable.ts';
-import { vxlanOf } from '../../../src/netlink/rtnl/vxlan.ts';
 import { type NetlinkSocket, refusalOf } from '../../../src/netlink/socket.ts';
 import { Tables } from '../../../src/netlink/tables.ts';
 import { renderMessage } from '../../../src/netlink/trace.ts';

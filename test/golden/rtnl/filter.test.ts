@@ -9,8 +9,7 @@ import {
   removeIngressFiltersRequest,
   subnetFilterRequest,
 } from '../../../src/netlink/rtnl/filter.ts';
-import { tcMirred } from '../../../src/netlink/rtnl/tc/mirred.ts';
-import { egressRedirect } from '../../../src/netlink/rtnl/tc/redirect.ts';
+import { egressRedirect, tcMirred } from '../../../src/netlink/rtnl/tc/redirect.ts';
 import { tcHandle } from '../../../src/netlink/rtnl/tc/tcmsg.ts';
 import { MATCH_ALL, matchSubnet, tcU32Key, tcU32Sel } from '../../../src/netlink/rtnl/tc/u32.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';

@@ -8,8 +8,7 @@ import {
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
-import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { ifinfomsg } from '../../../src/netlink/rtnl/link-header.ts';
+import { ifinfomsg, linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 

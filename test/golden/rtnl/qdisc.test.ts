@@ -9,10 +9,10 @@ import {
   qdiscMessage,
   removeQdiscRequest,
   tbfRequest,
+  tcFifoQopt,
 } from '../../../src/netlink/rtnl/qdisc.ts';
-import { tcFifoQopt } from '../../../src/netlink/rtnl/tc/fifo.ts';
 import { tcHtbGlob } from '../../../src/netlink/rtnl/tc/htb.ts';
-import { tcRatespec } from '../../../src/netlink/rtnl/tc/ratespec.ts';
+import { tcRatespec } from '../../../src/netlink/rtnl/tc/psched.ts';
 import { tcTbfQopt } from '../../../src/netlink/rtnl/tc/tbf.ts';
 import { TC_H_INGRESS, TC_H_ROOT, tcHandle, tcmsg } from '../../../src/netlink/rtnl/tc/tcmsg.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';

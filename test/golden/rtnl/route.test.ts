@@ -4,7 +4,6 @@ import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp } from '../../../src/net/ip.ts';
 import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { RT_SCOPE_HOST, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
-import { rtnexthop } from '../../../src/netlink/rtnl/nexthop.ts';
 import {
   addRoute,
   decodeRoute,
@@ -13,6 +12,7 @@ import {
   removeRoute,
   replaceRoute,
   rtmsg,
+  rtnexthop,
 } from '../../../src/netlink/rtnl/route.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 

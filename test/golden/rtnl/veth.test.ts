@@ -2,8 +2,7 @@
 import { expect, test } from 'bun:test';
 import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { createLink } from '../../../src/netlink/rtnl/link.ts';
-import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { ifinfomsg } from '../../../src/netlink/rtnl/link-header.ts';
+import { ifinfomsg, linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { bodyOf, bytesOf, sentBy } from './captured.ts';
 
 // ip link add veth0 mtu 1400 type veth peer name eth0 netns box

@@ -2,8 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { setGroupFwdMask } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { createLink } from '../../../src/netlink/rtnl/link.ts';
-import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { ifinfomsg } from '../../../src/netlink/rtnl/link-header.ts';
+import { ifinfomsg, linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { addL3mdevRule, listRules } from '../../../src/netlink/rtnl/rule.ts';
 import {
   addUnreachableDefault,

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp, renderIp } from '../../../src/net/ip.ts';
 import { createLink, findLink } from '../../../src/netlink/rtnl/link.ts';
-import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
+import { linkMessage, vxlanOf } from '../../../src/netlink/rtnl/link-attrs.ts';
 import {
   listForwarding,
   removeForwardingRequest,
@@ -12,7 +12,6 @@ import {
   setNeighbourRequest,
 } from '../../../src/netlink/rtnl/neighbour.ts';
 import { listOriginRoutes, originRouteRequest } from '../../../src/netlink/rtnl/route.ts';
-import { vxlanOf } from '../../../src/netlink/rtnl/vxlan.ts';
 import type { Request } from '../../../src/netlink/socket.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 

@@ -4,7 +4,7 @@ import { renderLog } from '../../../src/cli/commands/log.ts';
 import { renderFailure } from '../../../src/cli/failure.ts';
 import { showable } from '../../../src/cli/showable.ts';
 import { CniError } from '../../../src/cni/errors.ts';
-import { painter } from '../../../src/lab/paint.ts';
+import { painter } from '../../../src/lab/words.ts';
 
 test.each([
   ['what moves a cursor', 'a\u001b[2Jb\u001b]0;title\u0007', 'a\\u001b[2Jb\\u001b]0;title\\u0007'],

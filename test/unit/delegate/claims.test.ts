@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:te
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { CLAIM_ARG } from '../../../src/cni/claim-arg.ts';
+import { CLAIM_ARG } from '../../../src/cni/cni-args.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { type Cluster, openCluster } from '../../../src/delegate/kubernetes.ts';

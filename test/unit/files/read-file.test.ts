@@ -1,9 +1,10 @@
 // Does a reader wait for what is no file?
-import { expect, test } from 'bun:test';
-import fs from 'node:fs';
-import os from 'node:os';
-import path from 'node:path';
-import { readIfThere, tryRead } from '../../../src/files/read-file.ts';
+
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import fs, { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import os, { tmpdir } from 'node:os';
+import path, { join } from 'node:path';
+import { fileExists, readIfThere, tryRead } from '../../../src/files/read-file.ts';
 
 test('a FIFO is read as empty, instead of until a process writes to it', () => {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-fifo-'));
@@ -14,4 +15,35 @@ test('a FIFO is read as empty, instead of until a process writes to it', () => {
   } finally {
     fs.rmSync(dir, { recursive: true });
   }
+});
+
+let dir = '';
+
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'catena-exists-'));
+  writeFileSync(join(dir, 'file'), '');
+  mkdirSync(join(dir, 'directory'));
+  symlinkSync('loop', join(dir, 'loop'));
+  symlinkSync('nothing', join(dir, 'dangling'));
+});
+
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+test.each([
+  ['file', true],
+  ['directory', true],
+  ['absent', false],
+  ['dangling', false],
+  ['file/below', false],
+])('%s: %p', (name, exists) => {
+  expect(fileExists(join(dir, name))).toBe(exists);
+});
+
+test('any other failure is told, with the path and code 5', () => {
+  expect(() => fileExists(join(dir, 'loop'))).toThrow(
+    expect.objectContaining({
+      code: 5,
+      message: expect.stringContaining(`Cannot look for "${dir}/loop": ELOOP`),
+    }),
+  );
 });

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { groupsOf } from '../../../src/graph/groups.ts';
-import { type Box, layOut, linesOf } from '../../../src/graph/layout.ts';
+import { type Box, groupsOf, layOut, linesOf } from '../../../src/graph/layout.ts';
 import type { NodeAttachment, NodeBridge, NodeDevice } from '../../../src/node/model.ts';
 
 const device = (name: string, kind: string, master?: string): NodeDevice => ({

@@ -4,8 +4,7 @@ import { parseIp } from '../../../src/net/ip.ts';
 import { decodeMessages, type Envelope, encodeMessages } from '../../../src/netlink/codec/message.ts';
 import { addElements } from '../../../src/netlink/nft/element.ts';
 import { batchBegin } from '../../../src/netlink/nft/message.ts';
-import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
-import { IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
+import { IFF_UP, linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { renderMessage } from '../../../src/netlink/trace.ts';
 
 describe('renderMessage()', () => {

@@ -1,7 +1,7 @@
 // Which options do a hierarchical token bucket and its classes have, and how does the kernel report them?
 import { attrs, u32, u64 } from '../../codec/attrs.ts';
 import { struct } from '../../codec/message.ts';
-import { rate64Of, rateOf, tcRatespec } from './ratespec.ts';
+import { rate64Of, rateOf, tcRatespec } from './psched.ts';
 
 /**
  * linux/pkt_sched.h: struct tc_htb_opt { struct tc_ratespec rate; struct tc_ratespec ceil; __u32 buffer;

@@ -1,6 +1,35 @@
 // How are packets redirected to another device?
-import type { Action } from './action.ts';
-import { tcMirred } from './mirred.ts';
+import { attrs, byKind, s32, str, u32 } from '../../codec/attrs.ts';
+import { struct } from '../../codec/message.ts';
+
+/**
+ * linux/tc_act/tc_mirred.h: struct tc_mirred { tc_gen; int eaction; __u32 ifindex; }, where linux/pkt_cls.h has
+ * tc_gen as __u32 index; __u32 capab; int action; int refcnt; int bindcnt.
+ */
+export const tcMirred = struct('tc_mirred', [
+  ['index', u32],
+  ['capab', u32],
+  ['action', s32],
+  ['refcnt', s32],
+  ['bindcnt', s32],
+  ['eaction', s32],
+  ['ifindex', u32],
+]);
+
+/** `TCA_ACT_OPTIONS` of kind `mirred`; linux/tc_act/tc_mirred.h, TCA_MIRRED_*. */
+const mirred = attrs('mirred', {
+  parms: [2, tcMirred],
+});
+
+/** One action of a filter; linux/pkt_cls.h, TCA_ACT_*. */
+export const action = attrs('action', {
+  kind: [1, str],
+  options: [2, byKind('kind', { mirred })],
+  index: [3, u32],
+});
+
+/** Values of {@link action}. */
+type Action = ReturnType<typeof action.decode>;
 
 /** linux/pkt_cls.h: the action has consumed the packet, and processing stops. */
 const TC_ACT_STOLEN = 4;

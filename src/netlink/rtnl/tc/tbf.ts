@@ -1,7 +1,7 @@
 // Which options does a token bucket filter have, and how does the kernel report them?
 import { attrs, u32, u64 } from '../../codec/attrs.ts';
 import { struct } from '../../codec/message.ts';
-import { rate64Of, rateOf, rateSpec, tcRatespec } from './ratespec.ts';
+import { rate64Of, rateOf, rateSpec, tcRatespec } from './psched.ts';
 
 /**
  * linux/pkt_sched.h: struct tc_tbf_qopt { struct tc_ratespec rate; struct tc_ratespec peakrate; __u32 limit;

@@ -3,7 +3,7 @@ import { type Cidr, networkOf } from '../../../net/cidr.ts';
 import { ipToBytes } from '../../../net/ip.ts';
 import { attrs, type Field, listOf, s16, s32, u8, u16, u16be, u32, u32be } from '../../codec/attrs.ts';
 import { struct } from '../../codec/message.ts';
-import { action } from './action.ts';
+import { action } from './redirect.ts';
 
 /**
  * linux/pkt_cls.h: struct tc_u32_sel { unsigned char flags; unsigned char offshift; unsigned char nkeys;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { excerptOf, foldText } from '../../../../src/cli/terminal/lines.ts';
-import { painter } from '../../../../src/lab/paint.ts';
+import { painter } from '../../../../src/lab/words.ts';
 
 const fold = (text: string, width = 40) => foldText(text, width).split('\n');
 

@@ -1,7 +1,7 @@
 // Does a set answer each key without a look at all of its elements, and as the kernel does?
 import { expect, test } from 'bun:test';
 import { lookUp } from '../../../../src/doctor/filter/rule.ts';
-import type { RawElement } from '../../../../src/netlink/nft/set-contents.ts';
+import type { RawElement } from '../../../../src/netlink/nft/element.ts';
 
 const COUNT = 4_096;
 

@@ -1,6 +1,6 @@
 // Are rules in nft's words understood as nft does? Their bytes are compared in test/golden/nft, nft's listing in test/netns.
 import { describe, expect, test } from 'bun:test';
-import { MatchError } from '../../../../src/netlink/nft/match/words.ts';
+import { MatchError } from '../../../../src/netlink/nft/match/parse.ts';
 import { parseRule } from '../../../../src/netlink/nft/rule-words.ts';
 
 describe('parseRule()', () => {

@@ -1,8 +1,7 @@
 // Are matches in the words of nft understood as nft does, and is all else refused with the reason?
 import { describe, expect, test } from 'bun:test';
 import type { Expression } from '../../../../../src/netlink/nft/expr.ts';
-import { canonicalMatch, parseMatch } from '../../../../../src/netlink/nft/match/parse.ts';
-import { MatchError } from '../../../../../src/netlink/nft/match/words.ts';
+import { canonicalMatch, MatchError, parseMatch } from '../../../../../src/netlink/nft/match/parse.ts';
 
 describe('parseMatch()', () => {
   test.each<[string, string[]]>([

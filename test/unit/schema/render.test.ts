@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { readDocComments } from '../../../src/schema/doc-comments.ts';
+import { readDocComments } from '../../../src/schema/render.ts';
 
 test('readDocComments() finds the words of every key, by its path', () => {
   const source = `
