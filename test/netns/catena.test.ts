@@ -50,7 +50,7 @@ const ifnames = async (lab: Lab, container: Container) =>
 const files = async (lab: Lab) => {
   const { stdout } = await lab.run(lab.host, ['find', lab.tmp, '-type', 'f', '-path', '*', '-size', '+0']);
   const kept =
-    /\/state\/(delegates|pods)\/boot$|\/(run|net\.d)\/|\/last_reserved_ip|\/lock$|\/\.catena-|\.conflist$/;
+    /\/state\/(delegates|pods)\/(boot$|caches\/)|\/(run|net\.d)\/|\/last_reserved_ip|\/lock$|\/\.catena-|\.conflist$/;
   return stdout.split('\n').filter(file => file !== '' && !kept.test(file));
 };
 
