@@ -13,7 +13,7 @@
 #if defined(__x86_64__)
 enum { READ = 0, WRITE = 1, CLOSE = 3, LSEEK = 8, SIGACTION = 13, SOCKET = 41, CONNECT = 42, RECVFROM = 45, SENDMSG = 46,
        GETSOCKOPT = 55, CLONE = 56, EXECVE = 59, WAIT4 = 61, KILL = 62, GETCWD = 79, GETEUID = 107, CLOCK_GETTIME = 228,
-       EXIT_GROUP = 231, READLINKAT = 267, PPOLL = 271, DUP3 = 292, GETRANDOM = 318, MEMFD_CREATE = 319, STATX = 332 };
+       EXIT_GROUP = 231, OPENAT = 257, READLINKAT = 267, PPOLL = 271, DUP3 = 292, GETRANDOM = 318, MEMFD_CREATE = 319, STATX = 332 };
 
 static long call(long number, long a, long b, long c, long d, long e)
 {
@@ -24,7 +24,7 @@ static long call(long number, long a, long b, long c, long d, long e)
 
 #define START "xor %ebp, %ebp\n mov %rsp, %rdi\n and $-16, %rsp\n call front\n"
 #elif defined(__aarch64__)
-enum { GETCWD = 17, DUP3 = 24, CLOSE = 57, LSEEK = 62, READ = 63, WRITE = 64, PPOLL = 73, READLINKAT = 78, EXIT_GROUP = 94,
+enum { GETCWD = 17, DUP3 = 24, OPENAT = 56, CLOSE = 57, LSEEK = 62, READ = 63, WRITE = 64, PPOLL = 73, READLINKAT = 78, EXIT_GROUP = 94,
        CLOCK_GETTIME = 113, KILL = 129, SIGACTION = 134, GETEUID = 175, SOCKET = 198, CONNECT = 203, RECVFROM = 207,
        GETSOCKOPT = 209, SENDMSG = 211, CLONE = 220, EXECVE = 221, WAIT4 = 260, GETRANDOM = 278, MEMFD_CREATE = 279, STATX = 291 };
 
@@ -44,7 +44,7 @@ static long call(long number, long a, long b, long c, long d, long e)
 enum { EINTR = 4, EAGAIN = 11, ECONNREFUSED = 111,
        AT_FDCWD = -100, AF_UNIX = 1, SOCK_STREAM = 1, SOCK_NONBLOCK = 04000, SOCK_CLOEXEC = 02000000, SOL_SOCKET = 1,
        SO_PEERCRED = 17, MSG_NOSIGNAL = 0x4000, POLLIN = 1, POLLOUT = 4, MFD_CLOEXEC = 1, SIGKILL = 9, SIGPIPE = 13,
-       SIGCHLD = 17, WNOHANG = 1, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
+       O_CLOEXEC = 02000000, SIGCHLD = 17, WNOHANG = 1, CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, STATX_BASIC = 0x7ff, FIRST_FREE_FD = 3, PATH_BYTES = 4096 };
 
 typedef struct { int64_t seconds, nanoseconds; } Time;
 typedef struct { int fd; short events, revents; } Poll;
@@ -70,6 +70,7 @@ static char core[PATH_BYTES + 64];             /* path of the Bun program */
 static char key[WIRE_KEY_BYTES + 1];           /* identifies the request */
 static char calls_file[PATH_BYTES];            /* where daemon and clients note which of them makes a call */
 static long door = -1;                         /* the connection */
+static Peer peer;                              /* who listens there */
 static int input_was_read;
 static size_t input_length;
 static uint8_t input[REQUEST_LIMIT_BYTES + 1]; /* pages that are never touched cost nothing */
@@ -272,6 +273,20 @@ static int judge_silence(uint64_t silent_ms)
     return -1;
 }
 
+/* Whether the daemon runs, or waits for a processor to run on (proc(5)): it is busy, and will come to the call. */
+static int is_busy(void)
+{
+    char path[32] = "/proc/", text[128];
+    append_number(path, sizeof path, (uint64_t)peer.pid);
+    append(path, sizeof path, "/stat");
+    long fd = call(OPENAT, AT_FDCWD, (long)path, O_CLOEXEC, 0, 0);
+    long at = fd < 0 ? 0 : call(READ, fd, (long)text, sizeof text, 0, 0) - 3;
+    if (fd >= 0) call(CLOSE, fd, 0, 0, 0, 0);
+    /* The state follows the name, which may have parentheses of its own. */
+    while (at > 0 && text[at] != ')') at--;
+    return at > 0 && text[at + 2] == 'R';
+}
+
 /* Waits for the answer and ends with it. A daemon that shows no sign of life is given up; what is no answer breaks the call. */
 static _Noreturn void await_answer(void)
 {
@@ -281,7 +296,9 @@ static _Noreturn void await_answer(void)
         long ready = wait_for(door, POLLIN, SILENCE_MS);
         if (now_ms(CLOCK_MONOTONIC) - begin > ANSWER_DEADLINE_MS) run_core("lost");
         if (ready == 0) {
-            int verdict = judge_silence(now_ms(CLOCK_MONOTONIC) - heard);
+            uint64_t silent = now_ms(CLOCK_MONOTONIC) - heard;
+            if (silent < BUSY_MS && is_busy()) continue;
+            int verdict = judge_silence(silent);
             const char *why = verdict == JUDGED_LOST ? "lost" : verdict == JUDGED_DECLINED ? "declined" : 0;
             /* What has arrived by now counts: an answered call is no longer noted as begun. */
             if (why && wait_for(door, POLLIN, 0) == 0) run_core(why);
@@ -338,7 +355,6 @@ static int open_door(void)
     const char *dir = variable(RUN_DIR_VARIABLE);
     Address address = { AF_UNIX, "" };
     Stat before, after;
-    Peer peer;
     uint32_t size = sizeof peer;
     if (!append(address.path, sizeof address.path, *dir ? dir : RUN_DIR)) return 0;
     append(calls_file, sizeof calls_file, address.path);

@@ -35,8 +35,6 @@ export const DaemonPlace = z.strictObject({
 export const WorkerPool = z.strictObject({
   workers: z.int(),
   busy: z.int(),
-  /** Calls that wait for a worker. */
-  waiting: z.int(),
 });
 
 /** An attachment that is not as its ADD made it. */

@@ -482,14 +482,17 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<seconds>',
         help: 'end after this time without a request (never)',
       },
-      workers: { type: 'string', placeholder: '<n>', help: 'maximum number of plugin processes (4)' },
+      workers: {
+        type: 'string',
+        placeholder: '<n>',
+        help: 'maximum number of requests at work, each with a process (4)',
+      },
       config: {
         type: 'string',
         placeholder: '<file>',
         help: 'JSON with limits, logs and traces, reloaded when it changes',
       },
       ...only(NETWORK_OPTIONS, 'timeout'),
-      requests: { type: 'string', placeholder: '<n>', help: 'maximum number of concurrent requests (64)' },
       'node-name': {
         type: 'string',
         placeholder: '<name>',

@@ -26,10 +26,20 @@ import {
 import type { Backend } from './server.ts';
 
 /** Makes the call and reports the plugins that it ran. */
-export type MakeCall = (call: PluginRequest, signal: AbortSignal, watch: Watch) => Promise<RunAnswer>;
+export type MakeCall = (
+  call: PluginRequest,
+  signal: AbortSignal,
+  watch: Watch,
+  workers: WorkerSource,
+) => Promise<RunAnswer>;
 
-/** Makes the call and reports the outcome to the watcher. */
-export type WatchedCall = (call: PluginRequest, signal: AbortSignal, queueMs: number) => Promise<RunAnswer>;
+/** Makes the call and reports the outcome to the watcher. @param workers serve it, such as those of a turn */
+export type WatchedCall = (
+  call: PluginRequest,
+  signal: AbortSignal,
+  queueMs: number,
+  workers: WorkerSource,
+) => Promise<RunAnswer>;
 
 /** Runs a command line as a process of its own would. */
 export type RunCommand = (
@@ -63,14 +73,12 @@ export function makeBackend(
   facts: () => object,
 ): Backend {
   return {
-    get problem() {
-      return pool.problem;
-    },
-    run(request, signal, queueMs) {
+    pool,
+    run(request, signal, queueMs, turn) {
       const env = { ...(node ? { [NODE_VARIABLE]: node } : {}), ...environmentFor(request, queueMs) };
       const { plugin, stdin, cwd, args } = request;
-      if (args.length === 0) return call({ plugin, env, stdin, cwd }, signal, queueMs);
-      return withWorkers(pool, async workers => {
+      if (args.length === 0) return call({ plugin, env, stdin, cwd }, signal, queueMs, turn);
+      return withWorkers(turn, async workers => {
         const written = { 1: '', 2: '' };
         const write = (fd: 1 | 2, text: string): void => {
           written[fd] += text;
@@ -79,7 +87,7 @@ export function makeBackend(
         return { exitCode, stdout: written[1], stderr: written[2] };
       });
     },
-    async answer(request, state) {
+    async answer(request) {
       const { pathname } = new URL(request.url);
       if (pathname === '/healthz') return new Response('ok\n');
       if (pathname === '/readyz') {
@@ -87,15 +95,17 @@ export function makeBackend(
         return new Response(ready ? 'ok\n' : 'no worker responds\n', { status: ready ? 200 : 503 });
       }
       if (pathname === STATE_PATH)
-        return Response.json(
-          inEnvelope('DaemonState', { pid: process.pid, ...state, pool: pool.state, ...facts() }),
-        );
+        return Response.json(inEnvelope('DaemonState', { pid: process.pid, ...stateOf(pool), ...facts() }));
       if (pathname === '/metrics') return readings.metrics();
       const [, isTraces, id] = /^(\/v1\/traces)(?:\/([\da-z]+))?$/.exec(pathname) ?? [];
       const traces = isTraces && readings.traces(id);
       return traces ? Response.json(traces) : undefined;
     },
   };
+}
+
+function stateOf({ state: { workers, busy, ...requests } }: WorkerPool): object {
+  return { ...requests, pool: { workers, busy } };
 }
 
 /**
@@ -114,7 +124,7 @@ export async function withWorkers(
 
 /** Reports every call and its plugins to a watcher. */
 export function watchedCalls(watcher: RequestWatcher, make: MakeCall): WatchedCall {
-  return async (call, signal, queueMs) => {
+  return async (call, signal, queueMs, workers) => {
     const { env, stdin } = call;
     const { CNI_COMMAND = '', CNI_CONTAINERID = '', CNI_IFNAME = '', CNI_NETNS = '' } = env;
     const request = watcher.begin(
@@ -130,7 +140,7 @@ export function watchedCalls(watcher: RequestWatcher, make: MakeCall): WatchedCa
       },
       env,
     );
-    const reply = await make({ ...call, env: request.env }, signal, request.watch);
+    const reply = await make({ ...call, env: request.env }, signal, request.watch, workers);
     request.end(outcomeOf(reply));
     return reply;
   };
@@ -144,38 +154,36 @@ const CALL_DEADLINE_MS = 10 * 60_000;
  * each plugin were a process of its own. If the caller disconnects during a call, the worker is ended, as the plugin's process
  * would be.
  */
-export function pluginCallsTo(workers: WorkerSource): MakeCall {
-  return async ({ plugin = '', ...invocation }, signal, watch) => {
-    const { env } = invocation;
-    const { onPlugin, tracesKernel, envOf } = watch;
-    const parent = findTraceParent(env);
-    const span = parent && startSpan(parent);
-    const { workers: watched, unserved } = noteUnserved(workers);
-    const own = ownSegments(watched);
-    const call = {
-      ...invocation,
-      path: plugin,
-      env: { ...env, ...envOf?.(plugin), ...traceEnv(parent, span) },
-    };
-    const outcome = await runOne(own, call, { signal, tracesKernel });
-    const about = { network: networkIn(invocation.stdin), verb: env.CNI_COMMAND as Command };
-    const late = await finishDeferred(own, about.network, about.verb, watch);
-    const reply = replyOf(plugin, outcome, late);
-    const { durationMs, transactions } = outcome;
-    onPlugin?.({
-      ...about,
-      plugin,
-      index: 0,
-      executable: process.execPath,
-      durationMs,
-      stderr: reply.stderr,
-      ...outcomeOf(reply),
-      ...defined({ span, transactions }),
-    });
-    // No worker has begun the call, so its client makes it.
-    return unserved.why === undefined ? reply : { ...reply, declined: 'workers', error: unserved.why };
+export const callByWorker: MakeCall = async ({ plugin = '', ...invocation }, signal, watch, workers) => {
+  const { env } = invocation;
+  const { onPlugin, tracesKernel, envOf } = watch;
+  const parent = findTraceParent(env);
+  const span = parent && startSpan(parent);
+  const { workers: watched, unserved } = noteUnserved(workers);
+  const own = ownSegments(watched);
+  const call = {
+    ...invocation,
+    path: plugin,
+    env: { ...env, ...envOf?.(plugin), ...traceEnv(parent, span) },
   };
-}
+  const outcome = await runOne(own, call, { signal, tracesKernel });
+  const about = { network: networkIn(invocation.stdin), verb: env.CNI_COMMAND as Command };
+  const late = await finishDeferred(own, about.network, about.verb, watch);
+  const reply = replyOf(plugin, outcome, late);
+  const { durationMs, transactions } = outcome;
+  onPlugin?.({
+    ...about,
+    plugin,
+    index: 0,
+    executable: process.execPath,
+    durationMs,
+    stderr: reply.stderr,
+    ...outcomeOf(reply),
+    ...defined({ span, transactions }),
+  });
+  // No worker has begun the call, so its client makes it.
+  return unserved.why === undefined ? reply : { ...reply, declined: 'workers', error: unserved.why };
+};
 
 /** Runs a segment of one call. */
 async function runOne(

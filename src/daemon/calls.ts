@@ -151,26 +151,16 @@ const STANDSTILL_MS = 10_000;
  * @param silentMs how long it has been silent
  */
 export async function judgeSilence(file: string, key: string, silentMs: number): Promise<Verdict> {
-  const fate = giveUp(file, key);
-  if (fate === undefined) return 'wait';
-  if (!fate.begun) return 'declined';
-  const { daemon } = fate;
-  if (silentMs < STANDSTILL_MS && !(await isFrozen(daemon))) return 'wait';
+  const daemon = daemonOf(file);
+  if (daemon === undefined || (silentMs < STANDSTILL_MS && !(await isFrozen(daemon)))) return 'wait';
+  const mayHaveBegun = giveUp(file, key);
+  if (mayHaveBegun !== true) return mayHaveBegun === false ? 'declined' : 'wait';
   return (await endFrozen(daemon)) ? 'lost' : 'wait';
 }
 
 /** Decides about a call whose connection to the daemon broke. */
 export function judgeBreak(file: string, key: string): Verdict {
-  const fate: CallFate | undefined = giveUp(file, key);
-  return fate?.begun === false ? 'declined' : 'lost';
-}
-
-/** What a client learns about its call. */
-interface CallFate {
-  /** Whether the daemon may have begun the call. If false, it never will. */
-  readonly begun: boolean;
-  /** The daemon's process. */
-  readonly daemon: ProcessId;
+  return giveUp(file, key) === false ? 'declined' : 'lost';
 }
 
 /** The daemon's part of a new file. */
@@ -195,9 +185,9 @@ function setCrowded(table: Uint8Array, crowded: boolean): void {
 
 /**
  * Gives a call up on behalf of its client.
- * @returns undefined if the file is missing or cannot be read, which says nothing about the call
+ * @returns whether the daemon may have begun it; if false, it never will; undefined if the file is missing or cannot be read, which says nothing about the call
  */
-export function giveUp(file: string, key: string): CallFate | undefined {
+export function giveUp(file: string, key: string): boolean | undefined {
   try {
     // Without O_CREAT: a note that no daemon reads decides nothing.
     const fd = openSync(file, constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW);
@@ -207,18 +197,22 @@ export function giveUp(file: string, key: string): CallFate | undefined {
       closeSync(fd);
     }
     const bytes = readFileSync(file);
-    const daemon = daemonIn(bytes);
+    if (bytes.length < TABLE_BYTES) return undefined;
     const slots = bytes.subarray(HEADER_BYTES, TABLE_BYTES).toString('latin1');
-    return { begun: bytes[CROWDED_AT] === 1 || slots.includes(key), daemon };
+    return bytes[CROWDED_AT] === 1 || slots.includes(key);
   } catch {
     return undefined;
   }
 }
 
-/** The daemon's process, from the beginning of a file. @throws SyntaxError if this is no such file */
-export function daemonIn(bytes: Buffer): ProcessId {
-  const header = bytes.subarray(0, CROWDED_AT);
-  return JSON.parse(header.subarray(0, header.indexOf(0)).toString()) as ProcessId;
+/** The daemon's process, from the beginning of its calls file; undefined if this is none. */
+export function daemonOf(file: string): ProcessId | undefined {
+  try {
+    const header = readFileSync(file).subarray(0, CROWDED_AT);
+    return JSON.parse(header.subarray(0, header.indexOf(0)).toString()) as ProcessId;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The keys that clients have given up, from the part that they append. */

@@ -138,7 +138,8 @@ export function listen(socketPath: string, maxBytes: number, handlers: Handlers)
     try {
       const answer = (request: RunRequest, signal: AbortSignal) =>
         handlers.answer(request, calls as BegunCalls, signal);
-      return { server, wire: listenForCalls(freshWire, maxBytes, answer, handlers.ping, handlers.refuse) };
+      const { ping, refuse } = handlers;
+      return { server, wire: listenForCalls(freshWire, { maxBytes, answer, ping, refuse }) };
     } catch (error) {
       void server.stop(true);
       throw error;

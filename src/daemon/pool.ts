@@ -1,4 +1,4 @@
-// Which worker serves the next call?
+// Which requests does the daemon take, when do they begin, and which worker serves them?
 
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { Invocation } from '../chain/run/exec-plugin.ts';
@@ -8,12 +8,9 @@ import type { WorkerCall, WorkerSource } from '../worker/client.ts';
 import { type Limits, WorkerProcess } from '../worker/process.ts';
 import { rest } from '../worker/staying.ts';
 
-/** How large a pool may grow, and when a worker is replaced. */
+/** How many requests are served at the same time, and when a worker is replaced. */
 export interface PoolLimits {
-  /**
-   * Maximum number of workers at work, besides the one that deletes devices. Waiting workers do not count: those that hold
-   * deferred removals, and those whose call takes longer than {@link STUCK_MS}. There are at most {@link SPARE} of them.
-   */
+  /** Requests at work at the same time, each of which may have a worker. Those that wait for something else do not count. */
   readonly workers: number;
   /** Calls after which a worker is replaced. */
   readonly calls: number;
@@ -26,8 +23,13 @@ export interface PoolLimits {
 /** Default limits. */
 export const POOL_LIMITS: PoolLimits = { workers: 4, calls: 5_000, bytes: 192 * 1024 * 1024, idleMs: 30_000 };
 
-/** A pool in numbers. */
-export type PoolState = NonNullable<AnswerOf<'DaemonState'>['pool']>;
+/** A daemon's load in numbers. */
+export interface PoolState extends NonNullable<AnswerOf<'DaemonState'>['pool']> {
+  /** Requests that were begun, that wait, and that were answered so far. */
+  readonly running: number;
+  readonly queued: number;
+  readonly served: number;
+}
 
 /** Path of the running program, valid even after another file has taken its name. */
 const OWN_PROGRAM = '/proc/self/exe';
@@ -38,17 +40,23 @@ const LOOK_EVERY = 50;
 const READY_DEADLINE_MS = 10_000;
 /** Longer than a netlink socket waits for its answer. */
 const REMOVE_DEADLINE_MS = 40_000;
-/** A longer call is waiting for something: a plugin that it has started, or a lock. Another container must not wait for that. */
+/** A request that takes longer waits for something: a plugin that it has started, a server, a lock. Another one must not wait for that. */
 const STUCK_MS = 500;
-/** Maximum number of workers besides those at work. */
-const SPARE = 12;
-/** Of these, at most so many serve one network, whose server or foreign plugin may hang. */
-const SPARE_OF_ONE = 8;
-/**
- * Where no worker ends a call for this time, and all wait for something, calls that wait are given up. They have not begun: their clients
- * make them. While workers compute, waiting is cheaper, however long it takes: a call of its own computes several times as much.
- */
-const WAIT_MS = 1_000;
+/** Requests that may wait for something: all, and of one network, whose server or foreign plugin may hang. */
+interface Spare {
+  readonly all: number;
+  readonly ofOne: number;
+}
+/** With a worker, which takes memory. */
+const WITH_WORKER: Spare = { all: 12, ofOne: 8 };
+/** Without one, as those that have started a foreign plugin: they take next to nothing. */
+const WITHOUT_WORKER: Spare = { all: 256, ofOne: 64 };
+/** A request that has waited for this time may begin though twice as many wait for something: its client would not have needed longer. */
+const PATIENCE_MS = 1_000;
+/** Where nothing ends for this time and all wait for something, further requests are declined. */
+const STANDSTILL_MS = 1_000;
+/** Maximum number of requests that wait. */
+const QUEUE = 1_024;
 /** A long call that had or wanted a processor for more than this part of its time waits for nothing else. */
 const AT_WORK_SHARE = 0.5;
 /** A worker's deferred removals run after this time even without a request to run them. It is longer than any call takes. */
@@ -59,25 +67,42 @@ interface Member {
   readonly process: WorkerProcess;
   /** Number of calls that it had answered when its memory was last checked. */
   looked: number;
-  /** When it got its current call, or when its last call ended. */
+  /** When its last call ended. */
   since: number;
-  /** Milliseconds for which it had had or wanted a processor then. */
-  wantedMs: number;
-  /** The network of its current call. */
-  network: () => string;
   /** It has freed the memory that its calls left behind. */
   rested: boolean;
 }
 
+/** A request that was begun. */
+interface Running {
+  readonly network: string;
+  /** Work of the daemon itself, which no client has asked for. */
+  readonly isOwn: boolean;
+  /** The worker that serves it now. */
+  member: Member | undefined;
+  /** When it got that worker, or gave the last one back. */
+  since: number;
+  /** Milliseconds for which the worker had had or wanted a processor then. */
+  wantedMs: number;
+}
+
 interface Waiter {
+  readonly network: string;
   readonly since: number;
-  readonly network: () => string;
-  take(member: Member | undefined): void;
+  begin(): void;
+}
+
+/** A request that was begun: it has workers whenever it needs them. */
+export interface Turn extends WorkerSource {
+  /** Ends the request. */
+  leave(): void;
 }
 
 /**
- * Workers that serve calls of any chain, one call at a time each. A worker that has ended is replaced when another one is needed.
- * One that holds deferred removals of a chain serves no other chain until these have run.
+ * The one queue of the daemon, and workers that serve the calls of any chain, one at a time each. A request waits here until it begins, and for
+ * nothing after that. What waits is always served; what would wait for others that wait for something themselves is declined at once.
+ * A worker that has ended is replaced when another one is needed. One that holds deferred removals of a chain serves no other
+ * chain until these have run.
  */
 export class WorkerPool implements WorkerSource {
   readonly #env: Invocation['env'];
@@ -88,14 +113,16 @@ export class WorkerPool implements WorkerSource {
   #idle: Member[] = [];
   readonly #busy = new Set<Member>();
   readonly #holding = new Set<Member>();
-  readonly #waiting: Waiter[] = [];
+  readonly #running = new Set<Running>();
+  readonly #waiting = new Set<Waiter>();
+  #served = 0;
   #reaping: WorkerProcess | undefined;
   #removing = false;
   #removedAt = 0;
   #trying = false;
-  /** When a worker last ended a call. */
+  /** When a request last ended. */
   #movedAt = 0;
-  /** The same by network. */
+  /** The same by network, while many run. */
   readonly #moved = new Map<string, number>();
 
   constructor(env: Invocation['env'], limits: PoolLimits, events: HealthEvents) {
@@ -110,7 +137,9 @@ export class WorkerPool implements WorkerSource {
 
   get state(): PoolState {
     const busy = this.#busy.size + this.#holding.size;
-    return { workers: busy + this.#idle.length, busy, waiting: this.#waiting.length };
+    const running = [...this.#running].filter(({ isOwn }) => !isOwn).length;
+    const requests = { running, queued: this.#waiting.size, served: this.#served };
+    return { workers: busy + this.#idle.length, busy, ...requests };
   }
 
   /** Why no call can be served now; undefined if calls can be. */
@@ -119,45 +148,34 @@ export class WorkerPool implements WorkerSource {
     return problem === undefined || this.#hasAny() ? undefined : `cannot start a worker: ${problem}`;
   }
 
+  /** New limits hold at once for what waits. */
   set limits(limits: PoolLimits) {
     this.#limits = limits;
+    this.#serveWaiting();
   }
 
+  /**
+   * Decides about a request by what runs and waits now.
+   * @returns undefined if it is declined: that is known at once, and what waits is never declined
+   */
+  enter(network: string): Turn | Promise<Turn> | undefined {
+    if (this.#mayBegin({ network, since: performance.now() })) return this.#begin(network);
+    return this.#isHeldUp(network) ? undefined : this.#wait(network);
+  }
+
+  /** For work of the daemon itself: each use of a worker is a request. */
   async use<T>(
-    invocation: Pick<WorkerCall, 'stdin'>,
+    call: Pick<WorkerCall, 'stdin'>,
     work: (worker: WorkerProcess) => Promise<T>,
     which?: WorkerProcess,
   ): Promise<T> {
-    if (which === undefined) return this.#lend(work, networkOf(invocation));
-    const own = [...this.#holding].find(({ process }) => process === which);
-    // It is serving a call of the same chain, or it has ended. In both cases it answers in order.
-    if (own === undefined) return work(which);
-    this.#holding.delete(own);
-    return this.#lendOut(own, work, networkOf(invocation));
-  }
-
-  async #lend<T>(work: (worker: WorkerProcess) => Promise<T>, network = () => ''): Promise<T> {
-    const member = this.#isHeldUp(network) ? undefined : await this.#take(network);
-    if (member === undefined) {
-      return work(new WorkerProcess({ absent: this.problem ?? 'all workers are busy' }, this.#env));
-    }
-    return this.#lendOut(member, work, network);
-  }
-
-  async #lendOut<T>(
-    member: Member,
-    work: (worker: WorkerProcess) => Promise<T>,
-    network: () => string,
-  ): Promise<T> {
-    this.#busy.add(member);
-    member.since = performance.now();
-    member.wantedMs = wantedCpuMs(member.process.pid);
-    member.rested = false;
-    member.network = network;
+    const network = call.stdin === undefined ? '' : networkIn(call.stdin);
+    const mayBegin = which !== undefined || this.#mayBegin({ network, since: performance.now() });
+    const turn = mayBegin ? this.#begin(network, true) : await this.#wait(network, true);
     try {
-      return await work(member.process);
+      return await turn.use({ path: '', env: {}, ...call }, work, which);
     } finally {
-      this.#giveBack(member);
+      turn.leave();
     }
   }
 
@@ -165,10 +183,59 @@ export class WorkerPool implements WorkerSource {
     return this.#reaper.remove(indexes);
   }
 
+  #wait(network: string, isOwn = false): Promise<Turn> {
+    return new Promise(resolve => {
+      const begin = () => resolve(this.#begin(network, isOwn));
+      this.#waiting.add({ network, since: performance.now(), begin });
+    });
+  }
+
+  #begin(network: string, isOwn = false): Turn {
+    const request: Running = { network, isOwn, member: undefined, since: performance.now(), wantedMs: 0 };
+    this.#running.add(request);
+    return {
+      use: (_, work, which) => this.#lend(request, work, which),
+      remove: indexes => this.#reaper.remove(indexes),
+      leave: () => this.#end(request),
+    };
+  }
+
+  #end(request: Running): void {
+    if (!this.#running.delete(request)) return;
+    if (!request.isOwn) this.#served += 1;
+    this.#movedAt = performance.now();
+    // Of each network only while many run: a list of networks may be long.
+    if (this.#running.size >= WITH_WORKER.ofOne) this.#moved.set(request.network, this.#movedAt);
+    else this.#moved.clear();
+    this.#serveWaiting();
+  }
+
+  async #lend<T>(
+    request: Running,
+    work: (worker: WorkerProcess) => Promise<T>,
+    which: WorkerProcess | undefined,
+  ): Promise<T> {
+    const held = [...this.#holding].find(({ process }) => process === which);
+    // It is serving a call of the same chain, or it has ended. In both cases it answers in order.
+    if (which !== undefined && held === undefined) return work(which);
+    const member = held ?? this.#find();
+    if (member === undefined) return work(new WorkerProcess({ absent: this.problem ?? '' }, this.#env));
+    this.#holding.delete(member);
+    this.#busy.add(member);
+    member.rested = false;
+    Object.assign(request, { member, since: performance.now(), wantedMs: wantedCpuMs(member.process.pid) });
+    try {
+      return await work(member.process);
+    } finally {
+      Object.assign(request, { member: undefined, since: performance.now() });
+      this.#giveBack(member);
+    }
+  }
+
   /** Whether a worker answers. */
   async ready(): Promise<boolean> {
     const limits = { deadlineMs: READY_DEADLINE_MS };
-    const outcome = await this.#lend(worker => worker.ask(limits, { remove: [] }));
+    const outcome = await this.use({}, worker => worker.ask(limits, { remove: [] }));
     return outcome.exitCode === 0;
   }
 
@@ -181,84 +248,68 @@ export class WorkerPool implements WorkerSource {
 
   #start(): Member {
     const process = new WorkerProcess(OWN_PROGRAM, this.#env, true, problem => this.#health.note(problem));
-    return { process, looked: 0, since: performance.now(), wantedMs: 0, network: () => '', rested: false };
+    return { process, looked: 0, since: performance.now(), rested: false };
   }
 
   #hasAny(): boolean {
     return [...this.#idle, ...this.#busy, ...this.#holding].some(({ process }) => process.usable);
   }
 
-  /** A worker; undefined if none can be had. */
-  #take(network: () => string): Promise<Member | undefined> {
-    const free = this.#find();
-    if (free) return Promise.resolve(free);
-    if (this.problem !== undefined) return Promise.resolve(undefined);
-    return new Promise(take => this.#waiting.push({ since: performance.now(), network, take }));
-  }
-
-  /** The worker that was idle for the shortest time, so that the others can time out; a new one if the limit allows. */
+  /** The worker that was idle for the shortest time, so that the others can time out; a new one otherwise. */
   #find(): Member | undefined {
     this.#idle = this.#idle.filter(({ process }) => process.usable);
-    return this.#idle.pop() ?? (this.#mayStart() ? this.#start() : undefined);
+    return this.#idle.pop() ?? (this.problem === undefined ? this.#start() : undefined);
   }
 
-  #mayStart(): boolean {
-    if (this.problem !== undefined) return false;
+  /** Whether there is room: fewer are at work than may be, and not too many wait for something, of all and of this network. */
+  #mayBegin({ network, since }: Pick<Waiter, 'network' | 'since'>, stuck?: readonly Running[]): boolean {
     const { workers } = this.#limits;
-    const atWork = this.#busy.size - this.#stuck().length;
-    return atWork < workers && this.#busy.size + this.#holding.size < workers + SPARE;
+    if (this.#running.size < workers || this.problem !== undefined) return true;
+    const waiting = stuck ?? this.#stuck();
+    const times = performance.now() - since < PATIENCE_MS ? 1 : 2;
+    return this.#running.size - waiting.length < workers && !isFull(waiting, network, times);
   }
 
-  /**
-   * Those whose calls take long without need of a processor. One that gets none on a busy node is not helped by another worker, nor is one
-   * that is still starting.
-   */
-  #stuck(): Member[] {
+  /** Those that take long without need of a processor. One that gets none on a busy node is not helped by others that begin. */
+  #stuck(): Running[] {
     const now = performance.now();
-    return [...this.#busy].filter(({ process, since, wantedMs }) => {
+    return [...this.#running].filter(({ member, since, wantedMs }) => {
       const forMs = now - since;
-      if (!process.serves || forMs < STUCK_MS) return false;
-      return wantedCpuMs(process.pid) - wantedMs < AT_WORK_SHARE * forMs;
+      if (forMs < STUCK_MS || member === undefined) return forMs >= STUCK_MS;
+      const { serves, pid } = member.process;
+      return serves && wantedCpuMs(pid) - wantedMs < AT_WORK_SHARE * forMs;
     });
   }
 
   /**
-   * Whether the call would wait for others that wait for something themselves: all that there may be, or too many of its network. While calls
-   * end, they only take their time: on a busy node all wait for the kernel's locks, and a call of its own would be one more.
+   * Whether a request would wait for others that wait for something themselves: all, or too many of its network. While they end, they only
+   * take their time: on a busy node all wait for the kernel's locks, and a process of its own would be one more.
    */
-  #isHeldUp(network: () => string): boolean {
-    if (this.#idle.length > 0 && this.#busy.size < SPARE_OF_ONE) return false;
-    const stillSince = performance.now() - WAIT_MS;
+  #isHeldUp(network: string): boolean {
+    if (this.#waiting.size >= QUEUE) return true;
     const stuck = this.#stuck();
-    const isFull = this.#busy.size + this.#holding.size >= this.#limits.workers + SPARE;
-    if (isFull && stuck.length === this.#busy.size && this.#movedAt < stillSince) return true;
-    if (stuck.length < SPARE_OF_ONE || (this.#moved.get(network()) ?? 0) >= stillSince) return false;
-    return stuck.filter(one => one.network() === network()).length >= SPARE_OF_ONE;
+    const stillSince = performance.now() - STANDSTILL_MS;
+    if (stuck.length === this.#running.size && isFull(stuck, undefined) && this.#movedAt < stillSince)
+      return true;
+    return isFull(stuck, network) && (this.#moved.get(network) ?? 0) < stillSince;
   }
 
   #giveBack(member: Member): void {
-    // Of each network only while many are busy: a request may be long.
-    if (this.#busy.size >= SPARE_OF_ONE) this.#moved.set(member.network(), performance.now());
-    else this.#moved.clear();
     this.#busy.delete(member);
     member.since = performance.now();
-    this.#movedAt = member.since;
     const { process } = member;
     if (process.usable && process.holds) this.#holding.add(member);
     else if (process.usable && !this.#hasServedLongEnough(member)) this.#idle.push(member);
     else process.close();
-    this.#serveWaiting();
   }
 
   #serveWaiting(): void {
-    for (let [next] = this.#waiting; next !== undefined; [next] = this.#waiting) {
-      const isHeldUp = this.#isHeldUp(next.network);
-      const free = isHeldUp ? undefined : this.#find();
-      if (free === undefined && !isHeldUp) return;
-      // Busy from now on, not only once the waiting call resumes.
-      if (free) this.#busy.add(free);
-      this.#waiting.shift();
-      next.take(free);
+    if (this.#waiting.size === 0) return;
+    const stuck = this.#stuck();
+    for (const waiter of this.#waiting) {
+      if (!this.#mayBegin(waiter, stuck)) continue;
+      this.#waiting.delete(waiter);
+      waiter.begin();
     }
   }
 
@@ -273,13 +324,6 @@ export class WorkerPool implements WorkerSource {
   #tidy(): void {
     this.#tryAgain();
     this.#serveWaiting();
-    const lateSince = performance.now() - WAIT_MS;
-    const isStill = this.#movedAt < lateSince && this.#stuck().length === this.#busy.size;
-    for (let [next] = this.#waiting; next !== undefined; [next] = this.#waiting) {
-      if (this.problem === undefined && !(isStill && next.since < lateSince)) break;
-      this.#waiting.shift();
-      next.take(undefined);
-    }
     this.#letGoOfForgotten();
     this.#shrink();
   }
@@ -349,10 +393,14 @@ export class WorkerPool implements WorkerSource {
   }
 }
 
-/** The network of a call; asked only where many calls take long. */
-function networkOf({ stdin }: Pick<WorkerCall, 'stdin'>): () => string {
-  let found: string | undefined;
-  return () => (found ??= stdin === undefined ? '' : networkIn(stdin));
+/** Whether no further request may wait for something. @param network without one, of all networks */
+function isFull(stuck: readonly Running[], network: string | undefined, times = 1): boolean {
+  return [true, false].some(hasWorker => {
+    const { all, ofOne } = hasWorker ? WITH_WORKER : WITHOUT_WORKER;
+    const those = stuck.filter(({ member }) => (member !== undefined) === hasWorker);
+    const own = those.filter(one => one.network === network);
+    return those.length >= all * times || own.length >= ofOne * times;
+  });
 }
 
 const PAGE_BYTES = 4096;

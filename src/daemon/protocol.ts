@@ -43,8 +43,8 @@ export const ANSWER_DEADLINE_MS = 10 * 60_000;
 
 /**
  * Why a daemon declines a request: `request`: it does not know this kind of request; `build`: the client is another executable;
- * `namespace`: the client is in another network or mount namespace; `stale`: the client had given up before the daemon came to
- * the request, or the request is older than clients wait; `workers`: no worker could take the call; `ending`: the daemon is shutting down.
+ * `namespace`: the client is in another network or mount namespace; `stale`: the client had gone or given up before the daemon came to
+ * the request; `busy`: it would wait for others that wait for something themselves; `workers`: no worker could take the call; `ending`: the daemon is shutting down.
  */
 export const DECLINE_REASONS = [
   'request',
@@ -102,8 +102,6 @@ export interface RunRequest extends PluginRequest {
   readonly key: string;
   /** How long ago the client sent it, in milliseconds; negative if the clock was set back since. */
   readonly ageMs?: number;
-  /** The longest time of these in which nothing of it arrived: a client may need long to send a long request. */
-  readonly silentMs?: number;
 }
 
 /** The outcome, or why the client is to do the work itself. */
@@ -138,7 +136,7 @@ export interface DaemonState {
   readonly running: number;
   readonly queued: number;
   readonly served: number;
-  readonly pool?: { readonly workers: number; readonly busy: number; readonly waiting: number };
+  readonly pool?: { readonly workers: number; readonly busy: number };
   /** Why it serves no calls now. */
   readonly problem?: string;
   /** What the watch over attachments has found. */

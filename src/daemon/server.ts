@@ -6,6 +6,7 @@ import { describeIssue, tryParse } from '../cni/json.ts';
 import { type BegunCalls, hasGone } from './calls.ts';
 import { openDoor, problem } from './door.ts';
 import { type OwnStart, type Succession, startSuccessor } from './on-demand.ts';
+import type { Turn, WorkerPool } from './pool.ts';
 import {
   CALL_PATH,
   DAEMON_COMMANDS,
@@ -15,22 +16,20 @@ import {
   type Place,
   type RunAnswer,
   type RunRequest,
-  SILENCE_MS,
   STOP_PATH,
   SUCCESSION_PATH,
 } from './protocol.ts';
-import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
 import { ownPlace } from './who-listens.ts';
 import type { AnsweredCall } from './wire.ts';
 
 /** What the server runs for its clients. */
 export interface Backend {
   /** Runs a command as its own process would; never rejects. The signal is aborted when the client has gone. */
-  run(request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunAnswer>;
+  run(request: RunRequest, signal: AbortSignal, queueMs: number, turn: Turn): Promise<RunAnswer>;
   /** Answers all other HTTP requests; undefined for a path that it does not know. */
-  answer(request: Request, state: ServerState): Promise<Response | undefined>;
-  /** Why no call can be served now; undefined if calls can be. */
-  readonly problem: string | undefined;
+  answer(request: Request): Promise<Response | undefined>;
+  /** Where requests wait for their turn. */
+  readonly pool: Pick<WorkerPool, 'enter' | 'state' | 'problem'>;
 }
 
 /** Events of the server that its owner is told about. */
@@ -47,7 +46,6 @@ export interface ServerEvents {
 
 /** Options of the server. */
 export interface ServerOptions {
-  readonly limits?: ServerLimits | undefined;
   /** Asks a daemon that already listens to hand over. */
   readonly replace?: boolean | undefined;
   /** How this daemon was started, if it may start a successor. */
@@ -58,15 +56,10 @@ export interface ServerOptions {
 
 /** A listening daemon. */
 export interface Server {
-  readonly state: ServerState;
   /** The daemon's place; calls from other places are declined. */
   readonly place: Place;
-  /** What it is doing now. */
-  activity(): ServerState & { readonly connections: number };
-  /** Changes the limits for future requests. */
-  setLimits(limits: ServerLimits): void;
-  /** Runs work when its turn comes; undefined if that does not come. @param group the network */
-  admit<T>(group: string, work: (queueMs: number) => Promise<T>): Promise<T | undefined>;
+  /** Clients that are connected. */
+  readonly connections: number;
   /** Accepts no new requests, answers those that it has, and closes. New clients run their chains themselves. */
   stop(): Promise<void>;
 }
@@ -79,11 +72,10 @@ export async function startServer(
   socketPath: string,
   backend: Backend,
   events: ServerEvents,
-  { limits = SERVER_LIMITS, replace = false, version = '', ownStart }: ServerOptions = {},
+  { replace = false, version = '', ownStart }: ServerOptions = {},
 ): Promise<Server> {
   const place = await ownPlace();
-  const gate = new RequestLimiter(limits);
-  const admission = new Admission(place, gate, backend, events);
+  const admission = new Admission(place, backend, events);
   const leave = (): void => {
     admission.isEnding = true;
     door.leave();
@@ -107,7 +99,7 @@ export async function startServer(
     }
     const isHandover = pathname === HANDOVER_PATH;
     if (request.method !== 'POST' || (!isHandover && pathname !== STOP_PATH))
-      return (await backend.answer(request, gate.state)) ?? problem(404, 'no such path');
+      return (await backend.answer(request)) ?? problem(404, 'no such path');
     leave();
     if (isHandover) events.replaced('another daemon is replacing this one');
     else events.stopped();
@@ -117,7 +109,7 @@ export async function startServer(
     serve,
     answer: admission.answer,
     ping() {
-      const { running, queued } = gate.state;
+      const { running, queued } = backend.pool.state;
       const uptimeSeconds = Math.floor(process.uptime());
       return { version, executable: place.executable, pid: process.pid, running, queued, uptimeSeconds };
     },
@@ -128,17 +120,12 @@ export async function startServer(
       events.replaced(why);
     },
   };
-  const door = await openDoor(socketPath, limits.bytes, handlers, replace);
+  const door = await openDoor(socketPath, MAX_REQUEST_BYTES, handlers, replace);
   return {
-    get state() {
-      return gate.state;
-    },
     place,
-    activity: () => ({ ...gate.state, connections: door.connections }),
-    setLimits(next) {
-      gate.limits = next;
+    get connections() {
+      return door.connections;
     },
-    admit: (group, work) => gate.admit(group, work),
     async stop() {
       leave();
       await door.close();
@@ -146,10 +133,13 @@ export async function startServer(
   };
 }
 
+/** Longest request. */
+const MAX_REQUEST_BYTES = 32 * 1024 * 1024;
+
 /** Path of the node's attachments. */
 const NODE_PATH = '/v1/attachments';
 
-/** The message to a client whose turn does not come. */
+/** The message to a client that would wait for others that wait. */
 export const BUSY = 'Cannot take the request: too many requests wait for plugins or servers; try again later';
 
 /** Takes requests, or leaves them to their clients. */
@@ -157,12 +147,11 @@ class Admission {
   isEnding = false;
 
   readonly #place: Place;
-  readonly #gate: RequestLimiter;
   readonly #backend: Backend;
   readonly #events: ServerEvents;
 
-  constructor(place: Place, gate: RequestLimiter, backend: Backend, events: ServerEvents) {
-    [this.#place, this.#gate, this.#backend, this.#events] = [place, gate, backend, events];
+  constructor(place: Place, backend: Backend, events: ServerEvents) {
+    [this.#place, this.#backend, this.#events] = [place, backend, events];
   }
 
   readonly answer = async (
@@ -173,23 +162,24 @@ class Admission {
     const why = this.#findObstacle(request, await hasGone(signal));
     if (why) return { reply: why };
     const { ageMs = 0, key, args, stdin } = request;
+    const asked = performance.now();
     // What hangs in one network must not hold up others.
-    const group = args.length === 0 ? networkIn(stdin) : (args[1] ?? '');
-    const answered = await this.#gate.admit(group, async (queueMs): Promise<AnsweredCall> => {
+    const turn = await this.#backend.pool.enter(args.length === 0 ? networkIn(stdin) : (args[1] ?? ''));
+    if (turn === undefined) return { reply: this.#refuse('busy', BUSY) };
+    try {
       if (signal.aborted || !calls.begin(key))
-        return { reply: decline('stale', 'the client has cancelled the call') };
+        return { reply: this.#refuse('stale', 'the client has cancelled the call') };
       const told = () => calls.end(key);
-      try {
-        return { reply: await this.#backend.run(request, signal, queueMs + Math.max(ageMs, 0)), told };
-      } catch (error) {
+      const queueMs = performance.now() - asked + Math.max(ageMs, 0);
+      const reply = await this.#backend.run(request, signal, queueMs, turn).catch(error => {
         told();
         throw error;
-      }
-    });
-    if (answered === undefined) return { reply: this.#refuse('busy', BUSY) };
-    const { declined, error } = answered.reply;
-    if (declined !== undefined) this.#events.declined(declined, error);
-    return answered;
+      });
+      if (reply.declined !== undefined) this.#events.declined(reply.declined, reply.error);
+      return { reply, told };
+    } finally {
+      turn.leave();
+    }
   };
 
   #refuse(reason: DeclineReason, error: string, from?: Place): RunAnswer {
@@ -199,7 +189,7 @@ class Admission {
 
   #findObstacle(request: RunRequest, isGone: boolean): RunAnswer | undefined {
     const place = this.#place;
-    const { place: theirs, ageMs = 0, silentMs = ageMs } = request;
+    const { place: theirs } = request;
     if (theirs.executable !== place.executable)
       return this.#refuse(
         'build',
@@ -209,12 +199,10 @@ class Admission {
     if (theirs.network !== place.network)
       return this.#refuse('namespace', 'another network namespace', theirs);
     if (theirs.mount !== place.mount) return this.#refuse('namespace', 'another mount namespace', theirs);
+    // As one that was killed while this process was stopped: what it asked for may no longer be right.
     if (isGone) return this.#refuse('stale', 'the client has gone');
-    // Its client has given up, or was killed while this process was stopped: what it asked for may no longer be right.
-    if (Math.abs(silentMs) > SILENCE_MS)
-      return this.#refuse('stale', `the daemon did not come to it for ${silentMs} ms`);
     if (this.isEnding) return this.#refuse('ending', 'the daemon is shutting down');
-    const { problem: trouble } = this.#backend;
+    const { problem: trouble } = this.#backend.pool;
     return trouble === undefined ? undefined : this.#refuse('workers', trouble);
   }
 }

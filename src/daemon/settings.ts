@@ -13,7 +13,6 @@ import { LONGEST_S } from '../wait.ts';
 import { POLICIES } from '../watch/policy.ts';
 import type { WatchSettings } from '../watch/settings.ts';
 import type { PoolLimits } from './pool.ts';
-import type { ServerLimits } from './request-limiter.ts';
 
 const Count = z.int().check(z.minimum(1));
 const CountOrNone = z.int().check(z.minimum(0));
@@ -22,7 +21,7 @@ const Seconds = z.optional(z.number().check(z.positive(), z.maximum(LONGEST_S)))
 
 /** The file given by `--config`. A missing key keeps its value from the command line. */
 const Settings = z.strictObject({
-  /** Maximum number of workers. */
+  /** Maximum number of requests at work, each of which has a worker. */
   workers: z.optional(Count),
   /** Calls after which a worker is replaced. */
   callsPerWorker: z.optional(Count),
@@ -32,10 +31,6 @@ const Settings = z.strictObject({
   idleSeconds: z.optional(Count),
   /** Seconds without a request after which the daemon ends. */
   idleExit: Seconds,
-  /** Maximum number of requests that run at the same time. */
-  requests: z.optional(Count),
-  /** Maximum number of queued requests. */
-  queue: z.optional(CountOrNone),
   /** Deadline of each plugin in seconds, by verb, for requests that do not set one. */
   timeouts: z.optional(
     z.strictObject({ add: Seconds, check: Seconds, del: Seconds, gc: Seconds, status: Seconds }),
@@ -88,7 +83,6 @@ type Settings = z.output<typeof Settings>;
 /** Settings of the daemon's parts. */
 export interface DaemonSettings {
   readonly pool: PoolLimits;
-  readonly server: ServerLimits;
   /** Deadline of each plugin, for requests that do not set one. */
   readonly deadlines: Deadlines;
   readonly observe: ObserveChoices;
@@ -160,8 +154,8 @@ export function watchSettings(
 
 function over(base: DaemonSettings, said: Settings): DaemonSettings {
   const scaled = (count: number | undefined, by: number) => (count === undefined ? undefined : count * by);
-  const { pool, server, deadlines, observe, watch, between } = base;
-  const { workers, callsPerWorker: calls, requests, queue, timeouts = {}, log } = said;
+  const { pool, deadlines, observe, watch, between } = base;
+  const { workers, callsPerWorker: calls, timeouts = {}, log } = said;
   const { logLevel, logMaxBytes, logMaxFiles, traces, traceDir, otlpEndpoint } = said;
   const { nodes, nodesKubeconfig: kubeconfig, clusterCidrs, nodeWays: ways, vxlanId, vxlanPort } = said;
   const bytes = scaled(said.memoryPerWorkerMiB, MIB);
@@ -172,7 +166,6 @@ function over(base: DaemonSettings, said: Settings): DaemonSettings {
   return {
     idleExitMs: scaled(said.idleExit, 1_000) ?? base.idleExitMs,
     pool: { ...pool, ...defined({ workers, calls, bytes, idleMs }) },
-    server: { ...server, ...defined({ requests, queue }) },
     deadlines: { ...deadlines, ...deadlinesIn(timeouts) },
     watch: { ...watch, ...defined({ policy: said.watch, everyMs, leftoverMs }) },
     between: {

@@ -7,8 +7,7 @@ import type { LogFields, LogLevel } from '../log.ts';
 import { bootClock } from '../upkeep/boot-clock.ts';
 import { becomeKeeper } from '../upkeep/keeper.ts';
 import { type UpkeepNote, upkeepLister } from '../upkeep/note.ts';
-import type { WatchedCall } from './backend.ts';
-import { SERVED_VARIABLE } from './protocol.ts';
+import { type PluginRequest, type RunAnswer, SERVED_VARIABLE } from './protocol.ts';
 
 /** Interval between two looks at the notes. */
 const INTERVAL_MS = 3_000;
@@ -23,7 +22,7 @@ export interface UpkeepParts {
   readonly stateDir: string;
   /** The boot that notes must be of. */
   readonly boot: string;
-  readonly call: WatchedCall;
+  readonly call: (call: PluginRequest, signal: AbortSignal) => Promise<RunAnswer>;
   /** Added to the environment of each call: directories. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly log: (level: LogLevel, message: string, fields?: LogFields) => void;
@@ -148,7 +147,7 @@ async function callFor(
   };
   const invocation = { env: { ...env, ...note.call.env, ...own }, stdin: note.call.stdin, cwd: '/' };
   try {
-    const answer = await call({ plugin, ...invocation }, signal, 0);
+    const answer = await call({ plugin, ...invocation }, signal);
     if (answer.declined !== undefined) return { text: String(answer.error) };
     if (answer.exitCode === 0) return undefined;
     const { code, msg } = (tryParse(answer.stdout) ?? {}) as { code?: unknown; msg?: unknown };

@@ -1,11 +1,11 @@
 // Which daemon listens on a socket, what does it say, and how does another one take its place?
-import { lstatSync, mkdirSync, readFileSync, statSync } from 'node:fs';
+import { lstatSync, mkdirSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { isRunning, type ProcessId } from '../files/process-stat.ts';
+import { isRunning } from '../files/process-stat.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { findFlockHolder } from '../sys/lock-holder.ts';
 import { startTimer } from '../wait.ts';
-import { daemonIn } from './calls.ts';
+import { daemonOf } from './calls.ts';
 import {
   callsFileOf,
   type DaemonState,
@@ -167,7 +167,7 @@ export async function stopRunning(
 ): Promise<string | undefined> {
   const began = performance.now();
   // It removes the file when it has answered its last call, and ends after that.
-  const daemon = readDaemon(callsFile);
+  const daemon = daemonOf(callsFile);
   const response = await ask(socket, STOP_PATH, 'POST');
   if (response === 'silent') return 'it does not respond';
   if (typeof response !== 'string' && !response.ok)
@@ -175,7 +175,7 @@ export async function stopRunning(
   for (;;) {
     const runs = daemon && isRunning(daemon);
     // A process of another PID namespace cannot be seen from here.
-    if (runs === false || (runs === undefined && readDaemon(callsFile) === undefined)) return undefined;
+    if (runs === false || (runs === undefined && daemonOf(callsFile) === undefined)) return undefined;
     if (performance.now() - began > deadlineMs)
       return `requests are still in progress after ${deadlineMs / 1000} s`;
     await Bun.sleep(NAP_MS);
@@ -213,14 +213,6 @@ export async function succeed(
     ok: false,
     what: `the daemon, process ${pid}, is of the replaced build: its successor did not listen`,
   };
-}
-
-function readDaemon(callsFile: string): ProcessId | undefined {
-  try {
-    return daemonIn(readFileSync(callsFile));
-  } catch {
-    return undefined;
-  }
 }
 
 /** `ending`: the process ended with the request, as one that was just killed. */

@@ -189,138 +189,142 @@ const REQUEST_DEADLINE_S = 60;
 /** Longer than one turn of the event loop. */
 const ACCEPT_MS = 10;
 
-interface Connection {
-  /** What has arrived of the request. */
-  pieces: Uint8Array[];
-  length: number;
-  /** When its first bytes arrived, in milliseconds since the epoch. */
-  arrivedAt: number;
-  /** When the last ones arrived, on the monotonic clock. */
-  heardAt: number;
-  /** The longest pause between bytes. */
-  pauseMs: number;
-  /** Length of the whole request, once known. */
-  total: number | undefined;
-  isAsked: boolean;
-  isOver: boolean;
-  readonly gone: AbortController;
-  signs: ReturnType<typeof setInterval> | undefined;
-  /** What the client has not taken yet; the connection ends with the answer. */
-  unsent: Uint8Array;
-  told: (() => void) | undefined;
+/** What a listener does with what arrives. */
+interface Answering {
+  /** Longest request. */
+  readonly maxBytes: number;
+  readonly answer: AnswerCall;
+  /** What `catena daemon --ping` is answered. */
+  ping(): object;
+  /** Told about bytes that are no request of this version. */
+  refuse(reason: 'request'): void;
 }
 
-/**
- * Listens at a path.
- * @param maxBytes longest request
- * @param ping what `catena daemon --ping` is answered
- * @param refuse told about bytes that are no request of this version
- */
-export function listenForCalls(
-  path: string,
-  maxBytes: number,
-  answer: AnswerCall,
-  ping: () => object,
-  refuse: (reason: 'request') => void,
-): WireListener {
-  const open = new Set<Socket<Connection>>();
-  const answering = new Set<Promise<void>>();
+/** A client: one request, then one answer. */
+class Connection {
+  readonly #socket: Socket<Connection>;
+  readonly #how: Answering;
+  readonly #gone = new AbortController();
+  /** What has arrived of the request. */
+  #pieces: Uint8Array[] = [];
+  #length = 0;
+  /** Length of the whole request, once known. */
+  #total: number | undefined;
+  #isAsked = false;
+  #isClosed = false;
+  /** The answer was given, or nothing is to be answered. */
+  isOver = false;
+  #signs: ReturnType<typeof setInterval> | undefined;
+  /** What the client has not taken yet; the connection ends with the answer. */
+  #unsent: Uint8Array = new Uint8Array();
+  #told: (() => void) | undefined;
 
-  function receive(socket: Socket<Connection>, chunk: Uint8Array): void {
-    const { data } = socket;
-    if (data.isAsked) return;
-    note(data);
-    data.pieces.push(Uint8Array.from(chunk));
-    data.length += chunk.length;
-    if (data.total === undefined && data.length >= REQUEST_START) {
-      data.pieces = [Buffer.concat(data.pieces)];
-      data.total = requestLength(data.pieces[0] as Uint8Array, maxBytes);
-      if (data.total === undefined) {
-        turnAway(socket);
-        return;
-      }
+  constructor(socket: Socket<Connection>, how: Answering) {
+    [this.#socket, this.#how] = [socket, how];
+    socket.timeout(REQUEST_DEADLINE_S);
+  }
+
+  receive(chunk: Uint8Array): void {
+    if (this.#isAsked) return;
+    this.#pieces.push(Uint8Array.from(chunk));
+    this.#length += chunk.length;
+    if (this.#total === undefined && this.#length >= REQUEST_START) {
+      this.#pieces = [Buffer.concat(this.#pieces)];
+      this.#total = requestLength(this.#pieces[0] as Uint8Array, this.#how.maxBytes);
+      if (this.#total === undefined) this.#turnAway();
     }
-    if (data.total === undefined || data.length < data.total) return;
-    const bytes = Buffer.concat(data.pieces).subarray(0, data.total);
-    data.pieces = [];
+    if (this.#total === undefined || this.#length < this.#total) return;
+    const bytes = Buffer.concat(this.#pieces).subarray(0, this.#total);
+    this.#pieces = [];
+    this.#serve(bytes);
+  }
+
+  #serve(bytes: Uint8Array): void {
     if (isPing(bytes)) {
-      data.isAsked = true;
-      finish(socket, encodeAnswer({ exitCode: 0, stdout: JSON.stringify(ping()), stderr: '' }));
+      this.#isAsked = true;
+      this.#finish({ exitCode: 0, stdout: JSON.stringify(this.#how.ping()), stderr: '' });
       return;
     }
     const request = decodeRequest(bytes);
     if (request === undefined) {
-      turnAway(socket);
+      this.#turnAway();
       return;
     }
-    data.isAsked = true;
-    socket.timeout(0);
-    data.signs = setInterval(() => send(socket, SIGN), SIGN_MS);
-    const answered = answer({ ...request, silentMs: silenceOf(data, request) }, data.gone.signal).then(
-      ({ reply, told }) => finish(socket, encodeAnswer(reply), told),
-    );
+    this.#isAsked = true;
+    this.#socket.timeout(0);
+    this.#signs = setInterval(() => this.#send(SIGN), SIGN_MS);
+    const answered = this.#how.answer(request, this.#gone.signal);
+    void answered.then(({ reply, told }) => this.#finish(reply, told));
+  }
+
+  #turnAway(): void {
+    this.#how.refuse('request');
+    this.#isAsked = true;
+    this.#finish(decline('request', 'these bytes are no request of this version'));
+  }
+
+  #finish(reply: RunAnswer, told?: () => void): void {
+    clearInterval(this.#signs);
+    this.isOver = true;
+    this.#told = told;
+    if (this.#isClosed) told?.();
+    else this.#send(encodeAnswer(reply));
+  }
+
+  #send(bytes: Uint8Array): void {
+    // A client that does not read needs no further signs.
+    if (this.#isClosed || (this.#unsent.length > 0 && !this.isOver)) return;
+    this.#unsent = this.#unsent.length ? Buffer.concat([this.#unsent, bytes]) : bytes;
+    this.flush();
+  }
+
+  flush(): void {
+    if (this.#unsent.length > 0) {
+      const sent = this.#socket.write(this.#unsent);
+      this.#unsent = this.#unsent.subarray(Math.max(sent, 0));
+    }
+    if (!this.isOver || this.#unsent.length > 0) return;
+    this.#told?.();
+    this.#socket.end();
+  }
+
+  expire(): void {
+    if (!this.#isAsked) this.#socket.terminate();
+  }
+
+  /** The client has gone. */
+  close(): void {
+    this.#isClosed = true;
+    clearInterval(this.#signs);
+    this.#gone.abort();
+    this.#told?.();
+  }
+}
+
+/** Listens at a path. */
+export function listenForCalls(path: string, how: Answering): WireListener {
+  const open = new Set<Socket<Connection>>();
+  const answering = new Set<Promise<unknown>>();
+  const answer: AnswerCall = (request, signal) => {
+    const answered = how.answer(request, signal);
     answering.add(answered);
     void answered.finally(() => answering.delete(answered));
-  }
-
-  function turnAway(socket: Socket<Connection>): void {
-    refuse('request');
-    socket.data.isAsked = true;
-    finish(socket, encodeAnswer(decline('request', 'these bytes are no request of this version')));
-  }
-
-  function finish(socket: Socket<Connection>, bytes: Uint8Array, told?: () => void): void {
-    clearInterval(socket.data.signs);
-    socket.data.isOver = true;
-    socket.data.told = told;
-    if (open.has(socket)) send(socket, bytes);
-    else told?.();
-  }
-
-  function send(socket: Socket<Connection>, bytes: Uint8Array): void {
-    const { data } = socket;
-    if (!open.has(socket)) return;
-    // A client that does not read needs no further signs.
-    if (data.unsent.length > 0 && !data.isOver) return;
-    data.unsent = data.unsent.length ? Buffer.concat([data.unsent, bytes]) : bytes;
-    flush(socket);
-  }
-
-  function flush(socket: Socket<Connection>): void {
-    const { data } = socket;
-    if (data.unsent.length > 0) {
-      const sent = socket.write(data.unsent);
-      data.unsent = data.unsent.subarray(Math.max(sent, 0));
-    }
-    if (!data.isOver || data.unsent.length > 0) return;
-    data.told?.();
-    socket.end();
-  }
-
-  function forget(socket: Socket<Connection>): void {
+    return answered;
+  };
+  const forget = (socket: Socket<Connection>): void => {
     open.delete(socket);
-    clearInterval(socket.data.signs);
-    socket.data.gone.abort();
-    socket.data.told?.();
-  }
-
+    socket.data.close();
+  };
   const listener = Bun.listen<Connection>({
     unix: path,
     socket: {
       open(socket) {
-        socket.data = {
-          ...{ pieces: [], length: 0, arrivedAt: 0, heardAt: 0, pauseMs: 0 },
-          ...{ total: undefined, isAsked: false, isOver: false, signs: undefined },
-          ...{ gone: new AbortController(), unsent: new Uint8Array(), told: undefined },
-        };
+        socket.data = new Connection(socket, { ...how, answer });
         open.add(socket);
-        socket.timeout(REQUEST_DEADLINE_S);
       },
-      data: receive,
-      drain: flush,
-      timeout(socket) {
-        if (!socket.data.isAsked) socket.terminate();
-      },
+      data: (socket, chunk) => socket.data.receive(chunk),
+      drain: socket => socket.data.flush(),
+      timeout: socket => socket.data.expire(),
       // Also when the client closes only its side: it has gone.
       end: socket => socket.terminate(),
       close: forget,
@@ -341,20 +345,6 @@ export function listenForCalls(
       for (const socket of open) if (!socket.data.isOver) socket.terminate();
     },
   };
-}
-
-/** A client that is still sending has not given up, however long the whole request takes: only a pause counts. */
-function note(data: Connection): void {
-  const now = performance.now();
-  if (data.length === 0) data.arrivedAt = Date.now();
-  else data.pauseMs = Math.max(data.pauseMs, Math.ceil(now - data.heardAt));
-  data.heardAt = now;
-}
-
-/** @returns negative if the clock was set back */
-function silenceOf({ arrivedAt, pauseMs }: Connection, { ageMs = 0 }: RunRequest): number {
-  const beforeMs = ageMs - (Date.now() - arrivedAt);
-  return Math.abs(beforeMs) > pauseMs ? beforeMs : pauseMs;
 }
 
 function frame(

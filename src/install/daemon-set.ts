@@ -96,7 +96,7 @@ ${withMetrics ? METRICS_PORTS : ''}          # ping fails if no daemon answers, 
           livenessProbe: ${ping}, periodSeconds: 20, failureThreshold: 3 }
           # A call leaves the runtime's share of the processors and gets the daemon's, so that this is the weight of all calls while pods
           # start: a quarter of a core, about what calls are of the work on a pod. With 100m they wait for the runtime.
-          # No limit of CPU time: a throttled daemon would be given up by its clients after a second.
+          # No limit of CPU time: clients of a throttled daemon would wait.
           resources:
             requests: { cpu: 250m, memory: 192Mi }
             limits: { memory: 1Gi }

@@ -12,8 +12,6 @@ import type { RequestRecord } from './record.ts';
 export interface MetricSources {
   readonly version: string;
   workers(): { readonly idle: number; readonly busy: number };
-  /** Plugin calls that wait for a free worker. */
-  waitingCalls(): number;
   requests(): { readonly running: number; readonly queued: number };
   /** Recorded attachments by network. */
   attachments(): ReadonlyMap<string, number>;
@@ -121,19 +119,34 @@ export function openMetrics(sources: MetricSources): Metrics {
   };
 }
 
+/** Adds what is read when a page is requested. */
 function addSources(sources: MetricSources, registers: Registry[]): void {
+  const read: Readers = { gauge: gaugesIn(registers), counter: countersIn(registers) };
+  addLoad(sources, read);
+  addAddresses(sources, read);
+  addWatch(sources, read);
+  addNodes(sources, read);
+  addLosses(sources, read);
+}
+
+interface Readers {
+  readonly gauge: ReturnType<typeof gaugesIn>;
+  readonly counter: ReturnType<typeof countersIn>;
+}
+
+function addLoad(sources: MetricSources, { gauge }: Readers): void {
   gauge('catena_build_info', 'The running version; always 1.', ['version'], add => {
     add({ version: sources.version }, 1);
   });
   gauge('catena_workers', 'Worker processes by state.', ['state'], add => {
     for (const [state, number] of Object.entries(sources.workers())) add({ state }, number);
   });
-  gauge('catena_waiting_calls', 'Plugin calls waiting for a free worker.', [], add => {
-    add({}, sources.waitingCalls());
-  });
   gauge('catena_requests', 'Requests in progress.', ['state'], add => {
     for (const [state, number] of Object.entries(sources.requests())) add({ state }, number);
   });
+}
+
+function addAddresses(sources: MetricSources, { gauge }: Readers): void {
   gauge('catena_attachments', 'Recorded attachments.', ['network'], add => {
     for (const [network, number] of sources.attachments()) add({ network }, number);
   });
@@ -146,101 +159,85 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
   gauge('catena_range_addresses', 'Addresses of a range that can be leased.', ['network', 'range'], add => {
     for (const { network, range, size } of sources.ranges()) add({ network, range }, size);
   });
-  const poolLabels = ['network', 'pool'];
-  gauge(
-    'catena_pool_blocks',
-    'Blocks of a pool of the cluster, when this node last saw all.',
-    poolLabels,
-    add => {
-      for (const { network, pool, blocks } of sources.pools()) add({ network, pool }, blocks);
-    },
-  );
-  gauge('catena_pool_blocks_claimed', 'Blocks of a pool that nodes had claimed then.', poolLabels, add => {
-    for (const { network, pool, claimed } of sources.pools()) add({ network, pool }, claimed);
-  });
-  gauge('catena_pool_nodes', 'Nodes that held blocks of a pool then.', poolLabels, add => {
-    for (const { network, pool, nodes } of sources.pools()) add({ network, pool }, nodes);
-  });
+  const ofPools = (name: string, help: string, key: 'blocks' | 'claimed' | 'nodes'): void =>
+    gauge(name, help, ['network', 'pool'], add => {
+      for (const { network, pool, ...counts } of sources.pools()) add({ network, pool }, counts[key]);
+    });
+  ofPools('catena_pool_blocks', 'Blocks of a pool of the cluster, when this node last saw all.', 'blocks');
+  ofPools('catena_pool_blocks_claimed', 'Blocks of a pool that nodes had claimed then.', 'claimed');
+  ofPools('catena_pool_nodes', 'Nodes that held blocks of a pool then.', 'nodes');
+}
+
+function addWatch(sources: MetricSources, { gauge, counter }: Readers): void {
   gauge('catena_watched_drift', 'Attachments that are not as their ADD made them.', ['state'], add => {
     const { drifted = [], givenUp = [] } = sources.watch() ?? {};
     add({ state: 'drifted' }, drifted.length);
     add({ state: 'given up' }, givenUp.length);
   });
-  counter('catena_watch_checks_total', 'Checks of the watch, by outcome.', 'outcome', () => {
-    return sources.watch()?.checks ?? {};
-  });
-  counter('catena_watch_repairs_total', 'Repairs by the watch, by outcome.', 'outcome', () => {
-    return sources.watch()?.repairs ?? {};
-  });
+  const checks = 'Checks of the watch, by outcome.';
+  counter('catena_watch_checks_total', checks, 'outcome', () => sources.watch()?.checks);
+  const repairs = 'Repairs by the watch, by outcome.';
+  counter('catena_watch_repairs_total', repairs, 'outcome', () => sources.watch()?.repairs);
   const deletions =
     'Attachments that outlived their namespace and were to be deleted by the watch, by outcome.';
-  counter('catena_watch_deletions_total', deletions, 'outcome', () => sources.watch()?.deletions ?? {});
+  counter('catena_watch_deletions_total', deletions, 'outcome', () => sources.watch()?.deletions);
+}
+
+function addNodes(sources: MetricSources, { gauge, counter }: Readers): void {
   gauge('catena_nodes', 'Other nodes of the cluster that are known.', [], add => {
     const { nodes } = sources.between() ?? {};
     if (nodes !== undefined) add({}, nodes);
   });
-  gauge(
-    'catena_node_routes',
-    'Routes to blocks of other nodes: wanted, and problems with them.',
-    ['state'],
-    add => {
-      const between = sources.between();
-      if (between === undefined) return;
-      add({ state: 'wanted' }, between.routes);
-      add({ state: 'problem' }, between.problems.length);
-    },
-  );
-  counter(
-    'catena_node_routes_changes_total',
-    'Times that routes to other nodes were changed: as planned, or repaired after others changed them.',
-    'why',
-    () => sources.between()?.changes ?? {},
-  );
-  counter(
-    'catena_declined_total',
-    'Calls that the daemon declined and left to the client, by reason.',
-    'reason',
-    () => {
-      return Object.fromEntries(
-        Object.entries(sources.declined()).map(([reason, { count }]) => [reason, count]),
-      );
-    },
+  const routes = 'Routes to blocks of other nodes: wanted, and problems with them.';
+  gauge('catena_node_routes', routes, ['state'], add => {
+    const between = sources.between();
+    if (between === undefined) return;
+    add({ state: 'wanted' }, between.routes);
+    add({ state: 'problem' }, between.problems.length);
+  });
+  const changes =
+    'Times that routes to other nodes were changed: as planned, or repaired after others changed them.';
+  counter('catena_node_routes_changes_total', changes, 'why', () => sources.between()?.changes);
+}
+
+function addLosses(sources: MetricSources, { gauge, counter }: Readers): void {
+  const declined = 'Calls that the daemon declined and left to the client, by reason.';
+  counter('catena_declined_total', declined, 'reason', () =>
+    Object.fromEntries(Object.entries(sources.declined()).map(([reason, { count }]) => [reason, count])),
   );
   gauge('catena_dropped', 'Dropped items: log lines, spans, traces.', ['kind'], add => {
     for (const [kind, number] of Object.entries(sources.dropped())) add({ kind }, number);
   });
+}
 
-  /** Counts that are read on request, by the value of a label. */
-  function counter(
+/** Counts that are read on request, by the value of a label. */
+function countersIn(registers: Registry[]) {
+  return (
     name: string,
     help: string,
     label: string,
-    read: () => Readonly<Record<string, number>>,
-  ): void {
+    read: () => Readonly<Record<string, number>> | undefined,
+  ): void => {
     new Counter({
-      name,
-      help,
-      labelNames: [label],
-      registers,
+      ...{ name, help, labelNames: [label], registers },
       collect() {
         this.reset();
-        for (const [value, count] of Object.entries(read())) this.inc({ [label]: value }, count);
+        for (const [value, count] of Object.entries(read() ?? {})) this.inc({ [label]: value }, count);
       },
     });
-  }
+  };
+}
 
-  /** A gauge that is filled on request; if its source fails, the other metrics are still served. */
-  function gauge(
+/** Gauges that are filled on request; if a source fails, the other metrics are still served. */
+function gaugesIn(registers: Registry[]) {
+  return (
     name: string,
     help: string,
     labelNames: string[],
     fill: (add: (labels: Record<string, string>, value: number) => void) => void,
-  ): void {
+  ): void => {
     new Gauge({
-      name,
-      help,
-      labelNames,
-      registers,
+      ...{ name, help, labelNames, registers },
       collect() {
         this.reset();
         try {
@@ -250,5 +247,5 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
         }
       },
     });
-  }
+  };
 }

@@ -1,7 +1,7 @@
-// How fast are whole chains under load, eight at a time?
+// How fast are whole chains under load: eight at a time, or all at once?
 import type { Container } from '../helpers/netns.ts';
 import { quantile, renewed, timed } from './measure.ts';
-import { type Peer, portOf, type Runner, withSides } from './sides.ts';
+import { type Peer, portOf, type Runner, type Side, withSides } from './sides.ts';
 
 /** The figures of a burst: milliseconds of a verb under load, the middle half of them, and attachments per second. */
 export interface Burst {
@@ -35,6 +35,58 @@ export async function measureBurst(
     const of = (side: string) => ({ ADD: summarize(ADD.get(side)), DEL: summarize(DEL.get(side)) });
     return { reference: of('reference'), ours: of('ours'), warm: of('warm') };
   });
+}
+
+/** Calls of a verb that begin at once with a daemon. */
+export interface Crowd {
+  readonly medianMs: number;
+  readonly p99Ms: number;
+  /** Calls that the daemon left to their clients. */
+  readonly declined: number;
+}
+
+/** ADD, then DEL, of so many containers at once: of each plugin by a runtime, and of the chain by the command. */
+export async function measureAtOnce(
+  peer: Peer,
+  sides: readonly Side[],
+  containers: number,
+  rounds: number,
+): Promise<ReadonlyMap<Side, Readonly<Record<'ADD' | 'DEL', Crowd>>>> {
+  return await withSides(sides, peer, async runners => {
+    const contestants = await Promise.all(runners.map(runner => withContainers(runner, containers)));
+    const found = new Map<Side, Record<'ADD' | 'DEL', { times: number[]; declined: number }>>();
+    for (let round = 0; round <= rounds; round++) {
+      for (const { runner, all } of round % 2 ? contestants.toReversed() : contestants) {
+        const of = found.get(runner.side) ?? {
+          ADD: { times: [], declined: 0 },
+          DEL: { times: [], declined: 0 },
+        };
+        for (const verb of ['ADD', 'DEL'] as const) {
+          const before = await declinedBy(runner);
+          const run = (one: Container, i: number) =>
+            timed(() => runner.run(verb === 'ADD' ? 'add' : 'del', renewed(one, round), portOf(i)));
+          const times = await Promise.all(all.map(run));
+          if (round === 0) continue;
+          of[verb].times.push(...times);
+          of[verb].declined += (await declinedBy(runner)) - before;
+        }
+        found.set(runner.side, of);
+      }
+    }
+    const crowd = ({ times, declined }: { times: number[]; declined: number }): Crowd => ({
+      medianMs: quantile(times),
+      p99Ms: quantile(times, 0.99),
+      declined,
+    });
+    return new Map([...found].map(([side, { ADD, DEL }]) => [side, { ADD: crowd(ADD), DEL: crowd(DEL) }]));
+  });
+}
+
+async function declinedBy({ daemon }: Runner): Promise<number> {
+  const state = (await (await daemon?.fetch('/v1/state'))?.json()) as
+    | { declined: Record<string, { count: number }> }
+    | undefined;
+  return Object.values(state?.declined ?? {}).reduce((sum, { count }) => sum + count, 0);
 }
 
 type Work = (runner: Runner, one: Container, i: number) => Promise<void>;

@@ -60,11 +60,11 @@ export async function measureWarmGrowth(sizes: readonly [number, number], rounds
         name: `${size}`,
         async round(i) {
           const one = renewed(container, i);
-          const before = processorMs(runner.daemonPid);
+          const before = processorMs(runner.daemon?.pid);
           const ADD = await timed(() => runner.run('add', one, portOf(30_000 + i)));
-          const between = processorMs(runner.daemonPid);
+          const between = processorMs(runner.daemon?.pid);
           const DEL = await timed(() => runner.run('del', one));
-          const after = processorMs(runner.daemonPid);
+          const after = processorMs(runner.daemon?.pid);
           const [adding, deleting] = [between - before, after - between];
           return {
             ADD,

@@ -18,7 +18,7 @@ import { closeLabs } from '../helpers/netns.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { type AllocatorMode, measureAllocators, surplusOf } from './allocators.ts';
 import { aloneRows } from './alone.ts';
-import { measureBurst } from './burst.ts';
+import { measureAtOnce, measureBurst } from './burst.ts';
 import {
   CHAIN_TARGETS,
   CHAIN_VERBS,
@@ -87,6 +87,7 @@ const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
   inside: insideRows,
   runner: runnerRows,
   burst: burstRows,
+  crowd: crowdRows,
   warm: warmRows,
   removal: removalRows,
   portmap: portmapRows,
@@ -278,6 +279,25 @@ async function burstRows(): Promise<Row[]> {
         { ...row(what, 'ms', reference.medianMs, ours.medianMs), spread: ours.spread },
         row(what, '1/s', reference.perSecond, ours.perSecond, target),
       );
+    }
+  }
+  return lines;
+}
+
+/** Verbs of so many containers that begin at once beside a daemon: each plugin called by a runtime, and the command. */
+async function crowdRows(): Promise<Row[]> {
+  const lines: Row[] = [];
+  for (const containers of [8, 30, 110]) {
+    const crowds = await measureAtOnce(peer, ['runtime-warm', 'warm'], containers, Math.ceil(rounds / 10));
+    for (const [side, verbs] of crowds) {
+      for (const [verb, { medianMs, p99Ms, declined }] of Object.entries(verbs)) {
+        const what = `${containers} at once, ${side}: ${verb}`;
+        lines.push(
+          row(`${what}, median`, 'ms', Number.NaN, medianMs),
+          row(`${what}, p99`, 'ms', Number.NaN, p99Ms),
+        );
+        lines.push(row(`${what}, declined`, '', Number.NaN, declined));
+      }
     }
   }
   return lines;

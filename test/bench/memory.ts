@@ -25,8 +25,8 @@ export interface Residents {
 /** Measures a daemon that has served a burst of ADD and DEL. */
 export async function measureMemory(): Promise<Residents> {
   return await withSides(['warm'], { libcni: undefined }, async ([runner]) => {
-    if (runner?.daemonPid === undefined) throw new Error('Cannot measure memory: there is no daemon');
-    const { daemonPid, lab, run } = runner;
+    if (runner?.daemon === undefined) throw new Error('Cannot measure memory: there is no daemon');
+    const { daemon, lab, run } = runner;
     const queue = Array.from({ length: CONTAINERS }, (_, i) => i);
     const attach = async (): Promise<void> => {
       for (let i = queue.pop(); i !== undefined; i = queue.pop()) {
@@ -36,10 +36,10 @@ export async function measureMemory(): Promise<Residents> {
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, attach));
-    const busy = memoryOfTree(daemonPid);
+    const busy = memoryOfTree(daemon.pid);
     // By then idle workers have ended, and the last one has freed what calls had left.
     await Bun.sleep(IDLE_MS);
-    return { busy, idle: memoryOfTree(daemonPid) };
+    return { busy, idle: memoryOfTree(daemon.pid) };
   });
 }
 

@@ -1,6 +1,6 @@
 // Whose chain runs, and how, each in a fake host of its own?
 import { type Chain, fullChain, mixedBinDir, writeChain } from '../helpers/chain.ts';
-import { startDaemon } from '../helpers/daemon.ts';
+import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { answerAtOnce } from './answer-at-once.ts';
@@ -32,7 +32,7 @@ export interface Peer {
 export interface Runner {
   readonly side: Side;
   readonly lab: Lab;
-  readonly daemonPid?: number;
+  readonly daemon?: Daemon;
   readonly run: RunVerb;
 }
 
@@ -51,7 +51,7 @@ export async function withSides<T>(
     const runner: Runner = {
       side,
       lab,
-      ...(daemon ? { daemonPid: daemon.pid } : {}),
+      ...(daemon ? { daemon } : {}),
       run: runOf(lab, chain, side, peer),
     };
     try {

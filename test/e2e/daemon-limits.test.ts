@@ -62,7 +62,7 @@ describeRoot('a daemon with limits', () => {
     );
     const stuck = writeChain(lab, { cniVersion: '1.1.0', name: 'stuck', plugins: [{ type: 'stuck' }] });
     const chain = writeChain(lab, fullChain(lab));
-    const daemon = await startDaemon(lab, '--config', settingsIn(lab, { requests: 2 }));
+    const daemon = await startDaemon(lab, '--workers', '1');
     const state = async () =>
       (await (await daemon.fetch('/v1/state')).json()) as {
         running: number;
@@ -71,18 +71,15 @@ describeRoot('a daemon with limits', () => {
       };
     const hung: Promise<unknown>[] = [];
     const hang = async () => void hung.push(stuck.run('add', await lab.container(), { binDir }));
-    await hang();
-    await hang();
-    await until(async () => (await state()).running === 2);
+    // As many as may wait for something without a worker. They begin one after the other: each gives its turn away after half a second.
+    for (let i = 0; i < 3; i++) await hang();
+    await until(async () => (await state()).running === 3, { withinMs: 20_000 });
     const { served } = await state();
     const container = await lab.container();
     for (const verb of ['add', 'check', 'del'])
       expect(await chain.run(verb, container, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
-    // They still hang, the daemon made the calls, and leaves a third that would hang to its client.
-    expect(await state()).toMatchObject({ running: 2, served: served + 3 });
-    await hang();
-    await until(async () => JSON.stringify((await state()).declined).includes('busy'));
-    expect((await state()).running).toBe(2);
+    // They still hang, and the daemon made the calls.
+    expect(await state()).toMatchObject({ running: 3, served: served + 3, declined: {} });
     writeFileSync(`${lab.tmp}/go`, '');
     await Promise.all(hung);
   });
@@ -121,25 +118,33 @@ describeRoot('a daemon with limits', () => {
     // Long enough to count as hung; on a busy machine one more may still get a worker, as none has taken that long when it asks.
     await Bun.sleep(600);
     // More of this network are their clients' own; the workers that are left serve the others.
-    for (let asked = 9; (await stateOf(daemon)).declined.workers === undefined; asked++) {
+    for (let asked = 9; (await stateOf(daemon)).declined.busy === undefined; asked++) {
       await hang('stuck0', 1);
       await until(async () => {
-        const { pool, declined } = await stateOf(daemon);
-        return pool.waiting === 0 && pool.busy + (declined.workers?.count ?? 0) === asked;
+        const { pool, queued, declined } = await stateOf(daemon);
+        return queued === 0 && pool.busy + (declined.busy?.count ?? 0) === asked;
       });
     }
     const { served, pool, declined } = await stateOf(daemon);
     await quickest();
     expect(await stateOf(daemon)).toMatchObject({
       served: served + 4,
-      pool: { busy: pool.busy, waiting: 0 },
-      declined: { workers: declined.workers },
+      queued: 0,
+      pool: { busy: pool.busy },
+      declined: { busy: declined.busy },
     });
-    // No worker is left: other calls are their clients' own, too, after a second at most.
-    await hang('stuck1', 10);
-    await until(async () => (await stateOf(daemon)).pool.busy === 16);
+    // What waits begins within a second or two, and none of it is declined.
+    await hang('stuck1', 8);
+    await until(async () => (await stateOf(daemon)).pool.busy === pool.busy + 8);
+    expect(await stateOf(daemon)).toMatchObject({ queued: 0, declined: { busy: declined.busy } });
+    // All that may wait do: further calls are their clients' own at once.
+    await Bun.sleep(1_100);
+    const { busy } = (await stateOf(daemon)).declined;
     expect(await quickest()).toBeLessThan(3_000);
-    expect((await stateOf(daemon)).pool.busy).toBe(16);
+    expect(await stateOf(daemon)).toMatchObject({
+      pool: { busy: pool.busy + 8 },
+      declined: { busy: { count: busy.count + 4 } },
+    });
     for (const child of hung) child.kill('SIGKILL');
     await Promise.all(hung.map(({ exited }) => exited));
     await until(async () => (await stateOf(daemon)).pool.busy === 0);
@@ -149,11 +154,13 @@ describeRoot('a daemon with limits', () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const container = await lab.container();
-    const daemon = await startDaemon(lab, '--requests', '8');
+    const daemon = await startDaemon(lab);
     await chain.add(container);
     const all = await Promise.all(Array.from({ length: 100 }, () => chain.run('check', container)));
     expect(all.filter(({ exitCode, stderr }) => exitCode !== 0 || stderr !== '')).toEqual([]);
-    expect(await (await daemon.fetch('/v1/state')).json()).toMatchObject({ served: 101, queued: 0 });
+    expect(await (await daemon.fetch('/v1/state')).json()).toMatchObject({
+      ...{ served: 101, queued: 0, declined: {} },
+    });
   });
 
   test('takes requests of 10 MB, and refuses invalid ones of that size', async () => {

@@ -245,6 +245,15 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       expect(front.judged()).toContain(key);
     });
 
+    test('waits for a daemon that computes, without asking what its silence means', async () => {
+      (await made).setVerdict(11);
+      const busy = (client: net.Socket) => {
+        for (const until = performance.now() + 2_200; performance.now() < until; );
+        client.end(ANSWER);
+      };
+      expect(await callBeside(busy)).toMatchObject(ANSWERED);
+    });
+
     test('waits on if the Bun program says so', async () => {
       (await made).setVerdict(10);
       const late = (client: net.Socket) => setTimeout(() => client.end(ANSWER), 2_500);

@@ -8,7 +8,6 @@ import { BETWEEN_SETTINGS } from '../../src/between/settings.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from '../../src/cli/commands.ts';
 import { COMMON_EXIT_CODES, INCOMPLETE, MORE_EXIT_CODES } from '../../src/cli/exit-codes.ts';
 import { POOL_LIMITS } from '../../src/daemon/pool.ts';
-import { SERVER_LIMITS } from '../../src/daemon/request-limiter.ts';
 import { type DoctorVerdict, exitCodeOf } from '../../src/doctor/finding.ts';
 import * as library from '../../src/index.ts';
 import { addGrpcMetrics } from '../../src/observe/grpc-metrics.ts';
@@ -155,7 +154,6 @@ test('src/daemon/README.md lists every setting of the daemon', () => {
     callsPerWorker: POOL_LIMITS.calls,
     memoryPerWorkerMiB: POOL_LIMITS.bytes / 1024 / 1024,
     idleSeconds: POOL_LIMITS.idleMs / 1_000,
-    queue: SERVER_LIMITS.queue,
     watch: `\`${WATCH_SETTINGS.policy}\``,
     watchSeconds: WATCH_SETTINGS.everyMs / 1_000,
     leftoverSeconds: WATCH_SETTINGS.leftoverMs / 1_000,
@@ -185,7 +183,6 @@ test('src/observe/README.md lists every metric', async () => {
   const { registry } = openMetrics({
     version: '',
     workers: () => none,
-    waitingCalls: () => 0,
     requests: () => ({ running: 0, queued: 0 }),
     attachments: () => new Map(),
     leaked: () => 0,

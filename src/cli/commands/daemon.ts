@@ -5,8 +5,8 @@ import { BETWEEN_SETTINGS } from '../../between/settings.ts';
 import { RUN_DIR, runDir, stateDir } from '../../cni/directories.ts';
 import { nodeNameGiven } from '../../cni/node-name.ts';
 import {
+  callByWorker,
   makeBackend,
-  pluginCallsTo,
   type WatchedCall,
   watchedCalls,
   withWorkers,
@@ -16,7 +16,6 @@ import type { GrpcServer } from '../../daemon/grpc.ts';
 import { isAtHome, isInTheWayOf } from '../../daemon/on-demand.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { ON_DEMAND_VARIABLE, socketPathOf, wireOf } from '../../daemon/protocol.ts';
-import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
 import {
   type Backend,
   DeclinedCalls,
@@ -174,7 +173,7 @@ class Daemon {
     this.#observer = await openObserver({
       ...this.#settings.observer,
       sources: {
-        ...(await sourcesOf(call, this.#pool, () => this.#server?.state)),
+        ...(await sourcesOf(call, this.#pool)),
         declined: () => this.#declined.counts,
         watch: () => this.#background?.watch,
         between: () => this.#background?.between,
@@ -203,7 +202,8 @@ class Daemon {
   async work(): Promise<number> {
     const unwatchIdle = watchIdle(
       () => ({
-        ...(this.#server?.activity() ?? { running: 0, queued: 0, served: 0, connections: 0 }),
+        ...this.#pool.state,
+        connections: this.#server?.connections ?? 0,
         kept: this.#background?.kept() ?? 0,
         passedBy: this.#passedBy,
       }),
@@ -222,7 +222,6 @@ class Daemon {
     this.#settings = next;
     this.#pool.limits = next.pool;
     this.#background?.change(next);
-    this.#server?.setLimits(next.server);
   }
 
   /** Answers the requests that it has, and closes everything. */
@@ -237,7 +236,6 @@ class Daemon {
     const call = this.#call;
     const { socket, grpcSocket, startedBy } = this.#place;
     const server = await startServer(socket, this.#backend(callPlugin), this.#events(), {
-      limits: this.#settings.server,
       replace: call.on('replace'),
       version: TOOL_VERSION,
       ownStart: {
@@ -249,21 +247,18 @@ class Daemon {
     if (grpcSocket === undefined) return;
     // The gRPC packages are loaded only if gRPC is enabled.
     const { openGrpcSocket } = await import('../daemon/grpc-socket.ts');
-    const parts = { observer: this.#watcher, server, call: callPlugin, env: call.env };
+    const parts = { observer: this.#watcher, pool: this.#pool, call: callPlugin, env: call.env };
     const isHealthy = () => this.#pool.ready();
     this.#grpc = await openGrpcSocket({ ...parts, isHealthy, socketPath: grpcSocket });
   }
 
   /** Calls of plugins by workers, and of the delegate runner in this process. */
   #callsBy({ open: openCluster }: ReturnType<typeof shareClusters>): WatchedCall {
-    const callWorker = pluginCallsTo(this.#pool);
     const watcher = this.#calls.noting(withHistory(this.#watcher, this.#stateDir, 'runtime'));
-    return watchedCalls(watcher, (invocation, signal, watch) => {
-      if (invocation.plugin !== undefined) return callWorker(invocation, signal, watch);
+    return watchedCalls(watcher, (invocation, signal, watch, workers) => {
+      if (invocation.plugin !== undefined) return callByWorker(invocation, signal, watch, workers);
       const surroundings = { signal, watch, deadlines: this.#settings.deadlines, openCluster };
-      return withWorkers(this.#pool, workers =>
-        this.#call.asPlugin(invocation, { ...surroundings, workers }),
-      );
+      return withWorkers(workers, own => this.#call.asPlugin(invocation, { ...surroundings, workers: own }));
     });
   }
 
@@ -323,7 +318,6 @@ function pathOf(call: CommandCall, option: string): string | undefined {
 function settingsOf(call: CommandCall): DaemonSettings {
   return {
     pool: { ...POOL_LIMITS, workers: countOf(call, 'workers', POOL_LIMITS.workers) },
-    server: { ...SERVER_LIMITS, requests: countOf(call, 'requests', SERVER_LIMITS.requests) },
     deadlines: deadlinesOf(call) ?? {},
     observe: observeChoicesOf(call),
     watch: WATCH_SETTINGS,

@@ -66,7 +66,8 @@ export function startBackground(
   const env = { ...call.env, ...directoriesOf(call) };
   const stopRecovering = startRecovering(runtimeOf({ ...call, workers: pool }));
   const upkeeping = startUpkeep({
-    ...{ stateDir, boot: bootId(call.env), call: callPlugin, log: observer.log },
+    ...{ stateDir, boot: bootId(call.env), log: observer.log },
+    call: (invocation, signal) => callPlugin(invocation, signal, 0, pool),
     env: { ...env, ...(node ? { [NODE_VARIABLE]: node } : {}) },
   });
   const watching = watchAttachments(parts, withHistory(observer, stateDir, 'daemon'), settings.watch);
@@ -177,7 +178,7 @@ export function shareClusters(
 
 /** Calls the delegate runner again for its pods whose annotation has changed. */
 function startFollowing(
-  { stateDir: own, callPlugin, observer }: BackgroundParts,
+  { stateDir: own, callPlugin, observer, pool }: BackgroundParts,
   env: Invocation['env'],
 ): FollowedPods {
   const asked = { CNI_COMMAND: 'CHECK', [UPKEEP_VARIABLE]: 'due', [SERVED_VARIABLE]: '1' };
@@ -186,7 +187,7 @@ function startFollowing(
     log: observer.log,
     async call(follow, signal) {
       const invocation = { env: { ...env, ...follow.env, ...asked }, stdin: follow.stdin, cwd: '/' };
-      const answer = await callPlugin(invocation, signal, 0);
+      const answer = await callPlugin(invocation, signal, 0, pool);
       if (answer.declined !== undefined) return answer.error;
       return answer.exitCode === 0 ? undefined : errorIn(answer).message;
     },
@@ -228,7 +229,7 @@ function watchAttachments(
       podsDir: runnerJournals(own).pods,
       cacheDir: cacheDirOf(runtime),
       confDir,
-      isBusy: () => pool.state.waiting > 0 || calls.hasYoung(),
+      isBusy: () => pool.state.queued > 0 || calls.hasYoung(),
       isInCall: containerId => calls.has(containerId),
       log: observer.log,
       acted: podEvents({ confDir, env, observer }),

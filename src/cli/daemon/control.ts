@@ -61,7 +61,7 @@ function describe(state: DaemonState, socket: string): string {
     ['started', startedBy && STARTED_BY[startedBy]],
     ['sockets', sockets.join(', ')],
     ['requests', `${state.running} in progress, ${state.queued} waiting, ${state.served} served`],
-    ['workers', pool && `${pool.workers}, of which ${pool.busy} busy; ${pool.waiting} calls wait for one`],
+    ['workers', pool && `${pool.workers}, of which ${pool.busy} busy`],
     ['declined', reasons.join(', ') || 'none'],
     ['idle exit', idleExitSeconds === undefined ? undefined : `after ${idleExitSeconds} s`],
     ['watch', state.watch && describeWatch(state.watch)],

@@ -4,7 +4,8 @@ import { networkIn } from '../../cni/invocation.ts';
 import type { WatchedCall } from '../../daemon/backend.ts';
 import { CODE_NAMES, type GrpcCall } from '../../daemon/grpc/watch-calls.ts';
 import { type GrpcServer, grpcMethods, serveGrpc } from '../../daemon/grpc.ts';
-import { BUSY, type Server } from '../../daemon/server.ts';
+import type { WorkerPool } from '../../daemon/pool.ts';
+import { BUSY } from '../../daemon/server.ts';
 import { awaitSeat } from '../../daemon/who-listens.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
 import { addGrpcMetrics } from '../../observe/grpc-metrics.ts';
@@ -15,7 +16,7 @@ import { maskText } from '../../observe/secrets.ts';
 export interface GrpcParts {
   readonly socketPath: string;
   readonly observer: Observer;
-  readonly server: Server;
+  readonly pool: WorkerPool;
   readonly call: WatchedCall;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly isHealthy: () => Promise<boolean>;
@@ -28,7 +29,7 @@ export interface GrpcParts {
 export async function openGrpcSocket({
   socketPath,
   observer,
-  server,
+  pool,
   call,
   env,
   isHealthy,
@@ -40,10 +41,10 @@ export async function openGrpcSocket({
     isHealthy,
     env,
     async call(invocation, signal) {
-      const group = networkIn(invocation.stdin);
-      const made = await server.admit(group, queueMs => call(invocation, signal, queueMs));
-      if (made === undefined) throw new CniError(ErrorCode.tryAgainLater, BUSY);
-      return made;
+      const asked = performance.now();
+      const turn = await pool.enter(networkIn(invocation.stdin));
+      if (turn === undefined) throw new CniError(ErrorCode.tryAgainLater, BUSY);
+      return call(invocation, signal, performance.now() - asked, turn).finally(() => turn.leave());
     },
     observer: {
       ...metrics,

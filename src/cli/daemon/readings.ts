@@ -6,7 +6,6 @@ import type { SeenPool } from '../../cni/plugin-about.ts';
 import type { makeBackend } from '../../daemon/backend.ts';
 import { listenForMetrics, type MetricsAddress, parseMetricsAddress } from '../../daemon/metrics-listener.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';
-import type { Server } from '../../daemon/server.ts';
 import { type RangeUse, rangeUsesOf } from '../../ipam/range-use.ts';
 import { readRecords } from '../../node/facts.ts';
 import type { MetricSources } from '../../observe/metrics.ts';
@@ -20,15 +19,13 @@ import { TOOL_VERSION } from '../tool-version.ts';
 export async function sourcesOf(
   call: CommandCall,
   pool: WorkerPool,
-  state: () => Server['state'] | undefined,
 ): Promise<Omit<MetricSources, 'dropped' | 'declined' | 'watch' | 'between'>> {
   const { plugins } = call;
   const facts = hostFactsOf(runtimeOf(call), await loadAbouts(plugins.find, plugins.types));
   return {
     version: TOOL_VERSION,
     workers: () => ({ idle: pool.state.workers - pool.state.busy, busy: pool.state.busy }),
-    waitingCalls: () => pool.state.waiting,
-    requests: () => ({ running: state()?.running ?? 0, queued: state()?.queued ?? 0 }),
+    requests: () => ({ running: pool.state.running, queued: pool.state.queued }),
     attachments: () => facts().attachments,
     leaked: () => facts().leaked,
     ranges: () => facts().ranges,

@@ -90,7 +90,11 @@ export const socketBytes = door({
         run: async () => ({ exitCode: 0, stdout: '{}', stderr: '' }),
         answer: async request =>
           new URL(request.url).pathname === '/healthz' ? new Response('ok') : undefined,
-        problem: undefined,
+        pool: {
+          enter: () => ({ use: () => Promise.reject(new Error('no worker is asked for')), leave() {} }),
+          state: { workers: 0, busy: 0, running: 0, queued: 0, served: 0 },
+          problem: undefined,
+        },
       },
       { declined() {}, restored() {}, stopped() {}, replaced() {} },
     );

@@ -8,7 +8,6 @@ import { findBackup, findStaleBackups } from '../../../plugins/tuning/backup.ts'
 import { BETWEEN_SETTINGS } from '../../../src/between/settings.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
-import { SERVER_LIMITS } from '../../../src/daemon/request-limiter.ts';
 import { type DaemonSettings, readSettings } from '../../../src/daemon/settings.ts';
 import { parsePod } from '../../../src/delegate/record.ts';
 import { listAttachments } from '../../../src/journal/entries.ts';
@@ -102,7 +101,6 @@ export const cache = door({
 
 const SETTINGS: DaemonSettings = {
   pool: POOL_LIMITS,
-  server: SERVER_LIMITS,
   deadlines: {},
   observe: { ...OBSERVE_CHOICES, traceDir: '/run/catena/traces' },
   watch: WATCH_SETTINGS,
@@ -115,7 +113,7 @@ export const settings = door({
   weight: 4,
   seeds: [JSON.stringify({ workers: 'y'.repeat(100_000) })],
   arbitrary: damagedJsonText([
-    { workers: 2, callsPerWorker: 100, memoryPerWorkerMiB: 64, idleSeconds: 5, requests: 8, queue: 0 },
+    { workers: 2, callsPerWorker: 100, memoryPerWorkerMiB: 64, idleSeconds: 5 },
     {
       timeouts: { add: 1, del: 2.5 },
       log: ['console', 'file:/var/log/catena'],
@@ -127,7 +125,7 @@ export const settings = door({
     const file = path.join(ground().dir('settings'), 'settings.json');
     fs.writeFileSync(file, text);
     const limits = answersOrRefuses(() => readSettings(file, SETTINGS, {}), ErrorCode.invalidConfig);
-    const numbers = Object.values({ ...limits?.pool, ...limits?.server });
+    const numbers = Object.values({ ...limits?.pool });
     if (numbers.some(number => !(number >= 0))) throw new Error(`it gives ${JSON.stringify(limits)}`);
   },
 });

@@ -71,8 +71,8 @@ export class Daemons {
   }
 
   /**
-   * Whether calls wait in a daemon for one that hangs, until `end` resolves: in its queue or for its workers, while none ends. They get the
-   * turn and a worker of what hangs, or are left to their clients, after a second.
+   * Whether calls wait in a daemon for one that hangs, until `end` resolves: while none ends. They get the
+   * turn of what hangs after a second or two.
    */
   async findStandstill(end: Promise<unknown>): Promise<Violation[]> {
     let isOver = false;
@@ -82,7 +82,7 @@ export class Daemons {
     let since = performance.now();
     for (let before = ''; !isOver; await Bun.sleep(LOOK_EVERY_MS)) {
       const state = await stateOf();
-      const waiting = (state?.queued ?? 0) + (state?.pool.waiting ?? 0);
+      const waiting = state?.queued ?? 0;
       const now = JSON.stringify([state?.served, state?.running, state?.declined]);
       if (waiting === 0 || now !== before) since = performance.now();
       before = now;
@@ -99,7 +99,7 @@ export class Daemons {
 
   #spawn(watch = false): Bun.Subprocess {
     // Everything is scarce: one call that hangs has the turns and the worker that others need.
-    const argv = [this.#place.catena, 'daemon', '--log', 'none', '--requests', '1', '--workers', '1'];
+    const argv = [this.#place.catena, 'daemon', '--log', 'none', '--workers', '1'];
     if (watch) argv.push('--config', this.#place.repairing);
     const child = Bun.spawn(argv, {
       cwd: '/',

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { BegunCalls, giveUp, SLOTS } from '../../../src/daemon/calls.ts';
+import { BegunCalls, daemonOf, giveUp, SLOTS } from '../../../src/daemon/calls.ts';
 import { callsFileOf } from '../../../src/daemon/protocol.ts';
 import { thisProcess } from '../../../src/files/process-stat.ts';
 
@@ -24,27 +24,28 @@ afterEach(() => {
 test('a call that the daemon has begun is reported as begun, and by which process, until it ends', () => {
   const key = crypto.randomUUID();
   expect(calls.begin(key)).toBe(true);
-  expect(giveUp(file, key)).toEqual({ begun: true, daemon: thisProcess() });
+  expect(giveUp(file, key)).toBe(true);
+  expect(daemonOf(file)).toEqual(thisProcess());
   calls.end(key);
-  expect(giveUp(file, key)?.begun).toBe(false);
+  expect(giveUp(file, key)).toBe(false);
 });
 
 test('a call that its client has given up is not begun, and others are unaffected', () => {
   const [first, second] = [crypto.randomUUID(), crypto.randomUUID()];
-  expect(giveUp(file, first)?.begun).toBe(false);
-  expect(giveUp(file, second)?.begun).toBe(false);
+  expect(giveUp(file, first)).toBe(false);
+  expect(giveUp(file, second)).toBe(false);
   expect(calls.begin(crypto.randomUUID())).toBe(true);
   expect(calls.begin(second)).toBe(false);
   expect(calls.begin(first)).toBe(false);
-  expect(giveUp(file, first)?.begun).toBe(false);
+  expect(giveUp(file, first)).toBe(false);
 });
 
 test('with more calls than there are slots, any call counts as begun', () => {
   const keys = Array.from({ length: SLOTS + 1 }, () => crypto.randomUUID());
   for (const key of keys) expect(calls.begin(key)).toBe(true);
-  expect(giveUp(file, crypto.randomUUID())?.begun).toBe(true);
+  expect(giveUp(file, crypto.randomUUID())).toBe(true);
   for (const key of keys) calls.end(key);
-  expect(giveUp(file, crypto.randomUUID())?.begun).toBe(false);
+  expect(giveUp(file, crypto.randomUUID())).toBe(false);
 });
 
 test('a client creates no file', () => {

@@ -4,13 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  type RunAnswer,
-  type RunRequest,
-  SILENCE_MS,
-  STOP_PATH,
-  wireOf,
-} from '../../../src/daemon/protocol.ts';
+import { type RunAnswer, type RunRequest, STOP_PATH, wireOf } from '../../../src/daemon/protocol.ts';
 import { type Server, startServer } from '../../../src/daemon/server.ts';
 import { bytesOf, requestHere, sendToWire } from '../../helpers/wire.ts';
 
@@ -22,7 +16,12 @@ let answer: RunAnswer = DONE;
 let server: Server;
 
 beforeAll(async () => {
-  const backend = { run: async () => answer, answer: async () => undefined, problem: undefined };
+  const pool = {
+    enter: () => ({ use: () => Promise.reject(new Error('no worker is asked for')), leave() {} }),
+    state: { workers: 0, busy: 0, running: 0, queued: 0, served: 0 },
+    problem: undefined,
+  };
+  const backend = { run: async () => answer, answer: async () => undefined, pool };
   const declined = (reason: string) => {
     told.push(reason);
   };
@@ -44,12 +43,12 @@ async function ask(change: Partial<RunRequest>) {
 }
 
 test.each([
-  ['of its own place', {}, ['answer']],
-  ['that was on its way for less than a client waits', { ageMs: SILENCE_MS - 500 }, ['answer']],
-  ['that was on its way for longer', { ageMs: SILENCE_MS + 500 }, ['declined', 'stale']],
-  ['from before the clock was set back', { ageMs: -SILENCE_MS - 500 }, ['declined', 'stale']],
-] as const)('a call %s', async (_, change, expected) => {
-  expect(await ask(change)).toEqual([...expected]);
+  ['of its own place', {}],
+  // As on a node without a free processor: its client waits, so that is no reason.
+  ['that was long on its way', { ageMs: 20_000 }],
+  ['from before the clock was set back', { ageMs: -20_000 }],
+] as const)('a call %s is answered', async (_, change) => {
+  expect(await ask(change)).toEqual(['answer']);
 });
 
 test.each([

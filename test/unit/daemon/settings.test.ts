@@ -5,7 +5,6 @@ import os from 'node:os';
 import path from 'node:path';
 import { BETWEEN_SETTINGS } from '../../../src/between/settings.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
-import { SERVER_LIMITS } from '../../../src/daemon/request-limiter.ts';
 import {
   type CheckedSettings,
   type DaemonSettings,
@@ -17,7 +16,6 @@ import { WATCH_SETTINGS } from '../../../src/watch/settings.ts';
 
 const BASE: DaemonSettings = {
   pool: POOL_LIMITS,
-  server: SERVER_LIMITS,
   deadlines: { ADD: 5_000, DEL: 7_000 },
   observe: { ...OBSERVE_CHOICES, traceDir: '/run/catena/traces' },
   watch: WATCH_SETTINGS,
@@ -38,12 +36,11 @@ function settingsIn(text: string, env: Record<string, string> = {}): CheckedSett
 describe('readSettings()', () => {
   test('changes only what the file sets', () => {
     const { observer: _, ...settings } = settingsIn(
-      '{"workers": 9, "memoryPerWorkerMiB": 64, "idleSeconds": 7, "queue": 0}',
+      '{"workers": 9, "memoryPerWorkerMiB": 64, "idleSeconds": 7}',
     );
     expect(settings).toEqual({
       ...BASE,
       pool: { ...POOL_LIMITS, workers: 9, bytes: 64 * 1024 * 1024, idleMs: 7_000 },
-      server: { ...SERVER_LIMITS, queue: 0 },
     });
   });
 

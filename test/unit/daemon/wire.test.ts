@@ -165,16 +165,15 @@ test.each(['reads the whole answer', 'has gone'])('until its client %s', async e
   const told = (): void => {
     seen.told = true;
   };
-  const listener = listenForCalls(
-    path,
-    1 << 20,
-    () => {
+  const listener = listenForCalls(path, {
+    maxBytes: 1 << 20,
+    answer() {
       seen.answered = true;
       return Promise.resolve({ reply: LONG, told });
     },
-    () => ({}),
-    () => {},
-  );
+    ping: () => ({}),
+    refuse() {},
+  });
   try {
     const client = await call(path);
     await until(() => seen.answered);
@@ -206,13 +205,7 @@ test.each([true, false])(
       if (!(await hasGone(gone))) calls += 1;
       return { reply: { exitCode: 0, stdout: '', stderr: '' } };
     };
-    const listener = listenForCalls(
-      path,
-      1 << 20,
-      answer,
-      () => ({}),
-      () => {},
-    );
+    const listener = listenForCalls(path, { maxBytes: 1 << 20, answer, ping: () => ({}), refuse() {} });
     try {
       writeFileSync(request, bytesOf(await requestHere()));
       // This process does not read its sockets until then, like a daemon that is stopped.
@@ -226,45 +219,3 @@ test.each([true, false])(
     expect(calls).toBe(1);
   },
 );
-
-test.each([
-  [[30, 30, 30, 30, 30, 30], 'is as silent as its longest pause, not as it is old'],
-  [[0, 200, 0], 'is silent in a pause'],
-] as const)('a request in pieces, %p ms apart, %s', async pauses => {
-  const path = join(dir, `pieces-${pauses.length}`);
-  const ages: number[] = [];
-  const listener = listenForCalls(
-    path,
-    1 << 20,
-    ({ ageMs = 0, silentMs = 0 }) => {
-      ages.push(ageMs, silentMs);
-      return Promise.resolve({ reply: { exitCode: 0, stdout: '', stderr: '' } });
-    },
-    () => ({}),
-    () => {},
-  );
-  try {
-    const client = net.connect(path);
-    await new Promise(resolve => client.once('connect', resolve));
-    const begin = performance.now();
-    const bytes = bytesOf(await requestHere());
-    const step = Math.ceil(bytes.length / (pauses.length + 1));
-    client.write(bytes.subarray(0, step));
-    for (const [i, ms] of pauses.entries()) {
-      await Bun.sleep(ms);
-      client.write(bytes.subarray(step * (i + 1), step * (i + 2)));
-    }
-    await until(() => ages.length > 0);
-    const [age = 0, silent = 0] = ages;
-    const longest = Math.max(...pauses);
-    const total = pauses.reduce<number>((sum, ms) => sum + ms, 0);
-    // GC needs its whole age, by which it spares what was made since the client began to send.
-    expect(age).toBeGreaterThanOrEqual(total - 5);
-    expect(silent).toBeGreaterThanOrEqual(longest - 1);
-    // The other pauses are no part of it, however long each took on a busy machine.
-    expect(silent).toBeLessThanOrEqual(performance.now() - begin - (total - longest) / 2);
-    client.destroy();
-  } finally {
-    await listener.stop();
-  }
-});

@@ -7,7 +7,6 @@ import type { RequestRecord } from '../../../src/observe/record.ts';
 const SOURCES: MetricSources = {
   version: '1.2.3',
   workers: () => ({ idle: 1, busy: 2 }),
-  waitingCalls: () => 11,
   declined: () => ({ build: { count: 2 } }),
   watch: () => undefined,
   between: () => undefined,
@@ -64,7 +63,6 @@ describe('openMetrics()', () => {
       'catena_declined_total{reason="build"} 2',
       'catena_workers{state="busy"} 2',
       'catena_requests{state="queued"} 4',
-      'catena_waiting_calls 11',
       'catena_attachments{network="podnet"} 5',
       'catena_leaked_records 6',
       'catena_range_addresses_used{network="podnet",range="10.1.0.0/24"} 7',

@@ -21,7 +21,6 @@ function options(more: Partial<ObserverOptions> = {}): ObserverOptions {
     sources: {
       version: '1',
       workers: () => ({ idle: 0, busy: 0 }),
-      waitingCalls: () => 0,
       declined: () => ({}),
       watch: () => undefined,
       between: () => undefined,
