@@ -104,7 +104,7 @@ function checkGateways(
   prevResult: Result,
   bridge: Link,
   container: Link,
-  { gateways }: Addressing,
+  { ips, gateways }: Addressing,
 ): void {
   if (gateways.length === 0) return;
   const { conf, host } = call;
@@ -112,6 +112,12 @@ function checkGateways(
   checkAddresses(host, target, gateways);
   checkSubnetRoutes(host, target, gateways);
   checkNeighbours(call.container, container, target, gateways);
+  checkNeighbours(
+    host,
+    target,
+    container,
+    ips.map(({ cidr }) => cidr),
+  );
   checkForwarding(gateways.map(({ ip }) => ip));
 }
 
@@ -181,6 +187,8 @@ function repairBridge(
   const gateway = ensureGateways(call, target, addressing);
   ensureSubnetRoutes(host, target, addressing.gateways);
   removeWrongNeighbours(call.container, inside, gateway, addressing.gateways);
+  const own = addressing.ips.map(({ cidr }) => cidr);
+  removeWrongNeighbours(host, target, inside, own);
 }
 
 function repairPort({ conf, host }: Call<BridgeConf>, bridge: Link, port: Link): void {

@@ -6,7 +6,7 @@
 // announcement is lost.
 import type { Ip } from '../net/ip.ts';
 import { type Link, setLink } from '../netlink/rtnl/link.ts';
-import { findForwardingPort, findNeighbourMac } from '../netlink/rtnl/neighbour.ts';
+import { findForwardingPort, findNeighbour } from '../netlink/rtnl/neighbour.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 
@@ -27,6 +27,6 @@ export function announceAddresses(
 }
 
 function isElsewhere(host: NetlinkSocket, bridge: number, ip: Ip, own: string | undefined): boolean {
-  const mac = findNeighbourMac(host, bridge, ip);
+  const mac = findNeighbour(host, bridge, ip)?.mac;
   return mac !== undefined && mac !== own && findForwardingPort(host, bridge, mac) !== undefined;
 }

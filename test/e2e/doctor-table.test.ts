@@ -4,14 +4,12 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
-import { SCENES, shopList, TRIALS } from '../helpers/damage-scenes.ts';
 import { DAMAGES } from '../helpers/damages.ts';
 import { expectGenerated, table } from '../helpers/generated.ts';
 import { withoutOurs } from '../helpers/journal.ts';
 import { type Container, directories, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
-import { echo, startServer } from '../helpers/traffic.ts';
 
 interface Node {
   readonly lab: Lab;
@@ -201,72 +199,6 @@ describeRoot('catena doctor', () => {
     const after = await diagnose(node);
     expect([after.exitCode, after.findings, after.summary]).toEqual([0, [], 'healthy']);
     expectGenerated('src/doctor/README.md', 'broken', table(['way', 'severity', 'found', 'fix'], rows));
-  });
-});
-
-describeRoot("doctor's commands", () => {
-  const makeLab = useLabs();
-
-  test.each([
-    ['what the watch repairs', SCENES.filter(({ outcome }) => outcome === 'repaired')],
-    ['what users have done to their nodes', TRIALS.slice(0, TRIALS.length / 2)],
-    ['what other programs do to nodes', TRIALS.slice(TRIALS.length / 2)],
-  ] as const)('mend %s: doctor is content, and the port answers', async (_, damages) => {
-    const lab = await makeLab();
-    const outside = await lab.outside();
-    fs.mkdirSync(`${lab.tmp}/run`);
-    const list = shopList('shop', 66);
-    list.plugins[0].ipam.dataDir = `${lab.tmp}/leases`;
-    for (const plugin of list.plugins) if (plugin.type === 'tuning') plugin.dataDir = `${lab.tmp}/tuning`;
-    const chain = writeChain(lab, list);
-    const web = await lab.container();
-    await chain.add(web, { cap: { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] } });
-    await startServer(lab, web, { protocol: 'tcp', port: 80 });
-    const [port] = await lab.ip(lab.host, 'link', 'show', 'master', 'shop0');
-    const names = {
-      ...{ bridge: 'shop0', gateway: '10.66.0.1/24', subnet: '10.66.0.0/24', file: 'shop.conflist' },
-      ...{ port: String(port?.ifname), id: web.id },
-    };
-    const env = { ...environment(lab), LEASES: `${lab.tmp}/leases/shop` };
-    const type = async (line: string, where: Container | Lab['host']) => {
-      const { exitCode, stdout, stderr } = await lab.run(where, ['sh', '-c', line], {
-        env,
-        timeoutMs: 60_000,
-      });
-      return exitCode === 0 ? '' : `${line}: ${stdout}${stderr}`;
-    };
-    const answers = async () => {
-      const at = { protocol: 'tcp', address: outside.hostAddress.v4, port: 8080 } as const;
-      return (await echo(lab, outside, at)) !== undefined;
-    };
-    expect([(await diagnose({ lab })).findings, await answers()]).toEqual([[], true]);
-    const seen: unknown[] = [];
-    for (const { way, damage } of damages) {
-      // A command may have made the container's interface again, with another device on the host.
-      const [out] = (await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).filter(
-        one => one.master === 'shop0',
-      );
-      const now = { ...names, port: String(out?.ifname) };
-      const where = damage.inside ? web : lab.host;
-      const line = damage
-        .line(now)
-        .replace('/var/lib/cni/networks/shop/10.66.0.2', `${lab.tmp}/leases/shop/10.*`);
-      const broken = await type(line, where);
-      const { findings } = await diagnose({ lab });
-      const mends = [...new Set(findings.map(({ mend = '' }) => mend))];
-      const failed: string[] = [];
-      for (const mend of mends) failed.push(await type(mend, lab.host));
-      const { findings: left } = await diagnose({ lab });
-      seen.push([
-        way,
-        broken,
-        findings.length > 0,
-        failed.join(''),
-        left.map(({ found }) => found),
-        await answers(),
-      ]);
-    }
-    expect(seen).toEqual(damages.map(({ way }) => [way, '', true, '', [], true]));
   });
 });
 

@@ -1,5 +1,5 @@
 // Which damages must a daemon under policy `repair` deal with, and what must come of each?
-import type { Scene } from './damage-table.ts';
+import type { DamageRow, Scene } from './damage-table.ts';
 import { DAMAGES } from './damages.ts';
 import type { Row } from './netns.ts';
 
@@ -46,7 +46,12 @@ export const SCENES: readonly Scene[] = [
     damage: DAMAGES['default route deleted'],
     outcome: 'repaired',
   },
-  { way: 'ip_forward set to 0', damage: DAMAGES['forwarding off'], outcome: 'repaired' },
+  {
+    way: 'ip_forward set to 0',
+    damage: DAMAGES['forwarding off'],
+    outcome: 'repaired',
+    finds: ['attachments', 'kernel.forwarding'],
+  },
   {
     way: 'a foreign rule that drops forwarded packets',
     damage: DAMAGES['foreign drop'],
@@ -66,6 +71,7 @@ export const SCENES: readonly Scene[] = [
     way: 'a route of the node inside the subnet',
     damage: DAMAGES['route inside the subnet'],
     outcome: 'doctor: network.subnet-overlap',
+    mend: 'undo',
   },
   {
     way: 'nft delete table inet catena_portmap',
@@ -141,6 +147,7 @@ export const SCENES: readonly Scene[] = [
       inside: 'container',
     },
     outcome: 'unharmed',
+    mend: 'undo',
   },
   {
     way: 'a sysctl in the container changed',
@@ -176,6 +183,7 @@ export const SCENES: readonly Scene[] = [
     // The firewall plugin accepts what the container sends, the answers, and connections to its published ports.
     damage: { line: () => 'iptables -P FORWARD DROP', undo: () => 'iptables -P FORWARD ACCEPT' },
     outcome: 'unharmed',
+    mend: 'undo',
   },
   {
     way: 'conntrack -F',
@@ -195,6 +203,8 @@ export const SCENES: readonly Scene[] = [
       undo: ({ file }) => `mv /run/${file} /etc/cni/net.d/`,
     },
     outcome: 'unharmed',
+    findsOurs: ['configuration.unlisted'],
+    mend: 'undo',
   },
   {
     way: 'a list that is cut off',
@@ -203,6 +213,7 @@ export const SCENES: readonly Scene[] = [
       undo: () => 'rm /etc/cni/net.d/zz.conflist',
     },
     outcome: 'doctor: configuration.broken',
+    mend: 'undo',
   },
   {
     way: 'a directory that every user may write to',
@@ -216,10 +227,10 @@ export const SCENES: readonly Scene[] = [
       undo: ({ id }) => `cp /run/kept ${cacheOf(id)}`,
     },
     outcome: 'doctor: state.damaged',
+    mend: 'undo',
   },
   {
-    // No runtime keeps records here.
-    way: 'a record and its cached result cut off',
+    way: 'a note and its entry cut off',
     damage: {
       line: ({ id }) =>
         [
@@ -229,11 +240,12 @@ export const SCENES: readonly Scene[] = [
       undo: ({ id }) => `cp /run/kept ${cacheOf(id)}; rm ${noteOf(id)}`,
     },
     outcome: 'doctor: state.damaged',
+    mend: 'undo',
   },
 ];
 
-/** More damage, as users did it in trials: what doctor prints mends each. */
-export const TRIALS: readonly Pick<Scene, 'way' | 'damage'>[] = [
+/** More damage, as users did it in trials and as other programs do it. */
+const TRIALS: readonly DamageRow[] = [
   {
     way: 'nft delete table inet catena_masquerade',
     damage: { line: () => 'nft delete table inet catena_masquerade' },
@@ -246,6 +258,8 @@ export const TRIALS: readonly Pick<Scene, 'way' | 'damage'>[] = [
   {
     way: 'forwarding of the bridge turned off',
     damage: { line: ({ bridge }) => `sysctl -qw net.ipv4.conf.${bridge}.forwarding=0` },
+    mayFind: ['attachments'],
+    finds: ['kernel.forwarding'],
   },
   {
     way: 'iptables flushed',
@@ -269,14 +283,18 @@ export const TRIALS: readonly Pick<Scene, 'way' | 'damage'>[] = [
   {
     way: 'the MTU of the device of the container lowered on the host',
     damage: { line: ({ port }) => `ip link set ${port} mtu 1300` },
+    finds: ['network.mtu'],
   },
   {
     way: 'a routing rule that drops what containers send',
     damage: { line: ({ subnet }) => `ip rule add from ${subnet} priority 10 blackhole` },
+    finds: ['kernel.routing-rules'],
   },
   {
     way: 'a route to the address of the container through another device',
     damage: { line: () => 'ip route add $(ls $LEASES | grep -m 1 ^10.)/32 dev outside0' },
+    mayFind: ['attachments'],
+    finds: ['network.subnet-overlap'],
   },
   {
     way: 'a rule about bridged packets that drops what is sent to containers',
@@ -284,6 +302,7 @@ export const TRIALS: readonly Pick<Scene, 'way' | 'damage'>[] = [
       line: () =>
         "nft 'add table bridge f; add chain bridge f out { type filter hook output priority 0; }; add rule bridge f out ip daddr 10.66.0.0/24 drop'",
     },
+    finds: ['kernel.foreign-rules'],
   },
   {
     way: 'a policy that drops bridged packets',
@@ -291,19 +310,143 @@ export const TRIALS: readonly Pick<Scene, 'way' | 'damage'>[] = [
       line: () =>
         "nft 'add table bridge p; add chain bridge p pre { type filter hook prerouting priority 0; policy drop; }'",
     },
+    finds: ['kernel.foreign-rules'],
   },
-  { way: 'a foreign rule that drops forwarded packets', damage: DAMAGES['foreign drop'] },
   {
     way: 'a foreign rule before all others that drops the port',
     damage: {
       line: () =>
         "nft 'add table ip early; add chain ip early pre { type filter hook prerouting priority -300; }; add rule ip early pre tcp dport 8080 drop'",
     },
+    finds: ['kernel.foreign-rules'],
   },
-  { way: 'a foreign DNAT of the same port', damage: DAMAGES['foreign DNAT'] },
   {
-    way: 'a directory that every user may write to',
-    damage: { line: () => 'chmod 777 $CATENA_RUN_DIR' },
+    way: 'a wrong permanent neighbour on the host',
+    damage: {
+      line: ({ bridge }) =>
+        `ip neigh replace $(ls $LEASES | grep -m 1 ^10.) lladdr 02:00:00:00:00:09 dev ${bridge} nud permanent`,
+    },
+  },
+  {
+    way: 'a routing rule that prohibits what is sent to containers',
+    damage: { line: ({ subnet }) => `ip rule add to ${subnet} priority 10 prohibit` },
+    finds: ['kernel.routing-rules'],
+  },
+  {
+    way: 'iptables -I FORWARD -i <bridge> -j DROP',
+    damage: { line: ({ bridge }) => `iptables -I FORWARD -i ${bridge} -j DROP` },
+    finds: ['kernel.foreign-rules'],
+  },
+  {
+    way: 'a rule of iptables in the table raw that drops the port',
+    damage: { line: () => 'iptables -t raw -I PREROUTING -p tcp --dport 8080 -j DROP' },
+    finds: ['kernel.foreign-rules'],
+  },
+  {
+    way: 'a DNAT of iptables of the same port',
+    damage: {
+      line: () => 'iptables -t nat -I PREROUTING -p tcp --dport 8080 -j DNAT --to-destination 10.9.9.9:80',
+    },
+    finds: ['kernel.foreign-rules'],
+  },
+  {
+    way: 'the rate of the port made slower',
+    damage: {
+      line: ({ port }) => `tc qdisc replace dev ${port} root tbf rate 800kbit burst 15400 latency 50ms`,
+    },
+  },
+  {
+    way: 'the directory of lists made writable for every user',
+    damage: { line: () => 'chmod 777 /etc/cni/net.d' },
+    finds: ['permissions'],
+  },
+  {
+    way: 'the directory of records made writable for every user',
+    damage: { line: () => 'mkdir -p /var/lib/catena; chmod 777 /var/lib/catena' },
+    finds: ['permissions'],
+  },
+  {
+    way: 'a file of sysctl.d that turns forwarding off',
+    damage: {
+      line: () => 'mkdir -p /etc/sysctl.d; echo net.ipv4.ip_forward = 0 > /etc/sysctl.d/99-zz.conf',
+      undo: () => 'rm /etc/sysctl.d/99-zz.conf',
+    },
+    finds: ['kernel.sysctl-files'],
+    mend: 'undo',
+  },
+  {
+    way: 'a unit that refuses executable memory',
+    damage: {
+      line: () =>
+        "mkdir -p /etc/systemd/system/crio.service.d; printf '[Service]\\nMemoryDenyWriteExecute=yes\\n' > /etc/systemd/system/crio.service.d/zz.conf",
+      undo: () => 'rm -r /etc/systemd/system/crio.service.d',
+    },
+    finds: ['kernel.executable-memory'],
+    mend: 'undo',
+  },
+  {
+    way: 'ufw enabled',
+    damage: {
+      line: () => 'mkdir -p /etc/ufw; echo ENABLED=yes > /etc/ufw/ufw.conf',
+      undo: () => 'rm /etc/ufw/ufw.conf',
+    },
+    finds: ['kernel.firewall-managers'],
+    mend: 'undo',
+  },
+  {
+    way: 'a list of a version that does not exist',
+    damage: {
+      line: () =>
+        `echo '{"cniVersion": "9.9.9", "name": "zz", "plugins": [{"type": "loopback"}]}' > /etc/cni/net.d/zz.conflist`,
+      undo: () => 'rm /etc/cni/net.d/zz.conflist',
+    },
+    finds: ['configuration.broken'],
+    mend: 'undo',
+  },
+  {
+    way: 'a second list of the same name',
+    damage: {
+      line: ({ file }) => `cp /etc/cni/net.d/${file} /etc/cni/net.d/zz.conflist`,
+      undo: () => 'rm /etc/cni/net.d/zz.conflist',
+    },
+    finds: ['configuration.broken'],
+    mend: 'undo',
+  },
+  {
+    way: 'the directory of records on a file system that is read-only',
+    damage: {
+      line: () =>
+        'mkdir -p /var/lib/catena; mount --bind /var/lib/catena /var/lib/catena; mount -o remount,ro,bind /var/lib/catena',
+      undo: () => 'umount /var/lib/catena',
+    },
+    finds: ['state.storage'],
+    mend: 'undo',
+  },
+  {
+    way: 'a plugin overwritten with something else',
+    damage: {
+      line: () =>
+        'echo garbage > /run/portmap; chmod 755 /run/portmap; mount --bind /run/portmap /opt/cni/bin/portmap',
+      undo: () => 'umount /opt/cni/bin/portmap',
+    },
+    finds: ['attachments', 'executables'],
+    mend: 'undo',
+  },
+  {
+    way: 'a plugin without the right to be executed',
+    damage: {
+      line: () =>
+        'cp /opt/cni/bin/portmap /run/portmap; chmod 644 /run/portmap; mount --bind /run/portmap /opt/cni/bin/portmap',
+      undo: () => 'umount /opt/cni/bin/portmap',
+    },
+    finds: ['executables'],
+    mend: 'undo',
+  },
+  {
+    way: 'the loopback in the container set down',
+    damage: { line: () => 'ip link set lo down', undo: () => 'ip link set lo up', inside: 'container' },
+    finds: [],
+    mend: 'undo',
   },
 ];
 
@@ -328,6 +471,13 @@ export const NODE_WAYS: readonly (readonly [way: string, outcome: string])[] = [
   ['the daemon killed in the middle of a repair, 10 times', 'repaired'],
   ['the daemon stopped by SIGSTOP', 'doctor: daemon; containers come and go'],
   ['nft flush ruleset while the daemon is stopped', 'repaired'],
+];
+
+/** All that is damaged one after the other, and what doctor finds and prints has to mend; the last is beyond repair. */
+export const damageRows = (): readonly (DamageRow & Partial<Scene>)[] => [
+  ...SCENES,
+  ...TRIALS,
+  BEYOND_REPAIR,
 ];
 
 /** Nothing but a new container helps. */

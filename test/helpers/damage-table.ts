@@ -1,6 +1,7 @@
 // How long does a daemon take to notice and to repair each way of damage, and does what was sound stay untouched?
 import { expect } from 'bun:test';
 import fs from 'node:fs';
+import type { Running, WholeNode } from './damaged-nodes.ts';
 import type { Damage, DamagedNames } from './damages.ts';
 import { differences } from './dump-differences.ts';
 import type { Machine } from './machine.ts';
@@ -21,10 +22,22 @@ export type Outcome =
   /** Not an attachment's: the doctor's finding of this name says what to do. */
   | `doctor: ${string}`;
 
-/** A way of damage, and what must come of it. */
-export interface Scene {
+/** A way of damage, and what the doctor must find and print. */
+export interface DamageRow {
   readonly way: string;
   readonly damage: Damage;
+  /** Ids of findings; by default what follows from the outcome, or `attachments`. */
+  readonly finds?: readonly string[];
+  /** What may be found as well: it depends on what the container is connected to. */
+  readonly mayFind?: readonly string[];
+  /** What differs where our own runner made the container. */
+  readonly findsOurs?: readonly string[];
+  /** By default the printed commands mend it. `undo`: only who did it can, so advice is printed. */
+  readonly mend?: 'undo';
+}
+
+/** A way of damage, and what must come of it under a daemon that repairs. */
+export interface Scene extends DamageRow {
   readonly outcome: Outcome;
 }
 
@@ -89,40 +102,27 @@ export async function watchOf(machine: Machine): Promise<Row> {
 }
 
 /** A node for the table: the daemon runs, a server listens in the container, and the neighbour's transfer has begun. */
-export async function prepareNode(
-  machine: Machine,
-  outside: Outside,
-  made: {
-    readonly bridge: string;
-    readonly gateway: string;
-    readonly subnet: string;
-    readonly web: { readonly id: string; readonly pid: number };
-    readonly neighbour: { readonly pid: number; readonly address: string };
-    /** Where the neighbour's transfer goes to; by default the host. */
-    readonly receiver?: Namespace;
-    /** Name of the list's file. */
-    readonly file: string;
-  },
-): Promise<DamagedNode> {
+export async function prepareNode(whole: WholeNode): Promise<DamagedNode> {
+  const { machine, outside, web, peer } = whole;
   const { lab } = machine;
-  const [container, neighbour] = [machine.netnsOf(made.web.pid), machine.netnsOf(made.neighbour.pid)];
-  await startServer(lab, container, { protocol: 'tcp', port: 80 });
-  const peer = (await lab.ip(container, 'link', 'show', 'eth0'))[0]?.link_index;
-  const port = (await lab.ip(lab.host, 'link')).find(({ ifindex }) => ifindex === peer)?.ifname;
-  const { bridge, gateway, subnet, file } = made;
+  await startServer(lab, web.netns, { protocol: 'tcp', port: 80 });
   return {
     machine,
     outside,
-    container,
-    names: { bridge, gateway, subnet, port, file, id: made.web.id },
+    container: web.netns,
+    names: await namesOf(whole, web),
     probe: await startProbe(lab, outside, outside.hostAddress.v4, 8080),
-    neighbour,
-    transferred: await startTransfer(lab, {
-      from: made.receiver ?? lab.host,
-      to: neighbour,
-      address: made.neighbour.address,
-    }),
+    neighbour: peer.netns,
+    transferred: await startTransfer(lab, { from: lab.host, to: peer.netns, address: peer.address }),
   };
+}
+
+/** What the lines of a damage name; a container that was made again has another device. */
+export async function namesOf({ machine: { lab }, file }: WholeNode, web: Running): Promise<DamagedNames> {
+  const peer = (await lab.ip(web.netns, 'link', 'show', 'eth0'))[0]?.link_index;
+  const port = (await lab.ip(lab.host, 'link')).find(({ ifindex }) => ifindex === peer)?.ifname;
+  const list = { bridge: 'shop0', gateway: '10.66.0.1/24', subnet: '10.66.0.0/24', file };
+  return { ...list, port, id: web.id };
 }
 
 /** Damages the node in each way, and expects the outcome of each, the kernel's state as before, and a neighbour that noticed nothing. */

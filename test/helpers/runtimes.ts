@@ -23,7 +23,7 @@ export const RUNTIME_ENV: Readonly<Record<'PATH' | 'LD_LIBRARY_PATH', string>> =
 
 /** Whether a test file starts runtimes. */
 export function needsRuntimes(file: string): boolean {
-  return /^test\/e2e\/(podman|podman-networks|image|containerd|containerd-networks|handover|podman-rollback|podman-damages|containerd-damages)\.test\.ts$/.test(
+  return /^test\/e2e\/(podman|podman-networks|image|containerd|containerd-networks|handover|podman-rollback|damages|podman-damages|containerd-damages)\.test\.ts$/.test(
     file,
   );
 }

@@ -20,11 +20,7 @@ import {
 } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { findLink, findLinks, getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
-import {
-  listPermanentNeighbours,
-  type Neighbour,
-  removeNeighbour,
-} from '../../../src/netlink/rtnl/neighbour.ts';
+import { findNeighbour, type Neighbour, removeNeighbour } from '../../../src/netlink/rtnl/neighbour.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { mend } from '../../../src/plugin/mend.ts';
@@ -226,41 +222,41 @@ function mayBeUsed(host: NetlinkSocket, ports: readonly number[], gateway: Cidr)
   });
 }
 
-/** @throws Error naming a permanent neighbour entry of the container with another hardware address than the gateway's */
+/** @throws Error naming a permanent neighbour entry of a device with another hardware address than that of the one that has the addresses */
 export function checkNeighbours(
-  container: NetlinkSocket,
-  inside: Link,
-  target: Link,
-  gateways: readonly Cidr[],
+  socket: NetlinkSocket,
+  device: Link,
+  owner: Link,
+  addresses: readonly Cidr[],
 ): void {
-  const [wrong] = findWrong(container, inside, target, gateways);
+  const [wrong] = findWrong(socket, device, owner, addresses);
   if (wrong === undefined) return;
   throw new Error(
-    `Cannot confirm gateway ${renderIp(wrong.ip)} of "${inside.name}": ` +
-      `a permanent neighbour entry says ${wrong.mac}, but "${target.name}" has ${target.mac}`,
+    `Cannot confirm neighbour ${renderIp(wrong.ip)} of "${device.name}": ` +
+      `a permanent entry says ${wrong.mac}, but "${owner.name}" has ${owner.mac}`,
   );
 }
 
-/** Removes them; the container then asks who has the address. */
+/** Removes them; the kernel then asks who has the address. */
 export function removeWrongNeighbours(
-  container: NetlinkSocket,
-  inside: Link,
-  target: Link,
-  gateways: readonly Cidr[],
+  socket: NetlinkSocket,
+  device: Link,
+  owner: Link,
+  addresses: readonly Cidr[],
 ): void {
-  for (const wrong of findWrong(container, inside, target, gateways)) removeNeighbour(container, wrong);
+  for (const wrong of findWrong(socket, device, owner, addresses)) removeNeighbour(socket, wrong);
 }
 
 function findWrong(
-  container: NetlinkSocket,
-  inside: Link,
-  target: Link,
-  gateways: readonly Cidr[],
+  socket: NetlinkSocket,
+  { index }: Link,
+  owner: Link,
+  addresses: readonly Cidr[],
 ): Neighbour[] {
-  return listPermanentNeighbours(container).filter(
-    ({ index, ip, mac }) =>
-      index === inside.index && mac !== target.mac && gateways.some(gateway => sameIp(gateway.ip, ip)),
-  );
+  return addresses.flatMap(({ ip }) => {
+    const { mac, isPermanent } = findNeighbour(socket, index, ip) ?? {};
+    return isPermanent && mac !== owner.mac ? [{ index, ip, mac }] : [];
+  });
 }
 
 /** linux/rtnetlink.h; and the metric of such routes, net/ipv6/addrconf.c IP6_RT_PRIO_ADDRCONF */

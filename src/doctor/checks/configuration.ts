@@ -1,6 +1,6 @@
 // Will the configuration do what its author intends, and who may change it?
-import { existsSync, statSync } from 'node:fs';
-import { basename, isAbsolute, join } from 'node:path';
+import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
+import { basename, dirname, isAbsolute, join } from 'node:path';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { coreBeside, isFront } from '../../chain/config/own-executable.ts';
@@ -109,7 +109,8 @@ function typesIn({ facts }: NodeView): string[] {
 
 function findMissing(type: string, { pluginDirs }: NodeView): Finding[] {
   try {
-    return findHalf(findPlugin(type, pluginDirs));
+    const path = findPlugin(type, pluginDirs);
+    return [...findHalf(path), ...findUnusable(path)];
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
     const mend = `catena install --bin-dir ${pluginDirs[0] ?? '/opt/cni/bin'}, or install the package that has "${type}"`;
@@ -123,6 +124,37 @@ function findHalf(path: string): Finding[] {
   const found = `"${path}" cannot run without "${coreBeside(path)}", which is missing`;
   const mend = `catena install, or copy "${CORE_NAME}" there`;
   return [{ id: executables.id, severity: 'error', found, mend }];
+}
+
+/** A file that the kernel refuses to execute for a runtime, although our own code runs without it. */
+function findUnusable(path: string): Finding[] {
+  const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0;
+  const isExecutable = (mode & EXECUTABLE) !== 0;
+  const isProgram = ['\x7fELF', '#!'].some(magic => beginOf(path).startsWith(magic));
+  if (isExecutable && isProgram) return [];
+  const problem = isExecutable
+    ? 'is no program: it begins with neither an ELF header nor "#!"'
+    : 'is not executable';
+  const mend = isExecutable ? `catena install --force --bin-dir ${dirname(path)}` : `chmod +x ${path}`;
+  return [
+    { id: executables.id, severity: 'error', found: `"${path}" ${problem}: no runtime can start it`, mend },
+  ];
+}
+
+/** linux/stat.h: S_IXUSR, S_IXGRP and S_IXOTH */
+const EXECUTABLE = 0o111;
+
+/** The first bytes of a file, as Latin-1; those of a program if this user may not read it. */
+function beginOf(path: string): string {
+  try {
+    const file = openSync(path, 'r');
+    const bytes = Buffer.alloc(4);
+    const length = readSync(file, bytes);
+    closeSync(file);
+    return bytes.toString('latin1', 0, length);
+  } catch {
+    return '#!';
+  }
 }
 
 /** Our executables are one file with many names. A different file under one of these names is of another release, or not ours. */

@@ -75,15 +75,18 @@ export function removeNeighbour(socket: NetlinkSocket, { index, ip }: Pick<Neigh
   tolerating([ENOENT], () => socket.request({ op, type: RTM_DELNEIGH, body }));
 }
 
-/**
- * Hardware address by which the host reaches an address through a device; undefined when it does not know one.
- * Same as: `ip neighbour get <ip> dev <device>`
- */
-export function findNeighbourMac(socket: NetlinkSocket, index: number, ip: Ip): string | undefined {
+/** The entry by which the host reaches an address through a device, if there is one. Same as: `ip neighbour get <ip> dev <device>` */
+export function findNeighbour(
+  socket: NetlinkSocket,
+  index: number,
+  ip: Ip,
+): { readonly mac: string | undefined; readonly isPermanent: boolean } | undefined {
   const family = addressFamily(ip);
   const body = neighbourMessage.encode({ family, index }, { destination: ip });
   const found = socket.find({ op: 'find neighbour', type: RTM_GETNEIGH, body }, [ENOENT]);
-  return found && neighbourMessage.decode(found).attrs.address;
+  if (found === undefined) return undefined;
+  const { header, attrs: own } = neighbourMessage.decode(found);
+  return { mac: own.address, isPermanent: (header.state & NUD_PERMANENT) !== 0 };
 }
 
 /**

@@ -38,7 +38,7 @@ import { vxlanOf } from '../../../src/netlink/rtnl/link-attrs.ts';
 import { listIpv6Groups } from '../../../src/netlink/rtnl/multicast.ts';
 import {
   findForwardingPort,
-  findNeighbourMac,
+  findNeighbour,
   listForwarding,
   listPermanentNeighbours,
   listPermanentNeighboursOn,
@@ -86,7 +86,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   listPermanentNeighbours: socket => listPermanentNeighbours(socket),
   listPermanentNeighboursOn: socket => listPermanentNeighboursOn(socket, 3),
   listForwarding: socket => listForwarding(socket, 3),
-  findNeighbourMac: socket => findNeighbourMac(socket, 3, { family: 4, value: 0x0a000002n }),
+  findNeighbour: socket => findNeighbour(socket, 3, { family: 4, value: 0x0a000002n }),
   findForwardingPort: socket => findForwardingPort(socket, 3, '0a:00:00:00:00:02'),
   listQdiscs: socket => listQdiscs(socket),
   findQdisc: socket => findQdisc(socket, 3, 'root'),

@@ -11,10 +11,15 @@ import { describeNeeding } from '../../helpers/skip.ts';
 
 const findAbout = await loadAbouts(loadAbout, KNOWN_TYPES);
 let dir: string;
+/** A plugin that nothing calls. */
+function install(type: string, text = '#!/bin/sh\n', mode = 0o755): void {
+  fs.writeFileSync(`${dir}/bin/${type}`, text, { mode });
+}
+
 beforeEach(() => {
   dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cat-doctor-'));
   for (const name of ['conf', 'bin', 'cni', 'state', 'run']) fs.mkdirSync(`${dir}/${name}`);
-  for (const type of ['bridge', 'host-local']) fs.writeFileSync(`${dir}/bin/${type}`, '');
+  for (const type of ['bridge', 'host-local']) install(type);
 });
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
@@ -92,6 +97,24 @@ describeNeeding(
     test('reports missing plugins', () => {
       writeList('podnet', { type: 'macvtap' });
       expect(problemsOf(node())).toMatchObject([{ id: 'executables', severity: 'error' }]);
+    });
+
+    test.each([
+      ['is not executable', '#!/bin/sh\n', 0o644, 'chmod +x'],
+      ['is no program', 'garbage', 0o755, 'catena install --force --bin-dir'],
+      ['is no program', '', 0o755, 'catena install --force --bin-dir'],
+    ])('reports a plugin that %s: %j', (problem, text, mode, mend) => {
+      writeList('podnet');
+      fs.rmSync(`${dir}/bin/bridge`);
+      install('bridge', text, mode);
+      expect(problemsOf(node())).toMatchObject([
+        {
+          id: 'executables',
+          severity: 'error',
+          found: expect.stringContaining(problem),
+          mend: expect.stringContaining(mend),
+        },
+      ]);
     });
 
     test('reports a range whose addresses are all leased, except the gateway', () => {
@@ -308,7 +331,7 @@ describeNeeding(
         `${dir}/conf/podnet.conflist`,
         JSON.stringify({ cniVersion: '1.1.0', name: 'podnet', plugins }),
       );
-      fs.writeFileSync(`${dir}/bin/tuning`, '');
+      install('tuning');
       expect(problemsOf(node({}, { devices: [uplink, bridge] }))).toMatchObject([
         {
           found:
