@@ -73,7 +73,8 @@ describeRoot(
         expect(added).toMatchObject({ exitCode: 0, stderr: '' });
 
         const file = `${network.cache}${idOf(container)}-eth0`;
-        const record = fs.readFileSync(file, 'utf8');
+        // What libcni would write, byte for byte, and then our member.
+        const record = fs.readFileSync(file, 'utf8').replace(/,"catena":\{"v":1,.*\}\}$/, '}');
         expect(record).toBe(
           recordOf(network, container, { capabilityArgs: PORTS }, JSON.parse(added.stdout)),
         );

@@ -1,9 +1,11 @@
 // Do running containers get and lose networks, whichever runtime attached them first, and never half of one?
+
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { CATENA } from '../helpers/catena.ts';
 import { writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
+import { withoutOurs } from '../helpers/journal.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
@@ -114,7 +116,7 @@ describeRoot('networks of running containers', () => {
 
   test('a container of another runtime, known only from its cached result', async () => {
     await withPod(async (lab, pod) => {
-      fs.rmSync(`${lab.tmp}/state`, { recursive: true });
+      withoutOurs(`${lab.tmp}/cni/results/podnet-${pod.id}-eth0`);
       expect(await catena(lab, 'attach', pod.id.slice(0, 12), 'storage', '--ifname', 'data0')).toMatchObject(
         DONE,
       );
