@@ -2,7 +2,7 @@
 import type { PoolInventory } from '../../src/cni/plugin-about.ts';
 import { blockSpecOf, kindOf, labelOf } from '../../src/pools/block-object.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
-import { type ObjectStore, POOL_LABEL } from '../../src/pools/objects.ts';
+import { listAll, type ObjectStore, POOL_LABEL } from '../../src/pools/objects.ts';
 import { countUsable } from '../../src/pools/pool.ts';
 import { poolsOf } from './choose-pool.ts';
 import { DEFAULT_TIMEOUT_S, openStore } from './claimant.ts';
@@ -25,7 +25,7 @@ async function inventoryOf(
   store: ObjectStore,
   pool: Awaited<ReturnType<typeof findPool>>,
 ): Promise<PoolInventory> {
-  const listed = await store.list(kindOf({ size: pool.blockSize }), { [POOL_LABEL]: labelOf(pool.name) });
+  const listed = await listAll(store, kindOf({ size: pool.blockSize }), { [POOL_LABEL]: labelOf(pool.name) });
   const nodes = new Map<string, PoolInventory['nodes'][number]>();
   for (const object of listed) {
     const { node = '', orphaned, keptFor } = blockSpecOf(object) ?? {};

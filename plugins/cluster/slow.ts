@@ -7,7 +7,7 @@ import { obtain } from '../../src/pools/claim.ts';
 import { findPool } from '../../src/pools/find-pool.ts';
 import { type Held, type HeldBlock, readHeld } from '../../src/pools/held.ts';
 import { tellIdle } from '../../src/pools/keep.ts';
-import { POOL_LABEL } from '../../src/pools/objects.ts';
+import { listAll, POOL_LABEL } from '../../src/pools/objects.ts';
 import { type Claimant, claiming, isCompared } from '../../src/pools/place.ts';
 import type { Pool } from '../../src/pools/pool.ts';
 import { giveBack, type Limits, type Tended, tend } from '../../src/pools/tend.ts';
@@ -62,7 +62,7 @@ export function giveBackAtOnce(claimant: Claimant, deadlineMs: number): Promise<
 export async function tryToFind(claimant: Claimant, { name, spec }: ConfiguredPool): Promise<Pool> {
   const { store } = claimant;
   const pool = await findPool(store, name, spec);
-  const taken = await store.list(kindOf({ size: pool.blockSize }), { [POOL_LABEL]: labelOf(name) });
+  const taken = await listAll(store, kindOf({ size: pool.blockSize }), { [POOL_LABEL]: labelOf(name) });
   if (anyFree(pool, new Set(taken.map(block => block.name)), claimant.random)) return pool;
   // Nothing is leased from its own since the boot.
   const held = readHeld(claimant.dir);

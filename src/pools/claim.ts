@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { PAGE } from '../delegate/pages.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { blockObject, heldFrom, isOwn, kindOf, labelOf } from './block-object.ts';
 import { anyFree, firstChoices } from './choose.ts';
@@ -85,16 +86,21 @@ export async function claimBlock(claimant: Claimant, pool: Pool, wish?: Wish): P
   const first = own.size === 0 ? `${held.node}/${claimant.network}/${pool.name}` : undefined;
   for (const shape of firstChoices(pool, wish?.keptFor ?? first, own, claimant.random))
     if (await tryClaim(claimant, pool, shape, wish)) return;
-  const listed = await claimant.store.list(kindOf({ size: pool.blockSize }), {
-    [POOL_LABEL]: labelOf(pool.name),
-  });
-  const taken = new Set([...own, ...listed.map(({ name }) => name)]);
-  for (let i = 0; i < MOST_COLLISIONS; i++) {
+  const taken = new Set(own);
+  const tryAny = async (): Promise<boolean> => {
     const shape = anyFree(pool, taken, claimant.random);
-    if (shape === undefined) throw exhausted(pool, listed.length);
-    if (await tryClaim(claimant, pool, shape, wish)) return;
+    if (shape === undefined) throw exhausted(pool, taken.size);
+    if (await tryClaim(claimant, pool, shape, wish)) return true;
     taken.add(shape.name);
+    return false;
+  };
+  const labels = { [POOL_LABEL]: labelOf(pool.name) };
+  // A list of many pages takes long to read, and nine blocks of ten may be taken: in a tenth of it one that is free was found.
+  for await (const page of claimant.store.pages(kindOf({ size: pool.blockSize }), labels)) {
+    for (const { name } of page) taken.add(name);
+    if (page.length >= PAGE && (await tryAny())) return;
   }
+  for (let i = 0; i < MOST_COLLISIONS; i++) if (await tryAny()) return;
   throw new CniError(
     ErrorCode.tryAgainLater,
     `Cannot claim a block of pool "${pool.name}": other nodes were faster ${MOST_COLLISIONS} times`,

@@ -25,8 +25,7 @@ export function clusterStore(server: ApiServer): ObjectStore {
       const found = await server.ask('GET', pathOf(kind, name));
       return found && storedOf(found);
     },
-    async list(kind, labels) {
-      const found: StoredObject[] = [];
+    async *pages(kind, labels) {
       const labelSelector = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
       let next = '';
       for (const pages = new Pages(kind); ; ) {
@@ -36,12 +35,10 @@ export function clusterStore(server: ApiServer): ObjectStore {
           ...(next ? { continue: next } : {}),
         });
         const page = await server.ask('GET', `${pathOf(kind)}?${query}`, undefined, []);
-        for (const item of Array.isArray(page?.items) ? page.items : []) {
-          if (isObject(item)) found.push(storedOf(item));
-        }
+        yield (Array.isArray(page?.items) ? page.items : []).filter(isObject).map(storedOf);
         const { continue: more } = isObject(page?.metadata) ? page.metadata : {};
         next = typeof more === 'string' ? more : '';
-        if (next === '') return found;
+        if (next === '') return;
         pages.turn();
       }
     },

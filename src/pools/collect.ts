@@ -5,7 +5,7 @@
 import { blockSpecOf, isOwn, kindOf, labelOf } from './block-object.ts';
 import type { Orphan } from './held.ts';
 import { adoptKept } from './keep.ts';
-import { POOL_LABEL, type StoredObject } from './objects.ts';
+import { BLOCK_KINDS, POOL_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, ownerIn } from './place.ts';
 import { countUsable, type Pool } from './pool.ts';
 
@@ -15,6 +15,8 @@ const LOOKERS = 5;
 const ASSUMED_NODES = 10;
 /** Nodes about which one look asks. */
 const MOST_ASKED = 100;
+/** Objects of one node that are marked in one look: a node can write any number, and each costs requests. */
+const MOST_OF_ONE = 1_024;
 
 /**
  * Marks blocks of nodes that are gone, and deletes those that have borne the mark for the time of grace.
@@ -29,15 +31,22 @@ export async function collect(claimant: Claimant, pool: Pool, graceS: number): P
 async function look(claimant: Claimant, pool: Pool): Promise<void> {
   const { store } = claimant;
   const labels = { [POOL_LABEL]: labelOf(pool.name) };
-  const listed = [...(await store.list('blocks', labels)), ...(await store.list('addresses', labels))];
   const byOwner = new Map<string, StoredObject[]>();
-  for (const object of listed) {
-    const spec = blockSpecOf(object);
-    if (spec === undefined || isOwn(object, { ...ownerIn(claimant), network: spec.network })) continue;
-    // Another machine of that name is another node.
-    const owner = JSON.stringify([spec.node, spec.machine]);
-    byOwner.set(owner, [...(byOwner.get(owner) ?? []), object]);
-  }
+  const self = ownerIn(claimant);
+  let claimed = 0;
+  for (const kind of BLOCK_KINDS)
+    for await (const page of store.pages(kind, labels)) {
+      claimed += page.length;
+      for (const object of page) {
+        const spec = blockSpecOf(object);
+        if (spec === undefined || isOwn(object, { ...self, network: spec.network })) continue;
+        // Another machine of that name is another node.
+        const owner = JSON.stringify([spec.node, spec.machine]);
+        const before = byOwner.get(owner);
+        if (before === undefined) byOwner.set(owner, [object]);
+        else if (before.length < MOST_OF_ONE) before.push(object);
+      }
+    }
   const owners = [...byOwner.keys()];
   const found: Orphan[] = [];
   for (const owner of sample(owners, claimant.random)) {
@@ -51,7 +60,7 @@ async function look(claimant: Claimant, pool: Pool): Promise<void> {
       orphans.some(({ uid, version }) => uid === one.uid && version === one.version);
     const fresh = found.filter(one => !isKnown(one));
     const kept = orphans.filter(({ uid }) => !fresh.some(one => one.uid === uid));
-    const seen = { blocks: countUsable(pool), claimed: listed.length, nodes: owners.length + 1 };
+    const seen = { blocks: countUsable(pool), claimed, nodes: owners.length + 1 };
     return {
       ...rest,
       nodes: seen.nodes,

@@ -13,7 +13,7 @@ import {
 } from './block-object.ts';
 import type { Held, HeldBlock } from './held.ts';
 import { isInUse } from './lease.ts';
-import { type Kind, NODE_LABEL, type StoredObject } from './objects.ts';
+import { BLOCK_KINDS, type Kind, listAll, NODE_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, isCompared, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
 import { isRestored, markRestored } from './restored.ts';
@@ -29,8 +29,6 @@ export interface Compared {
   /** Whether the store was restored a short while ago: nothing new may be claimed, even of a pool that was read before. */
   readonly restored: boolean;
 }
-
-const KINDS: readonly Kind[] = ['blocks', 'addresses'];
 
 /**
  * Seconds between two looks for blocks that this node holds without knowing it. A server searches the blocks of all nodes for that, so it
@@ -115,10 +113,14 @@ async function takeNewName(claimant: Claimant): Promise<void> {
   changeHeld(claimant, held => ({ ...held, node }));
 }
 
-async function search({ store }: Claimant, { node }: BlockOwner): Promise<[Kind, StoredObject][]> {
+/** What this node has, or believes to have: any node can write objects with a label that names another. */
+async function search(claimant: Claimant, owner: BlockOwner): Promise<[Kind, StoredObject][]> {
+  const known = new Set(changeHeld(claimant, held => held).blocks.map(({ name }) => name));
+  const isMeant = (object: StoredObject) => known.has(object.name) || isOwn(object, owner);
+  const labels = { [NODE_LABEL]: labelOf(owner.node) };
   const found: [Kind, StoredObject][] = [];
-  for (const kind of KINDS)
-    for (const object of await store.list(kind, { [NODE_LABEL]: labelOf(node) })) found.push([kind, object]);
+  for (const kind of BLOCK_KINDS)
+    for (const object of await listAll(claimant.store, kind, labels, isMeant)) found.push([kind, object]);
   return found;
 }
 

@@ -16,9 +16,9 @@ export function directoryStore(dir: string): ObjectStore {
     withFlock(join(dir, 'lock'), LOCK_DEADLINE_MS, work, { mode: 0o600, directoryMode: 0o700 });
   return {
     find: async (kind, name) => find(kind, name),
-    async list(kind, labels) {
+    async *pages(kind, labels) {
       const all = namesIn(join(dir, kind)).flatMap(name => find(kind, name) ?? []);
-      return all.filter(object =>
+      yield all.filter(object =>
         Object.entries(labels).every(([key, value]) => object.labels[key] === value),
       );
     },

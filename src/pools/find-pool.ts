@@ -3,7 +3,7 @@ import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type Cidr, cidrContains, cidrsOverlap, findCidr, networkOf, renderCidr } from '../net/cidr.ts';
 import { IP_BITS, sameIp } from '../net/ip.ts';
-import { GROUP, type ObjectStore, type StoredObject } from './objects.ts';
+import { GROUP, listAll, type ObjectStore, type StoredObject } from './objects.ts';
 import { blockName, DEFAULT_BLOCK_SIZE, type Pool, PoolSpec, parsePool } from './pool.ts';
 import { RESTORED_ANNOTATION } from './restored.ts';
 
@@ -29,7 +29,7 @@ export async function findPool(
   configured: PoolSpec | undefined,
 ): Promise<Pool> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    const all = await store.list('pools', {});
+    const all = await listAll(store, 'pools', {});
     const object = all.find(one => one.name === name);
     if (object === undefined && configured === undefined) {
       throw new CniError(

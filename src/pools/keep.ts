@@ -10,7 +10,7 @@ import { renderIp } from '../net/ip.ts';
 import { blockSpecOf, heldFrom, isOwn, labelOf, nextTurn, ownedBy } from './block-object.ts';
 import type { Held, HeldBlock } from './held.ts';
 import { blockContains, isInUse } from './lease.ts';
-import { KEPT_LABEL, POOL_LABEL, type StoredObject } from './objects.ts';
+import { KEPT_LABEL, listAll, POOL_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
 import { isFromBefore, restoredStore, withNewest } from './restored.ts';
@@ -28,7 +28,7 @@ export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Prom
   const { keptFor, isPromise } = wish;
   if (keptFor === undefined) return false;
   const labels = { [POOL_LABEL]: labelOf(pool.name), [KEPT_LABEL]: labelOf(keptFor) };
-  for (const object of await claimant.store.list(KIND, labels)) {
+  for (const object of await listAll(claimant.store, KIND, labels)) {
     const spec = blockSpecOf(object);
     const block = heldFrom(object);
     if (spec?.keptFor !== keptFor || block === undefined) continue;

@@ -11,6 +11,8 @@ export const API_VERSION = `${GROUP}/v1alpha1`;
 /** Kinds of objects by the name of their collection. */
 export const KINDS = { pools: 'Pool', blocks: 'Block', addresses: 'Address' } as const;
 export type Kind = keyof typeof KINDS;
+/** What nodes claim. */
+export const BLOCK_KINDS: readonly Kind[] = ['blocks', 'addresses'];
 
 /** Labels of blocks and addresses. */
 export const POOL_LABEL = `${GROUP}/pool`;
@@ -45,8 +47,8 @@ export interface StoredObject extends NewObject {
 /** A store of objects. Every call throws CniError 11 if the store cannot be reached: then the request may have been done or not. */
 export interface ObjectStore {
   find(kind: Kind, name: string): Promise<StoredObject | undefined>;
-  /** Those that have all the labels, as they are at the time of the call or later. */
-  list(kind: Kind, labels: Readonly<Record<string, string>>): Promise<StoredObject[]>;
+  /** Those that have all the labels, as they are at the time of the call or later, in pages: any node can write any number. */
+  pages(kind: Kind, labels: Readonly<Record<string, string>>): AsyncIterable<StoredObject[]>;
   /** @returns undefined if there is one of that name */
   create(kind: Kind, object: NewObject): Promise<StoredObject | undefined>;
   /** Replaces an object by a new version. @returns undefined if it has been changed since it was read, or is gone */
@@ -68,4 +70,17 @@ export interface ObjectStore {
   revision(): Promise<number | undefined>;
   /** Whether this very IPAMClaim exists; undefined in a store without claims. */
   hasClaim(claim: ClaimKey): Promise<boolean | undefined>;
+}
+
+/** Those of all pages that are to be kept. */
+export async function listAll(
+  store: ObjectStore,
+  kind: Kind,
+  labels: Readonly<Record<string, string>>,
+  isKept: (object: StoredObject) => boolean = () => true,
+): Promise<StoredObject[]> {
+  const found: StoredObject[] = [];
+  for await (const page of store.pages(kind, labels))
+    for (const object of page) if (isKept(object)) found.push(object);
+  return found;
 }

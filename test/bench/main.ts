@@ -9,6 +9,7 @@
 //   npm run bench -- --only inside             how the time of a chain is spent, what could be achieved at most, and the kernel's floor
 //   npm run bench -- --only allocators --rounds 200      what an address of a cluster's block costs more than one of host-local
 //   npm run bench -- --only watch --attachments 1000         processor time of a daemon that watches so many
+//   npm run bench -- --only hostile --rounds 50          what the worst pod and the worst node cost all others (--scene ARP: one of them)
 //   npm run bench -- --json --svg chart.svg    machine-readable; a chart of what a runtime sees
 
 import { writeFileSync } from 'node:fs';
@@ -29,6 +30,7 @@ import {
 } from './chain.ts';
 import { renderChart } from './chart.ts';
 import { GROWING, measureGrowth, measurePortmap } from './growth.ts';
+import { hostileNodeRows, hostilePodRows } from './hostile.ts';
 import { measureInside, type Profile, profileRows } from './inside.ts';
 import { renderProfiles } from './inside-table.ts';
 import { measureLeases } from './leases.ts';
@@ -56,6 +58,7 @@ const { values } = parseArgs({
     containers: { type: 'string', default: '64' },
     full: { type: 'string', default: '2000' },
     attachments: { type: 'string', default: '1000' },
+    scene: { type: 'string' },
     svg: { type: 'string' },
     json: { type: 'boolean', default: false },
   },
@@ -97,6 +100,10 @@ const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
   shaping: shapingRows,
   memory: memoryRows,
   watch: watchRows,
+  hostile: async () => [
+    ...(await hostilePodRows(rounds, values.scene)),
+    ...(values.scene === undefined || values.scene === 'node' ? await hostileNodeRows(rounds) : []),
+  ],
   sizes: async () => sizeRows(),
 };
 

@@ -51,7 +51,7 @@ export function childrenOf(pid: number): number[] {
 }
 
 /** The process itself first (proc(5), smaps_rollup). */
-function memoryOfTree(pid: number): Memory[] {
+export function memoryOfTree(pid: number): Memory[] {
   const text = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
   const bytes = (key: string) => Number(new RegExp(`^${key}:\\s+(\\d+) kB`, 'm').exec(text)?.[1]) * 1024;
   const own = { proportional: bytes('Pss'), resident: bytes('Rss') };

@@ -200,7 +200,7 @@ const TIMES = [11, 12, 13, 14];
 const TICK_MS = 10;
 
 /** Processor time of a process and all that it started, those that have ended too. */
-function usedMs(pid: number): number {
+export function usedMs(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? [];
   const own = TIMES.reduce((sum, field) => sum + Number(fields[field]) * TICK_MS, 0);
   return childrenOf(pid).reduce((sum, child) => sum + usedMs(child), own);

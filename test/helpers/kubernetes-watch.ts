@@ -43,6 +43,18 @@ export function makeCollections(objects: Map<string, Row>): Collections {
   let version = 100;
   let oldest = 0;
   let muted = false;
+  // A list of tens of thousands of objects is read page by page.
+  let listed = { version: 0, url: '', all: [] as [string, Row][] };
+  const matching = (url: URL): [string, Row][] => {
+    const asked = `${url.pathname} ${url.searchParams.get('fieldSelector')}`;
+    if (listed.version !== version || listed.url !== asked)
+      listed = {
+        version,
+        url: asked,
+        all: [...objects].filter(([path, object]) => belongs(url, path, object)),
+      };
+    return listed.all;
+  };
 
   const note = (type: Change['type'], path: string, object: Row): void => {
     version += 1;
@@ -61,7 +73,7 @@ export function makeCollections(objects: Map<string, Row>): Collections {
       if (!/\/(pods|nodes|blocks|pools|network-attachment-definitions)$/.test(url.pathname)) return false;
       reply.writeHead(200, { 'content-type': 'application/json' });
       if (url.searchParams.get('watch') !== 'true') {
-        reply.end(JSON.stringify(list(url, objects, version)));
+        reply.end(JSON.stringify(list(url, matching(url), version)));
         return true;
       }
       reply.flushHeaders();
@@ -113,10 +125,9 @@ export function makeCollections(objects: Map<string, Row>): Collections {
 }
 
 /** Elements of a list do not state their kind; a long list is paginated. */
-function list(url: URL, objects: Map<string, Row>, version: number): Row {
+function list(url: URL, all: readonly [string, Row][], version: number): Row {
   const limit = Number(url.searchParams.get('limit') ?? 500);
   const from = Number(url.searchParams.get('continue') ?? 0);
-  const all = [...objects].filter(([path, object]) => belongs(url, path, object));
   const items = all.slice(from, from + limit).map(([, { kind: _, apiVersion: __, ...item }]) => item);
   const more = from + limit < all.length ? { continue: String(from + limit) } : {};
   return { kind: 'List', apiVersion: 'v1', metadata: { resourceVersion: String(version), ...more }, items };

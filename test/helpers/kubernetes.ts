@@ -74,7 +74,7 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
       requests.push({ method, path: url, token: given, contentType: headers['content-type'] ?? '', body });
       if (how === 'hang') return;
       const at = new URL(url, 'https://api');
-      if (how === undefined && given === token && collections.serve(at, reply)) return;
+      if (how === undefined && given === token && method === 'GET' && collections.serve(at, reply)) return;
       const { status, object } = respond(how, given, method, url, body);
       reply.writeHead(status, { 'content-type': 'application/json' });
       reply.end(JSON.stringify(object));
@@ -110,6 +110,7 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   function create(url: string, object: Row) {
     const at = `${url}/${object.metadata.name}`;
     if (objects.has(at)) return failure(409, `"${at}" already exists`);
+    object.metadata.uid ??= `uid-of-${at}`;
     collections.put(at, object);
     return { status: 201, object };
   }

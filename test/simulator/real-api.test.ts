@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ApiServer } from '../../src/delegate/api-server.ts';
 import { clusterStore } from '../../src/pools/cluster-store.ts';
+import { listAll } from '../../src/pools/objects.ts';
 import { NO_REAL_API, type RealApi, startRealApi } from '../helpers/real-api.ts';
 import { describeNeeding } from '../helpers/skip.ts';
 import { Random } from '../storm/random.ts';
@@ -36,8 +37,8 @@ async function tryOut(server: ApiServer): Promise<unknown[]> {
   // What changes nothing leaves the version as it is: src/pools/keep.ts counts turns because of that.
   const same = changed && (await store.replace('blocks', changed));
   const stale = await store.replace('blocks', created);
-  const others = await store.list('blocks', { 'catena.cni.cncf.io/pool': 'other' });
-  const own = await store.list('blocks', { 'catena.cni.cncf.io/pool': 'try' });
+  const others = await listAll(store, 'blocks', { 'catena.cni.cncf.io/pool': 'other' });
+  const own = await listAll(store, 'blocks', { 'catena.cni.cncf.io/pool': 'try' });
   const oldVersion = await store.remove('blocks', created);
   const otherUid = await store.remove('blocks', { name: block.name, uid: 'none' });
   const removed = await store.remove('blocks', { name: block.name, uid: created.uid });

@@ -2,6 +2,7 @@
 import { expect, test } from 'bun:test';
 import type { ApiServer } from '../../../src/delegate/api-server.ts';
 import { clusterStore } from '../../../src/pools/cluster-store.ts';
+import { listAll } from '../../../src/pools/objects.ts';
 
 function storeThatAnswers(answer: object) {
   let asked = 0;
@@ -17,7 +18,7 @@ function storeThatAnswers(answer: object) {
 
 test('a list whose server says "continue" for ever ends with an error', async () => {
   const { store, asked } = storeThatAnswers({ metadata: { continue: 'more' }, items: [] });
-  await expect(store.list('blocks', {})).rejects.toMatchObject({
+  await expect(listAll(store, 'blocks', {})).rejects.toMatchObject({
     code: 11,
     message: expect.stringContaining('Cannot list "blocks"'),
   });

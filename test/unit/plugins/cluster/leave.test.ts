@@ -8,6 +8,7 @@ import type { ClusterConf } from '../../../../plugins/cluster/config.ts';
 import { giveBackAll } from '../../../../plugins/cluster/leave.ts';
 import { claimBlock } from '../../../../src/pools/claim.ts';
 import { findPool } from '../../../../src/pools/find-pool.ts';
+import { listAll } from '../../../../src/pools/objects.ts';
 import { claiming } from '../../../../src/pools/place.ts';
 
 test('all blocks without a lease go back, but for a dry run', async () => {
@@ -18,7 +19,7 @@ test('all blocks without a lease go back, but for a dry run', async () => {
     const claimant = await claimantOf({ conf, network: 'net', environment: process.env }, conf);
     const pool = await findPool(claimant.store, 'default', { subnets });
     await claiming(claimant, performance.now() + 5_000, () => claimBlock(claimant, pool));
-    const blocks = async () => (await claimant.store.list('blocks', {})).map(({ name }) => name);
+    const blocks = async () => (await listAll(claimant.store, 'blocks', {})).map(({ name }) => name);
     const claimed = await blocks();
     expect(claimed).toHaveLength(1);
     expect(await giveBackAll(conf, 'net', true)).toEqual(claimed);
