@@ -288,7 +288,7 @@ describeRoot('ptp CHECK', () => {
     ['forwarding', outside('sysctl', '-w', 'net.ipv4.ip_forward=0'), 'net/ipv4/ip_forward'],
     ['masquerading', outside('nft', 'flush', 'ruleset'), 'masquerading'],
     ['lease', outside('find', 'TMP/leases', '-name', '10.88.0.2', '-delete'), '10.88.0.2'],
-    ['interface', inside('link', 'del', 'eth0'), 'kind of interface "eth0"'],
+    ['interface', inside('link', 'del', 'eth0'), 'interface "eth0": it is gone'],
   ];
   test.each(changes)('[1.1.0] reports what was changed: %s', async (_, { where, argv }, words) => {
     await withHost(async lab => {
