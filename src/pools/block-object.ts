@@ -60,7 +60,7 @@ export function kindOf({ size }: { readonly size: number }): Kind {
 
 /** The object that claims a block. */
 export function blockObject(
-  { name, pool, size, ranges, keptFor, keepS }: HeldBlock,
+  { name, pool, size, ranges, keptFor, keepS, turn }: HeldBlock,
   { node, machine, network }: BlockOwner,
 ): NewObject {
   return {
@@ -72,7 +72,8 @@ export function blockObject(
     },
     spec: {
       ...{ pool, node, ...defined({ machine }), network, size, cidrs: cidrsOf({ size, ranges }), ranges },
-      ...defined({ keptFor, keepS }),
+      // One that is claimed again goes on counting: fewer turns would mean that the store was restored.
+      ...defined({ keptFor, keepS, turn }),
     },
   };
 }

@@ -11,7 +11,7 @@ import { blockObject, heldFrom, isOwn, kindOf, labelOf } from './block-object.ts
 import { anyFree, firstChoices } from './choose.ts';
 import { compare } from './compare.ts';
 import { type Held, type HeldBlock, newlyHeld } from './held.ts';
-import { inUse, notInPool, refuseBlocks, removeKept, takeOver } from './keep.ts';
+import { inUse, notInPool, refuseBlocks, takeOver } from './keep.ts';
 import { POOL_LABEL } from './objects.ts';
 import { type Claimant, changeHeld, claiming, isCompared, leasing, ownerIn } from './place.ts';
 import { type BlockShape, blockWith, countBlocks, type Pool } from './pool.ts';
@@ -121,11 +121,16 @@ export async function settle(claimant: Claimant): Promise<boolean> {
   return gained;
 }
 
-/** Deletes the object of a block from which nothing is leased. Which one is deleted depends on the uid: it may be another's. */
+/**
+ * Deletes the object of a block from which nothing is leased, unless it is another's. One of another uid may be ours nevertheless: the block
+ * had vanished and was claimed again, and the answer was lost.
+ */
 export async function completeReturn(claimant: Claimant, block: HeldBlock): Promise<void> {
   const { name, uid, size, keptFor } = block;
-  if (keptFor !== undefined) await removeKept(claimant, block);
-  else if (uid !== undefined) await claimant.store.remove(kindOf({ size }), { name, uid });
+  const [{ store }, kind] = [claimant, kindOf({ size })];
+  const isRemoved = keptFor === undefined && uid !== undefined && (await store.remove(kind, { name, uid }));
+  const found = isRemoved ? undefined : await store.find(kind, name);
+  if (found && isOwn(found, ownerIn(claimant))) await store.remove(kind, found);
   changeHeld(claimant, held => ({ ...held, blocks: held.blocks.filter(block => block.name !== name) }));
 }
 

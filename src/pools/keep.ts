@@ -119,14 +119,6 @@ export async function tellIdle(claimant: Claimant): Promise<void> {
   }
 }
 
-/** Deletes a kept address, unless another node has taken it over. */
-export async function removeKept(claimant: Claimant, { name, uid }: HeldBlock): Promise<void> {
-  const { store } = claimant;
-  const object = await store.find(KIND, name);
-  if (object === undefined || !isOwn(object, ownerIn(claimant))) return;
-  if (uid === undefined || uid === object.uid) await store.remove(KIND, object);
-}
-
 /** Names of those kept addresses whose claims have been deleted. */
 export async function findEndedClaims({ store }: Claimant, { blocks }: Held): Promise<ReadonlySet<string>> {
   const ended = new Set<string>();

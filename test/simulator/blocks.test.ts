@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { cpSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { giveBackAllOf } from '../../plugins/cluster/leave.ts';
 import { parseIp } from '../../src/net/ip.ts';
 import { directoryStore } from '../../src/pools/directory-store.ts';
 import { RESTORED_ANNOTATION } from '../../src/pools/restored.ts';
@@ -56,6 +57,43 @@ describe('blocks', () => {
     for (const id of numbered(12, 'p')) node?.del(id);
     expect(model.counts.requests).toBe(requests);
     expect(findContradictions(model, node ? [node] : [])).toEqual([]);
+  });
+
+  test('a block that was claimed again, with an answer that was lost, goes back too', async () => {
+    const {
+      model,
+      nodes: [node],
+    } = cluster(['a']);
+    if (node === undefined) throw new Error('no node');
+    await node.add('c1');
+    const [path, object] = [...model.objects].find(([at]) => at.includes('/blocks/')) ?? [''];
+    const { uid: _, ...metadata } = object?.metadata ?? { name: '' };
+    // What the store forgot, and the node has created again.
+    model.remove(path);
+    model.put(path, { ...object, metadata: { ...metadata, uid: 'uid-again' } });
+    node.del('c1');
+    expect(await giveBackAllOf(node.claimant, 1_000)).toEqual([]);
+    expect(model.objects.has(path)).toBe(false);
+  });
+
+  test('a kept address that is claimed again does not look like one of a store that was restored', async () => {
+    const lan = {
+      pool: 'lan',
+      spec: { subnets: [{ ipv4: '10.9.0.0/24' }], blockSize: 1, layout: 'flat' as const },
+    };
+    const { model, node } = cluster(['a']);
+    const own = node('a', lan);
+    const wish: Wish = { keptFor: 'pod/lan/ns/web-0/eth0', keepS: 900, addresses: [], isPromise: false };
+    for (const id of ['c1', 'c2', 'c3']) {
+      const [address] = await own.add(id, 'eth0', wish);
+      if (id !== 'c3') await own.delAtOnce(id);
+      expect(address).toBe(own.leases()[0] ?? address);
+    }
+    const [path = ''] = [...model.objects.keys()].filter(at => at.includes('/addresses/'));
+    model.remove(path);
+    const calm = { ...CALM, lowWater: 0 };
+    expect((await own.tend(calm)).reclaimed).toHaveLength(1);
+    for (let looks = 0; looks < 2; looks++) expect((await own.tend(calm)).restored).toBe(false);
   });
 
   test('an empty block goes back after its cool-down, the last one with room stays', async () => {

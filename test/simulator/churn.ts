@@ -45,6 +45,8 @@ const MISTAKE_S = 120;
 /** Seconds; the least that the plugin admits, and its interval. */
 const GRACE_S = 1800;
 const INTERVAL_S = 600;
+/** Until an upkeep that failed is tried again. */
+const FIRST_PAUSE_S = 15;
 /** Every node has looked at its blocks within this time, with a slow clock and a frozen machine: a backup is older. */
 const OLDEST_LOOK_S = 1200;
 /** Long enough for the blocks of a node to be freed. */
@@ -241,13 +243,20 @@ class Churn {
     const { boot } = machine;
     for (const node of this.#nodesOf(machine)) {
       node.collectGarbage(new Set());
+      let failures = 0;
       const upkeep = (): void => {
         if (machine.boot !== boot || machine.state !== 'up') return;
         const wait = machine.frozenUntil - this.#time.now();
-        const next = () =>
-          this.#time.after((INTERVAL_S * (0.75 + this.#draws.next() / 2)) / machine.rate, upkeep);
+        // As src/daemon/upkeep.ts: soon after a failure, and later after each further one.
+        const next = (succeeded: boolean): void => {
+          failures = succeeded ? 0 : failures + 1;
+          const againS = succeeded
+            ? INTERVAL_S * (0.75 + this.#draws.next() / 2)
+            : Math.min(FIRST_PAUSE_S * 2 ** (failures - 1), INTERVAL_S);
+          this.#time.after(againS / machine.rate, upkeep);
+        };
         if (wait > 0) this.#time.after(wait + 0.001, upkeep);
-        else void this.#tendNow(node).finally(next);
+        else void this.#tendNow(node).then(next);
       };
       this.#time.after(this.#draws.next() * 30, upkeep);
     }
@@ -257,9 +266,10 @@ class Churn {
     }
   }
 
-  async #tendNow(node: SimulatedNode, searchEveryS?: number): Promise<void> {
+  /** @returns whether it succeeded */
+  async #tendNow(node: SimulatedNode, searchEveryS?: number): Promise<boolean> {
     const limits = LIMITS[node.claimant.network as keyof typeof LIMITS];
-    await node.tend(limits, searchEveryS).then(
+    return node.tend(limits, searchEveryS).then(
       ({ lost, returned, collected }) => {
         this.#count('upkeeps');
         for (const _ of returned) this.#count('blocks and addresses given back');
@@ -269,8 +279,12 @@ class Churn {
           this.#problems.push(
             `${this.#time.now().toFixed(1)} s: ${node.name} lost ${name}, which its pods use`,
           );
+        return true;
       },
-      () => this.#count('upkeeps that failed'),
+      () => {
+        this.#count('upkeeps that failed');
+        return false;
+      },
     );
   }
 
