@@ -56,7 +56,7 @@ ip([f"address {verb} 10.200.{i >> 8}.{i & 255}/32 dev d{i}" for verb in ("add", 
 sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 sock.bind(("eth0", 0))
 own = socket.inet_aton(subprocess.run(["ip", "-4", "-br", "addr", "show", "eth0"], text=True, capture_output=True).stdout.split()[2].split("/")[0])
-mac = bytes.fromhex(open("/sys/class/net/eth0/address").read().strip().replace(":", "")) if False else sock.getsockname()[4]
+mac = sock.getsockname()[4]
 frame = b"\\xff" * 6 + mac + bytes.fromhex("08060001080006040001") + mac + own + b"\\xff" * 6 + own
 while True: sock.send(frame)`,
   'opens connections without end': `
