@@ -13,6 +13,7 @@ import { fileFailure } from '../files/failure.ts';
 import { isRunning } from '../files/process-stat.ts';
 import { namesIn } from '../files/read-file.ts';
 import { isOfEarlierBoot } from './boot.ts';
+import { hasOrphans } from './orphan-processes.ts';
 import { directoryOf, fileNameOf } from './place.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
 
@@ -36,7 +37,7 @@ export interface Lock {
   become(purpose: Purpose): void;
   /** The orphans of the dead are gone. */
   forgetDead(): void;
-  /** Safe to repeat. */
+  /** Also forgets the dead, if nothing of them runs any longer. Safe to repeat. */
   release(): void;
 }
 
@@ -214,7 +215,11 @@ function makeIn(parent: string, work: () => void): void {
 function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: LockPlace['env']): Lock {
   const { op } = runner;
   let isReleased = false;
-  const lingering = owners.filter(({ mayLinger }) => mayLinger);
+  let lingering = owners.filter(({ mayLinger }) => mayLinger);
+  const forgetDead = () => {
+    for (const one of lingering) remove(join(dir, keptName(one, op)));
+    lingering = [];
+  };
   return {
     runner,
     dead: lingering.map(one => one.runner),
@@ -228,12 +233,12 @@ function lockOf(dir: string, runner: Runner, owners: readonly Owner[], env: Lock
         throw fileFailure('keep the lock', dir, cause);
       }
     },
-    forgetDead() {
-      for (const one of lingering) remove(join(dir, keptName(one, op)));
-    },
+    forgetDead,
     release() {
       if (isReleased) return;
       isReleased = true;
+      // Of an attachment that is settled, or has no record, nothing else would look for them.
+      if (lingering.length > 0 && !hasOrphans(lingering.map(one => one.runner))) forgetDead();
       remove(join(dir, op));
       endRunner(runner);
       try {

@@ -21,7 +21,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type AttachmentId, digestOf, keyOf, sameAttachment } from '../cni/attachment.ts';
-import { lockScopeOf } from '../cni/directories.ts';
+import { cniCacheDir, lockScopeOf, runnerJournals, stateDir as usualStateDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
 import { putOpenFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
@@ -276,16 +276,19 @@ export function noteFiles(stateDir: string, network?: string): string[] {
   });
 }
 
-/** What the directories of entries are that a journal has used. */
+/** What the directories of entries are that a journal has used. The usual one is known even if the state directory was lost. */
 export function cacheDirsOf(stateDir: string): string[] {
   const dir = cachesDir(stateDir);
-  return namesIn(dir).flatMap(name => {
+  const noted = namesIn(dir).flatMap(name => {
     try {
       return readlinkSync(join(dir, name)).slice(MARK.length);
     } catch {
       return [];
     }
   });
+  const ours = usualStateDir();
+  const isUsual = stateDir === ours || stateDir === runnerJournals(ours).delegates;
+  return isUsual ? [...new Set([cniCacheDir(), ...noted])] : noted;
 }
 
 /** Before the path in a link: whatever walks through the state directory must not get to the entries. */

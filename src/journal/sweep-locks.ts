@@ -28,9 +28,7 @@ export function sweepDeadLocks(place: LockPlace): void {
       if (owners.length === 0 || owners.some(({ isLiving }) => isLiving)) continue;
       if (hasOrphans(owners.map(({ runner }) => runner))) continue;
       const lock = takeLock(place, key, 'repair');
-      if ('holder' in lock) continue;
-      lock.forgetDead();
-      lock.release();
+      if (!('holder' in lock)) lock.release();
     }
   }
 }

@@ -75,6 +75,18 @@ describe('catena add, check, del', () => {
     ]);
   });
 
+  test.each([
+    ['its detachment', ['detach', CONTAINER_ID, 'eth0', '--force']],
+    ['a GC', ['gc', 'testnet', '--all', '--foreign']],
+  ])('of a container whose journal was lost are ended by %s', async (_, argv) => {
+    twoPlugins();
+    expect((await catena(['add', 'testnet', NETNS])).exitCode).toBe(0);
+    fs.rmSync(stateDir(), { recursive: true });
+    expect(await catena(argv)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(results()).toEqual([]);
+    expect(chain.order()).toContain('DEL one');
+  });
+
   test('read the variables of cnitool', async () => {
     twoPlugins();
     const env = { CNI_IFNAME: 'net1', CNI_ARGS: 'K=v', CAP_ARGS: '{"mac":"0a:00:00:00:00:01","other":1}' };

@@ -91,7 +91,10 @@ async function strike(ground: Ground, point: Point): Promise<Struck> {
   held.kill();
   if (point.strike === 'both killed') end(held.workerPid);
   const finished = await held.finished;
-  if (point.strike === 'both killed') return { held, finished, tracer };
+  if (point.strike === 'both killed') {
+    await hasEnded(held.workerPid);
+    return { held, finished, tracer };
+  }
   const outliving = async (): Promise<void> => {
     await Bun.sleep(OUTLIVE_MS);
     await tracer.release();

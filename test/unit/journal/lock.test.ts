@@ -66,8 +66,12 @@ describe('takeLock()', () => {
     for (const lock of [own, pods, delegates]) lock?.release();
   });
 
-  test('takes that of a dead process, and knows it until its orphans are gone, by however many it was taken', () => {
+  test('takes that of a dead process, and knows it until its orphans are gone, by however many it was taken', async () => {
     enter(DEAD);
+    const orphan = Bun.spawn(['sleep', '100'], {
+      env: { PATH: process.env.PATH ?? '', CATENA_RUNNER: '999999-1' },
+    });
+    await untilStarted(orphan, 'CATENA_RUNNER');
     const first = take();
     expect(first.dead).toMatchObject([{ pid: 999_999, start: '1', op: DEAD, deadlineMs: 1000 }]);
     first.release();
@@ -75,8 +79,10 @@ describe('takeLock()', () => {
     const second = take();
     expect(second.dead).toMatchObject([{ op: DEAD }]);
     expect(left()).toEqual([`${DEAD}@${second.runner.op}`, second.runner.op].sort());
-    second.forgetDead();
+    orphan.kill();
+    await orphan.exited;
     second.release();
+    expect(left()).toEqual([]);
     expect(take().dead).toEqual([]);
   });
 
