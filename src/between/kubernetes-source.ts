@@ -2,9 +2,11 @@
 //
 // Node objects have the addresses. The ranges are those that the cluster assigned (`spec.podCIDRs`), or the blocks that the nodes claimed
 // by the plugin `cluster`: objects of their own, which come and go more often.
+
 import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { type ClusterAccess, openApiServer, serverAddress } from '../delegate/api-server.ts';
+import { openApiServer, serverAddress } from '../delegate/api-server.ts';
+import type { ClusterAccess } from '../delegate/cluster.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from '../delegate/object-watch.ts';
 import { findCidr, renderCidr } from '../net/cidr.ts';
 import { findIp } from '../net/ip.ts';

@@ -1,9 +1,9 @@
 // What is a command of the tool, and what does it get to work with?
+
 import type { Deadlines } from '../chain/run/runtime.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
-import type { ClusterAccess } from '../delegate/api-server.ts';
-import type { Cluster } from '../delegate/kubernetes.ts';
+import type { Cluster, ClusterAccess } from '../delegate/cluster.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
 

@@ -1,4 +1,5 @@
 // How does a pod get either all of its networks, or none?
+
 import { hold } from '../chain/records/holder-wait.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -9,15 +10,17 @@ import { readAttachment, writeAttachment } from '../journal/entries.ts';
 import { lent } from '../journal/lock.ts';
 import { findCidr } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';
+import { beginPod, type PodAddRecord } from './begin-pod.ts';
 import { type PodClaims, readClaims } from './claims.ts';
+import type { NetworkStatus } from './cluster.ts';
 import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
 import { settleEarlierAdd } from './earlier.ts';
 import { refuseHeldDevices } from './held-devices.ts';
-import { type NetworkStatus, statusOf } from './network-status.ts';
+import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
-import { beginPod, type PodAddRecord, type PodKey } from './record.ts';
+import type { PodKey } from './record.ts';
 import { recoverPods } from './recover.ts';
 import { type Runner, refuseUnready } from './runner.ts';
 import { annotationsOf, listWanted } from './wanted.ts';

@@ -9,15 +9,9 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { startTimer } from '../wait.ts';
 import { ApiAccess, Unauthorized } from './api-access.ts';
+import type { ClusterAccess } from './cluster.ts';
 
 export { namespaceIn, serverAddress } from './api-access.ts';
-
-/** How to reach the API, and how long a reply may take. */
-export interface ClusterAccess {
-  /** Path of a kubeconfig; if undefined, the account of the pod that this process runs in. */
-  readonly kubeconfig: string | undefined;
-  readonly timeoutMs: number;
-}
 
 /** An API server. Every call throws CniError 11 if it cannot be reached or is busy, 999 if it refuses. */
 export interface ApiServer {

@@ -1,9 +1,9 @@
 // Is the runtime's pod the one that the cluster knows, and which networks does it want?
+
 import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './event.ts';
-import type { Cluster, KubernetesPod } from './kubernetes.ts';
-import type { NetworkStatus } from './network-status.ts';
 import { argOf, type Pod, placeOf } from './options.ts';
 import type { AddOutcome, Runner } from './runner.ts';
 import { ANNOTATIONS_CAPABILITY } from './wanted.ts';

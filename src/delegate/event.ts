@@ -1,9 +1,9 @@
 // What is told of a pod in events, and what does one look like? (Kubernetes core/v1, Event)
+
 import { createHash } from 'node:crypto';
 import { type CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { Cluster, KubernetesPod } from './kubernetes.ts';
-import type { NetworkStatus } from './network-status.ts';
+import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 
 /** What is to be said. */
 export interface Said {

@@ -2,6 +2,7 @@
 //
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
+
 import { hold } from '../chain/records/holder-wait.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { type Claim, claimOf } from '../journal/claim.ts';
@@ -10,10 +11,9 @@ import type { AttachmentRecord } from '../journal/record.ts';
 import { readRecord } from '../journal/store.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import { type PodClaims, readClaims } from './claims.ts';
+import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './event.ts';
-import type { Cluster, KubernetesPod } from './kubernetes.ts';
 import { LiveNetworks } from './live-networks.ts';
-import type { NetworkStatus } from './network-status.ts';
 import { argOf, type Pod, placeOf } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 import { planFollowing } from './plan-following.ts';

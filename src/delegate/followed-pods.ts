@@ -10,7 +10,7 @@ import { readAttachment } from '../journal/entries.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { startTimer, type Timer } from '../wait.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
-import type { KubernetesPod } from './kubernetes.ts';
+import type { KubernetesPod } from './cluster.ts';
 import { argOf, type Pod, placeOf } from './options.ts';
 import { listPods, type PodRecord } from './record.ts';
 import type { FollowCall } from './runner.ts';

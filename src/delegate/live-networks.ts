@@ -1,26 +1,21 @@
 // How do networks come to and leave a pod that runs, so that its record always names what may exist?
+
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { Claim } from '../journal/claim.ts';
 import { refuseUnheeded } from './add.ts';
+import { toRecordedNetwork } from './begin-pod.ts';
+import type { NetworkStatus } from './cluster.ts';
 import { editRoutes, interfacesOf } from './default-route.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
 import { PodDevices } from './devices.ts';
 import { refuseHeldDevices } from './held-devices.ts';
-import { type NetworkStatus, statusOf } from './network-status.ts';
+import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { type PlannedNetwork, planNetwork } from './plan.ts';
-import {
-  type PodContents,
-  parsePod,
-  type RecordedNetwork,
-  recall,
-  renderPod,
-  runtimeOf,
-  toRecordedNetwork,
-} from './record.ts';
+import { type PodContents, parsePod, type RecordedNetwork, recall, renderPod, runtimeOf } from './record.ts';
 import type { Runner } from './runner.ts';
 import type { Wanted } from './wanted.ts';
 

@@ -2,28 +2,12 @@
 import { defined } from '../cni/defined.ts';
 import { pciDeviceInfo } from '../cni/device-info.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { parseResult, type ResultDns, type ResultInterface, type ResultIp } from '../cni/result.ts';
+import { parseResult, type ResultInterface, type ResultIp } from '../cni/result.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 import { type Cidr, findCidr, renderCidr } from '../net/cidr.ts';
 import { renderIp } from '../net/ip.ts';
+import type { NetworkStatus } from './cluster.ts';
 import type { PlannedNetwork } from './plan.ts';
-
-/** One element of the annotation `k8s.v1.cni.cncf.io/network-status`. */
-export interface NetworkStatus {
-  readonly name: string;
-  readonly interface?: string;
-  /** Without prefix length, as readers expect. */
-  readonly ips?: readonly string[];
-  readonly mac?: string;
-  /** Bytes. */
-  readonly mtu?: number;
-  /** Exactly one network of a pod is the default one. */
-  readonly default?: true;
-  readonly dns: ResultDns;
-  /** Gateways of its default routes. */
-  readonly gateway?: readonly string[];
-  readonly 'device-info'?: JsonObject;
-}
 
 /**
  * The status of a network, from what its result says of the interface in the container. A result without interfaces has one too.

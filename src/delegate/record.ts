@@ -3,21 +3,15 @@
 // Pods have their own journal, and entries of their own in it, in the layout of any attachment. What is a plugin elsewhere is a network of
 // the pod here, and the configuration is the list of networks, each byte for byte as in its ADD, with the status that was published of it.
 // That is all that DEL needs. Each network is also in the delegates' own journal.
+
 import * as z from 'zod/mini';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
-import { type AddRecord, beginRecord } from '../chain/records/add-record.ts';
-import type { Attachment } from '../chain/run/runtime.ts';
+import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
-import { CURRENT_VERSION } from '../cni/version.ts';
-import type { Lock } from '../journal/lock.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { listRecords } from '../journal/store.ts';
-import { NETWORKS_ANNOTATION } from './annotation.ts';
-import type { NetworkStatus } from './network-status.ts';
-import type { PlannedNetwork } from './plan.ts';
-import type { Runner } from './runner.ts';
 
 const RecordedNetwork = z.object({
   label: z.string(),
@@ -68,74 +62,10 @@ export interface PodRecord extends PodContents {
   readonly record: AttachmentRecord;
 }
 
-/**
- * Begins the record of a pod whose networks are about to be attached.
- * @throws CniError 5
- */
-export function beginPod(
-  { runtime, podsDir, follow }: Runner,
-  { network, containerId, ifname, netns }: PodKey & { readonly netns: string },
-  networks: readonly PlannedNetwork[],
-  annotations: Readonly<Record<string, string>>,
-  lock: Lock,
-): PodAddRecord {
-  const { cacheDir, stateDir } = runtime;
-  const contents: PodContents = {
-    kind: KIND,
-    cacheDir,
-    stateDir,
-    networks: networks.map(toRecordedNetwork),
-    ...(follow && { follow: { annotation: annotations[NETWORKS_ANNOTATION] ?? '', call: follow } }),
-  };
-  const pod = { ...NO_LIST, name: network, source: renderPod(contents) };
-  const place = { ...runtime, stateDir: podsDir, cacheDir: podsDir };
-  const begun = { executables: [], standing: false, lock };
-  const record = beginRecord(pod, { containerId, ifname, netns }, place, begun);
-  return {
-    ...record,
-    commit(statuses) {
-      const attached = contents.networks.map((one, index) => ({ ...one, status: { ...statuses[index] } }));
-      record.commit({ source: renderPod({ ...contents, networks: attached }) });
-    },
-  };
-}
-
-/** The note of a pod's ADD, whose parts are networks. */
-export interface PodAddRecord extends Omit<AddRecord, 'commit'> {
-  /** All networks are attached. @param statuses of each, as published @throws CniError 5 */
-  commit(statuses: readonly NetworkStatus[]): void;
-}
-
-/** What the record keeps of a network. */
-export function toRecordedNetwork({
-  label,
-  list,
-  attachment,
-  device,
-  asked,
-}: PlannedNetwork): RecordedNetwork {
-  return {
-    label,
-    network: list.name,
-    ifname: attachment.ifname,
-    source: list.source,
-    args: (attachment.args ?? []).map(([name, value]) => [name, value]),
-    capabilityArgs: attachment.capabilityArgs ?? {},
-    ...defined({ device: device && { ...device }, asked }),
-  };
-}
-
 /** The networks of a pod as text, for its record. */
 export function renderPod({ cacheDir, stateDir, networks, follow }: Omit<PodContents, 'kind'>): string {
   return JSON.stringify({ kind: KIND, cacheDir, stateDir, networks, ...defined({ follow }) });
 }
-
-const NO_LIST = {
-  version: CURRENT_VERSION,
-  disableCheck: false,
-  disableGC: false,
-  plugins: [],
-} satisfies Partial<Conflist>;
 
 /**
  * Reads the networks from a record.
@@ -182,10 +112,10 @@ export function listPods(podsDir: string, network?: string): { pods: PodRecord[]
 }
 
 /** The runtime of the pod's ADD, as far as still usable: today's plugin directories come before the recorded ones. */
-export function runtimeOf(
-  { runtime }: Pick<Runner, 'runtime'>,
+export function runtimeOf<R extends ChainRuntime>(
+  { runtime }: { readonly runtime: R },
   { cacheDir, stateDir, record }: PodRecord,
-): Runner['runtime'] {
+): R & Pick<PodContents, 'cacheDir' | 'stateDir'> {
   const pluginDirs = [...new Set([...runtime.pluginDirs, ...record.pluginDirs])];
   return { ...runtime, cacheDir, stateDir, pluginDirs };
 }

@@ -1,13 +1,13 @@
 // What does every verb of the delegate runner work with?
+
 import { existsSync } from 'node:fs';
 import type { Conflist } from '../chain/config/conflist.ts';
 import type { GcScope } from '../chain/records/garbage.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
+import type { ClaimStore, Cluster, NetworkStatus } from './cluster.ts';
 import type { ContainerRoutes } from './default-route.ts';
-import type { ClaimStore, Cluster } from './kubernetes.ts';
-import type { NetworkStatus } from './network-status.ts';
 import type { Pod, RunnerOptions } from './options.ts';
 
 /** A delegate runner: its configuration, and its access to the node and the cluster. */

@@ -1,16 +1,11 @@
 // How does a daemon know the objects of a cluster without a request per pod?
+
 import { statSync } from 'node:fs';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { type ApiServer, type ClusterAccess, openApiServer } from './api-server.ts';
+import { type ApiServer, openApiServer } from './api-server.ts';
+import type { Cluster, ClusterAccess, KubernetesPod } from './cluster.ts';
 import { definitionsOf } from './definition-file.ts';
-import {
-  type Cluster,
-  clusterAt,
-  DEFINITIONS,
-  DEFINITIONS_API,
-  type KubernetesPod,
-  podOf,
-} from './kubernetes.ts';
+import { clusterAt, DEFINITIONS, DEFINITIONS_API, podOf } from './kubernetes.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from './object-watch.ts';
 
 /** How a daemon watches its clusters. */

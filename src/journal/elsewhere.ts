@@ -15,17 +15,19 @@ type Made = Pick<AttachmentRecord, 'boot' | 'hostCookie'>;
 /** Why such an attachment is left alone, human-readable. */
 export const ELSEWHERE = 'it was attached in another network namespace of this machine';
 
-/** The cookie of the namespace that this process works in, as the first line of a record has it. */
+/** The cookie of the namespace that this process works in, as the first line of a record has it. A process stays in one. */
 export function hostCookie(): { readonly hostCookie?: string } {
-  const cookie = findNetnsCookie('/proc/thread-self/ns/net');
-  return cookie === undefined ? {} : { hostCookie: cookie };
+  own ??= findNetnsCookie('/proc/thread-self/ns/net');
+  return own === undefined ? {} : { hostCookie: own };
 }
+
+let own: string | undefined;
 
 /** Whether its runner worked in another network namespace. Of an earlier boot no namespace is left, and cookies begin again. */
 export function isElsewhere(record: Made, env: Environment): boolean {
   if (record.hostCookie === undefined || isOfEarlierBoot(record, env)) return false;
-  const { hostCookie: own } = hostCookie();
-  return own !== undefined && own !== record.hostCookie;
+  const { hostCookie: here } = hostCookie();
+  return here !== undefined && here !== record.hostCookie;
 }
 
 /**

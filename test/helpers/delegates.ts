@@ -1,10 +1,11 @@
 // How does a test run the delegate runner's verbs over networks of scripted plugins?
+
 import path from 'node:path';
 import { CatenaConf, optionsOf } from '../../plugins/catena/config.ts';
 import { parseCniArgs } from '../../src/cni/cni-args.ts';
 import { decode, type JsonObject } from '../../src/cni/json.ts';
+import type { NetworkStatus } from '../../src/delegate/cluster.ts';
 import type { ContainerRoutes } from '../../src/delegate/default-route.ts';
-import type { NetworkStatus } from '../../src/delegate/network-status.ts';
 import type { Pod } from '../../src/delegate/options.ts';
 import { type PodRecord, parsePod } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';

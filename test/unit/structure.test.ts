@@ -84,7 +84,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/between': [
     ...['src/netlink', 'src/cni', 'src/net', 'src/files', 'src/sys/errno', 'src/sys/flock'],
     // Nodes of a cluster.
-    ...['src/delegate/api-server', 'src/delegate/object-watch'],
+    ...['src/delegate/api-server', 'src/delegate/cluster', 'src/delegate/object-watch'],
     // The blocks that they claimed.
     ...['src/pools/block-object', 'src/pools/find-pool', 'src/pools/objects'],
   ],

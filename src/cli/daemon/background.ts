@@ -1,4 +1,5 @@
 // What does a daemon do besides serving requests?
+
 import { openFilesSource } from '../../between/files-source.ts';
 import { type Keeping, startKeeping } from '../../between/keeper.ts';
 import type { NodeEvents } from '../../between/node.ts';
@@ -14,9 +15,8 @@ import type { WorkerPool } from '../../daemon/pool.ts';
 import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
 import type { DaemonSettings } from '../../daemon/settings.ts';
 import { startUpkeep } from '../../daemon/upkeep.ts';
-import type { ClusterAccess } from '../../delegate/api-server.ts';
+import type { Cluster, ClusterAccess } from '../../delegate/cluster.ts';
 import { type FollowedPods, followPods } from '../../delegate/followed-pods.ts';
-import type { Cluster } from '../../delegate/kubernetes.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import type { WatchedClusters, WatchOptions } from '../../delegate/watched-clusters.ts';
 import { absolutePath } from '../../files/absolute-path.ts';

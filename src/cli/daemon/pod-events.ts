@@ -1,8 +1,9 @@
 // How does the daemon tell the cluster what its watch found and did about a pod's networks?
+
 import { listNetworks } from '../../chain/config/load.ts';
 import { describeError } from '../../cni/errors.ts';
 import { memberOf } from '../../cni/json.ts';
-import type { ClusterAccess } from '../../delegate/api-server.ts';
+import type { ClusterAccess } from '../../delegate/cluster.ts';
 import { eventOf } from '../../delegate/event.ts';
 import { isInCluster } from '../../delegate/in-cluster.ts';
 import { argOf, placeOf } from '../../delegate/options.ts';

@@ -3,10 +3,10 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { parseCniArgs } from '../../../src/cni/cni-args.ts';
+import type { Cluster, NetworkStatus } from '../../../src/delegate/cluster.ts';
 import { publishStatus } from '../../../src/delegate/cluster-pod.ts';
 import { isInCluster } from '../../../src/delegate/in-cluster.ts';
-import { type Cluster, openCluster } from '../../../src/delegate/kubernetes.ts';
-import type { NetworkStatus } from '../../../src/delegate/network-status.ts';
+import { openCluster } from '../../../src/delegate/kubernetes.ts';
 import { type ApiServer, startApiServer } from '../../helpers/kubernetes.ts';
 import { describeNeeding, requires } from '../../helpers/skip.ts';
 
