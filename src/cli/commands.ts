@@ -204,15 +204,10 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'set',
     summary: 'change rates, ports, policy and sysctls of an attachment while its container runs',
-    usage: '<network> <container>',
+    usage: '<container> <network or interface>',
     positionals: { min: 2, max: 2 },
     options: {
       ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'trace'),
-      ifname: {
-        type: 'string',
-        placeholder: '<name>',
-        help: 'interface in the container, if it has several on the network',
-      },
       cap: {
         type: 'string',
         placeholder: '<json>',
@@ -744,9 +739,9 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'validate',
-    summary: 'report errors in a list, or in a directory of lists; or explain a list, or print a JSON Schema',
-    usage: '<file, directory or network>',
-    positionals: { min: 0, max: 1 },
+    summary: 'report errors in lists, or in directories of lists; or explain a list, or print a JSON Schema',
+    usage: '<file, directory or network>...',
+    positionals: { min: 0, max: Number.POSITIVE_INFINITY },
     options: {
       explain: {
         type: 'boolean',

@@ -34,6 +34,28 @@ export function findKnown(given: string, cwd: string | undefined, runtime: Chain
   throw new CniError(ErrorCode.unknownContainer, `Cannot find container "${given}": ${why}`);
 }
 
+/**
+ * The attachment that an interface, or a network to which the container is attached once, names.
+ * @throws CniError 3 if there is none, or several
+ */
+export function pickAttachment(
+  { containerId, attachments }: KnownContainer,
+  given: string,
+): RecordedAttachment {
+  const byName = attachments.filter(({ known }) => known.ifname === given);
+  const found = byName.length ? byName : attachments.filter(({ known }) => known.network === given);
+  const [one, ...more] = found;
+  if (one && more.length === 0) return one;
+  const names = (list: readonly RecordedAttachment[]) =>
+    list.map(({ known }) => `${known.network} ${known.ifname}`).join(', ');
+  throw new CniError(
+    ErrorCode.unknownContainer,
+    one
+      ? `Cannot choose between the attachments of container "${containerId}": ${names(found)}; name the interface`
+      : `Cannot find interface or network "${given}" of container "${containerId}"; it has ${names(attachments)}`,
+  );
+}
+
 /** Arguments of its first ADD that say which pod it is, for the plugins of further networks. */
 export function podArgs({ attachments }: KnownContainer): CniArgs {
   const [first] = attachments.filter(({ known }) => known.args.length > 0);

@@ -11,28 +11,6 @@ import { originOf, sinceOf } from '../node/origin.ts';
 import type { KnownContainer } from './container.ts';
 
 /**
- * The attachment that an interface, or a network to which the container is attached once, names.
- * @throws CniError 3 if there is none, or several
- */
-export function pickDetached(
-  { containerId, attachments }: KnownContainer,
-  given: string,
-): RecordedAttachment {
-  const byName = attachments.filter(({ known }) => known.ifname === given);
-  const found = byName.length ? byName : attachments.filter(({ known }) => known.network === given);
-  const [one, ...more] = found;
-  if (one && more.length === 0) return one;
-  const names = (list: readonly RecordedAttachment[]) =>
-    list.map(({ known }) => `${known.network} ${known.ifname}`).join(', ');
-  throw new CniError(
-    ErrorCode.unknownContainer,
-    one
-      ? `Cannot choose between the attachments of container "${containerId}": ${names(found)}; name the interface`
-      : `Cannot find interface or network "${given}" of container "${containerId}"; it has ${names(attachments)}`,
-  );
-}
-
-/**
  * Refuses what the container's runtime counts on while it runs.
  * @throws CniError 7 for an attachment that another program made, and for the container's first interface
  */

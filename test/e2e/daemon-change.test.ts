@@ -31,11 +31,11 @@ describeRoot(
           return (await (await daemon.fetch('/v1/call', { method: 'POST', body })).json()) as Row;
         };
         const ports = JSON.stringify({ portMappings: PORTS });
-        const changed = await post('set', 'podnet', container.id, '--cap', ports);
+        const changed = await post('set', container.id, 'podnet', '--cap', ports);
         expect(changed).toMatchObject(DONE);
         expect(JSON.parse(changed.stdout)).toMatchObject({ cniVersion: '1.1.0' });
         expect(await settingsOf(lab, container)).toMatchObject({ ports: [8080], rates: [16, 16] });
-        const refused = await post('set', 'podnet', container.id, '--conf', '{"bridge":{"mtu":1400}}');
+        const refused = await post('set', container.id, 'podnet', '--conf', '{"bridge":{"mtu":1400}}');
         expect(refused.exitCode).toBe(1);
         expect(JSON.parse(refused.stderr)).toMatchObject({ code: 7 });
 

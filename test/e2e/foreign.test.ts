@@ -83,7 +83,7 @@ describeRoot(
         const network = configure(lab, '1.0.0');
         await addByHand(lab, network, container, { binDir: BIN_DIR, capabilityArgs: {} });
         const mapping = ['--cap', JSON.stringify(PORTS)];
-        expect(await catena(lab, 'set', 'podnet', container.path, ...mapping)).toMatchObject({
+        expect(await catena(lab, 'set', container.path, 'podnet', ...mapping)).toMatchObject({
           exitCode: 0,
           stderr: '',
         });

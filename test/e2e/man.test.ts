@@ -66,7 +66,7 @@ describeNeeding(
       expect([exitCode, stderr]).toEqual([0, '']);
       const shown = plain(stdout);
       expect(shown).toContain('--share-dir <dir>');
-      expect(shown).toContain('catena set web-net /run/netns/web --ifname eth0 -p 8081:80');
+      expect(shown).toContain('catena set /run/netns/web eth0 -p 8081:80');
       expect(shown).toContain('whether the packet arrives is not known');
     });
   },

@@ -71,8 +71,15 @@ describe('catena validate', () => {
     const byName = await catena('validate', 'podnet', '--conf-dir', dir);
     expect([byName.exitCode, byName.stdout]).toEqual([1, (await catena('validate', file)).stdout]);
     expect((await catena('validate')).stderr).toBe(
-      'catena: Cannot validate: name a list, a directory of lists or a network\n',
+      'catena: Cannot validate: name lists, directories of lists or networks\n',
     );
+  });
+
+  test('takes several lists, and judges each alone', async () => {
+    const files = ['1', '2'].map(name => write(`${name}.conflist`, { plugins: [{ type: 'nosuch' }] }));
+    const { exitCode, stdout } = await catena('validate', ...files);
+    expect([exitCode, stdout.trimEnd().split('\n').at(-1)]).toEqual([1, '2 errors, 0 warnings in 2 files']);
+    expect(stdout).not.toContain('duplicate-name');
   });
 
   test('is JSON with --json', async () => {

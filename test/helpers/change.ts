@@ -45,7 +45,7 @@ export function rates(mbit: number): Row {
 export function setCommand(container: Container, wanted: Wanted, ...more: string[]): string[] {
   const options = Object.entries(wanted).flatMap(([name, value]) => [`--${name}`, JSON.stringify(value)]);
   const own = more.includes('--bin-dir') ? [] : ['--bin-dir', BIN_DIR];
-  return [CATENA, 'set', 'podnet', container.id, ...own, ...options, ...more];
+  return [CATENA, 'set', container.id, 'podnet', ...own, ...options, ...more];
 }
 
 /** Runs `catena set`. */

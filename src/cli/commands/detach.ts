@@ -1,7 +1,7 @@
 // What does `catena detach` do?
 import { deadlineOf } from '../../chain/run/runtime.ts';
-import { findKnown } from '../../running/container.ts';
-import { detach, pickDetached, refuseNeeded } from '../../running/detach.ts';
+import { findKnown, pickAttachment } from '../../running/container.ts';
+import { detach, refuseNeeded } from '../../running/detach.ts';
 import { withContainer } from '../../running/turn.ts';
 import type { CommandCall } from '../command.ts';
 import { runtimeOf } from '../target.ts';
@@ -14,7 +14,7 @@ export async function run(call: CommandCall): Promise<number> {
   const { containerId } = findKnown(given, call.cwd, own);
   await withContainer(containerId, own, deadlineOf(own, 'DEL'), async () => {
     const container = findKnown(containerId, call.cwd, own);
-    const one = pickDetached(container, what);
+    const one = pickAttachment(container, what);
     if (!call.on('force')) refuseNeeded(one, container);
     await watched(call, 'DEL', one.known, runtime => detach(one, runtime), one.known.network);
   });

@@ -1,26 +1,26 @@
 // What does `catena set` do?
 import { changeNetwork } from '../../chain/change/change.ts';
 import type { Change } from '../../chain/change/settings.ts';
+import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { defined } from '../../cni/defined.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
-import { findKnown } from '../../running/container.ts';
+import { findKnown, pickAttachment } from '../../running/container.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { pickAttachment } from '../container.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';
 import { runtimeOf } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Changes an attachment while its container runs, and prints its result, indented like that of `catena add`. */
 export async function run(call: CommandCall): Promise<number> {
-  const [network = '', container = ''] = call.positionals;
+  const [container = '', what = ''] = call.positionals;
   const change = changeOf(call);
   const found = findKnown(container, call.cwd, runtimeOf(call));
-  const { known, stateDir } = pickAttachment(found, network, call.text('ifname'));
-  const { containerId, ifname } = known;
-  const result = await watched(call, 'SET', known, runtime =>
-    changeNetwork({ network, containerId, ifname }, change, { ...runtime, ...defined({ stateDir }) }),
-  );
+  const { known, stateDir } = pickAttachment(found, what);
+  const { network, containerId, ifname } = known;
+  const work = (runtime: ChainRuntime) =>
+    changeNetwork({ network, containerId, ifname }, change, { ...runtime, ...defined({ stateDir }) });
+  const result = await watched(call, 'SET', known, work, network);
   await printData(call, result, CNITOOLS_INDENT);
   return 0;
 }

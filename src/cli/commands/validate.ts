@@ -4,7 +4,7 @@ import { listNetworks } from '../../chain/config/load.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { installedRuntimes } from '../../runtimes/libcni.ts';
 import { NO_EXECUTABLES, openExecutables } from '../../validate/executables.ts';
-import { countFindings } from '../../validate/finding.ts';
+import { countFindings, type Finding } from '../../validate/finding.ts';
 import { validatePath } from '../../validate/validate.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
@@ -15,11 +15,15 @@ import { renderValidation } from '../validate-render.ts';
 
 /** Prints the findings; fails on errors, with `--strict` on warnings too. */
 export async function run(call: CommandCall): Promise<number> {
-  const path = pathOf(call);
   // The standard error of plugins that are asked for their versions is not shown.
   const { onPlugin: _, ...runtime } = runtimeOf(call);
   const executables = call.on('files-only') ? NO_EXECUTABLES : openExecutables(runtime, installedRuntimes());
-  const report = await validatePath(path, catalogOf(call), executables);
+  const report = { files: 0, findings: [] as Finding[] };
+  for (const path of pathsOf(call)) {
+    const { files, findings } = await validatePath(path, catalogOf(call), executables);
+    report.files += files;
+    report.findings.push(...findings);
+  }
   const { error, warning } = countFindings(report);
   const valid = error + (call.on('strict') ? warning : 0) === 0;
   const { files, findings } = report;
@@ -33,10 +37,11 @@ export async function run(call: CommandCall): Promise<number> {
 }
 
 /** A network of the configuration directory stands for its file, unless there is a file of that name. */
-function pathOf(call: CommandCall): string {
-  const [given] = call.positionals;
-  if (given === undefined)
-    throw new UsageError('Cannot validate: name a list, a directory of lists or a network');
-  if (existsSync(absolutePath(given, call.cwd))) return given;
-  return listNetworks(confDirOf(call)).networks.find(({ list }) => list.name === given)?.file ?? given;
+function pathsOf(call: CommandCall): string[] {
+  if (call.positionals.length === 0)
+    throw new UsageError('Cannot validate: name lists, directories of lists or networks');
+  return call.positionals.map(given => {
+    if (existsSync(absolutePath(given, call.cwd))) return given;
+    return listNetworks(confDirOf(call)).networks.find(({ list }) => list.name === given)?.file ?? given;
+  });
 }

@@ -251,8 +251,7 @@ const ON_NODE: Readonly<Record<Dynamic, (line: Line, place: Place) => Candidate[
 };
 
 function offerContainers(line: Line, place: Place): Candidate[] {
-  const [network] = line.command?.name === 'set' ? line.positionals : [];
-  const known = containers(line, place).filter(one => network === undefined || one.network === network);
+  const known = containers(line, place);
   return [...new Set(known.map(({ id }) => id))].flatMap(id => {
     const attached = known.filter(one => one.id === id);
     const about = attached.map(one => one.network).join(', ');

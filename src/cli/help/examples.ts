@@ -25,7 +25,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   set: [
     {
       text: 'forward another port, without a restart',
-      line: 'catena set web-net /run/netns/web --ifname eth0 -p 8081:80',
+      line: 'catena set /run/netns/web eth0 -p 8081:80',
     },
   ],
   attach: [{ text: 'give the container one more network', line: 'catena attach /run/netns/web back-net' }],

@@ -18,8 +18,8 @@ const WIDTH = 80;
 
 /** Explains every line of a list. */
 export async function run(call: CommandCall): Promise<number> {
-  const [what] = call.positionals;
-  if (what === undefined) throw new UsageError('Cannot explain: name a list or a network');
+  const [what, ...more] = call.positionals;
+  if (what === undefined || more.length > 0) throw new UsageError('Cannot explain: name one list or network');
   const width = widthOf(call) ?? WIDTH;
   const { list, file, dir } = find(call, what);
   const explanation = await explainList(list, catalogOf(call));

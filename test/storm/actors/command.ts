@@ -52,7 +52,7 @@ export async function change(place: Place, action: Change): Promise<Outcome> {
   const cap = hostPort === undefined ? [] : ['--cap', JSON.stringify(mappingOf(hostPort))];
   const limits = rate && { ingressRate: rate * 8, egressRate: rate * 8 };
   const conf = limits ? ['--conf', JSON.stringify({ bandwidth: limits })] : [];
-  const argv = ['set', name, podId(pod), '--ifname', ifname, ...cap, ...conf, ...binOf(place, net)];
+  const argv = ['set', podId(pod), ifname, ...cap, ...conf, ...binOf(place, net)];
   return judge(`catena set ${name} ${podId(pod)}`, await catena(place, argv, { killMs, noCwd }), 'stderr');
 }
 
