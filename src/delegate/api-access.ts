@@ -58,6 +58,8 @@ export class ApiAccess {
     try {
       // Applied to every request, because tokens are replaced while we run.
       await this.#config.applyToHTTPSOptions(options);
+      // One for all requests with these credentials: without a connection that is kept, each request costs both sides a handshake.
+      Object.assign(options.agent ?? {}, { keepAlive: true });
     } catch (cause) {
       const isGone = (cause as NodeJS.ErrnoException).code === 'ENOENT';
       const what = nameOf(this.#kubeconfig);

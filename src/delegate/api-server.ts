@@ -96,7 +96,12 @@ async function converse(
       ? {}
       : { 'content-type': contentTypeOf(options.method, body), 'content-length': Buffer.byteLength(text) }),
   };
-  const reached = exchange({ ...prepared, options: { ...options, headers } }, text);
+  const send = () => exchange({ ...prepared, options: { ...options, headers } }, text);
+  // The server may close a connection in the moment in which the next request is sent on it. Whether it did what a POST asks is not known.
+  const reached = send().catch(cause => {
+    if (cause instanceof KeptConnectionBroke && options.method !== 'POST') return send();
+    throw cause;
+  });
   const { status, answer } = await reached.catch(cause => {
     throw unreachable(prepared, cause);
   });
@@ -186,10 +191,17 @@ function begin<T>(
     function fail(error: Error): void {
       clearTimeout(timer);
       asked.destroy();
-      reject(error);
+      const isKept = asked.reusedSocket && BROKEN.includes(String((error as NodeJS.ErrnoException).code));
+      reject(isKept ? new KeptConnectionBroke(error.message, { cause: error }) : error);
     }
   });
 }
+
+/** How a connection ends that the server closes. */
+const BROKEN = ['ECONNRESET', 'EPIPE'];
+
+/** A connection from an earlier request ended before this one had a reply. */
+class KeptConnectionBroke extends Error {}
 
 /** Splits text that arrives in pieces into lines. */
 class Lines {

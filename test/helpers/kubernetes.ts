@@ -45,8 +45,10 @@ export interface ApiServer {
   events(namespace: string): Row[];
   /** As for an account that may not create events. */
   refuseEvents: boolean;
-  /** From now on every request is answered like this: with a status or, with `hang`, never. */
-  answer(how: number | 'hang' | undefined): void;
+  /** From now on every request is answered like this: with a status or, with `hang`, never; with `cut` the connection of one request ends. */
+  answer(how: number | 'hang' | 'cut' | undefined): void;
+  /** Connections that were made so far. */
+  readonly connections: number;
   close(): Promise<void>;
 }
 
@@ -62,7 +64,8 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   const claimKind: ApiServer['claimKind'] = { hasStatus: true, required: ['ips'] };
   let token = TOKEN;
   let refuseEvents = false;
-  let how: number | 'hang' | undefined;
+  let how: number | 'hang' | 'cut' | undefined;
+  let connections = 0;
   const server = https.createServer({ cert: read('server.crt'), key: read('server.key') }, (asked, reply) => {
     let body = '';
     asked.on('data', chunk => {
@@ -73,12 +76,21 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
       const given = (headers.authorization ?? '').replace('Bearer ', '');
       requests.push({ method, path: url, token: given, contentType: headers['content-type'] ?? '', body });
       if (how === 'hang') return;
+      if (how === 'cut') {
+        how = undefined;
+        asked.socket.destroy();
+        return;
+      }
       const at = new URL(url, 'https://api');
       if (how === undefined && given === token && method === 'GET' && collections.serve(at, reply)) return;
       const { status, object } = respond(how, given, method, url, body);
       reply.writeHead(status, { 'content-type': 'application/json' });
       reply.end(JSON.stringify(object));
     });
+  });
+
+  server.on('secureConnection', () => {
+    connections += 1;
   });
 
   function respond(forced: number | undefined, given: string, method: string, url: string, body: string) {
@@ -133,6 +145,9 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
     },
     set refuseEvents(next) {
       refuseEvents = next;
+    },
+    get connections() {
+      return connections;
     },
     requests,
     objects,

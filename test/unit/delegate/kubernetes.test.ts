@@ -49,6 +49,21 @@ describeNeeding(
       expect(await cluster.findPod('ns', 'gone')).toBeUndefined();
     });
 
+    test('keeps its connection, and makes another one when the server has closed it', async () => {
+      const own = await openCluster({ kubeconfig: api.kubeconfig, timeoutMs: 10_000 });
+      api.addPod('ns', 'kept', { uid: 'u' });
+      const before = api.connections;
+      const use = async () => {
+        expect(await own.findPod('ns', 'kept')).toMatchObject({ uid: 'u' });
+        expect(await own.setStatus('ns', 'kept', [])).toBe(true);
+      };
+      for (let i = 0; i < 3; i++) await use();
+      expect(api.connections - before).toBe(1);
+      api.answer('cut');
+      await use();
+      expect(api.connections - before).toBe(2);
+    });
+
     test('writes the status with a merge patch, and nothing else', async () => {
       api.addPod('ns', 'web', { annotations: { kept: 'yes' } });
       await cluster.setStatus('ns', 'web', [{ name: 'net', dns: {}, default: true }]);
