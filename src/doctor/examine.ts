@@ -14,56 +14,65 @@ import {
   sysctlFiles,
 } from './checks/kernel.ts';
 import { abandoned, damaged, garbage, locks, storage, unsettled } from './checks/state.ts';
-import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.ts';
+import { type Check, type Finding, type NodeView, SEVERITIES, type Seen } from './finding.ts';
 import { isDenied } from './readable.ts';
 
-/** Every check, in the order of the report; ids are stable. */
-export const CHECKS: readonly Check[] = [
-  broken,
-  shadowed,
-  tooNew,
-  unlisted,
+/** Every check by its id, in the order of the report; ids are stable. */
+export const CHECKS: Readonly<Record<string, Check>> = {
+  'configuration.broken': broken,
+  'configuration.shadowed': shadowed,
+  'configuration.too-new': tooNew,
+  'configuration.unlisted': unlisted,
   executables,
   permissions,
-  storage,
-  damaged,
-  unsettled,
-  abandoned,
-  garbage,
-  locks,
-  pools,
+  'state.storage': storage,
+  'state.damaged': damaged,
+  'state.unsettled': unsettled,
+  'state.abandoned': abandoned,
+  'state.garbage': garbage,
+  'state.locks': locks,
+  'ipam.pools': pools,
   daemon,
-  needed,
-  subnets,
-  mtu,
-  between,
-  forwarding,
-  sysctlFiles,
-  executableMemory,
-  bridgeNetfilter,
-  routingRules,
-  foreignRules,
-  packetFilters,
-  firewallManagers,
-  macPolicy,
-];
+  'network.device': needed,
+  'network.subnet-overlap': subnets,
+  'network.mtu': mtu,
+  'network.nodes': between,
+  'kernel.forwarding': forwarding,
+  'kernel.sysctl-files': sysctlFiles,
+  'kernel.executable-memory': executableMemory,
+  'kernel.bridge-nf': bridgeNetfilter,
+  'kernel.routing-rules': routingRules,
+  'kernel.foreign-rules': foreignRules,
+  'kernel.packet-filters': packetFilters,
+  'kernel.firewall-managers': firewallManagers,
+  'udev.mac-policy': macPolicy,
+};
 
-/** Runs every check. A check that fails is reported and does not stop the others. The worst findings come first. */
-export function examine(node: NodeView): Finding[] {
-  const findings = CHECKS.flatMap((check): readonly Finding[] => {
+/**
+ * Runs every check of the node, then CHECK of its attachments. One that fails is reported and does not stop the others. The worst
+ * findings come first.
+ * @param checkAttachments the last check, which takes time
+ */
+export async function findProblems(
+  node: NodeView,
+  checkAttachments: () => Promise<Seen> | Seen = () => [],
+): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const checks: Record<string, (node: NodeView) => Promise<Seen> | Seen> = {
+    ...CHECKS,
+    attachments: checkAttachments,
+  };
+  for (const [id, check] of Object.entries(checks)) {
     try {
-      return check.run(node);
+      const seen = await check(node);
+      if (typeof seen === 'string') findings.push({ id, severity: 'ok', found: seen });
+      else findings.push(...seen.map(one => ({ id, ...one })));
     } catch (error) {
       const { message } = error as Error;
-      if (isDenied(message)) return [{ id: check.id, severity: 'unexamined', found: message }];
-      return [{ id: check.id, severity: 'warning', found: `cannot run this check: ${message}` }];
+      if (isDenied(message)) findings.push({ id, severity: 'unexamined', found: message });
+      else findings.push({ id, severity: 'warning', found: `cannot run this check: ${message}` });
     }
-  });
-  return worstFirst(findings);
-}
-
-/** Sorts findings into the order in which they are shown. */
-export function worstFirst(findings: readonly Finding[]): Finding[] {
+  }
   const rank = ({ severity }: Finding): number => SEVERITIES.indexOf(severity);
-  return findings.toSorted((a, b) => rank(a) - rank(b));
+  return findings.sort((a, b) => rank(a) - rank(b));
 }

@@ -1,6 +1,7 @@
 // What does an examination of a node report?
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { HeldAttachment } from '../chain/records/held-attachment.ts';
+import { defined } from '../cni/defined.ts';
 import type { FindAbout, NetworkPlugins } from '../cni/network-plugins.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { tryRead } from '../files/read-file.ts';
@@ -25,10 +26,23 @@ type Severity = (typeof SEVERITIES)[number];
 /** What one check found. */
 export type Finding = AnswerOf<'Diagnosis'>['findings'][number];
 
-/** One check, which returns at least one finding. */
-export interface Check {
-  readonly id: string;
-  run(node: NodeView): readonly Finding[];
+/** What a check found wrong; {@link findProblems} adds which check it was. */
+export type Problem = Omit<Finding, 'id'>;
+
+/** What is wrong, or in a sentence that nothing is. */
+export type Seen = readonly Problem[] | string;
+
+/** Examines one side of a node. */
+export type Check = (node: NodeView) => Seen;
+
+/** @param mend the command that mends it, or the sentence that says what only an operator or a runtime can do */
+export function problem(severity: Finding['severity'], found: string, mend?: string): Problem {
+  return { severity, found, ...defined({ mend }) };
+}
+
+/** @param what is hidden from this user */
+export function unseen(what: string): Problem {
+  return problem('unexamined', `${what}: this user may not look there`);
 }
 
 /** What checks examine. */
@@ -74,11 +88,6 @@ export interface NodeView {
    * @throws Error without the right to look
    */
   readonly between?: () => BetweenView | undefined;
-}
-
-/** The only finding of a check that found nothing wrong. */
-export function fine(id: string, found: string): Finding[] {
-  return [{ id, severity: 'ok', found }];
 }
 
 /** Values by their key, in the order in which the keys appear. */

@@ -3,9 +3,9 @@ import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
 import { runDir } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
-import { examineAttachments } from '../../doctor/checks/state.ts';
+import { checkAttachments } from '../../doctor/checks/state.ts';
 import { viewDaemon } from '../../doctor/daemon-view.ts';
-import { examine, worstFirst } from '../../doctor/examine.ts';
+import { findProblems } from '../../doctor/examine.ts';
 import {
   type DoctorVerdict,
   exitCodeOf,
@@ -52,10 +52,11 @@ export async function run(call: CommandCall): Promise<number> {
 }
 
 async function examineAll(call: CommandCall, node: NodeView, runtime: Runtime): Promise<Finding[]> {
-  const checked = await during(call, 'doctor', 'CHECK of every attachment', () =>
-    checkAll(call, node, runtime),
+  return await findProblems(node, () =>
+    during(call, 'doctor', 'CHECK of every attachment', () =>
+      checkAttachments(node, runtime, () => segmentsOf(call)),
+    ),
   );
-  return worstFirst([...examine(node), ...checked]);
 }
 
 /** @returns a finding where nothing of the kernel can be read, as without executable memory */
@@ -75,15 +76,6 @@ async function withPods(call: CommandCall, node: NodeView): Promise<NodeView> {
   } catch {
     // Records that cannot be listed are findings of other checks.
     return node;
-  }
-}
-
-async function checkAll(call: CommandCall, node: NodeView, runtime: Runtime): Promise<readonly Finding[]> {
-  try {
-    return await examineAttachments(node, runtime, () => segmentsOf(call));
-  } catch (error) {
-    const found = `cannot run this check: ${toCniError(error).message}`;
-    return [{ id: 'attachments', severity: 'warning', found }];
   }
 }
 

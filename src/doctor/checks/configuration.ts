@@ -7,95 +7,74 @@ import { coreBeside, isFront } from '../../chain/config/own-executable.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { refusalOf } from '../../runtimes/libcni.ts';
-import { type Check, type Finding, fine, type NodeUser, type NodeView, ROOT } from '../finding.ts';
+import {
+  type Check,
+  groupBy,
+  type NodeUser,
+  type NodeView,
+  type Problem,
+  problem,
+  ROOT,
+} from '../finding.ts';
 
 /** Files that cannot be used. */
-export const broken: Check = {
-  id: 'configuration.broken',
-  run({ confDir, facts }) {
-    const { networks, diagnostics } = facts.networks();
-    if (diagnostics.length === 0)
-      return fine(this.id, `${networks.length} networks in "${confDir}", all readable`);
-    return diagnostics.map(({ error }) => ({
-      id: this.id,
-      severity: 'error',
-      found: error.message,
-      mend: `catena validate ${confDir}`,
-    }));
-  },
+export const broken: Check = ({ confDir, facts }) => {
+  const { networks, diagnostics } = facts.networks();
+  if (diagnostics.length === 0) return `${networks.length} networks in "${confDir}", all readable`;
+  return diagnostics.map(({ error }) => problem('error', error.message, `catena validate ${confDir}`));
 };
 
 /** The first file by name wins: runtimes that use one file never use the others. */
-export const shadowed: Check = {
-  id: 'configuration.shadowed',
-  run({ confDir, facts }) {
-    const { networks } = facts.networks();
-    const files = networks.map(({ file }) => basename(file)).sort();
-    const [first, ...others] = files;
-    if (first === undefined) {
-      const found = `there is no network in "${confDir}": runtimes report "not ready"`;
-      return [{ id: this.id, severity: 'error', found, mend: 'catena install --conf-dir <dir>' }];
-    }
-    if (others.length === 0) return fine(this.id, `"${first}" is the only file, so every runtime uses it`);
-    const found = `runtimes that use one file use "${first}"; they ignore ${others.map(name => `"${name}"`).join(', ')}`;
-    return [{ id: this.id, severity: 'info', found, mend: 'catena networks --why' }];
-  },
+export const shadowed: Check = ({ confDir, facts }) => {
+  const { networks } = facts.networks();
+  const [first, ...others] = networks.map(({ file }) => basename(file)).sort();
+  if (first === undefined) {
+    const found = `there is no network in "${confDir}": runtimes report "not ready"`;
+    return [problem('error', found, 'catena install --conf-dir <dir>')];
+  }
+  if (others.length === 0) return `"${first}" is the only file, so every runtime uses it`;
+  const found = `runtimes that use one file use "${first}"; they ignore ${others.map(name => `"${name}"`).join(', ')}`;
+  return [problem('info', found, 'catena networks --why')];
 };
 
 /** Lists in a version whose results a runtime of this node refuses. */
-export const tooNew: Check = {
-  id: 'configuration.too-new',
-  run({ confDir, facts, installedRuntimes = [] }) {
-    const { networks } = facts.networks();
-    const findings = networks.flatMap(({ file, list }) =>
-      installedRuntimes.flatMap((runtime): Finding[] => {
-        const found = refusalOf(list.source, runtime);
-        if (found === undefined) return [];
-        return [
-          { id: this.id, severity: 'warning', found: `"${basename(file)}": ${found}`, mend: 'edit the list' },
-        ];
-      }),
-    );
-    return findings.length
-      ? findings
-      : fine(this.id, `installed runtimes know the versions of all lists in "${confDir}"`);
-  },
+export const tooNew: Check = ({ confDir, facts, installedRuntimes = [] }) => {
+  const problems = facts.networks().networks.flatMap(({ file, list }) =>
+    installedRuntimes.flatMap(runtime => {
+      const found = refusalOf(list.source, runtime);
+      return found === undefined ? [] : problem('warning', `"${basename(file)}": ${found}`, 'edit the list');
+    }),
+  );
+  return problems.length ? problems : `installed runtimes know the versions of all lists in "${confDir}"`;
 };
 
 /** Attachments of networks whose list was removed. They can be checked and deleted, but no container can be attached. */
-export const unlisted: Check = {
-  id: 'configuration.unlisted',
-  run({ confDir, facts }) {
-    const listed = new Set(facts.networks().networks.map(({ list }) => list.name));
-    const known = facts.attachments().attachments;
-    const own = known.flatMap(({ record }) => record ?? []);
-    const standing = known.flatMap(one => (one.isGone || one.known.ifname === 'lo' ? [] : one.known));
-    const networks = new Set(standing.map(({ network }) => network).filter(name => !listed.has(name)));
-    if (networks.size === 0) return fine(this.id, 'every network with attachments has a list');
-    return [...networks].map((network): Finding => {
-      const ids = new Set(
-        standing.filter(one => one.network === network).map(({ containerId }) => containerId),
-      );
-      const count = `${ids.size} container${ids.size === 1 ? ' is' : 's are'}`;
-      const found = `${count} attached to network "${network}", which has no list in "${confDir}"`;
-      // Podman and others keep lists elsewhere, or in no file at all.
-      if (!own.some(one => one.network === network)) return { id: this.id, severity: 'info', found };
-      const mend = 'put the list back, or delete the containers: catena del works from the records';
-      return { id: this.id, severity: 'warning', found, mend };
-    });
-  },
+export const unlisted: Check = ({ confDir, facts }) => {
+  const listed = new Set(facts.networks().networks.map(({ list }) => list.name));
+  const known = facts.attachments().attachments;
+  const own = known.flatMap(({ record }) => record ?? []);
+  const standing = known.flatMap(one => (one.isGone || one.known.ifname === 'lo' ? [] : one.known));
+  const groups = groupBy(
+    standing.filter(({ network }) => !listed.has(network)),
+    ({ network }) => network,
+  );
+  if (groups.size === 0) return 'every network with attachments has a list';
+  return [...groups].map(([network, attached]) => {
+    const ids = new Set(attached.map(({ containerId }) => containerId));
+    const count = `${ids.size} container${ids.size === 1 ? ' is' : 's are'}`;
+    const found = `${count} attached to network "${network}", which has no list in "${confDir}"`;
+    // Podman and others keep lists elsewhere, or in no file at all.
+    if (!own.some(one => one.network === network)) return problem('info', found);
+    const mend = 'put the list back, or delete the containers: catena del works from the records';
+    return problem('warning', found, mend);
+  });
 };
 
 /** Plugins whose executables are missing, or are not all of the same release. */
-export const executables: Check = {
-  id: 'executables',
-  run(node) {
-    const types = new Set(typesIn(node));
-    const missing = [...types].flatMap(type => findMissing(type, node));
-    const mixed = findMixed(node);
-    const all = [...missing, ...mixed];
-    return all.length ? all : fine(this.id, `${types.size} plugins, all installed`);
-  },
+export const executables: Check = node => {
+  const types = new Set(typesIn(node));
+  const problems = [...[...types].flatMap(type => findMissing(type, node)), ...findMixed(node)];
+  return problems.length ? problems : `${types.size} plugins, all installed`;
 };
 
 function typesIn({ facts }: NodeView): string[] {
@@ -107,38 +86,35 @@ function typesIn({ facts }: NodeView): string[] {
   );
 }
 
-function findMissing(type: string, { pluginDirs }: NodeView): Finding[] {
+function findMissing(type: string, { pluginDirs }: NodeView): Problem[] {
   try {
     const path = findPlugin(type, pluginDirs);
     return [...findHalf(path), ...findUnusable(path)];
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
     const mend = `catena install --bin-dir ${pluginDirs[0] ?? '/opt/cni/bin'}, or install the package that has "${type}"`;
-    return [{ id: executables.id, severity: 'error', found: error.message, mend }];
+    return [problem('error', error.message, mend)];
   }
 }
 
 /** A front needs the Bun program beside it for whatever the daemon does not do. */
-function findHalf(path: string): Finding[] {
+function findHalf(path: string): Problem[] {
   if (!isFront(path) || existsSync(coreBeside(path))) return [];
   const found = `"${path}" cannot run without "${coreBeside(path)}", which is missing`;
-  const mend = `catena install, or copy "${CORE_NAME}" there`;
-  return [{ id: executables.id, severity: 'error', found, mend }];
+  return [problem('error', found, `catena install, or copy "${CORE_NAME}" there`)];
 }
 
 /** A file that the kernel refuses to execute for a runtime, although our own code runs without it. */
-function findUnusable(path: string): Finding[] {
+function findUnusable(path: string): Problem[] {
   const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0;
   const isExecutable = (mode & EXECUTABLE) !== 0;
   const isProgram = ['\x7fELF', '#!'].some(magic => beginOf(path).startsWith(magic));
   if (isExecutable && isProgram) return [];
-  const problem = isExecutable
+  const what = isExecutable
     ? 'is no program: it begins with neither an ELF header nor "#!"'
     : 'is not executable';
   const mend = isExecutable ? `catena install --force --bin-dir ${dirname(path)}` : `chmod +x ${path}`;
-  return [
-    { id: executables.id, severity: 'error', found: `"${path}" ${problem}: no runtime can start it`, mend },
-  ];
+  return [problem('error', `"${path}" ${what}: no runtime can start it`, mend)];
 }
 
 /** linux/stat.h: S_IXUSR, S_IXGRP and S_IXOTH */
@@ -158,7 +134,7 @@ function beginOf(path: string): string {
 }
 
 /** Our executables are one file with many names. A different file under one of these names is of another release, or not ours. */
-function findMixed({ pluginDirs, ownNames }: NodeView): Finding[] {
+function findMixed({ pluginDirs, ownNames }: NodeView): Problem[] {
   return pluginDirs.flatMap(dir => {
     const tool = statSync(`${dir}/catena`, { bigint: true, throwIfNoEntry: false });
     if (tool === undefined) return [];
@@ -169,9 +145,7 @@ function findMixed({ pluginDirs, ownNames }: NodeView): Finding[] {
     if (others.length === 0) return [];
     const names = others.map(name => `"${name}"`).join(', ');
     const found = `${names} in "${dir}" are other programs than "catena" there: plugins of another release or another vendor`;
-    return [
-      { id: executables.id, severity: 'info', found, mend: `catena install --bin-dir ${dir} --dry-run` },
-    ];
+    return [problem('info', found, `catena install --bin-dir ${dir} --dry-run`)];
   });
 }
 
@@ -182,23 +156,20 @@ const WRITABLE_BY_OTHERS = 0o022;
  * Checks the directories of executables, configurations and our own state, and their files, for those that other users may write
  * to.
  */
-export const permissions: Check = {
-  id: 'permissions',
-  run({ pluginDirs, confDir, runDir, stateDir, facts, user = ROOT }) {
-    const types = facts.networks().networks.flatMap(({ list }) => list.plugins.map(({ type }) => type));
-    const executables = pluginDirs.flatMap(dir => [...new Set(types)].map(type => join(dir, type)));
-    const files = facts.networks().networks.map(({ file }) => file);
-    const open = [...pluginDirs, confDir, ...executables, ...files].flatMap(path => judge(path, user));
-    const relative = pluginDirs.filter(dir => !isAbsolute(dir)).map(relativeDir);
-    const shared = [runDir, stateDir].flatMap(dir =>
-      judge(dir, user, 'can replace our sockets, locks and records'),
-    );
-    const all = [...open, ...shared, ...relative];
-    return all.length ? all : fine(this.id, 'only root can change executables and lists');
-  },
+export const permissions: Check = ({ pluginDirs, confDir, runDir, stateDir, facts, user = ROOT }) => {
+  const { networks } = facts.networks();
+  const types = new Set(networks.flatMap(({ list }) => list.plugins.map(({ type }) => type)));
+  const executables = pluginDirs.flatMap(dir => [...types].map(type => join(dir, type)));
+  const files = networks.map(({ file }) => file);
+  const problems = [
+    ...[...pluginDirs, confDir, ...executables, ...files].flatMap(path => judge(path, user)),
+    ...[runDir, stateDir].flatMap(dir => judge(dir, user, 'can replace our sockets, locks and records')),
+    ...pluginDirs.filter(dir => !isAbsolute(dir)).map(relativeDir),
+  ];
+  return problems.length ? problems : 'only root can change executables and lists';
 };
 
-function judge(path: string, user: NodeUser, power = 'can decide what root runs'): Finding[] {
+function judge(path: string, user: NodeUser, power = 'can decide what root runs'): Problem[] {
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat === undefined) return [];
   // In a user namespace, files of the host's root look like those of any other unmapped user.
@@ -206,16 +177,10 @@ function judge(path: string, user: NodeUser, power = 'can decide what root runs'
   if (!isForeign && (stat.mode & WRITABLE_BY_OTHERS) === 0) return [];
   const mode = (stat.mode & 0o7777).toString(8).padStart(4, '0');
   const found = `"${path}" belongs to user ${stat.uid} and has mode ${mode}: any user that can write there ${power}`;
-  const mend = `chown root "${path}" && chmod go-w "${path}"`;
-  return [{ id: permissions.id, severity: 'error', found, mend }];
+  return [problem('error', found, `chown root "${path}" && chmod go-w "${path}"`)];
 }
 
-function relativeDir(dir: string): Finding {
+function relativeDir(dir: string): Problem {
   const found = `plugin directory ${JSON.stringify(dir)} is relative: it depends on the working directory`;
-  return {
-    id: permissions.id,
-    severity: 'warning',
-    found,
-    mend: 'use absolute paths for plugin directories',
-  };
+  return problem('warning', found, 'use absolute paths for plugin directories');
 }

@@ -3,37 +3,26 @@
 // A packet must pass every base chain of a hook, so a rule of ours that accepts it does not outweigh one of others that drops it.
 import type { FilterTable } from '../../netlink/tables.ts';
 import { acceptDevices, findFates, type PodFate } from '../filter/fates.ts';
-import { type Check, type Finding, fine, groupBy, namePods } from '../finding.ts';
+import { type Check, groupBy, namePods, type Problem, problem } from '../finding.ts';
 
 /** Rules of Docker, ufw, firewalld, iptables or the administrator. */
-export const foreignRules: Check = {
-  id: 'kernel.foreign-rules',
-  run(node) {
-    const { pods, filter } = node;
-    if (pods?.length === 0) return fine(this.id, 'there are no containers that the node routes for');
-    if (pods === undefined || filter === undefined)
-      return [unseen('it is not known which containers there are')];
-    let tables: readonly FilterTable[];
-    try {
-      tables = filter();
-    } catch (error) {
-      return [unseen((error as Error).message)];
-    }
-    const groups = groupBy(findFates(tables, pods, node), kindOf);
-    const findings = [...groups.values()].map(group => describe(group, tables));
-    return findings.length
-      ? findings
-      : fine(this.id, 'no rule of another program stops packets of containers');
-  },
+export const foreignRules: Check = node => {
+  const { pods, filter } = node;
+  if (pods?.length === 0) return 'there are no containers that the node routes for';
+  const blind = (why: string) => [
+    problem('unexamined', `whether rules of other programs stop packets of containers: ${why}`),
+  ];
+  if (pods === undefined || filter === undefined) return blind('it is not known which containers there are');
+  let tables: readonly FilterTable[];
+  try {
+    tables = filter();
+  } catch (error) {
+    return blind((error as Error).message);
+  }
+  const groups = groupBy(findFates(tables, pods, node), kindOf);
+  if (groups.size === 0) return 'no rule of another program stops packets of containers';
+  return [...groups.values()].map(group => describe(group, tables));
 };
-
-function unseen(why: string): Finding {
-  return {
-    id: foreignRules.id,
-    severity: 'unexamined',
-    found: `whether rules of other programs stop packets of containers: ${why}`,
-  };
-}
 
 /** What is dropped by one rule is told at once; translations differ in the port and in where they lead. */
 function kindOf(fate: PodFate): string {
@@ -53,7 +42,7 @@ function namePorts(group: readonly PodFate[]): string {
   return `port${ports.length === 1 ? '' : 's'} ${ports.slice(0, MOST_PORTS).join(', ')}${more}`;
 }
 
-function describe(group: readonly PodFate[], tables: readonly FilterTable[]): Finding {
+function describe(group: readonly PodFate[], tables: readonly FilterTable[]): Problem {
   const [fate] = group;
   if (fate === undefined) throw new Error('Cannot describe findings: there are none');
   const { isSure, what, port, to } = fate;
@@ -65,12 +54,8 @@ function describe(group: readonly PodFate[], tables: readonly FilterTable[]): Fi
       : port === undefined
         ? `${verb('drops', 'drop')} connections of ${pods} to the outside`
         : `${verb('drops', 'drop')} connections through ${namePorts(group)} of the host to ${pods}`;
-  return {
-    id: foreignRules.id,
-    severity: isSure ? 'error' : 'warning',
-    found: `${placeOf(fate)} ${deed}`,
-    mend: mendFor(group, fate, tables),
-  };
+  const found = `${placeOf(fate)} ${deed}`;
+  return problem(isSure ? 'error' : 'warning', found, mendFor(group, fate, tables));
 }
 
 function placeOf({ table, chain, handle, what }: PodFate): string {

@@ -4,111 +4,68 @@ import { cidrContains } from '../../net/cidr.ts';
 import { findIp } from '../../net/ip.ts';
 import { RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import { type Rule, renderRule } from '../../netlink/rtnl/rule.ts';
-import { type Check, type Finding, fine, type NodeView, namePods, type RoutedPod } from '../finding.ts';
+import { type Check, type NodeView, namePods, type Problem, problem, type RoutedPod } from '../finding.ts';
 
 /** With br_netfilter, packets between two ports of a bridge pass iptables as well. */
-export const bridgeNetfilter: Check = {
-  id: 'kernel.bridge-nf',
-  run(node) {
-    const calls = ['iptables', 'ip6tables'].map(table =>
-      read(node, `/proc/sys/net/bridge/bridge-nf-call-${table}`),
-    );
-    if (calls.every(call => call === undefined)) return fine(this.id, 'bridged packets do not pass iptables');
-    const [v4, v6] = calls;
-    if (v4 === v6)
-      return fine(
-        this.id,
-        `bridged packets ${v4 === '1' ? 'pass' : 'do not pass'} iptables, in both families`,
-      );
-    const found = `bridge-nf-call-iptables is ${v4}, bridge-nf-call-ip6tables is ${v6}: the families are filtered differently`;
-    return [
-      { id: this.id, severity: 'warning', found, mend: 'sysctl -w net.bridge.bridge-nf-call-ip6tables=1' },
-    ];
-  },
+export const bridgeNetfilter: Check = ({ read }) => {
+  const [v4, v6] = ['iptables', 'ip6tables'].map(table =>
+    read(`/proc/sys/net/bridge/bridge-nf-call-${table}`)?.trim(),
+  );
+  if (v4 === undefined && v6 === undefined) return 'bridged packets do not pass iptables';
+  if (v4 === v6) return `bridged packets ${v4 === '1' ? 'pass' : 'do not pass'} iptables, in both families`;
+  const found = `bridge-nf-call-iptables is ${v4}, bridge-nf-call-ip6tables is ${v6}: the families are filtered differently`;
+  return [problem('warning', found, 'sysctl -w net.bridge.bridge-nf-call-ip6tables=1')];
 };
 
 /** Names of the tables of the iptables before nf_tables. */
 const LEGACY = ['/proc/net/ip_tables_names', '/proc/net/ip6_tables_names'];
 
-function isListed({ list }: NodeView, path: string): boolean {
-  return list(dirname(path)).includes(basename(path));
-}
-
 /** Two packet filters at once: each may drop packets that the other accepts. */
-export const packetFilters: Check = {
-  id: 'kernel.packet-filters',
-  run(node) {
-    const hidden = LEGACY.find(path => node.read(path) === undefined && isListed(node, path));
-    if (hidden !== undefined)
-      return [
-        {
-          id: this.id,
-          severity: 'unexamined',
-          found: `the legacy iptables: this user may not read "${hidden}"`,
-        },
-      ];
-    const tables = LEGACY.flatMap(path => (node.read(path) ?? '').split('\n').filter(Boolean));
-    if (tables.length === 0) return fine(this.id, 'only nf_tables filters packets');
-    const found = `the legacy iptables has tables (${[...new Set(tables)].join(', ')}) in addition to nf_tables: a packet must pass both`;
-    const mend = 'see iptables-legacy-save; flush the rules that are not needed, or use only one of the two';
-    return [{ id: this.id, severity: 'warning', found, mend }];
-  },
+export const packetFilters: Check = ({ read, list }) => {
+  const hidden = LEGACY.find(
+    path => read(path) === undefined && list(dirname(path)).includes(basename(path)),
+  );
+  if (hidden !== undefined)
+    return [problem('unexamined', `the legacy iptables: this user may not read "${hidden}"`)];
+  const tables = LEGACY.flatMap(path => (read(path) ?? '').split('\n').filter(Boolean));
+  if (tables.length === 0) return 'only nf_tables filters packets';
+  const found = `the legacy iptables has tables (${[...new Set(tables)].join(', ')}) in addition to nf_tables: a packet must pass both`;
+  const mend = 'see iptables-legacy-save; flush the rules that are not needed, or use only one of the two';
+  return [problem('warning', found, mend)];
 };
 
 /** A firewall manager reloads its rules and discards rules that it does not know. */
-export const firewallManagers: Check = {
-  id: 'kernel.firewall-managers',
-  run(node) {
-    const findings: Finding[] = [];
-    if (node.list('/run/firewalld').length || node.read('/run/firewalld.pid') !== undefined) {
-      const found =
-        'firewalld runs: a reload removes rules that it does not manage, and its zones drop forwarded packets';
-      findings.push({
-        id: this.id,
-        severity: 'info',
-        found,
-        mend: 'the firewall plugin registers containers with it; after a reload run catena repair',
-      });
-    }
-    if (/^ENABLED=yes/m.test(node.read('/etc/ufw/ufw.conf') ?? '')) {
-      const found = 'ufw is enabled and drops forwarded packets by default';
-      findings.push({
-        id: this.id,
-        severity: 'warning',
-        found,
-        mend: 'set DEFAULT_FORWARD_POLICY="ACCEPT" in /etc/default/ufw, or use the firewall plugin',
-      });
-    }
-    return findings.length ? findings : fine(this.id, 'no other software manages the packet filter');
-  },
+export const firewallManagers: Check = ({ read, list }) => {
+  const hasFirewalld = list('/run/firewalld').length > 0 || read('/run/firewalld.pid') !== undefined;
+  const hasUfw = /^ENABLED=yes/m.test(read('/etc/ufw/ufw.conf') ?? '');
+  const problems = [...(hasFirewalld ? [FIREWALLD] : []), ...(hasUfw ? [UFW] : [])];
+  return problems.length ? problems : 'no other software manages the packet filter';
 };
+
+const FIREWALLD = problem(
+  'info',
+  'firewalld runs: a reload removes rules that it does not manage, and its zones drop forwarded packets',
+  'the firewall plugin registers containers with it; after a reload run catena repair',
+);
+const UFW = problem(
+  'warning',
+  'ufw is enabled and drops forwarded packets by default',
+  'set DEFAULT_FORWARD_POLICY="ACCEPT" in /etc/default/ufw, or use the firewall plugin',
+);
+
+/** The first of these has the file that counts. */
+const LINK_DIRS = ['/etc', '/run', '/usr/lib', '/lib'].map(dir => `${dir}/systemd/network`);
 
 /** systemd changes the MAC address of a new device after the plugin has reported the original one to the runtime. */
-export const macPolicy: Check = {
-  id: 'udev.mac-policy',
-  run(node) {
-    const dirs = [
-      '/etc/systemd/network',
-      '/run/systemd/network',
-      '/usr/lib/systemd/network',
-      '/lib/systemd/network',
-    ];
-    for (const dir of dirs) {
-      const text = node.read(`${dir}/99-default.link`);
-      if (text === undefined) continue;
-      if (!/^MACAddressPolicy=persistent/m.test(text)) break;
-      const found = `"${dir}/99-default.link" changes the hardware addresses of bridges and veths after their creation`;
-      const mend =
-        'add a file that sorts before it, with [Match] Driver=veth bridge and [Link] MACAddressPolicy=none';
-      return [{ id: this.id, severity: 'warning', found, mend }];
-    }
-    return fine(this.id, 'hardware addresses stay as plugins set them');
-  },
+export const macPolicy: Check = ({ read }) => {
+  const file = LINK_DIRS.map(dir => `${dir}/99-default.link`).find(one => read(one) !== undefined);
+  if (file === undefined || !/^MACAddressPolicy=persistent/m.test(read(file) ?? ''))
+    return 'hardware addresses stay as plugins set them';
+  const found = `"${file}" changes the hardware addresses of bridges and veths after their creation`;
+  const mend =
+    'add a file that sorts before it, with [Match] Driver=veth bridge and [Link] MACAddressPolicy=none';
+  return [problem('warning', found, mend)];
 };
-
-function read(node: NodeView, path: string): string | undefined {
-  return node.read(path)?.trim();
-}
 
 /** systemd.unit(5): the first unit file of a name is used. */
 const UNIT_DIRS = [
@@ -124,24 +81,18 @@ const SETTING = /^\s*MemoryDenyWriteExecute\s*=\s*(\S*)\s*$/gm;
 const YES = ['1', 'yes', 'true', 'on', 'y', 't'];
 
 /** Such a service is inherited by the plugins that it starts: each ADD and DEL fails. */
-export const executableMemory: Check = {
-  id: 'kernel.executable-memory',
-  run(node) {
-    const findings = UNITS.flatMap((unit): Finding[] => {
-      const last = unitFilesOf(node, unit)
-        .flatMap(file =>
-          [...(node.read(file) ?? '').matchAll(SETTING)].map(([, value = '']) => ({ file, value })),
-        )
-        .at(-1);
-      if (last === undefined || !YES.includes(last.value.toLowerCase())) return [];
-      const found = `"${last.file}" sets MemoryDenyWriteExecute: plugins that ${unit} starts cannot call the C library, so each ADD and DEL fails`;
-      const mend = `systemctl edit ${unit}  # [Service] MemoryDenyWriteExecute=no, then restart it`;
-      return [{ id: this.id, severity: 'error', found, mend }];
-    });
-    return findings.length
-      ? findings
-      : fine(this.id, 'no service of a runtime refuses executable memory to plugins');
-  },
+export const executableMemory: Check = node => {
+  const problems = UNITS.flatMap(unit => {
+    const settings = unitFilesOf(node, unit).flatMap(file =>
+      [...(node.read(file) ?? '').matchAll(SETTING)].map(([, value = '']) => ({ file, value })),
+    );
+    const { file, value = '' } = settings.at(-1) ?? {};
+    if (!YES.includes(value.toLowerCase())) return [];
+    const found = `"${file}" sets MemoryDenyWriteExecute: plugins that ${unit} starts cannot call the C library, so each ADD and DEL fails`;
+    const mend = `systemctl edit ${unit}  # [Service] MemoryDenyWriteExecute=no, then restart it`;
+    return problem('error', found, mend);
+  });
+  return problems.length ? problems : 'no service of a runtime refuses executable memory to plugins';
 };
 
 /** In the order in which they apply. */
@@ -175,25 +126,18 @@ const NEEDED: readonly (readonly [key: string, loss: string])[] = [
 ];
 
 /** A file that turns forwarding off takes the containers' network away at some later time. */
-export const sysctlFiles: Check = {
-  id: 'kernel.sysctl-files',
-  run(node) {
-    const values = new Map<string, { readonly file: string; readonly value: string }>();
-    for (const file of [...confFilesIn(SYSCTL_DIRS, node), LAST]) {
-      for (const { key, value } of settingsIn(node.read(file) ?? '')) values.set(key, { file, value });
-    }
-    const findings = NEEDED.flatMap(([key, loss]) => {
-      const setting = values.get(key);
-      if (setting?.value !== '0') return [];
-      return {
-        id: this.id,
-        severity: 'warning' as const,
-        found: `"${setting.file}" sets "${key}" to 0: after "sysctl --system", which package upgrades run, the node ${loss}`,
-        mend: `remove the line, or set ${key} = 1 there`,
-      };
-    });
-    return findings.length ? findings : fine(this.id, 'no file of "sysctl --system" turns forwarding off');
-  },
+export const sysctlFiles: Check = node => {
+  const values = new Map<string, { readonly file: string; readonly value: string }>();
+  for (const file of [...confFilesIn(SYSCTL_DIRS, node), LAST]) {
+    for (const { key, value } of settingsIn(node.read(file) ?? '')) values.set(key, { file, value });
+  }
+  const problems = NEEDED.flatMap(([key, loss]) => {
+    const { file, value } = values.get(key) ?? {};
+    if (value !== '0') return [];
+    const found = `"${file}" sets "${key}" to 0: after "sysctl --system", which package upgrades run, the node ${loss}`;
+    return problem('warning', found, `remove the line, or set ${key} = 1 there`);
+  });
+  return problems.length ? problems : 'no file of "sysctl --system" turns forwarding off';
 };
 
 /** A file hides those of its name in later directories; all of them apply in the order of their names. */
@@ -215,81 +159,62 @@ function settingsIn(text: string): { key: string; value: string }[] {
 }
 
 /** Without forwarding, containers reach this node and each other on one bridge, and nothing else. */
-export const forwarding: Check = {
-  id: 'kernel.forwarding',
-  run(node) {
-    const findings = SWITCHES.flatMap(one => judge(node, one));
-    return findings.length ? findings : fine(this.id, 'IPv4 and IPv6 forwarding is enabled');
-  },
+export const forwarding: Check = node => {
+  const problems = SWITCHES.flatMap(one => judge(node, one));
+  return problems.length ? problems : 'IPv4 and IPv6 forwarding is enabled';
 };
 
-interface Switch {
-  readonly family: 4 | 6;
-  readonly path: string;
-  readonly key: string;
-}
-
-const SWITCHES: readonly Switch[] = [
+const SWITCHES = [
   { family: 4, path: '/proc/sys/net/ipv4/ip_forward', key: 'net.ipv4.ip_forward' },
   { family: 6, path: '/proc/sys/net/ipv6/conf/all/forwarding', key: 'net.ipv6.conf.all.forwarding' },
 ];
 
-function judge(node: NodeView, { family, path, key }: Switch): Finding[] {
+function judge(node: NodeView, { family, path, key }: (typeof SWITCHES)[number]): Problem[] {
   const pods = node.pods?.filter(pod => pod.family === family);
-  const mend = `sysctl -w ${key}=1`;
-  const base = { id: forwarding.id, mend };
   if (node.read(path)?.trim() !== '0') return family === 4 ? judgeDevices(node, pods ?? []) : [];
-  if (pods === undefined) {
-    const found = `"${path}" is 0: the node forwards no IPv${family}; whether containers need it could not be seen`;
-    return [{ ...base, severity: 'unexamined', found }];
-  }
-  if (pods.length > 0) {
-    const found = `"${path}" is 0: the node forwards no IPv${family} of ${namePods(pods)}`;
-    return [{ ...base, severity: 'error', found }];
-  }
-  const found = `"${path}" is 0: the node forwards no IPv${family} until a plugin with a gateway enables it, and stops when it is disabled again`;
-  return [{ ...base, severity: 'info', found }];
+  const found = `"${path}" is 0: the node forwards no IPv${family}`;
+  const mend = `sysctl -w ${key}=1`;
+  if (pods === undefined)
+    return [problem('unexamined', `${found}; whether containers need it could not be seen`, mend)];
+  if (pods.length > 0) return [problem('error', `${found} of ${namePods(pods)}`, mend)];
+  const until = `${found} until a plugin with a gateway enables it, and stops when it is disabled again`;
+  return [problem('info', until, mend)];
 }
 
 /** For IPv4, the kernel asks the device on which a packet arrives; for IPv6, only the switch for all (ip6_forward()). */
-function judgeDevices(node: NodeView, pods: readonly RoutedPod[]): Finding[] {
+function judgeDevices(node: NodeView, pods: readonly RoutedPod[]): Problem[] {
   const uplinks = node.routes.filter(({ destination }) => destination === '0.0.0.0/0');
   const devices = new Set([...pods, ...(pods.length ? uplinks : [])].map(({ device }) => device));
-  return [...devices].flatMap((device): Finding[] => {
+  return [...devices].flatMap(device => {
     const path = `/proc/sys/net/ipv4/conf/${device}/forwarding`;
     if (node.read(path)?.trim() !== '0') return [];
     const found = `"${path}" is 0: the node forwards no IPv4 that arrives there, to or from ${namePods(pods)}`;
-    const mend = `sysctl -w net/ipv4/conf/${device}/forwarding=1`;
-    return [{ id: forwarding.id, severity: 'error', found, mend }];
+    return problem('error', found, `sysctl -w net/ipv4/conf/${device}/forwarding=1`);
   });
 }
 
 /** A rule of type blackhole, unreachable or prohibit that comes before the main table. */
-export const routingRules: Check = {
-  id: 'kernel.routing-rules',
-  run({ pods, policyRules }) {
-    if (pods === undefined) {
-      const found = 'whether routing rules drop packets of containers: it is not known which there are';
-      return [{ id: this.id, severity: 'unexamined', found }];
-    }
-    const rules = pods.length > 0 ? (policyRules?.() ?? []) : [];
-    const findings = rules.filter(isEarly).flatMap(rule => {
-      const concerned = pods.filter(pod => concerns(rule, pod));
-      if (concerned.length === 0) return [];
-      const found = `the routing rule "${renderRule(rule)}" drops packets of ${namePods(concerned)}`;
-      const words = renderRule(rule).replace(': ', ' ');
-      const mend = `ip${rule.family === 6 ? ' -6' : ''} rule del priority ${words}`;
-      return [{ id: this.id, severity: 'error' as const, found, mend }];
-    });
-    return findings.length ? findings : fine(this.id, 'no routing rule drops packets of containers');
+export const routingRules: Check = ({ pods, policyRules }) => {
+  if (pods === undefined) {
+    const found = 'whether routing rules drop packets of containers: it is not known which there are';
+    return [problem('unexamined', found)];
+  }
+  const rules = pods.length > 0 ? (policyRules?.() ?? []) : [];
+  const problems = rules.filter(isEarly).flatMap(rule => {
+    const concerned = pods.filter(pod => concerns(rule, pod));
+    if (concerned.length === 0) return [];
+    const found = `the routing rule "${renderRule(rule)}" drops packets of ${namePods(concerned)}`;
+    const words = renderRule(rule).replace(': ', ' ');
+    return problem('error', found, `ip${rule.family === 6 ? ' -6' : ''} rule del priority ${words}`);
+  });
+  return problems.length ? problems : 'no routing rule drops packets of containers';
 
-    function isEarly(rule: Rule): boolean {
-      const isMain = ({ family, table, from, to, iif }: Rule) =>
-        family === rule.family && table === RT_TABLE_MAIN && !from && !to && !iif;
-      const main = rules.find(isMain)?.priority ?? Number.POSITIVE_INFINITY;
-      return rule.drops !== undefined && rule.priority < main && rule.mark === undefined;
-    }
-  },
+  function isEarly(rule: Rule): boolean {
+    const isMain = ({ family, table, from, to, iif }: Rule) =>
+      family === rule.family && table === RT_TABLE_MAIN && !from && !to && !iif;
+    const main = rules.find(isMain)?.priority ?? Number.POSITIVE_INFINITY;
+    return rule.drops !== undefined && rule.priority < main && rule.mark === undefined;
+  }
 };
 
 /** One about packets from containers to a part of the world only may be meant. */
