@@ -34,6 +34,7 @@ export function placeOf({ conf, network, environment }: Network): Place {
     },
     boot: bootId(environment),
     reclaim: conf.ipam.reclaimAfterReboot ?? true,
+    clock: bootClock,
   };
 }
 
@@ -47,7 +48,6 @@ export async function claimantOf(call: Network, conf: ClusterConf): Promise<Clai
   return {
     ...placeOf(call),
     store: await openStore(kubeconfig, timeoutMs, dataDir),
-    clock: bootClock,
     random: Math.random,
   };
 }

@@ -10,11 +10,10 @@ import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
 import { findCidr } from '../../src/net/cidr.ts';
 import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { readHeld as findHeld, type Held, writeHeld } from '../../src/pools/held.ts';
+import { readHeld as findHeld, type Held } from '../../src/pools/held.ts';
 import { blockContains, type ChosenAddress, chooseAddresses, useOf } from '../../src/pools/lease.ts';
-import { inLeases, inPlace, leasing, type Place } from '../../src/pools/place.ts';
+import { type Compared, inLeases, inPlace, isCompared, leasing, type Place } from '../../src/pools/place.ts';
 import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
-import { bootClock } from '../../src/upkeep/boot-clock.ts';
 import { argOf, type ConfiguredPool, choosePool, poolsOf } from './choose-pool.ts';
 import { claimantOf, DEFAULT_TIMEOUT_S, placeOf } from './claimant.ts';
 import { ClusterConf, LeaseConf } from './config.ts';
@@ -27,10 +26,6 @@ const STATUS_DEADLINE_MS = 2_000;
 const GIVE_BACK_S = 2;
 /** One call of the daemon. */
 const UPKEEP_DEADLINE_MS = 20_000;
-
-/** Seconds without a look at the blocks, of a daemon that takes one every ten minutes; and what an ADD spends on it. */
-const OVERDUE_S = 1200;
-const OVERDUE_DEADLINE_MS = 2_000;
 
 /** Code of our own, the same as host-local's: the attachment already holds an address. */
 export const ALREADY_ALLOCATED = 100;
@@ -49,22 +44,14 @@ export const cluster = definePlugin({
     const owner = ownerOf(call);
     const pool = choosePool(call, conf);
     const wish = wishOf(call, conf);
-    let isDue = false;
-    const reserve = (store: LeaseStore, held: Held | undefined) => {
-      const reserved = reserveIn(call, conf, { pool, wish, owner }, store, held);
-      isDue ||= reserved !== undefined && isOverdue(place, findHeld(place.dir));
-      return reserved;
-    };
+    const reserve = (store: LeaseStore, held: Held | undefined) =>
+      reserveIn(call, conf, { pool, wish, owner }, store, held);
     const chosen = leasing(place, reserve) ?? (await obtain(call, conf, { pool, wish }, reserve));
     call.onFailure('release the addresses', async () => {
       releaseOwn(call, owner, chosen);
       await giveBackSingles(call);
     });
     noteUpkeep(call, conf);
-    if (isDue)
-      await tend(call, conf, OVERDUE_DEADLINE_MS).catch((thrown: Error) =>
-        call.log.debug(`Not looking after the blocks yet: ${thrown.message}`),
-      );
     return planResult(chosen, conf);
   },
 
@@ -139,9 +126,10 @@ export const cluster = definePlugin({
 
 function hasRoom(place: Place, pool: string): boolean {
   if (!storeExists(place.dir)) return false;
-  return leasing(place, (store, held) => useOf(held, pool, store).free > 0, {
-    deadlineMs: STATUS_DEADLINE_MS,
-  });
+  // Not by way of the store, which may be away, while the blocks are those of this boot.
+  const look = (store: LeaseStore, held: Held | undefined) =>
+    held !== undefined && isCompared(place, held) && useOf(held, pool, store).free > 0;
+  return inPlace(place, look, { deadlineMs: STATUS_DEADLINE_MS });
 }
 
 /** What an attachment is to get. */
@@ -175,7 +163,8 @@ async function obtain(
 ): Promise<ChosenAddress[]> {
   const { obtainFrom } = await import('./slow.ts');
   const deadlineMs = (conf.ipam.timeout ?? DEFAULT_TIMEOUT_S) * 1000;
-  return obtainFrom(await claimantOf(call, conf), pool, reserve, deadlineMs, wish);
+  const onCompared = (found: Compared) => logCompared(call, found);
+  return obtainFrom({ ...(await claimantOf(call, conf)), onCompared }, pool, reserve, deadlineMs, wish);
 }
 
 async function tend(call: Call<LeaseConf>, conf: ClusterConf, deadlineMs: number): Promise<void> {
@@ -183,32 +172,19 @@ async function tend(call: Call<LeaseConf>, conf: ClusterConf, deadlineMs: number
   const claimant = await claimantOf(call, conf);
   const done = await tendTo(claimant, poolsOf(conf), size => limitsOf(conf, size), deadlineMs);
   noteUpkeep(call, conf, true);
-  if (done.reclaimed.length)
-    call.log.warn(`Claimed ${done.reclaimed.join(', ')} again: the pool had lost them, though pods use them`);
-  if (done.lost.length) {
-    call.log.error(
-      `Lost ${done.lost.join(', ')}: the pool has given them to others; their pods must be recreated`,
-    );
-  }
-  if (done.adopted.length) call.log.info(`Took up ${done.adopted.join(', ')}, which this node had claimed`);
+  logCompared(call, done);
   if (done.claimed) call.log.info(`Claimed ${done.claimed} blocks in advance`);
   if (done.collected.length)
     call.log.warn(`Freed ${done.collected.join(', ')}: the cluster no longer has their nodes`);
   if (done.returned.length) call.log.info(`Gave back ${done.returned.join(', ')}: empty`);
 }
 
-/**
- * Whether neither a daemon nor GC has looked after the blocks for long. Then an ADD does: others take a node for vanished that never says
- * that it is there. Noted at once: while the store is away, one ADD waits for it, and not all.
- */
-function isOverdue(place: Place, held: Held | undefined): boolean {
-  if (held === undefined) return false;
-  const now = bootClock();
-  const { checkedAt } = held;
-  // Of an earlier boot, if it is later than now.
-  if (checkedAt !== undefined && checkedAt <= now && now - checkedAt < OVERDUE_S) return false;
-  writeHeld(place.dir, { ...held, checkedAt: now });
-  return checkedAt !== undefined;
+function logCompared({ log }: Call<LeaseConf>, { reclaimed, lost, adopted }: Compared): void {
+  if (reclaimed.length)
+    log.warn(`Claimed ${reclaimed.join(', ')} again: the pool had lost them, though pods use them`);
+  if (lost.length)
+    log.error(`Lost ${lost.join(', ')}: the pool has given them to others; their pods must be recreated`);
+  if (adopted.length) log.info(`Took up ${adopted.join(', ')}, which this node had claimed`);
 }
 
 /** Other nodes may be waiting for a single address. Nothing depends on it: upkeep gives back what remains. */

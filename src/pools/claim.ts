@@ -13,7 +13,16 @@ import { compare } from './compare.ts';
 import { type Held, type HeldBlock, newlyHeld } from './held.ts';
 import { inUse, notInPool, refuseBlocks, takeOver } from './keep.ts';
 import { POOL_LABEL } from './objects.ts';
-import { type Claimant, changeHeld, claiming, isCompared, leasing, ownerIn } from './place.ts';
+import {
+  type Claimant,
+  changeHeld,
+  claiming,
+  isCompared,
+  isConfirmed,
+  leasing,
+  ownerIn,
+  postponeComparison,
+} from './place.ts';
 import { type BlockShape, blockWith, countBlocks, type Pool } from './pool.ts';
 import { isAnother, isFromBefore, refuseWhileSettling, restoredStore } from './restored.ts';
 import { type Kept, NOT_KEPT, type Wish } from './wish.ts';
@@ -48,10 +57,15 @@ export async function obtain<T>(
       if (found !== undefined) return found;
       if (performance.now() > giveUpAt) throw outOfTime(claimant);
       try {
-        const hasGained = await settle(claimant);
         const held = changeHeld(claimant, known => known);
-        if (!isCompared(claimant, held)) await compare(claimant, [await findPool()]);
-        else if (!hasGained) await claimFor(claimant, await findPool(), wish);
+        const look = async () => {
+          await settle(claimant);
+          const found = await compare(claimant, [await findPool()]);
+          claimant.onCompared?.(found);
+        };
+        if (!isCompared(claimant, held)) await look();
+        else if (!isConfirmed(claimant, held)) await look().catch(() => postponeComparison(claimant));
+        else if (!(await settle(claimant))) await claimFor(claimant, await findPool(), wish);
       } catch (thrown) {
         if (!isTransient(thrown) || ++failures >= MOST_FAILURES) throw thrown;
         await (claimant.pause ?? sleep)(PAUSE_MS * claimant.random());

@@ -14,21 +14,9 @@ import {
 import type { Held, HeldBlock } from './held.ts';
 import { isInUse } from './lease.ts';
 import { BLOCK_KINDS, type Kind, listAll, NODE_LABEL, type StoredObject } from './objects.ts';
-import { type Claimant, changeHeld, isCompared, ownerIn } from './place.ts';
+import { type Claimant, type Compared, changeHeld, isCompared, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
 import { isRestored, markRestored } from './restored.ts';
-
-/** What a comparison found. */
-export interface Compared {
-  /** Blocks of this node that it did not know: a request was done after it had been given up. */
-  readonly adopted: readonly string[];
-  /** Blocks with leases that the store gave to others. */
-  readonly lost: readonly string[];
-  /** Blocks with leases that had vanished from the store, and are claimed again. */
-  readonly reclaimed: readonly string[];
-  /** Whether the store was restored a short while ago: nothing new may be claimed, even of a pool that was read before. */
-  readonly restored: boolean;
-}
 
 /**
  * Seconds between two looks for blocks that this node holds without knowing it. A server searches the blocks of all nodes for that, so it
@@ -89,7 +77,7 @@ export async function compare(
     // A store that was restored may name this node for what it gave back since.
     const others = restored ? [] : [...own.values()].flatMap(object => heldFrom(object) ?? []);
     adopted.push(...others.map(({ name }) => name));
-    const next: Held = { ...held, comparedIn: boot, blocks: [...known, ...others] };
+    const next: Held = { ...held, comparedIn: boot, checkedAt: clock(), blocks: [...known, ...others] };
     return searches && !restored ? { ...next, searchedAt: clock() } : next;
   });
   return { adopted, lost, reclaimed, restored };

@@ -74,7 +74,7 @@ const Held = z.object({
   boot: z.string(),
   /** The boot in which the blocks were compared with the store; that of all times unless given. */
   comparedIn: z.optional(z.string()),
-  /** When the blocks were last compared with the store. */
+  /** When the blocks were last compared with the store, in seconds of the clock of `comparedIn`. */
   checkedAt: z.optional(z.number()),
   /** When the store was last searched for blocks of this node that it does not know; absent if that is due. */
   searchedAt: z.optional(z.number()),

@@ -26,15 +26,29 @@ export interface Place {
   readonly boot: string;
   /** Whether leases of an earlier boot are released. */
   readonly reclaim: boolean;
+  /** Seconds since the boot. */
+  clock(): number;
+}
+
+/** What a comparison found. */
+export interface Compared {
+  /** Blocks of this node that it did not know: a request was done after it had been given up. */
+  readonly adopted: readonly string[];
+  /** Blocks with leases that the store gave to others. */
+  readonly lost: readonly string[];
+  /** Blocks with leases that had vanished from the store, and are claimed again. */
+  readonly reclaimed: readonly string[];
+  /** Whether the store was restored a short while ago: nothing new may be claimed, even of a pool that was read before. */
+  readonly restored: boolean;
 }
 
 /** A place, and the store that its blocks come from. */
 export interface Claimant extends Place {
   readonly store: ObjectStore;
-  /** Seconds since the boot. */
-  clock(): number;
   /** From 0 to 1, as Math.random. */
   random(): number;
+  /** Learns what an ADD found that compared the blocks. */
+  onCompared?(found: Compared): void;
   /** Waits, as `setTimeout` unless given. */
   pause?(ms: number): Promise<void>;
 }
@@ -54,8 +68,16 @@ export function inPlace<T>(
 }
 
 /**
- * Leases from the blocks that are known to be this node's: none after a boot, until they were compared with the store. While the node was
- * off, they may have been freed and given to others.
+ * Seconds for which a comparison counts: a daemon makes one every ten minutes. Others claim what a store has lost no sooner, also by a clock
+ * that is fast.
+ */
+const CONFIRMED_S = 1200;
+/** Until the store is asked again after it did not answer. */
+const ASK_AGAIN_S = 60;
+
+/**
+ * Leases from the blocks that are known to be this node's: none after a boot, or when the daemon was frozen or the node cut off for long, until
+ * they were compared with the store: others may have claimed them since.
  */
 export function leasing<T>(
   place: Place,
@@ -63,13 +85,23 @@ export function leasing<T>(
   options: Omit<StoreOptions, 'reclaim'> = {},
 ): T {
   const lease = (store: LeaseStore, held: Held | undefined): T =>
-    reserve(store, held && isCompared(place, held) ? held : undefined);
+    reserve(store, held && isCompared(place, held) && isConfirmed(place, held) ? held : undefined);
   return inPlace(place, lease, options);
 }
 
 /** Whether the blocks were compared with the store since the node booted. */
 export function isCompared({ boot }: Pick<Place, 'boot'>, held: Held): boolean {
   return (held.comparedIn ?? held.boot) === boot;
+}
+
+/** Whether the last comparison is recent, or the next is postponed. */
+export function isConfirmed({ clock }: Pick<Place, 'clock'>, { checkedAt }: Held): boolean {
+  return checkedAt !== undefined && clock() - checkedAt < CONFIRMED_S;
+}
+
+/** The store does not answer: pods start nevertheless, and one ADD waits for it now and then, not all. */
+export function postponeComparison(place: Place): void {
+  changeHeld(place, held => ({ ...held, checkedAt: place.clock() - CONFIRMED_S + ASK_AGAIN_S }));
 }
 
 /** Works on the leases alone: they can be released even if the list of blocks cannot be read. */

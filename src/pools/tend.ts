@@ -4,11 +4,11 @@
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { claimBlock, completeReturn, PoolExhausted, settle } from './claim.ts';
 import { collect } from './collect.ts';
-import { type Compared, compare } from './compare.ts';
+import { compare } from './compare.ts';
 import type { Held, HeldBlock } from './held.ts';
 import { findEndedClaims, tellIdle } from './keep.ts';
 import { isInUse, useOf } from './lease.ts';
-import { type Claimant, changeHeld, claiming } from './place.ts';
+import { type Claimant, type Compared, changeHeld, claiming } from './place.ts';
 import type { Pool } from './pool.ts';
 
 /** How many addresses and blocks a node keeps. */
@@ -67,7 +67,7 @@ export function tend(
       if (limits.graceS !== undefined && !compared.restored)
         collected.push(...(await collect(claimant, pool, limits.graceS)));
     }
-    changeHeld(claimant, ({ asked: _, ...held }) => ({ ...held, checkedAt: claimant.clock() }));
+    changeHeld(claimant, ({ asked: _, ...held }) => held);
     return { ...compared, claimed, returned, collected };
   });
 }

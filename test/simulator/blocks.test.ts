@@ -84,16 +84,88 @@ describe('blocks', () => {
     const { model, node } = cluster(['a']);
     const own = node('a', lan);
     const wish: Wish = { keptFor: 'pod/lan/ns/web-0/eth0', keepS: 900, addresses: [], isPromise: false };
+    const given: string[][] = [];
     for (const id of ['c1', 'c2', 'c3']) {
-      const [address] = await own.add(id, 'eth0', wish);
+      given.push(await own.add(id, 'eth0', wish));
       if (id !== 'c3') await own.delAtOnce(id);
-      expect(address).toBe(own.leases()[0] ?? address);
     }
+    const [kept = []] = given;
+    expect(given).toEqual([kept, kept, kept]);
+    expect(own.leases()).toEqual(kept);
     const [path = ''] = [...model.objects.keys()].filter(at => at.includes('/addresses/'));
     model.remove(path);
     const calm = { ...CALM, lowWater: 0 };
     expect((await own.tend(calm)).reclaimed).toHaveLength(1);
     for (let looks = 0; looks < 2; looks++) expect((await own.tend(calm)).restored).toBe(false);
+  });
+
+  test('a copy of a machine that leaves takes nothing from the one it was copied from', async () => {
+    const { model, node } = cluster(['a']);
+    model.put('api/v1/nodes/a', {
+      metadata: { name: 'a' },
+      status: { nodeInfo: { systemUUID: 'UUID-1', machineID: 'disk' } },
+    });
+    const original = node('a', { machine: 'uuid-1 disk' });
+    await original.add('c');
+    for (const [disk, more] of Object.entries({
+      'under-its-name': {},
+      'without-firmware': { machine: 'copy' },
+    })) {
+      cpSync(join(dir, 'a'), join(dir, disk), { recursive: true });
+      const copy = node('a', { disk, machine: 'uuid-2 disk', boot: `boot-of-${disk}`, ...more });
+      // What the original has was created again since.
+      const [path, object] = [...model.objects].find(([at]) => at.includes('/blocks/')) ?? [''];
+      model.remove(path);
+      model.put(path, {
+        ...object,
+        metadata: { ...object?.metadata, name: path.split('/').at(-1) ?? '', uid: disk },
+      });
+      copy.collectGarbage(new Set());
+      await giveBackAllOf(copy.claimant, 1_000);
+      expect([disk, model.objects.has(path)]).toEqual([disk, true]);
+    }
+    expect(findContradictions(model, [original])).toEqual([]);
+  });
+
+  describe('a node whose last look is long ago', () => {
+    const HOUR_S = 3600;
+
+    test('asks before it leases: what the store lost since may be another node’s', async () => {
+      const { model, node } = cluster(['a', 'b']);
+      let now = 0;
+      const clock = () => now;
+      // One block: both want it.
+      const spec = { ...POOL, subnets: [{ ipv4: '10.64.0.0/28', ipv6: 'fd64::/124' }] };
+      const [frozen, other] = [node('a', { clock, spec }), node('b', { clock, spec })];
+      await frozen.add('c');
+      frozen.del('c');
+      for (const path of [...model.objects.keys()].filter(at => at.includes('/blocks/'))) model.remove(path);
+      now = HOUR_S;
+      await other.add('d');
+      expect(frozen.add('e')).rejects.toMatchObject({
+        code: 11,
+        message: expect.stringContaining('no IP addresses'),
+      });
+      expect(findLeasedTwice([frozen, other])).toEqual([]);
+      expect(frozen.leases()).toEqual([]);
+    });
+
+    test('asks once in a while if the store is away, and pods start nevertheless', async () => {
+      const { model, node, way } = cluster(['a']);
+      let now = 0;
+      const own = node('a', { clock: () => now });
+      await own.add('first');
+      now = HOUR_S;
+      way.fate = () => 'fails';
+      await own.add('asks');
+      const { requests } = model.counts;
+      for (const id of numbered(5, 'p')) await own.add(id);
+      expect(model.counts.requests).toBe(requests);
+      way.fate = DIRECT.fate;
+      now += 60;
+      await own.add('asks-again');
+      expect(model.counts.requests).toBeGreaterThan(requests);
+    });
   });
 
   test('an empty block goes back after its cool-down, the last one with room stays', async () => {
