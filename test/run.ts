@@ -19,6 +19,7 @@ import { needsFirewalld, unpackFirewalld } from './helpers/firewalld-packages.ts
 import { parseJunit, type TestOutcome } from './helpers/junit.ts';
 import { sweepLeftovers } from './helpers/namespace.ts';
 import { findOwnMachine, type OwnMachine } from './helpers/own-machine.ts';
+import { needsPromtool, unpackPromtool } from './helpers/promtool.ts';
 import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
 import { needsShells, unpackShells } from './helpers/shells.ts';
 import { ROOT } from './helpers/source-tree.ts';
@@ -49,6 +50,7 @@ const UNPACKED = [
   { needs: needsShells, unpack: unpackShells },
   { needs: needsDhcpServers, unpack: unpackDhcpServers },
   { needs: needsFirewalld, unpack: unpackFirewalld },
+  { needs: needsPromtool, unpack: unpackPromtool },
 ];
 
 const COMMANDS: Readonly<Record<string, Ring>> = { '--check': 'check', '--all': 'all' };

@@ -794,7 +794,7 @@ export const COMMANDS: readonly Command[] = [
         type: 'string',
         placeholder: '<what>',
         choices: ['systemd', 'daemonset', 'containerfile', 'crds'],
-        help: 'print a systemd unit, a daemonset, a containerfile or the kinds of cluster-wide addresses instead of installing',
+        help: 'print a systemd unit, a daemonset, a containerfile, the kinds of cluster-wide addresses (crds), alerts for Prometheus or a board of Grafana instead of installing',
       },
       'with-account': {
         type: 'boolean',

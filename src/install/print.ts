@@ -1,17 +1,26 @@
-// Which files run Catena under systemd or Kubernetes, or build it into an image?
+// Which files run Catena under systemd or Kubernetes, build it into an image, or watch it?
 
 import { crds } from './crds.ts';
 import { daemonSet } from './daemon-set.ts';
+import { alertRules, board } from './monitoring.ts';
 import type { PrintOptions } from './print-options.ts';
 import { renderUnits } from './units.ts';
 
 /** What can be printed. */
-export const PRINTABLE = ['systemd', 'daemonset', 'containerfile', 'crds'] as const;
+export const PRINTABLE = ['systemd', 'daemonset', 'containerfile', 'crds', 'alerts', 'board'] as const;
 export type Printable = (typeof PRINTABLE)[number];
 
 /** The text of one of them. */
 export function printFor(what: Printable, options: PrintOptions): string {
-  return { systemd: systemdUnits, daemonset: daemonSet, containerfile: containerfile, crds }[what](options);
+  const texts = {
+    systemd: systemdUnits,
+    daemonset: daemonSet,
+    containerfile,
+    crds,
+    alerts: alertRules,
+    board,
+  };
+  return texts[what](options);
 }
 
 function systemdUnits({ binDir }: PrintOptions): string {
