@@ -158,7 +158,7 @@ describeRoot(
         expect(await chain.run('del', container)).toMatchObject(DONE);
         expect((await set(lab, container, { cap: { bandwidth: rates(5) } })).stderr).toContain('on record');
       });
-    }, 120_000);
+    });
 
     test(
       'wherever a change is killed, the attachment is what it was or what it was to become',

@@ -115,7 +115,7 @@ describeNeeding(
       expect(await one?.('GC', '', gc)).toMatchObject({ exitCode: 0 });
       const left = (await api.server.ask('GET', 'apis/catena.cni.cncf.io/v1alpha1/blocks')) as Row;
       expect(left.items.map(({ spec }: Row) => spec.node)).toEqual(['two']);
-    }, 60_000);
+    });
 
     test('whereabouts: two nodes at once never share an address; DEL leaves neither entry nor reservation', async () => {
       const ipam = { range: '10.78.0.0/24', kubernetes: { kubeconfig: api.kubeconfig } };
@@ -138,7 +138,7 @@ describeNeeding(
       expect(after.spec.allocations).toEqual({});
       const { items } = (await api.server.ask('GET', `${path}/overlappingrangeipreservations`)) as Row;
       expect(items).toEqual([]);
-    }, 60_000);
+    });
   },
   NO_REAL_API,
 );

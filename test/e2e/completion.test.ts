@@ -53,7 +53,7 @@ for (const shell of SHELLS)
       test('a value in the word of its option', async () => {
         const [only = '', ...more] = await complete(shell, BIN_DIR, 'catena ls --output=mer', env);
         expect([only.replace('--output=', ''), more]).toEqual(['mermaid', []]);
-      }, 30_000);
+      });
     },
     findShell(shell) === undefined ? `needs ${shell}` : undefined,
     shell === 'zsh' ? requiresRoot() : undefined,

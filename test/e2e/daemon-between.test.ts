@@ -164,7 +164,7 @@ describeRoot(
         expect(await left(lab, c)).toEqual([]);
         expect(fs.existsSync(`${onC.dir}/run/between.json`)).toBe(false);
       });
-    }, 120_000);
+    });
 
     test('pods of our own chain keep their source, fit the tunnel, and are told which route is missing', async () => {
       await withHost(async lab => {
@@ -226,7 +226,7 @@ describeRoot(
         ]);
         expect(lost.text).toContain('mend: catena daemon --status');
       });
-    }, 120_000);
+    });
 
     test('repair what others damage', async () => {
       await withHost(async lab => {
@@ -285,7 +285,7 @@ describeRoot(
           Object.keys(damages).length - 1,
         );
       });
-    }, 120_000);
+    });
   },
   requiresVxlan(),
 );

@@ -84,7 +84,7 @@ describeRoot(
         expect(stdout).toContain('SET');
         expect((await onJournal(lab, 'repair')).exitCode).toBe(0);
       });
-    }, 120_000);
+    });
   },
   requiresLinkKind('ifb'),
 );
@@ -123,5 +123,5 @@ describeRoot('an attach', () => {
       const records = fs.readdirSync(`${lab.tmp}/state`, { recursive: true, encoding: 'utf8' });
       expect(records.filter(name => name.includes('storage/'))).toEqual([]);
     });
-  }, 120_000);
+  });
 });

@@ -138,7 +138,7 @@ describeRoot('a call where daemons are started on demand', () => {
     expect(await statusOf(lab)).toMatchObject({ pid });
     process.kill(pid, 'SIGTERM');
     await until(() => !fs.existsSync(`/proc/${pid}`));
-  }, 120_000);
+  });
 
   test('does not start again for a while one that ends at once or was killed', async () => {
     const lab = await makeLab();

@@ -111,7 +111,7 @@ describeRoot('catena install of another build', () => {
         })
       ).exitCode,
     ).toBe(0);
-  }, 120_000);
+  });
 
   test('reports a successor that cannot start, and the former daemon serves on', async () => {
     const lab = await makeLab();
@@ -127,5 +127,5 @@ describeRoot('catena install of another build', () => {
       `process ${daemon.pid}, is of the replaced build: its successor did not listen`,
     );
     expect(await statusOf(lab)).toMatchObject({ pid: daemon.pid });
-  }, 120_000);
+  });
 });

@@ -46,7 +46,7 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       // Called by hand, the command prints its help.
       if (name !== 'catena') expect(await run([file])).toEqual(await runCore(name, {}));
     }
-  }, 120_000);
+  });
 
   test.each(BUILDS)(
     'has a child write a message to descriptor 3, and ends, %s',
@@ -324,7 +324,7 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
         }),
         { numRuns: 60, endOnFailure: true },
       );
-    }, 120_000);
+    });
 
     /** What the documented protocol makes of these bytes and the end of the connection. */
     function expectedFor(bytes: Uint8Array): object {

@@ -189,7 +189,7 @@ describeRoot('GC', () => {
       await Bun.write(`${lab.tmp}/go`, '\n');
       expect(await adding).toMatchObject({ exitCode: 0 });
     });
-  }, 60_000);
+  });
 });
 
 describeRoot(
@@ -223,7 +223,7 @@ describeRoot(
         for (const one of all) expect([one.id, await findMissing(lab, chain, one)]).toEqual([one.id, []]);
         for (const one of stale) expect([one.id, await findLeft(lab, one)]).toEqual([one.id, []]);
       });
-    }, 120_000);
+    });
   },
   requiresReference('bridge', 'host-local'),
 );

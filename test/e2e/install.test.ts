@@ -162,7 +162,7 @@ test('catena install --daemon lays down what starts the daemon, keeps to it, and
   expect((await catena('install', '--daemon', 'on-demand')).exitCode).toBe(0);
   expect((await catena('uninstall')).exitCode).toBe(0);
   expect(names('bin')).toEqual([]);
-}, 120_000);
+});
 
 const mayMount = run(['unshare', '--mount', 'true']).then(({ exitCode }) => exitCode === 0);
 

@@ -22,7 +22,7 @@ beforeAll(async () => {
       fs.writeFileSync(file, page.stdout);
     }),
   );
-}, 60_000);
+});
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
 /** Bold is a character, a backspace and the character again. */

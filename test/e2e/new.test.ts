@@ -61,7 +61,7 @@ describe('a new plugin', () => {
     expect(dependencies['catena-cni']).toMatch(/^file:vendor\/.*\.tgz$/);
     await installPacked(project, path.join(project, dependencies['catena-cni'].slice('file:'.length)));
     await runOk(['bun', 'run', 'build'], { cwd: project, env: { PATH: pathOf(project) }, timeoutMs: 60_000 });
-  }, 120_000);
+  });
 
   test('has the right types', async () => {
     expect(await inProject('bun', 'run', 'typecheck')).toMatchObject({ exitCode: 0 });

@@ -20,7 +20,7 @@ beforeAll(async () => {
   );
   tarball = await packLibrary(project);
   await installPacked(project, tarball);
-}, 120_000);
+});
 afterAll(() => fs.rmSync(project, { recursive: true }));
 
 function write(name: string, text: string): void {

@@ -115,7 +115,7 @@ describeRoot(
           expect(await left(lab, node)).toEqual([]);
         }
       });
-    }, 120_000);
+    });
 
     test('TCP passes both ways with full packets, and keeps its source where the node masquerades', async () => {
       await withHost(async lab => {
@@ -182,7 +182,7 @@ describeRoot(
         expect(reply?.peer.replace('::ffff:', '')).toBe('192.0.2.1');
         await outside.stop();
       });
-    }, 120_000);
+    });
 
     test('each damage by others is told and put right', async () => {
       await withHost(async lab => {
@@ -246,7 +246,7 @@ describeRoot(
         }
         expect(await cluster.pingAll()).toEqual([]);
       });
-    }, 120_000);
+    });
 
     test('what belongs to other programs stays as it is', async () => {
       await withHost(async lab => {
@@ -310,7 +310,7 @@ describeRoot(
         expect(await lab.ip(a, 'route', 'show', b.block4)).toMatchObject([{ gateway: '192.0.2.254' }]);
         expect(await lab.ip(a, 'link', 'show', 'catena-vxlan')).toHaveLength(1);
       });
-    }, 120_000);
+    });
 
     test('blocks of one address, blocks that move, and a tunnel between all', async () => {
       await withHost(async lab => {
@@ -340,7 +340,7 @@ describeRoot(
           'others4_32',
         );
       });
-    }, 120_000);
+    });
   },
   requiresVxlan(),
 );

@@ -124,7 +124,7 @@ describeInOrder(
           expect(bytes * 8).toBeLessThan(40e6 * 1.2);
         }
       });
-    }, 30_000);
+    });
 
     test('dump() is equal after a change was undone, and differs before', async () => {
       await withHost(async lab => {

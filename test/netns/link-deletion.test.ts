@@ -66,7 +66,7 @@ describeRoot(
       };
       expect(perform(own.host, await indexesOf(own, 'ifb0'), sendOthers)).toBe(false);
       expect(await namesIn(own, own.host)).toEqual(['lo', 'bridge0', 'ifb0']);
-    }, 30_000);
+    });
   },
   requires('ip'),
   findFrontProblem(),

@@ -112,7 +112,7 @@ describeRoot('networks of running containers', () => {
       expect(fs.readdirSync(`${lab.tmp}/cni/results`)).toEqual([`podnet-${pod.id}-eth0`]);
       expect(await catena(lab, 'log')).toMatchObject(DONE);
     });
-  }, 120_000);
+  });
 
   test('a container of another runtime, known only from its cached result', async () => {
     await withPod(async (lab, pod) => {
@@ -132,7 +132,7 @@ describeRoot('networks of running containers', () => {
       // The rest is on record, by which its namespace is known.
       expect(await catena(lab, 'attach', pod.id, 'backup')).toMatchObject(DONE);
     });
-  }, 120_000);
+  });
 
   test('a path that leads elsewhere now is not entered', async () => {
     await withPod(async (lab, pod) => {
@@ -150,7 +150,7 @@ describeRoot('networks of running containers', () => {
       expect(await namesIn(lab, later)).toEqual(['eth0', 'lo', 'other']);
       expect(leases(lab)).toEqual(['podnet/10.88.0.7']);
     });
-  }, 120_000);
+  });
 
   test('what fails or is killed leaves nothing, or all of it', async () => {
     await withPod(async (lab, pod) => {

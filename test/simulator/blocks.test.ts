@@ -223,7 +223,7 @@ describe('blocks', () => {
     // 15,000 blocks are 30 pages; one in twelve is free.
     expect(asked.sort((a, b) => a - b)[4]).toBeLessThan(30);
     await node('n0', { spec }).tend(CALM);
-  }, 60_000);
+  });
 
   test('a pool whose block size has changed is refused: the blocks would overlap', async () => {
     const { node } = cluster(['x', 'y']);

@@ -169,7 +169,7 @@ describe('install()', () => {
       },
     );
     expect(steps).toBeGreaterThan(15);
-  }, 60_000);
+  });
 
   test('leaves each file old or new when killed while it replaces an older version', async () => {
     const steps = await killEverywhere(
@@ -188,7 +188,7 @@ describe('install()', () => {
       },
     );
     expect(steps).toBeGreaterThan(15);
-  }, 60_000);
+  });
 });
 
 describe('uninstall()', () => {
@@ -229,7 +229,7 @@ describe('uninstall()', () => {
         expect(contents(wanted)).toEqual(pristine.get(wanted.binDir) ?? {});
       },
     );
-  }, 60_000);
+  });
 });
 
 test('a list is for root alone, and a file that is replaced keeps its mode', () => {

@@ -111,7 +111,7 @@ describe('putSwap()', () => {
       expect(fs.readdirSync(place.dir).sort()).toEqual(['bridge', 'portmap']);
     }
     throw new Error('Cannot see an end of the steps');
-  }, 60_000);
+  });
 });
 
 describe('undoSwap()', () => {
@@ -157,5 +157,5 @@ describe('undoSwap()', () => {
       expect(read(place.target)).toBe('old');
     }
     throw new Error('Cannot see an end of the steps');
-  }, 60_000);
+  });
 });

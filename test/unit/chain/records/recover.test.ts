@@ -294,7 +294,7 @@ describe('a plugin that kills every runner of its DEL', () => {
     expect(said).toBe('ok');
     expect(record()).toMatchObject({ phase: 'deleting' });
     expect(record()?.runners.length).toBeLessThan(6);
-  }, 120_000);
+  });
 });
 
 describe('deleteNetwork() with a journal', () => {

@@ -82,7 +82,7 @@ describe.each([
     const outcome = await send('hang', { HANG_PIDS: pids }, 300);
     expect(outcome).toMatchObject({ signal: 'SIGKILL', ended: 'deadline' });
     await gone(fs.readFileSync(pids, 'utf8').split(' ').map(Number));
-  }, 20_000);
+  });
 
   test('does not wait for a grandchild that holds standard output', async () => {
     const pids = path.join(dir, 'pids');

@@ -30,7 +30,7 @@ beforeAll(async () => {
   });
   outputs = (built.metafile as unknown as { outputs: typeof outputs }).outputs;
   texts = new Map(await Promise.all(built.outputs.map(async one => [one.path, await one.text()] as const)));
-}, 60_000);
+});
 
 test('every module that begins a kind of process exists', () => {
   const missing = Object.values(PROCESSES)
