@@ -1,9 +1,13 @@
-// What does an examination of a plugin remember from one rule to the next, and what happens on each of its fresh hosts?
-
-import { isObject, type JsonObject } from '../cni/json.ts';
+// Which plugin is examined, what is a rule, and what happens on each of the examination's fresh hosts?
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import type { AnswerOf } from '../answers/kinds.ts';
+import { loadFile } from '../chain/config/load.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isObject, type JsonObject, parseObject, quote } from '../cni/json.ts';
 import { parseResult, type Result, renderResult } from '../cni/result.ts';
 import { atLeast, CURRENT_VERSION, isSpecVersion, SINCE, type SpecVersion } from '../cni/version.ts';
-import { layCable } from '../lab/lab.ts';
+import { configurePlugins, layCable, offerCapabilities } from '../lab/lab.ts';
 import { parseCidr } from '../net/cidr.ts';
 import { parseIp } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
@@ -12,22 +16,194 @@ import { addRoute } from '../netlink/rtnl/route.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import {
   type CallOptions,
-  environmentOf,
-  type Reply,
-  requestOf,
-  toReply,
-  type Verb,
-} from '../testing/call.ts';
-import {
   type Container,
   createHost,
   diffKernelStates,
+  environmentOf,
   type KernelState,
+  killGroup,
+  killProcess,
   type Namespace,
+  nameOfProcess,
+  processesIn,
+  type Reply,
+  requestOf,
+  runIn,
   type TestHost,
+  toReply,
+  type Verb,
 } from '../testing/host.ts';
-import { killGroup, killProcess, nameOfProcess, processesIn, runIn } from '../testing/run-in.ts';
-import { confOf, type Subject } from './subject.ts';
+
+/** A plugin and everything needed to examine it. */
+export interface Subject {
+  /** Absolute path. */
+  readonly executable: string;
+  /** Configuration of one plugin, as it receives it. Without it, only rules that need none are examined. */
+  readonly conf?: JsonObject | undefined;
+  /** True for a plugin that comes after one that makes the interface: it gets a `prevResult`, and the devices named there. */
+  readonly chained: boolean;
+  /** The content of that `prevResult`, in 1.1.0; its paths are filled in. By default a veth pair with an IPv4 address. */
+  readonly prevResult?: JsonObject | undefined;
+  /** A device that must exist on the host, because the plugin moves it or builds on it. */
+  readonly device?: string | undefined;
+  /**
+   * Name of a bridge that must exist on the host; the container has an interface on it, without addresses, as an IPAM plugin finds
+   * it that asks a server of the network.
+   */
+  readonly bridge?: string | undefined;
+  /** An executable that runs on the host during the examination, such as that server. Absolute path. */
+  readonly beside?: string | undefined;
+  /** `CNI_IFNAME` */
+  readonly ifname: string;
+  /** `CNI_PATH` */
+  readonly pluginDirs: readonly string[];
+  /** Additional environment variables of the plugin. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Directories in which no files may be left behind, and paths in them that are not the plugin's. */
+  readonly watch: { readonly dirs: readonly string[]; readonly skip: readonly string[] };
+  /** Time for one call. */
+  readonly deadlineMs: number;
+}
+
+/** Name of the network when the configuration has none. */
+const NETWORK = 'conformance';
+
+/** The configuration for one version: the given one, or the minimum. */
+export function confOf({ conf, executable }: Subject, version: SpecVersion): JsonObject {
+  return { name: NETWORK, type: basename(executable), ...conf, cniVersion: version };
+}
+
+/** A configuration, and whether the plugin comes after another one. */
+export interface Sample {
+  readonly conf: JsonObject;
+  readonly chained: boolean;
+}
+
+/** Reads a JSON object from a file. @throws CniError when it contains none */
+export function readObject(file: string): JsonObject {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    const reason = (cause as { code?: string }).code ?? String(cause);
+    throw new CniError(ErrorCode.ioFailure, `Cannot read "${file}": ${reason}`, { cause });
+  }
+  return parseObject(text, `"${file}"`);
+}
+
+/**
+ * The first entry of that type in a conflist, with capability arguments as `catena try` offers them.
+ * @throws CniError when the conflist has none
+ */
+export function findSample(file: string, type: string, capabilities: JsonObject): Sample {
+  const list = loadFile(file);
+  const at = list.plugins.findIndex(one => one.type === type);
+  const entry = configurePlugins(list, offerCapabilities(list, capabilities))[at];
+  if (entry === undefined) {
+    const types = list.plugins.map(one => `"${one.type}"`).join(', ');
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot find "${type}" in "${file}": its plugins are ${types}`,
+    );
+  }
+  const { conf, runtimeConfig } = entry;
+  const given = Object.keys(runtimeConfig).length ? { runtimeConfig } : {};
+  return { conf: { ...conf, name: list.name, ...given }, chained: at > 0 };
+}
+
+/** What must be given or work before a rule can be examined. */
+type Needs = 'nothing' | 'configuration' | 'attachment';
+
+/** One rule, and how it is examined. */
+export interface Rule extends Pick<Finding, 'id' | 'title' | 'level' | 'source'> {
+  readonly needs: Needs;
+  /** Returns when the rule is kept; throws {@link Broken} or {@link Skipped} otherwise. */
+  check(exam: Exam): Promise<void> | void;
+}
+
+/** What the rules of a table have in common; a row may differ in it. */
+interface Usual extends Pick<Rule, 'source' | 'needs'> {
+  /** Throws {@link Skipped} when no rule of the table applies. */
+  readonly when?: (exam: Exam) => void;
+}
+
+/** A rule of a table: `must`, unless it says otherwise. */
+export type RuleRow = Pick<Rule, 'id' | 'title' | 'check'> & Partial<Rule>;
+
+/** The rules of a table. */
+export function tableOf({ when, ...usual }: Usual, rows: readonly RuleRow[]): Rule[] {
+  return rows.map(row => ({
+    level: 'must',
+    ...usual,
+    ...row,
+    async check(exam) {
+      when?.(exam);
+      await row.check(exam);
+    },
+  }));
+}
+
+/** The findings of an examination. */
+export type Report = AnswerOf<'Conformance'>;
+/** The outcome of one rule. */
+export type Finding = Report['rules'][number];
+
+/** The rule is broken; the message says what was observed. */
+export class Broken extends Error {}
+
+/** The rule does not apply, or cannot be examined here; the message says why. */
+export class Skipped extends Error {}
+
+/** Ends the examination of a rule unless the condition holds. */
+export function insist(condition: unknown, seen: string): asserts condition {
+  if (!condition) throw new Broken(seen);
+}
+
+/** Nothing may be wrong. @param wrong each with what is wrong */
+export function insistNone(wrong: readonly string[]): void {
+  insist(!wrong.length, wrong.join('; '));
+}
+
+/** Ends the examination of a rule that does not apply. */
+export function skipUnless(condition: unknown, why: string): asserts condition {
+  if (!condition) throw new Skipped(why);
+}
+
+/** The plugin must have succeeded. */
+export function insistOk(reply: Reply, what: string): void {
+  insist(reply.exitCode === 0, `${what}: ${describeReply(reply)}`);
+}
+
+/** The plugin must have failed with one of the codes; any code when none is given. */
+export function insistError(
+  reply: Reply,
+  what: string,
+  ...codes: (typeof ErrorCode)[keyof typeof ErrorCode][]
+): void {
+  insist(reply.exitCode !== 0, `${what}: it succeeds`);
+  insist(reply.error, `${what}: ${describeReply(reply)}`);
+  const { code } = reply.error;
+  const expected = `expected ${codes.join(' or ')}`;
+  insist(
+    !codes.length || (codes as number[]).includes(code),
+    `${what}: ${describeReply(reply)}, ${expected}`,
+  );
+}
+
+/** A short description of a reply. */
+export function describeReply({ exitCode, error, stdout, stderr }: Reply): string {
+  if (exitCode === 0) return stdout === '' ? 'success' : `success, and prints ${quoteLine(stdout)}`;
+  if (error) {
+    const details = error.details ? ` (${quoteLine(error.details)})` : '';
+    return `code ${error.code} ${quoteLine(error.msg)}${details}`;
+  }
+  const said = stdout.trim() || stderr.trim();
+  return `exit status ${exitCode} without an error object${said === '' ? '' : `, output: ${quoteLine(said)}`}`;
+}
+
+function quoteLine(text: string): string {
+  return quote(text.trim().replace(/\s+/g, ' '), 200);
+}
 
 /** One call, with everything that the rules about all replies inspect. */
 export interface Recorded {

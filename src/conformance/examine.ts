@@ -2,18 +2,9 @@
 import { defined } from '../cni/defined.ts';
 import { describeError } from '../cni/errors.ts';
 import { COLOUR, type Style } from '../lab/words.ts';
-import { Exam } from './exam.ts';
-import { Broken, type Finding, type Report, type Rule, Skipped } from './rule.ts';
-import {
-  ADD_RULES,
-  CHAIN_RULES,
-  CHECK_RULES,
-  DEL_RULES,
-  GC_RULES,
-  REFUSE_RULES,
-} from './rules/attachments.ts';
-import { ENVIRONMENT_RULES, REPLY_RULES, REQUEST_RULES, VERSION_RULES } from './rules/calls.ts';
-import type { Subject } from './subject.ts';
+import { ADD_RULES, CHAIN_RULES, CHECK_RULES, DEL_RULES, GC_RULES, REFUSE_RULES } from './attachments.ts';
+import { ENVIRONMENT_RULES, REPLY_RULES, REQUEST_RULES, VERSION_RULES } from './calls.ts';
+import { Broken, Exam, type Finding, type Report, type Rule, Skipped, type Subject } from './exam.ts';
 
 /** Every rule. The rules about all replies come last. */
 export const RULES: readonly Rule[] = [

@@ -13,16 +13,9 @@ import { findLink } from '../netlink/rtnl/link.ts';
 import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
-import type { Lab, Place } from './lab.ts';
+import type { ConfiguredPlugin, Lab, Place } from './lab.ts';
 import { askDns, knock, measureRate, ping, talkTcp, talkUdp } from './traffic.ts';
 import { renderRate, renderTime } from './words.ts';
-
-/** A configured plugin: its entry of the conflist, and its capability arguments. */
-export interface ConfiguredPlugin {
-  readonly type: string;
-  readonly conf: JsonObject;
-  readonly runtimeConfig: JsonObject;
-}
 
 /** A container to which a chain has been applied. */
 export interface Attached {

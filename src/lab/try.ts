@@ -11,7 +11,6 @@ import { parseResult, type Result } from '../cni/result.ts';
 import { atLeast, SINCE, type SpecVersion } from '../cni/version.ts';
 import { renderIp } from '../net/ip.ts';
 import { findSysctl } from '../sys/sysctl.ts';
-import { configurePlugins, forNeighbour, offerCapabilities } from './capabilities.ts';
 import {
   diffResults,
   diffStates,
@@ -21,7 +20,16 @@ import {
   type Snapshot,
   shapesAdded,
 } from './diff.ts';
-import { createContainer, createLab, FRESH_DIRS, notOfPlugins, type Place } from './lab.ts';
+import {
+  configurePlugins,
+  createContainer,
+  createLab,
+  FRESH_DIRS,
+  forNeighbour,
+  notOfPlugins,
+  offerCapabilities,
+  type Place,
+} from './lab.ts';
 import {
   type Attached,
   type Probe,

@@ -3,8 +3,15 @@
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { parseResult } from '../cni/result.ts';
-import { configurePlugins } from '../lab/capabilities.ts';
-import { closePlace, createNameless, type Lab, layOutside, openPlace, type Place } from '../lab/lab.ts';
+import {
+  closePlace,
+  configurePlugins,
+  createNameless,
+  type Lab,
+  layOutside,
+  openPlace,
+  type Place,
+} from '../lab/lab.ts';
 import { type Attached, type Probe, type Sent, trafficOf } from '../lab/probes.ts';
 import { cidrContains, cidrsOverlap, parseCidr, renderCidr } from '../net/cidr.ts';
 import { type Ip, parseIp, renderIp } from '../net/ip.ts';

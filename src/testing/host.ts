@@ -1,11 +1,14 @@
-// How does a plugin author get a fake host with containers to run the plugin on, and what exists and has changed there?
+// How does a plugin author get a fake host with containers to run the plugin on, call it there, and see what exists and has changed?
 
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { defined } from '../cni/defined.ts';
 import { notesDirs } from '../cni/directories.ts';
+import { ErrorCode, type ErrorReply } from '../cni/errors.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
 import { diffStates, renderDifference, type State, type StateObject, stateOf } from '../lab/diff.ts';
 import type { Place } from '../lab/lab.ts';
 import { readFiles, readPlace } from '../lab/state.ts';
@@ -14,6 +17,8 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/sock
 import { askOn, Tables } from '../netlink/tables.ts';
 import type { PluginDefinition } from '../plugin/define.ts';
 import { serve } from '../plugin/serve.ts';
+import { Errno } from '../sys/errno.ts';
+import { FAULT_NOTE, planFaults, requestCounter } from '../sys/fault.ts';
 import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
 import {
   closeNetns,
@@ -25,17 +30,94 @@ import {
   openOwnNetns,
   unmountNetns,
 } from '../sys/netns.ts';
-import {
-  type CallOptions,
-  environmentOf,
-  type Plugin,
-  type Reply,
-  requestOf,
-  toReply,
-  type Verb,
-} from './call.ts';
-import { faultIn, withFaults } from './fault.ts';
-import { type Finished, killGroup, killProcess, processesIn, type RunOptions, runIn } from './run-in.ts';
+import { startTimer } from '../wait.ts';
+
+/** A plugin definition, or the path of a plugin's executable. */
+export type Plugin = PluginDefinition | string;
+
+/** The commands of the protocol; a test of the environment may send something else. */
+export type Verb = 'ADD' | 'CHECK' | 'DEL' | 'GC' | 'STATUS' | 'VERSION' | (string & {});
+
+/** One call of a plugin. */
+export interface CallOptions {
+  /** The configuration; a string is passed to standard input unchanged. */
+  readonly conf: JsonObject | string;
+  readonly container?: { readonly id: string; readonly path: string };
+  /** Default `eth0` if there is a container. */
+  readonly ifname?: string;
+  /** `CNI_ARGS` */
+  readonly args?: string;
+  /** Added to the configuration as `prevResult`. */
+  readonly prevResult?: JsonObject | undefined;
+  /** Attachments that GC must keep; added to the configuration. */
+  readonly valid?: readonly { readonly containerID: string; readonly ifname: string }[];
+  /** `CNI_PATH`: where delegates are looked up. */
+  readonly pluginDirs?: readonly string[];
+  /** Applied last; undefined removes a variable. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Number of the request to the kernel that should fail, counted from 1. */
+  readonly failAt?: number;
+  /** Default 30,000; for executables. */
+  readonly timeoutMs?: number;
+}
+
+/** The plugin's answer. */
+export interface Reply {
+  readonly exitCode: number;
+  /** Its output on success, if that was a JSON object. */
+  readonly result?: JsonObject;
+  /** Its output on failure, if that was an error object of the specification. */
+  readonly error?: ErrorReply;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly durationMs: number;
+  /** The request that was made to fail, if it was reached. */
+  readonly fault?: { readonly request: number; readonly what: string };
+}
+
+/** The environment of a call as a runtime sets it, without variables that the call does not specify. */
+export function environmentOf(verb: Verb, call: CallOptions): Record<string, string> {
+  const all: Record<string, string | undefined> = {
+    CNI_COMMAND: verb,
+    CNI_CONTAINERID: call.container?.id,
+    CNI_NETNS: call.container?.path,
+    CNI_IFNAME: call.ifname ?? (call.container && 'eth0'),
+    CNI_ARGS: call.args,
+    CNI_PATH: call.pluginDirs?.join(':') ?? '',
+    ...call.env,
+  };
+  return Object.fromEntries(
+    Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  );
+}
+
+/** The text for standard input. */
+export function requestOf({ conf, prevResult, valid }: CallOptions): string {
+  if (typeof conf === 'string') return conf;
+  return JSON.stringify({
+    ...conf,
+    ...defined({ prevResult, [VALID_ATTACHMENTS]: valid }),
+  });
+}
+
+/** Parses a plugin's output as result or error. */
+export function toReply(ended: Omit<Reply, 'result' | 'error'>): Reply {
+  const printed = parse(ended.stdout);
+  if (printed === undefined) return ended;
+  if (ended.exitCode === 0) return { ...ended, result: printed };
+  const { code = ErrorCode.unknown, msg = '' } = printed;
+  if (typeof code !== 'number' || typeof msg !== 'string') return ended;
+  return { ...ended, error: { ...printed, code, msg } as ErrorReply };
+}
+
+function parse(stdout: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(stdout);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 /** A container's namespace, with the id that a runtime would give it. */
 export interface Container extends Namespace {
@@ -311,4 +393,170 @@ function withDigest(file: StateObject): StateObject {
     // It is gone, or may not be read.
   }
   return { ...file, state: { content } };
+}
+
+/** Options for running it. */
+export interface RunOptions {
+  /** The complete environment, to which only `PATH` is added. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly stdin?: string;
+  readonly cwd?: string;
+  /** Default 30,000. */
+  readonly timeoutMs?: number;
+}
+
+/** The outcome of a run. */
+export interface Finished {
+  /** 128 plus the signal's number if a signal ended the program. */
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly durationMs: number;
+  /** True when it exceeded its time and was killed, with everything that it had started. */
+  readonly late: boolean;
+  /** Its process group, which contains any processes that it left running. */
+  readonly group: number;
+}
+
+/** Time to read the rest of a pipe that a grandchild keeps open. */
+const DRAIN_MS = 250;
+const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+
+/** Runs a program in the namespace, in a process group of its own. Same as: `nsenter --net=<path> -- …` */
+export async function runIn(
+  netns: Netns,
+  argv: readonly string[],
+  options: RunOptions = {},
+): Promise<Finished> {
+  const { env = {}, stdin, cwd, timeoutMs = 30_000 } = options;
+  const started = performance.now();
+  // A child starts in the thread's namespace; nothing else can run in between.
+  const child = inNetns(netns, () =>
+    Bun.spawn([...argv], {
+      env: { PATH: `${process.env.PATH ?? ''}:${SYSTEM_PATH}`, ...env },
+      stdin: stdin === undefined ? 'ignore' : new TextEncoder().encode(stdin),
+      stdout: 'pipe',
+      stderr: 'pipe',
+      detached: true,
+      ...defined({ cwd }),
+    }),
+  );
+  let late = false;
+  const timer = startTimer(() => {
+    late = true;
+    killGroup(child.pid);
+  }, timeoutMs);
+  const [stdout, stderr] = [collect(child.stdout), collect(child.stderr)];
+  await child.exited;
+  clearTimeout(timer);
+  const durationMs = performance.now() - started;
+  await Promise.race([Promise.all([stdout.closed, stderr.closed]), Bun.sleep(DRAIN_MS)]);
+  return {
+    exitCode: child.exitCode ?? 128 + signalNumber(child.signalCode),
+    stdout: stdout.text(),
+    stderr: stderr.text(),
+    durationMs,
+    late,
+    group: child.pid,
+  };
+}
+
+/** Kills a process group; a missing one is ignored. */
+export function killGroup(group: number): void {
+  killProcess(-group);
+}
+
+/** Kills a process; a missing one is ignored. */
+export function killProcess(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended.
+  }
+}
+
+/** Reads a stream as it arrives: received data counts even when the stream never ends. */
+function collect(stream: ReadableStream<Uint8Array>): { closed: Promise<void>; text(): string } {
+  const chunks: Uint8Array[] = [];
+  const read = async () => {
+    for await (const chunk of stream) chunks.push(chunk);
+  };
+  return { closed: read().catch(() => {}), text: () => Buffer.concat(chunks).toString() };
+}
+
+function signalNumber(signal: string | number | null): number {
+  if (typeof signal === 'number') return signal;
+  return constants.signals[signal as NodeJS.Signals] ?? 0;
+}
+
+/** Processes in the network namespaces, given by inode, except this process. */
+export function processesIn(inodes: readonly number[]): number[] {
+  return allProcesses().filter(pid => {
+    try {
+      return inodes.includes(statSync(`/proc/${pid}/ns/net`).ino);
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** The name of a process's program. */
+export function nameOfProcess(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
+  } catch {
+    return `process ${pid}`;
+  }
+}
+
+function allProcesses(): number[] {
+  return readdirSync('/proc')
+    .filter(name => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .map(Number);
+}
+
+/** The request that was made to fail. */
+export interface Fault {
+  /** Counted from 1. */
+  readonly request: number;
+  readonly what: string;
+}
+
+/**
+ * Runs a function while one of this process's requests to the kernel is made to fail: a netlink request, or setting a
+ * sysctl. All other requests are real.
+ * @param failAt which one, counted from 1; none when undefined
+ */
+export async function withFaults<T>(
+  failAt: number | undefined,
+  run: () => T | Promise<T>,
+): Promise<{ value: T; fault?: Fault; requests: readonly string[] }> {
+  const requests: string[] = [];
+  const count = requestCounter();
+  let fault: Fault | undefined;
+  planFaults(what => {
+    const { number, repeated } = count(what);
+    if (repeated) return undefined;
+    requests.push(what);
+    if (number !== failAt) return undefined;
+    fault = { request: failAt, what };
+    return Errno.EIO;
+  });
+  try {
+    const value = await run();
+    return { value, requests, ...defined({ fault }) };
+  } finally {
+    planFaults(undefined);
+  }
+}
+
+/** The requests to the kernel that this process makes while a function runs, human-readable. */
+export async function listKernelRequests(run: () => unknown): Promise<readonly string[]> {
+  return (await withFaults(undefined, run)).requests;
+}
+
+/** The fault that an executable reports on standard error. */
+export function faultIn(stderr: string): Fault | undefined {
+  const [, request, what = ''] = FAULT_NOTE.exec(stderr) ?? [];
+  return request === undefined ? undefined : { request: Number(request), what };
 }

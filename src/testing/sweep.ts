@@ -1,8 +1,14 @@
 // Does ADD leave nothing behind, whichever request the kernel refuses?
 import { defined } from '../cni/defined.ts';
-import type { CallOptions, Plugin, Reply } from './call.ts';
-import type { Fault } from './fault.ts';
-import { diffKernelStates, type TestHost, type Watch } from './host.ts';
+import {
+  type CallOptions,
+  diffKernelStates,
+  type Fault,
+  type Plugin,
+  type Reply,
+  type TestHost,
+  type Watch,
+} from './host.ts';
 
 /** The outcome of one ADD in which a request failed. */
 export interface FaultReport extends Fault {

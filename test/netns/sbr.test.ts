@@ -5,7 +5,7 @@ import { parseCidr } from '../../src/net/cidr.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
-import { faultIn } from '../../src/testing/fault.ts';
+import { faultIn } from '../../src/testing/host.ts';
 import { writeChain } from '../helpers/chain.ts';
 import { deadline } from '../helpers/deadline.ts';
 import {

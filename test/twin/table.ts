@@ -1,9 +1,7 @@
 // What is the outcome of a row, and which of the listed differences explain it?
 
-import { findDifferences } from '../../src/compare/differ.ts';
-import { normalise } from '../../src/compare/normalise.ts';
-import type { Finding } from './differences.ts';
-import { DIFFERENCES, type Difference, type TableName } from './differences.ts';
+import { findDifferences, normalise } from '../../src/compare/differ.ts';
+import { DIFFERENCES, type Difference, type Finding, type TableName } from './differences.ts';
 import { createTwin, type Outcome, type Twin } from './ground.ts';
 import { LIFE, type TwinRow } from './row.ts';
 

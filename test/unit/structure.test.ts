@@ -338,7 +338,7 @@ const MAY_START_PROCESSES = [
   // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
   ...['src/daemon/on-demand', 'src/install/units', 'src/runtimes/libcni'],
   // For people: laboratories, tests of authors, building and packing.
-  ...['src/lab/reexec', 'src/testing/run-in', 'src/conformance/exam'],
+  ...['src/lab/reexec', 'src/testing/host', 'src/conformance/exam'],
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
 ];
 
@@ -449,12 +449,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // In init it is the protocol, as users write it.
   dhcp: ['src/attach/ipam', 'src/cli/init/subnets'],
   // A capability of CONVENTIONS.md.
-  bandwidth: [
-    'src/delegate/selection',
-    'src/lab/capabilities',
-    'src/validate/validate',
-    'src/cli/init/compose',
-  ],
+  bandwidth: ['src/delegate/selection', 'src/lab/lab', 'src/validate/validate', 'src/cli/init/compose'],
 };
 
 const MAX_LINES = 700;

@@ -1,14 +1,12 @@
 // What does `catena compare` do?
 import { dirname } from 'node:path';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
+import { withCommonNames } from '../../compare/differ.ts';
 import { homesOf, laySwap, readSwap } from '../../compare/executables.ts';
-import { withCommonNames } from '../../compare/normalise.ts';
 import { playScene } from '../../compare/play.ts';
-import { renderReport, renderSummary } from '../../compare/render.ts';
-import { type PlayedScene, reportOn } from '../../compare/report.ts';
+import { type PlayedScene, renderReport, renderSummary, reportOn } from '../../compare/report.ts';
 import { SCENES, type Scene, type SceneRecord } from '../../compare/scene.ts';
-import { offerCapabilities } from '../../lab/capabilities.ts';
-import { layGround } from '../../lab/lab.ts';
+import { layGround, offerCapabilities } from '../../lab/lab.ts';
 import { envOfPlugins, RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { chainOf } from '../named-list.ts';

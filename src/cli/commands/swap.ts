@@ -16,18 +16,30 @@ import { readRecords } from '../../node/facts.ts';
 import { type AttachmentCheck, checkAll } from '../../watch/check-all.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
-import { confirm } from '../swap/confirm.ts';
-import { findUndeletable, findUndoProblem } from '../swap/deletable.ts';
 import {
   compareBoth,
   type Examined,
   examineRules,
+  findUndeletable,
+  findUndoProblem,
   renderComparison,
   renderRules,
   withCopy,
 } from '../swap/examine.ts';
-import { conclude, findWorse, renderBroken, renderStanding, type SwapReport, tell } from '../swap/report.ts';
-import { findListFile, renderSurvey, type Survey, shortDigest, survey } from '../swap/survey.ts';
+import {
+  conclude,
+  confirm,
+  findListFile,
+  findWorse,
+  renderBroken,
+  renderStanding,
+  renderSurvey,
+  type Survey,
+  type SwapReport,
+  shortDigest,
+  survey,
+  tell,
+} from '../swap/report.ts';
 import { loadTarget, runtimeOf } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';

@@ -1,12 +1,12 @@
 // What is reported of two sets of executables, and may one replace the other?
 import { describe, expect, test } from 'bun:test';
 import { type Conflist, parseNetwork } from '../../../src/chain/config/conflist.ts';
-import { renderReport } from '../../../src/compare/render.ts';
 import {
   type CompareReport,
   type Crossing,
   isCrossing,
   type ReportedDifference,
+  renderReport,
   renderVerdict,
   reportCrossings,
   reportOn,

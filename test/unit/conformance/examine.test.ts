@@ -1,8 +1,8 @@
 // Are the rules a table that can be relied on?
 import { expect, test } from 'bun:test';
 import { showable } from '../../../src/cli/showable.ts';
+import type { Finding, Report } from '../../../src/conformance/exam.ts';
 import { RULES, renderFinding, renderHeading, renderVerdict } from '../../../src/conformance/examine.ts';
-import type { Finding, Report } from '../../../src/conformance/rule.ts';
 
 test('every rule has a unique id', () => {
   const ids = RULES.map(({ id }) => id);

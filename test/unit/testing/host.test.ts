@@ -1,6 +1,15 @@
-// Does a call look as a runtime makes it, and is the answer read right?
+// Does a call look as a runtime makes it, is the answer read right, and is exactly the wanted request made to fail?
 import { describe, expect, test } from 'bun:test';
-import { environmentOf, requestOf, toReply } from '../../../src/testing/call.ts';
+import { Errno } from '../../../src/sys/errno.ts';
+import { faultAt } from '../../../src/sys/fault.ts';
+import {
+  environmentOf,
+  faultIn,
+  listKernelRequests,
+  requestOf,
+  toReply,
+  withFaults,
+} from '../../../src/testing/host.ts';
 
 const CONF = { cniVersion: '1.1.0', name: 'net', type: 'sample' };
 const ended = { stderr: '', durationMs: 1 };
@@ -64,4 +73,33 @@ describe('toReply()', () => {
   test('does not accept an object as error whose code is not a number', () => {
     expect(toReply({ ...ended, exitCode: 1, stdout: '{"code": "7", "msg": "no"}' }).error).toBeUndefined();
   });
+});
+
+const ask = (...names: string[]) => names.map(name => faultAt(() => name));
+
+test('withFaults() makes the chosen request fail, and no other', async () => {
+  const { value, fault, requests } = await withFaults(2, () => ask('one', 'two', 'three'));
+  expect(value).toEqual([undefined, Errno.EIO, undefined]);
+  expect(fault).toEqual({ request: 2, what: 'two' });
+  expect(requests).toEqual(['one', 'two', 'three']);
+});
+
+test('withFaults() ends with its function, even when that throws', async () => {
+  const broken = withFaults(1, () => {
+    throw new Error('no');
+  });
+  expect(broken).rejects.toThrow('no');
+  await broken.catch(() => {});
+  expect(ask('later')).toEqual([undefined]);
+});
+
+test('listKernelRequests() makes no request fail', async () => {
+  expect(await listKernelRequests(() => ask('one', 'two'))).toEqual(['one', 'two']);
+});
+
+test('faultIn() reads the report of an executable', () => {
+  const stderr =
+    'warning\ncatena: request 3 to the kernel was made to fail: create link "a" of kind veth\nmore\n';
+  expect(faultIn(stderr)).toEqual({ request: 3, what: 'create link "a" of kind veth' });
+  expect(faultIn('nothing of the kind')).toBeUndefined();
 });

@@ -1,23 +1,26 @@
 // Does a plugin attach and detach containers as the protocol demands: ADD, its chain, CHECK, DEL and GC?
-import { ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject } from '../../cni/json.ts';
-import type { Result } from '../../cni/result.ts';
-import { atLeast, SINCE, type SpecVersion } from '../../cni/version.ts';
-import { createLink, findLink, removeLink } from '../../netlink/rtnl/link.ts';
-import type { Asking, Exam, Pod, Scene } from '../exam.ts';
-import { findFalseAddresses, findFalseInterfaces, findLayoutProblems } from '../result-check.ts';
+import { ErrorCode } from '../cni/errors.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import type { Result } from '../cni/result.ts';
+import { atLeast, SINCE, type SpecVersion } from '../cni/version.ts';
+import { createLink, findLink, removeLink } from '../netlink/rtnl/link.ts';
 import {
+  type Asking,
+  confOf,
   describeReply,
+  type Exam,
   insist,
   insistError,
   insistNone,
   insistOk,
+  type Pod,
   type Rule,
+  type Scene,
   Skipped,
   skipUnless,
   tableOf,
-} from '../rule.ts';
-import { confOf } from '../subject.ts';
+} from './exam.ts';
+import { findFalseAddresses, findFalseInterfaces, findLayoutProblems } from './result-check.ts';
 
 const ADD = 'SPEC: ADD';
 const SUCCESS = 'SPEC: Success';

@@ -1,20 +1,20 @@
 // Does a plugin answer single calls as the protocol demands: VERSION, its environment, its request, and every reply?
-
-import { ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject, tryParse } from '../../cni/json.ts';
-import { atLeast, CURRENT_VERSION, isSpecVersion, SINCE, type SpecVersion } from '../../cni/version.ts';
-import type { Exam, Recorded } from '../exam.ts';
+import { ErrorCode } from '../cni/errors.ts';
+import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
+import { atLeast, CURRENT_VERSION, isSpecVersion, SINCE, type SpecVersion } from '../cni/version.ts';
 import {
+  confOf,
   describeReply,
+  type Exam,
   insist,
   insistError,
   insistOk,
+  type Recorded,
   type Rule,
   type RuleRow,
   skipUnless,
   tableOf,
-} from '../rule.ts';
-import { confOf } from '../subject.ts';
+} from './exam.ts';
 
 const ERROR = 'SPEC: Error';
 
