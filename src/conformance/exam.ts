@@ -127,13 +127,30 @@ interface Usual extends Pick<Rule, 'source' | 'needs'> {
   readonly when?: (exam: Exam) => void;
 }
 
-/** A rule of a table: `must`, unless it says otherwise. */
-export type RuleRow = Pick<Rule, 'id' | 'title' | 'check'> & Partial<Rule>;
+/** A rule of a table; what it leaves out is usual there. */
+export type RuleRow = Pick<Rule, 'id' | 'title' | 'level' | 'check'> & Partial<Rule>;
+
+type Check = Rule['check'];
+
+function rowOf(level: Rule['level']) {
+  return (
+    id: string,
+    title: string,
+    ...[source, check]: [Check] | [source: string, check: Check]
+  ): RuleRow =>
+    check === undefined
+      ? { id, title, level, check: source as Check }
+      : { id, title, level, check, source: source as string };
+}
+
+/** A rule that the specification demands. The source is the table's unless it is named. */
+export const must = rowOf('must');
+/** A rule that runtimes rely on, or that is good practice. */
+export const should = rowOf('should');
 
 /** The rules of a table. */
 export function tableOf({ when, ...usual }: Usual, rows: readonly RuleRow[]): Rule[] {
   return rows.map(row => ({
-    level: 'must',
     ...usual,
     ...row,
     async check(exam) {

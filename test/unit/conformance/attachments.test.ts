@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import type { SpecVersion } from '../../../src/cni/version.ts';
-import { findLayoutProblems } from '../../../src/conformance/result-check.ts';
+import { findLayoutProblems } from '../../../src/conformance/attachments.ts';
 
 const NEW = {
   cniVersion: '1.1.0',
