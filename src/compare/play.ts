@@ -1,12 +1,12 @@
 // How does one twin play a scene, and what can be observed in its namespaces, under names that do not depend on any order?
-import { existsSync, fstatSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, fstatSync, readFileSync } from 'node:fs';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage } from '../chain/records/collect-garbage.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../chain/run/run.ts';
-import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
+import type { Attachment, Runtime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
-import { CniError, toCniError } from '../cni/errors.ts';
+import { toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { handOver } from '../handover/hand-over.ts';
@@ -17,7 +17,10 @@ import {
   forNeighbour,
   notOfPlugins,
   type Place,
+  removeContainer,
+  removePlace,
 } from '../lab/lab.ts';
+import { play } from '../lab/play.ts';
 import { describeUnordered, filesBelow, namesIn, readFiles, stateOfDevice } from '../lab/state.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
@@ -32,12 +35,12 @@ import {
 } from '../netlink/rtnl/addr.ts';
 import { listClasses } from '../netlink/rtnl/class.ts';
 import { listFilters } from '../netlink/rtnl/filter.ts';
-import { findLink, listLinks } from '../netlink/rtnl/link.ts';
+import { findLink } from '../netlink/rtnl/link.ts';
 import { type Route, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { renderRule } from '../netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE } from '../netlink/socket.ts';
 import { askOn, keyOf, Tables } from '../netlink/tables.ts';
-import { closeNetns, inNetns, type Netns, unmountNetns } from '../sys/netns.ts';
+import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import {
   type Answer,
@@ -106,24 +109,17 @@ interface Stage {
 }
 
 async function takeStep(step: Step, stage: Stage): Promise<Moment[]> {
-  const { verb, name = verb } = step;
-  const moments: Moment[] = [];
-  let lookedMs = 0;
-  const started = performance.now();
-  const onPlugin = (event: PluginEvent) => {
-    const looking = performance.now();
-    const { index, durationMs, verb: own } = event;
-    moments.push({ step: name, verb: own, index, answer: answerOf(event), durationMs, sight: stage.look() });
-    lookedMs += performance.now() - looking;
-  };
-  let answer: Answer = { failed: false };
-  try {
-    await perform(step, stage, { ...stage.twin.runtimes[step.by ?? stage.twin.side], onPlugin: onPlugin });
-  } catch (thrown) {
-    answer = refusal(thrown);
-  }
-  const durationMs = performance.now() - started - lookedMs;
-  return [...moments, { step: name, verb, answer, durationMs, sight: stage.look() }];
+  const { verb, name = verb, by = stage.twin.side } = step;
+  const act = (hook: Pick<Runtime, 'onPlugin'>) =>
+    perform(step, stage, { ...stage.twin.runtimes[by], ...hook });
+  const { plugins, error, durationMs, sight } = await play(act, stage.look);
+  return [
+    ...plugins.map(({ event, ...seen }) => {
+      const { verb: own, index, durationMs: took } = event;
+      return { step: name, verb: own, index, answer: answerOf(event), durationMs: took, ...seen };
+    }),
+    { step: name, verb, answer: answerOf({ error }), durationMs, sight },
+  ];
 }
 
 async function perform(step: Step, stage: Stage, runtime: Runtime): Promise<void> {
@@ -172,28 +168,15 @@ function damage(place: Place | undefined, ifname: string): void {
   for (const { cidr } of listAddresses(place.route, link.index)) removeAddress(place.route, link.index, cidr);
 }
 
-/** The kernel destroys a namespace asynchronously, and only then deletes the host end of a pair. */
 async function removeNamespace(who: string, { containers, lab }: Stage): Promise<void> {
   const place = containers.get(who);
-  if (!place) return;
-  const count = () => listLinks(lab.route).filter(({ kind }) => kind === 'veth').length;
-  const before = count();
   containers.delete(who);
-  place.route.close();
-  place.netfilter.close();
-  unmountNetns(place.netns.path);
-  rmSync(place.netns.path, { force: true });
-  closeNetns(place.netns);
-  for (let attempt = 0; attempt < GONE_WITHIN_MS / 20 && count() === before; attempt++) await Bun.sleep(20);
+  if (place) await removeContainer(lab, place, () => removePlace(place), GONE_WITHIN_MS);
 }
 
-function answerOf({ result, error }: PluginEvent): Answer {
-  if (error) return refusal(error);
-  return { failed: false, ...defined({ result }) };
-}
-
-function refusal(thrown: unknown): Answer {
-  const { code, message } = thrown instanceof CniError ? thrown : toCniError(thrown);
+function answerOf({ result, error }: { readonly result?: unknown; readonly error?: unknown }): Answer {
+  if (error === undefined) return { failed: false, ...defined({ result }) };
+  const { code, message } = toCniError(error);
   return { failed: true, code, message };
 }
 

@@ -7,11 +7,11 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, parseObject, quote } from '../cni/json.ts';
 import { parseResult, type Result, renderResult } from '../cni/result.ts';
 import { atLeast, CURRENT_VERSION, isSpecVersion, SINCE, type SpecVersion } from '../cni/version.ts';
-import { configurePlugins, layCable, offerCapabilities } from '../lab/lab.ts';
+import { configurePlugins, layCable, offerCapabilities, removeContainer } from '../lab/lab.ts';
 import { parseCidr } from '../net/cidr.ts';
 import { parseIp } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
-import { createLink, findLink, getLink, removeLink, setLink } from '../netlink/rtnl/link.ts';
+import { createLink, findLink, getLink, setLink } from '../netlink/rtnl/link.ts';
 import { addRoute } from '../netlink/rtnl/route.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import {
@@ -459,21 +459,8 @@ export class Scene {
   }
 
   /** Removes the pod's container as a runtime does, and waits until its devices are also gone from the host. */
-  async leave({ container }: Pod): Promise<void> {
-    const { namespace } = this.host;
-    // All devices of a namespace are deleted together, some time after its last user ends. This one shows when that happens.
-    const [witness, peer] = [`w${container.name.slice(-12)}`, 'witness'];
-    createLink(namespace.route, {
-      name: witness,
-      kind: 'veth',
-      peer: { name: peer, netnsFd: container.netns.fd },
-    });
-    this.host.remove(container);
-    for (let waited = 0; findLink(namespace.route, witness); waited += STEP_MS) {
-      // Something keeps the namespace open, for example an orphan process.
-      if (waited > LEAVE_MS) return removeLink(namespace.route, witness);
-      await Bun.sleep(STEP_MS);
-    }
+  leave({ container }: Pod): Promise<void> {
+    return removeContainer(this.host.namespace, container, () => this.host.remove(container), LEAVE_MS);
   }
 
   async add(pod: Pod, asking: Asking = {}): Promise<Reply> {

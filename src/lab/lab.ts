@@ -8,7 +8,7 @@ import type { JsonObject } from '../cni/json.ts';
 import { parseCidr } from '../net/cidr.ts';
 import { type Ip, parseIp } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
-import { createLink, getLink, type Link, setLink } from '../netlink/rtnl/link.ts';
+import { createLink, findLink, getLink, type Link, removeLink, setLink } from '../netlink/rtnl/link.ts';
 import { addRoute } from '../netlink/rtnl/route.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { bindMountFd, makeReadOnly, makeWritable, mountTmpfs } from '../sys/mount.ts';
@@ -135,6 +135,36 @@ export function closePlace({ netns, route, netfilter }: Place): void {
   route.close();
   netfilter.close();
   closeNetns(netns);
+}
+
+/** Closes a namespace that has a path, and removes it. */
+export function removePlace(place: Place): void {
+  closePlace(place);
+  unmountNetns(place.netns.path);
+  rmSync(place.netns.path, { force: true });
+}
+
+const STEP_MS = 10;
+
+/**
+ * Removes a container as a runtime does, and waits until its devices are also gone from the host, or something has kept the namespace
+ * open for too long, for example an orphan process.
+ */
+export async function removeContainer(
+  { route }: Place,
+  container: Place,
+  remove: () => void,
+  patienceMs: number,
+): Promise<void> {
+  // All devices of a namespace are deleted together, some time after its last user ends. This one shows when that happens.
+  const witness = `w${container.name.slice(-12)}`;
+  const peer = { name: 'witness', netnsFd: container.netns.fd };
+  createLink(route, { name: witness, kind: 'veth', peer });
+  remove();
+  for (let waited = 0; findLink(route, witness); waited += STEP_MS) {
+    if (waited > patienceMs) return removeLink(route, witness);
+    await Bun.sleep(STEP_MS);
+  }
 }
 
 /**

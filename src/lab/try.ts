@@ -1,14 +1,14 @@
 // In which order are the steps of trying a chain run, what did each plugin do, and when does the trial succeed?
 import type { Conflist } from '../chain/config/conflist.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../chain/run/run.ts';
-import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
+import type { Attachment, Runtime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
 import { defined } from '../cni/defined.ts';
 import { ADDRESS_TAKEN, CniError, describeError, toCniError } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result } from '../cni/result.ts';
-import { atLeast, SINCE, type SpecVersion } from '../cni/version.ts';
+import { atLeast, SINCE } from '../cni/version.ts';
 import { renderIp } from '../net/ip.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import {
@@ -30,6 +30,7 @@ import {
   offerCapabilities,
   type Place,
 } from './lab.ts';
+import { type Play, play } from './play.ts';
 import {
   type Attached,
   type Probe,
@@ -82,7 +83,7 @@ export async function tryChain(trial: Trial): Promise<boolean> {
 type Tell = (section: Section) => void;
 
 async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void> {
-  const { list, ifname, rootless } = trial;
+  const { list, ifname, rootless, pluginDirs, env } = trial;
   const lab = createLab(trial.devices);
   const container = createContainer('container');
   const capabilities = offerCapabilities(list, trial.capabilities);
@@ -91,33 +92,28 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
   const sysctlsBefore = new Map(sysctls.map(path => [path, findSysctl(path)]));
   const files = { dirs: FRESH_DIRS, skip: notOfPlugins(trial.shown) };
   const look = () => takeSnapshot({ host: lab.host, container, sysctls, files });
+  const { name: network, version } = list;
   const durationMs = performance.now() - started;
-  tell({
-    kind: 'lab',
-    network: list.name,
-    version: list.version,
-    links: plugins.length,
-    rootless,
-    durationMs,
-  });
+  tell({ kind: 'lab', network, version, links: plugins.length, rootless, durationMs });
 
   const before = look();
-  const observer = observePlugins(list.plugins, list.version, look);
-  const runtime = runtimeOf(trial, observer);
   const attachment = attachmentTo(container, trial, capabilities);
-  const added = await runVerb('ADD', observer, tell, () => addNetwork(list, attachment, runtime));
+  const run = <T>(verb: string, act: (runtime: Runtime) => Promise<T>) =>
+    runVerb(verb, { list, look, tell }, hook => act({ pluginDirs, env, ...hook }));
+  const added = await run('ADD', how => addNetwork(list, attachment, how));
   let shapes: ReadonlySet<string> = new Set();
   let addresses: string[] = [];
   if (added.ok) {
     const own = { place: container, result: parseResult(added.value, list.version) };
     addresses = placeIps(container).map(renderIp);
-    const checked = await check(trial, attachment, runtime, observer, tell);
-    if (checked || trial.keepGoing) {
+    const skipped = whyUnchecked(list);
+    if (skipped !== undefined) tell({ kind: 'verb', verb: 'CHECK', durationMs: 0, links: [], skipped });
+    const checked = skipped ? { ok: true } : await run('CHECK', how => checkNetwork(list, attachment, how));
+    if (checked.ok || trial.keepGoing) {
       const scene = { lab, plugins, ifname, container: own, sysctlsBefore };
       shapes = await probe(trial, scene, forNeighbour(capabilities), look, tell);
     }
-    observer.take();
-    await runVerb('DEL', observer, tell, () => deleteNetwork(list, attachment, runtime));
+    await run('DEL', how => deleteNetwork(list, attachment, how));
   }
   const ids = [attachment.containerId, attachment.netns];
   tell({ kind: 'left', ...judge(before, look(), { shapes, ids, addresses }) });
@@ -126,43 +122,19 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
 /** Runs one command over the chain and reports how each plugin did. */
 async function runVerb<T>(
   verb: string,
-  observer: Observer,
-  tell: Tell,
-  run: () => Promise<T>,
+  { list, look, tell }: { readonly list: Conflist; readonly look: () => Snapshot; readonly tell: Tell },
+  act: Parameters<typeof play<Snapshot, T>>[0],
 ): Promise<{ ok: true; value: T } | { ok: false }> {
-  const started = performance.now();
-  const section = () => {
-    const wallMs = performance.now() - started;
-    const { reports, lookingMs } = observer.take();
-    return { kind: 'verb', verb, links: reports, durationMs: wallMs - lookingMs } as const;
-  };
-  try {
-    const value = await run();
-    tell(section());
-    return { ok: true, value };
-  } catch (error) {
-    tell({ ...section(), failure: toFailure(error) });
-    return { ok: false };
-  }
+  const before = look();
+  const { plugins, durationMs, value, error } = await play(act, look);
+  const failure = error === undefined ? {} : { failure: toFailure(error) };
+  tell({ kind: 'verb', verb, links: reportOn(plugins, before, list), durationMs, ...failure });
+  return error === undefined ? { ok: true, value: value as T } : { ok: false };
 }
 
-async function check(
-  { list }: Trial,
-  attachment: Attachment,
-  runtime: Runtime,
-  observer: Observer,
-  tell: Tell,
-): Promise<boolean> {
-  const skipped = list.disableCheck
-    ? 'the list disables it'
-    : atLeast(list.version, SINCE.check)
-      ? undefined
-      : `it does not exist in version ${list.version}`;
-  if (skipped !== undefined) {
-    tell({ kind: 'verb', verb: 'CHECK', durationMs: 0, links: [], skipped });
-    return true;
-  }
-  return (await runVerb('CHECK', observer, tell, () => checkNetwork(list, attachment, runtime))).ok;
+function whyUnchecked({ disableCheck, version }: Conflist): string | undefined {
+  if (disableCheck) return 'the list disables it';
+  return atLeast(version, SINCE.check) ? undefined : `it does not exist in version ${version}`;
 }
 
 /**
@@ -176,11 +148,11 @@ async function probe(
   look: () => Snapshot,
   tell: Tell,
 ): Promise<ReadonlySet<string>> {
-  const { list } = trial;
+  const { list, pluginDirs, env } = trial;
+  const runtime = { pluginDirs, env };
   tell({ kind: 'probing' });
   const place = createContainer('neighbour');
   const attachment = attachmentTo(place, trial, capabilities);
-  const runtime = runtimeOf(trial);
   const alone = look();
   let neighbour: Attached | undefined;
   try {
@@ -225,60 +197,37 @@ function attachmentTo(
   return { containerId: `catena-try-${name}`, netns: netns.path, ifname, args, capabilityArgs };
 }
 
-function runtimeOf({ pluginDirs, env }: Trial, observer?: Observer): Runtime {
-  return { pluginDirs, env, ...(observer ? { onPlugin: observer.onPlugin } : {}) };
-}
-
-/** Observes the plugins of one conflist. */
-export interface Observer {
-  /** For {@link Runtime.onPlugin}. */
-  onPlugin(event: PluginEvent): void;
-  /** What was observed since the last call, and how long the snapshots took. */
-  take(): { reports: PluginReport[]; lookingMs: number };
-}
-
-/** Compares the snapshot after each plugin with the previous one. */
-export function observePlugins(
-  plugins: readonly PluginEntry[],
-  version: SpecVersion,
-  look: () => Snapshot,
-): Observer {
-  let last = look();
+/** What each plugin changed: its moment beside the one before. */
+function reportOn(
+  moments: Play<Snapshot, unknown>['plugins'],
+  before: Snapshot,
+  { plugins, version }: Conflist,
+): PluginReport[] {
+  let last = before;
   let result: Result | undefined;
-  let reports: PluginReport[] = [];
-  let lookingMs = 0;
-  return {
-    onPlugin(event) {
-      const started = performance.now();
-      const now = look();
-      const { verb, durationMs, error } = event;
-      const before = result;
-      if (event.result) result = parseResult(event.result, version);
-      const name = nameOf(event.plugin, plugins[event.index]);
-      reports.push({
-        link: verb === 'DEL' && reports.some(one => one.failure) ? `${name}, undone` : name,
-        durationMs,
-        result: event.result && result ? diffResults(before, result) : [],
-        host: renderDifference(diffStates(last.host, now.host)),
-        container: renderDifference(diffStates(last.container, now.container)),
-        files: renderDifference(diffStates(last.files, now.files)),
-        ...(error ? { failure: toFailure(error) } : {}),
-      });
-      last = now;
-      lookingMs += performance.now() - started;
-    },
-    take() {
-      const seen = { reports, lookingMs };
-      reports = [];
-      lookingMs = 0;
-      last = look();
-      return seen;
-    },
-  };
+  const reports: PluginReport[] = [];
+  for (const { event, sight } of moments) {
+    const { verb, error, plugin, index, durationMs } = event;
+    const now = event.result && parseResult(event.result, version);
+    const name = nameOf(plugin, plugins[index]);
+    const changes = (place: keyof Snapshot) => renderDifference(diffStates(last[place], sight[place]));
+    reports.push({
+      link: verb === 'DEL' && reports.some(one => one.failure) ? `${name}, undone` : name,
+      durationMs,
+      result: now ? diffResults(result, now) : [],
+      host: changes('host'),
+      container: changes('container'),
+      files: changes('files'),
+      ...(error ? { failure: toFailure(error) } : {}),
+    });
+    last = sight;
+    result = now ?? result;
+  }
+  return reports;
 }
 
 /** An error with all its details, human-readable. */
-export function toFailure(thrown: unknown): Failure {
+function toFailure(thrown: unknown): Failure {
   const { message, code, details, plugin } = toCniError(thrown);
   const stderr = plugin?.stderr?.trim();
   return {

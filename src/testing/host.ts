@@ -7,13 +7,12 @@ import { join } from 'node:path';
 import { defined } from '../cni/defined.ts';
 import { notesDirs } from '../cni/directories.ts';
 import { ErrorCode, type ErrorReply } from '../cni/errors.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
 import { diffStates, renderDifference, type State, type StateObject, stateOf } from '../lab/diff.ts';
-import type { Place } from '../lab/lab.ts';
+import { closePlace, openPlace, type Place } from '../lab/lab.ts';
 import { readFiles, readPlace } from '../lab/state.ts';
 import { getLink, setLink } from '../netlink/rtnl/link.ts';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { askOn, Tables } from '../netlink/tables.ts';
 import type { PluginDefinition } from '../plugin/define.ts';
 import { serve } from '../plugin/serve.ts';
@@ -102,21 +101,12 @@ export function requestOf({ conf, prevResult, valid }: CallOptions): string {
 
 /** Parses a plugin's output as result or error. */
 export function toReply(ended: Omit<Reply, 'result' | 'error'>): Reply {
-  const printed = parse(ended.stdout);
-  if (printed === undefined) return ended;
+  const printed = tryParse(ended.stdout);
+  if (!isObject(printed)) return ended;
   if (ended.exitCode === 0) return { ...ended, result: printed };
   const { code = ErrorCode.unknown, msg = '' } = printed;
   if (typeof code !== 'number' || typeof msg !== 'string') return ended;
   return { ...ended, error: { ...printed, code, msg } as ErrorReply };
-}
-
-function parse(stdout: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(stdout);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** A container's namespace, with the id that a runtime would give it. */
@@ -313,26 +303,22 @@ function createNamespace(role: string): Namespace {
     );
   }
   made.add(name);
-  const netns = openNetns(path);
-  const route = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
-  const netfilter = inNetns(netns, () => new NetlinkSocket(NETLINK_NETFILTER));
-  return { name, path, netns, route, netfilter };
+  return { ...openPlace(name, openNetns(path)), path };
 }
 
 /** A GC on this machine visits every namespace, for less than this time. */
 const VISIT_MS = 50;
 
 /** Kills the processes that stay in the namespace, and removes it. */
-function removeNamespace({ name, netns, route, netfilter }: Namespace): void {
+function removeNamespace(place: Namespace): void {
+  const { name, netns } = place;
   if (!made.delete(name)) return;
   const found = processesIn([netns.ino]);
   if (found.length > 0) {
     Bun.sleepSync(VISIT_MS);
     for (const pid of processesIn([netns.ino])) if (found.includes(pid)) killProcess(pid);
   }
-  route.close();
-  netfilter.close();
-  closeNetns(netns);
+  closePlace(place);
   unlinkNamespace(name);
 }
 
