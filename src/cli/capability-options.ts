@@ -2,29 +2,18 @@
 import { defined } from '../cni/defined.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
 import { parseMac, renderMac } from '../net/mac.ts';
-import { type CommandCall, type CommandOption, UsageError } from './command.ts';
+import { type CommandCall, type CommandOption, UsageError, value, values } from './command.ts';
 
 /** What a person types; `--cap` has everything else that plugins declare. */
 export const CAPABILITY_OPTIONS = {
-  port: {
-    type: 'string',
-    short: 'p',
-    multiple: true,
-    placeholder: '<ports>',
-    help: 'port of the host and port of the container, repeatable: 8080:80, 127.0.0.1:53:53/udp',
-  },
-  rate: {
-    type: 'string',
-    placeholder: '<rate>',
-    help: 'limit in bits per second, 10M; 10M/2M: towards the container, and from it',
-  },
-  ip: {
-    type: 'string',
-    multiple: true,
-    placeholder: '<address>',
-    help: 'address for the container, repeatable',
-  },
-  mac: { type: 'string', placeholder: '<address>', help: 'hardware address for the interface' },
+  port: values(
+    '<ports>',
+    'port of the host and port of the container, repeatable: 8080:80, 127.0.0.1:53:53/udp',
+    { short: 'p' },
+  ),
+  rate: value('<rate>', 'limit in bits per second, 10M; 10M/2M: towards the container, and from it'),
+  ip: values('<address>', 'address for the container, repeatable'),
+  mac: value('<address>', 'hardware address for the interface'),
 } as const satisfies Readonly<Record<string, CommandOption>>;
 
 /** `[address:]hostPort[:containerPort][/protocol]`, an IPv6 address in brackets, as podman and docker have it. */

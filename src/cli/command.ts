@@ -20,6 +20,23 @@ export interface CommandOption {
   readonly help: string;
 }
 
+type More = Pick<CommandOption, 'short' | 'choices'>;
+
+/** An option that is given or not. */
+export function flag(help: string, more?: More) {
+  return { type: 'boolean', help, ...more } as const;
+}
+
+/** An option with a value. */
+export function value(placeholder: string, help: string, more?: More) {
+  return { type: 'string', placeholder, help, ...more } as const;
+}
+
+/** An option with a value that may be repeated. */
+export function values(placeholder: string, help: string, more?: More) {
+  return { ...value(placeholder, help, more), multiple: true } as const;
+}
+
 /** A row of the table in commands.ts. */
 export interface Command {
   readonly name: string;

@@ -1,23 +1,20 @@
 // Which commands does the tool have, and which options and arguments do they take?
 import { CAPABILITY_OPTIONS } from './capability-options.ts';
-import { type Command, type CommandOption, UsageError } from './command.ts';
+import { type Command, type CommandOption, flag, UsageError, value, values } from './command.ts';
 import { SHELLS } from './completion/question.ts';
 import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
 
 /** Options of every command. */
 export const GLOBAL_OPTIONS = {
-  help: { type: 'boolean', short: 'h', help: 'show usage' },
-  json: { type: 'boolean', help: 'short for --output json' },
+  help: flag('show usage', { short: 'h' }),
+  json: flag('short for --output json'),
   output: outputOption(
     DATA_FORMATS,
     'json or yaml; errors are then JSON in the format of the CNI specification',
   ),
-  color: {
-    type: 'string',
-    placeholder: '<when>',
+  color: value('<when>', 'auto, always or never (auto: on a terminal, unless NO_COLOR is set)', {
     choices: ['auto', 'always', 'never'],
-    help: 'auto, always or never (auto: on a terminal, unless NO_COLOR is set)',
-  },
+  }),
 } as const satisfies Readonly<Record<string, CommandOption>>;
 
 const LIST_OUTPUT = outputOption(
@@ -25,85 +22,42 @@ const LIST_OUTPUT = outputOption(
   'json or yaml for programs, wide for more columns, name for names alone',
 );
 
-const CONF_DIR: CommandOption = {
-  type: 'string',
-  placeholder: '<dir>',
-  help: 'directory of network configurations (NETCONFPATH; /etc/cni/net.d)',
-};
+const CONF_DIR = value('<dir>', 'directory of network configurations (NETCONFPATH; /etc/cni/net.d)');
 
-const BIN_DIR: CommandOption = {
-  type: 'string',
-  multiple: true,
-  placeholder: '<dir>',
-  help: 'directory of plugins, repeatable (CNI_PATH; /opt/cni/bin)',
-};
+const BIN_DIR = values('<dir>', 'directory of plugins, repeatable (CNI_PATH; /opt/cni/bin)');
 
-const IFNAME: CommandOption = {
-  type: 'string',
-  placeholder: '<name>',
-  help: 'interface in the container (eth0)',
-};
+const IFNAME = value('<name>', 'interface in the container (eth0)');
 
-const DRY_RUN: CommandOption = { type: 'boolean', help: 'show what would be done and why, without doing it' };
+const DRY_RUN = flag('show what would be done and why, without doing it');
 
-const CAP: CommandOption = {
-  type: 'string',
-  placeholder: '<json>',
-  help: 'capability arguments, instead of the default two ports and rates',
-};
+const CAP = value('<json>', 'capability arguments, instead of the default two ports and rates');
 
-const IGNORE: CommandOption = {
-  type: 'string',
-  multiple: true,
-  placeholder: '<pattern>',
-  help: 'a regular expression for intended differences, repeatable',
-};
+const IGNORE = values('<pattern>', 'a regular expression for intended differences, repeatable');
 
-const SCENE: CommandOption = {
-  type: 'string',
-  multiple: true,
-  placeholder: '<name>',
-  help: 'run only this scenario (life, twice, …), repeatable (all)',
-};
+const SCENE = values('<name>', 'run only this scenario (life, twice, …), repeatable (all)');
 
 /** Options of commands that call plugins in temporary namespaces. */
 const LAB_OPTIONS: Readonly<Record<string, CommandOption>> = {
-  'bin-dir': {
-    type: 'string',
-    multiple: true,
-    placeholder: '<dir>',
-    help: 'directory of plugins, repeatable (directory of this executable)',
-  },
+  'bin-dir': values('<dir>', 'directory of plugins, repeatable (directory of this executable)'),
   'conf-dir': CONF_DIR,
   ifname: IFNAME,
-  args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins' },
+  args: value('<K=V;…>', 'arguments for the plugins'),
   cap: CAP,
 };
 
-const CACHE_DIR: CommandOption = {
-  type: 'string',
-  placeholder: '<dir>',
-  help: 'directory of the result cache (CATENA_CNI_CACHE_DIR; /var/lib/cni)',
-};
+const CACHE_DIR = value('<dir>', 'directory of the result cache (CATENA_CNI_CACHE_DIR; /var/lib/cni)');
 
-const ETC_DIR: CommandOption = {
-  type: 'string',
-  placeholder: '<dir>',
-  help: "directory of the runtimes' own configurations (/etc)",
-};
+const ETC_DIR = value('<dir>', "directory of the runtimes' own configurations (/etc)");
 
-const INSTALL_BIN_DIR: CommandOption = {
-  type: 'string',
-  multiple: true,
-  placeholder: '<dir>',
-  help: 'directory of plugins, repeatable; executables are installed in the first (/opt/cni/bin)',
-};
+const INSTALL_BIN_DIR = values(
+  '<dir>',
+  'directory of plugins, repeatable; executables are installed in the first (/opt/cni/bin)',
+);
 
-const STATE_DIR: CommandOption = {
-  type: 'string',
-  placeholder: '<dir>',
-  help: 'directory of the journal of attachments (CATENA_STATE_DIR; /var/lib/catena)',
-};
+const STATE_DIR = value(
+  '<dir>',
+  'directory of the journal of attachments (CATENA_STATE_DIR; /var/lib/catena)',
+);
 
 /** Where a model of the node is read from. */
 const NODE_OPTIONS: Command['options'] = {
@@ -113,59 +67,33 @@ const NODE_OPTIONS: Command['options'] = {
   'state-dir': STATE_DIR,
 };
 
-const TRACE_DIR: CommandOption = {
-  type: 'string',
-  placeholder: '<dir>',
-  help: 'directory of traces (CATENA_TRACE_DIR; traces below the run directory)',
-};
+const TRACE_DIR = value('<dir>', 'directory of traces (CATENA_TRACE_DIR; traces below the run directory)');
 
-const DAEMON_RUN_DIR: CommandOption = {
-  type: 'string',
-  placeholder: '<dir>',
-  help: 'directory of its socket (CATENA_RUN_DIR; /run/catena)',
-};
+const DAEMON_RUN_DIR = value('<dir>', 'directory of its socket (CATENA_RUN_DIR; /run/catena)');
 
 const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   'conf-dir': CONF_DIR,
-  file: {
-    type: 'string',
-    placeholder: '<conflist>',
-    help: 'read the network from this file instead of the directory',
-  },
+  file: value('<conflist>', 'read the network from this file instead of the directory'),
   'bin-dir': BIN_DIR,
   'cni-cache-dir': CACHE_DIR,
   'state-dir': STATE_DIR,
-  timeout: {
-    type: 'string',
-    multiple: true,
-    placeholder: '<seconds>',
-    help: 'time limit per plugin call (60); del=120 sets it for one verb, repeatable',
-  },
+  timeout: values('<seconds>', 'time limit per plugin call (60); del=120 sets it for one verb, repeatable'),
 };
 
 /** Options of commands that run a chain. */
 const CHAIN_OPTIONS: Readonly<Record<string, CommandOption>> = {
   ...NETWORK_OPTIONS,
-  trace: {
-    type: 'boolean',
-    help: 'keep a trace of the request, for catena log --requests (CATENA_TRACE_DIR; traces below the run directory)',
-  },
+  trace: flag(
+    'keep a trace of the request, for catena log --requests (CATENA_TRACE_DIR; traces below the run directory)',
+  ),
 };
 
 const ATTACHMENT_OPTIONS: Readonly<Record<string, CommandOption>> = {
   ...CHAIN_OPTIONS,
-  'container-id': {
-    type: 'string',
-    placeholder: '<id>',
-    help: "id of the container (derived from the namespace's path, as cnitool does)",
-  },
-  ifname: { type: 'string', placeholder: '<name>', help: 'interface in the container (CNI_IFNAME; eth0)' },
-  args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins (CNI_ARGS)' },
-  cap: {
-    type: 'string',
-    placeholder: '<json>',
-    help: 'capability arguments, {"portMappings": […]} (CAP_ARGS)',
-  },
+  'container-id': value('<id>', "id of the container (derived from the namespace's path, as cnitool does)"),
+  ifname: value('<name>', 'interface in the container (CNI_IFNAME; eth0)'),
+  args: value('<K=V;…>', 'arguments for the plugins (CNI_ARGS)'),
+  cap: value('<json>', 'capability arguments, {"portMappings": […]} (CAP_ARGS)'),
   ...CAPABILITY_OPTIONS,
 };
 
@@ -194,10 +122,9 @@ export const COMMANDS: readonly Command[] = [
     ...ATTACHMENT,
     options: {
       ...ATTACHMENT_OPTIONS,
-      forget: {
-        type: 'boolean',
-        help: 'forget what third-party plugins made whose DEL fails: all of ours is deleted, the rest is listed',
-      },
+      forget: flag(
+        'forget what third-party plugins made whose DEL fails: all of ours is deleted, the rest is listed',
+      ),
     },
     load: () => import('./commands/del.ts'),
   },
@@ -208,17 +135,12 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 2, max: 2 },
     options: {
       ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'trace'),
-      cap: {
-        type: 'string',
-        placeholder: '<json>',
-        help: 'capability arguments to replace, {"portMappings": […]}; null takes one away',
-      },
+      cap: value('<json>', 'capability arguments to replace, {"portMappings": […]}; null takes one away'),
       ...only(CAPABILITY_OPTIONS, 'port', 'rate'),
-      conf: {
-        type: 'string',
-        placeholder: '<json>',
-        help: 'options to replace, by plugin type, {"<type>": {"<option>": …}}; null takes one away',
-      },
+      conf: value(
+        '<json>',
+        'options to replace, by plugin type, {"<type>": {"<option>": …}}; null takes one away',
+      ),
     },
     load: () => import('./commands/set.ts'),
   },
@@ -229,26 +151,11 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 2, max: 2 },
     options: {
       ...CHAIN_OPTIONS,
-      ifname: {
-        type: 'string',
-        placeholder: '<name>',
-        help: 'interface in the container (the next free of net1, net2, …)',
-      },
-      args: {
-        type: 'string',
-        placeholder: '<K=V;…>',
-        help: "arguments for the plugins, in addition to the pod's names",
-      },
-      cap: {
-        type: 'string',
-        placeholder: '<json>',
-        help: 'capability arguments, {"portMappings": […]}',
-      },
+      ifname: value('<name>', 'interface in the container (the next free of net1, net2, …)'),
+      args: value('<K=V;…>', "arguments for the plugins, in addition to the pod's names"),
+      cap: value('<json>', 'capability arguments, {"portMappings": […]}'),
       ...CAPABILITY_OPTIONS,
-      'default-route': {
-        type: 'boolean',
-        help: 'allow the network to add a default route beside the one that the container has',
-      },
+      'default-route': flag('allow the network to add a default route beside the one that the container has'),
     },
     load: () => import('./commands/attach.ts'),
   },
@@ -259,10 +166,7 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 2, max: 2 },
     options: {
       ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'trace'),
-      force: {
-        type: 'boolean',
-        help: "detach also the container's first interface, and what another program attached",
-      },
+      force: flag("detach also the container's first interface, and what another program attached"),
     },
     load: () => import('./commands/detach.ts'),
   },
@@ -274,26 +178,14 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 0, max: 1 },
     options: {
       ...CHAIN_OPTIONS,
-      valid: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<id>/<ifname>',
-        help: 'an attachment to keep, repeatable',
-      },
-      all: { type: 'boolean', help: 'keep none' },
-      foreign: {
-        type: 'boolean',
-        help: 'also delete attachments without a record here, even if they may be in use',
-      },
-      gone: {
-        type: 'boolean',
-        help: 'delete what outlived its namespace or an earlier boot, of any network and runtime',
-      },
-      grace: {
-        type: 'string',
-        placeholder: '<seconds>',
-        help: 'with --gone: how long a namespace must be gone, since a runtime may be about to call DEL (10)',
-      },
+      valid: values('<id>/<ifname>', 'an attachment to keep, repeatable'),
+      all: flag('keep none'),
+      foreign: flag('also delete attachments without a record here, even if they may be in use'),
+      gone: flag('delete what outlived its namespace or an earlier boot, of any network and runtime'),
+      grace: value(
+        '<seconds>',
+        'with --gone: how long a namespace must be gone, since a runtime may be about to call DEL (10)',
+      ),
       'dry-run': DRY_RUN,
     },
     load: () => import('./commands/gc.ts'),
@@ -305,11 +197,8 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 0, max: 1 },
     options: {
       ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
-      foreign: {
-        type: 'boolean',
-        help: 'run ADD again for third-party chained plugins whose CHECK fails',
-      },
-      'dry-run': { type: 'boolean', help: 'show what is wrong, without repairing it' },
+      foreign: flag('run ADD again for third-party chained plugins whose CHECK fails'),
+      'dry-run': flag('show what is wrong, without repairing it'),
     },
     load: () => import('./commands/repair.ts'),
   },
@@ -326,20 +215,15 @@ export const COMMANDS: readonly Command[] = [
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
-      network: { type: 'string', placeholder: '<name>', help: 'only attachments to this network' },
-      filter: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<key=value>',
-        help: 'only those that match, repeatable: name, id, network, address, port, device, state, health or runner',
-      },
-      all: { type: 'boolean', help: 'also show loopback interfaces, and attachments to delegate runners' },
-      check: { type: 'boolean', help: 'run CHECK of every attachment, and fail if one is broken' },
-      unsettled: {
-        type: 'boolean',
-        help: 'show what an interrupted or failed operation left to be undone instead',
-      },
-      watch: { type: 'boolean', help: 'look again every two seconds' },
+      network: value('<name>', 'only attachments to this network'),
+      filter: values(
+        '<key=value>',
+        'only those that match, repeatable: name, id, network, address, port, device, state, health or runner',
+      ),
+      all: flag('also show loopback interfaces, and attachments to delegate runners'),
+      check: flag('run CHECK of every attachment, and fail if one is broken'),
+      unsettled: flag('show what an interrupted or failed operation left to be undone instead'),
+      watch: flag('look again every two seconds'),
       output: outputOption(
         [...LIST_FORMATS, 'tree', 'svg', 'mermaid', 'dot'],
         'json or yaml for programs, wide for more columns, name for names alone; tree, svg, mermaid or dot for a drawing',
@@ -364,7 +248,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '[<outside, node, address or container>] <:port, container:port or address:port, with /udp>',
     positionals: { min: 1, max: 2 },
     options: {
-      ipv6: { type: 'boolean', help: 'follow IPv6 where a name has addresses of both families' },
+      ipv6: flag('follow IPv6 where a name has addresses of both families'),
       ...NODE_OPTIONS,
     },
     load: () => import('./commands/why-not.ts'),
@@ -376,23 +260,12 @@ export const COMMANDS: readonly Command[] = [
     usage: '[<id>]',
     positionals: { min: 0, max: 1 },
     options: {
-      since: {
-        type: 'string',
-        placeholder: '<time>',
-        help: 'such as 15min, 2h, 3d, today, yesterday, 2026-01-31 or 2026-01-31T08:00Z (1d)',
-      },
-      network: { type: 'string', placeholder: '<name>', help: 'only this network' },
-      container: {
-        type: 'string',
-        placeholder: '<id or pod>',
-        help: 'only containers whose id begins so, or pods of that name',
-      },
-      follow: {
-        type: 'boolean',
-        help: 'continue with what happens from now on; with --json, one object per line',
-      },
-      requests: { type: 'boolean', help: 'list the requests that were traced, with the ids' },
-      kernel: { type: 'boolean', help: 'with an id: also show what each plugin did in the kernel' },
+      since: value('<time>', 'such as 15min, 2h, 3d, today, yesterday, 2026-01-31 or 2026-01-31T08:00Z (1d)'),
+      network: value('<name>', 'only this network'),
+      container: value('<id or pod>', 'only containers whose id begins so, or pods of that name'),
+      follow: flag('continue with what happens from now on; with --json, one object per line'),
+      requests: flag('list the requests that were traced, with the ids'),
+      kernel: flag('with an id: also show what each plugin did in the kernel'),
       'trace-dir': TRACE_DIR,
       ...NODE_OPTIONS,
       output: LIST_OUTPUT,
@@ -406,25 +279,22 @@ export const COMMANDS: readonly Command[] = [
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
-      why: { type: 'boolean', help: 'explain for each file and runtime why it is used or not' },
-      versions: {
-        type: 'string',
-        placeholder: '<conflist or network>',
-        help: 'show which versions each plugin of this network supports instead; fails if one lacks that of the list',
-      },
+      why: flag('explain for each file and runtime why it is used or not'),
+      versions: value(
+        '<conflist or network>',
+        'show which versions each plugin of this network supports instead; fails if one lacks that of the list',
+      ),
       ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'timeout'),
-      'files-only': { type: 'boolean', help: 'do not ask the plugins for their versions' },
+      'files-only': flag('do not ask the plugins for their versions'),
       output: LIST_OUTPUT,
-      'max-conf-num': {
-        type: 'string',
-        placeholder: '<number>',
-        help: "containerd's max_conf_num: how many files it reads, 0 for all (as configured, else 1)",
-      },
-      'default-network': {
-        type: 'string',
-        placeholder: '<name>',
-        help: "CRI-O's cni_default_network (as configured, else none: the first file by name)",
-      },
+      'max-conf-num': value(
+        '<number>',
+        "containerd's max_conf_num: how many files it reads, 0 for all (as configured, else 1)",
+      ),
+      'default-network': value(
+        '<name>',
+        "CRI-O's cni_default_network (as configured, else none: the first file by name)",
+      ),
       etc: ETC_DIR,
     },
     load: call =>
@@ -438,13 +308,12 @@ export const COMMANDS: readonly Command[] = [
     usage: '<ls, why, free or pools> [<network>] [<address>]',
     positionals: { min: 1, max: 3 },
     options: {
-      'data-dir': {
-        type: 'string',
-        placeholder: '<dir>',
-        help: "directory with a folder of leases per network (the list's dataDir; /var/lib/cni/networks)",
-      },
+      'data-dir': value(
+        '<dir>',
+        "directory with a folder of leases per network (the list's dataDir; /var/lib/cni/networks)",
+      ),
       ...only(NETWORK_OPTIONS, 'conf-dir', 'file', 'cni-cache-dir'),
-      force: { type: 'boolean', help: 'free an address even if it may be in use' },
+      force: flag('free an address even if it may be in use'),
       output: LIST_OUTPUT,
     },
     load: () => import('./commands/ipam.ts'),
@@ -457,76 +326,34 @@ export const COMMANDS: readonly Command[] = [
     options: {
       'run-dir': DAEMON_RUN_DIR,
       'conf-dir': CONF_DIR,
-      replace: {
-        type: 'boolean',
-        help: 'replace a daemon that already listens there; it finishes its requests first',
-      },
-      stop: { type: 'boolean', help: 'end the daemon that runs there, once its requests are finished' },
-      status: { type: 'boolean', help: 'describe the daemon that runs there: exit code 3 if none runs' },
-      ping: {
-        type: 'boolean',
-        help: 'ask whether it answers: exit code 0, 3 (no daemon), 4 (another build) or 5 (no answer)',
-      },
-      deadline: {
-        type: 'string',
-        placeholder: '<seconds>',
-        help: 'with --ping: how long to wait for the answer (2)',
-      },
-      'idle-exit': {
-        type: 'string',
-        placeholder: '<seconds>',
-        help: 'end after this time without a request (never)',
-      },
-      workers: {
-        type: 'string',
-        placeholder: '<n>',
-        help: 'maximum number of requests at work, each with a process (4)',
-      },
-      config: {
-        type: 'string',
-        placeholder: '<file>',
-        help: 'JSON with limits, logs and traces, reloaded when it changes',
-      },
+      replace: flag('replace a daemon that already listens there; it finishes its requests first'),
+      stop: flag('end the daemon that runs there, once its requests are finished'),
+      status: flag('describe the daemon that runs there: exit code 3 if none runs'),
+      ping: flag('ask whether it answers: exit code 0, 3 (no daemon), 4 (another build) or 5 (no answer)'),
+      deadline: value('<seconds>', 'with --ping: how long to wait for the answer (2)'),
+      'idle-exit': value('<seconds>', 'end after this time without a request (never)'),
+      workers: value('<n>', 'maximum number of requests at work, each with a process (4)'),
+      config: value('<file>', 'JSON with limits, logs and traces, reloaded when it changes'),
       ...only(NETWORK_OPTIONS, 'timeout'),
-      'node-name': {
-        type: 'string',
-        placeholder: '<name>',
-        help: 'cluster node whose pods are watched (CATENA_NODE_NAME)',
-      },
-      'grpc-socket': {
-        type: 'string',
-        placeholder: '<file>',
-        help: "also serve coil's gRPC service on this socket",
-      },
-      metrics: {
-        type: 'string',
-        placeholder: '<address:port>',
-        help: 'serve GET /metrics and /healthz there, and nothing else; *:<port> is every address (none)',
-      },
-      log: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<place>',
-        help: 'console, file:<path>, syslog, journal or none, repeatable (console)',
-      },
-      'log-level': {
-        type: 'string',
-        placeholder: '<levels>',
-        help: 'error, warn, info or debug, for all and per plugin: info,portmap=debug (CATENA_LOG_LEVEL; info)',
-      },
-      'log-max-bytes': {
-        type: 'string',
-        placeholder: '<n>',
-        help: 'size at which a log file is rotated (16777216)',
-      },
-      'log-max-files': { type: 'string', placeholder: '<n>', help: 'rotated files to keep per log (5)' },
+      'node-name': value('<name>', 'cluster node whose pods are watched (CATENA_NODE_NAME)'),
+      'grpc-socket': value('<file>', "also serve coil's gRPC service on this socket"),
+      metrics: value(
+        '<address:port>',
+        'serve GET /metrics and /healthz there, and nothing else; *:<port> is every address (none)',
+      ),
+      log: values('<place>', 'console, file:<path>, syslog, journal or none, repeatable (console)'),
+      'log-level': value(
+        '<levels>',
+        'error, warn, info or debug, for all and per plugin: info,portmap=debug (CATENA_LOG_LEVEL; info)',
+      ),
+      'log-max-bytes': value('<n>', 'size at which a log file is rotated (16777216)'),
+      'log-max-files': value('<n>', 'rotated files to keep per log (5)'),
       'trace-dir': TRACE_DIR,
-      traces: { type: 'string', placeholder: '<n>', help: 'traces to keep, 0 for none (500)' },
-      'otlp-endpoint': {
-        type: 'string',
-        placeholder: '<url>',
-        help: 'send spans to this collector, OTLP over HTTP (OTEL_EXPORTER_OTLP_ENDPOINT; none)',
-      },
+      traces: value('<n>', 'traces to keep, 0 for none (500)'),
+      'otlp-endpoint': value(
+        '<url>',
+        'send spans to this collector, OTLP over HTTP (OTEL_EXPORTER_OTLP_ENDPOINT; none)',
+      ),
     },
     load: call => (call.on('ping') ? import('./daemon/ping.ts') : import('./commands/daemon.ts')),
   },
@@ -541,34 +368,23 @@ export const COMMANDS: readonly Command[] = [
       'bin-dir': BIN_DIR,
       'cni-cache-dir': CACHE_DIR,
       'state-dir': STATE_DIR,
-      all: { type: 'boolean', help: 'also show checks that found nothing' },
-      traffic: {
-        type: 'boolean',
-        help: 'instead send packets for what is attached, or for one container: to gateways, neighbours, outside, DNS servers and published ports',
-      },
-      to: {
-        type: 'string',
-        placeholder: '<address>',
-        help: 'with --traffic: a host outside, with a TCP port if there is one (the next hop of the uplink)',
-      },
-      rates: {
-        type: 'boolean',
-        help: 'with --traffic: also fill the links that have a limit, for a second each',
-      },
-      bundle: {
-        type: 'string',
-        placeholder: '<file>',
-        help: 'write an archive (.tar.gz), which must not exist, for a bug report, with secrets masked',
-      },
-      anonymous: {
-        type: 'boolean',
-        help: 'with --bundle: replace addresses and the names of pods, containers and the host, each by the same word everywhere',
-      },
-      config: {
-        type: 'string',
-        placeholder: '<file>',
-        help: "with --bundle: the daemon's settings, to be included",
-      },
+      all: flag('also show checks that found nothing'),
+      traffic: flag(
+        'instead send packets for what is attached, or for one container: to gateways, neighbours, outside, DNS servers and published ports',
+      ),
+      to: value(
+        '<address>',
+        'with --traffic: a host outside, with a TCP port if there is one (the next hop of the uplink)',
+      ),
+      rates: flag('with --traffic: also fill the links that have a limit, for a second each'),
+      bundle: value(
+        '<file>',
+        'write an archive (.tar.gz), which must not exist, for a bug report, with secrets masked',
+      ),
+      anonymous: flag(
+        'with --bundle: replace addresses and the names of pods, containers and the host, each by the same word everywhere',
+      ),
+      config: value('<file>', "with --bundle: the daemon's settings, to be included"),
       'trace-dir': TRACE_DIR,
     },
     load: call => {
@@ -587,12 +403,8 @@ export const COMMANDS: readonly Command[] = [
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
-      port: { type: 'string', placeholder: '<number>', help: 'port of 127.0.0.1 to listen on (a free one)' },
-      'idle-exit': {
-        type: 'string',
-        placeholder: '<seconds>',
-        help: 'end after this time without a request (1800)',
-      },
+      port: value('<number>', 'port of 127.0.0.1 to listen on (a free one)'),
+      'idle-exit': value('<seconds>', 'end after this time without a request (1800)'),
       'trace-dir': TRACE_DIR,
       ...NODE_OPTIONS,
     },
@@ -606,13 +418,11 @@ export const COMMANDS: readonly Command[] = [
     options: {
       ...LAB_OPTIONS,
       ...CAPABILITY_OPTIONS,
-      device: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<name>',
-        help: 'device that the fake host has, with a cable to the outside, repeatable: a master or an uplink',
-      },
-      'keep-going': { type: 'boolean', help: 'continue probing after a failure' },
+      device: values(
+        '<name>',
+        'device that the fake host has, with a cable to the outside, repeatable: a master or an uplink',
+      ),
+      'keep-going': flag('continue probing after a failure'),
     },
     load: () => import('./commands/try.ts'),
   },
@@ -622,18 +432,13 @@ export const COMMANDS: readonly Command[] = [
     usage: '<conflist or network>',
     positionals: { min: 1, max: 1 },
     options: {
-      with: {
-        type: 'string',
-        placeholder: '<dir or executable>',
-        help: 'the other executables: a directory of them, or one file',
-      },
-      link: {
-        type: 'string',
-        placeholder: '<type or index>',
-        help: 'use only this plugin from there: its type, or its index in the list from 0',
-      },
+      with: value('<dir or executable>', 'the other executables: a directory of them, or one file'),
+      link: value(
+        '<type or index>',
+        'use only this plugin from there: its type, or its index in the list from 0',
+      ),
       ...LAB_OPTIONS,
-      all: { type: 'boolean', help: 'show every difference, those by design as well' },
+      all: flag('show every difference, those by design as well'),
       ignore: IGNORE,
       scene: SCENE,
     },
@@ -645,28 +450,20 @@ export const COMMANDS: readonly Command[] = [
     usage: '<network>',
     positionals: { min: 1, max: 1 },
     options: {
-      link: {
-        type: 'string',
-        placeholder: '<type or index>',
-        help: 'the plugin: its type, or its index in the list from 0; without --to, show its current executable',
-      },
-      to: {
-        type: 'string',
-        placeholder: '<executable>',
-        help: 'the new executable: a file, or a directory with a file of that name',
-      },
-      undo: { type: 'boolean', help: 'restore the executable from before the last swap' },
+      link: value(
+        '<type or index>',
+        'the plugin: its type, or its index in the list from 0; without --to, show its current executable',
+      ),
+      to: value('<executable>', 'the new executable: a file, or a directory with a file of that name'),
+      undo: flag('restore the executable from before the last swap'),
       'dry-run': DRY_RUN,
-      yes: { type: 'boolean', help: 'assume yes (implied without a terminal)' },
-      'accept-differences': { type: 'boolean', help: 'swap even if the candidate behaves differently' },
+      yes: flag('assume yes (implied without a terminal)'),
+      'accept-differences': flag('swap even if the candidate behaves differently'),
       ignore: IGNORE,
       scene: SCENE,
       cap: CAP,
-      force: {
-        type: 'boolean',
-        help: 'swap even if checks fail; undo even if the executable has changed since',
-      },
-      keep: { type: 'boolean', help: 'do not restore the old executable when CHECK fails' },
+      force: flag('swap even if checks fail; undo even if the executable has changed since'),
+      keep: flag('do not restore the old executable when CHECK fails'),
       ...only(NETWORK_OPTIONS, 'conf-dir', 'file', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
     },
     load: () => import('./commands/swap.ts'),
@@ -677,17 +474,12 @@ export const COMMANDS: readonly Command[] = [
     usage: '[<network>]',
     positionals: { min: 0, max: 1 },
     options: {
-      to: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<dir>',
-        help: 'directory of the executables that will delete them, repeatable: the first that has a plugin is used',
-      },
+      to: values(
+        '<dir>',
+        'directory of the executables that will delete them, repeatable: the first that has a plugin is used',
+      ),
       'dry-run': DRY_RUN,
-      force: {
-        type: 'boolean',
-        help: 'hand over without trials, and the others if one cannot be; otherwise it is all or none',
-      },
+      force: flag('hand over without trials, and the others if one cannot be; otherwise it is all or none'),
       ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
     },
     load: () => import('./commands/handover.ts'),
@@ -698,42 +490,26 @@ export const COMMANDS: readonly Command[] = [
     usage: '<executable>',
     positionals: { min: 1, max: 1 },
     options: {
-      conf: {
-        type: 'string',
-        placeholder: '<file>',
-        help: 'configuration of the plugin; without it, only rules that need none are tested',
-      },
-      from: { type: 'string', placeholder: '<conflist>', help: 'take the configuration from this list' },
-      cap: { type: 'string', placeholder: '<json>', help: 'capability arguments, with --from' },
-      chained: { type: 'boolean', help: 'pass a prevResult, and create the interfaces that it names' },
-      'prev-result': {
-        type: 'string',
-        placeholder: '<file>',
-        help: 'prevResult to pass (a veth pair with one address)',
-      },
-      device: {
-        type: 'string',
-        placeholder: '<name>',
-        help: 'create a device of that name on the host for it',
-      },
-      'on-bridge': {
-        type: 'string',
-        placeholder: '<name>',
-        help: 'create a bridge of that name, with an interface of each container on it, as for an IPAM plugin',
-      },
-      beside: {
-        type: 'string',
-        placeholder: '<executable>',
-        help: 'run this on the host during the tests, such as a DHCP server; it is ready once it writes to standard error',
-      },
+      conf: value('<file>', 'configuration of the plugin; without it, only rules that need none are tested'),
+      from: value('<conflist>', 'take the configuration from this list'),
+      cap: value('<json>', 'capability arguments, with --from'),
+      chained: flag('pass a prevResult, and create the interfaces that it names'),
+      'prev-result': value('<file>', 'prevResult to pass (a veth pair with one address)'),
+      device: value('<name>', 'create a device of that name on the host for it'),
+      'on-bridge': value(
+        '<name>',
+        'create a bridge of that name, with an interface of each container on it, as for an IPAM plugin',
+      ),
+      beside: value(
+        '<executable>',
+        'run this on the host during the tests, such as a DHCP server; it is ready once it writes to standard error',
+      ),
       ifname: IFNAME,
-      'bin-dir': {
-        type: 'string',
-        multiple: true,
-        placeholder: '<dir>',
-        help: 'directory of plugins that it delegates to, repeatable (directory of the executable)',
-      },
-      timeout: { type: 'string', placeholder: '<seconds>', help: 'time limit per call (10)' },
+      'bin-dir': values(
+        '<dir>',
+        'directory of plugins that it delegates to, repeatable (directory of the executable)',
+      ),
+      timeout: value('<seconds>', 'time limit per call (10)'),
     },
     load: () => import('./commands/conformance.ts'),
   },
@@ -743,19 +519,15 @@ export const COMMANDS: readonly Command[] = [
     usage: '<file, directory or network>...',
     positionals: { min: 0, max: Number.POSITIVE_INFINITY },
     options: {
-      explain: {
-        type: 'boolean',
-        help: 'explain every line of the list instead',
-      },
-      schema: {
-        type: 'string',
-        placeholder: '<type or kind>',
-        help: "print the JSON Schema of a plugin's configuration, of what a command prints, or of a whole list (conflist)",
-      },
+      explain: flag('explain every line of the list instead'),
+      schema: value(
+        '<type or kind>',
+        "print the JSON Schema of a plugin's configuration, of what a command prints, or of a whole list (conflist)",
+      ),
       'conf-dir': CONF_DIR,
       'bin-dir': BIN_DIR,
-      'files-only': { type: 'boolean', help: 'do not look for executables or ask for their versions' },
-      strict: { type: 'boolean', help: 'fail on warnings too' },
+      'files-only': flag('do not look for executables or ask for their versions'),
+      strict: flag('fail on warnings too'),
     },
     load(call) {
       if (call.text('schema') !== undefined) return import('./validate/schema.ts');
@@ -770,70 +542,33 @@ export const COMMANDS: readonly Command[] = [
     options: {
       'bin-dir': INSTALL_BIN_DIR,
       'conf-dir': CONF_DIR,
-      link: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<type>',
-        help: 'install only this plugin, repeatable (all of them)',
-      },
-      'conf-name': {
-        type: 'string',
-        placeholder: '<file>',
-        help: 'name of the list in its directory (10-<network>.conflist)',
-      },
-      'as-default': {
-        type: 'boolean',
-        help: 'give the list a name that sorts first, and fail if no runtime uses it',
-      },
-      force: {
-        type: 'boolean',
-        help: 'replace files of other packages; they are kept, and uninstall restores them',
-      },
+      link: values('<type>', 'install only this plugin, repeatable (all of them)'),
+      'conf-name': value('<file>', 'name of the list in its directory (10-<network>.conflist)'),
+      'as-default': flag('give the list a name that sorts first, and fail if no runtime uses it'),
+      force: flag('replace files of other packages; they are kept, and uninstall restores them'),
       'dry-run': DRY_RUN,
-      print: {
-        type: 'string',
-        placeholder: '<what>',
-        choices: ['systemd', 'daemonset', 'containerfile', 'crds'],
-        help: 'print a systemd unit, a daemonset, a containerfile, the kinds of cluster-wide addresses (crds), alerts for Prometheus or a board of Grafana instead of installing',
-      },
-      'with-account': {
-        type: 'boolean',
-        help: 'give the printed daemonset a service account, for delegates and network status',
-      },
-      'with-metrics': {
-        type: 'boolean',
-        help: "have the printed daemonset serve metrics at the node's address, port 9464",
-      },
-      kubernetes: {
-        type: 'string',
-        placeholder: '<version>',
-        help: 'print a daemonset for clusters of this version and later (1.30)',
-      },
-      account: {
-        type: 'string',
-        placeholder: '<dir>',
-        help: "a pod's service account, for a kubeconfig in catena.d next to the list",
-      },
-      'account-on-host': {
-        type: 'string',
-        placeholder: '<dir>',
-        help: 'path of that directory on the host (the same path)',
-      },
-      daemon: {
-        type: 'string',
-        placeholder: '<starter>',
-        choices: ['systemd', 'on-demand', 'none'],
-        help: 'what starts the daemon: systemd, on-demand (the first call) or none (as before)',
-      },
-      'keep-daemon': {
-        type: 'boolean',
-        help: 'let a daemon of the replaced executables run on; it declines calls of the new ones',
-      },
-      'share-dir': {
-        type: 'string',
-        placeholder: '<dir>',
-        help: 'also install shell completion and the manual below this directory, such as /usr/local/share',
-      },
+      print: value(
+        '<what>',
+        'print a systemd unit, a daemonset, a containerfile, the kinds of cluster-wide addresses (crds), alerts for Prometheus or a board of Grafana instead of installing',
+        { choices: ['systemd', 'daemonset', 'containerfile', 'crds'] },
+      ),
+      'with-account': flag('give the printed daemonset a service account, for delegates and network status'),
+      'with-metrics': flag("have the printed daemonset serve metrics at the node's address, port 9464"),
+      kubernetes: value('<version>', 'print a daemonset for clusters of this version and later (1.30)'),
+      account: value('<dir>', "a pod's service account, for a kubeconfig in catena.d next to the list"),
+      'account-on-host': value('<dir>', 'path of that directory on the host (the same path)'),
+      daemon: value(
+        '<starter>',
+        'what starts the daemon: systemd, on-demand (the first call) or none (as before)',
+        { choices: ['systemd', 'on-demand', 'none'] },
+      ),
+      'keep-daemon': flag(
+        'let a daemon of the replaced executables run on; it declines calls of the new ones',
+      ),
+      'share-dir': value(
+        '<dir>',
+        'also install shell completion and the manual below this directory, such as /usr/local/share',
+      ),
       etc: ETC_DIR,
     },
     load: () => import('./commands/install.ts'),
@@ -846,24 +581,14 @@ export const COMMANDS: readonly Command[] = [
     options: {
       'bin-dir': INSTALL_BIN_DIR,
       'conf-dir': CONF_DIR,
-      'hand-over': {
-        type: 'boolean',
-        help: 'make existing attachments deletable by the restored executables first; without it they block uninstall',
-      },
-      to: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<dir>',
-        help: 'directory of executables to use where none is restored, repeatable',
-      },
-      force: {
-        type: 'boolean',
-        help: 'uninstall even if attachments remain that nothing can delete afterwards',
-      },
-      purge: {
-        type: 'boolean',
-        help: 'remove records, tables, idle bridges, index files and the daemon as well: everything of ours',
-      },
+      'hand-over': flag(
+        'make existing attachments deletable by the restored executables first; without it they block uninstall',
+      ),
+      to: values('<dir>', 'directory of executables to use where none is restored, repeatable'),
+      force: flag('uninstall even if attachments remain that nothing can delete afterwards'),
+      purge: flag(
+        'remove records, tables, idle bridges, index files and the daemon as well: everything of ours',
+      ),
       'cni-cache-dir': CACHE_DIR,
       'state-dir': STATE_DIR,
       'dry-run': DRY_RUN,
@@ -877,35 +602,18 @@ export const COMMANDS: readonly Command[] = [
     usage: '[<name>]',
     positionals: { min: 0, max: 1 },
     options: {
-      kind: {
-        type: 'string',
-        placeholder: '<kind>',
-        help: 'bridge, internal (a bridge without a way out), ptp, macvlan or ipvlan',
-      },
-      subnet: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<subnet>',
-        help: 'such as 10.1.0.0/24, repeatable; auto (free ones, auto4 and auto6 of one family), dhcp or none',
-      },
-      device: {
-        type: 'string',
-        placeholder: '<name>',
-        help: "the node's device below a macvlan or ipvlan (that of the default route)",
-      },
-      ports: { type: 'boolean', help: 'publish the ports that containers ask for' },
-      rates: { type: 'boolean', help: 'limit the rates that containers ask for' },
-      file: { type: 'string', placeholder: '<file>', help: 'file to write (<name>.conflist)' },
-      plugin: {
-        type: 'boolean',
-        help: 'create the project of a plugin of that name instead: source, test and build',
-      },
-      dir: {
-        type: 'string',
-        placeholder: '<dir>',
-        help: 'with --plugin: directory to create or fill (./<name>)',
-      },
-      force: { type: 'boolean', help: 'replace the file, or use a name that another file has' },
+      kind: value('<kind>', 'bridge, internal (a bridge without a way out), ptp, macvlan or ipvlan'),
+      subnet: values(
+        '<subnet>',
+        'such as 10.1.0.0/24, repeatable; auto (free ones, auto4 and auto6 of one family), dhcp or none',
+      ),
+      device: value('<name>', "the node's device below a macvlan or ipvlan (that of the default route)"),
+      ports: flag('publish the ports that containers ask for'),
+      rates: flag('limit the rates that containers ask for'),
+      file: value('<file>', 'file to write (<name>.conflist)'),
+      plugin: flag('create the project of a plugin of that name instead: source, test and build'),
+      dir: value('<dir>', 'with --plugin: directory to create or fill (./<name>)'),
+      force: flag('replace the file, or use a name that another file has'),
       ...NODE_OPTIONS,
     },
     load: call => (call.on('plugin') ? import('./init/plugin.ts') : import('./commands/init.ts')),
@@ -916,13 +624,10 @@ export const COMMANDS: readonly Command[] = [
     usage: '[<command or error code>]',
     positionals: { min: 0, max: 1 },
     options: {
-      man: { type: 'boolean', help: 'print the page of the manual instead, for man -l -' },
-      completion: {
-        type: 'string',
-        placeholder: '<shell>',
+      man: flag('print the page of the manual instead, for man -l -'),
+      completion: value('<shell>', 'print the completion of command lines for bash, zsh or fish', {
         choices: SHELLS,
-        help: 'print the completion of command lines for bash, zsh or fish',
-      },
+      }),
     },
     load: () => import('./commands/help.ts'),
   },
