@@ -60,7 +60,7 @@ export function renderCommandUsage(
     ...renderColumns(rows, columns),
     ...(examples.length ? ['', 'Examples:'] : []),
     // A command line is never broken: it is there to be copied.
-    ...examples.flatMap(({ text, line }) => [...wrap(`# ${text}`, columns, '  ', '  # '), `  ${line}`]),
+    ...examples.flatMap(([text, line]) => [...wrap(`# ${text}`, columns, '  ', '  # '), `  ${line}`]),
     '',
   ].join('\n');
 }

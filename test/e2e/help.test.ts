@@ -66,7 +66,7 @@ describeRoot(
           await machine.ok(['ip', 'netns', 'add', 'web']);
           const failed: unknown[] = [];
           for (const name of GROUPS.flatMap(({ commands }) => commands)) {
-            for (const { line } of EXAMPLES[name] ?? []) {
+            for (const [, line] of EXAMPLES[name] ?? []) {
               const [, ...args] = wordsOf(line);
               const command = [
                 ...(UNTIL_TOLD.includes(name) ? END_SOON : []),

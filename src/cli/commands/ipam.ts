@@ -16,6 +16,7 @@ import { count } from '../../lab/words.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findList } from '../named-list.ts';
+import { renderTable } from '../node/table.ts';
 import { printAnswer } from '../output/print.ts';
 import { confDirOf } from '../target.ts';
 
@@ -253,7 +254,7 @@ function renderLeases(leases: readonly FoundLease[], wide = false): string {
     const number = leases.filter(lease => lease.state === state).length;
     return number ? `${number} ${state}` : [];
   });
-  return `${renderTable(table)}\n${count(leases.length, 'lease')}${counts.length ? `: ${counts.join(', ')}` : ''}\n`;
+  return `${renderTable(table, undefined)}\n${count(leases.length, 'lease')}${counts.length ? `: ${counts.join(', ')}` : ''}\n`;
 }
 
 /** A table of pools. @param wide with a line for each node that holds blocks */
@@ -273,18 +274,8 @@ function renderPools(pools: AnswerOf<'ClusterPoolList'>['items'], wide = false):
       }),
     ];
   });
-  return renderTable([['NETWORK', 'POOL', 'BLOCKS', 'BLOCK SIZE', 'CLAIMED', 'SHARE', 'NODES'], ...rows]);
-}
-
-function renderTable(table: readonly (readonly string[])[]): string {
-  const widths = (table[0] ?? []).map((_, column) => Math.max(...table.map(row => row[column]?.length ?? 0)));
-  const lines = table.map(row =>
-    row
-      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
-      .join('  ')
-      .trimEnd(),
-  );
-  return `${lines.join('\n')}\n`;
+  const head = ['NETWORK', 'POOL', 'BLOCKS', 'BLOCK SIZE', 'CLAIMED', 'SHARE', 'NODES'];
+  return renderTable([head, ...rows], undefined);
 }
 
 /** Everything known about one lease, the conclusion last. */

@@ -62,7 +62,7 @@ export function renderCommand(
     'The environment variable and the default stand in parentheses; an option wins over its variable.',
     ...Object.entries(optionsOf(options, { globalOptions })).flatMap(renderOption),
     ...(examples.length ? ['.SH EXAMPLES'] : []),
-    ...examples.flatMap(({ text, line }) => ['.TP', sentence(text), '.nf', bold(line), '.fi']),
+    ...examples.flatMap(([text, line]) => ['.TP', sentence(text), '.nf', bold(line), '.fi']),
     ...exitStatus(MORE_EXIT_CODES[name] ?? []),
     '.SH SEE ALSO',
     [`.BR ${TOP} (1)`, ...others.map(reference)].join(',\n'),

@@ -18,7 +18,7 @@ test('every command is in one group and has an example', () => {
 test.each(COMMANDS.map(command => [command.name, command] as const))(
   'the examples of %s have its options and arguments',
   (name, { options, positionals }) => {
-    for (const { line } of EXAMPLES[name] ?? []) {
+    for (const [, line] of EXAMPLES[name] ?? []) {
       const [tool, command, ...args] = wordsOf(line);
       expect([tool, command]).toEqual(['catena', name]);
       const parsed = parseArguments(args, optionsOf(options, { globalOptions: GLOBAL_OPTIONS }) ?? {});
