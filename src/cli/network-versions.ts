@@ -24,8 +24,11 @@ export async function run(call: CommandCall): Promise<number> {
     type,
     ...SPEC_VERSIONS.map(one => (supportedVersions.includes(one) ? one : '-')),
   ]);
-  await printAnswer(call, 'NetworkVersions', shown, {
-    text: () => `network ${name}, CNI ${version}, ${words}\n${renderTable(rows, undefined)}`,
-  });
+  await printAnswer(
+    call,
+    'NetworkVersions',
+    shown,
+    () => `network ${name}, CNI ${version}, ${words}\n${renderTable(rows, undefined)}`,
+  );
   return usable ? 0 : 1;
 }

@@ -48,12 +48,7 @@ export async function run(call: CommandCall): Promise<number> {
       ? 'ok'
       : 'incomplete';
   const ms = performance.now() - started;
-  await printAnswer(
-    call,
-    'TrafficReport',
-    { outcome, probes },
-    { text: () => renderVerdict(call, probes, ms) },
-  );
+  await printAnswer(call, 'TrafficReport', { outcome, probes }, () => renderVerdict(call, probes, ms));
   return EXIT_CODES[outcome];
 }
 

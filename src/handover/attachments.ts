@@ -52,15 +52,15 @@ const RUNNERS = ['catena', 'multus'];
 
 /**
  * Why other executables cannot delete the attachment at all; undefined if they may be able to.
- * @param heirs the other executables, by plugin name
+ * @param executables the other executables, by plugin name
  * @param place name of their location, for the message
  */
 export function findMissing(
   { types }: Pick<HandedAttachment, 'types'>,
-  heirs: ReadonlyMap<string, string>,
+  executables: ReadonlyMap<string, string>,
   place: string,
 ): string | undefined {
-  const missing = types.filter(type => !heirs.has(type));
+  const missing = types.filter(type => !executables.has(type));
   const runner = missing.find(type => RUNNERS.includes(type));
   if (runner !== undefined) {
     return `"${runner}" attached its networks and only it can detach them: delete the container first`;

@@ -46,7 +46,7 @@ export async function run(call: CommandCall): Promise<number> {
   write(file, bytes);
   const listed = files.map(one => ({ name: one.name, what: one.what, bytes: Buffer.byteLength(one.text) }));
   const answer = { file, bytes: bytes.length, anonymous, files: listed };
-  await printAnswer(call, 'Bundle', answer, { text: () => render(file, bytes.length, files, note) });
+  await printAnswer(call, 'Bundle', answer, () => render(file, bytes.length, files, note));
   return 0;
 }
 

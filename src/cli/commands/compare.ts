@@ -28,9 +28,7 @@ export async function run(call: CommandCall): Promise<number> {
   const report = reportOn(given.list, played, given.ignored);
   const swapped = `${given.swap.target} for ${given.swap.types.join(', ')}`;
   const render = call.on('all') ? renderReport : renderSummary;
-  await printAnswer(call, 'Comparison', report, {
-    text: () => render(report, given.pluginDirs.join(':'), swapped),
-  });
+  await printAnswer(call, 'Comparison', report, () => render(report, given.pluginDirs.join(':'), swapped));
   return report.same ? 0 : 1;
 }
 

@@ -46,7 +46,7 @@ export async function run(call: CommandCall): Promise<number> {
     examined += 1;
     if (examined < RULES.length) progress.step(`rule ${examined + 1} of ${RULES.length}`);
   }).finally(progress.end);
-  await printAnswer(call, 'Conformance', report, { text: () => renderVerdict(report) });
+  await printAnswer(call, 'Conformance', report, () => renderVerdict(report));
   return report.ok ? 0 : 1;
 }
 

@@ -42,11 +42,8 @@ export async function run(call: CommandCall): Promise<number> {
   });
   const findings = 'severity' in view ? [view] : await examineAll(call, await withPods(call, view), runtime);
   const verdict = judge(findings, 'user' in view && view.user?.id !== 0);
-  await printAnswer(
-    call,
-    'Diagnosis',
-    { verdict, findings },
-    { text: () => renderDiagnosis(findings, verdict, { ...styleOf(call), all: call.on('all') }) },
+  await printAnswer(call, 'Diagnosis', { verdict, findings }, () =>
+    renderDiagnosis(findings, verdict, { ...styleOf(call), all: call.on('all') }),
   );
   return exitCodeOf(verdict);
 }

@@ -16,7 +16,7 @@ import { FAILED_WITHOUT_CODE } from '../../observe/history.ts';
 import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { noteDone } from '../log/events.ts';
-import { printAnswer } from '../output/print.ts';
+import { printAnswer, printList } from '../output/print.ts';
 import { secondsIn } from '../seconds.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { during } from '../terminal/progress.ts';
@@ -38,7 +38,7 @@ export async function run(call: CommandCall): Promise<number> {
     return 0;
   }
   const plan = planGarbage(list, scope, runtimeOf(call));
-  await printAnswer(call, 'GarbagePlan', toJson(plan), { text: () => renderPlan(plan, call.on('all')) });
+  await printAnswer(call, 'GarbagePlan', toJson(plan), () => renderPlan(plan, call.on('all')));
   for (const problem of plan.damaged) warn(call, problem);
   return 0;
 }
@@ -174,7 +174,7 @@ async function gcGone(call: CommandCall): Promise<number> {
       const code = state === 'deleted' ? 0 : error?.code || FAILED_WITHOUT_CODE;
       noteDone(call, 'DEL', error ? `${why}: ${error.message}` : why, { code, id });
     }
-  await printAnswer(call, 'GoneList', { items: report.map(goneToJson) }, { text: () => render(report) });
+  await printList(call, 'GoneList', report.map(goneToJson), () => render(report));
   return report.some(({ state }) => state === 'failed') ? 1 : 0;
 }
 

@@ -4,11 +4,8 @@ import { absolutePath } from '../../files/absolute-path.ts';
 import { listAttached } from '../../handover/attachments.ts';
 import type { Handover } from '../../handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { handOverAll } from '../handover/hand-over-all.ts';
-import { findHeirs } from '../handover/heirs.ts';
-import { renderHandovers } from '../handover/render.ts';
-import { handoverRuntime } from '../handover/runtime.ts';
-import { printAnswer } from '../output/print.ts';
+import { findExecutables, handOverAll, handoverRuntime, renderHandovers } from '../handover/hand-over-all.ts';
+import { printList } from '../output/print.ts';
 import { during } from '../terminal/progress.ts';
 
 /**
@@ -24,7 +21,7 @@ export async function run(call: CommandCall): Promise<number> {
   const runtime = handoverRuntime(call);
   const attached = listAttached(network, runtime);
   const plan = {
-    heirs: findHeirs(new Set(attached.flatMap(({ types }) => types)), dirs),
+    executables: findExecutables(new Set(attached.flatMap(({ types }) => types)), dirs),
     place: dirs.map(dir => `"${dir}"`).join(' or '),
     visible: [...dirs, ...runtime.pluginDirs],
     mode: call.on('dry-run') ? ('look' as const) : ('do' as const),
@@ -36,11 +33,11 @@ export async function run(call: CommandCall): Promise<number> {
     `${attached.length} attachments, and a trial of each kind`,
     () => handOverAll(attached, plan, call, runtime),
   );
-  await printAnswer(
+  await printList(
     call,
     'HandoverList',
-    { items: handovers },
-    { text: () => `${renderHandovers(handovers)}${renderRefusal(handovers)}` },
+    handovers,
+    () => `${renderHandovers(handovers)}${renderRefusal(handovers)}`,
   );
   return handovers.some(({ state }) => state === 'refused') ? 1 : 0;
 }

@@ -43,9 +43,9 @@ async function explain(call: CommandCall, code: number): Promise<void> {
       `Cannot explain code ${code}: the specification reserves the codes below 100 and does not define this one`,
     );
   }
-  await printAnswer(call, 'CodeExplanation', explanation, {
-    text: () => renderCode(explanation, widthOf(call) ?? WIDTH),
-  });
+  await printAnswer(call, 'CodeExplanation', explanation, () =>
+    renderCode(explanation, widthOf(call) ?? WIDTH),
+  );
 }
 
 function find({ table }: CommandCall, name: string): Command {

@@ -71,7 +71,7 @@ export async function run(call: CommandCall): Promise<number> {
     call,
     'Installation',
     { ok, steps: plan.steps, ...defined({ reason }), picks, notes },
-    { text: () => `${render(plan, picks, reason, call.on('as-default'))}${noted}` },
+    () => `${render(plan, picks, reason, call.on('as-default'))}${noted}`,
   );
   return ok ? 0 : 1;
 }

@@ -17,7 +17,7 @@ import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findList } from '../named-list.ts';
 import { renderTable } from '../node/table.ts';
-import { printAnswer } from '../output/print.ts';
+import { printAnswer, printList } from '../output/print.ts';
 import { confDirOf } from '../target.ts';
 
 type Operands = readonly string[];
@@ -48,32 +48,22 @@ export async function run(call: CommandCall): Promise<number> {
 async function ls(call: CommandCall, [network]: Operands): Promise<number> {
   const places = network === undefined ? listPlaces(call) : [await placeOf(call, network)];
   const leases = places.flatMap(place => inspectAll(call, place));
-  await printAnswer(
-    call,
-    'LeaseList',
-    { items: leases.map(toJson) },
-    {
-      text: () => renderLeases(leases),
-      wide: () => renderLeases(leases, true),
-      names: () => leases.map(({ address }) => address),
-    },
-  );
+  await printList(call, 'LeaseList', leases.map(toJson), {
+    text: () => renderLeases(leases),
+    wide: () => renderLeases(leases, true),
+    names: () => leases.map(({ address }) => address),
+  });
   return 0;
 }
 
 /** What the store of the cluster says, not this node. */
 async function pools(call: CommandCall, [network]: Operands): Promise<number> {
   const items = await findPools(call, network);
-  await printAnswer(
-    call,
-    'ClusterPoolList',
-    { items },
-    {
-      text: () => renderPools(items),
-      wide: () => renderPools(items, true),
-      names: () => items.map(({ pool }) => pool),
-    },
-  );
+  await printList(call, 'ClusterPoolList', items, {
+    text: () => renderPools(items),
+    wide: () => renderPools(items, true),
+    names: () => items.map(({ pool }) => pool),
+  });
   return 0;
 }
 

@@ -15,7 +15,7 @@ import { readNodeFor } from '../node/read.ts';
 import { parseMoment } from '../node/times.ts';
 import { printOne } from '../output/data.ts';
 import { isData } from '../output/format.ts';
-import { printAnswer } from '../output/print.ts';
+import { printList } from '../output/print.ts';
 import { runtimeOf } from '../target.ts';
 import { styleOf } from '../terminal/lines.ts';
 
@@ -35,16 +35,11 @@ export async function run(call: CommandCall): Promise<number> {
     return follow(call, stateDir, before);
   }
   const nothing = `nothing is on record since ${new Date(since).toISOString()}\n`;
-  await printAnswer(
-    call,
-    'LogEntryList',
-    { items: shown },
-    {
-      text: () => renderLog(shown, styleOf(call)) || nothing,
-      wide: () => renderLog(shown, styleOf(call), true) || nothing,
-      names: () => namesIn(shown),
-    },
-  );
+  await printList(call, 'LogEntryList', shown, {
+    text: () => renderLog(shown, styleOf(call)) || nothing,
+    wide: () => renderLog(shown, styleOf(call), true) || nothing,
+    names: () => namesIn(shown),
+  });
   return 0;
 }
 

@@ -1,19 +1,20 @@
 // What does `catena ls` do?
-
 import { setTimeout as pause } from 'node:timers/promises';
 import { isatty } from 'node:tty';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { didYouMean } from '../../cni/suggest.ts';
 import { drawDot, drawMermaid } from '../../graph/edges.ts';
 import { drawSvg } from '../../graph/svg.ts';
 import { drawText } from '../../graph/text.ts';
-import type { Style } from '../../lab/words.ts';
+import { type Colour, count, oneLine, painter, type Style } from '../../lab/words.ts';
+import { cidrContains, findCidr } from '../../net/cidr.ts';
+import { findIp } from '../../net/ip.ts';
 import type { NodeAttachment, NodeModel } from '../../node/model.ts';
 import { withoutStandIns } from '../../node/shown.ts';
-import { titleOf } from '../../node/words.ts';
-import type { CommandCall } from '../command.ts';
-import { selectAttachments } from '../node/filter.ts';
+import { renderAge, renderPort, renderRates, shortId, titleOf } from '../../node/words.ts';
+import { type CommandCall, UsageError } from '../command.ts';
 import { readNodeFor } from '../node/read.ts';
-import { renderLs } from '../node/render-ls.ts';
+import { renderTable } from '../node/table.ts';
 import { printAnswer } from '../output/print.ts';
 import { warn } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
@@ -73,4 +74,123 @@ async function watch(call: CommandCall): Promise<number> {
     await pause(LOOK_AGAIN_MS, undefined, { signal: call.signal }).catch(() => undefined);
   }
   return 0;
+}
+
+type Matches = (one: NodeAttachment, value: string) => boolean;
+
+/** By key of `--filter`. */
+const FILTERS: Readonly<Record<string, Matches>> = {
+  name: (one, value) => titleOf(one).includes(value),
+  id: ({ containerId }, value) => containerId.startsWith(value),
+  network: ({ network }, value) => network === value,
+  address: hasAddress,
+  port: ({ ports }, value) =>
+    ports.some(({ hostPort, protocol }) => [`${hostPort}`, `${hostPort}/${protocol}`].includes(value)),
+  device: ({ hostDevice, device }, value) => [hostDevice?.name, device?.name].includes(value),
+  state: ({ state }, value) => state === value,
+  health: ({ health }, value) => health?.state === value,
+  runner: ({ origin }, value) => origin.runner === value,
+};
+
+/**
+ * The attachments that match all filters.
+ * @param filters `<key>=<value>`
+ * @throws UsageError for an unknown key
+ */
+export function selectAttachments(
+  attachments: readonly NodeAttachment[],
+  filters: readonly string[],
+): NodeAttachment[] {
+  const tests = filters.map(text => {
+    const at = text.indexOf('=');
+    const [key, value] = [text.slice(0, at), text.slice(at + 1)];
+    const matches = at > 0 && Object.hasOwn(FILTERS, key) ? FILTERS[key] : undefined;
+    if (matches) return (one: NodeAttachment) => matches(one, value);
+    const near = at > 0 ? didYouMean(key, Object.keys(FILTERS)) : '';
+    throw new UsageError(
+      `Cannot use --filter "${text}": expected <key>=<value> with one of ${Object.keys(FILTERS).join(', ')}${near}`,
+    );
+  });
+  return attachments.filter(one => tests.every(test => test(one)));
+}
+
+/** An address, or a subnet in which one lies. */
+function hasAddress({ addresses }: NodeAttachment, value: string): boolean {
+  const subnet = findCidr(value);
+  const ips = addresses.flatMap(text => findCidr(text)?.ip ?? findIp(text) ?? []);
+  if (subnet) return ips.some(ip => cidrContains(subnet, ip));
+  const wanted = findIp(value);
+  return wanted !== undefined && ips.some(ip => ip.family === wanted.family && ip.value === wanted.value);
+}
+
+interface Column {
+  readonly title: string;
+  cell(one: NodeAttachment, now: number): string;
+  /** Left out unless an attachment has something to show in it. */
+  readonly optional?: boolean;
+  colour?(one: NodeAttachment): Colour | undefined;
+  readonly wide?: boolean;
+}
+
+const COLUMNS: readonly Column[] = [
+  { title: 'NAME', cell: titleOf },
+  { title: 'NETWORK', cell: ({ network }) => network },
+  { title: 'CONTAINER', cell: ({ containerId }) => shortId(containerId), wide: true },
+  { title: 'IFNAME', cell: ({ ifname }) => ifname, wide: true },
+  { title: 'ADDRESS', cell: ({ addresses }) => addresses.map(withoutPrefix).join(',') || '-' },
+  { title: 'PORTS', cell: ({ ports }) => ports.map(renderPort).join(',') || '-' },
+  { title: 'DEVICE', cell: ({ hostDevice }) => hostDevice?.name ?? '-', wide: true },
+  { title: 'RATES', cell: ({ rates }) => renderRates(rates) || '-', wide: true },
+  { title: 'MADE BY', cell: ({ origin }) => origin.runner, wide: true },
+  { title: 'AGE', cell: ({ since }, now) => (since === undefined ? '-' : renderAge(since, now)) },
+  {
+    title: 'STATE',
+    cell: ({ state }) => (state === 'attached' ? '' : state),
+    colour: () => 'yellow',
+    optional: true,
+  },
+  {
+    title: 'HEALTH',
+    cell: ({ health }) => health?.state ?? '',
+    colour: ({ health }) => health && HEALTH[health.state],
+    optional: true,
+  },
+];
+
+const HEALTH = { sound: 'green', broken: 'red', unknown: 'yellow' } as const;
+
+/** The table, then the reason of each attachment that is broken or unsettled. */
+export function renderLs(
+  node: NodeModel,
+  shown: readonly NodeAttachment[],
+  options: Style & { readonly wide: boolean; readonly width: number | undefined },
+): string {
+  if (shown.length === 0) {
+    const all = node.attachments.length;
+    const networks = count(node.networks.length, 'network');
+    return all
+      ? `none of ${count(all, 'attachment')} matches\n`
+      : `no container is attached to a network; ${networks} configured (catena networks)\n`;
+  }
+  const now = Date.parse(node.time);
+  const used = COLUMNS.filter(
+    ({ cell, optional, wide }) =>
+      (options.wide || !wide) && (!optional || shown.some(one => cell(one, now) !== '')),
+  );
+  const rows = shown.map(one => used.map(({ cell }) => oneLine(cell(one, now))));
+  const paint = painter(options);
+  const table = renderTable([used.map(({ title }) => title), ...rows], options.width, (cell, row, column) => {
+    const one = shown[row - 1];
+    const colour = one && used[column]?.colour?.(one);
+    return colour ? paint(colour, cell) : cell;
+  });
+  const problems = shown.flatMap(one => {
+    const why = one.health?.problem ?? one.why;
+    return why === undefined ? [] : [`${oneLine(`${titleOf(one)} on ${one.network}: ${why}`)}\n`];
+  });
+  return [table, ...(problems.length ? ['\n'] : []), ...problems].join('');
+}
+
+function withoutPrefix(address: string): string {
+  return address.replace(/\/\d+$/, '');
 }

@@ -34,9 +34,9 @@ export async function run(call: CommandCall): Promise<number> {
   const { onWarning: _, ...runtime } = runtimeOf(call);
   const report = await during(call, 'repair', 'CHECK of every attachment', () => repairAll(scope, runtime));
   if (!dryRun && runtime.stateDir !== undefined) appendHistory(runtime.stateDir, eventsOfRepair(report));
-  await printAnswer(call, 'RepairReport', toJson(report), {
-    text: () => renderReport(report, dryRun, call.plugins.types),
-  });
+  await printAnswer(call, 'RepairReport', toJson(report), () =>
+    renderReport(report, dryRun, call.plugins.types),
+  );
   for (const problem of report.damaged) warn(call, problem);
   const isEmpty = Object.values(report).every(list => list.length === 0);
   if (network !== undefined && isEmpty) checkConfigured(call, network);

@@ -15,7 +15,7 @@ import { count } from '../../lab/words.ts';
 import { readRecords } from '../../node/facts.ts';
 import { type AttachmentCheck, checkAll } from '../../watch/check-all.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { printAnswer } from '../output/print.ts';
+import { printList } from '../output/print.ts';
 import {
   compareBoth,
   type Examined,
@@ -68,7 +68,7 @@ async function show(
   const all = [...new Set(listUses(list).map(({ type }) => type))];
   const types = plugin === undefined ? all : [findType(list, plugin)];
   const known = types.map(type => survey(call, list, type, runtime.pluginDirs));
-  await printAnswer(call, 'SurveyList', { items: known }, { text: () => known.map(renderSurvey).join('') });
+  await printList(call, 'SurveyList', known, () => known.map(renderSurvey).join(''));
   return 0;
 }
 

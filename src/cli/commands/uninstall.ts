@@ -5,8 +5,8 @@ import { planUninstall, type UninstallStep, uninstall } from '../../install/unin
 import { disableUnits, forgetUnits, installedStarter, isBooted } from '../../install/units.ts';
 import type { PurgeStep } from '../../purge/files.ts';
 import type { CommandCall } from '../command.ts';
-import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';
-import { renderHandovers } from '../handover/render.ts';
+import { type HandoverOutcome, handOverBefore } from '../handover/before-uninstall.ts';
+import { renderHandovers } from '../handover/hand-over-all.ts';
 import { noteDone } from '../log/events.ts';
 import { printAnswer } from '../output/print.ts';
 import { deleteGone, findPurgeObstacle, leavePools, purge, purgePlacesOf } from '../uninstall/purge.ts';
@@ -22,8 +22,8 @@ export async function run(call: CommandCall): Promise<number> {
   const purges = call.on('purge');
   const purgePlaces = purges ? await purgePlacesOf(call, places.pluginDirs) : undefined;
   const gone = purges ? await deleteGone(call) : [];
-  const settled = await settleAttachments(call, places.binDir, plan);
-  const refusal = settled.refusal ?? (purges ? findPurgeObstacle(gone, call) : undefined);
+  const handedOver = await handOverBefore(call, places.binDir, plan);
+  const refusal = handedOver.refusal ?? (purges ? findPurgeObstacle(gone, call) : undefined);
   const isManaged =
     installedStarter(places.binDir)?.paths.some(path => path.startsWith('/etc/systemd/')) && isBooted();
   const remove = (): UninstallStep[] => {
@@ -42,13 +42,13 @@ export async function run(call: CommandCall): Promise<number> {
   // Of a purge nothing is left, this note included.
   if (refusal === undefined && !purges && !call.on('dry-run'))
     noteDone(call, 'UNINSTALL', `${steps.length} files of "${places.binDir}" and "${places.confDir}"`);
-  const done = { ...settled, refusal, steps, ...defined({ purged }) };
+  const done = { ...handedOver, refusal, steps, ...defined({ purged }) };
   const nothing = `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`;
-  await printAnswer(call, 'Uninstallation', toJson(done), { text: () => render(done, nothing) });
+  await printAnswer(call, 'Uninstallation', toJson(done), () => render(done, nothing));
   return refusal === undefined ? 0 : 1;
 }
 
-interface Done extends Pick<Settled, 'handovers'> {
+interface Done extends Pick<HandoverOutcome, 'handovers'> {
   readonly refusal: string | undefined;
   readonly steps: readonly UninstallStep[];
   readonly purged?: readonly PurgeStep[];

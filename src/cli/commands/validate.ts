@@ -27,11 +27,8 @@ export async function run(call: CommandCall): Promise<number> {
   const { error, warning } = countFindings(report);
   const valid = error + (call.on('strict') ? warning : 0) === 0;
   const { files, findings } = report;
-  await printAnswer(
-    call,
-    'Validation',
-    { valid, files, errors: error, warnings: warning, findings },
-    { text: () => renderValidation(report, styleOf(call), widthOf(call)) },
+  await printAnswer(call, 'Validation', { valid, files, errors: error, warnings: warning, findings }, () =>
+    renderValidation(report, styleOf(call), widthOf(call)),
   );
   return valid ? 0 : 1;
 }

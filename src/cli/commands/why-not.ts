@@ -30,11 +30,8 @@ export async function run(call: CommandCall): Promise<number> {
   const from = parseFrom(fromText ?? (to.kind === 'node' ? 'outside' : 'node'), node, find);
   const { outcome, hops } = whyNot(node, from, to, adviceFor(call), peersIn(runDir(call.env)));
   const start = fromText ?? from.kind;
-  await printAnswer(
-    call,
-    'PacketWalk',
-    { from: start, to: toText, outcome, simulated: true, hops },
-    { text: () => renderWalk(hops, outcome, { ...styleOf(call), width: widthOf(call) }) },
+  await printAnswer(call, 'PacketWalk', { from: start, to: toText, outcome, simulated: true, hops }, () =>
+    renderWalk(hops, outcome, { ...styleOf(call), width: widthOf(call) }),
   );
   return EXIT_CODES[outcome];
 }

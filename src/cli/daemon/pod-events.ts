@@ -1,5 +1,4 @@
-// How does the daemon tell the cluster what its watch found and did about a pod's networks?
-
+// How does the daemon tell the cluster what its watch found and did about a pod's networks, without drowning it in events?
 import { listNetworks } from '../../chain/config/load.ts';
 import { describeError } from '../../cni/errors.ts';
 import { memberOf } from '../../cni/json.ts';
@@ -10,7 +9,6 @@ import { argOf, placeOf } from '../../delegate/options.ts';
 import type { Observer } from '../../observe/observer.ts';
 import type { WatchedAttachment } from '../../watch/attachments.ts';
 import type { Act } from '../../watch/caretaker.ts';
-import { EventBudget } from './event-budget.ts';
 
 /** Reasons, for programs, and what is said before the problem. */
 const EVENTS: Readonly<Record<Act, readonly [reason: string, type: 'Normal' | 'Warning', words: string]>> = {
@@ -98,5 +96,37 @@ function networksIn(confDir: string) {
   } catch {
     // The directory cannot be read now.
     return [];
+  }
+}
+
+/** Events at once, and how often a further one is allowed: as client-go limits the events of one source. */
+const AT_ONCE = 25;
+const EVERY_MS = 12_000;
+
+/** A number of events that grows with time up to a limit. */
+export class EventBudget {
+  #left = AT_ONCE;
+  #at: number;
+  #omitted = 0;
+
+  constructor(now: number) {
+    this.#at = now;
+  }
+
+  /** Whether an event may be sent now, which counts as sent. */
+  take(now: number): boolean {
+    this.#left = Math.min(AT_ONCE, this.#left + (now - this.#at) / EVERY_MS);
+    this.#at = now;
+    const isAllowed = this.#left >= 1;
+    if (isAllowed) this.#left -= 1;
+    else this.#omitted += 1;
+    return isAllowed;
+  }
+
+  /** Events that were not allowed since this was last asked. */
+  takeOmitted(): number {
+    const omitted = this.#omitted;
+    this.#omitted = 0;
+    return omitted;
   }
 }

@@ -7,12 +7,10 @@ import { REPLACED } from '../../install/names.ts';
 import type { UninstallStep } from '../../install/uninstall.ts';
 import { count } from '../../lab/words.ts';
 import type { CommandCall } from '../command.ts';
-import { handOverAll } from './hand-over-all.ts';
-import { findHeirs, type Heirs } from './heirs.ts';
-import { handoverRuntime } from './runtime.ts';
+import { type Executables, findExecutables, handOverAll, handoverRuntime } from './hand-over-all.ts';
 
 /** What was found and done. */
-export interface Settled {
+export interface HandoverOutcome {
   readonly handovers: readonly Handover[];
   /** Why our executables must stay, and what to do about it. */
   readonly refusal?: string;
@@ -22,11 +20,11 @@ export interface Settled {
  * Checks every attachment with a plugin that this uninstallation removes: can the restored executable delete it? With
  * `--hand-over`, hands it over.
  */
-export async function settleAttachments(
+export async function handOverBefore(
   call: CommandCall,
   binDir: string,
   steps: readonly UninstallStep[],
-): Promise<Settled> {
+): Promise<HandoverOutcome> {
   const inBinDir = steps.filter(({ path }) => dirname(path) === binDir);
   const going = inBinDir.filter(({ action }) => action !== 'keep').map(({ path }) => basename(path));
   // Without its records and tables, no copy of our plugins elsewhere could delete an attachment either.
@@ -42,9 +40,9 @@ export async function settleAttachments(
   const [to, others] = [call.texts('to'), call.texts('bin-dir').slice(1)].map(dirs =>
     dirs.map(dir => absolutePath(dir, call.cwd)),
   ) as [string[], string[]];
-  const heirs: Heirs = new Map([
-    ...findHeirs(going, [...others, ...to]),
-    ...findHeirs(
+  const executables: Executables = new Map([
+    ...findExecutables(going, [...others, ...to]),
+    ...findExecutables(
       attached.flatMap(({ types }) => types).filter(type => !going.includes(type)),
       [binDir, ...others, ...to],
     ),
@@ -54,7 +52,7 @@ export async function settleAttachments(
   ]);
   const handsOver = call.on('hand-over');
   const plan = {
-    heirs,
+    executables,
     force: false,
     visible: [binDir, ...others, ...to],
     place: to.length

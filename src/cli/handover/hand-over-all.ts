@@ -1,9 +1,10 @@
-// How are many attachments handed over, with a trial for each kind of them?
+// How are many attachments handed over, by which plugins and to which executables, with a trial for each kind of them, and how is that reported?
 
-import { writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { chmodSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join, resolve } from 'node:path';
 import type { Conflist } from '../../chain/config/conflist.ts';
-import type { Runtime } from '../../chain/run/runtime.ts';
+import type { ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import { visitAll } from '../../chain/run/visits.ts';
 import { keyOf } from '../../cni/attachment.ts';
 import { renderCniArgs } from '../../cni/cni-args.ts';
@@ -12,14 +13,70 @@ import { DELETED_AFTER_HANDOVER } from '../../compare/scene.ts';
 import { findMissing, type HandedAttachment } from '../../handover/attachments.ts';
 import { type Handover, handOverOne } from '../../handover/hand-over.ts';
 import { runOwnCommand } from '../../lab/reexec.ts';
+import { oneLine } from '../../lab/words.ts';
+import { ownSegments, ownWorker, type WorkerSource } from '../../worker/client.ts';
 import type { CommandCall } from '../command.ts';
 import { noteDone } from '../log/events.ts';
-import { type Heirs, withHeirs } from './heirs.ts';
+import { runtimeOf } from '../target.ts';
+
+/**
+ * A runtime in which a worker of this executable serves every plugin that this executable contains. Whether there is something to
+ * hand over depends on what an attachment is made of, not on the file in the node's directory: after a rollback, that is the
+ * reference's.
+ */
+export function handoverRuntime(call: CommandCall): ChainRuntime {
+  return {
+    ...runtimeOf(call),
+    segments: ownSegments(throughThisFile(call.workers ?? ownWorker()), call.cwd),
+    find: type => join(dirname(process.execPath), type),
+    isOwn: path => call.plugins.types.includes(basename(path)),
+  };
+}
+
+/** A plugin is identified by its name; a file of that name need not exist. */
+function throughThisFile(source: WorkerSource): WorkerSource {
+  const path = process.execPath;
+  return {
+    use: ({ env }, work, which) => source.use({ path, env }, work, which),
+  };
+}
+
+/** Executables by plugin name. */
+export type Executables = ReadonlyMap<string, string>;
+
+/** Finds the plugins in the directories; the first directory that has one counts. */
+export function findExecutables(types: Iterable<string>, dirs: readonly string[]): Executables {
+  const found = [...types].flatMap(type => {
+    const path = dirs.map(dir => resolve(dir, type)).find(isFile);
+    return path === undefined ? [] : [[type, path] as const];
+  });
+  return new Map(found);
+}
+
+/** Links them into one temporary directory while the work runs. */
+export async function withPluginDir<T>(
+  executables: Executables,
+  work: (dir: string) => Promise<T>,
+): Promise<T> {
+  const dir = mkdtempSync(join(tmpdir(), 'catena-handover-'));
+  try {
+    for (const [type, path] of executables) symlinkSync(path, join(dir, type));
+    // It must be accessible from another user's namespace, too.
+    chmodSync(dir, 0o755);
+    return await work(dir);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+function isFile(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+}
 
 /** To which executables, and how. */
 export interface HandoverPlan {
   /** Executables that will delete the attachments. */
-  readonly heirs: Heirs;
+  readonly executables: Executables;
   /** Name of their location, for messages. */
   readonly place: string;
   /** Directories that must be visible during the trials. */
@@ -39,11 +96,11 @@ export async function handOverAll(
   call: CommandCall,
   runtime: Runtime,
 ): Promise<Handover[]> {
-  return await withHeirs(plan.heirs, async dir => {
+  return await withPluginDir(plan.executables, async dir => {
     const problems = new Map<string, string | undefined>();
     const findProblem = async (one: HandedAttachment): Promise<string | undefined> => {
       const { list } = one;
-      const missing = findMissing(one, plan.heirs, plan.place);
+      const missing = findMissing(one, plan.executables, plan.place);
       if (missing !== undefined || list === undefined || one.isGone || plan.force) return missing;
       const kind = kindOf(one);
       if (!problems.has(kind))
@@ -118,4 +175,16 @@ async function findTrialProblem(
   if (untried !== undefined) return `the trial failed, since ADD fails in temporary namespaces: ${untried}`;
   if (fails.length) return `DEL still fails: ${fails.join('; ')}`;
   return left.length ? `DEL leaves ${left.join('; ')}` : undefined;
+}
+
+const STATES = ['handed over', 'pending', 'ready', 'refused'] as const;
+
+/** A line for each attachment with what each of its plugins had, then the number of attachments in each state. */
+export function renderHandovers(handovers: readonly Handover[]): string {
+  const lines = handovers.flatMap(({ state, network, containerId, ifname, links: plugins, why }) => [
+    `${state.padEnd(11)}  ${network} ${containerId} ${ifname}${why === undefined ? '' : `: ${why}`}`,
+    ...plugins.map(({ link, parts }) => `  ${link}: ${parts.join(', ')}`),
+  ]);
+  const counts = STATES.map(state => `${handovers.filter(one => one.state === state).length} ${state}`);
+  return `${[...lines, `attachments: ${counts.join(', ')}`].map(oneLine).join('\n')}\n`;
 }

@@ -3,7 +3,7 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { findTrace, listTraces, toRequest } from '../../observe/trace-ring.ts';
 import { renderList, renderWaterfall } from '../../observe/waterfall.ts';
 import type { CommandCall } from '../command.ts';
-import { printAnswer } from '../output/print.ts';
+import { printAnswer, printList } from '../output/print.ts';
 import { warn } from '../target.ts';
 import { widthOf } from '../terminal/lines.ts';
 import { traceDirFor } from '../watched.ts';
@@ -24,15 +24,10 @@ export async function run(call: CommandCall): Promise<number> {
     return 0;
   }
   const { records, damaged } = listTraces(dir);
-  await printAnswer(
-    call,
-    'RequestList',
-    { items: records.map(toRequest) },
-    {
-      text: () => (records.length ? renderList(records, widthOf(call)) : NONE),
-      names: () => records.map(({ id: one }) => one),
-    },
-  );
+  await printList(call, 'RequestList', records.map(toRequest), {
+    text: () => (records.length ? renderList(records, widthOf(call)) : NONE),
+    names: () => records.map(({ id: one }) => one),
+  });
   for (const file of damaged)
     warn(call, new CniError(ErrorCode.decodingFailure, `Cannot read trace "${file}"`));
   return 0;

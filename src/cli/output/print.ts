@@ -15,13 +15,31 @@ export interface Texts {
   names?(): readonly string[];
 }
 
-/** Prints an answer in the format that the command line asks for. */
+/** The kinds that are a list, and what is in it. */
+type ListKind = { [K in Kind]: AnswerOf<K> extends { readonly items: readonly unknown[] } ? K : never }[Kind];
+
+/** As {@link printAnswer}, for an answer that is a list. */
+export function printList<K extends ListKind>(
+  call: CommandCall,
+  kind: K,
+  items: AnswerOf<K>['items'],
+  texts: Texts | Texts['text'],
+): Promise<void> {
+  return printAnswer(call, kind, { items } as AnswerOf<K>, texts);
+}
+
+/** Prints an answer in the format that the command line asks for. @param texts only a text if no format has another */
 export async function printAnswer<K extends Kind>(
   call: CommandCall,
   kind: K,
   value: AnswerOf<K>,
-  { text, wide = text, names = () => [] }: Texts,
+  texts: Texts | Texts['text'],
 ): Promise<void> {
+  const {
+    text,
+    wide = text,
+    names = () => [],
+  }: Texts = typeof texts === 'function' ? { text: texts } : texts;
   if (isData(call)) return printData(call, inEnvelope(kind, value));
   if (call.format === 'name')
     call.out(

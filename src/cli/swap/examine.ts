@@ -18,7 +18,7 @@ import { runOwnCommand } from '../../lab/reexec.ts';
 import { count } from '../../lab/words.ts';
 import type { AttachmentCheck } from '../../watch/check-all.ts';
 import type { CommandCall } from '../command.ts';
-import { handoverRuntime } from '../handover/runtime.ts';
+import { handoverRuntime } from '../handover/hand-over-all.ts';
 import type { Survey } from './report.ts';
 
 /** The candidate, and what it replaces. */

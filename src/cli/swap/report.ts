@@ -118,7 +118,7 @@ export async function conclude(
   }
   const answer = { outcome, ...defined({ why }), ...seen };
   const text = () => `${outcome}${why === undefined ? '' : `: ${why}`}\n`;
-  await printAnswer(call, 'Replacement', answer, { text });
+  await printAnswer(call, 'Replacement', answer, text);
   return ['refused', 'declined', 'put back'].includes(outcome) || worse?.length ? 1 : 0;
 }
 

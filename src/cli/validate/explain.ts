@@ -24,11 +24,8 @@ export async function run(call: CommandCall): Promise<number> {
   const { list, file, dir } = find(call, what);
   const explanation = await explainList(list, catalogOf(call));
   const runtimes = await verdictsOn(list, dir, file);
-  await printAnswer(
-    call,
-    'NetworkExplanation',
-    { ...explanation, runtimes },
-    { text: () => renderList(explanation, runtimes, width) },
+  await printAnswer(call, 'NetworkExplanation', { ...explanation, runtimes }, () =>
+    renderList(explanation, runtimes, width),
   );
   return 0;
 }

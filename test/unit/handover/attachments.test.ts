@@ -63,16 +63,16 @@ describe('isMadeIn()', () => {
 });
 
 describe('findMissing()', () => {
-  const heirs = new Map([['bridge', '/usr/lib/cni/bridge']]);
+  const executables = new Map([['bridge', '/usr/lib/cni/bridge']]);
 
   test('names the executables missing for its DEL', () => {
-    expect(findMissing({ types: ['bridge'] }, heirs, '"/x"')).toBeUndefined();
-    expect(findMissing({ types: ['bridge', 'sbr'] }, heirs, '"/x"')).toBe(
+    expect(findMissing({ types: ['bridge'] }, executables, '"/x"')).toBeUndefined();
+    expect(findMissing({ types: ['bridge', 'sbr'] }, executables, '"/x"')).toBe(
       'there is no "sbr" in "/x" to delete it',
     );
   });
 
   test('reports a runner whose attachments only it knows', () => {
-    expect(findMissing({ types: ['catena'] }, heirs, '"/x"')).toContain('only it can detach them');
+    expect(findMissing({ types: ['catena'] }, executables, '"/x"')).toContain('only it can detach them');
   });
 });

@@ -1,6 +1,6 @@
 // When does an idle daemon end?
 import { expect, test } from 'bun:test';
-import { type Activity, watchIdle } from '../../../../src/cli/daemon/idle-exit.ts';
+import { type Activity, watchIdle } from '../../../../src/cli/daemon/daemon-end.ts';
 
 const IDLE: Activity = { running: 0, queued: 0, served: 0, connections: 0, kept: 0, passedBy: 0 };
 const LIMIT_MS = 20;
