@@ -64,7 +64,7 @@ export function startKeeping(parts: KeeperParts, first: BetweenSettings): Keepin
       release ??= holdFlock(join(parts.runDir, 'between.lock'), { mode: 0o600, directoryMode: 0o700 });
       if (release === undefined) return;
       if (settings.nodes === undefined) remove();
-      else session = openSession(parts, settings, complain);
+      else session = new Session(parts, settings, complain);
     } catch (error) {
       complain(describeError(error));
     }
@@ -114,140 +114,150 @@ function isNoted(runDir: string): boolean {
   }
 }
 
-interface Session {
-  readonly state: BetweenState;
-  close(): void;
-}
+/** Keeping with one source. */
+class Session {
+  readonly #parts: KeeperParts;
+  readonly #settings: BetweenSettings;
+  readonly #complain: (problem: string) => void;
+  readonly #closeChanges: () => void;
+  readonly #changes = { planned: 0, repaired: 0 };
+  #limits: RouteLimits | undefined;
+  #refused: readonly string[] = [];
+  #nodes: readonly ClusterNode[] | undefined;
+  #sourceProblem: string | undefined;
+  #source: NodeSource | undefined;
+  #isClosed = false;
+  #concerned: Concerned = { links: new Set(), tunnels: new Set() };
+  #plan: WaysPlan | undefined;
+  #planText = '';
+  #problems: readonly string[] = [];
+  #due: ReturnType<typeof setTimeout> | undefined;
+  #dueAt = Number.POSITIVE_INFINITY;
+  #lookedAt = Number.NEGATIVE_INFINITY;
 
-function openSession(
-  parts: KeeperParts,
-  settings: BetweenSettings,
-  complain: (problem: string) => void,
-): Session {
-  const { own, runDir, log } = parts;
-  const { ways, vni, port, clusterCidrs } = settings;
-  const choices = { own, ways, vni, port };
-  let limits: RouteLimits | undefined;
-  let refused: readonly string[] = [];
-  let nodes: readonly ClusterNode[] | undefined;
-  let sourceProblem: string | undefined;
-  let source: NodeSource | undefined;
-  let isClosed = false;
-  let concerned: Concerned = { links: new Set(), tunnels: new Set() };
-  let plan: WaysPlan | undefined;
-  let planText = '';
-  let problems: readonly string[] = [];
-  const changes = { planned: 0, repaired: 0 };
-  let due: ReturnType<typeof setTimeout> | undefined;
-  let dueAt = Number.POSITIVE_INFINITY;
-  let lookedAt = Number.NEGATIVE_INFINITY;
+  constructor(parts: KeeperParts, settings: BetweenSettings, complain: (problem: string) => void) {
+    [this.#parts, this.#settings, this.#complain] = [parts, settings, complain];
+    const last = lastNote(parts.runDir);
+    this.#nodes = last?.nodes;
+    this.#limits = last?.limits;
+    this.#closeChanges = openChanges(() => this.#concerned, {
+      changed: () => this.#lookAfter(DEBOUNCE_MS),
+      interrupted: complain,
+    });
+    void this.#open();
+    this.#lookAfter(0);
+  }
 
-  const lookAfter = (ms: number): void => {
-    const at = Math.max(performance.now() + ms, lookedAt + SPACING_MS);
-    if (isClosed || at >= dueAt) return;
-    clearTimeout(due);
-    dueAt = at;
-    due = startTimer(look, at - performance.now());
-    due.unref();
-  };
-  const look = (): void => {
-    dueAt = Number.POSITIVE_INFINITY;
-    lookedAt = performance.now();
+  get state(): BetweenState {
+    const { tunnels = [], ways = [] } = this.#plan ?? {};
+    return {
+      own: this.#parts.own,
+      nodes: Math.max((this.#nodes?.length ?? 0) - 1, 0),
+      routes: ways.length,
+      tunnels: Object.fromEntries(tunnels.map(({ name, mtu }) => [name, mtu])),
+      problems: this.#problems,
+      changes: this.#changes,
+    };
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#due);
+    this.#closeChanges();
+    this.#source?.close();
+  }
+
+  async #open(): Promise<void> {
+    try {
+      const opened = await this.#parts.openSource(this.#settings, {
+        nodes: (next, more = { never: [], problems: [] }) => this.#take(next, more),
+        problem: text => {
+          this.#sourceProblem = text;
+          this.#complain(text);
+          this.#lookAfter(0);
+        },
+      });
+      if (this.#isClosed) opened.close();
+      else this.#source = opened;
+    } catch (error) {
+      this.#complain(describeError(error));
+      setTimeout(() => void (this.#isClosed || this.#open()), SEAT_EVERY_MS).unref();
+    }
+  }
+
+  #take(nodes: readonly ClusterNode[], { never, problems }: NonNullable<Parameters<NodeEvents['nodes']>[1]>) {
+    const within = this.#settings.clusterCidrs?.flatMap(text => findCidr(text) ?? []);
+    [this.#sourceProblem, this.#refused, this.#nodes] = [undefined, problems, nodes];
+    this.#limits = { within, never };
+    try {
+      writeNote(this.#parts.runDir, { ...this.#choices, limits: this.#limits, nodes });
+    } catch (error) {
+      // Without the note nothing of it could be removed later.
+      this.#complain(describeError(error));
+      return;
+    }
+    this.#lookAfter(0);
+  }
+
+  get #choices() {
+    const { ways, vni, port } = this.#settings;
+    return { own: this.#parts.own, ways, vni, port };
+  }
+
+  #lookAfter(ms: number): void {
+    const at = Math.max(performance.now() + ms, this.#lookedAt + SPACING_MS);
+    if (this.#isClosed || at >= this.#dueAt) return;
+    clearTimeout(this.#due);
+    this.#dueAt = at;
+    this.#due = startTimer(() => this.#look(), at - performance.now());
+    this.#due.unref();
+  }
+
+  #look(): void {
+    this.#dueAt = Number.POSITIVE_INFINITY;
+    this.#lookedAt = performance.now();
     let found: readonly string[];
     try {
-      found = settle();
+      found = this.#settle();
     } catch (error) {
       found = [describeError(error)];
     }
-    if (found.join() !== problems.join() && found.length)
-      log('warn', 'not every node can be reached', { problem: found.join('; ') });
-    problems = found;
-    lookAfter(problems.length ? RETRY_MS : LOOK_EVERY_MS);
-  };
-  const settle = (): readonly string[] => {
-    if (nodes === undefined) return sourceProblem === undefined ? [] : [sourceProblem];
+    if (found.join() !== this.#problems.join() && found.length)
+      this.#parts.log('warn', 'not every node can be reached', { problem: found.join('; ') });
+    this.#problems = found;
+    this.#lookAfter(found.length ? RETRY_MS : LOOK_EVERY_MS);
+  }
+
+  /** Makes the routes as they should be. @returns what stands in the way */
+  #settle(): readonly string[] {
+    const ofSource = this.#sourceProblem === undefined ? [] : [this.#sourceProblem];
+    const nodes = this.#nodes;
+    if (nodes === undefined) return ofSource;
     const links = hostLinksOf(new Tables());
-    plan = planWays(nodes, links, { ...choices, limits });
-    if (plan === undefined)
+    const plan = planWays(nodes, links, { ...this.#choices, limits: this.#limits });
+    this.#plan = plan;
+    if (plan === undefined) {
+      const { own } = this.#parts;
       return [
         `this node, "${own}", is not among the ${nodes.length} nodes: what was made before stays as it is`,
       ];
-    const text = JSON.stringify(plan, (_, value) => (typeof value === 'bigint' ? String(value) : value));
-    const isOther = text !== planText;
-    planText = text;
+    }
     const settled = settleWays(plan);
-    concerned = { links: new Set(links.map(({ index }) => index)), tunnels: readTunnels() };
-    if (settled.changed.length) {
-      changes[isOther ? 'planned' : 'repaired'] += 1;
-      const what = isOther ? 'changed the routes to other nodes' : 'repaired the routes to other nodes';
-      log(isOther ? 'info' : 'warn', what, summarize(settled.changed));
-    }
-    return [
-      ...(sourceProblem === undefined ? [] : [sourceProblem]),
-      ...refused,
-      ...plan.problems,
-      ...settled.problems,
-    ];
-  };
+    this.#concerned = { links: new Set(links.map(({ index }) => index)), tunnels: readTunnels() };
+    this.#note(plan, settled.changed);
+    return [...ofSource, ...this.#refused, ...plan.problems, ...settled.problems];
+  }
 
-  const last = lastNote(runDir);
-  nodes = last?.nodes;
-  limits = last?.limits;
-  const closeChanges = openChanges(() => concerned, {
-    changed: () => lookAfter(DEBOUNCE_MS),
-    interrupted: why => complain(why),
-  });
-  const open = async (): Promise<void> => {
-    try {
-      const opened = await parts.openSource(settings, {
-        nodes(next, more = { never: [], problems: [] }) {
-          sourceProblem = undefined;
-          nodes = next;
-          refused = more.problems;
-          limits = { within: clusterCidrs?.flatMap(text => findCidr(text) ?? []), never: more.never };
-          try {
-            writeNote(runDir, { ...choices, limits, nodes: next });
-          } catch (error) {
-            // Without the note nothing of it could be removed later.
-            complain(describeError(error));
-            return;
-          }
-          lookAfter(0);
-        },
-        problem(text) {
-          sourceProblem = text;
-          complain(text);
-          lookAfter(0);
-        },
-      });
-      if (isClosed) opened.close();
-      else source = opened;
-    } catch (error) {
-      complain(describeError(error));
-      setTimeout(() => void (isClosed || open()), SEAT_EVERY_MS).unref();
-    }
-  };
-  void open();
-  lookAfter(0);
-  return {
-    get state() {
-      const { tunnels = [] } = plan ?? {};
-      return {
-        own,
-        nodes: Math.max((nodes?.length ?? 0) - 1, 0),
-        routes: plan?.ways.length ?? 0,
-        tunnels: Object.fromEntries(tunnels.map(({ name, mtu }) => [name, mtu])),
-        problems,
-        changes,
-      };
-    },
-    close() {
-      isClosed = true;
-      clearTimeout(due);
-      closeChanges();
-      source?.close();
-    },
-  };
+  /** Counts and logs what was changed: for another plan, or since something else had changed it. */
+  #note(plan: WaysPlan, changed: readonly string[]): void {
+    const text = JSON.stringify(plan, (_, value) => (typeof value === 'bigint' ? String(value) : value));
+    const isOther = text !== this.#planText;
+    this.#planText = text;
+    if (changed.length === 0) return;
+    this.#changes[isOther ? 'planned' : 'repaired'] += 1;
+    const what = isOther ? 'changed the routes to other nodes' : 'repaired the routes to other nodes';
+    this.#parts.log(isOther ? 'info' : 'warn', what, summarize(changed));
+  }
 }
 
 /** What another daemon was told: until the source answers, it counts. */
@@ -260,13 +270,9 @@ function lastNote(runDir: string): BetweenNote | undefined {
 }
 
 function readTunnels(): Set<number> {
-  return withRoutes(socket => new Set(findTunnels(socket).ours.map(({ index }) => index)));
-}
-
-function withRoutes<T>(work: (socket: NetlinkSocket) => T): T {
   const socket = new NetlinkSocket(NETLINK_ROUTE);
   try {
-    return work(socket);
+    return new Set(findTunnels(socket).ours.map(({ index }) => index));
   } finally {
     socket.close();
   }
