@@ -22,6 +22,14 @@ export function pause(ms: number): Promise<void> {
   return new Promise(resolve => setTimeout(resolve, bounded(ms)));
 }
 
+/** How often work that lets other work go first looks whether that is done. */
+const LOOK_EVERY_MS = 20;
+
+/** Resolves once nothing is busy, or after a time in milliseconds. Begins to wait only if something is. */
+export async function letGoFirst(isBusy: () => boolean, longestMs: number): Promise<void> {
+  for (let left = longestMs; left > 0 && isBusy(); left -= LOOK_EVERY_MS) await pause(LOOK_EVERY_MS);
+}
+
 /** A signal that is aborted after a time in milliseconds. */
 export function timeLimit(ms: number): AbortSignal {
   return AbortSignal.timeout(bounded(ms));

@@ -8,7 +8,7 @@ import { convertResult } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import { readAttachment } from '../journal/entries.ts';
 import type { LogFields, LogLevel } from '../log.ts';
-import { startTimer, type Timer } from '../wait.ts';
+import { letGoFirst, startTimer, type Timer } from '../wait.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { KubernetesPod } from './cluster.ts';
 import { argOf, type Pod, placeOf } from './options.ts';
@@ -20,133 +20,149 @@ export interface FollowParts {
   readonly podsDir: string;
   /** Makes the call for a pod. @returns why it failed, if it did */
   call(follow: FollowCall, signal: AbortSignal): Promise<string | undefined>;
+  /** Whether calls of clients are being served, which go first. */
+  isBusy(): boolean;
   log(level: LogLevel, message: string, fields?: LogFields): void;
-  readonly times?: FollowTimes;
 }
 
-/** In milliseconds. */
-export interface FollowTimes {
-  /** Between two looks at every pod, for changes that no watch reported. */
-  readonly roundMs: number;
-  /** Pause after a failure, doubled with each further one. */
-  readonly backoffMs: { readonly first: number; readonly last: number };
-}
-
-const TIMES: FollowTimes = { roundMs: 300_000, backoffMs: { first: 5_000, last: 300_000 } };
-/** Changes within this time are looked at together. */
+/** Between two looks at every pod, for changes that no watch reported. */
+const ROUND_MS = 300_000;
+/** Pause after a failure, doubled with each further one. */
+const FIRST_PAUSE_MS = 5_000;
+const LAST_PAUSE_MS = 300_000;
+/** Changes within this time are looked at together, and longest time that they let calls go first. */
 const GATHER_MS = 100;
+const YIELD_MS = 2_000;
 /** Calls at the same time. */
 const AT_ONCE = 2;
 
-/** Following that runs in the background. */
-export interface FollowedPods {
-  /** A pod is new or changed, or may be. */
-  changed(namespace: string, name: string, pod: KubernetesPod): void;
-  /** Stops it; calls in progress are finished first. */
-  stop(): Promise<void>;
-}
-
 /** Looks at every pod once now, then at each that changes, and at all from time to time. */
-export function followPods({ podsDir, call, log, times = TIMES }: FollowParts): FollowedPods {
-  const end = new AbortController();
-  const changes = new Map<string, KubernetesPod>();
-  const due = new Map<string, PodRecord>();
-  const failures = new Map<string, { count: number; text: string; annotation: string }>();
-  const timers = new Set<Timer>();
-  const running = new Set<string>();
-  const working = new Set<Promise<void>>();
-  const later = (ms: number, work: () => void): void => {
+export class FollowedPods {
+  readonly #parts: FollowParts;
+  readonly #end = new AbortController();
+  readonly #changes = new Map<string, KubernetesPod>();
+  readonly #due = new Map<string, PodRecord>();
+  readonly #failures = new Map<string, { count: number; text: string; annotation: string }>();
+  readonly #timers = new Set<Timer>();
+  readonly #running = new Set<string>();
+  readonly #working = new Set<Promise<void>>();
+  #isGathering = false;
+
+  constructor(parts: FollowParts) {
+    this.#parts = parts;
+    this.#round();
+  }
+
+  /** A pod is new or changed, or may be. */
+  changed(namespace: string, name: string, pod: KubernetesPod): void {
+    this.#changes.set(`${namespace}/${name}`, pod);
+    this.#gatherSoon();
+  }
+
+  /** Stops it; calls in progress are finished first. */
+  async stop(): Promise<void> {
+    this.#end.abort();
+    for (const timer of this.#timers) clearTimeout(timer);
+    await Promise.all(this.#working);
+  }
+
+  #later(ms: number, work: () => void): void {
     const timer = startTimer(() => {
-      timers.delete(timer);
-      if (!end.signal.aborted) work();
+      this.#timers.delete(timer);
+      if (!this.#end.signal.aborted) work();
     }, ms);
     timer.unref();
-    timers.add(timer);
-  };
-  const followed = (): PodRecord[] => listPods(podsDir).pods.filter(({ follow }) => follow !== undefined);
-  const visit = async (key: string, pod: PodRecord, annotation: string): Promise<void> => {
-    const { record } = pod;
-    const problem = await callFor(pod).catch(describeError);
-    if (problem === undefined) {
-      failures.delete(key);
-      return;
-    }
-    const before = failures.get(key);
-    const count = (before?.count ?? 0) + 1;
-    failures.set(key, { count, text: problem, annotation });
-    const { network, containerId, ifname } = record;
-    if (before?.text !== problem)
-      log('warn', 'cannot change the networks of a pod', { network, containerId, ifname, problem });
-    const { first, last } = times.backoffMs;
-    const most = Math.min(first * 2 ** (count - 1), last);
-    later(most * (0.5 + Math.random() / 2), () => {
-      if (failures.get(key)?.count === count) add(followed().filter(pod => keyOf(pod.record) === key));
-    });
-  };
-  const callFor = async (pod: PodRecord): Promise<string | undefined> => {
-    const again = withResult(pod);
-    return again && call(again, end.signal);
-  };
-  const next = (): void => {
-    for (const [key, pod] of due) {
-      if (working.size >= AT_ONCE || end.signal.aborted) return;
-      if (running.has(key)) continue;
-      due.delete(key);
-      running.add(key);
-      const text = changes.get(placeKey(pod))?.annotations[NETWORKS_ANNOTATION] ?? '';
-      const work = visit(key, pod, text).finally(() => {
-        working.delete(work);
-        running.delete(key);
-        next();
-        // The annotation may have changed again during the call.
-        gatherSoon();
-      });
-      working.add(work);
-    }
-  };
-  const add = (pods: readonly PodRecord[]): void => {
-    for (const pod of pods) due.set(keyOf(pod.record), pod);
-    next();
-  };
-  let isGathering = false;
-  const gather = (): void => {
-    isGathering = false;
-    const pods = followed();
+    this.#timers.add(timer);
+  }
+
+  #round(): void {
+    this.#add(this.#followed());
+    this.#later(ROUND_MS * (0.9 + Math.random() / 5), () => this.#round());
+  }
+
+  #followed(): PodRecord[] {
+    return listPods(this.#parts.podsDir).pods.filter(({ follow }) => follow !== undefined);
+  }
+
+  #gatherSoon(): void {
+    if (this.#isGathering) return;
+    this.#isGathering = true;
+    const gather = () => this.#end.signal.aborted || this.#gather();
+    this.#later(GATHER_MS, () => void letGoFirst(() => this.#parts.isBusy(), YIELD_MS).then(gather));
+  }
+
+  /** Looks for pods whose annotation is another one than when their networks were attached. */
+  #gather(): void {
+    this.#isGathering = false;
+    const pods = this.#followed();
     const those = pods.filter(pod => {
-      const now = changes.get(placeKey(pod));
+      const now = this.#changes.get(placeKey(pod));
       if (now === undefined || argOf(argsOf(pod), 'K8S_POD_UID') !== now.uid) return false;
       const text = now.annotations[NETWORKS_ANNOTATION] ?? '';
-      const failed = failures.get(keyOf(pod.record));
+      const failed = this.#failures.get(keyOf(pod.record));
       // After a failure, the same annotation waits for its next attempt.
       return text !== pod.follow?.annotation && !(failed && failed.annotation === text);
     });
-    const kept = new Set(pods.map(placeKey));
-    add(those);
-    for (const key of changes.keys()) if (!kept.has(key)) changes.delete(key);
-    const known = new Set(pods.map(({ record }) => keyOf(record)));
-    for (const key of failures.keys()) if (!known.has(key)) failures.delete(key);
-  };
-  const gatherSoon = (): void => {
-    if (isGathering) return;
-    isGathering = true;
-    later(GATHER_MS, gather);
-  };
-  const round = (): void => {
-    add(followed());
-    later(times.roundMs * (0.9 + Math.random() / 5), round);
-  };
-  round();
-  return {
-    changed(namespace, name, pod) {
-      changes.set(`${namespace}/${name}`, pod);
-      gatherSoon();
-    },
-    async stop() {
-      end.abort();
-      for (const timer of timers) clearTimeout(timer);
-      await Promise.all(working);
-    },
-  };
+    this.#add(those);
+    keepOnly(this.#changes, new Set(pods.map(placeKey)));
+    keepOnly(this.#failures, new Set(pods.map(({ record }) => keyOf(record))));
+  }
+
+  #add(pods: readonly PodRecord[]): void {
+    for (const pod of pods) this.#due.set(keyOf(pod.record), pod);
+    this.#next();
+  }
+
+  #next(): void {
+    for (const [key, pod] of this.#due) {
+      if (this.#working.size >= AT_ONCE || this.#end.signal.aborted) return;
+      if (this.#running.has(key)) continue;
+      this.#due.delete(key);
+      this.#running.add(key);
+      const text = this.#changes.get(placeKey(pod))?.annotations[NETWORKS_ANNOTATION] ?? '';
+      const work = this.#visit(key, pod, text).finally(() => {
+        this.#working.delete(work);
+        this.#running.delete(key);
+        this.#next();
+        // The annotation may have changed again during the call.
+        this.#gatherSoon();
+      });
+      this.#working.add(work);
+    }
+  }
+
+  async #visit(key: string, pod: PodRecord, annotation: string): Promise<void> {
+    const problem = await this.#callFor(pod).catch(describeError);
+    if (problem === undefined) {
+      this.#failures.delete(key);
+      return;
+    }
+    const before = this.#failures.get(key);
+    const count = (before?.count ?? 0) + 1;
+    this.#failures.set(key, { count, text: problem, annotation });
+    const { network, containerId, ifname } = pod.record;
+    if (before?.text !== problem)
+      this.#parts.log('warn', 'cannot change the networks of a pod', {
+        network,
+        containerId,
+        ifname,
+        problem,
+      });
+    const most = Math.min(FIRST_PAUSE_MS * 2 ** (count - 1), LAST_PAUSE_MS);
+    this.#later(most * (0.5 + Math.random() / 2), () => {
+      if (this.#failures.get(key)?.count === count)
+        this.#add(this.#followed().filter(one => keyOf(one.record) === key));
+    });
+  }
+
+  async #callFor(pod: PodRecord): Promise<string | undefined> {
+    const again = withResult(pod);
+    return again && this.#parts.call(again, this.#end.signal);
+  }
+}
+
+function keepOnly(map: Map<string, unknown>, keys: ReadonlySet<string>): void {
+  for (const key of map.keys()) if (!keys.has(key)) map.delete(key);
 }
 
 /** The call, with the result by which the runner knows its interface in the namespace. @throws CniError of a damaged result */

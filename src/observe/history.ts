@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { defined } from '../cni/defined.ts';
 import { isObject, tryParse } from '../cni/json.ts';
+import type { Observer } from './observer.ts';
 import type { RequestRecord } from './record.ts';
 import { openRotatingFile } from './rotating-file.ts';
 import { maskText } from './secrets.ts';
@@ -112,9 +113,9 @@ export function eventOf(
   };
 }
 
-/** A watcher that also notes each request, after its caller has the answer. */
+/** A watcher that also notes each request: after its caller has the answer, if the watcher knows when that is. */
 export function withHistory(
-  watcher: RequestWatcher,
+  watcher: RequestWatcher & Partial<Pick<Observer, 'afterwards'>>,
   stateDir: string,
   by: 'command' | 'daemon' | 'runtime',
 ): RequestWatcher {
@@ -128,9 +129,8 @@ export function withHistory(
           const plugin = by === 'runtime' ? record.links[0]?.link : undefined;
           const event = eventOf(record, { by, trace: record.id, ...defined({ plugin }) });
           const note = () => event !== undefined && appendHistory(stateDir, [event]);
-          // A client of the daemon need not wait for it. A command ends as soon as it has answered.
-          if (by === 'command') note();
-          else setImmediate(note);
+          if (watcher.afterwards) watcher.afterwards(note);
+          else note();
           return record;
         },
       };

@@ -2,6 +2,7 @@
 import { type Enveloped, inEnvelope } from '../answers/envelope.ts';
 import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/run/trace-context.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
+import { letGoFirst } from '../wait.ts';
 import { type LogLevels, linesOf } from './log-lines.ts';
 import { type LogDestination, type LogOutput, openLogOutput } from './log-output.ts';
 import { type MetricSources, type Metrics, openMetrics } from './metrics.ts';
@@ -20,7 +21,12 @@ export interface ObserverOptions {
   readonly traceLimits?: RingLimits | undefined;
   readonly otlp?: OtlpOptions | undefined;
   readonly sources: Omit<MetricSources, 'dropped'>;
+  /** Whether requests are being served, which go first. */
+  readonly isBusy?: () => boolean;
 }
+
+/** Longest time that what is written lets requests go first. */
+const YIELD_MS = 2_000;
 
 /** Lives as long as the daemon. */
 export interface Observer extends RequestWatcher {
@@ -30,7 +36,9 @@ export interface Observer extends RequestWatcher {
    * Switches to other options, after delivering everything to the old destinations. Throws and changes nothing if a destination
    * cannot be opened.
    */
-  change(options: Omit<ObserverOptions, 'sources'>): Promise<void>;
+  change(options: Omit<ObserverOptions, 'sources' | 'isBusy'>): Promise<void>;
+  /** Does work that a client need not wait for, after its answer and those of the requests beside it; at the latest when the observer closes. */
+  afterwards(work: () => void): void;
   /** Writes a line that belongs to no request. */
   log(level: LogLevel, message: string, fields?: LogFields): void;
   readonly metrics: Metrics;
@@ -39,7 +47,11 @@ export interface Observer extends RequestWatcher {
 }
 
 /** Opens the enabled outputs. */
-export async function openObserver({ sources, ...options }: ObserverOptions): Promise<Observer> {
+export async function openObserver({
+  sources,
+  isBusy = () => false,
+  ...options
+}: ObserverOptions): Promise<Observer> {
   let open = await openPlaces(options);
   let changing = Promise.resolve();
   const lost = { log: 0, spans: 0, traces: 0 };
@@ -49,23 +61,23 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
   });
 
   // The client gets its answer first: writing the records takes as long as a plugin does.
-  let ended: RequestRecord[] = [];
-  const handOver = (record: RequestRecord): void => {
-    metrics.observe(record);
-    if (ended.push(record) === 1) setImmediate(writeEnded);
+  let late: (() => void)[] = [];
+  const afterwards = (work: () => void): void => {
+    if (late.push(work) === 1) setImmediate(() => void letGoFirst(isBusy, YIELD_MS).then(doLate));
   };
-  const writeEnded = (): void => {
+  const doLate = (): void => {
+    const all = late;
+    late = [];
+    for (const work of all) work();
+  };
+  const write = (record: RequestRecord): void => {
     const { output, levels, exporter, ring } = open;
-    const records = ended;
-    ended = [];
-    for (const record of records) {
-      for (const line of linesOf(record, levels)) output.write(line);
-      exporter?.add(spansOf(record));
-      try {
-        ring?.write(record);
-      } catch {
-        lost.traces += 1;
-      }
+    for (const line of linesOf(record, levels)) output.write(line);
+    exporter?.add(spansOf(record));
+    try {
+      ring?.write(record);
+    } catch {
+      lost.traces += 1;
     }
   };
   // Sets the plugin's own level, so that it does not produce lines that are thrown away here.
@@ -74,8 +86,8 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
     const level = Object.hasOwn(links, link) ? links[link] : undefined;
     return level === undefined ? {} : { CATENA_LOG_LEVEL: level };
   };
-  const change = async (next: Omit<ObserverOptions, 'sources'>): Promise<void> => {
-    writeEnded();
+  const change = async (next: Omit<ObserverOptions, 'sources' | 'isBusy'>): Promise<void> => {
+    doLate();
     const before = open;
     open = await openPlaces(next);
     await before.close();
@@ -94,25 +106,27 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
         watch: { ...watch, tracesKernel: open.ring !== undefined || span?.sampled === true, envOf },
         end(outcome) {
           const record = end(outcome);
-          handOver(record);
+          metrics.observe(record);
+          afterwards(() => write(record));
           return record;
         },
       };
     },
     log(level, message, fields = {}) {
-      writeEnded();
+      doLate();
       if (LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(open.levels.level))
         open.output.write({ level, message, fields });
     },
     traces(id) {
       const { traceDir } = open;
-      writeEnded();
+      doLate();
       if (traceDir === undefined) return undefined;
       if (id === undefined)
         return inEnvelope('RequestList', { items: listTraces(traceDir).records.map(toRequest) });
       const record = tryTo(() => findTrace(traceDir, id));
       return record && inEnvelope('Request', toRequest(record));
     },
+    afterwards,
     metrics,
     change(next) {
       const changed = changing.then(() => change(next));
@@ -121,7 +135,7 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
     },
     async close() {
       await changing;
-      writeEnded();
+      doLate();
       await open.close();
     },
   };
@@ -143,7 +157,7 @@ async function openPlaces({
   traceDir,
   traceLimits,
   otlp,
-}: Omit<ObserverOptions, 'sources'>): Promise<Places> {
+}: Omit<ObserverOptions, 'sources' | 'isBusy'>): Promise<Places> {
   const output = await openLogOutput(destinations);
   const exporter = otlp && openOtlpExporter(otlp);
   return {

@@ -7,6 +7,7 @@ import { runDir } from '../cni/directories.ts';
 import { describeError } from '../cni/errors.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { holdFlock } from '../sys/flock.ts';
+import { letGoFirst } from '../wait.ts';
 import { attachmentLister, fileOf, type WatchedAttachment } from './attachments.ts';
 import { BegunDeletions } from './begun-deletions.ts';
 import { Caretaker, type CaretakerEvents, type Work } from './caretaker.ts';
@@ -49,9 +50,8 @@ export interface Watching {
 const AT_ONCE = 2;
 /** A change is seldom alone: those that follow within this time are looked at together. */
 const DEBOUNCE_MS = 50;
-/** Longest time that a visit lets other requests go first, and how often it looks whether they have. */
+/** Longest time that a visit, or a look at what there is, lets other requests go first. */
 const YIELD_MS = 2_000;
-const YIELD_EVERY_MS = 20;
 /** Share of the time that checks may take which follow changes inside namespaces and find nothing: 1 %. */
 const INSIDE_SHARE = 100;
 /** A device that was made is mostly that of an ADD, which has ended then. */
@@ -152,10 +152,8 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     traced: parts.traced,
     log: parts.log,
   });
-  const idle = async (): Promise<void> => {
-    for (let left = YIELD_MS; left > 0 && parts.isBusy() && !end.signal.aborted; left -= YIELD_EVERY_MS)
-      await Bun.sleep(YIELD_EVERY_MS);
-  };
+  const idle = () => letGoFirst(() => parts.isBusy() && !end.signal.aborted, YIELD_MS);
+  const afterCalls = (work: () => void) => () => void idle().then(() => end.signal.aborted || work());
   const queue = new VisitQueue((key, rest) => caretaker.visit(key, rest), {
     atOnce: AT_ONCE,
     groupOf: key => attachments.get(key)?.id.network ?? '',
@@ -202,6 +200,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
   const sweep = async (): Promise<void> => {
     isSweeping = true;
     pacer.begun();
+    await idle();
     const startedAt = performance.now();
     const before = caretaker.found;
     relist('all');
@@ -213,7 +212,10 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     sweepWhenDue();
   };
 
-  const lookForNew = once(() => relist('new'), ARRIVAL_MS);
+  const lookForNew = once(
+    afterCalls(() => relist('new')),
+    ARRIVAL_MS,
+  );
   let pending: Hint[] = [];
   const actOnPending = (): void => {
     const hints = pending;
@@ -230,7 +232,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
     sweepWhenDue();
   };
   const note = (hints: readonly Hint[]): void => {
-    if (pending.length === 0) later(actOnPending, DEBOUNCE_MS);
+    if (pending.length === 0) later(afterCalls(actOnPending), DEBOUNCE_MS);
     // One of each kind is enough, however many there are.
     if (pending.length < MAX_PENDING) pending.push(...hints);
     else if (!pending.some(({ of }) => of === 'all'))
@@ -273,7 +275,7 @@ function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
       parts.log('info', 'changes inside of namespaces were not heard for a while', { problem: why });
       note([{ of: 'all', isLikely: false, why }]);
     },
-    configured: once(readChanged, DEBOUNCE_MS),
+    configured: once(afterCalls(readChanged), DEBOUNCE_MS),
   });
   const stopRounds = startRounds({
     everyMs: () => settings().everyMs,

@@ -7,6 +7,7 @@ import { BIN_DIR } from '../helpers/plugin.ts';
 import { childrenOf } from '../helpers/plugin-calls.ts';
 import { binWith } from '../helpers/script.ts';
 import { describeRoot } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 import { startWatcher, untilWatch } from '../helpers/watched-host.ts';
 
 /** A host port, and a rate, so that a DEL removes something of each kind before the device. */
@@ -159,9 +160,8 @@ describeRoot('a daemon that watches pods of the delegate runner', () => {
     await runtime.add(await lab.container());
     const daemon = await startWatcher(lab, { watchSeconds: 0.2 });
     await untilWatch(daemon, ({ checks }) => checks?.sound >= 12);
-    const workers = childrenOf(daemon.pid);
-    // One of them may be at a CHECK.
-    expect(workers.flatMap(childrenOf).length).toBeLessThanOrEqual(1);
+    // Two of them may be at a CHECK, and a busy machine takes its time with each.
+    await until(() => childrenOf(daemon.pid).flatMap(childrenOf).length === 0);
     await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br-second']);
     await untilWatch(daemon, ({ repairs, drifted }) => repairs?.repaired > 0 && drifted.length === 0);
     expect(await lab.ip(lab.host, '-4', 'addr', 'show', 'dev', 'br-second')).toHaveLength(1);

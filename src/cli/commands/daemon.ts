@@ -162,6 +162,8 @@ class Daemon {
     return this.#observer;
   }
 
+  readonly #isBusy = (): boolean => this.#pool.state.queued > 0 || this.#calls.hasYoung();
+
   #log(level: LogLevel, message: string, fields?: LogFields): void {
     this.#observer?.log(level, message, fields);
   }
@@ -171,6 +173,7 @@ class Daemon {
     const call = this.#call;
     this.#observer = await openObserver({
       ...this.#settings.observer,
+      isBusy: this.#isBusy,
       sources: {
         ...(await sourcesOf(call, this.#pool)),
         declined: () => this.#declined.counts,
@@ -192,7 +195,7 @@ class Daemon {
       return false;
     }
     const [node, own, pool, calls] = [this.#node, this.#stateDir, this.#pool, this.#calls];
-    const parts = { call, node, stateDir: own, pool, calls, observer, callPlugin };
+    const parts = { call, node, stateDir: own, pool, calls, observer, callPlugin, isBusy: this.#isBusy };
     this.#background = startBackground(parts, this.#settings);
     return true;
   }

@@ -16,7 +16,7 @@ import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
 import type { DaemonSettings } from '../../daemon/settings.ts';
 import { startUpkeep } from '../../daemon/upkeep.ts';
 import type { Cluster, ClusterAccess } from '../../delegate/cluster.ts';
-import { type FollowedPods, followPods } from '../../delegate/followed-pods.ts';
+import { FollowedPods } from '../../delegate/followed-pods.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import type { WatchedClusters, WatchOptions } from '../../delegate/watched-clusters.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
@@ -42,6 +42,8 @@ export interface BackgroundParts {
   readonly observer: Observer;
   /** Those that the daemon serves. */
   readonly calls: CallsInProgress;
+  /** Whether any is being served that goes before what is done here, apart from those that take long. */
+  isBusy(): boolean;
   /** Serves a call as if a runtime had made it. */
   readonly callPlugin: WatchedCall;
 }
@@ -178,13 +180,14 @@ export function shareClusters(
 
 /** Calls the delegate runner again for its pods whose annotation has changed. */
 function startFollowing(
-  { stateDir: own, callPlugin, observer, pool }: BackgroundParts,
+  { stateDir: own, callPlugin, observer, pool, isBusy }: BackgroundParts,
   env: Invocation['env'],
 ): FollowedPods {
   const asked = { CNI_COMMAND: 'CHECK', [UPKEEP_VARIABLE]: 'due', [SERVED_VARIABLE]: '1' };
-  return followPods({
+  return new FollowedPods({
     podsDir: runnerJournals(own).pods,
     log: observer.log,
+    isBusy,
     async call(follow, signal) {
       const invocation = { env: { ...env, ...follow.env, ...asked }, stdin: follow.stdin, cwd: '/' };
       const answer = await callPlugin(invocation, signal, 0, pool);
@@ -214,7 +217,7 @@ function keepBetween({ call, observer }: BackgroundParts, settings: BetweenSetti
 
 /** @param requests told of each repair and each deletion, as of a request */
 function watchAttachments(
-  { call, pool, observer, calls, stateDir: own }: BackgroundParts,
+  { call, pool, observer, calls, isBusy, stateDir: own }: BackgroundParts,
   requests: RequestWatcher,
   settings: WatchSettings,
 ): Watching {
@@ -229,7 +232,7 @@ function watchAttachments(
       podsDir: runnerJournals(own).pods,
       cacheDir: cacheDirOf(runtime),
       confDir,
-      isBusy: () => pool.state.queued > 0 || calls.hasYoung(),
+      isBusy,
       isInCall: containerId => calls.has(containerId),
       log: observer.log,
       acted: podEvents({ confDir, env, observer }),

@@ -70,6 +70,19 @@ describe('openObserver()', () => {
     ]);
   });
 
+  test('writes after the requests beside it have their answers, and at the latest when it closes', async () => {
+    const observer = await openObserver(options({ isBusy: () => true }));
+    observer.begin(FACTS, {}).end({ result: {} });
+    let isNoted = false;
+    observer.afterwards(() => {
+      isNoted = true;
+    });
+    await Bun.sleep(50);
+    expect([fs.existsSync(path.join(dir, 'log')), isNoted]).toEqual([false, false]);
+    await observer.close();
+    expect([logged().length, isNoted]).toEqual([1, true]);
+  });
+
   test('nests plugins below the request when spans are exported', async () => {
     const otlp = { url: 'http://127.0.0.1:1/v1/traces', headers: {}, timeoutMs: 100, resource: {} };
     const observer = await openObserver(options({ otlp }));
