@@ -1,16 +1,16 @@
 // Which options and arguments does a command line have?
 //
 // As parseArgs() of node:util understands them. Loading that module takes 0.7 ms, and no other is needed by every command.
-import { findNearest } from '../cni/suggest.ts';
+import { didYouMean, findNearest } from '../cni/suggest.ts';
 import { type CommandOption, UsageError } from './command.ts';
 
 /** Values by the name of the option; a list for one that may be repeated. */
 export type Values = Readonly<Record<string, string | boolean | string[]>>;
 
-/** @throws UsageError for an unknown option, and for one whose value is missing or needless */
+/** @throws UsageError for an unknown option, and for one whose value is missing, needless or not one of its choices */
 export function parseArguments(
   args: readonly string[],
-  options: Readonly<Record<string, Pick<CommandOption, 'type' | 'multiple' | 'short'>>>,
+  options: Readonly<Record<string, Pick<CommandOption, 'type' | 'multiple' | 'short' | 'choices'>>>,
 ): { values: Values; positionals: string[] } {
   const values: Record<string, string | boolean | string[]> = {};
   const positionals: string[] = [];
@@ -34,6 +34,7 @@ export function parseArguments(
       continue;
     }
     const value = given[0] ?? valueAfter(typed, args[++at]);
+    if (option.choices?.includes(value) === false) throw notOneOf(`--${name}`, value, option.choices);
     values[name] = option.multiple ? [...((values[name] as string[]) ?? []), value] : value;
   }
   return { values, positionals };
@@ -72,6 +73,12 @@ function valueAfter(typed: string, next: string | undefined): string {
   if (next === undefined) throw new UsageError(`Cannot use ${typed}: its value is missing`);
   if (!isOption(next)) return next;
   throw new UsageError(`Cannot use ${typed}: its value is missing or begins with a dash: ${typed}=${next}`);
+}
+
+function notOneOf(option: string, value: string, choices: readonly string[]): UsageError {
+  return new UsageError(
+    `Cannot use ${option} "${value}": expected ${choices.join(', ')}${didYouMean(value, choices)}`,
+  );
 }
 
 function unknown(name: string, options: object): string {

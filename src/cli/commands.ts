@@ -1,4 +1,5 @@
 // Which commands does the tool have, and which options and arguments do they take?
+import { PRINTABLE } from '../install/print-options.ts';
 import { CAPABILITY_OPTIONS } from './capability-options.ts';
 import { type Command, type CommandOption, flag, UsageError, value, values } from './command.ts';
 import { SHELLS } from './completion/question.ts';
@@ -550,10 +551,14 @@ export const COMMANDS: readonly Command[] = [
       print: value(
         '<what>',
         'print a systemd unit, a daemonset, a containerfile, the kinds of cluster-wide addresses (crds), alerts for Prometheus or a board of Grafana instead of installing',
-        { choices: ['systemd', 'daemonset', 'containerfile', 'crds'] },
+        { choices: PRINTABLE },
       ),
       'with-account': flag('give the printed daemonset a service account, for delegates and network status'),
       'with-metrics': flag("have the printed daemonset serve metrics at the node's address, port 9464"),
+      'with-definitions': flag(
+        'have the printed daemonset bring the kind NetworkAttachmentDefinition, which multus brings as well',
+      ),
+      image: value('<name>', 'image of the printed daemonset (localhost/catena of this version)'),
       kubernetes: value('<version>', 'print a daemonset for clusters of this version and later (1.30)'),
       account: value('<dir>', "a pod's service account, for a kubeconfig in catena.d next to the list"),
       'account-on-host': value('<dir>', 'path of that directory on the host (the same path)'),

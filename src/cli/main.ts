@@ -113,7 +113,7 @@ function toCall(
   const { env = process.env, plugins, cwd, workers, asPlugin, request } = surroundings;
   const write = writerOf(surroundings);
   const { watcher, queueMs, deadlines } = surroundings;
-  const format = readFormat(values, command.options.output ?? GLOBAL_OPTIONS.output, command);
+  const format = readFormat(values);
   let signal = surroundings.signal;
   const place = (option: string, text: string): string => {
     const { placeholder = '' } = command.options[option] ?? {};

@@ -10,6 +10,39 @@ ${[POOL, BLOCK, ADDRESS].map(render).join('---\n')}---
 ${POLICY}`;
 }
 
+/**
+ * The kind of the networks that pods name, as YAML: the Network Custom Resource Definition De-facto Standard, version 1.3, section 3.
+ * Its projects each bring the same one.
+ */
+export function definitions(): string {
+  return `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: { name: network-attachment-definitions.k8s.cni.cncf.io }
+spec:
+  group: k8s.cni.cncf.io
+  scope: Namespaced
+  names:
+    kind: NetworkAttachmentDefinition
+    plural: network-attachment-definitions
+    singular: network-attachment-definition
+    shortNames: [net-attach-def]
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          description: A network that the annotation k8s.v1.cni.cncf.io/networks of a pod may name
+          properties:
+            spec:
+              type: object
+              properties:
+                config: { type: string, description: A list or a single configuration of CNI as JSON }
+---
+`;
+}
+
 interface CustomKind {
   readonly kind: string;
   readonly plural: string;

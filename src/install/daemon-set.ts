@@ -1,4 +1,5 @@
 // Which objects make Kubernetes install Catena on every node and keep its daemon running there?
+import { definitions } from './crds.ts';
 import { kubeconfigIn } from './kubeconfig.ts';
 import type { PrintOptions } from './print-options.ts';
 
@@ -25,8 +26,8 @@ export const DAEMON_CAPABILITIES: Readonly<Record<string, string>> = {
 
 /** The manifest, as YAML. */
 export function daemonSet(options: PrintOptions): string {
-  const { binDir, confDir, version, asDefault, withAccount, withMetrics, kubernetes, list } = options;
-  const config = `${list ? configMap(list) : ''}${withAccount ? account(confDir) : ''}`;
+  const { binDir, confDir, version, image, asDefault, withAccount, withMetrics, kubernetes, list } = options;
+  const config = `${options.withDefinitions ? definitions() : ''}${list ? configMap(list) : ''}${withAccount ? account(confDir) : ''}`;
   const installArgs = [
     ...['install', ...(list ? ['/etc/catena/network.conflist'] : [])],
     ...['--bin-dir', `/host${binDir}`, '--conf-dir', `/host${confDir}`],
@@ -68,7 +69,7 @@ ${withAccount ? '      serviceAccountName: catena\n' : ''}      automountService
       initContainers:
         # Files are installed by rename: pods that start during an update use either the old or the new files.
         - name: install
-          image: localhost/catena:${version}
+          image: ${image}
           args: ${JSON.stringify(installArgs)}
 ${withAccount ? ACCOUNT_ENV : ''}          resources: { requests: { cpu: 10m, memory: 64Mi } }
           # The directories are root's. SELinux lets only this type write to them.
@@ -82,7 +83,7 @@ ${withAccount ? ACCOUNT_ENV : ''}          resources: { requests: { cpu: 10m, me
             - { name: cni-conf, mountPath: /host${confDir} }
 ${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true }\n' : ''}${withAccount ? ACCOUNT_MOUNT : ''}      containers:
         - name: daemon
-          image: localhost/catena:${version}
+          image: ${image}
           # The host's own executable, in the host's mount namespace: elsewhere the daemon would see other paths than the
           # calling runtime and would decline all its calls.
           command: ${JSON.stringify(daemon)}

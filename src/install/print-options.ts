@@ -1,4 +1,8 @@
-// What do printed files depend on?
+// What can be printed, and what do printed files depend on?
+
+/** What can be printed. */
+export const PRINTABLE = ['systemd', 'daemonset', 'containerfile', 'crds', 'alerts', 'board'] as const;
+export type Printable = (typeof PRINTABLE)[number];
 
 /** Parameters of the printed texts. */
 export interface PrintOptions {
@@ -9,6 +13,10 @@ export interface PrintOptions {
   readonly asDefault: boolean;
   /** Whether the runner may use the cluster's API. */
   readonly withAccount: boolean;
+  /** Whether the kind of network definitions comes along. */
+  readonly withDefinitions: boolean;
+  /** The image that nodes run. */
+  readonly image: string;
   /** Whether the daemon serves metrics at the node's address. */
   readonly withMetrics: boolean;
   /** The oldest minor release of Kubernetes 1 that the manifest is for. */

@@ -3,12 +3,8 @@
 import { crds } from './crds.ts';
 import { daemonSet } from './daemon-set.ts';
 import { alertRules, board } from './monitoring.ts';
-import type { PrintOptions } from './print-options.ts';
+import type { Printable, PrintOptions } from './print-options.ts';
 import { renderUnits } from './units.ts';
-
-/** What can be printed. */
-export const PRINTABLE = ['systemd', 'daemonset', 'containerfile', 'crds', 'alerts', 'board'] as const;
-export type Printable = (typeof PRINTABLE)[number];
 
 /** The text of one of them. */
 export function printFor(what: Printable, options: PrintOptions): string {
@@ -29,8 +25,8 @@ function systemdUnits({ binDir }: PrintOptions): string {
     .join('\n');
 }
 
-function containerfile({ version, home }: PrintOptions): string {
-  return `# podman build --tag localhost/catena:${version} --file Containerfile ${home}
+function containerfile({ version, image, home }: PrintOptions): string {
+  return `# podman build --tag ${image} --file Containerfile ${home}
 FROM docker.io/library/debian:stable-slim
 LABEL org.opencontainers.image.title="catena" org.opencontainers.image.version="${version}"
 COPY catena catena-core /usr/local/bin/

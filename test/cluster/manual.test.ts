@@ -20,6 +20,7 @@ const BLOCKS = blocksIn(SECTION);
 const PRINT = {
   ...{ binDir: '/opt/cni/bin', confDir: '/etc/cni/net.d', version: TOOL_VERSION, home: 'dist/bin' },
   ...{ asDefault: true, withAccount: true, withMetrics: true, kubernetes: 30 },
+  ...{ withDefinitions: false, image: `localhost/catena:${TOOL_VERSION}` },
 };
 
 test('the harness uses every block of the section, and names no other', () => {

@@ -16,7 +16,7 @@ const WIDTH = 80;
 export async function run(call: CommandCall): Promise<number> {
   const [what] = call.positionals;
   const shell = call.text('completion');
-  if (shell !== undefined) call.out(scriptOf(shell));
+  if (shell !== undefined) call.out(SCRIPTS[shell as Shell]);
   else if (what !== undefined && /^\d+$/.test(what)) await explain(call, Number(what));
   else {
     const command = what === undefined ? undefined : find(call, what);
@@ -25,15 +25,6 @@ export async function run(call: CommandCall): Promise<number> {
     else call.out(command ? renderCommandUsage(command, call.table, width) : renderUsage(call.table, width));
   }
   return 0;
-}
-
-function scriptOf(given: string): string {
-  const shells = Object.keys(SCRIPTS);
-  if (!shells.includes(given))
-    throw new UsageError(
-      `Cannot complete for "${given}": there are ${shells.join(', ')}${didYouMean(given, shells)}`,
-    );
-  return SCRIPTS[given as Shell];
 }
 
 async function explain(call: CommandCall, code: number): Promise<void> {

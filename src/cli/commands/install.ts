@@ -18,7 +18,8 @@ import { renderKubeconfig } from '../../install/kubeconfig.ts';
 import { install } from '../../install/lay.ts';
 import { nameFirst, nameUsually } from '../../install/names.ts';
 import { type InstallPlan, planInstall, type Step, type Wanted } from '../../install/plan.ts';
-import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
+import { printFor } from '../../install/print.ts';
+import type { Printable } from '../../install/print-options.ts';
 import {
   disableUnits,
   enableUnits,
@@ -204,19 +205,19 @@ function minorOf(version: string): number {
 }
 
 function print(call: CommandCall, what: string): number {
-  const known = PRINTABLE.find(one => one === what);
-  if (known === undefined) throw new UsageError(`Cannot print "${what}": there are ${PRINTABLE.join(', ')}`);
   const [binDir = DEFAULT_BIN_DIR] = call.texts('bin-dir');
   const [file] = call.positionals;
   const list = file === undefined ? undefined : loadFile(file);
   call.out(
-    printFor(known satisfies Printable, {
+    printFor(what as Printable, {
       binDir: absolutePath(binDir),
       confDir: absolutePath(confDirOf(call)),
       version: TOOL_VERSION,
       asDefault: call.on('as-default'),
       withAccount: call.on('with-account'),
       withMetrics: call.on('with-metrics'),
+      withDefinitions: call.on('with-definitions'),
+      image: call.text('image') || `localhost/catena:${TOOL_VERSION}`,
       kubernetes: minorOf(call.text('kubernetes') || '1.30'),
       ...(list ? { list: { name: list.name, text: ending(list.source) } } : {}),
       home: dirname(process.execPath),
@@ -297,8 +298,6 @@ const TAKE_OVER_MS = 20_000;
 function starterOf(call: CommandCall, binDir: string): Starting | undefined {
   const given = call.text('daemon');
   const asked = STARTERS.find(one => one === given);
-  if (given !== undefined && asked === undefined)
-    throw new UsageError(`Cannot start the daemon by "${given}": there are ${STARTERS.join(', ')}`);
   const before = installedStarter(binDir);
   const starter = asked ?? before?.starter;
   if (starter === undefined) return undefined;

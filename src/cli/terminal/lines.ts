@@ -1,7 +1,7 @@
 // How does a report fit a terminal that is narrower than its lines?
 import { isatty } from 'node:tty';
 import { COLOURS, type Style } from '../../lab/words.ts';
-import { type CommandCall, UsageError } from '../command.ts';
+import type { CommandCall } from '../command.ts';
 
 /** Lines with a command to copy, and file lists of editors (`file:line:column:`), stay whole. */
 const WHOLE = /\b(fix|mend|hint|next): |^\s*(# |catena )/;
@@ -163,11 +163,9 @@ function windowAround(text: string, at: number, room: number): { start: number; 
 /**
  * The one rule of every command: `--color always` or `never` decides; without it, a terminal gets colours unless `NO_COLOR` is set to
  * anything, or `TERM` is `dumb`.
- * @throws UsageError for another word
  */
 export function styleOf(call: Pick<CommandCall, 'env' | 'text'>): Style {
   const when = call.text('color') ?? 'auto';
   if (when === 'always' || when === 'never') return { colour: when === 'always' };
-  if (when !== 'auto') throw new UsageError(`Cannot use --color "${when}": expected auto, always or never`);
   return { colour: isatty(1) && !call.env.NO_COLOR && call.env.TERM !== 'dumb' };
 }

@@ -2,6 +2,9 @@
 import { expect, test } from 'bun:test';
 import { parseArgs } from 'node:util';
 import { parseArguments } from '../../../src/cli/arguments.ts';
+import type { Command } from '../../../src/cli/command.ts';
+import { COMMANDS } from '../../../src/cli/commands.ts';
+import { PRINTABLE } from '../../../src/install/print-options.ts';
 
 const OPTIONS = {
   file: { type: 'string' },
@@ -76,3 +79,18 @@ function nodeOutcomeOf(args: string[]): unknown {
     return 'refused';
   }
 }
+
+test('a value that is not one of its choices is refused with those that there are', () => {
+  const options = { print: { type: 'string', choices: ['alerts', 'board'] } } as const;
+  expect(parseArguments(['--print=board'], options).values).toEqual({ print: 'board' });
+  for (const args of [['--print', 'alert'], ['--print=alert']])
+    expect(() => parseArguments(args, options)).toThrow(
+      'Cannot use --print "alert": expected alerts, board; did you mean "alerts"?',
+    );
+});
+
+test('every printed file can be asked for', () => {
+  const { options } = COMMANDS.find(({ name }) => name === 'install') as Command;
+  for (const what of PRINTABLE)
+    expect(parseArguments(['--print', what], options).values).toEqual({ print: what });
+});

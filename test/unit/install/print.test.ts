@@ -2,7 +2,8 @@
 import { expect, test } from 'bun:test';
 import { parseMetricsAddress } from '../../../src/daemon/metrics-listener.ts';
 import { DAEMON_CAPABILITIES } from '../../../src/install/daemon-set.ts';
-import { PRINTABLE, printFor } from '../../../src/install/print.ts';
+import { printFor } from '../../../src/install/print.ts';
+import { PRINTABLE } from '../../../src/install/print-options.ts';
 import { findShapeProblems } from '../../helpers/kubernetes-shape.ts';
 
 const OPTIONS = {
@@ -12,6 +13,8 @@ const OPTIONS = {
   asDefault: true,
   withAccount: false,
   withMetrics: false,
+  withDefinitions: false,
+  image: 'localhost/catena:1.2.3',
   kubernetes: 30,
   home: '/srv/catena',
 };
@@ -23,6 +26,18 @@ const yaml = (options: object): any[] =>
   printFor('daemonset', { ...OPTIONS, ...options })
     .split(/^---$/m)
     .map(text => Bun.YAML.parse(text));
+
+test('the DaemonSet brings the kind of network definitions and runs another image, if asked', () => {
+  const [kind, set] = yaml({ withDefinitions: true, image: 'registry.example/catena:7' });
+  expect(kind).toMatchObject({
+    metadata: { name: 'network-attachment-definitions.k8s.cni.cncf.io' },
+    spec: { names: { kind: 'NetworkAttachmentDefinition' }, versions: [{ name: 'v1' }] },
+  });
+  const { initContainers, containers } = set.spec.template.spec;
+  expect([...initContainers, ...containers].map(({ image }) => image)).toEqual(
+    Array(2).fill('registry.example/catena:7'),
+  );
+});
 
 test('the systemd units start the daemon from the plugin directory by its socket, and are notified when it is ready', () => {
   const unit = printFor('systemd', OPTIONS);
