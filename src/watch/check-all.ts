@@ -19,6 +19,8 @@ export interface AttachmentCheck extends AttachmentId {
   readonly problem?: string;
   /** Its list has no CHECK, so nothing but another list would change that it is unknown. */
   readonly unchecked?: true;
+  /** The time for checks was over: more time would tell. */
+  readonly late?: true;
   /** The command that mends it, or the sentence that says that only its runtime can; of a broken one. */
   readonly mend?: string;
 }
@@ -64,7 +66,7 @@ export async function checkAll(
   const atOnce = openSegments || !runtime.segments ? AT_ONCE : 1;
   const limits = { atOnce, groupOf: ({ id }: WatchedAttachment) => id.network };
   const checks = await visitAll(chosen, limits, async (one, rest): Promise<AttachmentCheck[]> => {
-    if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNREACHED }];
+    if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNREACHED, late: true }];
     const segments = idle.pop() ?? openSegments?.();
     const resting = (ms: number) => rest(Math.min(ms, MOST_REST_MS));
     const verdict = await examine(one, { ...own, ...defined({ segments }) }, resting);
@@ -73,7 +75,7 @@ export async function checkAll(
     if (state === 'sound') return [{ ...one.id, state }];
     if (state === 'drifted')
       return [{ ...one.id, state: 'broken', problem: verdict.problem, mend: mendFor(one, [...present()]) }];
-    if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNANSWERED }];
+    if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNANSWERED, late: true }];
     if (state !== 'unknown') return [];
     return [{ ...one.id, state, problem: verdict.why, ...defined({ unchecked: verdict.unchecked }) }];
   });

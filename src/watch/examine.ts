@@ -64,9 +64,11 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
       return { state: 'sound' };
     } catch (thrown) {
       const { code, message, plugin } = toCniError(thrown);
-      // That a plugin hangs says nothing of the attachment, and a repair would call it again.
-      if (plugin?.ended === 'deadline') return { state: 'unknown', why: message, hung: true };
-      if (code === ErrorCode.tryAgainLater || runtime.signal?.aborted) return PASSED_OVER;
+      const hung = plugin?.ended === 'deadline' || undefined;
+      if (!hung && (code === ErrorCode.tryAgainLater || runtime.signal?.aborted)) return PASSED_OVER;
+      // A plugin that gives no answer says nothing of the attachment, and a repair would call it again.
+      if (plugin && code === ErrorCode.unknown)
+        return { state: 'unknown', why: message, ...defined({ hung }) };
       return { state: 'drifted', problem: message, mend: within => repair(one, note, within) };
     }
   };

@@ -366,6 +366,11 @@ const TRIALS: readonly DamageRow[] = [
     finds: ['permissions'],
   },
   {
+    way: 'the directory of results and leases made writable for every user',
+    damage: { line: () => 'chmod 777 /var/lib/cni' },
+    finds: ['permissions'],
+  },
+  {
     way: 'a file of sysctl.d that turns forwarding off',
     damage: {
       line: () => 'mkdir -p /etc/sysctl.d; echo net.ipv4.ip_forward = 0 > /etc/sysctl.d/99-zz.conf',

@@ -6,6 +6,7 @@ import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { coreBeside, isFront } from '../../chain/config/own-executable.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
+import { leaseDirsOf } from '../../cni/network-plugins.ts';
 import { refusalOf } from '../../runtimes/libcni.ts';
 import {
   type Check,
@@ -156,14 +157,18 @@ const WRITABLE_BY_OTHERS = 0o022;
  * Checks the directories of executables, configurations and our own state, and their files, for those that other users may write
  * to.
  */
-export const permissions: Check = ({ pluginDirs, confDir, runDir, stateDir, facts, user = ROOT }) => {
+export const permissions: Check = ({ pluginDirs, confDir, facts, findAbout, user = ROOT, ...node }) => {
   const { networks } = facts.networks();
+  const leases = networks.flatMap(({ list }) => leaseDirsOf(list, findAbout));
   const types = new Set(networks.flatMap(({ list }) => list.plugins.map(({ type }) => type)));
   const executables = pluginDirs.flatMap(dir => [...types].map(type => join(dir, type)));
   const files = networks.map(({ file }) => file);
   const problems = [
     ...[...pluginDirs, confDir, ...executables, ...files].flatMap(path => judge(path, user)),
-    ...[runDir, stateDir].flatMap(dir => judge(dir, user, 'can replace our sockets, locks and records')),
+    ...[node.runDir, node.stateDir].flatMap(dir =>
+      judge(dir, user, 'can replace our sockets, locks and records'),
+    ),
+    ...[node.cacheDir, ...new Set(leases)].flatMap(dir => judge(dir, user, 'can replace results and leases')),
     ...pluginDirs.filter(dir => !isAbsolute(dir)).map(relativeDir),
   ];
   return problems.length ? problems : 'only root can change executables and lists';

@@ -182,8 +182,7 @@ function describeUnknown(checks: readonly AttachmentCheck[]): Problem[] {
     const [first] = those;
     const more = those.length > 1 ? ` and ${those.length - 1} more` : '';
     const found = `container "${first?.containerId}" on network "${first?.network}"${more} cannot be checked: ${first?.problem}`;
-    return first?.unchecked
-      ? problem('info', found)
-      : problem('unexamined', found, 'catena repair --dry-run');
+    const severity = first?.unchecked ? 'info' : 'unexamined';
+    return problem(severity, found, first?.late && 'catena repair --dry-run');
   });
 }

@@ -417,6 +417,18 @@ describeNeeding(
       ]);
     });
 
+    test('reports directories of results and leases that every user may write to', async () => {
+      writeList('podnet');
+      fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
+      for (const name of ['cni', 'leases/podnet']) fs.chmodSync(`${dir}/${name}`, 0o777);
+      expect((await problemsOf(node())).map(({ id, mend }) => [id, mend])).toEqual(
+        ['cni', 'leases/podnet'].map(name => {
+          const place = `"${dir}/${name}"`;
+          return ['permissions', `chown root ${place} && chmod go-w ${place}`];
+        }),
+      );
+    });
+
     test('does not report owners unknown to a user namespace, or rights that another user lacks', async () => {
       writeList('podnet');
       const uid = fs.statSync(`${dir}/run`).uid;

@@ -49,6 +49,19 @@ test('checkAll() reports which attachments with the plugin pass CHECK, with the 
   expect(await states('other')).toEqual([]);
 });
 
+test('checkAll() knows nothing of an attachment whose plugin gives no answer', async () => {
+  const dir = `${chain.dir}/bin`;
+  fs.mkdirSync(dir);
+  fs.writeFileSync(`${dir}/own`, '#!/bin/sh\necho \'{"cniVersion":"1.0.0"}\'', { mode: 0o755 });
+  const list = listOf('1.0.0', [{ type: 'own' }]);
+  const runtime = { ...within('state'), pluginDirs: [dir] };
+  await addNetwork(list, { ...ATTACHMENT, containerId: 'mute', netns: netns('mute') }, runtime);
+  fs.writeFileSync(`${dir}/own`, '#!/bin/sh\nexit 127', { mode: 0o755 });
+  expect(await states('own')).toEqual([
+    ['mute', 'unknown', 'Plugin "own" failed with no error message: exit status 127'],
+  ]);
+});
+
 test('finds ours, those of other runtimes, and those of the delegate runner, each once', async () => {
   await attach('theirs');
   withoutOurs(`${chain.runtime.cacheDir}/results/testnet-theirs-eth0`);
