@@ -1,9 +1,9 @@
 // Do the rules of a hook let a packet pass, and what becomes of its addresses?
 
-import { acceptDevices, setsMarks } from '../doctor/filter/fates.ts';
-import { type Packet, unknown } from '../doctor/filter/packet.ts';
+import { acceptDevices, type BaseChain, basesAt, familiesOf, marksIn } from '../doctor/filter/fates.ts';
+import type { Packet } from '../doctor/filter/packet.ts';
 import { type Fate, walk } from '../doctor/filter/walk.ts';
-import type { Chain, HOOK } from '../netlink/nft/chain.ts';
+import type { HOOK } from '../netlink/nft/chain.ts';
 import type { FilterTable } from '../netlink/tables.ts';
 import { hop, lost, type Walk } from './report.ts';
 import type { Site } from './site.ts';
@@ -20,10 +20,7 @@ export interface Passed {
   readonly undo?: string;
 }
 
-interface Entry {
-  readonly table: FilterTable;
-  readonly chain: Chain;
-  readonly priority: number;
+interface Entry extends BaseChain {
   readonly isNat: boolean;
 }
 
@@ -50,7 +47,7 @@ export function* passHook(
   if (isTranslating && site.translators)
     yield lost(site, packet, 'translation', `${site.translators} may lead it elsewhere, and cannot be read`);
   const tables = site.filter;
-  const mark = setsMarks(tables) ? unknown(4) : [0, 0, 0, 0];
+  const mark = marksIn(tables);
   const entries = entriesAt(tables, hook, packet.family);
   let passed: Passed = { packet };
   let done = !isTranslating;
@@ -125,17 +122,9 @@ function* summarize(
 }
 
 function entriesAt(tables: readonly FilterTable[], hook: HookName, family: 4 | 6): Entry[] {
-  const families = ['inet', family === 4 ? 'ip' : 'ip6'];
-  return tables
-    .filter(({ table }) => families.includes(table.family))
-    .flatMap(table =>
-      table.chains.flatMap((chain): Entry[] => {
-        const { base } = chain;
-        if (base?.hook !== hook) return [];
-        return [{ table, chain, priority: base.priority, isNat: base.type === 'nat' }];
-      }),
-    )
-    .toSorted((a, b) => stageOf(a, hook) - stageOf(b, hook) || a.priority - b.priority);
+  return basesAt(tables, hook, familiesOf(family))
+    .map(one => ({ ...one, isNat: one.chain.base?.type === 'nat' }))
+    .sort((a, b) => stageOf(a, hook) - stageOf(b, hook));
 }
 
 function stageOf({ isNat, priority }: Entry, hook: HookName): number {

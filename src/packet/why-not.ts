@@ -1,5 +1,6 @@
 // Which hop stops a packet between two ends?
 import type { FindPeer } from '../between/peers.ts';
+import { CLIENT_PORT, isAny, OUTSIDE } from '../doctor/filter/fates.ts';
 import { type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
 import { cidrContains } from '../net/cidr.ts';
 import { parseIp } from '../net/ip.ts';
@@ -13,11 +14,6 @@ import { type Hop, hop, type Outcome, type Walk, walkOn } from './report.ts';
 import type { Site } from './site.ts';
 import type { Mapping } from './translation.ts';
 import { type Advice, addressesOf, World } from './world.ts';
-
-/** A host on the Internet. */
-const OUTSIDE = { 4: '1.1.1.1', 6: '2606:4700:4700::1111' } as const;
-/** As any client chooses one. */
-const CLIENT_PORT = 50_000;
 
 /** Follows the first packet of a connection, and the reply. */
 export function whyNot(
@@ -157,10 +153,6 @@ function* findMapping(world: World, to: To, family: 4 | 6): Walk<Mapping | undef
   const words = `port ${to.port} leads to port ${containerPort} of ${titleOf(attachment)}`;
   yield hop(at, { isReply }, 'mapping', 'passes', words);
   return { ...first, repair: world.advice.repair(attachment) };
-}
-
-function isAny(hostIP: string | undefined): hostIP is undefined {
-  return hostIP === undefined || hostIP === '0.0.0.0' || hostIP === '::';
 }
 
 /** The device whose subnet the address is in, or that of the default route. */

@@ -1,5 +1,6 @@
 // Which way does a packet take through a base chain, as far as its rules can be judged?
 
+import { defined } from '../../cni/defined.ts';
 import type { Chain } from '../../netlink/nft/chain.ts';
 import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../../netlink/nft/data.ts';
 import type { Expression } from '../../netlink/nft/expr.ts';
@@ -44,26 +45,45 @@ const MOST_JUMPS = 16;
  * The fates of a packet in a base chain; none if it passes.
  * @param target the address to which a translation is right
  */
-export function walk(
-  table: FilterTable,
-  base: Chain,
-  packet: Packet,
-  { mark, target }: { readonly mark: readonly Byte[]; readonly target: string | undefined },
-): Fate[] {
-  const fates: Fate[] = [];
-  let doubt: RulePlace | undefined;
-  const ends = new Map<string, Arrival>();
-  const end = through(base.name, 'surely', 0);
-  if (base.drops && end !== 'never')
-    add({ ...placeOf(base.name, undefined), isSure: end === 'surely', what: 'drop' });
-  return fates;
+export function walk(table: FilterTable, base: Chain, packet: Packet, options: Options): Fate[] {
+  const way = new Way(table, base, packet, options);
+  const end = way.through(base.name, 'surely', 0);
+  if (base.drops && end !== 'never') way.note(base.name, undefined, end, { what: 'drop' });
+  return way.fates;
+}
 
-  function add(fate: Fate): void {
-    fates.push(fate.isSure || doubt === undefined ? fate : { ...fate, doubt });
+interface Options {
+  readonly mark: readonly Byte[];
+  readonly target: string | undefined;
+}
+
+/** One packet in one base chain and those that it jumps to. */
+class Way {
+  readonly fates: Fate[] = [];
+  readonly #table: FilterTable;
+  readonly #base: string;
+  readonly #packet: Packet;
+  readonly #options: Options;
+  readonly #ends = new Map<string, Arrival>();
+  /** The first rule that cannot be judged. */
+  #doubt: RulePlace | undefined;
+
+  constructor(table: FilterTable, { name }: Chain, packet: Packet, options: Options) {
+    this.#table = table;
+    this.#base = name;
+    this.#packet = packet;
+    this.#options = options;
   }
 
-  function placeOf(chain: string, handle: bigint | undefined) {
-    return { table: table.table, base: base.name, chain, handle };
+  note(
+    chain: string,
+    handle: bigint | undefined,
+    arrival: Arrival,
+    fate: Pick<Fate, 'what' | 'to' | 'toPort' | 'labels'>,
+  ): void {
+    const place = { table: this.#table.table, base: this.#base, chain, handle };
+    const isSure = arrival === 'surely';
+    this.fates.push({ ...place, isSure, ...fate, ...(isSure ? {} : defined({ doubt: this.#doubt })) });
   }
 
   /**
@@ -71,24 +91,27 @@ export function walk(
    * chains, which a container with NET_ADMIN may make, would be millions of ways.
    * @returns whether the packet comes to the end of the chain, or returns from it
    */
-  function through(chain: string, arrival: Arrival, depth: number): Arrival {
+  through(chain: string, arrival: Arrival, depth: number): Arrival {
     if (depth > MOST_JUMPS) return 'perhaps';
     const way = `${arrival} ${chain}`;
-    const end = ends.get(way) ?? throughRules(chain, arrival, depth);
-    ends.set(way, end);
+    const end = this.#ends.get(way) ?? this.#throughRules(chain, arrival, depth);
+    this.#ends.set(way, end);
     return end;
   }
 
-  function throughRules(chain: string, arrival: Arrival, depth: number): Arrival {
+  #throughRules(chain: string, arrival: Arrival, depth: number): Arrival {
+    const { mark } = this.#options;
+    const { rules, contents } = this.#table;
     let here = arrival;
     let returned: Arrival = 'never';
-    for (const rule of candidatesOf(table.rules.get(chain) ?? [], packet, mark)) {
+    for (const rule of candidatesOf(rules.get(chain) ?? [], this.#packet, mark)) {
       if (here === 'never') break;
-      const { matches, action } = judgeRule(rule, packet, { contents: table.contents, mark });
+      const { matches, action } = judgeRule(rule, this.#packet, { contents, mark });
       if (matches === false || action === undefined) continue;
-      if (matches === undefined || action.kind === 'unknown') doubt ??= { chain, handle: rule.handle };
+      const { handle } = rule;
+      if (matches === undefined || action.kind === 'unknown') this.#doubt ??= { chain, handle };
       const taken: Arrival = matches && here === 'surely' ? 'surely' : 'perhaps';
-      const { after, back } = act(action, taken, { ...placeOf(chain, rule.handle), depth });
+      const { after, back } = this.#act(action, taken, { chain, handle }, depth);
       returned = either(returned, back);
       // What may not have matched goes on to the next rule.
       here = matches ? after : 'perhaps';
@@ -97,45 +120,36 @@ export function walk(
   }
 
   /** @returns whether the packet comes to the next rule, and whether it returns to the chain before */
-  function act(
+  #act(
     action: Action,
     taken: Arrival,
-    { depth, ...place }: ReturnType<typeof placeOf> & { readonly depth: number },
+    { chain, handle }: RulePlace,
+    depth: number,
   ): { readonly after: Arrival; readonly back: Arrival } {
-    const isSure = taken === 'surely';
-    const drop = (sure: boolean) => {
-      add({ ...place, isSure: sure, what: 'drop' });
+    const note = (fate: Parameters<Way['note']>[3], arrival = taken) => {
+      this.note(chain, handle, arrival, fate);
+      return ENDED;
     };
-    if (action.kind === 'unknown') {
-      drop(false);
-      return { after: 'perhaps', back: 'never' };
+    switch (action.kind) {
+      case 'unknown':
+        note({ what: 'drop' }, 'perhaps');
+        return { after: 'perhaps', back: 'never' };
+      case 'drop':
+        return note({ what: 'drop' });
+      case 'translate': {
+        const { to, port: toPort, labels } = action;
+        const isRight = to !== undefined && to === this.#options.target;
+        return isRight ? ENDED : note({ what: 'translate', to, toPort, labels });
+      }
+      case 'source':
+        return note({ what: 'source', to: action.to });
     }
-    if (action.kind === 'drop') {
-      drop(isSure);
-      return ENDED;
-    }
-    if (action.kind === 'translate') {
-      if (action.to === undefined || action.to !== target)
-        add({
-          ...place,
-          isSure,
-          what: 'translate',
-          to: action.to,
-          toPort: action.port,
-          labels: action.labels,
-        });
-      return ENDED;
-    }
-    if (action.kind === 'source') {
-      add({ ...place, isSure, what: 'source', to: action.to });
-      return ENDED;
-    }
-    const { code, chain = '' } = action.verdict;
-    if (code === NF_DROP) drop(isSure);
-    if (code === NF_DROP || code === NF_ACCEPT) return ENDED;
+    const { code, chain: next = '' } = action.verdict;
+    if (code === NF_DROP) return note({ what: 'drop' });
+    if (code === NF_ACCEPT) return ENDED;
     if (code === NFT_RETURN) return { after: 'never', back: taken };
-    if (code === NFT_JUMP) return { after: through(chain, taken, depth + 1), back: 'never' };
-    if (code === NFT_GOTO) return { after: 'never', back: through(chain, taken, depth + 1) };
+    if (code === NFT_JUMP) return { after: this.through(next, taken, depth + 1), back: 'never' };
+    if (code === NFT_GOTO) return { after: 'never', back: this.through(next, taken, depth + 1) };
     // NFT_CONTINUE, and NF_QUEUE, which leaves the decision to a process.
     return { after: taken, back: 'never' };
   }
