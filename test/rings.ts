@@ -67,7 +67,7 @@ export const ALONE: Readonly<Record<string, string>> = {
 
 /** Fast files that render schemas, for which the build needs zod itself. */
 export const NEEDS_ZOD: readonly string[] = [
-  'test/unit/explain/list.test.ts',
+  'test/unit/cli/explain/list.test.ts',
   'test/unit/foreign/catalog.test.ts',
   'test/unit/foreign/to-zod.test.ts',
   'test/unit/plugins/build/schemas.test.ts',

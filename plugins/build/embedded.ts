@@ -54,7 +54,7 @@ export function packedLibrary(file: string): BunPlugin {
   return {
     name: 'packed library',
     setup(builder) {
-      builder.onLoad({ filter: /\/src\/template\/packed-library\.ts$/ }, () => ({ loader: 'ts', contents }));
+      builder.onLoad({ filter: /\/src\/cli\/init\/packed-library\.ts$/ }, () => ({ loader: 'ts', contents }));
     },
   };
 }

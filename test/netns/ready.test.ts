@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { bridge } from '../../plugins/bridge/plugin.ts';
 import { ptp } from '../../plugins/ptp/plugin.ts';
-import { withHost } from '../../src/testing/index.ts';
+import { withHost } from '../../src/lab/testing/index.ts';
 import { openPeer } from '../helpers/datagram.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';

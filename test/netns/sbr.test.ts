@@ -1,11 +1,11 @@
 // Does what a pod sends leave by the interface that has the source address, and does the rule go again?
 
 import { expect, test } from 'bun:test';
+import { faultIn } from '../../src/lab/testing/host.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
-import { faultIn } from '../../src/testing/host.ts';
 import { writeChain } from '../helpers/chain.ts';
 import { deadline } from '../helpers/deadline.ts';
 import {

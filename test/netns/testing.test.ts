@@ -1,8 +1,6 @@
 // Does the harness for plugin authors show what a plugin does, and do our plugins leave nothing behind whatever fails?
 import { describe, expect, test } from 'bun:test';
 import { existsSync, readdirSync } from 'node:fs';
-import { createLink, removeLink } from '../../src/netlink/rtnl/link.ts';
-import { CniError, definePlugin, nothingToDo, PluginConfig } from '../../src/plugin/index.ts';
 import {
   type CallOptions,
   type Container,
@@ -12,7 +10,9 @@ import {
   sweepFaults,
   type TestHost,
   withHost,
-} from '../../src/testing/index.ts';
+} from '../../src/lab/testing/index.ts';
+import { createLink, removeLink } from '../../src/netlink/rtnl/link.ts';
+import { CniError, definePlugin, nothingToDo, PluginConfig } from '../../src/plugin/index.ts';
 import { run } from '../helpers/command.ts';
 import { type Dump, dumpKernelState } from '../helpers/dump.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';

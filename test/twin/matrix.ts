@@ -1,6 +1,6 @@
 // Is every mix of our plugins and the reference's as good as ours alone, except for intentional differences?
 
-import { findDifferences } from '../../src/compare/differ.ts';
+import { findDifferences } from '../../src/lab/compare/differ.ts';
 import { DIFFERENCES, type Difference, type Finding } from './differences.ts';
 import { type MixOutcome, playMix } from './mix.ts';
 import { type Mix, nameOf, PLUGINS } from './mixes.ts';

@@ -1,6 +1,6 @@
 // How is one cell of the swap matrix run, and what is observed?
 
-import { normalise } from '../../src/compare/differ.ts';
+import { normalise } from '../../src/lab/compare/differ.ts';
 import { mixedBinDir, type RunChain, writeChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
 import { type Container, createLab, type Lab, type Outside, type Row } from '../helpers/netns.ts';

@@ -1,6 +1,6 @@
 // What is the outcome of a row, and which of the listed differences explain it?
 
-import { findDifferences, normalise } from '../../src/compare/differ.ts';
+import { findDifferences, normalise } from '../../src/lab/compare/differ.ts';
 import { DIFFERENCES, type Difference, type Finding, type TableName } from './differences.ts';
 import { createTwin, type Outcome, type Twin } from './ground.ts';
 import { LIFE, type TwinRow } from './row.ts';

@@ -2,10 +2,6 @@
 import { closeSync, existsSync, readdirSync, statSync } from 'node:fs';
 import { arch, hostname, version as kernelVersion, release } from 'node:os';
 import { dirname, join } from 'node:path';
-import { readFilter, readKernelLines } from '../../bundle/kernel-state.ts';
-import { type BundleFile, packBundle } from '../../bundle/pack.ts';
-import { findNames, openPseudonyms } from '../../bundle/pseudonyms.ts';
-import { redactText } from '../../bundle/redact.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { RUN_DIR_VARIABLE, runDir } from '../../cni/directories.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
@@ -19,6 +15,10 @@ import { confDirOf, runtimeOf } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 import { traceDirFor } from '../watched.ts';
+import { readFilter, readKernelLines } from './kernel-state.ts';
+import { type BundleFile, packBundle } from './pack.ts';
+import { findNames, openPseudonyms } from './pseudonyms.ts';
+import { redactText } from './redact.ts';
 
 /** Writes an archive for a report, with secrets masked, and shows what is in it. */
 export async function run(call: CommandCall): Promise<number> {

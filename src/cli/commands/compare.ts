@@ -1,11 +1,11 @@
 // What does `catena compare` do?
 import { dirname } from 'node:path';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
-import { withCommonNames } from '../../compare/differ.ts';
-import { homesOf, laySwap, readSwap } from '../../compare/executables.ts';
-import { playScene } from '../../compare/play.ts';
-import { type PlayedScene, renderReport, renderSummary, reportOn } from '../../compare/report.ts';
-import { SCENES, type Scene, type SceneRecord } from '../../compare/scene.ts';
+import { withCommonNames } from '../../lab/compare/differ.ts';
+import { homesOf, laySwap, readSwap } from '../../lab/compare/executables.ts';
+import { playScene } from '../../lab/compare/play.ts';
+import { type PlayedScene, renderReport, renderSummary, reportOn } from '../../lab/compare/report.ts';
+import { SCENES, type Scene, type SceneRecord } from '../../lab/compare/scene.ts';
 import { layGround, offerCapabilities } from '../../lab/lab.ts';
 import { envOfPlugins, RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';

@@ -3,9 +3,15 @@ import { realpathSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { findPlugin, parsePluginDirs } from '../../chain/config/find-plugin.ts';
 import { parseObject } from '../../cni/json.ts';
-import { findSample, readObject, type Subject } from '../../conformance/exam.ts';
-import { examine, RULES, renderFinding, renderHeading, renderVerdict } from '../../conformance/examine.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
+import { findSample, readObject, type Subject } from '../../lab/conformance/exam.ts';
+import {
+  examine,
+  RULES,
+  renderFinding,
+  renderHeading,
+  renderVerdict,
+} from '../../lab/conformance/examine.ts';
 import { FRESH_DIRS, layGround, notOfPlugins } from '../../lab/lab.ts';
 import { envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';

@@ -1,8 +1,8 @@
 // What does `catena handover` do?
 import { statSync } from 'node:fs';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { listAttached } from '../../handover/attachments.ts';
-import type { Handover } from '../../handover/hand-over.ts';
+import { listAttached } from '../../node/handover/attachments.ts';
+import type { Handover } from '../../node/handover/hand-over.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findExecutables, handOverAll, handoverRuntime, renderHandovers } from '../handover/hand-over-all.ts';
 import { printList } from '../output/print.ts';

@@ -1,9 +1,9 @@
 // What does `catena help` do?
 import { didYouMean } from '../../cni/suggest.ts';
-import { explainCode } from '../../explain/codes.ts';
 import { type Command, type CommandCall, UsageError } from '../command.ts';
 import { SCRIPTS, type Shell } from '../completion/scripts.ts';
-import { renderCode } from '../explain-render.ts';
+import { explainCode } from '../explain/codes.ts';
+import { renderCode } from '../explain/render.ts';
 import { renderCommand, renderTop } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
 import { widthOf } from '../terminal/lines.ts';

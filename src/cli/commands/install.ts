@@ -11,7 +11,6 @@ import { DEFAULT_BIN_DIR, runDir } from '../../cni/directories.ts';
 import { renderOnDemand } from '../../daemon/on-demand.ts';
 import { findRunning, succeed } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { isMadeIn, listAttached } from '../../handover/attachments.ts';
 import { checkPick, type Pick } from '../../install/check.ts';
 import { findManifest } from '../../install/files.ts';
 import { renderKubeconfig } from '../../install/kubeconfig.ts';
@@ -32,6 +31,7 @@ import {
   type TextFile,
 } from '../../install/units.ts';
 import { count } from '../../lab/words.ts';
+import { isMadeIn, listAttached } from '../../node/handover/attachments.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type CommandCall, UsageError } from '../command.ts';

@@ -3,7 +3,7 @@ import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
 import { planUninstall, type UninstallStep, uninstall } from '../../install/uninstall.ts';
 import { disableUnits, forgetUnits, installedStarter, isBooted } from '../../install/units.ts';
-import type { PurgeStep } from '../../purge/files.ts';
+import type { PurgeStep } from '../../node/purge/files.ts';
 import type { CommandCall } from '../command.ts';
 import { type HandoverOutcome, handOverBefore } from '../handover/before-uninstall.ts';
 import { renderHandovers } from '../handover/hand-over-all.ts';

@@ -3,15 +3,15 @@ import { existsSync } from 'node:fs';
 import { listNetworks } from '../../chain/config/load.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { installedRuntimes } from '../../runtimes/libcni.ts';
-import { NO_EXECUTABLES, openExecutables } from '../../validate/executables.ts';
-import { countFindings, type Finding } from '../../validate/finding.ts';
-import { validatePath } from '../../validate/validate.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { catalogOf } from '../plugin-catalog.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
-import { renderValidation } from '../validate-render.ts';
+import { NO_EXECUTABLES, openExecutables } from '../validate/executables.ts';
+import { countFindings, type Finding } from '../validate/finding.ts';
+import { renderValidation } from '../validate/render.ts';
+import { validatePath } from '../validate/validate.ts';
 
 /** Prints the findings; fails on errors, with `--strict` on warnings too. */
 export async function run(call: CommandCall): Promise<number> {

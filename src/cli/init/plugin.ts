@@ -1,8 +1,8 @@
 // What does `catena init --plugin` do?
 import { absolutePath } from '../../files/absolute-path.ts';
-import { findLibrary } from '../../template/library.ts';
-import { findNameProblem, renderProject, writeProject } from '../../template/project.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { findLibrary } from './library.ts';
+import { findNameProblem, renderProject, writeProject } from './project.ts';
 
 /** Creates a plugin project and prints the next steps. */
 export async function run(call: CommandCall): Promise<number> {

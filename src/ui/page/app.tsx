@@ -1,8 +1,8 @@
 // What does the page consist of, and which view does it show?
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { conditionOf, isProblem } from '../../graph/condition.ts';
 import { count } from '../../lab/words.ts';
+import { conditionOf, isProblem } from '../../node/graph/condition.ts';
 import type { ShownNode } from '../shown.ts';
 import { Detail } from './detail.tsx';
 import { Findings } from './findings.tsx';

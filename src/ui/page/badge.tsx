@@ -1,6 +1,6 @@
 // How is a condition shown: a sign and a word, and then a colour?
 import type { JSX } from 'preact';
-import { type Condition, SIGNS } from '../../graph/condition.ts';
+import { type Condition, SIGNS } from '../../node/graph/condition.ts';
 
 /** The condition of an attachment. */
 export function Badge({ condition }: { readonly condition: Condition }): JSX.Element {

@@ -2,8 +2,8 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import type { AnswerOf } from '../../answers/kinds.ts';
-import { conditionOf, isProblem } from '../../graph/condition.ts';
 import { renderTime } from '../../lab/words.ts';
+import { conditionOf, isProblem } from '../../node/graph/condition.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, titleOf } from '../../node/words.ts';
 import type { RequestSummary, ShownList, ShownNode, ShownRequest } from '../shown.ts';

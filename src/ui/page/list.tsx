@@ -1,7 +1,7 @@
 // How are the attachments listed, a thousand of them as well, and how does the keyboard move among them?
 import { Component, type JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { conditionOf, isProblem } from '../../graph/condition.ts';
+import { conditionOf, isProblem } from '../../node/graph/condition.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { renderAge, renderPort, titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';

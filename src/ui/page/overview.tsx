@@ -1,8 +1,8 @@
 // What does the first view show: the picture of the node, and below it the list of attachments?
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import { conditionOf, isProblem, worstFirst } from '../../graph/condition.ts';
 import { count } from '../../lab/words.ts';
+import { conditionOf, isProblem, worstFirst } from '../../node/graph/condition.ts';
 import { withoutStandIns } from '../../node/shown.ts';
 import { AttachmentList } from './list.tsx';
 import { Picture } from './picture.tsx';

@@ -1,9 +1,17 @@
 // How does the node look: its bridges, the host ends on them, the containers behind these, and the way out?
 import type { JSX } from 'preact';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { CONDITIONS, conditionOf, isProblem, SIGNS } from '../../graph/condition.ts';
-import { groupsOf, isNarrow, layOut, linesOf, type PlacedGroup, STUB, TRUNK_X } from '../../graph/layout.ts';
 import { count } from '../../lab/words.ts';
+import { CONDITIONS, conditionOf, isProblem, SIGNS } from '../../node/graph/condition.ts';
+import {
+  groupsOf,
+  isNarrow,
+  layOut,
+  linesOf,
+  type PlacedGroup,
+  STUB,
+  TRUNK_X,
+} from '../../node/graph/layout.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import type { ShownNode } from '../shown.ts';

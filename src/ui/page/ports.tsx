@@ -1,6 +1,6 @@
 // Which ports of the host lead where?
 import type { JSX } from 'preact';
-import { conditionOf } from '../../graph/condition.ts';
+import { conditionOf } from '../../node/graph/condition.ts';
 import type { NodeAttachment, NodePort } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';

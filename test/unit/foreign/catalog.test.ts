@@ -7,11 +7,11 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { SCHEMAS } from '../../../plugins/build/published-schemas.ts';
 import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
 import { parseNetwork } from '../../../src/chain/config/conflist.ts';
+import { explainList } from '../../../src/cli/explain/list.ts';
+import { NO_EXECUTABLES } from '../../../src/cli/validate/executables.ts';
+import { validatePath } from '../../../src/cli/validate/validate.ts';
 import type { PluginCatalog } from '../../../src/cni/plugin-about.ts';
-import { explainList } from '../../../src/explain/list.ts';
 import { withForeign } from '../../../src/foreign/catalog.ts';
-import { NO_EXECUTABLES } from '../../../src/validate/executables.ts';
-import { validatePath } from '../../../src/validate/validate.ts';
 
 const OURS: PluginCatalog = { types: KNOWN_TYPES, find: loadAbout, schemas: async () => SCHEMAS };
 

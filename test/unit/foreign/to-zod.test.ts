@@ -2,9 +2,9 @@
 import { describe, expect, test } from 'bun:test';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { SCHEMAS } from '../../../plugins/build/published-schemas.ts';
+import { findShapeProblems, findUnknownKeys } from '../../../src/cli/validate/shape.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { entrySchema } from '../../../src/foreign/to-zod.ts';
-import { findShapeProblems, findUnknownKeys } from '../../../src/validate/shape.ts';
 
 const problems = (properties: JsonObject, value: object, more: JsonObject = {}): string[] =>
   findShapeProblems(entrySchema({ type: 'object', properties, ...more }), { type: 'x', ...value }).map(

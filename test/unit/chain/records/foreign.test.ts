@@ -9,14 +9,14 @@ import { repair } from '../../../../src/chain/records/repair.ts';
 import { undoIfDeleted } from '../../../../src/chain/records/undo-if-deleted.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import { runDir } from '../../../../src/cni/directories.ts';
-import { listAttached } from '../../../../src/handover/attachments.ts';
-import { handOverOne } from '../../../../src/handover/hand-over.ts';
 import { removeAttachment, writeAttachment } from '../../../../src/journal/entries.ts';
 import type { CachedAttachment } from '../../../../src/journal/entry.ts';
 import { forgetGeneration, noteGeneration } from '../../../../src/journal/generation.ts';
 import { takeLock } from '../../../../src/journal/lock.ts';
 import { endRunner } from '../../../../src/journal/runner.ts';
 import { listRecords } from '../../../../src/journal/store.ts';
+import { listAttached } from '../../../../src/node/handover/attachments.ts';
+import { handOverOne } from '../../../../src/node/handover/hand-over.ts';
 
 const ID = { network: 'net', containerId: 'c1', ifname: 'eth0' };
 const RESULT = { cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] };

@@ -1,0 +1,120 @@
+// Which parts of a report must not leave the node?
+//
+// Logs and traces mask what a key calls a secret. A report also contains what others wrote, so here more is masked: what looks like
+// a secret wherever it stands, and every value of an environment.
+import { isObject } from '../../cni/json.ts';
+import { isSecretName, maskText } from '../../observe/secrets.ts';
+
+const MASK = '***';
+
+/** Deeper than any configuration; what is below is masked. */
+const MAX_DEPTH = 64;
+
+/** A value as it may be shown; the original is unchanged. */
+export function redact(value: unknown): unknown {
+  return redactAt(value, 0);
+}
+
+/** A text as it may be shown: JSON, lines of JSON, or any other. */
+export function redactText(text: string): string {
+  const whole = parseJson(text);
+  if (whole !== undefined) return `${JSON.stringify(redact(whole), null, 2)}\n`;
+  // A certificate or a key extends over several lines.
+  return redactPatterns(text)
+    .split('\n')
+    .map(line => {
+      const value = parseJson(line);
+      return value === undefined ? maskText(maskEnvironment(line)) : JSON.stringify(redact(value));
+    })
+    .join('\n');
+}
+
+function redactAt(value: unknown, depth: number): unknown {
+  if (depth > MAX_DEPTH) return MASK;
+  if (typeof value === 'string') return redactString(value, depth);
+  if (Array.isArray(value)) {
+    // A pair, as CNI_ARGS are kept in records, or the words of a command line.
+    const isPair = value.length === 2;
+    return value.map((one, i) => {
+      const before: unknown = value[i - 1];
+      const isNamed = typeof before === 'string' && (isPair || before.startsWith('-')) && isSecret(before);
+      return isNamed && typeof one === 'string' ? MASK : redactAt(one, depth + 1);
+    });
+  }
+  if (!isObject(value)) return value;
+  const label = [value.name, value.key].find(one => typeof one === 'string');
+  const isSecretEntry = typeof label === 'string' && isSecret(label);
+  return Object.fromEntries(
+    Object.entries(value).map(([key, one]) => {
+      if (isEmpty(one)) return [key, one];
+      if (isSecret(key) && !(key === 'key' && typeof one === 'string' && isSecretEntry)) return [key, MASK];
+      if (isSecretEntry && key === 'value') return [key, MASK];
+      return [key, ENVIRONMENT.test(key) ? maskValues(one) : redactAt(one, depth + 1)];
+    }),
+  );
+}
+
+/** A string may contain a configuration, as the cached results of libcni do in base64. */
+function redactString(text: string, depth: number): unknown {
+  const inner = parseJson(text);
+  if (inner !== undefined) return JSON.stringify(redactAt(inner, depth + 1));
+  const decoded = /^[\w+/]{16,}={0,2}$/.test(text) ? parseJson(atobUtf8(text)) : undefined;
+  if (decoded !== undefined) return { decoded: redactAt(decoded, depth + 1) };
+  return maskText(redactPatterns(text));
+}
+
+/** Words that make a secret of a key wherever they stand in it, and parts of a kubeconfig. */
+const ANYWHERE =
+  /^(token|password|passwd|passphrase|secrets?|credentials?|authorization|bearer|cookie|pwd)$/i;
+const KUBECONFIG = /^(certificate-authority|client-certificate|client-key)-data$/i;
+
+function isSecret(name: string): boolean {
+  const words = name.replace(/([a-z\d])([A-Z])/g, '$1 $2').split(/[^A-Za-z\d]+/);
+  return isSecretName(name) || KUBECONFIG.test(name) || words.some(word => ANYWHERE.test(word));
+}
+
+const ENVIRONMENT = /^(env|environ|environment|envs)$/i;
+
+/** The values of an environment: an object, pairs `NAME=value`, or objects with a value. */
+function maskValues(value: unknown): unknown {
+  if (typeof value === 'string') return value.replace(/=.*$/s, `=${MASK}`);
+  if (Array.isArray(value)) return value.map(maskValues);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, key === 'name' ? one : MASK]));
+}
+
+/** `Environment=` of systemd's units. */
+function maskEnvironment(line: string): string {
+  const [, key, rest] = /^(\s*Environment=)(.*)$/.exec(line) ?? [];
+  if (key === undefined || rest === undefined) return line;
+  const names = Array.from(rest.matchAll(/(?:^|\s)"?([A-Za-z_]\w*)=/g), ([, name]) => name);
+  return `${key}${names.map(name => `${name}=${MASK}`).join(' ')}`;
+}
+
+/** Keys, certificates and tokens, whatever they are called. */
+function redactPatterns(text: string): string {
+  return text.replace(PEM, MASK).replace(WEB_TOKEN, MASK).replace(KUBECONFIG_LINE, `$1${MASK}`);
+}
+
+/** RFC 7468 */
+const PEM = /-----BEGIN ([A-Z ]+)-----[\s\S]*?-----END \1-----/g;
+/** RFC 7519: header and payload begin with `{"` in base64. */
+const WEB_TOKEN = /\beyJ[\w-]{8,}\.eyJ[\w-]{4,}(?:\.[\w-]*)?/g;
+const KUBECONFIG_LINE = /((?:certificate-authority|client-certificate|client-key)-data["']?\s*:\s*)\S+/gi;
+
+function parseJson(text: string): unknown {
+  if (!/^\s*[[{]/.test(text)) return undefined;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function atobUtf8(text: string): string {
+  return Buffer.from(text, 'base64').toString('utf8');
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === null || value === '' || typeof value === 'boolean';
+}

@@ -1,0 +1,92 @@
+// Which files does the project of a new plugin contain?
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import manifest from '../../../package.json' with { type: 'json' };
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import conflist from './files/conflist.txt' with { type: 'text' };
+import gitignore from './files/gitignore.txt' with { type: 'text' };
+import mainSource from './files/main.ts.txt' with { type: 'text' };
+import packageJson from './files/package.json.txt' with { type: 'text' };
+import pluginTest from './files/plugin.test.ts.txt' with { type: 'text' };
+import pluginSource from './files/plugin.ts.txt' with { type: 'text' };
+import readme from './files/README.md.txt' with { type: 'text' };
+import schemaSource from './files/schema.ts.txt' with { type: 'text' };
+import tsconfig from './files/tsconfig.json.txt' with { type: 'text' };
+import type { LibrarySource } from './library.ts';
+
+const MAX_NAME_LENGTH = 64;
+
+/** Versions that the project depends on: the ones that we test with. */
+const VERSIONS: Readonly<Record<string, string>> = { ...manifest.devDependencies, ...manifest.dependencies };
+
+/**
+ * Why a name cannot be that of a plugin and of its package; undefined if it can. It becomes the `type` in conflists, a file in a
+ * directory of executables, and the `name` in package.json.
+ */
+export function findNameProblem(name: string): string | undefined {
+  if (name.length > MAX_NAME_LENGTH) return `it is longer than ${MAX_NAME_LENGTH} characters`;
+  if (!/^[a-z0-9]+(-[a-z0-9]+)*$/.test(name)) {
+    return 'it must be lower-case letters and digits, separated by single hyphens';
+  }
+  return name === 'catena' ? 'that is the name of the tool itself' : undefined;
+}
+
+/** Content of every file, by its path in the project. */
+export function renderProject(
+  name: string,
+  library: LibrarySource,
+): ReadonlyMap<string, string | Uint8Array> {
+  const files: Readonly<Record<string, string>> = {
+    'package.json': packageJson,
+    'tsconfig.json': tsconfig,
+    '.gitignore': gitignore,
+    'README.md': readme,
+    'src/main.ts': mainSource,
+    'src/plugin.ts': pluginSource,
+    'src/schema.ts': schemaSource,
+    'test/plugin.test.ts': pluginTest,
+    [`${name}.conflist`]: conflist,
+  };
+  const values = { ...VERSIONS, name, 'catena-cni': library.dependency };
+  const texts = Object.entries(files).map(([path, text]) => [path, fill(text, values)] as const);
+  return new Map<string, string | Uint8Array>([...texts, ...library.files]);
+}
+
+function fill(text: string, values: Readonly<Record<string, string>>): string {
+  return text.replace(/\{\{([^}]+)\}\}/g, (blank, key: string) => values[key] ?? blank);
+}
+
+/**
+ * Writes files into a directory, which is created if missing.
+ * @throws CniError 5 if it is not empty or cannot be written
+ */
+export function writeProject(dir: string, files: ReadonlyMap<string, string | Uint8Array>): void {
+  const found = entriesOf(dir);
+  if (found.length) {
+    throw new CniError(
+      ErrorCode.ioFailure,
+      `Cannot make a project in "${dir}": it already contains "${found[0]}"`,
+    );
+  }
+  try {
+    for (const [path, content] of files) {
+      mkdirSync(dirname(join(dir, path)), { recursive: true });
+      // Never overwrites a file that was written since the check.
+      writeFileSync(join(dir, path), content, { flag: 'wx' });
+    }
+  } catch (cause) {
+    throw new CniError(ErrorCode.ioFailure, `Cannot write to "${dir}": ${(cause as Error).message}`, {
+      cause,
+    });
+  }
+}
+
+function entriesOf(dir: string): string[] {
+  try {
+    return readdirSync(dir).sort();
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return [];
+    throw new CniError(ErrorCode.ioFailure, `Cannot make a project in "${dir}": ${message}`, { cause });
+  }
+}

@@ -1,0 +1,259 @@
+// What is wrong with a conflist, or with the conflists of a directory?
+import { statSync } from 'node:fs';
+import { basename } from 'node:path';
+import { findConfFiles, type OnSkipped } from '../../chain/config/conf-files.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { decode, isObject } from '../../cni/json.ts';
+import type { AddressRange, PluginCatalog } from '../../cni/plugin-about.ts';
+import { didYouMean, findNearest } from '../../cni/suggest.ts';
+import { cidrsOverlap, renderCidr } from '../../net/cidr.ts';
+import { sameIp } from '../../net/ip.ts';
+import { atKey, atValue } from './document.ts';
+import type { Executables } from './executables.ts';
+import type { Finding, Report } from './finding.ts';
+import {
+  type NamedPlugin,
+  type PlacedNetwork,
+  type PlacedPlugin,
+  type ReadNetwork,
+  readNetwork,
+} from './network.ts';
+import { judgePlugin, rangesOf } from './plugin.ts';
+
+/** CONVENTIONS.md "Dynamic Plugin specific fields": the capabilities that runtimes are known to offer. */
+const WELL_KNOWN = [
+  'portMappings',
+  'ipRanges',
+  'bandwidth',
+  'dns',
+  'ips',
+  'mac',
+  'infinibandGUID',
+  'deviceID',
+  // Of a delegate runner, for its networks.
+  'CNIDeviceInfoFile',
+  'aliases',
+  'cgroupPath',
+  'io.kubernetes.cri.pod-annotations',
+];
+
+/** Finds capabilities that no plugin reads, and plugins that do nothing without an undeclared one. */
+function judgeCapabilities(plugin: PlacedPlugin): Finding[] {
+  const declared = declaredBy(plugin);
+  return [...judgeDeclared(plugin, declared), ...judgeIdle(plugin, declared)];
+}
+
+function judgeDeclared({ document, path, plugin, ipam }: PlacedPlugin, declared: Declared): Finding[] {
+  const say = (name: string, message: string) =>
+    atKey(document, [...path, 'capabilities', name], ['warning', 'capability', message]);
+  const names = Object.keys(declared).filter(name => declared[name] === true);
+  // The configuration is passed to the plugin and its IPAM plugin: unless both are known, it is unknown which capabilities are
+  // read.
+  if (plugin?.about === undefined || (ipam !== undefined && ipam.about === undefined)) {
+    return names.flatMap(name => {
+      const near = WELL_KNOWN.includes(name) ? undefined : findNearest(name, WELL_KNOWN);
+      return near === undefined ? [] : [say(name, `no runtime passes "${name}"; did you mean "${near}"?`)];
+    });
+  }
+  const known = [...plugin.about.capabilities, ...(ipam?.about?.capabilities ?? [])];
+  const who = [plugin.type, ...(ipam ? [ipam.type] : [])].map(type => `"${type}"`).join(' nor ');
+  return names
+    .filter(name => !known.includes(name))
+    .map(name => {
+      const neither = ipam ? 'neither ' : '';
+      const verb = ipam ? 'knows' : 'does not know';
+      return say(name, `${neither}${who} ${verb} capability "${name}"${didYouMean(name, known)}`);
+    });
+}
+
+function judgeIdle(plugin: PlacedPlugin, declared: Declared): Finding[] {
+  const { document, path, conf } = plugin;
+  const judge = (one: NamedPlugin | undefined, where: string): Finding[] => {
+    if (one?.about?.idleWithout === undefined) return [];
+    const { about, type } = one;
+    let needed: string | undefined;
+    try {
+      needed = about.idleWithout?.(decode(about.config, conf, type));
+    } catch {
+      // Errors in the configuration are reported elsewhere.
+    }
+    // "false" is as explicit as "true".
+    if (needed === undefined || declared[needed] !== undefined) return [];
+    const message = `"${type}" has nothing to do: declare "capabilities": {"${needed}": true}, or configure it here`;
+    return [atValue(document, [...path, where], ['warning', 'capability', message])];
+  };
+  return [...judge(plugin.plugin, 'type'), ...judge(plugin.ipam, 'ipam')];
+}
+
+type Declared = Readonly<Record<string, unknown>>;
+
+function declaredBy({ conf }: PlacedPlugin): Declared {
+  const key = Object.keys(conf).find(one => one.toLowerCase() === 'capabilities');
+  const declared = key === undefined ? undefined : conf[key];
+  return isObject(declared) ? declared : {};
+}
+
+/**
+ * Finds names that several files use, and subnets that several networks lease from.
+ * @param networks in the order in which a runtime reads them
+ */
+function judgeDirectory(networks: readonly PlacedNetwork[]): Finding[] {
+  return [...judgeNames(networks), ...judgeSubnets(networks)];
+}
+
+function judgeNames(networks: readonly PlacedNetwork[]): Finding[] {
+  return networks.flatMap((network, i) => {
+    const first = networks.findIndex(other => other.name === network.name);
+    const winner = networks[first];
+    if (network.name === undefined || first === i || winner === undefined) return [];
+    const { document } = network;
+    const loses = `network "${network.name}" is also defined in "${winner.document.file}"`;
+    // Lookup by name takes conflists before single configurations; container runtimes go by file names.
+    const agreed = basename(winner.document.file) < basename(document.file);
+    const message = agreed
+      ? `${loses}, which is read first: this file is never used`
+      : `${loses}: by network name the other file is found; runtimes that select by file name use this one`;
+    return [atValue(document, ['name'], ['error', 'duplicate-name', message])];
+  });
+}
+
+interface PlacedRange {
+  readonly network: PlacedNetwork;
+  readonly placed: PlacedPlugin;
+  readonly range: AddressRange;
+}
+
+function judgeSubnets(networks: readonly PlacedNetwork[]): Finding[] {
+  const ranges = networks.flatMap(network => {
+    return network.plugins.flatMap(placed => rangesOf(placed).map(range => ({ network, placed, range })));
+  });
+  return ranges.flatMap((one, i) => {
+    const earlier = ranges
+      .slice(0, i)
+      .filter(other => other.network.name !== one.network.name && clash(one, other));
+    return earlier.map(other => {
+      const { document, path } = one.placed;
+      const theirs = atValue(
+        other.placed.document,
+        [...other.placed.path, ...other.range.path],
+        ['warning', 'overlap', ''],
+      );
+      const message =
+        `subnet ${renderCidr(one.range.subnet)} overlaps ${renderCidr(other.range.subnet)}` +
+        ` of network "${other.network.name}" ("${theirs.file}" line ${theirs.line})`;
+      return atValue(document, [...path, ...one.range.path], ['warning', 'overlap', message]);
+    });
+  });
+}
+
+/** Two networks may share a subnet if each has its own part of it. */
+function clash({ range: a }: PlacedRange, { range: b }: PlacedRange): boolean {
+  if (!cidrsOverlap(a.subnet, b.subnet)) return false;
+  const shared = sameIp(a.subnet.ip, b.subnet.ip) && a.subnet.prefix === b.subnet.prefix;
+  return !shared || (a.start.value <= b.end.value && b.start.value <= a.end.value);
+}
+
+/**
+ * Checks one file, or every file of a directory that a runtime would read, and whether they are compatible.
+ * @throws CniError 5 if the path does not exist
+ */
+export async function validatePath(
+  path: string,
+  catalog: PluginCatalog,
+  executables: Executables,
+): Promise<Report> {
+  const findings: Finding[] = [];
+  const files = filesAt(path, (file, problem) => {
+    const message = `skipping the entry: ${problem}`;
+    findings.push({ file, line: 1, column: 1, severity: 'warning', rule: 'unreadable', message });
+  });
+  const networks: PlacedNetwork[] = [];
+  for (const file of files) {
+    const read = await readNetwork(file, catalog);
+    findings.push(...(await judgeFile(read, executables)));
+    if (read.network) networks.push(read.network);
+  }
+  findings.push(...judgeDirectory(networks));
+  return { files: files.length, findings: inOrder(findings, files) };
+}
+
+function filesAt(path: string, onSkipped: OnSkipped): string[] {
+  try {
+    return statSync(path).isDirectory() ? findConfFiles(path, onSkipped) : [path];
+  } catch (cause) {
+    throw new CniError(ErrorCode.ioFailure, `Cannot read "${path}": ${(cause as Error).message}`, { cause });
+  }
+}
+
+async function judgeFile(
+  { network, findings, refusal }: ReadNetwork,
+  executables: Executables,
+): Promise<Finding[]> {
+  if (network === undefined) return findings;
+  const inside = network.plugins.flatMap(plugin => [
+    ...judgePlugin(plugin, executables.isForeign),
+    ...judgeCapabilities(plugin),
+  ]);
+  const all = [...findings, ...inside, ...judgeOrder(network), ...judgeMissingVersion(network)];
+  // The runtime's own error is reported only if no finding explains it.
+  const explained = all.some(({ severity, rule }) => severity === 'error' && rule === 'shape');
+  const shown = refusal && (!explained || refusal.rule === 'version');
+  return [...all, ...(shown ? [refusal] : []), ...(await executables.judge(network))];
+}
+
+function judgeMissingVersion({ document }: PlacedNetwork): Finding[] {
+  const { cniVersion, cniVersions } = document.value;
+  if ((cniVersion !== undefined && cniVersion !== '') || cniVersions !== undefined) return [];
+  const message = '"cniVersion" is missing: assuming 0.1.0, which has neither CHECK nor GC';
+  return [atValue(document, ['cniVersion'], ['warning', 'version', message])];
+}
+
+/** By file in reading order, plugin files after their conflist, then by position. */
+function inOrder(findings: readonly Finding[], files: readonly string[]): Finding[] {
+  const rank = ({ file }: Finding) => (files.indexOf(file) + files.length + 1) % (files.length + 1);
+  return [...findings].sort((a, b) => {
+    const byFile = rank(a) - rank(b) || (a.file < b.file ? -1 : a.file > b.file ? 1 : 0);
+    return byFile || a.line - b.line || a.column - b.column;
+  });
+}
+
+/** Finds plugins in the wrong position; the right position of a third-party plugin is unknown. */
+function judgeOrder({ plugins }: PlacedNetwork): Finding[] {
+  return plugins.flatMap((placed, index) => {
+    const finding = judgePlace(placed, index, plugins);
+    return finding === undefined ? [] : [finding];
+  });
+}
+
+function judgePlace(
+  placed: PlacedPlugin,
+  index: number,
+  plugins: readonly PlacedPlugin[],
+): Finding | undefined {
+  const { document, path, plugin, conf } = placed;
+  if (plugin?.about === undefined) return undefined;
+  const { type, about } = plugin;
+  if (about.follows?.(conf)) return undefined;
+  const say = (severity: 'error' | 'warning', message: string) =>
+    atValue(document, [...path, 'type'], [severity, 'order', message]);
+  if (about.kind === 'ipam') {
+    return say(
+      'warning',
+      `"${type}" assigns addresses: it belongs in "ipam" of the plugin that creates the interface`,
+    );
+  }
+  if (about.kind === 'meta' && index === 0) {
+    const main = plugins.find(other => other.plugin?.about?.kind === 'main');
+    const where = main === undefined ? 'a plugin that creates the interface' : `"${main.plugin?.type}"`;
+    return say(
+      'error',
+      `"${type}" needs the result of an earlier plugin, but there is none: put it after ${where}`,
+    );
+  }
+  // After meta plugins only, it is those that are in the wrong position.
+  if (about.kind === 'main' && plugins.slice(0, index).some(other => other.plugin?.about?.kind !== 'meta')) {
+    const earlier = plugins[index - 1]?.plugin?.type ?? 'another plugin';
+    return say('warning', `"${type}" creates its own interface: it should be first, not after "${earlier}"`);
+  }
+  return undefined;
+}

@@ -1,0 +1,579 @@
+// Does a plugin attach and detach containers as the protocol demands: ADD and its result, its chain, CHECK, DEL and GC?
+import { describeError, ErrorCode } from '../../cni/errors.ts';
+import { isObject, type JsonObject } from '../../cni/json.ts';
+import { parseResult, type Result } from '../../cni/result.ts';
+import { atLeast, SINCE, type SpecVersion } from '../../cni/version.ts';
+import { findCidr, renderCidr } from '../../net/cidr.ts';
+import { findIfnameProblem } from '../../net/ifname.ts';
+import { listAddresses } from '../../netlink/rtnl/addr.ts';
+import { createLink, findLink, removeLink } from '../../netlink/rtnl/link.ts';
+import type { Namespace, TestHost } from '../testing/host.ts';
+import {
+  type Asking,
+  confOf,
+  describeReply,
+  type Exam,
+  insist,
+  insistError,
+  insistNone,
+  insistOk,
+  must,
+  type Pod,
+  type Rule,
+  type Scene,
+  Skipped,
+  should,
+  skipUnless,
+  tableOf,
+} from './exam.ts';
+
+const ADD = 'SPEC: ADD';
+const SUCCESS = 'SPEC: Success';
+const BIG_REQUEST_BYTES = 1 << 20;
+const AT_ONCE = 4;
+
+/** Plays a scene in which the plugin has run before. */
+function warm(exam: Exam, play: (scene: Scene) => Promise<void>): Promise<void> {
+  return exam.scene(async scene => {
+    await scene.warm();
+    await play(scene);
+  });
+}
+
+/** Runs ADD for a pod, which must succeed, passes the pod to a function, and always runs DEL. */
+async function attached(
+  exam: Exam,
+  look: (scene: Scene, pod: Pod) => void | Promise<void>,
+  asking: Asking = {},
+): Promise<void> {
+  await exam.scene(async scene => {
+    const pod = scene.pod();
+    try {
+      insistOk(await scene.add(pod, asking), 'ADD');
+      await look(scene, pod);
+    } finally {
+      await scene.del(pod);
+    }
+  });
+}
+
+/** Rules of ADD. */
+export const ADD_RULES: readonly Rule[] = tableOf({ source: SUCCESS, needs: 'attachment' }, [
+  {
+    ...must('add/works', 'ADD succeeds and prints a result', ADD, async exam => {
+      const { added } = await exam.trial();
+      if (/not supported/i.test(added.error?.msg ?? ''))
+        throw new Skipped(`not supported by this kernel: ${describeReply(added)}`);
+      insistOk(added, 'ADD');
+      insist(added.result, `ADD: ${describeReply(added)}`);
+    }),
+    needs: 'configuration',
+  },
+  must('add/version', 'the result has the cniVersion of the configuration', exam =>
+    eachVersion(exam, (result, version) => {
+      insist(
+        result.cniVersion === version,
+        `asked for ${version}, it replies with ${JSON.stringify(result.cniVersion)}`,
+      );
+    }),
+  ),
+  must('add/layout', 'the result has the format of its version; addresses and indexes are valid', exam =>
+    eachVersion(exam, (result, version) => {
+      const problems = findLayoutProblems(result, version);
+      insist(!problems.length, `in version ${version}: ${problems.join('; ')}`);
+    }),
+  ),
+  must('add/interfaces-exist', 'the interfaces of the result exist where it says', exam =>
+    attached(exam, (scene, pod) => {
+      const result = scene.resultOf(pod);
+      skipUnless(result?.interfaces?.length, 'the result names no interface');
+      insistNone(findFalseInterfaces(result, scene.host, pod));
+    }),
+  ),
+  should('add/addresses-exist', 'the addresses of the result are assigned to their interfaces', exam =>
+    attached(exam, (scene, pod) => {
+      const result = scene.resultOf(pod);
+      const placed = result?.ips?.some(({ interface: index }) => index !== undefined);
+      skipUnless(result && placed, 'the result assigns no address to an interface');
+      insistNone(findFalseAddresses(result, pod));
+    }),
+  ),
+  must('add/ifname', 'the interface in the container is called CNI_IFNAME', ADD, async exam => {
+    skipUnless((await exam.trial()).kind === 'main', 'it creates no interface');
+    const { ifname } = exam.subject;
+    await attached(exam, (scene, pod) => {
+      insist(findLink(pod.container.route, ifname), `there is no ${ifname} in the container`);
+      const listed = scene.resultOf(pod)?.interfaces?.some(one => one.name === ifname && one.sandbox);
+      insist(listed || !atLeast(exam.version, '0.3.0'), `the result does not list ${ifname}`);
+    });
+  }),
+  should('add/unknown-keys', 'unknown configuration keys are ignored', 'SPEC: Configuration format', exam =>
+    attached(exam, () => {}, { conf: { 'example.org/unknown': { a: [1, null, 'ü'] } } }),
+  ),
+  must('add/big-request', 'a configuration of one mebibyte is read completely', 'SPEC: Overview', exam =>
+    attached(exam, () => {}, { conf: { 'example.org/big': 'x'.repeat(BIG_REQUEST_BYTES) } }),
+  ),
+  must(
+    'add/args',
+    'CNI_ARGS with IgnoreUnknown and the Kubernetes arguments are accepted',
+    'conventions: CNI_ARGS',
+    exam => {
+      const CNI_ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=pod';
+      return attached(exam, () => {}, { env: { CNI_ARGS } });
+    },
+  ),
+  should('add/without-path', 'CNI_PATH is not required if nothing is delegated', ADD, async exam => {
+    const { kind } = await exam.trial();
+    skipUnless(kind === 'ipam' || !isObject(exam.subject.conf?.ipam), 'it delegates to an IPAM plugin');
+    await attached(exam, () => {}, { env: { CNI_PATH: undefined } });
+  }),
+  must(
+    'add/at-once',
+    'several containers can be added at once, each with its own addresses',
+    'SPEC: Overview',
+    async exam => {
+      const { kind } = await exam.trial();
+      skipUnless(
+        kind !== 'chained' && exam.subject.device === undefined,
+        'it needs a resource that exists only once',
+      );
+      await exam.scene(async scene => {
+        const addressesOf = (pods: readonly Pod[]) =>
+          pods.flatMap(pod => scene.resultOf(pod)?.ips ?? []).map(({ address }) => address);
+        const oneByOne = [scene.pod(), scene.pod()];
+        for (const pod of oneByOne) await scene.add(pod);
+        // Repeated addresses mean that the configuration fixes them.
+        const fixed = hasRepetition(addressesOf(oneByOne));
+        const pods = Array.from({ length: AT_ONCE }, () => scene.pod());
+        const replies = await Promise.all(pods.map(pod => scene.add(pod, { alongside: true })));
+        const addresses = addressesOf([...oneByOne, ...pods]);
+        for (const pod of [...oneByOne, ...pods]) await scene.del(pod);
+        for (const reply of replies) insistOk(reply, 'ADD in parallel');
+        insist(
+          fixed || !hasRepetition(addresses),
+          `two containers share an address of ${addresses.join(', ')}`,
+        );
+      });
+    },
+  ),
+]);
+
+function hasRepetition(texts: readonly string[]): boolean {
+  return new Set(texts).size < texts.length;
+}
+
+/** Inspects the result in every supported version that has what the plugin needs. */
+async function eachVersion(
+  exam: Exam,
+  look: (result: JsonObject, version: SpecVersion) => void,
+): Promise<void> {
+  for (const [version, reply] of await exam.addInEachVersion()) {
+    // Results of old versions must contain addresses.
+    if (!atLeast(version, '0.3.0') && reply.exitCode !== 0 && (await isWithoutAddress(exam))) continue;
+    insistOk(reply, `ADD in ${version}`);
+    insist(reply.result, `ADD in ${version}: ${describeReply(reply)}`);
+    look(reply.result, version);
+  }
+}
+
+async function isWithoutAddress(exam: Exam): Promise<boolean> {
+  const { result } = (await exam.trial()).added;
+  return !(Array.isArray(result?.ips) && result.ips.length);
+}
+
+/** Rules of an ADD that cannot succeed. */
+export const REFUSE_RULES: readonly Rule[] = tableOf({ source: ADD, needs: 'attachment' }, [
+  must('add/existing-interface', 'ADD fails when the container already has an interface of that name', exam =>
+    occupied(exam, async (scene, pod) => {
+      insistError(await scene.add(pod), 'ADD');
+      const { ifname } = exam.subject;
+      insist(findLink(pod.container.route, ifname), `${ifname}, which existed before, no longer exists`);
+    }),
+  ),
+  should('add/failure-clean', 'a failed ADD leaves nothing behind', exam =>
+    occupied(exam, async (scene, pod) => {
+      const before = scene.state();
+      await scene.add(pod);
+      insistNone(await scene.changes(before));
+    }),
+  ),
+  must('add/failure-then-del', 'DEL removes what a failed ADD has left behind', exam =>
+    occupied(exam, async (scene, pod, before) => {
+      await scene.add(pod);
+      insistOk(await scene.del(pod), 'DEL');
+      await scene.leave(pod);
+      insistNone(await scene.changes(before));
+    }),
+  ),
+  must('add/no-netns', 'ADD fails when CNI_NETNS does not exist', async exam => {
+    const { kind, made } = await exam.trial();
+    const enters = kind === 'main' || made.some(line => !/^(host|files): /.test(line));
+    skipUnless(enters, 'it does nothing in the container');
+    await warm(exam, async scene => {
+      const pod = scene.pod();
+      insistError(await scene.add(pod, { env: { CNI_NETNS: `${scene.host.dir}/none` } }), 'ADD');
+    });
+  }),
+  should('add/own-netns', "ADD rejects the plugin's own namespace with code 8", 'reference skeleton', exam =>
+    intoOwnNetns(exam, reply => insistError(reply, 'ADD', ErrorCode.invalidNetns)),
+  ),
+  should(
+    'add/own-netns-untouched',
+    "that ADD leaves the host's interfaces unchanged",
+    'good practice',
+    exam => intoOwnNetns(exam, (_, left) => insistNone(left)),
+  ),
+]);
+
+/** Plays a scene with a pod that already has an interface of that name. */
+async function occupied(
+  exam: Exam,
+  play: (scene: Scene, pod: Pod, before: ReturnType<Scene['state']>) => Promise<void>,
+): Promise<void> {
+  const { kind, makesInterface } = await exam.trial();
+  skipUnless(kind === 'main' && makesInterface, 'it does not create CNI_IFNAME');
+  await warm(exam, async scene => {
+    const before = scene.state();
+    const pod = scene.pod();
+    const peer = { name: 'occupant' };
+    createLink(pod.container.route, { name: exam.subject.ifname, kind: 'veth', peer });
+    await play(scene, pod, before);
+  });
+}
+
+async function intoOwnNetns(
+  exam: Exam,
+  look: (reply: Awaited<ReturnType<Scene['add']>>, left: string[]) => void,
+) {
+  skipUnless((await exam.trial()).kind !== 'ipam', 'it does nothing in the container');
+  await warm(exam, async scene => {
+    const pod = scene.pod();
+    const before = scene.state();
+    const reply = await scene.add(pod, { env: { CNI_NETNS: scene.host.namespace.path } });
+    look(reply, await scene.changes(before));
+  });
+}
+
+/** Rules of plugins that receive a prevResult. */
+export const CHAIN_RULES: readonly Rule[] = tableOf(
+  {
+    source: 'good practice',
+    needs: 'attachment',
+    when(exam) {
+      skipUnless(exam.subject.chained, 'it is not tested as a chained plugin');
+      skipUnless(atLeast(exam.version, '0.3.0'), 'it supports no version that has prevResult');
+    },
+  },
+  [
+    must(
+      'chain/passes-result',
+      'interfaces, addresses, routes and DNS of prevResult are in the result',
+      'SPEC: ADD, prevResult',
+      async exam => {
+        const { given, got } = await pass(exam, {});
+        const lost = findLost(given, got);
+        insist(!lost.length, `missing: ${lost.join(', ')}`);
+      },
+    ),
+    should('chain/keeps-unknown-keys', 'unknown keys of prevResult are in the result', async exam => {
+      const { got } = await pass(exam, { 'example.org/unknown': 'kept' });
+      insist(got['example.org/unknown'] === 'kept', 'they are missing');
+    }),
+    should('chain/needs-result', 'ADD without prevResult is rejected', exam =>
+      exam.scene(async scene =>
+        insistError(await scene.add(scene.pod(), { prevResult: null }), 'ADD without prevResult'),
+      ),
+    ),
+  ],
+);
+
+async function pass(exam: Exam, more: Result): Promise<{ given: Result; got: Result }> {
+  return exam.scene(async scene => {
+    const pod = scene.pod();
+    const given = { ...pod.prevResult, ...more };
+    insistOk(await scene.add(pod, { prevResult: given }), 'ADD');
+    const got = scene.resultOf(pod);
+    await scene.del(pod);
+    insist(got, 'its reply is not a result');
+    return { given, got };
+  });
+}
+
+function findLost(given: Result, got: Result): string[] {
+  const partsOf = ({ interfaces = [], ips = [], routes = [], dns }: Result) => [
+    ...interfaces.map(({ name, sandbox = '' }) => `interface ${name}${sandbox ? ` in ${sandbox}` : ''}`),
+    ...ips.map(({ address }) => `address ${address}`),
+    ...routes.map(({ dst }) => `route to ${dst}`),
+    ...(dns?.nameservers ?? []).map(server => `name server ${server}`),
+  ];
+  const there = partsOf(got);
+  return partsOf(given).filter(one => !there.includes(one));
+}
+
+/** Rules of CHECK. */
+export const CHECK_RULES: readonly Rule[] = tableOf(
+  {
+    source: 'SPEC: CHECK',
+    needs: 'attachment',
+    when: exam => skipUnless(atLeast(exam.version, SINCE.check), 'it supports no version that has CHECK'),
+  },
+  [
+    must('check/after-add', 'CHECK succeeds after ADD', exam =>
+      attached(exam, async (scene, pod) => {
+        insistOk(await scene.check(pod), 'CHECK');
+        insistOk(await scene.check(pod), 'CHECK, a second time');
+      }),
+    ),
+    must('check/changes-nothing', 'CHECK changes nothing', exam =>
+      attached(exam, async (scene, pod) => {
+        const before = scene.state();
+        await scene.check(pod);
+        insistNone(await scene.changes(before));
+      }),
+    ),
+    must('check/missing-interface', 'CHECK fails when the interface no longer exists', async exam => {
+      const { kind, makesInterface } = await exam.trial();
+      skipUnless(kind === 'main' && makesInterface, 'it does not create CNI_IFNAME');
+      await attached(exam, async (scene, pod) => {
+        removeLink(pod.container.route, exam.subject.ifname);
+        insistError(await scene.check(pod), `CHECK without ${exam.subject.ifname}`);
+      });
+    }),
+    must('check/after-del', 'CHECK fails when what ADD created no longer exists', async exam => {
+      const { made } = await exam.trial();
+      skipUnless(made.length, 'ADD creates nothing observable');
+      await warm(exam, async scene => {
+        const pod = scene.pod();
+        const before = scene.state();
+        await scene.add(pod);
+        await scene.del(pod);
+        const left = await scene.changes(before);
+        skipUnless(!left.length, `DEL does not remove it: ${left.join('; ')}`);
+        insistError(await scene.check(pod), 'CHECK after DEL');
+      });
+    }),
+  ],
+);
+
+/** Rules of DEL. */
+export const DEL_RULES: readonly Rule[] = tableOf({ source: 'SPEC: DEL', needs: 'attachment' }, [
+  must('del/clean', 'after ADD, DEL and deletion of the container, the host is unchanged', exam =>
+    warm(exam, async scene => {
+      const before = scene.state();
+      const pod = scene.pod();
+      insistOk(await scene.add(pod), 'ADD');
+      insistOk(await scene.del(pod), 'DEL');
+      await scene.leave(pod);
+      insistNone(await scene.changes(before));
+    }),
+  ),
+  should('del/undoes', 'after ADD and DEL, host and container are unchanged', exam =>
+    warm(exam, async scene => {
+      const pod = scene.pod();
+      const before = scene.state();
+      insistOk(await scene.add(pod), 'ADD');
+      insistOk(await scene.del(pod), 'DEL');
+      insistNone(await scene.changes(before));
+    }),
+  ),
+  must('del/twice', 'DEL can be repeated', exam =>
+    attached(exam, async (scene, pod) => {
+      insistOk(await scene.del(pod), 'DEL');
+      insistOk(await scene.del(pod), 'DEL, a second time');
+    }),
+  ),
+  {
+    ...must('del/never-added', 'DEL of an attachment that was never added succeeds', exam =>
+      exam.scene(async scene => insistOk(await scene.del(scene.pod()), 'DEL')),
+    ),
+    needs: 'configuration',
+  },
+  must('del/without-netns', 'DEL does not require CNI_NETNS', exam =>
+    attached(exam, async (scene, pod) => {
+      insistOk(await scene.del(pod, { env: { CNI_NETNS: undefined } }), 'DEL without CNI_NETNS');
+      insistOk(await scene.del(pod, { env: { CNI_NETNS: '' } }), 'DEL with an empty CNI_NETNS');
+    }),
+  ),
+  must('del/netns-gone', 'DEL succeeds when the namespace no longer exists', exam =>
+    attached(exam, async (scene, pod) => {
+      await scene.leave(pod);
+      insistOk(await scene.del(pod), 'DEL without a namespace at CNI_NETNS');
+    }),
+  ),
+  should('del/netns-gone-clean', 'that DEL leaves nothing on the host', exam =>
+    warm(exam, async scene => {
+      const before = scene.state();
+      const pod = scene.pod();
+      await scene.add(pod);
+      await scene.leave(pod);
+      await scene.del(pod);
+      const left = await scene.changes(before);
+      skipUnless(
+        exam.subject.device === undefined || !left.length,
+        'the device was deleted with the namespace',
+      );
+      insistNone(left);
+    }),
+  ),
+  must('del/without-result', 'DEL does not require prevResult', async exam => {
+    skipUnless(atLeast(exam.version, SINCE.prevResultOnDel), 'it supports no version that has it');
+    await attached(exam, async (scene, pod) => {
+      insistOk(await scene.del(pod, { prevResult: null }), 'DEL without prevResult');
+    });
+  }),
+  should('del/without-path', 'CNI_PATH is not required if nothing is delegated', async exam => {
+    const { kind } = await exam.trial();
+    skipUnless(kind === 'ipam' || exam.subject.conf?.ipam === undefined, 'it delegates to an IPAM plugin');
+    await attached(exam, async (scene, pod) => {
+      insistOk(await scene.del(pod, { env: { CNI_PATH: undefined } }), 'DEL without CNI_PATH');
+    });
+  }),
+]);
+
+/** Rules of GC and STATUS. */
+export const GC_RULES: readonly Rule[] = tableOf(
+  {
+    source: 'SPEC: GC',
+    needs: 'attachment',
+    when: exam =>
+      skipUnless(atLeast(exam.version, SINCE.gc), `it supports no version newer than ${exam.version}`),
+  },
+  [
+    must('gc/idle', 'GC succeeds when there is nothing to collect', exam =>
+      exam.scene(async scene => insistOk(await scene.gc([]), 'GC')),
+    ),
+    must('gc/keeps-valid', 'GC keeps the valid attachments', exam =>
+      attached(exam, async (scene, pod) => {
+        const before = scene.state();
+        insistOk(await scene.gc([pod]), 'GC');
+        insistNone(await scene.changes(before));
+      }),
+    ),
+    should('gc/removes-stale', 'GC removes what other attachments have left on the host', async exam => {
+      const { made } = await exam.trial();
+      const outside = made.filter(line => /^(host|files): /.test(line));
+      skipUnless(outside.length, 'it leaves nothing on the host');
+      await warm(exam, async scene => {
+        const before = scene.state();
+        const pod = scene.pod();
+        insistOk(await scene.add(pod), 'ADD');
+        await scene.leave(pod);
+        insistOk(await scene.gc([]), 'GC');
+        const changed = await scene.changes(before);
+        await scene.del(pod);
+        // What the network kept for its next attachment may go, too.
+        insistNone(changed.filter(line => !/^[^:]+: - /.test(line)));
+      });
+    }),
+    {
+      ...must(
+        'status/answers',
+        'STATUS succeeds, or reports in an error object why ADD would fail',
+        'SPEC: STATUS',
+        async exam => {
+          const reply = await askStatus(exam);
+          insist(reply.exitCode === 0 || reply.error, describeReply(reply));
+        },
+      ),
+      needs: 'configuration',
+    },
+    should('status/ready', 'STATUS succeeds if ADD does', 'SPEC: STATUS', async exam => {
+      const reply = await askStatus(exam);
+      insist(reply.error?.code !== ErrorCode.unavailable, describeReply(reply));
+      insistOk(reply, 'STATUS');
+    }),
+  ],
+);
+
+function askStatus(exam: Exam) {
+  return exam.scene(async ({ host }) =>
+    exam.call(host, 'STATUS', { conf: confOf(exam.subject, exam.version) }),
+  );
+}
+
+/** Human-readable problems with the form of a result object. */
+export function findLayoutProblems(object: JsonObject, version: SpecVersion): string[] {
+  let result: Result;
+  try {
+    result = parseResult(object, version);
+  } catch (thrown) {
+    return [describeError(thrown)];
+  }
+  if (!atLeast(version, '0.3.0')) {
+    const misplaced = ['ips', 'interfaces'].filter(key => key in object);
+    const addressed = isObject(object.ip4) || isObject(object.ip6);
+    return [
+      ...misplaced.map(key => `"${key}" does not exist in version ${version}`),
+      ...(addressed ? [] : ['it has neither "ip4" nor "ip6"']),
+    ];
+  }
+  return [
+    ...['ip4', 'ip6']
+      .filter(key => key in object)
+      .map(key => `"${key}" does not exist in version ${version}`),
+    ...interfaceProblems(result),
+    ...ipProblems(result),
+    ...(atLeast(version, '1.0.0') ? [] : familyProblems(object)),
+  ];
+}
+
+function interfaceProblems({ interfaces = [] }: Result): string[] {
+  return interfaces.flatMap(({ name, mac }, i) => {
+    const problem = findIfnameProblem(name);
+    return [
+      ...(problem ? [`interfaces[${i}].name ${JSON.stringify(name)}: ${problem}`] : []),
+      ...(mac && !/^([0-9a-f]{2}:)+[0-9a-f]{2}$/i.test(mac)
+        ? [`interfaces[${i}].mac is ${JSON.stringify(mac)}`]
+        : []),
+    ];
+  });
+}
+
+function ipProblems({ interfaces = [], ips = [] }: Result): string[] {
+  return ips.flatMap((ip, i) => {
+    const { interface: index } = ip;
+    if (index === undefined || (index >= 0 && index < interfaces.length)) return [];
+    return [`ips[${i}].interface is ${index}, of ${interfaces.length} interfaces`];
+  });
+}
+
+/** Before 1.0.0 each address states its family. */
+function familyProblems({ ips }: JsonObject): string[] {
+  return (Array.isArray(ips) ? ips : []).filter(isObject).flatMap(({ version, address }, i) => {
+    const family = String(findCidr(String(address))?.ip.family);
+    return version === family ? [] : [`ips[${i}].version is ${JSON.stringify(version)}`];
+  });
+}
+
+/** Interfaces of the result that do not exist, or differ from its description. */
+export function findFalseInterfaces(
+  { interfaces = [] }: Result,
+  host: TestHost,
+  { container }: Pod,
+): string[] {
+  return interfaces.flatMap(({ name, mac, sandbox }) => {
+    const where = sandbox ? 'in the container' : 'on the host';
+    if (sandbox && sandbox !== container.path)
+      return [`${name}: its sandbox is ${JSON.stringify(sandbox)}, not CNI_NETNS`];
+    const link = findLink((sandbox ? container : host.namespace).route, name);
+    if (link === undefined) return [`${name} is not ${where}`];
+    const differs = mac && link.mac && mac.toLowerCase() !== link.mac.toLowerCase();
+    return differs ? [`${name}: its mac is ${link.mac}, not ${mac}`] : [];
+  });
+}
+
+/** Addresses that the result assigns to interfaces in the container which do not have them. */
+export function findFalseAddresses({ interfaces = [], ips = [] }: Result, { container }: Pod): string[] {
+  return ips.flatMap(({ address, interface: index }) => {
+    const owner = index === undefined ? undefined : interfaces[index];
+    if (!owner?.sandbox) return [];
+    return hasAddress(container, owner.name, address) ? [] : [`${address} is not on ${owner.name}`];
+  });
+}
+
+function hasAddress({ route }: Namespace, name: string, address: string): boolean {
+  const link = findLink(route, name);
+  const cidr = findCidr(address);
+  if (link === undefined || cidr === undefined) return false;
+  return listAddresses(route, link.index).some(one => renderCidr(one.cidr) === renderCidr(cidr));
+}

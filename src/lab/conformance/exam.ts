@@ -1,0 +1,607 @@
+// Which plugin is examined, what is a rule, and what happens on each of the examination's fresh hosts?
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import type { AnswerOf } from '../../answers/kinds.ts';
+import { loadFile } from '../../chain/config/load.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { isObject, type JsonObject, parseObject, quote } from '../../cni/json.ts';
+import { parseResult, type Result, renderResult } from '../../cni/result.ts';
+import { atLeast, CURRENT_VERSION, isSpecVersion, SINCE, type SpecVersion } from '../../cni/version.ts';
+import { parseCidr } from '../../net/cidr.ts';
+import { parseIp } from '../../net/ip.ts';
+import { addAddress } from '../../netlink/rtnl/addr.ts';
+import { createLink, findLink, getLink, setLink } from '../../netlink/rtnl/link.ts';
+import { addRoute } from '../../netlink/rtnl/route.ts';
+import { inNetns, type Netns } from '../../sys/netns.ts';
+import { configurePlugins, layCable, offerCapabilities, removeContainer } from '../lab.ts';
+import {
+  type CallOptions,
+  type Container,
+  createHost,
+  diffKernelStates,
+  environmentOf,
+  type KernelState,
+  killGroup,
+  killProcess,
+  type Namespace,
+  nameOfProcess,
+  processesIn,
+  type Reply,
+  requestOf,
+  runIn,
+  type TestHost,
+  toReply,
+  type Verb,
+} from '../testing/host.ts';
+
+/** A plugin and everything needed to examine it. */
+export interface Subject {
+  /** Absolute path. */
+  readonly executable: string;
+  /** Configuration of one plugin, as it receives it. Without it, only rules that need none are examined. */
+  readonly conf?: JsonObject | undefined;
+  /** True for a plugin that comes after one that makes the interface: it gets a `prevResult`, and the devices named there. */
+  readonly chained: boolean;
+  /** The content of that `prevResult`, in 1.1.0; its paths are filled in. By default a veth pair with an IPv4 address. */
+  readonly prevResult?: JsonObject | undefined;
+  /** A device that must exist on the host, because the plugin moves it or builds on it. */
+  readonly device?: string | undefined;
+  /**
+   * Name of a bridge that must exist on the host; the container has an interface on it, without addresses, as an IPAM plugin finds
+   * it that asks a server of the network.
+   */
+  readonly bridge?: string | undefined;
+  /** An executable that runs on the host during the examination, such as that server. Absolute path. */
+  readonly beside?: string | undefined;
+  /** `CNI_IFNAME` */
+  readonly ifname: string;
+  /** `CNI_PATH` */
+  readonly pluginDirs: readonly string[];
+  /** Additional environment variables of the plugin. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Directories in which no files may be left behind, and paths in them that are not the plugin's. */
+  readonly watch: { readonly dirs: readonly string[]; readonly skip: readonly string[] };
+  /** Time for one call. */
+  readonly deadlineMs: number;
+}
+
+/** Name of the network when the configuration has none. */
+const NETWORK = 'conformance';
+
+/** The configuration for one version: the given one, or the minimum. */
+export function confOf({ conf, executable }: Subject, version: SpecVersion): JsonObject {
+  return { name: NETWORK, type: basename(executable), ...conf, cniVersion: version };
+}
+
+/** A configuration, and whether the plugin comes after another one. */
+export interface Sample {
+  readonly conf: JsonObject;
+  readonly chained: boolean;
+}
+
+/** Reads a JSON object from a file. @throws CniError when it contains none */
+export function readObject(file: string): JsonObject {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    const reason = (cause as { code?: string }).code ?? String(cause);
+    throw new CniError(ErrorCode.ioFailure, `Cannot read "${file}": ${reason}`, { cause });
+  }
+  return parseObject(text, `"${file}"`);
+}
+
+/**
+ * The first entry of that type in a conflist, with capability arguments as `catena try` offers them.
+ * @throws CniError when the conflist has none
+ */
+export function findSample(file: string, type: string, capabilities: JsonObject): Sample {
+  const list = loadFile(file);
+  const at = list.plugins.findIndex(one => one.type === type);
+  const entry = configurePlugins(list, offerCapabilities(list, capabilities))[at];
+  if (entry === undefined) {
+    const types = list.plugins.map(one => `"${one.type}"`).join(', ');
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot find "${type}" in "${file}": its plugins are ${types}`,
+    );
+  }
+  const { conf, runtimeConfig } = entry;
+  const given = Object.keys(runtimeConfig).length ? { runtimeConfig } : {};
+  return { conf: { ...conf, name: list.name, ...given }, chained: at > 0 };
+}
+
+/** What must be given or work before a rule can be examined. */
+type Needs = 'nothing' | 'configuration' | 'attachment';
+
+/** One rule, and how it is examined. */
+export interface Rule extends Pick<Finding, 'id' | 'title' | 'level' | 'source'> {
+  readonly needs: Needs;
+  /** Returns when the rule is kept; throws {@link Broken} or {@link Skipped} otherwise. */
+  check(exam: Exam): Promise<void> | void;
+}
+
+/** What the rules of a table have in common; a row may differ in it. */
+interface Usual extends Pick<Rule, 'source' | 'needs'> {
+  /** Throws {@link Skipped} when no rule of the table applies. */
+  readonly when?: (exam: Exam) => void;
+}
+
+/** A rule of a table; what it leaves out is usual there. */
+export type RuleRow = Pick<Rule, 'id' | 'title' | 'level' | 'check'> & Partial<Rule>;
+
+type Check = Rule['check'];
+
+function rowOf(level: Rule['level']) {
+  return (
+    id: string,
+    title: string,
+    ...[source, check]: [Check] | [source: string, check: Check]
+  ): RuleRow =>
+    check === undefined
+      ? { id, title, level, check: source as Check }
+      : { id, title, level, check, source: source as string };
+}
+
+/** A rule that the specification demands. The source is the table's unless it is named. */
+export const must = rowOf('must');
+/** A rule that runtimes rely on, or that is good practice. */
+export const should = rowOf('should');
+
+/** The rules of a table. */
+export function tableOf({ when, ...usual }: Usual, rows: readonly RuleRow[]): Rule[] {
+  return rows.map(row => ({
+    ...usual,
+    ...row,
+    async check(exam) {
+      when?.(exam);
+      await row.check(exam);
+    },
+  }));
+}
+
+/** The findings of an examination. */
+export type Report = AnswerOf<'Conformance'>;
+/** The outcome of one rule. */
+export type Finding = Report['rules'][number];
+
+/** The rule is broken; the message says what was observed. */
+export class Broken extends Error {}
+
+/** The rule does not apply, or cannot be examined here; the message says why. */
+export class Skipped extends Error {}
+
+/** Ends the examination of a rule unless the condition holds. */
+export function insist(condition: unknown, seen: string): asserts condition {
+  if (!condition) throw new Broken(seen);
+}
+
+/** Nothing may be wrong. @param wrong each with what is wrong */
+export function insistNone(wrong: readonly string[]): void {
+  insist(!wrong.length, wrong.join('; '));
+}
+
+/** Ends the examination of a rule that does not apply. */
+export function skipUnless(condition: unknown, why: string): asserts condition {
+  if (!condition) throw new Skipped(why);
+}
+
+/** The plugin must have succeeded. */
+export function insistOk(reply: Reply, what: string): void {
+  insist(reply.exitCode === 0, `${what}: ${describeReply(reply)}`);
+}
+
+/** The plugin must have failed with one of the codes; any code when none is given. */
+export function insistError(
+  reply: Reply,
+  what: string,
+  ...codes: (typeof ErrorCode)[keyof typeof ErrorCode][]
+): void {
+  insist(reply.exitCode !== 0, `${what}: it succeeds`);
+  insist(reply.error, `${what}: ${describeReply(reply)}`);
+  const { code } = reply.error;
+  const expected = `expected ${codes.join(' or ')}`;
+  insist(
+    !codes.length || (codes as number[]).includes(code),
+    `${what}: ${describeReply(reply)}, ${expected}`,
+  );
+}
+
+/** A short description of a reply. */
+export function describeReply({ exitCode, error, stdout, stderr }: Reply): string {
+  if (exitCode === 0) return stdout === '' ? 'success' : `success, and prints ${quoteLine(stdout)}`;
+  if (error) {
+    const details = error.details ? ` (${quoteLine(error.details)})` : '';
+    return `code ${error.code} ${quoteLine(error.msg)}${details}`;
+  }
+  const said = stdout.trim() || stderr.trim();
+  return `exit status ${exitCode} without an error object${said === '' ? '' : `, output: ${quoteLine(said)}`}`;
+}
+
+function quoteLine(text: string): string {
+  return quote(text.trim().replace(/\s+/g, ' '), 200);
+}
+
+/** One call, with everything that the rules about all replies inspect. */
+export interface Recorded {
+  readonly verb: Verb;
+  readonly request: string;
+  readonly reply: Reply;
+  /** It did not end on its own. */
+  readonly late: boolean;
+  /** Names of the processes that it left running. */
+  readonly running: readonly string[];
+}
+
+/** The outcome of an ordinary ADD and DEL. */
+export interface Trial {
+  readonly added: Reply;
+  /** `main` makes an interface, `ipam` only hands out addresses, `chained` works on what others made. */
+  readonly kind: 'main' | 'ipam' | 'chained';
+  /** True when ADD itself created CNI_IFNAME. */
+  readonly makesInterface: boolean;
+  /** What ADD changed on the host and in the container. */
+  readonly made: readonly string[];
+}
+
+/** Time for a process that ends shortly after the plugin. */
+const GRACE_MS = 100;
+
+/** The examination of one plugin. */
+export class Exam {
+  readonly subject: Subject;
+  readonly calls: Recorded[] = [];
+  #versions: readonly SpecVersion[] = [];
+  #trial: Promise<Trial> | undefined;
+  #replies: Promise<ReadonlyMap<SpecVersion, Reply>> | undefined;
+  /** Processes that are not the plugin's. */
+  readonly #besides = new Set<number>();
+  #bare: { host: TestHost; container: { id: string; path: string } } | undefined;
+
+  constructor(subject: Subject) {
+    this.subject = subject;
+  }
+
+  /** Released versions that the plugin says it supports, oldest first. */
+  get versions(): readonly SpecVersion[] {
+    return this.#versions;
+  }
+
+  /** The newest of them; the current version if it reports none. */
+  get version(): SpecVersion {
+    return this.#versions.at(-1) ?? CURRENT_VERSION;
+  }
+
+  /** Asks the plugin for its versions, on which everything else depends. */
+  async begin(): Promise<void> {
+    const { result } = await this.ask('VERSION', { conf: { cniVersion: CURRENT_VERSION } });
+    const supported = Array.isArray(result?.supportedVersions) ? result.supportedVersions : [];
+    this.#versions = supported.filter(
+      (one): one is SpecVersion => typeof one === 'string' && isSpecVersion(one),
+    );
+  }
+
+  end(): void {
+    this.#bare?.host.close();
+    this.#bare = undefined;
+  }
+
+  /** Calls the plugin on a host where it is expected to do nothing. */
+  ask(verb: Verb, { conf, env = {} }: Partial<CallOptions> = {}): Promise<Reply> {
+    if (this.#bare === undefined) {
+      const host = createHost();
+      this.#bare = { host, container: host.container() };
+    }
+    const { host, container } = this.#bare;
+    return this.call(host, verb, { conf: conf ?? confOf(this.subject, this.version), container, env });
+  }
+
+  /** Gives a rule a fresh host. */
+  async scene<T>(play: (scene: Scene) => Promise<T>): Promise<T> {
+    const host = createHost();
+    let beside: Beside | undefined;
+    try {
+      makeBridge(host.namespace, this.subject);
+      if (this.subject.beside !== undefined)
+        beside = await startBeside(this.subject.beside, host.namespace.netns);
+      if (beside) this.#besides.add(beside.pid);
+      return await play(new Scene(this, host));
+    } finally {
+      beside?.end();
+      host.close();
+    }
+  }
+
+  /** An ordinary ADD and DEL, run once. */
+  trial(): Promise<Trial> {
+    this.#trial ??= this.scene(async scene => {
+      await scene.warm();
+      const pod = scene.pod();
+      const { ifname, chained } = this.subject;
+      const there = () => findLink(pod.container.route, ifname) !== undefined;
+      const existed = there();
+      const before = scene.state();
+      const added = await scene.add(pod);
+      const makesInterface = !existed && there();
+      const made = added.exitCode === 0 ? await scene.changesNow(before) : [];
+      await scene.del(pod);
+      const interfaces = scene.resultOf(pod)?.interfaces ?? [];
+      return { added, kind: chained ? 'chained' : interfaces.length ? 'main' : 'ipam', makesInterface, made };
+    });
+    return this.#trial;
+  }
+
+  /** The outcome of ADD in every supported version that has what it needs; run once. */
+  addInEachVersion(): Promise<ReadonlyMap<SpecVersion, Reply>> {
+    this.#replies ??= this.scene(async scene => {
+      const replies = new Map<SpecVersion, Reply>();
+      for (const version of this.versions) {
+        if (this.subject.chained && !atLeast(version, '0.3.0')) continue;
+        const pod = scene.pod();
+        replies.set(version, await scene.add(pod, { version }));
+        await scene.del(pod, { version });
+        await scene.leave(pod);
+      }
+      return replies;
+    });
+    return this.#replies;
+  }
+
+  /** Makes and records any call on any host. */
+  async call(host: TestHost, verb: Verb, options: CallOptions, alongside = false): Promise<Reply> {
+    const { subject } = this;
+    const { executable, ifname, pluginDirs, deadlineMs } = subject;
+    const call = { ifname, pluginDirs, ...options };
+    const request = requestOf(call);
+    const { late, group, ...ended } = await runIn(host.namespace.netns, [executable], {
+      env: { ...subject.env, ...environmentOf(verb, call) },
+      stdin: request,
+      timeoutMs: deadlineMs,
+    });
+    const running = alongside ? [] : await this.#endLeftovers(host);
+    killGroup(group);
+    const reply = toReply(ended);
+    this.calls.push({ verb, request, reply, late, running });
+    return reply;
+  }
+
+  async #endLeftovers(host: TestHost): Promise<string[]> {
+    const inodes = host.places().map(({ netns }) => netns.ino);
+    const found = processesIn(inodes).filter(pid => !this.#besides.has(pid));
+    if (!found.length) return [];
+    await Bun.sleep(GRACE_MS);
+    // What came since only visits the namespace, as a GC on this machine does.
+    const left = processesIn(inodes).filter(pid => found.includes(pid));
+    return left.map(pid => {
+      const name = nameOfProcess(pid);
+      killProcess(pid);
+      return name;
+    });
+  }
+}
+
+/** Time until it is ready. */
+const READY_MS = 10_000;
+
+/** A program that runs until it is ended. */
+interface Beside {
+  readonly pid: number;
+  /** Ends it, with everything that it has started. */
+  end(): void;
+}
+
+/**
+ * Starts an executable in a namespace, and waits until it has written something to its standard error, which says that it is ready.
+ * @throws Error with what it wrote when it ended instead, or was not ready in time
+ */
+async function startBeside(executable: string, netns: Netns): Promise<Beside> {
+  const child = inNetns(netns, () =>
+    Bun.spawn([executable], {
+      env: { PATH: process.env.PATH },
+      stdin: 'ignore',
+      stdout: 'ignore',
+      stderr: 'pipe',
+      detached: true,
+    }),
+  );
+  const end = (): void => killGroup(child.pid);
+  const timer = setTimeout(end, READY_MS);
+  const reader = child.stderr.getReader();
+  const { done } = await reader.read();
+  clearTimeout(timer);
+  if (done) throw new Error(`Cannot use "${executable}": it ended, or wrote nothing to its standard error`);
+  void readOn(reader);
+  return { pid: child.pid, end };
+}
+
+/** Otherwise the program would wait for the pipe to be read. */
+async function readOn(reader: { read(): Promise<{ done: boolean }> }): Promise<void> {
+  while (!(await reader.read()).done);
+}
+
+/** How a call for a pod differs from the usual one. */
+export interface Asking {
+  readonly version?: SpecVersion;
+  /** Keys added to the configuration. */
+  readonly conf?: JsonObject;
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** `null` omits it. */
+  readonly prevResult?: Result | null;
+  /** Other calls run at the same time. */
+  readonly alongside?: boolean;
+}
+
+/** Time for the kernel's background work. */
+const SETTLE_MS = 500;
+const LEAVE_MS = 5000;
+const STEP_MS = 10;
+
+/** One host, and the pods on it. */
+export class Scene {
+  readonly host: TestHost;
+  readonly exam: Exam;
+
+  constructor(exam: Exam, host: TestHost) {
+    this.exam = exam;
+    this.host = host;
+  }
+
+  pod(): Pod {
+    return makePod(this.host, this.exam.subject);
+  }
+
+  /** Adds and deletes a first pod, so that objects that the plugin keeps for all pods exist. */
+  async warm(): Promise<void> {
+    const pod = this.pod();
+    await this.add(pod);
+    await this.del(pod);
+    await this.leave(pod);
+  }
+
+  /** Removes the pod's container as a runtime does, and waits until its devices are also gone from the host. */
+  leave({ container }: Pod): Promise<void> {
+    return removeContainer(this.host.namespace, container, () => this.host.remove(container), LEAVE_MS);
+  }
+
+  async add(pod: Pod, asking: Asking = {}): Promise<Reply> {
+    const reply = await this.#ask('ADD', pod, asking, pod.prevResult);
+    if (reply.exitCode === 0 && reply.result) pod.result = reply.result;
+    return reply;
+  }
+
+  check(pod: Pod, asking: Asking = {}): Promise<Reply> {
+    return this.#ask('CHECK', pod, asking, this.resultOf(pod) ?? pod.prevResult);
+  }
+
+  del(pod: Pod, asking: Asking = {}): Promise<Reply> {
+    const { version = this.exam.version } = asking;
+    const known = atLeast(version, SINCE.prevResultOnDel);
+    return this.#ask('DEL', pod, asking, known ? (this.resultOf(pod) ?? pod.prevResult) : undefined);
+  }
+
+  /** Runs GC, which must keep the given pods. */
+  gc(keep: readonly Pod[]): Promise<Reply> {
+    const { exam, host } = this;
+    const { ifname } = exam.subject;
+    const valid = keep.map(({ container }) => ({ containerID: container.id, ifname }));
+    return exam.call(host, 'GC', { conf: confOf(exam.subject, exam.version), valid });
+  }
+
+  /** The result of ADD, in 1.1.0; undefined when it is not a valid result. */
+  resultOf({ result }: Pod): Result | undefined {
+    try {
+      return isObject(result) ? parseResult(result, this.exam.version) : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  state(): KernelState {
+    return this.host.state(this.exam.subject.watch);
+  }
+
+  /** The changes since an earlier state, ignoring changes to the content of files. */
+  changesNow(before: KernelState): string[] {
+    return diffKernelStates(before, this.state()).filter(line => !/^files: file .*: content /.test(line));
+  }
+
+  /** Like {@link changesNow}, but gives the kernel time for its own cleanup. */
+  async changes(before: KernelState): Promise<string[]> {
+    for (let waited = 0; ; waited += STEP_MS) {
+      const lines = this.changesNow(before);
+      if (!lines.length || waited >= SETTLE_MS) return lines;
+      await Bun.sleep(STEP_MS);
+    }
+  }
+
+  #ask(verb: string, { container }: Pod, asking: Asking, usual: Result | undefined): Promise<Reply> {
+    const { exam, host } = this;
+    const { version = exam.version, conf = {}, env = {}, alongside = false } = asking;
+    const prevResult = asking.prevResult === null ? undefined : (asking.prevResult ?? usual);
+    return exam.call(
+      host,
+      verb,
+      {
+        conf: { ...confOf(exam.subject, version), ...conf },
+        container,
+        env,
+        prevResult: prevResult && renderResult(prevResult, version),
+      },
+      alongside,
+    );
+  }
+}
+
+/** A container that a plugin is called for. */
+export interface Pod {
+  readonly container: Container;
+  /** The input of ADD, in 1.1.0; undefined for the first plugin of a chain. */
+  readonly prevResult: Result | undefined;
+  /** The answer of ADD. */
+  result?: JsonObject;
+}
+
+let counter = 0;
+
+/** Creates a container, with an interface in it for a chained plugin. */
+function makePod(host: TestHost, subject: Subject): Pod {
+  const { chained, device, bridge } = subject;
+  const { namespace } = host;
+  // The device's other end also stays on the host.
+  if (device !== undefined && !findLink(namespace.route, device))
+    layCable(namespace, device, namespace, `${device.slice(0, 13)}-x`);
+  const container = host.container();
+  if (bridge !== undefined) {
+    const master = getLink(namespace.route, bridge).index;
+    layCable(namespace, `port${++counter}`, container, subject.ifname, master);
+  }
+  if (!chained) return { container, prevResult: undefined };
+  return { container, prevResult: connect(namespace, container, subject) };
+}
+
+/** Makes the bridge of the subject, if it has one. */
+function makeBridge({ route }: Namespace, { bridge }: Subject): void {
+  if (bridge === undefined) return;
+  createLink(route, { name: bridge, kind: 'bridge' });
+  setLink(route, getLink(route, bridge).index, { up: true });
+}
+
+/** A veth pair with the addresses of the result, routed as the first plugin of a chain would do it. */
+function connect(host: Namespace, container: Container, { ifname, prevResult }: Subject): Result {
+  const result = (structuredClone(prevResult) ?? defaultResult(ifname)) as Result;
+  const interfaces = (result.interfaces ?? []).filter(isObject);
+  const outer = interfaces.find(({ sandbox }) => !sandbox);
+  const inner = interfaces.find(({ sandbox }) => sandbox);
+  const hostName = outer?.name ?? `pod${counter}`;
+  const name = inner?.name ?? ifname;
+  const [hostEnd, end] = layCable(host, hostName, container, name);
+  for (const { address, gateway } of result.ips ?? []) {
+    const cidr = parseCidr(address);
+    addAddress(container.route, end.index, cidr, { nodad: true });
+    if (!gateway) continue;
+    const ip = parseIp(gateway);
+    addAddress(host.route, hostEnd.index, { ip, prefix: cidr.prefix }, { nodad: true });
+    const dst = parseCidr(cidr.ip.family === 4 ? '0.0.0.0/0' : '::/0');
+    addRoute(container.route, { dst, gateway: ip, oif: end.index });
+  }
+  const macs = { [hostName]: hostEnd.mac, [name]: end.mac };
+  return {
+    ...result,
+    interfaces: (result.interfaces ?? []).map(one => ({
+      ...one,
+      ...(macs[one.name] === undefined ? {} : { mac: macs[one.name] as string }),
+      ...(one.sandbox ? { sandbox: container.path } : {}),
+    })),
+  };
+}
+
+function defaultResult(ifname: string): Result {
+  const number = ++counter % 250;
+  const gateway = `10.201.${number}.1`;
+  return {
+    interfaces: [{ name: `pod${number}` }, { name: ifname, sandbox: 'container' }],
+    ips: [{ address: `10.201.${number}.2/24`, gateway, interface: 1 }],
+    routes: [{ dst: '0.0.0.0/0', gw: gateway }],
+    dns: { nameservers: [gateway] },
+  };
+}

@@ -1,0 +1,163 @@
+// How is one attachment handed over without being deleted or repaired at the same time?
+import { isDeepStrictEqual } from 'node:util';
+import type { AnswerOf } from '../../answers/kinds.ts';
+import type { Conflist } from '../../chain/config/conflist.ts';
+import { isOwnExecutable } from '../../chain/config/own-executable.ts';
+import { JUST_DELETED, noteOf } from '../../chain/records/foreign.ts';
+import { findCached } from '../../chain/records/remembered-add.ts';
+import { undoIfDeleted } from '../../chain/records/undo-if-deleted.ts';
+import { callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
+import { buildRequest } from '../../chain/run/request.ts';
+import type { Attachment, ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { runDir } from '../../cni/directories.ts';
+import { HANDOVER_VARIABLE, type HandoverMode, parseHandoverReply } from '../../cni/env.ts';
+import { toCniError } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { convertResult } from '../../cni/result.ts';
+import { claimRecord } from '../../journal/claim.ts';
+import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
+import type { CachedAttachment } from '../../journal/entry.ts';
+import { forgetGeneration } from '../../journal/generation.ts';
+import { takeLock } from '../../journal/lock.ts';
+import type { Runner } from '../../journal/runner.ts';
+import type { HandedAttachment } from './attachments.ts';
+
+/** Outcome of a handover. */
+export type Handover = AnswerOf<'HandoverList'>['items'][number];
+
+/**
+ * Examines an attachment and, in mode 'do', hands it over. Afterwards its plugins are asked again: if they still have something,
+ * the handover is refused.
+ */
+export async function handOverOne(
+  attached: HandedAttachment,
+  mode: 'look' | 'do',
+  runtime: Runtime,
+): Promise<Handover> {
+  const { network, containerId, ifname, list } = attached;
+  const id = { network, containerId, ifname };
+  const refused = (why: string, parts: readonly PluginParts[] = []): Handover => {
+    return { ...id, state: 'refused', links: parts, why };
+  };
+  if (list === undefined) return refused('its configuration is not recorded or cannot be used');
+  let parts: readonly PluginParts[] = [];
+  try {
+    parts = await handOver(list, attached, 'look', runtime);
+    if (!parts.length) {
+      if (mode === 'do') forgetNote(id, runtime);
+      return { ...id, state: 'ready', links: parts };
+    }
+    if (mode === 'look') return { ...id, state: 'pending', links: parts };
+    const note = noteOf(id, runtime);
+    const theirs = findTheirs(attached, runtime);
+    const begun = performance.now();
+    const obstacle = await whileClaimed(attached, runtime, async () => {
+      await handOver(list, attached, 'do', runtime);
+    });
+    if (obstacle !== undefined) return refused(obstacle, parts);
+    if (theirs && (await undoIfDeleted(theirs, note, runtime, begun))) return refused(JUST_DELETED, parts);
+    const left = await handOver(list, attached, 'look', runtime);
+    if (left.length) return refused('its plugins are unchanged; run the command again', left);
+    forgetNote(id, runtime);
+    return { ...id, state: 'handed over', links: parts };
+  } catch (thrown) {
+    return refused(toCniError(thrown).message, parts);
+  }
+}
+
+/** Only our DEL removes the note of the ADD. Without it, GC goes by its list alone. */
+function forgetNote(id: AttachmentId, { env }: Runtime): void {
+  forgetGeneration(runDir(env), id);
+}
+
+/** What the runtime that made it keeps of it, if that is another one, whose DEL may run at the same time. */
+function findTheirs(attached: HandedAttachment, runtime: Runtime): CachedAttachment | undefined {
+  return attached.isGone || attached.file !== undefined ? undefined : findCached(attached, runtime);
+}
+
+/** @returns why the work was not done */
+async function whileClaimed(
+  { network, containerId, ifname, file, source, capabilityArgs }: HandedAttachment,
+  { stateDir, env }: Runtime,
+  work: () => Promise<void>,
+): Promise<string | undefined> {
+  if (stateDir === undefined) {
+    await work();
+    return undefined;
+  }
+  const busy = ({ pid }: Runner) => `process ${pid} is working on it; run the command again`;
+  const id = { network, containerId, ifname };
+  if (file === undefined) {
+    const lock = takeLock({ stateDir, env }, id, 'repair');
+    if ('holder' in lock) return busy(lock.holder);
+    try {
+      await work();
+      return undefined;
+    } finally {
+      lock.release();
+    }
+  }
+  const isAttached = ({ phase }: { phase: string }) => phase === 'attached';
+  const claim = claimRecord({ stateDir, env }, id, isAttached, 'repair');
+  if (claim === undefined) return 'it has just been deleted';
+  if ('holder' in claim) return busy(claim.holder);
+  try {
+    // `catena set` may have changed it since it was listed, and its plugins would hand over ports that it no longer has.
+    const { record } = claim;
+    if (isElsewhere(record, env)) return ELSEWHERE;
+    const isSame = record.source === source && isDeepStrictEqual(record.capabilityArgs, capabilityArgs);
+    if (!isSame) return 'it has just been changed; run the command again';
+    await work();
+    return undefined;
+  } finally {
+    claim.leave();
+  }
+}
+
+/** What one plugin has, or had, that only our executables can delete. */
+type PluginParts = AnswerOf<'HandoverList'>['items'][number]['links'][number];
+
+/** An attachment with the result of its ADD if the caller has it; else the cached result is used. */
+interface Made extends Attachment, AttachmentId {
+  readonly result?: JsonObject | undefined;
+}
+
+/**
+ * Asks each of our plugins, in the order of the conflist, what the reference's DEL would leave behind, or to hand that over.
+ * Third-party executables are not called: they delete what they made themselves.
+ * @throws CniError of the first plugin that fails; the earlier ones have handed over, and a later call continues
+ */
+export async function handOver(
+  list: Conflist,
+  made: Made,
+  mode: HandoverMode,
+  runtime: ChainRuntime,
+): Promise<PluginParts[]> {
+  const { containerId, netns, ifname, args = [], capabilityArgs = {} } = made;
+  const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
+  const result = made.result ?? findCached(made, runtime)?.result;
+  const prevResult = result && convertResult(result, list.version, 'result of ADD');
+  const asking = { ...runtime, env: { ...(runtime.env ?? process.env), [HANDOVER_VARIABLE]: mode } };
+  const found: PluginParts[] = [];
+  for (const [index, entry] of list.plugins.entries()) {
+    if (!isOursIn(runtime, entry.type)) continue;
+    const request = buildRequest(list, entry, { prevResult, capabilityArgs });
+    const call = { list, verb: 'CHECK', order: [index], attachment, requestFor: () => request } as const;
+    for await (const reply of callPlugins({ ...call, read: parseHandoverReply }, asking)) {
+      if ('error' in reply) throw reply.error;
+      if (reply.value?.length) found.push({ link: entry.type, index, parts: reply.value });
+    }
+  }
+  return found;
+}
+
+/** A missing executable cannot be asked; it will be noticed when it has to run DEL. */
+function isOursIn(runtime: ChainRuntime, type: string): boolean {
+  const { isOwn = isOwnExecutable } = runtime;
+  try {
+    return isOwn(findExecutable(type, runtime));
+  } catch {
+    return false;
+  }
+}
