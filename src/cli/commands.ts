@@ -1,8 +1,9 @@
 // Which commands does the tool have, and which options and arguments do they take?
-import { PRINTABLE } from '../install/print-options.ts';
+
 import { CAPABILITY_OPTIONS } from './capability-options.ts';
 import { type Command, type CommandOption, flag, UsageError, value, values } from './command.ts';
 import { SHELLS } from './completion/question.ts';
+import { PRINTABLE } from './install/print-options.ts';
 import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
 
 /** Options of every command. */

@@ -4,9 +4,9 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import { COMMANDS } from '../../src/cli/commands.ts';
+import { kubeconfigIn } from '../../src/cli/install/kubeconfig.ts';
+import { printFor } from '../../src/cli/install/print.ts';
 import { TOOL_VERSION } from '../../src/cli/tool-version.ts';
-import { kubeconfigIn } from '../../src/install/kubeconfig.ts';
-import { printFor } from '../../src/install/print.ts';
 import { blocksIn, readPage, sectionOf } from '../helpers/page.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { readSources } from '../helpers/source-tree.ts';
@@ -97,7 +97,7 @@ test('the section uses options that the command has', () => {
 
 test('README.md links to the section, and the commands for it there are in it', () => {
   const short = sectionOf('README.md', 'containerd, CRI-O and Kubernetes');
-  expect(short).toContain('](src/install/README.md#kubernetes)');
+  expect(short).toContain('](src/cli/install/README.md#kubernetes)');
   const printing = Array.from(short.matchAll(/`(catena install --print [^`]+)`/g), ([, words = '']) => words);
   expect(printing.length).toBeGreaterThan(0);
   expect(printing.filter(words => !BLOCKS.some(({ text }) => text.includes(words)))).toEqual([]);

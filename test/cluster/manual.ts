@@ -4,7 +4,7 @@ import { TOOL_VERSION } from '../../src/cli/tool-version.ts';
 import { blocksIn, sectionOf } from '../helpers/page.ts';
 
 /** Where the commands are. */
-export const MANUAL = { page: 'src/install/README.md', section: 'Kubernetes' } as const;
+export const MANUAL = { page: 'src/cli/install/README.md', section: 'Kubernetes' } as const;
 
 /** Words of the manual that the harness replaces. Its own page says by what, and why. */
 export const REPLACEABLE = {

@@ -3,8 +3,8 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { crds } from '../../src/cli/install/crds.ts';
 import { type ApiServer, openApiServer } from '../../src/delegate/api-server.ts';
-import { crds } from '../../src/install/crds.ts';
 import { account, kubeconfig as kubeconfigOf, makeSecrets, tokenFile } from '../cluster/certificates.ts';
 import { kubernetesDir, UNPACKED } from '../cluster/programs.ts';
 import { TEST_PATH } from './command.ts';

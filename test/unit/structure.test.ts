@@ -96,16 +96,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // How plugins describe their options; the build of another author's plugin imports it.
   'src/schema': ['src/cni'],
   'src/foreign': ['src/schema/conditions', 'src/files', 'src/cni'],
-  'src/runtimes': ['src/answers', 'src/chain', 'src/files/read-file', 'src/cni', 'src/net'],
-  'src/install': [
-    'src/answers',
-    'src/runtimes',
-    'src/chain',
-    'src/files/read-file',
-    'src/cni',
-    'src/net',
-    'src/sys/flock',
-  ],
   // The delegate runner; what it does to the kernel is handed to it.
   'src/delegate': [
     ...['src/chain', 'src/journal', 'src/cni', 'src/net'],
@@ -142,7 +132,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/between',
     'src/chain',
     'src/garbage/find-traced',
-    'src/runtimes/libcni',
+    'src/cli/runtimes/libcni',
     'src/journal',
     'src/ipam',
     'src/netlink',
@@ -215,7 +205,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/observe',
       'src/watch',
     ],
-    ...['src/lab', 'src/foreign', 'src/runtimes', 'src/install', 'src/netlink', 'src/sys/netns'],
+    ...['src/lab', 'src/foreign', 'src/netlink', 'src/sys/netns', 'src/sys/flock'],
     ...['src/chain', 'src/journal', 'src/files', 'src/cni', 'src/net'],
   ],
   'plugins/*': [
@@ -294,7 +284,7 @@ const MAY_START_PROCESSES = [
     'plugins/tap/kernel',
   ],
   // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
-  ...['src/daemon/on-demand', 'src/install/units', 'src/runtimes/libcni'],
+  ...['src/daemon/on-demand', 'src/cli/install/units', 'src/cli/runtimes/libcni'],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/reexec', 'src/lab/testing/host', 'src/lab/conformance/exam'],
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),

@@ -17,10 +17,10 @@ import {
 import { type Places, viewNode } from '../../doctor/node-view.ts';
 import { routedPods } from '../../doctor/pods.ts';
 import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
-import { installedRuntimes } from '../../runtimes/libcni.ts';
 import type { CommandCall } from '../command.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
+import { installedRuntimes } from '../runtimes/libcni.ts';
 import { confDirOf, runtimeOf, segmentsOf } from '../target.ts';
 import { styleOf } from '../terminal/lines.ts';
 import { during } from '../terminal/progress.ts';

@@ -11,14 +11,19 @@ import { DEFAULT_BIN_DIR, runDir } from '../../cni/directories.ts';
 import { renderOnDemand } from '../../daemon/on-demand.ts';
 import { findRunning, succeed } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { checkPick, type Pick } from '../../install/check.ts';
-import { findManifest } from '../../install/files.ts';
-import { renderKubeconfig } from '../../install/kubeconfig.ts';
-import { install } from '../../install/lay.ts';
-import { nameFirst, nameUsually } from '../../install/names.ts';
-import { type InstallPlan, planInstall, type Step, type Wanted } from '../../install/plan.ts';
-import { printFor } from '../../install/print.ts';
-import type { Printable } from '../../install/print-options.ts';
+import { count } from '../../lab/words.ts';
+import { isMadeIn, listAttached } from '../../node/handover/attachments.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+import { SHELLS } from '../completion/question.ts';
+import { SCRIPT_PATHS, SCRIPTS } from '../completion/scripts.ts';
+import { checkPick, type Pick } from '../install/check.ts';
+import { findManifest } from '../install/files.ts';
+import { renderKubeconfig } from '../install/kubeconfig.ts';
+import { install } from '../install/lay.ts';
+import { nameFirst, nameUsually } from '../install/names.ts';
+import { type InstallPlan, planInstall, type Step, type Wanted } from '../install/plan.ts';
+import { printFor } from '../install/print.ts';
+import type { Printable } from '../install/print-options.ts';
 import {
   disableUnits,
   enableUnits,
@@ -29,17 +34,12 @@ import {
   type Starter,
   startersFor,
   type TextFile,
-} from '../../install/units.ts';
-import { count } from '../../lab/words.ts';
-import { isMadeIn, listAttached } from '../../node/handover/attachments.ts';
-import { readCandidates } from '../../runtimes/candidate.ts';
-import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
-import { type CommandCall, UsageError } from '../command.ts';
-import { SHELLS } from '../completion/question.ts';
-import { SCRIPT_PATHS, SCRIPTS } from '../completion/scripts.ts';
+} from '../install/units.ts';
 import { noteDone } from '../log/events.ts';
 import { manPages } from '../man/page.ts';
 import { printAnswer } from '../output/print.ts';
+import { readCandidates } from '../runtimes/candidate.ts';
+import { findMismatches, readConfigured } from '../runtimes/configured.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 

@@ -1,12 +1,12 @@
 // What does `catena networks` do?
 import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
-import { type Candidate, readCandidates } from '../../runtimes/candidate.ts';
-import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
-import { installedAs } from '../../runtimes/libcni.ts';
-import { type Choice, choose, RUNTIMES, type Settings } from '../../runtimes/rules.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
+import { type Candidate, readCandidates } from '../runtimes/candidate.ts';
+import { findMismatches, readConfigured } from '../runtimes/configured.ts';
+import { installedAs } from '../runtimes/libcni.ts';
+import { type Choice, choose, RUNTIMES, type Settings } from '../runtimes/rules.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 
 /** Shows every file of the configuration directory, which of them each runtime uses, and with `--why` the reasons. */

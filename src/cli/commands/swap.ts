@@ -8,13 +8,13 @@ import { programOf } from '../../chain/config/own-executable.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../../install/swap.ts';
 import { findType, readSwap } from '../../lab/compare/executables.ts';
 import { countMatter } from '../../lab/compare/report.ts';
 import { count } from '../../lab/words.ts';
 import { readRecords } from '../../node/facts.ts';
 import { type AttachmentCheck, checkAll } from '../../watch/check-all.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../install/swap.ts';
 import { printList } from '../output/print.ts';
 import {
   compareBoth,

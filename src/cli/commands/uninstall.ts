@@ -1,12 +1,12 @@
 // What does `catena uninstall` do?
 import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
-import { planUninstall, type UninstallStep, uninstall } from '../../install/uninstall.ts';
-import { disableUnits, forgetUnits, installedStarter, isBooted } from '../../install/units.ts';
 import type { PurgeStep } from '../../node/purge/files.ts';
 import type { CommandCall } from '../command.ts';
 import { type HandoverOutcome, handOverBefore } from '../handover/before-uninstall.ts';
 import { renderHandovers } from '../handover/hand-over-all.ts';
+import { planUninstall, type UninstallStep, uninstall } from '../install/uninstall.ts';
+import { disableUnits, forgetUnits, installedStarter, isBooted } from '../install/units.ts';
 import { noteDone } from '../log/events.ts';
 import { printAnswer } from '../output/print.ts';
 import { deleteGone, findPurgeObstacle, leavePools, purge, purgePlacesOf } from '../uninstall/purge.ts';

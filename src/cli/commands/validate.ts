@@ -2,10 +2,10 @@
 import { existsSync } from 'node:fs';
 import { listNetworks } from '../../chain/config/load.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { installedRuntimes } from '../../runtimes/libcni.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { catalogOf } from '../plugin-catalog.ts';
+import { installedRuntimes } from '../runtimes/libcni.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
 import { NO_EXECUTABLES, openExecutables } from '../validate/executables.ts';

@@ -1,12 +1,12 @@
 // Can our executables be removed while attachments exist?
 import { basename, dirname } from 'node:path';
 import { absolutePath } from '../../files/absolute-path.ts';
-import { REPLACED } from '../../install/names.ts';
-import type { UninstallStep } from '../../install/uninstall.ts';
 import { count } from '../../lab/words.ts';
 import { isMadeIn, listAttached } from '../../node/handover/attachments.ts';
 import type { Handover } from '../../node/handover/hand-over.ts';
 import type { CommandCall } from '../command.ts';
+import { REPLACED } from '../install/names.ts';
+import type { UninstallStep } from '../install/uninstall.ts';
 import { type Executables, findExecutables, handOverAll, handoverRuntime } from './hand-over-all.ts';
 
 /** What was found and done. */

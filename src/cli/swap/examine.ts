@@ -8,7 +8,6 @@ import type { Conflist } from '../../chain/config/conflist.ts';
 import { FRONT } from '../../chain/config/front-program.ts';
 import { visitAll } from '../../chain/run/visits.ts';
 import { isRunning, thisProcess } from '../../files/process-stat.ts';
-import { findDigest } from '../../install/swap.ts';
 import { type CompareReport, renderSummary } from '../../lab/compare/report.ts';
 import { DELETED_BY_B } from '../../lab/compare/scene.ts';
 import { renderVerdict } from '../../lab/conformance/examine.ts';
@@ -19,6 +18,7 @@ import { handOverOne } from '../../node/handover/hand-over.ts';
 import type { AttachmentCheck } from '../../watch/check-all.ts';
 import type { CommandCall } from '../command.ts';
 import { handoverRuntime } from '../handover/hand-over-all.ts';
+import { findDigest } from '../install/swap.ts';
 import type { Survey } from './report.ts';
 
 /** The candidate, and what it replaces. */

@@ -7,7 +7,7 @@ import { findHighestCommon, type PluginVersions, pluginVersion } from '../../cha
 import type { Runtime } from '../../chain/run/runtime.ts';
 import { CniError, describeError } from '../../cni/errors.ts';
 import { SPEC_VERSIONS } from '../../cni/version.ts';
-import { type InstalledRuntime, refusalOf } from '../../runtimes/libcni.ts';
+import { type InstalledRuntime, refusalOf } from '../runtimes/libcni.ts';
 import { atValue, type Path } from './document.ts';
 import type { Finding } from './finding.ts';
 import type { PlacedNetwork, PlacedPlugin } from './network.ts';

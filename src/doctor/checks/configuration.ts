@@ -4,10 +4,10 @@ import { basename, dirname, isAbsolute, join } from 'node:path';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { coreBeside, isFront } from '../../chain/config/own-executable.ts';
+import { refusalOf } from '../../cli/runtimes/libcni.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { leaseDirsOf } from '../../cni/network-plugins.ts';
-import { refusalOf } from '../../runtimes/libcni.ts';
 import {
   type Check,
   groupBy,

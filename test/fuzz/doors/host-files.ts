@@ -3,6 +3,11 @@ import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import type { Conflist } from '../../../src/chain/config/conflist.ts';
+import { findManifest, MANIFEST_NAME } from '../../../src/cli/install/files.ts';
+import { listSwaps, placeOf } from '../../../src/cli/install/swap.ts';
+import { readCandidates } from '../../../src/cli/runtimes/candidate.ts';
+import { findMismatches, readConfigured } from '../../../src/cli/runtimes/configured.ts';
+import { choose, RUNTIMES } from '../../../src/cli/runtimes/rules.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import {
   deviceInfoArg,
@@ -11,11 +16,6 @@ import {
   removeDeviceInfo,
 } from '../../../src/delegate/device-info.ts';
 import { listPodDevices } from '../../../src/delegate/kubelet.ts';
-import { findManifest, MANIFEST_NAME } from '../../../src/install/files.ts';
-import { listSwaps, placeOf } from '../../../src/install/swap.ts';
-import { readCandidates } from '../../../src/runtimes/candidate.ts';
-import { findMismatches, readConfigured } from '../../../src/runtimes/configured.ts';
-import { choose, RUNTIMES } from '../../../src/runtimes/rules.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
 import { damagedJsonText, damagedText } from '../mutate.ts';

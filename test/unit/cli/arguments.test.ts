@@ -4,7 +4,7 @@ import { parseArgs } from 'node:util';
 import { parseArguments } from '../../../src/cli/arguments.ts';
 import type { Command } from '../../../src/cli/command.ts';
 import { COMMANDS } from '../../../src/cli/commands.ts';
-import { PRINTABLE } from '../../../src/install/print-options.ts';
+import { PRINTABLE } from '../../../src/cli/install/print-options.ts';
 
 const OPTIONS = {
   file: { type: 'string' },

@@ -3,8 +3,8 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { renderKubeconfig } from '../../../src/cli/install/kubeconfig.ts';
 import { hostName, nodeName, nodeNameGiven, renderNodeLine } from '../../../src/cni/node-name.ts';
-import { renderKubeconfig } from '../../../src/install/kubeconfig.ts';
 
 let dir: string;
 beforeEach(() => {

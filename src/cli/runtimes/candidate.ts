@@ -1,14 +1,14 @@
 // Which files of a configuration directory might a container runtime use, and what is in each?
 import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { unreadable } from '../chain/config/conf-files.ts';
-import { type Conflist, parseNetwork } from '../chain/config/conflist.ts';
-import { findMismatch } from '../chain/config/file-kind.ts';
-import { loadFile } from '../chain/config/load.ts';
-import { validateNetwork } from '../chain/config/plugin-version.ts';
-import type { Runtime } from '../chain/run/runtime.ts';
-import { type CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
+import { unreadable } from '../../chain/config/conf-files.ts';
+import { type Conflist, parseNetwork } from '../../chain/config/conflist.ts';
+import { findMismatch } from '../../chain/config/file-kind.ts';
+import { loadFile } from '../../chain/config/load.ts';
+import { validateNetwork } from '../../chain/config/plugin-version.ts';
+import type { Runtime } from '../../chain/run/runtime.ts';
+import { type CniError, ErrorCode } from '../../cni/errors.ts';
+import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
 
 /** Extensions that make a file a candidate for at least one runtime. */
 const EXTENSIONS = ['.conf', '.conflist', '.json'] as const;

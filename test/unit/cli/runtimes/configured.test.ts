@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { findMismatches, readConfigured } from '../../../src/runtimes/configured.ts';
+import { findMismatches, readConfigured } from '../../../../src/cli/runtimes/configured.ts';
 
 const etc = fs.mkdtempSync(join(tmpdir(), 'cat-etc-'));
 afterAll(() => fs.rmSync(etc, { recursive: true }));

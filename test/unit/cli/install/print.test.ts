@@ -1,10 +1,10 @@
 // Are the printed files what systemd, Kubernetes and podman understand?
 import { expect, test } from 'bun:test';
-import { parseMetricsAddress } from '../../../src/daemon/metrics-listener.ts';
-import { DAEMON_CAPABILITIES } from '../../../src/install/daemon-set.ts';
-import { printFor } from '../../../src/install/print.ts';
-import { PRINTABLE } from '../../../src/install/print-options.ts';
-import { findShapeProblems } from '../../helpers/kubernetes-shape.ts';
+import { DAEMON_CAPABILITIES } from '../../../../src/cli/install/daemon-set.ts';
+import { printFor } from '../../../../src/cli/install/print.ts';
+import { PRINTABLE } from '../../../../src/cli/install/print-options.ts';
+import { parseMetricsAddress } from '../../../../src/daemon/metrics-listener.ts';
+import { findShapeProblems } from '../../../helpers/kubernetes-shape.ts';
 
 const OPTIONS = {
   binDir: '/opt/cni/bin',

@@ -11,10 +11,10 @@ import {
   putSwap,
   undoSwap,
   type WantedSwap,
-} from '../../../src/install/swap.ts';
-import { run } from '../../helpers/command.ts';
+} from '../../../../src/cli/install/swap.ts';
+import { run } from '../../../helpers/command.ts';
 
-const KILLED = join(import.meta.dir, '../../fixtures/install-killed.ts');
+const KILLED = join(import.meta.dir, '../../../fixtures/install-killed.ts');
 const MOST_STEPS = 40;
 
 const tmp = fs.mkdtempSync(join(tmpdir(), 'cat-swap-'));

@@ -1,8 +1,8 @@
 // How are our files installed so that a reader finds each of them either old or new at any moment?
 import { statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { namesIn } from '../files/read-file.ts';
-import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
+import { namesIn } from '../../files/read-file.ts';
+import { LOCK_DEADLINE_MS, withFlock } from '../../sys/flock.ts';
 import { type Files, type Manifest, REAL_FILES, writeManifest } from './files.ts';
 import { layKubeconfig } from './kubeconfig.ts';
 import { REPLACED, TURN_NAME, UNFINISHED } from './names.ts';

@@ -1,9 +1,9 @@
 // How has the administrator configured each runtime: which directories, and how many files?
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { defined } from '../cni/defined.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
-import { namesIn } from '../files/read-file.ts';
+import { defined } from '../../cni/defined.ts';
+import { isObject, type JsonObject } from '../../cni/json.ts';
+import { namesIn } from '../../files/read-file.ts';
 import type { RuntimeName, Settings } from './rules.ts';
 
 /** The settings in a runtime's own configuration; missing ones have the runtime's default. */

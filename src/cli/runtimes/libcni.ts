@@ -4,8 +4,8 @@
 // every container. It reads `cniVersion` alone; newer ones also read `cniVersions`.
 import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
-import { isObject, type JsonObject } from '../cni/json.ts';
-import { atLeast, isSpecVersion, type SpecVersion } from '../cni/version.ts';
+import { isObject, type JsonObject } from '../../cni/json.ts';
+import { atLeast, isSpecVersion, type SpecVersion } from '../../cni/version.ts';
 
 /** Runtimes whose releases are known. */
 type KnownRuntime = 'containerd' | 'podman';

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { readCandidates } from '../../../src/runtimes/candidate.ts';
-import { FIXTURE_PLUGINS } from '../../helpers/noop-chain.ts';
+import { readCandidates } from '../../../../src/cli/runtimes/candidate.ts';
+import { FIXTURE_PLUGINS } from '../../../helpers/noop-chain.ts';
 
 const dir = fs.mkdtempSync(join(tmpdir(), 'cat-candidates-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));

@@ -3,17 +3,17 @@ import { afterEach, beforeEach, describe, expect, setSystemTime, spyOn, test } f
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { openCluster } from '../../../src/delegate/kubernetes.ts';
-import { REAL_FILES } from '../../../src/install/files.ts';
+import { REAL_FILES } from '../../../../src/cli/install/files.ts';
 import {
   judgeKubeconfig,
   kubeconfigIn,
   layKubeconfig,
   removeKubeconfig,
   renderKubeconfig,
-} from '../../../src/install/kubeconfig.ts';
-import { startApiServer } from '../../helpers/kubernetes.ts';
-import { describeNeeding, requires } from '../../helpers/skip.ts';
+} from '../../../../src/cli/install/kubeconfig.ts';
+import { openCluster } from '../../../../src/delegate/kubernetes.ts';
+import { startApiServer } from '../../../helpers/kubernetes.ts';
+import { describeNeeding, requires } from '../../../helpers/skip.ts';
 
 let dir: string;
 let confDir: string;

@@ -17,7 +17,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { parseObject } from '../cni/json.ts';
+import { parseObject } from '../../cni/json.ts';
 import { UNFINISHED } from './names.ts';
 
 /** Every file operation of an installation; the machine may lose power between any two of them. */

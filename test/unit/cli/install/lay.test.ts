@@ -3,13 +3,13 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { install } from '../../../src/install/lay.ts';
-import type { Wanted } from '../../../src/install/plan.ts';
-import { uninstall } from '../../../src/install/uninstall.ts';
-import { readCandidates } from '../../../src/runtimes/candidate.ts';
-import { run } from '../../helpers/command.ts';
+import { install } from '../../../../src/cli/install/lay.ts';
+import type { Wanted } from '../../../../src/cli/install/plan.ts';
+import { uninstall } from '../../../../src/cli/install/uninstall.ts';
+import { readCandidates } from '../../../../src/cli/runtimes/candidate.ts';
+import { run } from '../../../helpers/command.ts';
 
-const KILLED = join(import.meta.dir, '../../fixtures/install-killed.ts');
+const KILLED = join(import.meta.dir, '../../../fixtures/install-killed.ts');
 const NAMES = ['catena', 'bridge', 'portmap'];
 const MOST_STEPS = 80;
 

@@ -2,7 +2,7 @@
 import { lstatSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import * as z from 'zod/mini';
-import { parseObject } from '../cni/json.ts';
+import { parseObject } from '../../cni/json.ts';
 import { type Files, REAL_FILES } from './files.ts';
 import { Inspector } from './identity.ts';
 import { takeTurn } from './lay.ts';

@@ -1,8 +1,8 @@
 // The rows of the table of real runtimes: order, which file wins, broken files, names that are there twice.
 import { describe, expect, test } from 'bun:test';
-import type { Candidate } from '../../../src/runtimes/candidate.ts';
-import { versionIn } from '../../../src/runtimes/libcni.ts';
-import { choose, type RuntimeName, type Settings } from '../../../src/runtimes/rules.ts';
+import type { Candidate } from '../../../../src/cli/runtimes/candidate.ts';
+import { versionIn } from '../../../../src/cli/runtimes/libcni.ts';
+import { choose, type RuntimeName, type Settings } from '../../../../src/cli/runtimes/rules.ts';
 
 function file(name: string, more: Partial<Candidate> & { network?: string } = {}): Candidate {
   const { network = name.replace(/\..*/, ''), ...rest } = more;
