@@ -2,11 +2,11 @@
 
 import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
 import { repairAddresses, repairInterface } from '../../src/attach/container-repair.ts';
-import { checkContainerEnd, checkHostEnd, raise, requirePrevResult } from '../../src/attach/device/check.ts';
+import { checkContainerEnd, checkHostEnd, raise, requirePrevResult } from '../../src/attach/device.ts';
 import { checkForwarding, ensureForwarding } from '../../src/attach/forwarding.ts';
+import { attachmentOf } from '../../src/attach/handle.ts';
 import { backendOf, withSources } from '../../src/attach/masq-source.ts';
 import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
-import { attachmentOf } from '../../src/attach/owner.ts';
 import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLink, type Link, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
@@ -16,7 +16,16 @@ import type { Call } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { type BridgeConf, gatewayPortName } from './config.ts';
-import { ensureGroupFwdMask, groupFwdMaskOf } from './kernel/bridge.ts';
+import {
+  checkPortVlans,
+  ensureFiltering,
+  ensureGroupFwdMask,
+  ensureUplink,
+  findGatewayProblem,
+  groupFwdMaskOf,
+  setPortVlans,
+  vlanFilteringOf,
+} from './kernel/bridge.ts';
 import {
   checkNeighbours,
   checkSubnetRoutes,
@@ -26,9 +35,7 @@ import {
 } from './kernel/gateway.ts';
 import { checkMacspoof, ensureMacspoof } from './kernel/macspoof.ts';
 import { hasReferenceMacspoof } from './kernel/macspoof-reference.ts';
-import { ensureUplink } from './kernel/uplink.ts';
-import { checkPortVlans, ensureFiltering, setPortVlans, vlanFilteringOf } from './kernel/vlan.ts';
-import { findGatewayProblem } from './kernel/vlan-gateway.ts';
+
 import { type Addressing, addressingOf, planVlans, wantsFiltering } from './plan.ts';
 
 /**

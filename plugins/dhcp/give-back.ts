@@ -10,7 +10,7 @@ import { tryAll } from '../../src/plugin/try-all.ts';
 import { closeNetns, findNetns, inNetns, type Netns } from '../../src/sys/netns.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
 import { identityOf } from '../../src/upkeep/identity.ts';
-import type { Place } from './client/session.ts';
+import type { Place } from './client/conversation.ts';
 import { stageOf, type Times } from './plan.ts';
 import { dropRecord, findRecord, type KeptLease, type LeaseKind, listRecords } from './record.ts';
 

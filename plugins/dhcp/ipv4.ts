@@ -1,26 +1,29 @@
 // How does an attachment get an IPv4 lease, and how is that confirmed and given back?
 
+import { planRoute } from '../../src/attach/addressing.ts';
 import { refuseTakenAddresses } from '../../src/attach/conflict.ts';
+import { addRoutes } from '../../src/attach/routes.ts';
 import { findCniArgs } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { parseCidr } from '../../src/net/cidr.ts';
-import { parseIp } from '../../src/net/ip.ts';
+import type { Log } from '../../src/log.ts';
+import { parseCidr, renderCidr } from '../../src/net/cidr.ts';
+import { parseIp, sameIp } from '../../src/net/ip.ts';
+import { addAddressRequest, listAddresses, removeAddress } from '../../src/netlink/rtnl/addr.ts';
 import { type Link, setLink } from '../../src/netlink/rtnl/link.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
-import { hasAddress, limitMtu, moveAddress, withdrawAddress } from './apply.ts';
-import { checkLease } from './check.ts';
 import { acquire, confirm, type Manner, rebind, release, renew } from './client/acquire.ts';
-import type { Client } from './client/conversation.ts';
-import { type Place, withAddressedClient, withClient } from './client/session.ts';
+import { type Client, type Place, withAddressedClient, withClient } from './client/conversation.ts';
 import { Code } from './codec/options.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf, wishesOf } from './config.ts';
 import type { OpenPlace } from './give-back.ts';
 import { clientIdOf } from './identity.ts';
 import { clientIdIn, IPV4_LEASES, type Lease, type LeaseState } from './lease.ts';
 import { dueAt, resultOf } from './plan.ts';
-import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from './record.ts';
+import { attachmentOf, checkLease, dropRecord, findRecord, newRecord, putRecord } from './record.ts';
+
 import { type Keeping, keepLease } from './upkeep.ts';
 
 /**
@@ -132,4 +135,56 @@ async function findHolder({ netns, link }: Place, lease: Lease): Promise<string 
     if (thrown instanceof CniError) return thrown.message;
     throw thrown;
   }
+}
+
+/**
+ * Lowers the MTU of the interface to the one that the server names. A larger one than the interface has is not believed: the
+ * link would drop such packets.
+ * @returns whether it was changed
+ */
+function limitMtu(socket: NetlinkSocket, link: Link, { mtu }: Lease, log: Log): boolean {
+  if (mtu === undefined || mtu === link.mtu) return false;
+  if (mtu > link.mtu) {
+    log.debug(`Ignoring MTU ${mtu} of the DHCP server: "${link.name}" has ${link.mtu}`);
+    return false;
+  }
+  setLink(socket, link.index, { mtu });
+  return true;
+}
+
+/** Gives the interface the lease's address and routes in place of an earlier one's. What is there already is left alone. */
+function moveAddress(
+  socket: NetlinkSocket,
+  link: Link,
+  { before, after, priority }: { before: Lease; after: Lease; priority: number | undefined },
+): void {
+  const isNew = !hasAddress(socket, link, after);
+  if (before.address !== after.address) withdrawAddress(socket, link, before);
+  const cidr = parseCidr(after.address);
+  const { ips = [], routes = [] } = resultOf(after, priority);
+  const planned = ips.map(({ address, gateway }) => ({
+    cidr: parseCidr(address),
+    gateway: gateway ? parseCidr(`${gateway}/32`).ip : undefined,
+  }));
+  if (isNew || JSON.stringify(before.routes) !== JSON.stringify(after.routes)) {
+    addRoutes(
+      socket,
+      link,
+      routes.map(route => planRoute(route, planned)),
+      isNew ? [addAddressRequest(link.index, cidr, {})] : [],
+    );
+  }
+}
+
+/** Takes the address of a lease that is over from the interface; the routes through it go with it. */
+function withdrawAddress(socket: NetlinkSocket, link: Link, lease: Lease): void {
+  if (hasAddress(socket, link, lease)) removeAddress(socket, link.index, parseCidr(lease.address));
+}
+
+/** Whether the interface has the address of a lease. */
+function hasAddress(socket: NetlinkSocket, link: Link, { address }: Lease): boolean {
+  const wanted = parseCidr(address);
+  return listAddresses(socket, link.index).some(
+    ({ cidr }) => sameIp(cidr.ip, wanted.ip) && renderCidr(cidr) === renderCidr(wanted),
+  );
 }

@@ -1,12 +1,15 @@
 // What does the dummy plugin do for each verb?
 
 import { checkAddresses, stateOf } from '../../src/attach/check.ts';
-import { addDevice } from '../../src/attach/device/address.ts';
-import { checkDevice, repairDevice } from '../../src/attach/device/check.ts';
-import { addressesFromResult } from '../../src/attach/device/plan.ts';
-import { removeDevices } from '../../src/attach/device/remove.ts';
-import { renderDevice } from '../../src/attach/device/report.ts';
-import { interfaceExists } from '../../src/attach/free-name.ts';
+import { interfaceExists } from '../../src/attach/container.ts';
+import {
+  addDevice,
+  addressesFromResult,
+  checkDevice,
+  removeDevices,
+  renderDevice,
+  repairDevice,
+} from '../../src/attach/device.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
 import { requireReadiness } from '../../src/attach/readiness.ts';

@@ -1,7 +1,7 @@
 // What does firewall do for each verb?
 
-import { type FilterOwner, filterOwnerOf } from '../../src/attach/handle.ts';
-import { attachmentOf } from '../../src/attach/owner.ts';
+import { attachmentOf, type FilterOwner, filterOwnerOf } from '../../src/attach/handle.ts';
+
 import { warnOfDroppingChains } from '../../src/attach/readiness.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';

@@ -1,22 +1,17 @@
 // What does flannel do for each verb?
 
+import { linkSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { defined } from '../../src/cni/defined.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
-import { type JsonObject, memberOf } from '../../src/cni/json.ts';
-import { renderCidr } from '../../src/net/cidr.ts';
+import { type JsonObject, memberOf, parseObject } from '../../src/cni/json.ts';
+import { putFile, removeFile, sweepGivenUp } from '../../src/files/put-file.ts';
+import { namesIfThere } from '../../src/files/read-file.ts';
+import { type Cidr, findCidr, renderCidr, subnetOf } from '../../src/net/cidr.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { type Call, type Delegate, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { DEFAULT_DATA_DIR, DEFAULT_SUBNET_FILE, FlannelConf, validateFlannelConf } from './config.ts';
-import {
-  findRecord,
-  listRecords,
-  type RecordKey,
-  removeRecord,
-  sweepRecords,
-  writeRecord,
-} from './records.ts';
-import { readSubnetEnv, type SubnetEnv } from './subnet-env.ts';
 
 /** Has another plugin connect the container to the subnet that flanneld obtained for this node. */
 export const flannel = definePlugin({
@@ -169,4 +164,170 @@ function planIpam({ ipam = {} }: FlannelConf, { subnets, networks }: SubnetEnv):
     ranges: subnets.map(subnet => [{ subnet: renderCidr(subnet) }]),
     routes: [...(ipam.routes ?? []), ...networks.map(network => ({ dst: renderCidr(network) }))],
   };
+}
+
+// The reference has one file per container, named after its id, so a second attachment of the pod overwrites the first one's.
+// Ours are named `<id>:<ifname>`, which cannot be a container id, and the container's own name is a hard link to the first of
+// them: each plugin finds the other's files.
+
+/** Identifies an attachment: container and interface. */
+export interface RecordKey {
+  readonly containerId: string;
+  readonly ifname: string;
+}
+
+/**
+ * The configuration that ADD stored; undefined if there is none.
+ * @throws CniError 6 for a file that cannot be parsed, Error for one that cannot be read
+ */
+export function findRecord(dataDir: string, key: RecordKey): JsonObject | undefined {
+  const [own, shared] = [ownPath(dataDir, key), sharedPath(dataDir, key)];
+  // A container's file with a second name belongs to another attachment.
+  for (const path of [own, ...(isLinked(shared) ? [] : [shared])]) {
+    let text: string;
+    try {
+      text = readFileSync(path, 'utf8');
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code === 'ENOENT') continue;
+      throw new Error(`Cannot read "${path}": ${(cause as Error).message}`, { cause });
+    }
+    return parseObject(text, `delegate's configuration in "${path}"`);
+  }
+  return undefined;
+}
+
+/** Stores a configuration, complete and synced to disk before this returns. */
+export function writeRecord(dataDir: string, key: RecordKey, conf: JsonObject): void {
+  const path = ownPath(dataDir, key);
+  const unfinished = unfinishedPath(dataDir, key);
+  const shared = sharedPath(dataDir, key);
+  const isOfAnother = isLinked(shared) && !isSame(shared, path);
+  putFile(path, JSON.stringify(conf), { what: "delegate's configuration", unfinished, sync: true });
+  if (isOfAnother) return;
+  linkSync(path, unfinished);
+  renameSync(unfinished, shared);
+  // rename(2) does nothing if both names are links to the same file.
+  rmSync(unfinished, { force: true });
+}
+
+/** Deletes a configuration; a missing one is ignored. */
+export function removeRecord(dataDir: string, key: RecordKey): void {
+  const [own, shared] = [ownPath(dataDir, key), sharedPath(dataDir, key)];
+  // Left by an ADD that was killed: a second name would make the file look like that of another attachment.
+  removeFile(unfinishedPath(dataDir, key));
+  // A file with a single name was written by the reference, unless ours exists beside it.
+  const isOurs = isSame(shared, own) || (statOf(own) === undefined && !isLinked(shared));
+  if (isOurs) removeFile(shared);
+  removeFile(own);
+}
+
+/** Attachments whose configuration is stored under a name of ours. */
+export function listRecords(dataDir: string): RecordKey[] {
+  return namesIfThere(dataDir, 'configurations').flatMap(name => {
+    const [containerId, ifname, ...more] = name.split(':');
+    if (!containerId || !ifname || more.length || isUnfinished(name)) return [];
+    return { containerId, ifname };
+  });
+}
+
+/** Removes temporary files that were begun long ago and will not be completed. */
+export function sweepRecords(dataDir: string): void {
+  sweepGivenUp(dataDir, isUnfinished);
+}
+
+/** A fixed name, so that DEL need not list the directory; no container id begins with a dot. */
+function unfinishedPath(dataDir: string, { containerId, ifname }: RecordKey): string {
+  return join(dataDir, `.${containerId}:${ifname}`);
+}
+
+function isUnfinished(name: string): boolean {
+  return name.startsWith('.') && name.includes(':');
+}
+
+function ownPath(dataDir: string, { containerId, ifname }: RecordKey): string {
+  return join(dataDir, `${containerId}:${ifname}`);
+}
+
+function sharedPath(dataDir: string, { containerId }: RecordKey): string {
+  return join(dataDir, containerId);
+}
+
+function statOf(path: string) {
+  return statSync(path, { throwIfNoEntry: false });
+}
+
+function isLinked(path: string): boolean {
+  return (statOf(path)?.nlink ?? 0) > 1;
+}
+
+function isSame(a: string, b: string): boolean {
+  const [one, other] = [statOf(a), statOf(b)];
+  return one !== undefined && other !== undefined && one.dev === other.dev && one.ino === other.ino;
+}
+
+/** The file that flanneld maintains, `/run/flannel/subnet.env`. */
+export interface SubnetEnv {
+  /** The whole network, IPv4 first, each family in the file's order. */
+  readonly networks: readonly Cidr[];
+  /** The node's own subnets: at most one of each family, IPv4 first. */
+  readonly subnets: readonly Cidr[];
+  readonly mtu: number;
+  /** Whether flanneld itself masquerades. */
+  readonly ipMasq: boolean;
+}
+
+/**
+ * Reads the file.
+ * @throws CniError 11 if it does not exist: flanneld writes it when it has its subnet; 7 if its content is invalid
+ */
+export function readSubnetEnv(file: string): SubnetEnv {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
+    throw new CniError(
+      missing ? ErrorCode.tryAgainLater : ErrorCode.ioFailure,
+      missing
+        ? `Cannot read subnet file "${file}": it does not exist; flanneld writes it once it has a subnet`
+        : `Cannot read subnet file "${file}": ${(cause as Error).message}`,
+      { cause },
+    );
+  }
+  return parseSubnetEnv(text, file);
+}
+
+/**
+ * Parses the file: one `KEY=value` per line; other keys are ignored.
+ * @throws CniError 7
+ */
+export function parseSubnetEnv(text: string, file: string): SubnetEnv {
+  const values = new Map(
+    text.split('\n').flatMap(line => {
+      const equals = line.indexOf('=');
+      return equals < 0 ? [] : [[line.slice(0, equals), line.slice(equals + 1).replace(/\r$/, '')] as const];
+    }),
+  );
+  const refuse = (problem: string) =>
+    new CniError(ErrorCode.invalidConfig, `Cannot use subnet file "${file}": ${problem}`);
+  const cidrs = (key: string, family: 4 | 6): Cidr[] => {
+    const value = values.get(key);
+    return (value ? value.split(',') : []).map(part => {
+      const cidr = findCidr(part.trim());
+      if (cidr?.ip.family === family) return subnetOf(cidr);
+      throw refuse(`${key} is ${JSON.stringify(value)}, expected IPv${family} subnets`);
+    });
+  };
+  const [network4, network6] = [cidrs('FLANNEL_NETWORK', 4), cidrs('FLANNEL_IPV6_NETWORK', 6)];
+  const subnets = [...cidrs('FLANNEL_SUBNET', 4).slice(0, 1), ...cidrs('FLANNEL_IPV6_SUBNET', 6).slice(0, 1)];
+  const networks = [...network4, ...network6];
+  const missing = [
+    ...(networks.length ? [] : ['FLANNEL_NETWORK or FLANNEL_IPV6_NETWORK']),
+    ...(subnets.length ? [] : ['FLANNEL_SUBNET or FLANNEL_IPV6_SUBNET']),
+    ...['FLANNEL_MTU', 'FLANNEL_IPMASQ'].filter(key => !values.has(key)),
+  ];
+  if (missing.length) throw refuse(`it lacks ${missing.join(', ')}`);
+  const mtu = values.get('FLANNEL_MTU') ?? '';
+  if (!/^\d{1,9}$/.test(mtu)) throw refuse(`FLANNEL_MTU is ${JSON.stringify(mtu)}, expected bytes`);
+  return { networks, subnets, mtu: Number(mtu), ipMasq: values.get('FLANNEL_IPMASQ') === 'true' };
 }

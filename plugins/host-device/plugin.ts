@@ -5,12 +5,20 @@ import { basename, isAbsolute, join } from 'node:path';
 import type { ContainerAddressing } from '../../src/attach/addressing.ts';
 import { checkMac, stateOf } from '../../src/attach/check.ts';
 import { addressContainer, ignoreNeighbours } from '../../src/attach/container.ts';
-import { checkLayer3, findDevice, raise, requirePrevResult } from '../../src/attach/device/check.ts';
-import { addressesFromResult, type Layer3, planLayer3 } from '../../src/attach/device/plan.ts';
-import { describeInterface, onlyInterfaceHas } from '../../src/attach/device/report.ts';
-import { refuseHostsOwn } from '../../src/attach/hosts-own.ts';
+import {
+  addressesFromResult,
+  checkLayer3,
+  describeInterface,
+  findDevice,
+  type Layer3,
+  onlyInterfaceHas,
+  planLayer3,
+  raise,
+  requirePrevResult,
+} from '../../src/attach/device.ts';
+import { attachmentOf } from '../../src/attach/handle.ts';
+import { refuseHostsOwn } from '../../src/attach/held-subnets.ts';
 import { dnsOf, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
-import { attachmentOf } from '../../src/attach/owner.ts';
 import { requireReadiness } from '../../src/attach/readiness.ts';
 import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
@@ -38,7 +46,6 @@ import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { HostDeviceConf, selectorOf } from './config.ts';
 import { giveBack, giveBackUnrecorded, tryGiveBack } from './give-back.ts';
 import type { Inside } from './identity.ts';
-import { mergeNetworks, networkOf, type OwnNetwork, ownNetwork, rulesFor } from './plan.ts';
 import {
   type DeviceRecord,
   findRecord,
@@ -50,7 +57,16 @@ import {
   writeRecord,
 } from './record.ts';
 import { select } from './select.ts';
-import { isMeant, type Taken, take } from './take.ts';
+import {
+  isMeant,
+  mergeNetworks,
+  networkOf,
+  type OwnNetwork,
+  ownNetwork,
+  rulesFor,
+  type Taken,
+  take,
+} from './take.ts';
 
 /** Moves a device of the host into a container, and back. */
 export const hostDevice = definePlugin({

@@ -1,13 +1,17 @@
 // What does the ipvlan plugin do for each verb?
-import { addDevice } from '../../src/attach/device/address.ts';
-import { repairDevice } from '../../src/attach/device/check.ts';
-import { removeDevices } from '../../src/attach/device/remove.ts';
-import { renderDevice } from '../../src/attach/device/report.ts';
+import { addDevice, removeDevices, renderDevice, repairDevice } from '../../src/attach/device.ts';
+
 import { removeAndRelease } from '../../src/attach/ipam.ts';
-import { checkUpper, probeUpper } from '../../src/attach/upper/check.ts';
-import { makeUpper } from '../../src/attach/upper/create.ts';
-import { findMaster, loneInterface, requireMtu } from '../../src/attach/upper/master.ts';
-import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
+import {
+  checkUpper,
+  findMaster,
+  loneInterface,
+  makeUpper,
+  probeUpper,
+  removeStaleUppers,
+  requireMtu,
+} from '../../src/attach/upper.ts';
+
 import { pickCniArgs } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';

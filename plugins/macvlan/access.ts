@@ -1,7 +1,7 @@
 // When has a verb to do with the host's access to its containers?
 //
 // Most networks do without it, so its code is loaded only when it is needed.
-import { addressesFromResult } from '../../src/attach/device/plan.ts';
+import { addressesFromResult } from '../../src/attach/device.ts';
 import { requireReadiness } from '../../src/attach/readiness.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
@@ -14,7 +14,7 @@ type MacvlanCall = Call<MacvlanConf>;
 /** Lets the host reach the container, and no longer when ADD fails. @param inside the container's interface */
 export async function openAccess(call: MacvlanCall, inside: Link, ips: readonly Ip[]): Promise<void> {
   if (!call.conf.hostAccess) return;
-  const { openHostAccess } = await import('./host-access/open.ts');
+  const { openHostAccess } = await import('./host-access.ts');
   call.onFailure("close the host's access", () => closeAccess(call));
   openHostAccess(call, inside, ips);
 }
@@ -22,7 +22,7 @@ export async function openAccess(call: MacvlanCall, inside: Link, ips: readonly 
 /** @throws Error naming what is missing of the host's access */
 export async function checkAccess(call: MacvlanCall, inside: Link): Promise<void> {
   if (!call.conf.hostAccess) return;
-  const { checkHostAccess } = await import('./host-access/open.ts');
+  const { checkHostAccess } = await import('./host-access.ts');
   checkHostAccess(call, inside, reportedIps(call));
 }
 
@@ -30,27 +30,27 @@ export async function checkAccess(call: MacvlanCall, inside: Link): Promise<void
 export async function repairAccess(call: MacvlanCall): Promise<void> {
   const inside = call.conf.hostAccess ? findLink(call.container, call.env.ifname) : undefined;
   if (inside === undefined) return;
-  const { openHostAccess } = await import('./host-access/open.ts');
+  const { openHostAccess } = await import('./host-access.ts');
   openHostAccess(call, inside, reportedIps(call));
 }
 
 /** Ends it, after the container's interface was deleted. */
 export async function closeAccess(call: MacvlanCall): Promise<void> {
   if (!(await isConcerned(call))) return;
-  const { closeHostAccess } = await import('./host-access/close.ts');
+  const { closeHostAccess } = await import('./host-access.ts');
   closeHostAccess(call);
 }
 
 /** Ends it for the network's attachments that GC does not keep. */
 export async function closeStaleAccess(call: MacvlanCall, kept: KeptAttachments): Promise<void> {
   if (!(await isConcerned(call))) return;
-  const { closeStaleHostAccess } = await import('./host-access/close.ts');
+  const { closeStaleHostAccess } = await import('./host-access.ts');
   closeStaleHostAccess(call, kept);
 }
 
 /** @throws Error when the host has access: the reference's DEL would leave it open for the next container of the address */
 export async function refuseHandover(call: MacvlanCall): Promise<void> {
-  const { isOpenTo } = await import('./host-access/close.ts');
+  const { isOpenTo } = await import('./host-access.ts');
   if (!(await isConcerned(call)) || !isOpenTo(call)) return;
   throw new Error(
     `Cannot hand over "${call.env.ifname}": only our DEL ends the host's access to it ("hostAccess"); delete the container first`,
@@ -60,14 +60,14 @@ export async function refuseHandover(call: MacvlanCall): Promise<void> {
 /** @throws CniError 50 when the kernel cannot restrict what enters by the host's device */
 export async function probeAccess(call: MacvlanCall): Promise<void> {
   if (!call.conf.hostAccess) return;
-  const { probeHostAccess } = await import('./host-access/open.ts');
+  const { probeHostAccess } = await import('./host-access.ts');
   requireReadiness(() => probeHostAccess(call));
 }
 
 /** The configuration may have changed since an ADD. */
 async function isConcerned({ conf, host }: MacvlanCall): Promise<boolean> {
   if (conf.hostAccess) return true;
-  const { hasDevices } = await import('./host-access/device.ts');
+  const { hasDevices } = await import('./host-access.ts');
   return hasDevices(host);
 }
 

@@ -1,6 +1,6 @@
 // Which options does the macvlan plugin take, and which values are invalid?
 import * as z from 'zod/mini';
-import { findMasterProblem } from '../../src/attach/upper/master.ts';
+import { findMasterProblem } from '../../src/attach/upper.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { MACVLAN_MODES, type MacvlanMode } from '../../src/netlink/rtnl/link-attrs.ts';

@@ -1,16 +1,20 @@
 // What does the macvlan plugin do for each verb?
 import { existsSync } from 'node:fs';
-import { addDevice } from '../../src/attach/device/address.ts';
-import { repairDevice } from '../../src/attach/device/check.ts';
-import { removeDevices } from '../../src/attach/device/remove.ts';
-import { renderDevice } from '../../src/attach/device/report.ts';
+import { addDevice, removeDevices, renderDevice, repairDevice } from '../../src/attach/device.ts';
+import { attachmentOf } from '../../src/attach/handle.ts';
 import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { derivedMac, requestedMac } from '../../src/attach/mac.ts';
-import { attachmentOf } from '../../src/attach/owner.ts';
-import { checkUpper, probeUpper } from '../../src/attach/upper/check.ts';
-import { makeUpper } from '../../src/attach/upper/create.ts';
-import { findMaster, loneInterface, type Master, requireMtu } from '../../src/attach/upper/master.ts';
-import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
+import {
+  checkUpper,
+  findMaster,
+  loneInterface,
+  type Master,
+  makeUpper,
+  probeUpper,
+  removeStaleUppers,
+  requireMtu,
+} from '../../src/attach/upper.ts';
+
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';

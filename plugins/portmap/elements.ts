@@ -9,8 +9,7 @@ import { type FieldValue, renderFields } from '../../src/netlink/nft/datatype.ts
 import type { Element } from '../../src/netlink/nft/element.ts';
 import type { Entry, Place } from '../../src/netlink/nft/entries.ts';
 import { type FamilyPlan, type HostPort, PROTOCOLS, protocolName } from './plan.ts';
-import { conditionalSets, SETS } from './sets.ts';
-import { SNAT_ALL, snatChain } from './skeleton.ts';
+import { conditionalSets, SETS, SNAT_ALL, snatChain } from './sets.ts';
 
 /** How the kernel objects of an attachment identify it: a short handle in keys, and a human-readable note in comments. */
 export interface Owner extends FilterOwner {

@@ -1,12 +1,13 @@
 // What does portmap do for each verb?
+
+import { attachmentOf } from '../../src/attach/handle.ts';
 import { gravediggerFor, refuserFor } from '../../src/attach/living-owner.ts';
-import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { cidrContains } from '../../src/net/cidr.ts';
-import { findExemption } from '../../src/netlink/iptables/exemption.ts';
 import { doProgramsChange } from '../../src/netlink/iptables/mode.ts';
 import type { NatRule } from '../../src/netlink/iptables/nat-rule.ts';
-import { findOvertaken } from '../../src/netlink/iptables/precedence.ts';
+import { findExemption, findOvertaken } from '../../src/netlink/iptables/precedence.ts';
+
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { findWay } from '../../src/netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
@@ -29,9 +30,9 @@ import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
 import { chainOwnerOf, chainsOf, isChainThere } from './kernel/chains.ts';
 import { checkPorts, trySkeleton, type Wanted } from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
-import { handOverPorts } from './kernel/hand-over.ts';
 import { checkForeignPorts, checkIptablesPorts, tryIptablesPorts } from './kernel/iptables.ts';
-import { removeIptablesPorts } from './kernel/reference.ts';
+import { handOverPorts, removeIptablesPorts } from './kernel/reference.ts';
+
 import { findClaims } from './kernel/release.ts';
 import {
   type FamilyPlan,

@@ -1,6 +1,6 @@
 // What does the ptp plugin do for each verb?
 
-import { requirePrevResult } from '../../src/attach/device/check.ts';
+import { requirePrevResult } from '../../src/attach/device.ts';
 import { ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
 import { askIpam, dnsOf } from '../../src/attach/ipam.ts';
 import { backendOf, withSources } from '../../src/attach/masq-source.ts';
@@ -23,9 +23,9 @@ import { renderIp } from '../../src/net/ip.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
-import { checkConnection, repairConnection } from './check.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
-import { connect } from './kernel.ts';
+import { checkConnection, connect, repairConnection } from './kernel.ts';
+
 import { CONTAINER_INTERFACE, type PtpPlan, planFromResult, planPtp, refuseBrought } from './plan.ts';
 
 /** Connects a container to the host, with the host as its only neighbour. */

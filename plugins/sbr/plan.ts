@@ -4,12 +4,19 @@ import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { spreadGateways } from '../../src/cni/routes.ts';
-import { type Cidr, cidrContains, findCidr, parseCidr, subnetKey, subnetOf } from '../../src/net/cidr.ts';
+import {
+  type Cidr,
+  cidrContains,
+  findCidr,
+  networkOf,
+  parseCidr,
+  subnetKey,
+  subnetOf,
+} from '../../src/net/cidr.ts';
 import { findIp, IP_BITS, type Ip, sameIp } from '../../src/net/ip.ts';
 import { type Route, RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
-import type { SourceRule } from '../../src/netlink/rtnl/rule.ts';
-import type { SbrOptions } from './config.ts';
-import { findLostTable, freeTables, isSameSubnet, isSourceRule, type Present } from './tables.ts';
+import type { Rule, SourceRule } from '../../src/netlink/rtnl/rule.ts';
+import { RESERVED_TABLES, type SbrOptions } from './config.ts';
 
 /** An address of the pod, and the gateway of its default route. */
 export interface Source {
@@ -18,7 +25,7 @@ export interface Source {
 }
 
 /** The rule of one address, and the routes for its table. */
-export interface SourcePlan {
+interface SourcePlan {
   readonly rule: SourceRule;
   /** Whether the rule already exists. */
   readonly known: boolean;
@@ -211,4 +218,53 @@ function isDefault({ dst }: Route): boolean {
 
 function sameDestination(a: Route, b: Route): boolean {
   return isSameSubnet(a.dst, b.dst);
+}
+
+/** The current state of the namespace. */
+export interface Present {
+  readonly index: number;
+  readonly rules: readonly Rule[];
+  readonly routes: readonly Route[];
+}
+
+const FIRST_TABLE = 100;
+
+/** Whether a rule is one of ours for the address: it has no other selector, and refers to the table, or to any of ours. */
+export function isSourceRule(rule: Rule, from: Cidr, table: number | undefined): boolean {
+  if (!rule.from || rule.from.prefix !== from.prefix || !sameIp(rule.from.ip, from.ip)) return false;
+  if (rule.to || rule.iif || rule.oif || rule.mark) return false;
+  return table === undefined
+    ? rule.table >= FIRST_TABLE && !RESERVED_TABLES.includes(rule.table)
+    : rule.table === table;
+}
+
+/** Tables that no rule and no route of either family mentions. */
+function* freeTables({ rules, routes }: Present): Generator<number, never> {
+  const used = new Set([...rules, ...routes].map(({ table }) => table ?? RT_TABLE_MAIN));
+  for (let table = FIRST_TABLE; ; table++) {
+    if (!used.has(table) && !RESERVED_TABLES.includes(table)) yield table;
+  }
+}
+
+/**
+ * The table that an address had before its rule was deleted: one that no rule refers to, whose routes all use this interface and
+ * include that of the address's subnet. Two addresses of one subnet cannot be distinguished.
+ */
+function findLostTable(address: Cidr, all: readonly Cidr[], present: Present): number | undefined {
+  if (all.some(other => other !== address && isSameSubnet(other, address))) return undefined;
+  const { index, rules, routes } = present;
+  const led = new Set(rules.map(({ table }) => table));
+  const isLost = (table: number) =>
+    table >= FIRST_TABLE &&
+    !RESERVED_TABLES.includes(table) &&
+    !led.has(table) &&
+    routes.every(route => route.table !== table || route.oif === index);
+  return routes.find(({ table = RT_TABLE_MAIN, dst, gateway }) => {
+    return gateway === undefined && isSameSubnet(dst, address) && isLost(table);
+  })?.table;
+}
+
+/** Whether both are in the same subnet, ignoring host bits. */
+function isSameSubnet(a: Cidr, b: Cidr): boolean {
+  return a.prefix === b.prefix && sameIp(networkOf(a), networkOf(b));
 }

@@ -1,13 +1,32 @@
 // What does sbr do for each verb?
+
+import { reachingGateway } from '../../src/attach/routes.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { findCidr } from '../../src/net/cidr.ts';
+import { bySubnet, type Cidr, findCidr, renderCidr } from '../../src/net/cidr.ts';
+import { type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
+import { NetlinkError } from '../../src/netlink/errors.ts';
+import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import { addRoute, listRoutes, type Route, removeRoute, replaceRoute } from '../../src/netlink/rtnl/route.ts';
+import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
-import { addressesOf, applySbr, checkSbr, readPresent, removeSbr, requirePolicyRouting } from './kernel.ts';
-import { expectMoved, planSbr, type SbrPlan, type Source, sourcesOf } from './plan.ts';
+import {
+  expectMoved,
+  hostOf,
+  isGatewayed,
+  isSourceRule,
+  OWN_PROTOCOL,
+  type Present,
+  planSbr,
+  type SbrPlan,
+  type Source,
+  sourcesOf,
+} from './plan.ts';
 
 /** Sends packets from an address of the pod through the interface that has the address. */
 export const sbr = definePlugin({
@@ -95,4 +114,119 @@ function sourcesOfCall(call: Call<SbrConf>): Source[] {
 
 function planOf(call: Call<SbrConf>, sources: readonly Source[], link: Link): SbrPlan {
   return planSbr(sources, parseSbrConf(call.conf), readPresent(call.container, link));
+}
+
+/** linux/rtnetlink.h, near RT_TABLE_MAX: a table that is unlikely to be in use */
+const UNUSED_TABLE = 0x7ffffffe;
+/** RFC 5737, TEST-NET-1: an address that is not in use */
+const NOBODY: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 };
+
+/** What planning starts from. */
+export function readPresent(socket: NetlinkSocket, link: Link): Present {
+  return { index: link.index, rules: listRules(socket), routes: listRoutes(socket) };
+}
+
+/**
+ * Adds the routes first, then the rules that refer to them, then removes routes from the main table; a failed ADD undoes all of
+ * it.
+ */
+export function applySbr(call: Call, plan: SbrPlan): void {
+  const socket = call.container;
+  for (const { rule, known, routes } of plan.sources) {
+    for (const route of routes) {
+      call.onFailure('remove a route', () => removeRoute(socket, route));
+      for (const way of reachingGateway(socket, route, () => replaceRoute(socket, route)))
+        call.onFailure('remove the route to a gateway', () => removeRoute(socket, way));
+    }
+    if (known) continue;
+    addRule(socket, rule);
+    call.onFailure('remove a rule', () => removeRule(socket, rule));
+  }
+  for (const route of plan.hinted) replaceRoute(socket, route);
+  // Undo steps run in reverse order.
+  for (const route of inOrder(plan.leaving).reverse()) {
+    removeRoute(socket, route);
+    call.onFailure('restore a route', () => addRoute(socket, route));
+  }
+}
+
+/** @throws Error naming the first rule or route that differs from what ADD made */
+export function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
+  for (const { rule, known, routes } of plan.sources) {
+    const from = renderCidr(rule.from);
+    if (!known) confirm(`rule for packets from ${from}`, `from ${from} lookup ${rule.table}`, undefined);
+    const own = present.routes.filter(({ table, oif }) => table === rule.table && oif === link.index);
+    const presentTo = bySubnet(own);
+    for (const wanted of routes) {
+      if (presentTo(wanted.dst).some(route => hasSameWay(route, wanted))) continue;
+      confirm(`routes in table ${rule.table} for packets from ${from}`, render(wanted), own.map(render));
+    }
+  }
+  confirm(
+    `routes of "${link.name}" that belong in the tables of its addresses, in the main table`,
+    [],
+    plan.leaving.map(render),
+  );
+}
+
+/**
+ * Removes the rules of the addresses, and moves the interface's routes in their tables back to the main table, unless the table
+ * was configured. Missing ones are ignored.
+ * @param link undefined when the interface no longer exists: its routes were deleted with it
+ */
+export function removeSbr(
+  socket: NetlinkSocket,
+  link: Link | undefined,
+  addresses: readonly Ip[],
+  table: number | undefined,
+): void {
+  const hosts = addresses.map(ip => hostOf({ ip, prefix: 0 }));
+  const rules = listRules(socket).filter(rule => hosts.some(from => isSourceRule(rule, from, table)));
+  for (const { from, table: own, priority } of rules) {
+    if (from) removeRule(socket, { from, table: own, priority });
+  }
+  if (link === undefined || table !== undefined) return;
+  const tables = new Set(rules.map(rule => rule.table));
+  const own = listRoutes(socket).filter(route => tables.has(route.table ?? 0) && route.oif === link.index);
+  for (const route of inOrder(own)) {
+    if (route.protocol !== OWN_PROTOCOL) putBack(socket, { ...route, table: undefined });
+    removeRoute(socket, route);
+  }
+}
+
+/** Addresses of the interface, as the kernel has them. */
+export function addressesOf(socket: NetlinkSocket, link: Link | undefined): Ip[] {
+  return link ? listAddresses(socket, link.index).map(({ cidr }) => cidr.ip) : [];
+}
+
+/**
+ * Checks that the kernel supports policy routing, and that we may change rules.
+ * @throws NetlinkError
+ */
+export function requirePolicyRouting(socket: NetlinkSocket): void {
+  listRules(socket);
+  // The rule does not exist. The kernel checks permissions before it looks for the rule, so missing rights still show.
+  removeRule(socket, { from: NOBODY, table: UNUSED_TABLE });
+}
+
+/** The main table may still have the route, and an interface that is down cannot have any. */
+function putBack(socket: NetlinkSocket, route: Route): void {
+  try {
+    addRoute(socket, route);
+  } catch (thrown) {
+    if (!(thrown instanceof NetlinkError)) throw thrown;
+  }
+}
+
+/** Routes without a gateway first: gateways of the others are reached through them. */
+function inOrder(routes: readonly Route[]): Route[] {
+  return [...routes].sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b)));
+}
+
+function hasSameWay({ gateway: found }: Route, { gateway: wanted }: Route): boolean {
+  return found && wanted ? sameIp(found, wanted) : found === wanted;
+}
+
+function render({ dst, gateway }: Route): string {
+  return `${renderCidr(dst)}${gateway ? ` via ${renderIp(gateway)}` : ''}`;
 }

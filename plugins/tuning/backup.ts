@@ -5,8 +5,8 @@ import { defined } from '../../src/cni/defined.ts';
 import { isGivenUp, putFile, removeFile } from '../../src/files/put-file.ts';
 import { namesIfThere, readIfThere } from '../../src/files/read-file.ts';
 import type { KeptAttachments } from '../../src/plugin/kept.ts';
+import { isSysctlPath } from './allowlist.ts';
 import { DEFAULT_DATA_DIR } from './config.ts';
-import { isSysctlPath } from './sysctl-key.ts';
 
 /** Values from before the first ADD; only those to be changed. The keys up to `txQLen` are the reference's. */
 export const Backup = z.looseObject({

@@ -4,8 +4,8 @@ import { defined } from '../../src/cni/defined.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { isUnicastMac, parseMac, renderMac } from '../../src/net/mac.ts';
+import { planSysctls, type Sysctl } from './allowlist.ts';
 import type { TuningConf } from './config.ts';
-import { planSysctls, type Sysctl } from './sysctl-key.ts';
 
 /** Attributes of an interface; absent ones are left alone. */
 export interface DeviceTuning {

@@ -1,6 +1,6 @@
 // Which options does the vlan plugin take, and which values are invalid?
 import * as z from 'zod/mini';
-import { findMasterProblem } from '../../src/attach/upper/master.ts';
+import { findMasterProblem } from '../../src/attach/upper.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { VLAN_PROTOCOLS, type VlanProtocol } from '../../src/netlink/rtnl/link-attrs.ts';

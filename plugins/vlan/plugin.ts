@@ -1,15 +1,19 @@
 // What does the vlan plugin do for each verb?
 import { stateOf } from '../../src/attach/check.ts';
-import { addDevice } from '../../src/attach/device/address.ts';
-import { repairDevice } from '../../src/attach/device/check.ts';
-import { removeDevices } from '../../src/attach/device/remove.ts';
-import { renderDevice } from '../../src/attach/device/report.ts';
+import { addDevice, removeDevices, renderDevice, repairDevice } from '../../src/attach/device.ts';
+
 import { removeAndRelease } from '../../src/attach/ipam.ts';
 import { requestedMac } from '../../src/attach/mac.ts';
-import { checkUpper, probeUpper } from '../../src/attach/upper/check.ts';
-import { makeUpper } from '../../src/attach/upper/create.ts';
-import { findMaster, type Master, requireMtu } from '../../src/attach/upper/master.ts';
-import { removeStaleUppers } from '../../src/attach/upper/stale.ts';
+import {
+  checkUpper,
+  findMaster,
+  type Master,
+  makeUpper,
+  probeUpper,
+  removeStaleUppers,
+  requireMtu,
+} from '../../src/attach/upper.ts';
+
 import { digestOf } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { IFNAME_MAX_BYTES } from '../../src/net/ifname.ts';

@@ -1,18 +1,47 @@
 // What does vrf do for each verb?
 import { checkAddresses, stateOf } from '../../src/attach/check.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
-import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
+import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import { renderCidr } from '../../src/net/cidr.ts';
+import { FAMILIES } from '../../src/net/ip.ts';
+import { NetlinkError } from '../../src/netlink/errors.ts';
+import { listAddresses, restoreAddress } from '../../src/netlink/rtnl/addr.ts';
+import {
+  findLink,
+  getLink,
+  type Link,
+  listLinks,
+  makeLink,
+  removeLink,
+  setLink,
+} from '../../src/netlink/rtnl/link.ts';
+import { listRoutes, RT_TABLE_MAIN, removeRoute } from '../../src/netlink/rtnl/route.ts';
+import { addL3mdevRule, listRules } from '../../src/netlink/rtnl/rule.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
+import {
+  addUnreachableDefault,
+  listUnreachableDefaults,
+  removeUnreachableDefault,
+} from '../../src/netlink/rtnl/unreachable.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
 import { withContainerLock } from '../../src/plugin/lock.ts';
 import { mend } from '../../src/plugin/mend.ts';
-import { parseVrfConf, VrfConf } from './config.ts';
-import { checkVrf, ensureVrf, findVrf, join, leave, removeUnusedVrf, vrfOf } from './device.ts';
-import { reportedAddresses, reportedRoutes } from './plan.ts';
+import { inNetns } from '../../src/sys/netns.ts';
+import { trySysctl } from '../../src/sys/sysctl.ts';
+import { parseVrfConf, VrfConf, type VrfOptions } from './config.ts';
+import {
+  type Belongings,
+  belongingsOf,
+  freeTable,
+  movedRoutes,
+  needlessRoutes,
+  reportedAddresses,
+  reportedRoutes,
+} from './plan.ts';
 
 /** Moves the container's interface, with its routes, into a routing table of its own. */
 export const vrf = definePlugin({
@@ -123,4 +152,223 @@ function stagesOf({ container, host }: Call, link: Link): Stage[] {
     { socket: container, link, ips: [] },
     ...(isPeer ? [{ socket: host, link: outside, ips: [] }] : []),
   ];
+}
+
+/** Alias of a VRF whose table ends with a refusing route. One that the reference has made lacks both, and is intact nevertheless. */
+const ALIAS = 'catena: VRF';
+/** Attempts to get a table that no other program takes at the same moment. */
+const TABLE_ATTEMPTS = 10;
+
+/** A VRF and the routing table of its members. */
+interface Vrf {
+  readonly link: Link;
+  readonly table: number;
+}
+
+/**
+ * The VRF of that name, if there is one.
+ * @throws CniError 7 when a device of another kind has the name
+ */
+export function findVrf(socket: NetlinkSocket, name: string): Vrf | undefined {
+  const link = findLink(socket, name);
+  if (link === undefined) return undefined;
+  const table = tableOf(link);
+  if (table !== undefined) return { link, table };
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use "${name}" as VRF: a device of that name exists and is ${link.kind ? `of kind "${link.kind}"` : 'not a VRF'}`,
+  );
+}
+
+/** The VRF that an interface is a member of. */
+export function vrfOf(socket: NetlinkSocket, { master }: Link): Vrf | undefined {
+  const link = master === 0 ? undefined : findLink(socket, master);
+  const table = link && tableOf(link);
+  return link && table !== undefined ? { link, table } : undefined;
+}
+
+/**
+ * Returns the VRF, up, with the rule that leads to its table and a last route there that refuses what no other takes. A missing one is
+ * created. Registers its own undo steps. Call under the namespace's lock.
+ * @throws CniError 7 when the name or the table belongs to another device
+ */
+export function ensureVrf(call: Call, { name, table }: VrfOptions): Vrf {
+  const { container } = call;
+  const vrf = findVrf(container, name) ?? createVrf(call, name, table);
+  if (table !== undefined && table !== vrf.table) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use VRF "${name}" with table ${table}: it exists with table ${vrf.table}`,
+    );
+  }
+  completeVrf(call, vrf);
+  return vrf;
+}
+
+function completeVrf(call: Call, { link, table }: Vrf): void {
+  const { container } = call;
+  const { alias } = link.attrs;
+  setLink(container, link.index, { up: true, ...(alias ? {} : { alias: ALIAS }) });
+  if (!alias) call.onFailure('remove an alias', () => setLink(container, link.index, { alias: '' }));
+  const rules = listRules(container);
+  for (const family of FAMILIES) {
+    if (!rules.some(rule => rule.isL3mdev && rule.family === family)) addL3mdevRule(container, family);
+    if (listUnreachableDefaults(container, family).includes(table)) continue;
+    addUnreachableDefault(container, family, table);
+    call.onFailure('remove a refusing route', () => removeUnreachableDefault(container, family, table));
+  }
+}
+
+/** @throws Error naming what is missing of what {@link ensureVrf} completed, if it did */
+export function checkVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
+  const rules = listRules(socket);
+  for (const family of FAMILIES) {
+    const led = rules.some(rule => rule.isL3mdev && rule.family === family);
+    confirm(`IPv${family} rule for VRFs`, true, led);
+    if (link.attrs.alias !== ALIAS) continue;
+    const refusing = listUnreachableDefaults(socket, family).includes(table);
+    confirm(`unreachable IPv${family} default route in table ${table} of "${link.name}"`, true, refusing);
+  }
+}
+
+/** Removes a VRF without members, as the reference does, even one that others made. Call under the namespace's lock. */
+export function removeUnusedVrf(socket: NetlinkSocket, { link, table }: Vrf): void {
+  const links = listLinks(socket);
+  const isGone = !links.some(({ index }) => index === link.index);
+  if (isGone || links.some(({ master }) => master === link.index)) return;
+  // They name no device, so the kernel leaves them.
+  for (const family of FAMILIES) removeUnreachableDefault(socket, family, table);
+  removeLink(socket, link.index);
+}
+
+function createVrf(call: Call, name: string, wanted: number | undefined): Vrf {
+  const { container } = call;
+  for (let attempt = 1; ; attempt++) {
+    const before = listVrfs(container);
+    const holder = before.find(({ table }) => table === wanted);
+    if (holder) {
+      throw new CniError(
+        ErrorCode.invalidConfig,
+        `Cannot create VRF "${name}" with table ${wanted}: VRF "${holder.link.name}" has that table`,
+      );
+    }
+    const table = wanted ?? chooseTable(container, before);
+    const link = makeLink(container, { name, kind: 'vrf', vrfTable: table });
+    const raced = link ? undefined : findVrf(container, name);
+    if (raced) return raced;
+    if (link === undefined) continue;
+    const vrf = { link, table };
+    call.onFailure(`remove VRF "${name}"`, () => removeUnusedVrf(container, vrf));
+    // The lock keeps our own plugins apart. Another program may have chosen the same table: the older device keeps it.
+    const rival = listVrfs(container).find(one => one.table === table && one.link.index < link.index);
+    if (rival === undefined || wanted !== undefined || attempt === TABLE_ATTEMPTS) return vrf;
+    removeLink(container, link.index);
+  }
+}
+
+function chooseTable(socket: NetlinkSocket, present: readonly Vrf[]): number {
+  const refusing = FAMILIES.flatMap(family => listUnreachableDefaults(socket, family));
+  return freeTable({
+    vrfs: present.map(({ table }) => table),
+    rules: listRules(socket),
+    routes: [...listRoutes(socket), ...refusing.map(table => ({ table }))],
+  });
+}
+
+function listVrfs(socket: NetlinkSocket): Vrf[] {
+  return listLinks(socket).flatMap(link => {
+    const table = tableOf(link);
+    return table === undefined ? [] : { link, table };
+  });
+}
+
+function tableOf({ kind, attrs: { linkinfo } }: Link): number | undefined {
+  const data = linkinfo?.data;
+  if (kind !== 'vrf' || data === undefined || data instanceof Uint8Array) return undefined;
+  return 'table' in data ? data.table : undefined;
+}
+
+// The kernel takes an interface down and up again when its VRF changes (cycle_netdev in drivers/net/vrf.c). That deletes all its
+// routes, in every table, and without keep_addr_on_down its IPv6 addresses. Those that the kernel makes for addresses return in the
+// table of the VRF; the others are put there.
+
+/**
+ * Makes the interface a member. Does nothing if it is one already. Registers its own undo step.
+ * @throws CniError 7 when it belongs to another device
+ */
+export function join(call: Call, link: Link, vrf: Vrf): void {
+  const { container } = call;
+  if (link.master === vrf.link.index) return;
+  if (link.master !== 0) {
+    const master = findLink(container, link.master)?.name ?? `device ${link.master}`;
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot add "${link.name}" to VRF "${vrf.link.name}": it belongs to "${master}"`,
+    );
+  }
+  const before = readBelongings(container, link, RT_TABLE_MAIN);
+  call.onFailure(`take "${link.name}" out of VRF "${vrf.link.name}"`, () => {
+    move(call, link, before, { master: 0, from: RT_TABLE_MAIN, to: RT_TABLE_MAIN });
+  });
+  move(call, link, before, { master: vrf.link.index, from: RT_TABLE_MAIN, to: vrf.table });
+}
+
+/** Takes the interface out of the VRF; its routes return to the main table. */
+export function leave(call: Call, link: Link, vrf: Vrf): void {
+  const before = readBelongings(call.container, link, vrf.table);
+  move(call, link, before, { master: 0, from: vrf.table, to: RT_TABLE_MAIN });
+}
+
+interface Move {
+  /** Index of the VRF, 0 for none. */
+  readonly master: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+function move(call: Call, link: Link, before: Belongings, { master, from, to }: Move): void {
+  const { container, containerNetns } = call;
+  // Other plugins set it as well; without it the kernel would delete the addresses.
+  inNetns(containerNetns, () => trySysctl(`net/ipv6/conf/${link.name}/keep_addr_on_down`, '1'));
+  setLink(container, link.index, { master });
+  restoreAddresses(container, link, before);
+  for (const route of needlessRoutes(link.index, to, listRoutes(container), before))
+    removeRoute(container, route);
+  if (from !== to) releaseNexthops(container, link, from);
+  const moved = movedRoutes(before, from, to);
+  addRoutes(
+    container,
+    link,
+    moved.filter(({ table }) => table === to),
+  );
+  // A preferred source is valid in these only while its own table is consulted for it.
+  for (const route of moved.filter(({ table }) => table !== to)) {
+    try {
+      addRoutes(container, link, [route]);
+    } catch (thrown) {
+      if (!(thrown instanceof NetlinkError)) throw thrown;
+      addRoutes(container, link, [{ ...route, source: undefined }]);
+    }
+  }
+}
+
+/**
+ * Of a route that IPv6 combined, the kernel keeps the next hop of an interface that was down for a moment: the old table would still send
+ * packets there.
+ */
+function releaseNexthops(socket: NetlinkSocket, { index }: Link, table: number): void {
+  for (const route of belongingsOf(index, table, [], listRoutes(socket)).routes) {
+    if (route.dst.ip.family === 6 && route.table === table) removeRoute(socket, route);
+  }
+}
+
+function restoreAddresses(socket: NetlinkSocket, { index }: Link, { addresses }: Belongings): void {
+  const present = new Set(listAddresses(socket, index).map(({ cidr }) => renderCidr(cidr)));
+  for (const address of addresses) {
+    if (!present.has(renderCidr(address.cidr))) restoreAddress(socket, address);
+  }
+}
+
+function readBelongings(socket: NetlinkSocket, { index }: Link, from: number): Belongings {
+  return belongingsOf(index, from, listAddresses(socket, index), listRoutes(socket));
 }

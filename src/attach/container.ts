@@ -1,12 +1,14 @@
 // How does the container's interface get its addresses?
+
+import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { PluginConfig } from '../cni/plugin-config.ts';
 import type { Cidr } from '../net/cidr.ts';
 import { type Address, addAddressRequest, restoreAddressRequest } from '../netlink/rtnl/addr.ts';
-import { type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
+import { findLink, type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import type { Request } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
-import { inNetns } from '../sys/netns.ts';
+import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
 import type { ContainerAddressing } from './addressing.ts';
 import { addRoutes } from './routes.ts';
@@ -115,4 +117,18 @@ function enableIpv6(ifname: string, onLoopback: () => void): void {
     writeSysctl(path, '0');
   }
   trySysctl(`${conf}/keep_addr_on_down`, '1');
+}
+
+/** @throws CniError 4 when the container has an interface of that name */
+export function refuseTakenName({ container, containerNetns, env }: Call): void {
+  if (findLink(container, env.ifname)) throw interfaceExists(env.ifname, containerNetns);
+}
+
+/** The container has an interface of that name, which another ADD or the container made. */
+export function interfaceExists(ifname: string, netns: Pick<Netns, 'path'>, cause?: unknown): CniError {
+  return new CniError(
+    ErrorCode.invalidEnvironment,
+    `Cannot create interface "${ifname}" in "${netns.path}": an interface of that name exists; run DEL first`,
+    { details: `CNI_IFNAME=${ifname}`, cause },
+  );
 }

@@ -1,6 +1,7 @@
 // How does the packet filter identify an attachment?
 import { type AttachmentId, renderOwner } from '../cni/attachment.ts';
 import { COMMENT_MAX_LENGTH } from '../netlink/nft/userdata.ts';
+import type { Call } from '../plugin/define.ts';
 
 /** A short handle for keys of sets, and a human-readable note for comments. */
 export interface FilterOwner {
@@ -29,4 +30,15 @@ function handleOf(note: string): string {
   let hash = 0xcbf29ce484222325n;
   for (const byte of new TextEncoder().encode(note)) hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & mask;
   return hash.toString(16).padStart(16, '0').slice(-15);
+}
+
+/** What names the attachment in a call. */
+interface AttachmentCall {
+  readonly network: string;
+  readonly env: Pick<Call['env'], 'containerId' | 'ifname'>;
+}
+
+/** The attachment that the call is for. */
+export function attachmentOf(call: AttachmentCall): AttachmentId {
+  return { network: call.network, containerId: call.env.containerId, ifname: call.env.ifname };
 }

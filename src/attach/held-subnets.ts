@@ -11,7 +11,10 @@
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 import { type Cidr, cidrContains, findCidr, networkOf, subnetOf } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';
+import { listAddresses } from '../netlink/rtnl/addr.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
 import type { Call } from '../plugin/define.ts';
+import { type PlannedIp, refuseUnusable } from './addressing.ts';
 
 /** Members of an IPAM configuration that contain a subnet: those of host-local, whereabouts and static. */
 const SUBNET_KEYS = ['subnet', 'range', 'address'];
@@ -22,7 +25,7 @@ const OTHER_KEYS = ['routes', 'exclude'];
 export const SHORTEST_PREFIX = 8;
 
 /** What a request says about addresses, apart from those that IPAM returned. */
-export interface Holdings {
+interface Holdings {
   /** True when the configuration has the subnet, or one that covers it. */
   holds(cidr: Cidr): boolean;
   /** True when the configuration has exactly this subnet. */
@@ -69,4 +72,26 @@ function addressesIn(value: unknown): Ip[] {
   if (isObject(value)) return Object.values(value).flatMap(addressesIn);
   if (typeof value !== 'string') return [];
   return (value.match(ADDRESS) ?? []).flatMap(text => findIp(text) ?? []);
+}
+
+/** The device of the host below one that it made for a container; index 0 if there is none. */
+export function hostEndOf({ attrs, peer }: Pick<Link, 'attrs' | 'peer'>): { readonly index: number } {
+  return { index: attrs.linkNetnsId === undefined ? 0 : peer };
+}
+
+/**
+ * Refuses addresses that no container can have, and requested ones that the host has on a device. Those that IPAM chooses are the
+ * administrator's own affair, and need no question to the kernel.
+ * @param device of the host, on the container's link
+ * @throws CniError 7
+ */
+export function refuseHostsOwn(
+  call: Call,
+  device: { readonly index: number },
+  ips: readonly PlannedIp[],
+): void {
+  const { isAsked } = holdingsOf(call);
+  const isNeeded = ips.some(({ cidr }) => isAsked(cidr.ip));
+  const own = isNeeded ? listAddresses(call.host, device.index).map(({ cidr }) => cidr.ip) : [];
+  refuseUnusable(ips, own);
 }

@@ -13,8 +13,7 @@ import { type Link, listLinks } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 import { closeNetns, findNetns, type Netns, sameNetns } from '../sys/netns.ts';
-import { filterOwnerOf } from './handle.ts';
-import { attachmentOf } from './owner.ts';
+import { attachmentOf, filterOwnerOf } from './handle.ts';
 
 /** The owner of an address according to the packet filter. */
 export interface FormerOwner {

@@ -4,10 +4,10 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import type { HandoverMode } from '../cni/env.ts';
 import { type Cidr, cidrContains, findCidr, parseCidr } from '../net/cidr.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
-import { findExemption } from '../netlink/iptables/exemption.ts';
 import { doProgramsChange } from '../netlink/iptables/mode.ts';
 import type { NatRule } from '../netlink/iptables/nat-rule.ts';
-import { findOvertaken } from '../netlink/iptables/precedence.ts';
+import { findExemption, findOvertaken } from '../netlink/iptables/precedence.ts';
+
 import { getRestore } from '../netlink/iptables/restore.ts';
 import { tryOut } from '../netlink/nft/batch.ts';
 import { renderTable } from '../netlink/nft/message.ts';
@@ -16,7 +16,7 @@ import { addTable } from '../netlink/nft/table.ts';
 import type { Call } from '../plugin/define.ts';
 import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
-import { noteOf } from './handle.ts';
+import { attachmentOf, noteOf } from './handle.ts';
 import { refuserFor } from './living-owner.ts';
 import { backendOf, type MasqBackend, type MasqConf, type Masqueraded } from './masq-source.ts';
 import {
@@ -41,7 +41,7 @@ import {
   removeReferenceMasquerade,
   removeStaleReferenceMasquerade,
 } from './masquerade-reference.ts';
-import { attachmentOf } from './owner.ts';
+
 import { listMarkedEnds, listPairs } from './veth.ts';
 
 /**

@@ -20,8 +20,8 @@ import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
 import { Errno } from '../sys/errno.ts';
 import type { Netns } from '../sys/netns.ts';
-import { interfaceExists } from './free-name.ts';
-import { attachmentOf } from './owner.ts';
+import { interfaceExists } from './container.ts';
+import { attachmentOf } from './handle.ts';
 
 const NAME_ATTEMPTS = 10;
 

@@ -2,7 +2,7 @@
 
 import { afterAll, describe, expect, test } from 'bun:test';
 import { SKELETON as FIREWALL, BRIDGE_SKELETON as FIREWALL_BRIDGE } from '../../plugins/firewall/skeleton.ts';
-import { planSkeleton as portmapSkeleton } from '../../plugins/portmap/skeleton.ts';
+import { planSkeleton as portmapSkeleton } from '../../plugins/portmap/sets.ts';
 import { planSkeleton as masqueradeSkeleton } from '../../src/attach/masquerade.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { parseIp } from '../../src/net/ip.ts';

@@ -3,10 +3,17 @@
 import { AUTO_MTU, resolveMtu } from '../../../src/attach/mtu.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { renderCidr } from '../../../src/net/cidr.ts';
 import { renderMac } from '../../../src/net/mac.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../../src/netlink/rtnl/addr.ts';
-import { listBridgePorts, setGroupFwdMask } from '../../../src/netlink/rtnl/bridge-vlan.ts';
+import {
+  addPortVlans,
+  listBridgePorts,
+  removePortVlans,
+  setGroupFwdMask,
+  setVlanFiltering,
+} from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import {
   createLink,
   findLink,
@@ -18,14 +25,14 @@ import {
 } from '../../../src/netlink/rtnl/link.ts';
 import { IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-attrs.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { confirm } from '../../../src/plugin/confirm.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { withPluginLock } from '../../../src/plugin/lock.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { ownNetns } from '../../../src/sys/netns.ts';
 import { trySysctl } from '../../../src/sys/sysctl.ts';
-import type { BridgeConf } from '../config.ts';
-import { wantsFiltering } from '../plan.ts';
-import { ensureFiltering, refuseVlans, requireFiltering } from './vlan.ts';
+import { type BridgeConf, FIRST_VLAN, gatewayPortName, LAST_VLAN } from '../config.ts';
+import { nativeVlan, planVlans, renderVlans, type VlanPlan, wantsFiltering } from '../plan.ts';
 
 /** Alias of bridges that this plugin created and may therefore remove once nothing uses them. */
 const CREATED_BY_US = 'catena:bridge';
@@ -203,3 +210,223 @@ export function withBridgeLock<T>(name: string, step: () => T): T {
 
 /** Alias of both ends of the pairs that this plugin creates to carry a VLAN's gateway. */
 export const GATEWAY_PORT_ALIAS = 'catena:gateway';
+
+/**
+ * Makes the configured uplink a port of the bridge, up, and a tagged member of the container's VLANs. Does nothing without one, or if it is
+ * a port already. Registers its own undo step. Call under `withBridgeLock`.
+ * @throws CniError 7 when the device cannot be the bridge's
+ */
+export function ensureUplink(call: Call<BridgeConf>, bridge: Link): void {
+  const { conf, host } = call;
+  if (!conf.uplinkInterface) return;
+  const uplink = requireUplink(host, conf, bridge);
+  if (uplink.master !== bridge.index) {
+    const known = new Set(listBridgePorts(host, bridge.index).map(({ index }) => index));
+    call.onFailure(`take "${uplink.name}" out of bridge "${bridge.name}"`, () =>
+      withBridgeLock(bridge.name, () => releaseUplink(host, uplink, bridge, known)),
+    );
+    setLink(host, uplink.index, { master: bridge.index, up: true });
+  } else if (!(uplink.flags & IFF_UP)) {
+    setLink(host, uplink.index, { up: true });
+  }
+  const vlans = planVlans(conf)?.vlans ?? [];
+  // The default VLAN stays as it is: untagged frames of the network outside.
+  addPortVlans(
+    host,
+    uplink.index,
+    vlans
+      .filter(({ first, pvid }) => !(pvid && first === 1))
+      .map(vlan => ({ ...vlan, pvid: false, untagged: false })),
+  );
+}
+
+/**
+ * The uplink, if the bridge can have it. A device with addresses of its own is refused: as a port it would stop to answer for them, and a node
+ * whose address is there would be cut off.
+ * @param bridge undefined if it does not exist yet
+ * @throws CniError 7
+ */
+export function requireUplink(
+  host: NetlinkSocket,
+  { bridge: name, uplinkInterface = '' }: BridgeConf,
+  bridge: Link | undefined,
+): Link {
+  const link = findLink(host, uplinkInterface);
+  const problem = link ? findProblem(host, link, bridge) : 'there is no such device';
+  if (link && problem === undefined) return link;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use "${uplinkInterface}" as uplink of bridge "${name}": ${problem}`,
+  );
+}
+
+function findProblem(host: NetlinkSocket, link: Link, bridge: Link | undefined): string | undefined {
+  if (bridge && link.index === bridge.index) return 'it is the bridge itself';
+  if (bridge && link.master === bridge.index) return undefined;
+  if (link.master !== 0) {
+    return `it belongs to "${findLink(host, link.master)?.name ?? link.master}"; release it first`;
+  }
+  const [own] = listAddresses(host, link.index).filter(({ scope }) => scope < RT_SCOPE_LINK);
+  return own && `it has address ${renderCidr(own.cidr)}; move that to the bridge first, or the node loses it`;
+}
+
+/** Containers that joined before the undo rely on the uplink. */
+function releaseUplink(host: NetlinkSocket, uplink: Link, bridge: Link, known: ReadonlySet<number>): void {
+  const current = findLink(host, uplink.index);
+  if (current?.master !== bridge.index) return;
+  const joined = listBridgePorts(host, bridge.index).some(
+    ({ index }) => index !== uplink.index && !known.has(index),
+  );
+  if (!joined) setLink(host, uplink.index, { master: 0, up: (uplink.flags & IFF_UP) !== 0 });
+}
+
+/**
+ * Makes a port a member of VLANs, and of no other unless the plan keeps the default one.
+ * @throws CniError 2 when the kernel does not support it
+ */
+export function setPortVlans(host: NetlinkSocket, conf: BridgeConf, port: Link, plan: VlanPlan): void {
+  try {
+    if (plan.leavesDefault) removePortVlans(host, port.index, FIRST_VLAN, LAST_VLAN);
+    addPortVlans(host, port.index, plan.vlans);
+  } catch (thrown) {
+    if (isNetlinkError(thrown, Errno.EOPNOTSUPP)) throw refuseVlans(conf, thrown);
+    throw thrown;
+  }
+}
+
+/** @throws Error naming the VLANs that a port should be in, and those it is in */
+export function checkPortVlans(host: NetlinkSocket, bridge: Link, port: Link, plan: VlanPlan): void {
+  const found = listBridgePorts(host, bridge.index).find(({ index }) => index === port.index)?.vlans ?? [];
+  const wanted = renderVlans(plan.vlans);
+  // A port that keeps the default VLAN may be in further VLANs that the bridge assigned.
+  const present = plan.leavesDefault
+    ? renderVlans(found)
+    : renderVlans(found).filter(vlan => wanted.includes(vlan));
+  confirm(`VLANs of "${port.name}"`, wanted, present);
+}
+
+/**
+ * Rejects an existing bridge that does not filter VLANs and must not be switched. A bridge that this plugin made can be switched;
+ * on one that others made this might cut off their traffic.
+ * @throws CniError 2 when the kernel does not support it, 7 when the operator has to decide
+ */
+function requireFiltering(conf: BridgeConf, bridge: Link, ours: boolean): void {
+  const filtering = vlanFilteringOf(bridge);
+  if (filtering === undefined) throw refuseVlans(conf);
+  if (filtering === 1 || ours) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use ${vlanKeys(conf)} on bridge "${bridge.name}": its VLAN filtering is off, and this plugin did not create it`,
+    { details: `run: ip link set ${bridge.name} type bridge vlan_filtering 1` },
+  );
+}
+
+/** Turns on VLAN filtering of a bridge if it is off. Registers its own undo steps. */
+export function ensureFiltering(call: Call<BridgeConf>, bridge: Link): void {
+  if (vlanFilteringOf(bridge) === 1) return;
+  setVlanFiltering(call.host, bridge.index, true);
+  call.onFailure(`turn VLAN filtering of "${bridge.name}" off`, () =>
+    setVlanFiltering(call.host, bridge.index, false),
+  );
+}
+
+/** 1 when the bridge filters VLANs, 0 when it does not, undefined when the kernel does not support it. */
+export function vlanFilteringOf(bridge: Link): number | undefined {
+  const data = bridge.attrs.linkinfo?.data;
+  if (data === undefined || data instanceof Uint8Array || !('vlanFiltering' in data)) return undefined;
+  // Every kernel has the switch, but only those that can turn it on report the VLAN protocol.
+  return data.vlanProtocol === undefined ? undefined : data.vlanFiltering;
+}
+
+/** The kernel does not support VLANs on bridges (SPEC: code 2 names key and value). */
+function refuseVlans(conf: BridgeConf, cause?: unknown): CniError {
+  return new CniError(
+    ErrorCode.unsupportedField,
+    `Cannot use ${vlanKeys(conf)}: this kernel is built without VLAN filtering on bridges`,
+    { details: 'it needs CONFIG_BRIDGE_VLAN_FILTERING', cause },
+  );
+}
+
+function vlanKeys({ vlan, vlanTrunk }: BridgeConf): string {
+  return [
+    ...(vlan ? [`"vlan": ${vlan}`] : []),
+    ...(vlanTrunk ? [`"vlanTrunk": ${JSON.stringify(vlanTrunk)}`] : []),
+  ].join(' and ');
+}
+
+/**
+ * Returns the interface that carries the gateway of a VLAN: one end of a veth pair on the host, whose other end is a port of the
+ * bridge in that VLAN. An existing one is used if it leads there. Registers its own undo steps. Call under `withBridgeLock`.
+ * @param onFailure where it registers them
+ * @throws CniError 7 when a device of that name leads elsewhere
+ */
+export function ensureGatewayPort(call: Call<BridgeConf>, bridge: Link, onFailure: Call['onFailure']): Link {
+  const { conf, host } = call;
+  const name = gatewayPortName(conf);
+  const existing = findLink(host, name);
+  if (existing === undefined) return createGatewayPort(call, bridge, name, onFailure);
+  const problem = findGatewayProblem(host, bridge, existing, conf.vlan);
+  if (problem) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use "${name}" for the gateway of VLAN ${conf.vlan}: ${problem}`,
+    );
+  }
+  if ((existing.flags & IFF_UP) === 0) {
+    setLink(host, existing.index, { up: true });
+    onFailure(`set "${name}" down`, () => setLink(host, existing.index, { up: false }));
+  }
+  return existing;
+}
+
+/** Why an interface cannot carry the gateway, in human-readable form; undefined when it can. */
+export function findGatewayProblem(
+  host: NetlinkSocket,
+  bridge: Link,
+  link: Link,
+  vlan: number,
+): string | undefined {
+  // A manual set-up: the bridge itself is in the VLAN, and this is a VLAN device on top of it.
+  if (link.kind === 'vlan' && link.peer === bridge.index) return undefined;
+  if (link.kind !== 'veth') return `it is of kind "${link.kind}"`;
+  const port = listBridgePorts(host, bridge.index).find(({ index }) => index === link.peer);
+  if (port === undefined) return `its other end is not a port of bridge "${bridge.name}"`;
+  const native = port.vlans.find(({ pvid }) => pvid)?.first;
+  return native === vlan ? undefined : `its other end is in VLAN ${native ?? 'none'}`;
+}
+
+function createGatewayPort(
+  call: Call<BridgeConf>,
+  bridge: Link,
+  name: string,
+  onFailure: Call['onFailure'],
+): Link {
+  const { conf, host } = call;
+  const port = `veth${Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex')}`;
+  const { mtu } = bridge;
+  createLink(host, { name: port, kind: 'veth', master: bridge.index, mtu, peer: { name, mtu } });
+  onFailure(`remove "${name}"`, () =>
+    withBridgeLock(bridge.name, () => removeFailedPort(host, bridge, name, conf.vlan)),
+  );
+  trySysctl(`net/ipv6/conf/${port}/accept_ra`, '0');
+  trySysctl(`net/ipv6/conf/${name}/accept_ra`, '0');
+  trySysctl(`net/ipv6/conf/${name}/accept_dad`, '0');
+  const outer = getLink(host, port);
+  setPortVlans(host, conf, outer, {
+    leavesDefault: !conf.preserveDefaultVlan,
+    vlans: [nativeVlan(conf.vlan)],
+  });
+  const inner = getLink(host, name);
+  setLink(host, outer.index, { up: true, alias: GATEWAY_PORT_ALIAS });
+  setLink(host, inner.index, { up: true, alias: GATEWAY_PORT_ALIAS });
+  return { ...inner, flags: inner.flags | IFF_UP };
+}
+
+/** Removes what a failed ADD created, unless another container is already in the VLAN. */
+function removeFailedPort(host: NetlinkSocket, bridge: Link, name: string, vlan: number): void {
+  const gateway = findLink(host, name);
+  if (gateway === undefined) return;
+  const others = listBridgePorts(host, bridge.index).filter(({ index }) => index !== gateway.peer);
+  const used = others.some(({ vlans }) => vlans.some(({ first, last }) => first <= vlan && vlan <= last));
+  if (!used) removeLink(host, gateway.index);
+}

@@ -1,5 +1,18 @@
 // How are questions put to DHCP servers through an interface, and answers awaited?
-import { awaitPacket, type PacketSocket, receivePacket, sendPacket } from '../../../src/sys/packet-socket.ts';
+
+import { parseMac } from '../../../src/net/mac.ts';
+import type { Link } from '../../../src/netlink/rtnl/link.ts';
+import { bindSocket, closeSocket, openSocket } from '../../../src/sys/inet-socket.ts';
+import { inNetns, type Netns } from '../../../src/sys/netns.ts';
+import {
+  awaitPacket,
+  closePacketSocket,
+  openPacketSocket,
+  type PacketSocket,
+  receivePacket,
+  sendPacket,
+  udpTo,
+} from '../../../src/sys/packet-socket.ts';
 import {
   type ClientMessage,
   decodeMessage,
@@ -70,8 +83,8 @@ function checksum(bytes: Uint8Array): number {
 }
 
 /** RFC 2131, section 4.1 */
-export const SERVER_PORT = 67;
-export const CLIENT_PORT = 68;
+const SERVER_PORT = 67;
+const CLIENT_PORT = 68;
 
 const ANY = new Uint8Array(4);
 const EVERYONE = new Uint8Array(4).fill(255);
@@ -157,4 +170,61 @@ function receive(client: Client, xid: number, room: Uint8Array): Answer | undefi
 function namesClient({ clientId }: Client, { options }: ServerMessage): boolean {
   const repeated = options.get(Code.clientId);
   return repeated === undefined || Buffer.compare(repeated, clientId) === 0;
+}
+
+/** linux/if_ether.h */
+const ETH_P_IP = 0x0800;
+
+/** The interface through which a client talks. */
+export interface Place {
+  readonly netns: Netns;
+  readonly link: Link;
+}
+
+/** Runs a function with a client on the interface; its sockets are closed when the function is done. */
+export async function withClient<T>(
+  { netns, link }: Place,
+  clientId: Uint8Array,
+  work: (client: Client) => T | Promise<T>,
+): Promise<T> {
+  if (!link.mac)
+    throw new Error(
+      `Cannot use DHCP on "${link.name}": an interface of kind "${link.kind}" has no hardware address`,
+    );
+  const socket = inNetns(netns, () => openPacketSocket(link.index, ETH_P_IP, udpTo(CLIENT_PORT)));
+  try {
+    return await work({ socket, mac: parseMac(link.mac), clientId, startedAt: performance.now() });
+  } finally {
+    closePacketSocket(socket);
+  }
+}
+
+/**
+ * The same where the interface has its address already: keeps the kernel from telling the server, which answers to that address,
+ * that the port is unreachable.
+ */
+export function withAddressedClient<T>(
+  place: Place,
+  clientId: Uint8Array,
+  work: (client: Client) => T | Promise<T>,
+): Promise<T> {
+  return withClient(place, clientId, async client => {
+    const close = inNetns(place.netns, occupyPort);
+    try {
+      return await work(client);
+    } finally {
+      close();
+    }
+  });
+}
+
+/** @returns a function that frees the port */
+function occupyPort(): () => void {
+  const socket = openSocket('udp', 4);
+  try {
+    bindSocket(socket, 'udp', CLIENT_PORT);
+  } catch {
+    // A program of the container has the port, which does as well.
+  }
+  return () => closeSocket(socket);
 }

@@ -17,10 +17,10 @@ import type { OpenPlace } from '../give-back.ts';
 import { duidOf, type Identity, iaidOf } from '../identity.ts';
 import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from '../record.ts';
 import { acquire, type Manner, release } from './client/acquire.ts';
-import { withClient } from './client/session.ts';
+import { withClient } from './client/conversation.ts';
 import { IPV6_LEASES, type Lease } from './lease.ts';
-import { advertisedResolvers, prefixFor, resultOf } from './plan.ts';
 import { awaitRouters, type RouterWatch } from './routers.ts';
+import { advertisedResolvers, prefixFor, resultOf } from './verbs.ts';
 
 /** How often routers are asked once a server has answered. */
 const ASK_ROUTERS = 2;

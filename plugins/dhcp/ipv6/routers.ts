@@ -15,7 +15,7 @@ import {
   sendPacket,
 } from '../../../src/sys/packet-socket.ts';
 import type { OpenPlace } from '../give-back.ts';
-import { findLinkLocal } from './client/session.ts';
+import { findLinkLocal } from './client/conversation.ts';
 import {
   type Advertisement,
   decodeAdvertisement,

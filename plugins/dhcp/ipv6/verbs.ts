@@ -1,28 +1,39 @@
 // What does dhcp do for IPv6, for each verb?
 
+import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Result } from '../../../src/cni/result.ts';
-import { type Cidr, findCidr, renderCidr } from '../../../src/net/cidr.ts';
-import { sameIp } from '../../../src/net/ip.ts';
-import { removeAddress } from '../../../src/netlink/rtnl/addr.ts';
+import { atLeast, type SpecVersion } from '../../../src/cni/version.ts';
+import { type Cidr, cidrContains, findCidr, parseCidr, renderCidr } from '../../../src/net/cidr.ts';
+import { type Ip, parseIp, renderIp, sameIp } from '../../../src/net/ip.ts';
+import {
+  type Address,
+  IFA_F_DADFAILED,
+  IFA_F_DEPRECATED,
+  IFA_F_TEMPORARY,
+  IFA_F_TENTATIVE,
+  limitAddress,
+  listAddresses,
+  removeAddress,
+} from '../../../src/netlink/rtnl/addr.ts';
 import { findLink, type Link } from '../../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { inNetns } from '../../../src/sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
-import { checkLease } from '../check.ts';
+import { bootClock } from '../../../src/upkeep/boot-clock.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
-import { collectLeases, type Release, returnLease } from '../give-back.ts';
+import { collectLeases, type OpenPlace, type Release, returnLease } from '../give-back.ts';
 import { duidOf, iaidOf } from '../identity.ts';
-import { attachmentOf } from '../record.ts';
-import { awaitFormed, formedAddresses } from './autoconf.ts';
-import { release } from './client/acquire.ts';
+import { dnsOf } from '../plan.ts';
+import { attachmentOf, checkLease } from '../record.ts';
+import { type Keeping, keepLease } from '../upkeep.ts';
+import { acquire, rebind, release, renew } from './client/acquire.ts';
+import { type Client, withClient } from './client/conversation.ts';
 import { askResolvers, type Resolvers } from './client/information.ts';
-import { withClient } from './client/session.ts';
-import { IPV6_LEASES, identityIn, type LeaseState } from './lease.ts';
-import { obtainLease, type Search } from './obtain.ts';
-import { advertisedResolvers, resultOf } from './plan.ts';
-import { awaitRouters, watchRouters } from './routers.ts';
-
-export { keepIpv6 } from './upkeep.ts';
+import type { Advertisement } from './codec/advertisement.ts';
+import { isGlobal } from './codec/options.ts';
+import { FOREVER, IPV6_LEASES, identityIn, type Lease, type LeaseState } from './lease.ts';
+import { mannerFor, obtainLease, type Search } from './obtain.ts';
+import { awaitRouters, type RouterWatch, watchRouters } from './routers.ts';
 
 /** The link-local address of an interface that was down is there after two seconds. */
 const RELEASE_MS = 3_000;
@@ -186,4 +197,163 @@ function checkFormed(call: Call, reported: readonly Cidr[]): void {
   const what = missing ? renderCidr(missing) : 'an IPv6 address';
   const found = formed.length ? formed.map(renderCidr).join(', ') : 'none that is preferred';
   throw new Error(`Cannot confirm ${what} of "${ifname}": the interface has ${found}; run DEL and ADD`);
+}
+
+const QUESTIONS = { confirm: rebind, renew, rebind };
+
+/** As {@link keepLease}, with the lifetimes of the address. */
+export function keepIpv6(call: Call, conf: DhcpConf, restarted: boolean): Promise<void> {
+  return keepLease(call, IPV6_LEASES, restarted, (place, state): Keeping<Lease> => {
+    const manner = mannerFor(conf, place);
+    const talk = <T>(giveUpAt: number, work: (client: Client) => Promise<T>) =>
+      withClient(place, identityIn(state), giveUpAt, work);
+    return {
+      what: 'IPv6 address',
+      ask: (question, giveUpAt) =>
+        talk(giveUpAt, client => QUESTIONS[question](client, manner, state.lease, giveUpAt)),
+      acquire: (former, giveUpAt, refusals) =>
+        talk(giveUpAt, client => acquire(client, manner, former, giveUpAt, refusals)),
+      release: (lease, giveUpAt) => talk(giveUpAt, client => release(client, lease)),
+      hasAddress: lease => findAddress(place, lease) !== undefined,
+      withdraw: lease => withdrawAddress(place, lease),
+      apply(lease, before) {
+        if (before.address !== lease.address) withdrawAddress(place, before);
+        applyLease(place, lease, state.prefix);
+      },
+    };
+  });
+}
+
+/**
+ * Gives the interface the address of a lease, with what is left of its lifetimes: the kernel itself removes the address of a lease that
+ * has ended, whether a daemon runs or not.
+ * @param prefix length
+ */
+function applyLease(
+  { socket, link }: OpenPlace,
+  { address, since, duration, preferred }: Lease,
+  prefix: number,
+): void {
+  const age = Math.floor(bootClock() - since);
+  const left = (lifetime: number | undefined) =>
+    lifetime === undefined ? FOREVER : Math.max(0, lifetime - age);
+  // The kernel refuses an address that is valid for no time.
+  const valid = Math.max(1, left(duration));
+  const lifetimes = { valid, preferred: Math.min(valid, left(preferred)) };
+  limitAddress(socket, link.index, parseCidr(`${address}/${prefix}`), lifetimes);
+}
+
+function withdrawAddress(place: OpenPlace, lease: Lease): void {
+  const found = findAddress(place, lease);
+  if (found) removeAddress(place.socket, place.link.index, found.cidr);
+}
+
+function findAddress({ socket, link }: OpenPlace, { address }: Lease): Address | undefined {
+  const ip = parseIp(address);
+  return listAddresses(socket, link.index).find(one => sameIp(one.cidr.ip, ip));
+}
+
+const POLL_MS = 50;
+/** A packet may be lost, and a router may wait half a second; the kernel itself asks again after four. */
+const SOLICIT_EVERY_MS = 2_000;
+
+/** The global addresses that the interface itself uses: those of privacy extensions come and go. */
+export function formedAddresses({ socket, link }: Pick<OpenPlace, 'socket' | 'link'>): Address[] {
+  return listAddresses(socket, link.index).filter(
+    ({ cidr, flags }) => isGlobal(cidr.ip) && !(flags & (IFA_F_TEMPORARY | IFA_F_DEPRECATED)),
+  );
+}
+
+/**
+ * Waits until the kernel has formed an address, and has probed for it.
+ * @param until the end of waiting in milliseconds of `performance.now()`, and the seconds that it was set to
+ * @throws CniError 11 when there is none by then, which says what was heard
+ */
+export async function awaitFormed(
+  place: OpenPlace,
+  routers: RouterWatch,
+  { giveUpAt, timeoutS }: { readonly giveUpAt: number; readonly timeoutS: number },
+): Promise<Cidr[]> {
+  for (let solicitAt = performance.now(); ; ) {
+    if (performance.now() >= solicitAt) {
+      routers.solicit();
+      solicitAt += SOLICIT_EVERY_MS;
+    }
+    const formed = formedAddresses(place);
+    const usable = formed.filter(({ flags }) => !(flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)));
+    const isDecided = formed.every(({ flags }) => flags & IFA_F_DADFAILED || !(flags & IFA_F_TENTATIVE));
+    if (isDecided && usable.length > 0) return usable.map(({ cidr }) => cidr);
+    if (performance.now() >= giveUpAt) throw noAddress(place, timeoutS, formed, routers.heard());
+    await Bun.sleep(POLL_MS);
+  }
+}
+
+function noAddress(
+  { link }: OpenPlace,
+  timeoutS: number,
+  formed: readonly Address[],
+  heard: readonly Advertisement[],
+): CniError {
+  const taken = formed.find(({ flags }) => flags & IFA_F_DADFAILED);
+  const autonomous = heard.some(({ prefixes }) => prefixes.some(one => one.autonomous));
+  const what = taken
+    ? `another host on the network has ${renderCidr(taken.cidr)}`
+    : heard.length === 0
+      ? 'no router advertised itself'
+      : autonomous
+        ? 'the kernel formed none of the prefix that a router advertised'
+        : `routers advertise no prefix to form addresses in${heard.some(({ managed }) => managed) ? '; they refer to DHCPv6: use "ipv6": "dhcp"' : ''}`;
+  return new CniError(
+    ErrorCode.tryAgainLater,
+    `Cannot obtain an IPv6 address for "${link.name}" within ${timeoutS} s: ${what}`,
+    { details: 'the router must be on the network of the interface, and be let through by packet filters' },
+  );
+}
+
+/** linux/ipv6_route.h, IP6_RT_PRIO_USER: the metric of default routes that the kernel learns. */
+const LEARNED = 1024;
+const HOST_PREFIX = 128;
+const PRIORITY_SINCE = '1.1.0';
+
+/** What the result is made of. */
+export interface Findings {
+  readonly addresses: readonly Cidr[];
+  readonly routers: readonly Advertisement[];
+  readonly resolvers: Resolvers;
+  readonly priority: number | undefined;
+  /** Of the result. */
+  readonly version: SpecVersion;
+}
+
+/**
+ * The IPAM result. Its default route comes after the one that the kernel learns: the plugin that called takes the interface down to
+ * address it, and until the next advertisement there would be none. With the same metric, the kernel could not add its own, and would
+ * leave the rest of the advertisement unread; so results that cannot state a metric have no default route.
+ */
+export function resultOf({ addresses, routers, resolvers, priority, version }: Findings): Result {
+  const router = routers.find(({ isDefault }) => isDefault)?.router;
+  const gateway = router && renderIp(router);
+  const dns = dnsOf({ domain: undefined, ...resolvers });
+  return {
+    ips: addresses.map(cidr => ({ address: renderCidr(cidr), ...(gateway ? { gateway } : {}) })),
+    routes:
+      gateway && atLeast(version, PRIORITY_SINCE)
+        ? [{ dst: '::/0', gw: gateway, priority: (priority || LEARNED) + 1 }]
+        : [],
+    ...(dns ? { dns } : {}),
+  };
+}
+
+/** The resolvers that routers name. */
+export function advertisedResolvers(routers: readonly Advertisement[]): Resolvers {
+  const nameservers = routers.flatMap(one => one.nameservers.map(renderIp));
+  return { nameservers: [...new Set(nameservers)], search: [...new Set(routers.flatMap(one => one.search))] };
+}
+
+/** The prefix length of a leased address: that of the prefix that routers say is on the link, or of the address alone. */
+export function prefixFor(ip: Ip, routers: readonly Advertisement[]): number {
+  const onLink = routers.flatMap(({ prefixes }) =>
+    prefixes.filter(one => one.onLink && cidrContains(one.cidr, ip)),
+  );
+  return Math.max(0, ...onLink.map(({ cidr }) => cidr.prefix)) || HOST_PREFIX;
 }

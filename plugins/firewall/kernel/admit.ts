@@ -16,8 +16,8 @@ import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { confirmAll } from '../../../src/plugin/confirm.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import type { IngressPolicy } from '../config.ts';
-import { type Claim, decodeClaim, planElements } from '../elements.ts';
-import type { AccessPlan, Ingress } from '../plan.ts';
+import { type AccessPlan, type Claim, decodeClaim, type Ingress, planElements } from '../plan.ts';
+
 import { BRIDGE_SKELETON, CLOSED, PORTS, SETS, SKELETON, TABLE, TALLY } from '../skeleton.ts';
 import { hasRulesFor, iptablesChanges } from './iptables.ts';
 import { countClosed, isKnown, removalOf } from './release.ts';

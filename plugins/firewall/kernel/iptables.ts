@@ -5,7 +5,6 @@ import { hasLegacyTable } from '../../../src/netlink/iptables/legacy.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
-import type { Claim } from '../elements.ts';
 import {
   CNI_FORWARD,
   ensureLines,
@@ -14,7 +13,8 @@ import {
   releaseLines,
   type Wanted,
 } from '../iptables-rules.ts';
-import type { AccessPlan } from '../plan.ts';
+import type { AccessPlan, Claim } from '../plan.ts';
+
 import { TALLY } from '../skeleton.ts';
 import {
   familiesOf,

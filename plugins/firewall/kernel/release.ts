@@ -19,7 +19,7 @@ import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
 import type { Other } from '../config.ts';
-import { type Claim, decodeClaim, placesOf } from '../elements.ts';
+import { type Claim, decodeClaim, placesOf } from '../plan.ts';
 import { BEHIND, CLOSED, OWNED_SETS, PORTS, SETS, TALLY } from '../skeleton.ts';
 import { sweepIptables } from './iptables.ts';
 

@@ -12,8 +12,7 @@ import { matchFamily } from '../../../src/netlink/nft/statements.ts';
 import { COMMENT_MAX_LENGTH } from '../../../src/netlink/nft/userdata.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import type { Conditions } from '../conditions.ts';
-import { conditionalSets, TABLE } from '../sets.ts';
-import { askingChain, whenChain } from '../skeleton.ts';
+import { askingChain, conditionalSets, TABLE, whenChain } from '../sets.ts';
 
 /**
  * The changes that add missing condition rules and replace wrong ones. Reads the rules of all conditions in use: one or few per

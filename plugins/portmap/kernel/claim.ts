@@ -27,8 +27,8 @@ import {
 } from '../elements.ts';
 import { type FamilyPlan, PROTOCOLS } from '../plan.ts';
 import type { ChainOwner } from '../reference-names.ts';
-import { findConditionalSet, SETS, TABLE } from '../sets.ts';
-import { askingChain, planSkeleton } from '../skeleton.ts';
+import { askingChain, findConditionalSet, planSkeleton, SETS, TABLE } from '../sets.ts';
+
 import { askingChanges, additions as askingRules, isAsked } from './asking.ts';
 import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
 import { refuseForeign, type Stranger, throwTaken } from './foreign.ts';

@@ -28,8 +28,8 @@ import {
 } from '../elements.ts';
 import { PROTOCOLS } from '../plan.ts';
 import { chainKey, soleOwner } from '../reference-names.ts';
-import { CHAINS, findConditionalSet, SETS, TABLE } from '../sets.ts';
-import { askingChain } from '../skeleton.ts';
+import { askingChain, CHAINS, findConditionalSet, SETS, TABLE } from '../sets.ts';
+
 import { transferOwnership } from './heirs.ts';
 
 const CLAIM_SETS = FAMILIES.map(family => SETS[family].claims);

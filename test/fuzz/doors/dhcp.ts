@@ -10,7 +10,7 @@ import { encodeAssociation } from '../../../plugins/dhcp/ipv6/codec/association.
 import * as ipv6 from '../../../plugins/dhcp/ipv6/codec/message.ts';
 import { Code as Code6 } from '../../../plugins/dhcp/ipv6/codec/options.ts';
 import { grantIn } from '../../../plugins/dhcp/ipv6/lease.ts';
-import { advertisedResolvers, prefixFor, resultOf as resultOf6 } from '../../../plugins/dhcp/ipv6/plan.ts';
+import { advertisedResolvers, prefixFor, resultOf as resultOf6 } from '../../../plugins/dhcp/ipv6/verbs.ts';
 import { leaseOf } from '../../../plugins/dhcp/lease.ts';
 import { resultOf } from '../../../plugins/dhcp/plan.ts';
 import { parseResult, renderResult } from '../../../src/cni/result.ts';

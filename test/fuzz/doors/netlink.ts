@@ -2,10 +2,10 @@
 import fc from 'fast-check';
 import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { listFlows } from '../../../src/netlink/conntrack.ts';
-import { findExemption } from '../../../src/netlink/iptables/exemption.ts';
 import { decodeEntries } from '../../../src/netlink/iptables/legacy.ts';
 import { decodeNatRule, listNftNat } from '../../../src/netlink/iptables/nft.ts';
-import { findOvertaken } from '../../../src/netlink/iptables/precedence.ts';
+import { findExemption, findOvertaken } from '../../../src/netlink/iptables/precedence.ts';
+
 import { parseSaved } from '../../../src/netlink/iptables/restore.ts';
 import { listChains } from '../../../src/netlink/nft/chain.ts';
 import {

@@ -1,11 +1,11 @@
 // Are texts in other languages parsed safely: annotations, flanneld's file, resolv.conf, allowlist, conditions, addresses?
 import fc from 'fast-check';
-import { parseSubnetEnv } from '../../../plugins/flannel/subnet-env.ts';
+import { parseSubnetEnv } from '../../../plugins/flannel/plugin.ts';
 import { parseResolvConf } from '../../../plugins/host-local/plugin.ts';
 import { parseRangeSets } from '../../../plugins/host-local/range.ts';
-import { parseAllowlist } from '../../../plugins/tuning/allowlist.ts';
+import { parseAllowlist, planSysctls } from '../../../plugins/tuning/allowlist.ts';
 import { findRepeatedKey } from '../../../plugins/tuning/plugin.ts';
-import { planSysctls } from '../../../plugins/tuning/sysctl-key.ts';
+
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { parseSelections } from '../../../src/delegate/annotation.ts';
 import { findCidr, renderCidr } from '../../../src/net/cidr.ts';

@@ -3,7 +3,7 @@
 import { expect, test } from 'bun:test';
 import { BRIDGE_SKELETON, SKELETON } from '../../../plugins/firewall/skeleton.ts';
 import { parseConditions } from '../../../plugins/portmap/conditions.ts';
-import { planSkeleton as planPortmap } from '../../../plugins/portmap/skeleton.ts';
+import { planSkeleton as planPortmap } from '../../../plugins/portmap/sets.ts';
 import { planSkeleton as planMasquerade } from '../../../src/attach/masquerade.ts';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';

@@ -51,7 +51,7 @@ test('a worker is started before the modules of the command are loaded', () => {
 
 test('a plugin loads nothing of the runner, and no package', () => {
   const modules = modulesOf('plugins/main.ts', 'src/plugin/run.ts', 'plugins/tuning/plugin.ts');
-  expect(modules).toContain('plugins/tuning/kernel.ts');
+  expect(modules).toContain('plugins/tuning/plan.ts');
   expect(modules.filter(file => /^src\/(cli|chain\/records|observe)\/|node_modules/.test(file))).toEqual([]);
 });
 

@@ -1,8 +1,8 @@
 // Which table and which routes does an address get, from what is there?
 import { describe, expect, test } from 'bun:test';
 import type { SbrOptions } from '../../../../plugins/sbr/config.ts';
-import { planSbr, type Source, sourcesOf } from '../../../../plugins/sbr/plan.ts';
-import type { Present } from '../../../../plugins/sbr/tables.ts';
+import { type Present, planSbr, type Source, sourcesOf } from '../../../../plugins/sbr/plan.ts';
+
 import { parseCidr, renderCidr } from '../../../../src/net/cidr.ts';
 import { parseIp, renderIp } from '../../../../src/net/ip.ts';
 import type { Route } from '../../../../src/netlink/rtnl/route.ts';

@@ -5,7 +5,7 @@ import {
   decodeAdvertisement,
   encodeSolicitation,
 } from '../../../../../../plugins/dhcp/ipv6/codec/advertisement.ts';
-import { prefixFor, resultOf } from '../../../../../../plugins/dhcp/ipv6/plan.ts';
+import { prefixFor, resultOf } from '../../../../../../plugins/dhcp/ipv6/verbs.ts';
 import { parseCidr } from '../../../../../../src/net/cidr.ts';
 import { ipToBytes, parseIp } from '../../../../../../src/net/ip.ts';
 

@@ -14,7 +14,7 @@ import {
   statusIn,
 } from '../../../../../../plugins/dhcp/ipv6/codec/options.ts';
 import { grantIn } from '../../../../../../plugins/dhcp/ipv6/lease.ts';
-import { resultOf } from '../../../../../../plugins/dhcp/ipv6/plan.ts';
+import { resultOf } from '../../../../../../plugins/dhcp/ipv6/verbs.ts';
 import { parseResult, renderResult } from '../../../../../../src/cni/result.ts';
 import { parseCidr } from '../../../../../../src/net/cidr.ts';
 import { parseIp } from '../../../../../../src/net/ip.ts';

@@ -2,8 +2,13 @@
 import { expect, test } from 'bun:test';
 import { parseConditions } from '../../../../plugins/portmap/conditions.ts';
 import { PortmapConf } from '../../../../plugins/portmap/config.ts';
-import { FIXED_SETS, findConditionalSet } from '../../../../plugins/portmap/sets.ts';
-import { planSkeleton, snatChain, whenChain } from '../../../../plugins/portmap/skeleton.ts';
+import {
+  FIXED_SETS,
+  findConditionalSet,
+  planSkeleton,
+  snatChain,
+  whenChain,
+} from '../../../../plugins/portmap/sets.ts';
 import { decode } from '../../../../src/cni/json.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
 

@@ -1,6 +1,6 @@
 // What does the container get of the network that the device had, and what of IPAM's?
 import { expect, test } from 'bun:test';
-import { mergeNetworks, networkOf, rulesFor } from '../../../../plugins/host-device/plan.ts';
+import { mergeNetworks, networkOf, rulesFor } from '../../../../plugins/host-device/take.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
 import { parseIp } from '../../../../src/net/ip.ts';
 import type { Route } from '../../../../src/netlink/rtnl/route.ts';

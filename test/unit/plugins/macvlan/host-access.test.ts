@@ -1,6 +1,6 @@
 // Does nothing of the host's access end while another process may open it?
 import { expect, test } from 'bun:test';
-import { closeHostAccess } from '../../../../../plugins/macvlan/host-access/close.ts';
+import { closeHostAccess } from '../../../../plugins/macvlan/host-access.ts';
 
 test('an end without the lock is refused, before anything is read', () => {
   const env = { containerId: 'c1', ifname: 'eth0' };

@@ -1,0 +1,366 @@
+// How does a device in the container get what its IPAM plugin assigns?
+//
+// The device exists before the IPAM plugin is called, because some of them talk through it: dhcp sends its requests from there.
+
+import { renderOwner } from '../cni/attachment.ts';
+import { defined } from '../cni/defined.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { PluginConfig } from '../cni/plugin-config.ts';
+import type { Result, ResultInterface } from '../cni/result.ts';
+import { spreadGateways } from '../cni/routes.ts';
+import { atLeast } from '../cni/version.ts';
+import { parseCidr, renderCidr } from '../net/cidr.ts';
+import { parseIp, renderIp } from '../net/ip.ts';
+import { askAll } from '../netlink/ask.ts';
+import {
+  ALIAS_MAX_BYTES,
+  findLink,
+  type Link,
+  linkQuestion,
+  listLinks,
+  setLink,
+} from '../netlink/rtnl/link.ts';
+import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import { confirm } from '../plugin/confirm.ts';
+import type { Call, Done } from '../plugin/define.ts';
+import { deleteInContainer } from '../plugin/delete-devices.ts';
+import { interimName } from '../plugin/first-names.ts';
+import { mend } from '../plugin/mend.ts';
+import { isReported } from '../plugin/netns-owner.ts';
+import { tryAll } from '../plugin/try-all.ts';
+import { type ContainerAddressing, planRoute } from './addressing.ts';
+import { checkAddresses, checkMac, stateOf } from './check.ts';
+import { probeAddresses } from './conflict.ts';
+import { configureContainer, ignoreNeighbours } from './container.ts';
+import { attachmentOf } from './handle.ts';
+import { hostEndOf, refuseHostsOwn } from './held-subnets.ts';
+import { dnsOf, prepareIpam } from './ipam.ts';
+import { AUTO_MTU } from './mtu.ts';
+import { awaitTraffic } from './ready.ts';
+import { checkRoutes, putRoutesRight } from './routes.ts';
+import { settleAddresses } from './settle.ts';
+
+/** A device of the container, and what was assigned to it. */
+interface Addressed {
+  readonly link: Link;
+  /** The answer of the IPAM plugin; undefined on layer 2 only. */
+  readonly ipam: Result | undefined;
+  readonly addressing: ContainerAddressing | undefined;
+}
+
+/** How a device gets its addresses. */
+interface AddressOptions {
+  /** Addresses and routes that an earlier plugin of the chain obtained, in place of the IPAM plugin's. */
+  readonly given?: Result | undefined;
+  /**
+   * Others share the link, so IPv6 duplicate address detection stays enabled and is awaited. False for a device without
+   * neighbours, such as a dummy.
+   */
+  readonly shared: boolean;
+  /** Ask the link for the IPv4 addresses before they are used (RFC 5227), which takes up to 200 ms. */
+  readonly probe?: boolean;
+}
+
+/**
+ * Makes a device, asks the IPAM plugin, if there is one, gives the device its addresses and routes, and brings it up. Waits until
+ * packets flow and, on a shared link, until IPv6 addresses are known to be unique. When ADD fails, the addresses are released.
+ * @param make makes the device, and registers how it is deleted
+ * @throws CniError 7 when the IPAM plugin gave no address, CniError 11 when another host has one
+ */
+export async function addDevice(
+  call: Call<PluginConfig>,
+  make: () => Pick<Link, 'index' | 'name'>,
+  { given, shared, probe = false }: AddressOptions,
+): Promise<Addressed> {
+  const ask = prepareIpam(call);
+  const link = make();
+  ignoreNeighbours(call, link.name);
+  const ipam = given ?? (await ask());
+  const addressing = ipam && planAddresses(ipam, call.conf.ipam?.type);
+  let current = lookAgain(call, link);
+  // Probes of a device do not reach the node, which is below it.
+  if (addressing) refuseHostsOwn(call, hostEndOf(current), addressing.ips);
+  const ips = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
+  if (probe && ips.some(({ family }) => family === 4)) {
+    const stages = [{ socket: call.container, link: current, ips: [] }];
+    await probeAddresses(call, current, stages, addressing?.ips ?? []);
+    current = lookAgain(call, link);
+  }
+  if (addressing) configureContainer(call, current, addressing, shared);
+  else setLink(call.container, current.index, { up: true });
+  await awaitTraffic(call.log, [{ socket: call.container, link: current, ips: shared ? [] : ips }]);
+  if (shared && ips.some(({ family }) => family === 6)) await settleAddresses(call.container, current);
+  return { link: current, ipam, addressing };
+}
+
+/** The IPAM plugin may have taken seconds, and may have brought the device up. */
+function lookAgain(call: Call, { index, name }: Pick<Link, 'index' | 'name'>): Link {
+  const [current] = askAll(call.container, [linkQuestion(index)]);
+  if (current?.name === name) return current;
+  throw new CniError(
+    ErrorCode.internal,
+    `Cannot give "${name}" its addresses: it was ${current ? 'renamed' : 'deleted'} while the IPAM plugin worked; call ADD again`,
+  );
+}
+
+/** What CHECK expects of a device, besides what the result says. */
+interface DeviceExpectation {
+  /** Kind of device, as in `ip -d link`. */
+  readonly kind: string;
+  /** Configured MTU in bytes; 0 or undefined when the kernel chose it. */
+  readonly mtu?: number | undefined;
+  /** Checks what is below the device, and returns an MTU that the device may have followed to since ADD. */
+  readonly checkLower?: ((link: Link) => number) | undefined;
+}
+
+/** The result of the ADD. @throws CniError 7 when the request has none */
+export function requirePrevResult({ prevResult }: Call): Result {
+  if (prevResult) return prevResult;
+  throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
+}
+
+/** A device of the container, as the result of its ADD has it, and as it is. */
+interface FoundDevice {
+  /** For errors. */
+  readonly name: string;
+  readonly reported: ResultInterface | undefined;
+  readonly link: Link;
+}
+
+/** @throws Error if the result does not have it, or it is gone */
+export function findDevice({ env, container }: Call, prevResult: Result): FoundDevice {
+  const name = `interface "${env.ifname}"`;
+  const reported = prevResult.interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
+  confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
+  const link = findLink(container, env.ifname);
+  if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  return { name, reported, link };
+}
+
+/** Compares addresses and routes with those of the result of ADD. @throws Error naming the first difference */
+export function checkLayer3(
+  { container }: Call,
+  link: Link,
+  { ips, routes }: ReturnType<typeof addressesFromResult>,
+): void {
+  checkAddresses(
+    container,
+    link,
+    ips.map(({ cidr }) => cidr),
+  );
+  checkRoutes(container, link, routes);
+}
+
+/**
+ * Compares kind, hardware address, MTU, state, addresses and routes of every table with the result of ADD.
+ * @throws Error naming the first difference, CniError 7 without a result
+ */
+export function checkDevice(call: Call, expected: DeviceExpectation): Link {
+  const prevResult = requirePrevResult(call);
+  const { name, reported, link } = findDevice(call, prevResult);
+  confirm(`kind of ${name}`, expected.kind, link.kind);
+  // A later plugin such as tuning may have changed address and MTU, and then says so in the result.
+  checkMac(name, reported, link);
+  const followed = expected.checkLower?.(link);
+  const mtu = reported?.mtu ?? (expected.mtu || undefined);
+  const hasFollowed = !expected.mtu && followed === link.mtu;
+  if (mtu !== undefined && !hasFollowed) confirm(`MTU of ${name}`, mtu, link.mtu);
+  confirm(`state of ${name}`, 'up', stateOf(link));
+  const layer3 = addressesFromResult(prevResult, call.env.ifname, call.env.netns);
+  if (layer3.ips.length > 0) checkLayer3(call, link, layer3);
+  return link;
+}
+
+/** The result of ADD, and the MTU that the configuration gives a pair: 0 or undefined if it gives none. */
+interface PairExpectation {
+  readonly prevResult: Result;
+  readonly mtu?: number | typeof AUTO_MTU | undefined;
+}
+
+/**
+ * The container's end of a veth pair, compared with the result of ADD.
+ * @param isUp whether ADD brought it up; otherwise that is the container's business
+ * @throws Error naming the first difference
+ */
+export function checkContainerEnd(call: Call, prevResult: Result, isUp = true): Link {
+  const { name, reported, link } = findDevice(call, prevResult);
+  confirm(`kind of ${name}`, 'veth', link.kind);
+  // A later plugin such as tuning may legitimately have changed both, and then says so in the result.
+  checkMac(name, reported, link);
+  if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
+  if (isUp) confirm(`state of ${name}`, 'up', stateOf(link));
+  return link;
+}
+
+/** The host's end, in the same way. @throws Error naming the first difference */
+export function checkHostEnd({ host }: Call, { prevResult, mtu }: PairExpectation, container: Link): Link {
+  const name = `host end of "${container.name}"`;
+  const link = findLink(host, container.peer);
+  if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  const reported = prevResult.interfaces?.find(one => one.name === link.name && !one.sandbox);
+  confirm(`${name} in the result`, link.name, reported?.name);
+  checkMac(name, reported, link);
+  // An uplink may have got another MTU since ADD.
+  if (mtu && mtu !== AUTO_MTU) confirm(`MTU of ${name}`, mtu, link.mtu);
+  confirm(`state of ${name}`, 'up', stateOf(link));
+  return link;
+}
+
+/** Brings a device up, unless it is. */
+export function raise(socket: NetlinkSocket, link: Link): void {
+  if (!(link.flags & IFF_UP)) setLink(socket, link.index, { up: true });
+}
+
+/**
+ * Brings the device up and restores its routes.
+ * @throws Error when the device is missing: only a new ADD can make it
+ */
+export function repairDevice(call: Call, kind: string): Link {
+  const { container, env, prevResult } = call;
+  const link = findLink(container, env.ifname);
+  if (prevResult === undefined || link?.kind !== kind) {
+    throw new Error(
+      `Cannot repair the attachment: only DEL and ADD can recreate the ${kind} interface "${env.ifname}"`,
+    );
+  }
+  raise(container, link);
+  const { routes } = addressesFromResult(prevResult, env.ifname, env.netns);
+  mend(
+    () => checkRoutes(container, link, routes),
+    () => putRoutesRight(container, link, routes),
+  );
+  return link;
+}
+
+/** The part of a result that says how a device is addressed. */
+export type Layer3 = Pick<Result, 'ips' | 'routes'>;
+
+/**
+ * Derives the addressing of a device, which may be empty. A route without a gateway uses the gateway of its family.
+ * @throws CniError 7 for text that is no address
+ */
+export function planLayer3({ ips: listed = [], routes = [] }: Layer3): ContainerAddressing {
+  try {
+    const ips = listed.map(({ address, gateway }) => ({
+      cidr: parseCidr(address),
+      gateway: gateway ? parseIp(gateway) : undefined,
+    }));
+    return { ips, routes: spreadGateways(routes).map(route => planRoute(route, ips)) };
+  } catch (cause) {
+    throw new CniError(ErrorCode.invalidConfig, `Cannot use addresses: ${(cause as Error).message}`, {
+      cause,
+    });
+  }
+}
+
+/**
+ * The same from the IPAM plugin's result, which must hold an address.
+ * @param type of the IPAM plugin, for the error
+ * @throws CniError 7 when there is no address, or text that is not one
+ */
+export function planAddresses(ipam: Result, type: string | undefined): ContainerAddressing {
+  const addressing = planLayer3(ipam);
+  if (addressing.ips.length > 0) return addressing;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot attach container: IPAM plugin "${type}" returned no address; remove "ipam" for a device without addresses`,
+  );
+}
+
+/**
+ * The addressing that an earlier ADD reported for an interface, for CHECK; empty when it has no addresses. What other plugins
+ * of the chain obtained for other interfaces is left out.
+ */
+export function addressesFromResult(
+  { interfaces, ips = [], routes = [] }: Result,
+  ifname: string,
+  netns: string,
+): ContainerAddressing {
+  const own = interfaces?.findIndex(one => one.name === ifname && one.sandbox === netns);
+  const mine = ips.filter(ip => ip.interface === undefined || ip.interface === own);
+  return mine.length ? planLayer3({ ips: mine, routes }) : { ips: [], routes: [] };
+}
+
+/**
+ * Deletes the attachment's devices if the namespace still exists, then does what has to wait until they are gone, such as releasing
+ * the address: the interface, and further devices of that kind with the attachment as their alias. A device of another kind
+ * under the interface's name is not ours, and is kept. A container may have taken name and alias off: then it is the one that
+ * ADD reported.
+ * @param kinds of devices that the plugin makes
+ */
+export async function removeDevices(call: Call, kinds: string | string[], then: () => Done): Promise<void> {
+  const own = findOwn(call, [kinds].flat()).map(({ index }) => index);
+  await tryAll([() => (own.length ? deleteInContainer(call, own) : undefined), then]);
+}
+
+function findOwn(call: Call, kinds: readonly string[]): Link[] {
+  if (!call.findContainerNetns()) return [];
+  const owner = attachmentOf(call);
+  const own = renderOwner(owner, ALIAS_MAX_BYTES);
+  // An ADD that was killed may have left one without its alias.
+  const interim = interimName(owner);
+  const isMarked = ({ name, attrs }: Link) => name === interim || attrs.alias === own;
+  const links = listLinks(call.container);
+  const candidates = links.filter(({ kind }) => kinds.includes(kind));
+  const named = candidates.filter(link => isMarked(link) || link.name === owner.ifname);
+  const { container, prevResult } = call;
+  const hidden = candidates.filter(
+    link => !named.includes(link) && isReported({ owner, prevResult, container }, link),
+  );
+  const found = [...named, ...hidden];
+  for (const { name, kind } of links) {
+    if (name !== owner.ifname || kinds.includes(kind)) continue;
+    call.log.warn(
+      `Cannot delete "${name}": it is of kind "${kind}", not the ${kinds.join(' or ')} that this plugin created`,
+    );
+  }
+  // Without our mark, it may be of another container that came to the path after the namespace was examined.
+  return found.every(isMarked) || call.findContainerNetns(true) ? found : [];
+}
+
+/**
+ * The result: interfaces and addresses of the plugins before, then the device, its addresses, and the rest of the IPAM result.
+ * @param before the result of the plugin before; undefined for the first of a chain
+ */
+export function renderDevice(
+  call: Call<PluginConfig>,
+  { link, ipam, addressing }: Addressed,
+  before?: Result,
+): Result {
+  const interfaces = before?.interfaces ?? [];
+  const own = addressing?.ips.map(({ cidr, gateway }) => ({
+    address: renderCidr(cidr),
+    ...(gateway ? { gateway: renderIp(gateway) } : {}),
+    interface: interfaces.length,
+  }));
+  const ips = before?.ips || own ? [...(before?.ips ?? []), ...(own ?? [])] : undefined;
+  const routes = [...(before?.routes ?? []), ...(ipam?.routes ?? [])];
+  const dns = dnsOf(call.conf, ipam ?? before);
+  return {
+    ...before,
+    ...ipam,
+    interfaces: [...interfaces, describeInterface(call, link)],
+    ...defined({ ips }),
+    ...(routes.length ? { routes } : {}),
+    ...defined({ dns }),
+  };
+}
+
+/** A result's entry for the container's interface. The key `mtu` exists since 1.1.0. */
+export function describeInterface(
+  { env, version }: Pick<Call, 'env' | 'version'>,
+  { mac, mtu }: Pick<Link, 'mac' | 'mtu'>,
+): ResultInterface {
+  return {
+    name: env.ifname,
+    mac: mac ?? '',
+    sandbox: env.netns,
+    ...(atLeast(version, '1.1.0') ? { mtu } : {}),
+  };
+}
+
+/** The addresses of a result whose only interface is the container's. */
+export function onlyInterfaceHas(ips: NonNullable<Result['ips']>): NonNullable<Result['ips']> {
+  return ips.map(ip => ({ ...ip, interface: 0 }));
+}

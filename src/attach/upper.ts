@@ -1,0 +1,318 @@
+// On which device of the host is the container's device made?
+
+import { type AttachmentId, findOwner, renderOwner } from '../cni/attachment.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { PluginConfig } from '../cni/plugin-config.ts';
+import type { Result, ResultInterface } from '../cni/result.ts';
+import { visitNamespaces } from '../ipam/holders.ts';
+import { findIfnameProblem } from '../net/ifname.ts';
+import { isNetlinkError } from '../netlink/errors.ts';
+import {
+  ALIAS_MAX_BYTES,
+  findLink,
+  getLink,
+  type Link,
+  listLinks,
+  removeLink,
+  setLinkRequest,
+} from '../netlink/rtnl/link.ts';
+import { ownIdIn } from '../netlink/rtnl/netns-id.ts';
+import { requireLinkKind } from '../netlink/rtnl/supported.ts';
+import { createUpper, type NewUpper, type UpperKind } from '../netlink/rtnl/upper.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import { confirm } from '../plugin/confirm.ts';
+import type { Call, Done } from '../plugin/define.ts';
+import { interimName } from '../plugin/first-names.ts';
+import type { KeptAttachments } from '../plugin/kept.ts';
+import { tryAll } from '../plugin/try-all.ts';
+import { Errno } from '../sys/errno.ts';
+import { stateOf } from './check.ts';
+import { interfaceExists } from './container.ts';
+import { checkDevice } from './device.ts';
+import { attachmentOf } from './handle.ts';
+import { listDefaultRoutes } from './mtu.ts';
+import { requireReadiness } from './readiness.ts';
+
+/** The keys of a configuration that name the master. */
+interface MasterConf {
+  /** Empty or absent: the interface of the default route. */
+  readonly master?: string | undefined;
+  /** Look for the master in the container. */
+  readonly linkInContainer: boolean;
+}
+
+/** The lower device, and the socket of its namespace. */
+export interface Master {
+  readonly link: Link;
+  readonly socket: NetlinkSocket;
+}
+
+/**
+ * Finds the configured master, or the interface of the default route.
+ * @param chained name of an interface that an earlier plugin of the chain made, to be used unless a master is configured
+ * @throws CniError 7 when there is none
+ */
+export function findMaster(call: Call<MasterConf>, chained?: string): Master {
+  const { conf } = call;
+  const socket = conf.linkInContainer ? call.container : call.host;
+  const name = conf.master || chained;
+  const link = name ? findLink(socket, name) : findDefaultInterface(socket);
+  if (link) return { link, socket };
+  const where = conf.linkInContainer ? ' in the container' : '';
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    name
+      ? `Cannot find master interface "${name}"${where}; create it, or correct "master"`
+      : `Cannot find a master interface: there is no default route${where}; set "master"`,
+  );
+}
+
+/** The interface of the first default route of the main table, of IPv4 if both families have one. */
+function findDefaultInterface(socket: NetlinkSocket): Link | undefined {
+  const first = listDefaultRoutes(socket).find(({ oif }) => oif > 0);
+  return first && findLink(socket, first.oif);
+}
+
+/** The only interface in the result of the plugin before; undefined if it has none, several, or one without a name. */
+export function loneInterface(prevResult: Result | undefined): ResultInterface | undefined {
+  const [one, ...more] = prevResult?.interfaces ?? [];
+  return one?.name && more.length === 0 ? one : undefined;
+}
+
+/** What is wrong with `master`, in human-readable form. */
+export function findMasterProblem(master: string | undefined): string | undefined {
+  const problem = master ? findIfnameProblem(master) : undefined;
+  return problem && `"master" is "${master}": ${problem}`;
+}
+
+/**
+ * Refuses an MTU that the master cannot carry. 0 means the master's own.
+ * @throws CniError 7
+ */
+export function requireMtu(mtu: number, { link }: Pick<Master, 'link'>): void {
+  if (mtu <= link.mtu) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use "mtu" ${mtu}: master interface "${link.name}" carries at most ${link.mtu}; use 0 for that`,
+  );
+}
+
+/** The properties of the new device; it gets the name of the attachment's interface unless another is given. */
+type UpperPlan<K extends UpperKind> = Omit<NewUpper<K>, 'lower' | 'netnsFd' | 'name'> & {
+  readonly name?: string;
+};
+
+/**
+ * Creates the device in the container, down, with the attachment as its alias, and registers its removal.
+ *
+ * It is made under a name derived from the attachment, and gets name and alias in one request: so DEL recognises it whenever ADD was
+ * killed. Another reason is that the kernel, before Linux 6.15, refuses a name that a device of the lower device's namespace has, as a
+ * host has an `eth0`.
+ * @throws CniError 4 when the container has an interface of that name, 7 when the master cannot carry the device
+ */
+export function makeUpper<K extends UpperKind>(call: Call, master: Master, plan: UpperPlan<K>): Link {
+  const { container } = call;
+  const name = plan.name ?? call.env.ifname;
+  const interim = interimName(attachmentOf(call));
+  create(call, master, plan, interim);
+  let which: string | number = interim;
+  call.onFailure(`delete device "${name}"`, () => removeLink(container, which));
+  const link = getLink(container, interim);
+  which = link.index;
+  const alias = renderOwner(attachmentOf(call), ALIAS_MAX_BYTES);
+  try {
+    container.requestAll([setLinkRequest(link.index, { name, alias })]);
+  } catch (thrown) {
+    if (isNetlinkError(thrown, Errno.EEXIST)) throw interfaceExists(name, call.containerNetns, thrown);
+    throw thrown;
+  }
+  return { ...link, name };
+}
+
+function create<K extends UpperKind>(
+  { container, containerNetns: netns }: Call,
+  { link: lower, socket }: Master,
+  plan: UpperPlan<K>,
+  name: string,
+): void {
+  const netnsFd = socket === container ? undefined : netns.fd;
+  const upper = { ...plan, name, lower: lower.index, netnsFd };
+  try {
+    createUpper(socket, upper);
+  } catch (thrown) {
+    if (!isNetlinkError(thrown, Errno.EEXIST) || findLink(container, name) === undefined)
+      throw explainRefusal(thrown, { lower, socket, kind: plan.kind });
+    // An ADD that was killed has left it; the runtime never runs two for one attachment.
+    removeLink(container, name);
+    createUpper(socket, upper);
+  }
+}
+
+/** The lower device, the socket of its namespace, and the kind of device that was refused. */
+interface RefusedUpper {
+  readonly lower: Link;
+  readonly socket: NetlinkSocket;
+  readonly kind: UpperKind;
+}
+
+/**
+ * A sentence in place of the kernel's number. The kernel counts all children of a master, also those in other namespaces, which
+ * cannot be listed from here.
+ * @returns what to throw: a CniError 7, or the kernel's own refusal
+ */
+export function explainRefusal(thrown: unknown, refused: RefusedUpper): unknown {
+  const why = whyRefused(thrown, refused);
+  if (why === undefined) return thrown;
+  const { lower, kind } = refused;
+  return new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot create a ${kind} interface on master "${lower.name}": ${why}`,
+    { cause: thrown, details: (thrown as Error).message },
+  );
+}
+
+function whyRefused(thrown: unknown, { lower, socket, kind }: RefusedUpper): string | undefined {
+  if (isNetlinkError(thrown, Errno.EBUSY)) {
+    if (lower.master) return `it is a port of "${nameOf(socket, lower.master)}"; use that as master`;
+    const other = { macvlan: 'ipvlan', macvtap: 'ipvlan', ipvlan: 'macvlan', vlan: undefined }[kind];
+    if (other === undefined) return undefined;
+    return `it is in use by another driver; interfaces of kind macvlan and ipvlan exclude each other on one master, so delete those of kind ${other} or use another master`;
+  }
+  if (isNetlinkError(thrown, Errno.EINVAL) && kind === 'macvlan') {
+    return 'it is not an Ethernet device, or mode "passthru" is involved, which allows one interface for each master; delete the others or use another master';
+  }
+  if (isNetlinkError(thrown, Errno.EEXIST) && kind === 'vlan') {
+    return 'it has this VLAN already; two containers cannot share one VLAN of a master: use plugin bridge with "vlan", or macvlan on a VLAN device of the host';
+  }
+  if (isNetlinkError(thrown, Errno.EOPNOTSUPP)) {
+    return `this kernel has no devices of kind ${kind}, or the master does not support them; load module ${kind === 'vlan' ? '8021q' : kind}`;
+  }
+  return undefined;
+}
+
+function nameOf(socket: NetlinkSocket, index: number): string {
+  return listLinks(socket).find(link => link.index === index)?.name ?? `index ${index}`;
+}
+
+/** The keys of a configuration that CHECK compares. */
+type UpperConf = PluginConfig & MasterConf & { readonly mtu: number };
+
+/**
+ * Compares the device with the result of ADD, and its lower device with the configuration. If that names no master, the device's own
+ * lower device counts: the default route may have changed since, which does not affect the attachment.
+ * @param lowestOf the device on the master, if there are others between it and the interface
+ * @throws Error naming the first difference, CniError 7 without a result
+ */
+export function checkUpper(
+  call: Call<UpperConf>,
+  kind: UpperKind,
+  lowestOf: (link: Link) => Link = link => link,
+): Link {
+  const { conf } = call;
+  return checkDevice(call, {
+    kind,
+    mtu: conf.mtu,
+    // The kernel lowers a device's MTU with its master's.
+    checkLower: link => checkMaster(call, lowestOf(link)).mtu,
+  });
+}
+
+function checkMaster({ conf, container, host }: Call<UpperConf>, link: Link): Link {
+  const name = `master of "${link.name}"`;
+  const socket = conf.linkInContainer ? container : host;
+  const expected = conf.linkInContainer ? undefined : ownIdIn(container);
+  confirm(`namespace of the ${name}`, expected, link.attrs.linkNetnsId);
+  const master = findLink(socket, link.peer);
+  if (master === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  if (conf.master) confirm(name, conf.master, master.name);
+  confirm(`state of "${master.name}", the ${name}`, 'up', stateOf(master));
+  return master;
+}
+
+/**
+ * Looks for anything that would make ADD fail: a missing kind of device, a master that is missing, down, or too small for the
+ * MTU. A master in the container cannot be examined, since STATUS has no container. Changes nothing.
+ * @param options `examine`: further requirements of the plugin on its master; `isChained`: the plugin before makes the master
+ * @throws CniError 50
+ */
+export function probeUpper(
+  call: Call<UpperConf>,
+  kind: UpperKind,
+  { examine, isChained = false }: { examine?: (master: Master) => void; isChained?: boolean } = {},
+): void {
+  const { conf, host } = call;
+  requireReadiness(() => {
+    requireLinkKind(host, kind);
+    if (conf.linkInContainer || isChained) return;
+    const master = findMaster(call);
+    if (stateOf(master.link) === 'down') {
+      throw new Error(
+        `master interface "${master.link.name}" is down; run: ip link set ${master.link.name} up`,
+      );
+    }
+    requireMtu(conf.mtu, master);
+    examine?.(master);
+  });
+}
+
+// Such a device usually ended with its container. If the namespace still exists, its address could not be handed out again.
+
+/** A device with the alias of an attachment, and the namespace that it is in. */
+interface Found {
+  readonly owner: AttachmentId;
+  readonly path: string;
+  readonly index: number;
+  readonly name: string;
+  readonly alias: string | undefined;
+}
+
+/**
+ * Deletes the network's devices whose attachments GC does not keep, then does what has to wait for that. Only devices count whose
+ * lower device is in this namespace: a node that runs inside this machine has attachments of its own.
+ */
+export async function removeStaleUppers(
+  call: Call,
+  kind: UpperKind,
+  kept: KeptAttachments,
+  then: () => Done,
+): Promise<void> {
+  const stale = listUppers(call.network, kind).filter(({ owner }) => !kept.has(owner));
+  const problems: unknown[] = [];
+  if (stale.length > 0) {
+    visitNamespaces(({ path, socket }) => {
+      for (const found of stale.filter(one => one.path === path)) {
+        const { owner, name, index, alias } = found;
+        // Another namespace may have come to the path since.
+        if (findLink(socket, index)?.attrs.alias !== alias) continue;
+        call.log.info(
+          `Deleting interface "${name}" of stale attachment ${owner.containerId}/${owner.ifname}`,
+        );
+        try {
+          removeLink(socket, index);
+        } catch (thrown) {
+          problems.push(thrown);
+        }
+      }
+    });
+  }
+  await tryAll([
+    ...problems.map(problem => () => {
+      throw problem;
+    }),
+    then,
+  ]);
+}
+
+function listUppers(network: string, kind: UpperKind): Found[] {
+  const found: Found[] = [];
+  visitNamespaces(({ path, socket, hostId }) => {
+    if (hostId === undefined) return;
+    for (const { index, name, kind: present, attrs } of listLinks(socket)) {
+      const owner = present === kind && attrs.linkNetnsId === hostId ? findOwner(attrs.alias) : undefined;
+      if (owner?.network === network) {
+        found.push({ owner, path, index, name, alias: attrs.alias });
+      }
+    }
+  });
+  return found;
+}
