@@ -11,22 +11,18 @@ import { closeNetns, findNetns, inNetns, type Netns } from '../../src/sys/netns.
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
 import { identityOf } from '../../src/upkeep/identity.ts';
 import type { Place } from './client/conversation.ts';
-import { stageOf, type Times } from './plan.ts';
-import { dropRecord, findRecord, type KeptLease, type LeaseKind, listRecords } from './record.ts';
+import { stageOf } from './plan.ts';
+import {
+  type CommonState,
+  dropRecord,
+  findRecord,
+  type KeptLease,
+  type LeaseKind,
+  listRecords,
+} from './record.ts';
 
 /** GC spares leases this young, in seconds, if no note says when their ADD began: that ADD may still be running. */
 const UNNOTED_ADD_S = 60;
-
-/** What leases of every kind have. */
-export interface CommonState {
-  readonly lease: Times & { readonly address: string };
-  /** The lease is over, and its address was taken from the interface. */
-  readonly withdrawn?: boolean | undefined;
-  /** The address that ADD reported, if the interface has another one since. */
-  readonly reported?: string | undefined;
-  /** The interface has not been seen with the address yet: ADD, or the plugin that called it, may still be at work. */
-  readonly unseen?: boolean | undefined;
-}
 
 /** An interface that leases are released through. */
 export interface OpenPlace extends Place {

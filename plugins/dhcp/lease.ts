@@ -15,7 +15,6 @@ import {
   searchOf,
   staticRoutesOf,
 } from './codec/values.ts';
-import type { LeaseKind } from './record.ts';
 
 /** A route, in text. Without a gateway, the destination is on the link. */
 const LeasedRoute = z.object({ dst: z.string(), gw: z.optional(z.string()) });
@@ -137,7 +136,7 @@ const LeaseState = z.object({
 export type LeaseState = z.output<typeof LeaseState>;
 
 /** Records of IPv4 leases. */
-export const IPV4_LEASES: LeaseKind<LeaseState> = { schema: LeaseState };
+export const IPV4_LEASES = { schema: LeaseState };
 
 /** The client identifier that a lease is for. */
 export function clientIdIn({ clientId }: LeaseState): Uint8Array {

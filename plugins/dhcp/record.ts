@@ -16,18 +16,29 @@ import {
   type UpkeepOwner,
   upkeepLockOf,
 } from '../../src/upkeep/note.ts';
-import type { CommonState } from './give-back.ts';
-import { stageOf } from './plan.ts';
+import { stageOf, type Times } from './plan.ts';
 
 /** Name of the directory of leases. */
 const PLUGIN = 'dhcp';
 /** The part of the notes that are about IPv6. */
 export const IPV6_PART = '6';
+
 /** A kind of lease: each has a record of its own, and is visited at times of its own. */
 export interface LeaseKind<S> {
   /** Tells its records from those of others; absent for IPv4. */
   readonly part?: string;
   readonly schema: z.ZodMiniType<S>;
+}
+
+/** What leases of every kind have. */
+export interface CommonState {
+  readonly lease: Times & { readonly address: string };
+  /** The lease is over, and its address was taken from the interface. */
+  readonly withdrawn?: boolean | undefined;
+  /** The address that ADD reported, if the interface has another one since. */
+  readonly reported?: string | undefined;
+  /** The interface has not been seen with the address yet: ADD, or the plugin that called it, may still be at work. */
+  readonly unseen?: boolean | undefined;
 }
 
 /** A lease of an attachment, as noted. */

@@ -3,9 +3,16 @@
 import type { Call } from '../../src/plugin/define.ts';
 import { bootClock } from '../../src/upkeep/boot-clock.ts';
 import type { Refusals } from './client/exchange.ts';
-import type { CommonState, OpenPlace } from './give-back.ts';
+import type { OpenPlace } from './give-back.ts';
 import { dueAt, stageOf } from './plan.ts';
-import { findInterface, findRecord, type KeptLease, type LeaseKind, updateRecord } from './record.ts';
+import {
+  type CommonState,
+  findInterface,
+  findRecord,
+  type KeptLease,
+  type LeaseKind,
+  updateRecord,
+} from './record.ts';
 
 /** A worker waits for the answer to one question; the next attempt comes later. */
 const ANSWER_MS = 4_000;

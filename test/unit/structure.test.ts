@@ -281,7 +281,7 @@ const MAY_START_PROCESSES = [
     'src/plugin/delete-devices',
     'src/worker/process',
     'src/netlink/iptables/program',
-    'plugins/tap/kernel',
+    'plugins/tap/plugin',
   ],
   // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
   ...['src/daemon/on-demand', 'src/cli/install/units', 'src/cli/runtimes/libcni'],
@@ -297,7 +297,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'bun:ffi': ['src/sys'],
   execa: ['src/chain/run/exec-plugin'],
   winston: ['src/log'],
-  'dbus-native': ['plugins/firewall/firewalld/bus'],
+  'dbus-native': ['plugins/firewall/firewalld/sources'],
   yaml: ['src/delegate/definition-file', 'src/cli/output/data'],
   // Only the page, which is bundled, needs it.
   preact: ['src/ui/page'],
@@ -343,7 +343,7 @@ const MAY_LOAD_LAZILY = [
   // Few networks ask dhcp for IPv6.
   'plugins/dhcp/plugin',
   // D-Bus costs nothing without firewalld.
-  'plugins/firewall/firewalld/bus',
+  'plugins/firewall/firewalld/sources',
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
   // ... and who moves default routes among several networks.
@@ -394,9 +394,9 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   ],
   dummy: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
   vrf: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link'],
-  macvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/create'],
-  ipvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/create', 'src/plugin/netns-owner'],
-  vlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper/create', 'src/plugin/netns-owner'],
+  macvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper'],
+  ipvlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper', 'src/plugin/netns-owner'],
+  vlan: ['src/netlink/rtnl/link-attrs', 'src/attach/upper', 'src/plugin/netns-owner'],
   // It talks to servers through the interface, so it is called while that exists; the same name is the reference's.
   // In init it is the protocol, as users write it.
   dhcp: ['src/attach/ipam', 'src/cli/init/subnets'],

@@ -1,8 +1,10 @@
 // How does an attachment get an IPv6 lease?
+
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Result } from '../../../src/cni/result.ts';
-import { parseCidr } from '../../../src/net/cidr.ts';
-import { parseIp, sameIp } from '../../../src/net/ip.ts';
+import { atLeast, type SpecVersion } from '../../../src/cni/version.ts';
+import { type Cidr, cidrContains, parseCidr, renderCidr } from '../../../src/net/cidr.ts';
+import { type Ip, parseIp, renderIp, sameIp } from '../../../src/net/ip.ts';
 import {
   addAddress,
   IFA_F_DADFAILED,
@@ -15,12 +17,14 @@ import { bootClock } from '../../../src/upkeep/boot-clock.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
 import type { OpenPlace } from '../give-back.ts';
 import { duidOf, type Identity, iaidOf } from '../identity.ts';
+import { dnsOf } from '../plan.ts';
 import { attachmentOf, dropRecord, findRecord, newRecord, putRecord } from '../record.ts';
 import { acquire, type Manner, release } from './client/acquire.ts';
 import { withClient } from './client/conversation.ts';
+import type { Resolvers } from './client/information.ts';
+import type { Advertisement } from './codec/advertisement.ts';
 import { IPV6_LEASES, type Lease } from './lease.ts';
 import { awaitRouters, type RouterWatch } from './routers.ts';
-import { advertisedResolvers, prefixFor, resultOf } from './verbs.ts';
 
 /** How often routers are asked once a server has answered. */
 const ASK_ROUTERS = 2;
@@ -147,4 +151,52 @@ async function findHolder({ socket, link }: OpenPlace, { address }: Lease): Prom
   } finally {
     removeAddress(socket, link.index, cidr);
   }
+}
+
+/** linux/ipv6_route.h, IP6_RT_PRIO_USER: the metric of default routes that the kernel learns. */
+const LEARNED = 1024;
+const HOST_PREFIX = 128;
+const PRIORITY_SINCE = '1.1.0';
+
+/** What the result is made of. */
+export interface Findings {
+  readonly addresses: readonly Cidr[];
+  readonly routers: readonly Advertisement[];
+  readonly resolvers: Resolvers;
+  readonly priority: number | undefined;
+  /** Of the result. */
+  readonly version: SpecVersion;
+}
+
+/**
+ * The IPAM result. Its default route comes after the one that the kernel learns: the plugin that called takes the interface down to
+ * address it, and until the next advertisement there would be none. With the same metric, the kernel could not add its own, and would
+ * leave the rest of the advertisement unread; so results that cannot state a metric have no default route.
+ */
+export function resultOf({ addresses, routers, resolvers, priority, version }: Findings): Result {
+  const router = routers.find(({ isDefault }) => isDefault)?.router;
+  const gateway = router && renderIp(router);
+  const dns = dnsOf({ domain: undefined, ...resolvers });
+  return {
+    ips: addresses.map(cidr => ({ address: renderCidr(cidr), ...(gateway ? { gateway } : {}) })),
+    routes:
+      gateway && atLeast(version, PRIORITY_SINCE)
+        ? [{ dst: '::/0', gw: gateway, priority: (priority || LEARNED) + 1 }]
+        : [],
+    ...(dns ? { dns } : {}),
+  };
+}
+
+/** The resolvers that routers name. */
+export function advertisedResolvers(routers: readonly Advertisement[]): Resolvers {
+  const nameservers = routers.flatMap(one => one.nameservers.map(renderIp));
+  return { nameservers: [...new Set(nameservers)], search: [...new Set(routers.flatMap(one => one.search))] };
+}
+
+/** The prefix length of a leased address: that of the prefix that routers say is on the link, or of the address alone. */
+export function prefixFor(ip: Ip, routers: readonly Advertisement[]): number {
+  const onLink = routers.flatMap(({ prefixes }) =>
+    prefixes.filter(one => one.onLink && cidrContains(one.cidr, ip)),
+  );
+  return Math.max(0, ...onLink.map(({ cidr }) => cidr.prefix)) || HOST_PREFIX;
 }

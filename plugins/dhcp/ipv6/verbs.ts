@@ -2,9 +2,8 @@
 
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Result } from '../../../src/cni/result.ts';
-import { atLeast, type SpecVersion } from '../../../src/cni/version.ts';
-import { type Cidr, cidrContains, findCidr, parseCidr, renderCidr } from '../../../src/net/cidr.ts';
-import { type Ip, parseIp, renderIp, sameIp } from '../../../src/net/ip.ts';
+import { type Cidr, findCidr, parseCidr, renderCidr } from '../../../src/net/cidr.ts';
+import { parseIp, sameIp } from '../../../src/net/ip.ts';
 import {
   type Address,
   IFA_F_DADFAILED,
@@ -23,7 +22,6 @@ import { bootClock } from '../../../src/upkeep/boot-clock.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
 import { collectLeases, type OpenPlace, type Release, returnLease } from '../give-back.ts';
 import { duidOf, iaidOf } from '../identity.ts';
-import { dnsOf } from '../plan.ts';
 import { attachmentOf, checkLease } from '../record.ts';
 import { type Keeping, keepLease } from '../upkeep.ts';
 import { acquire, rebind, release, renew } from './client/acquire.ts';
@@ -32,7 +30,7 @@ import { askResolvers, type Resolvers } from './client/information.ts';
 import type { Advertisement } from './codec/advertisement.ts';
 import { isGlobal } from './codec/options.ts';
 import { FOREVER, IPV6_LEASES, identityIn, type Lease, type LeaseState } from './lease.ts';
-import { mannerFor, obtainLease, type Search } from './obtain.ts';
+import { advertisedResolvers, mannerFor, obtainLease, resultOf, type Search } from './obtain.ts';
 import { awaitRouters, type RouterWatch, watchRouters } from './routers.ts';
 
 /** The link-local address of an interface that was down is there after two seconds. */
@@ -308,52 +306,4 @@ function noAddress(
     `Cannot obtain an IPv6 address for "${link.name}" within ${timeoutS} s: ${what}`,
     { details: 'the router must be on the network of the interface, and be let through by packet filters' },
   );
-}
-
-/** linux/ipv6_route.h, IP6_RT_PRIO_USER: the metric of default routes that the kernel learns. */
-const LEARNED = 1024;
-const HOST_PREFIX = 128;
-const PRIORITY_SINCE = '1.1.0';
-
-/** What the result is made of. */
-export interface Findings {
-  readonly addresses: readonly Cidr[];
-  readonly routers: readonly Advertisement[];
-  readonly resolvers: Resolvers;
-  readonly priority: number | undefined;
-  /** Of the result. */
-  readonly version: SpecVersion;
-}
-
-/**
- * The IPAM result. Its default route comes after the one that the kernel learns: the plugin that called takes the interface down to
- * address it, and until the next advertisement there would be none. With the same metric, the kernel could not add its own, and would
- * leave the rest of the advertisement unread; so results that cannot state a metric have no default route.
- */
-export function resultOf({ addresses, routers, resolvers, priority, version }: Findings): Result {
-  const router = routers.find(({ isDefault }) => isDefault)?.router;
-  const gateway = router && renderIp(router);
-  const dns = dnsOf({ domain: undefined, ...resolvers });
-  return {
-    ips: addresses.map(cidr => ({ address: renderCidr(cidr), ...(gateway ? { gateway } : {}) })),
-    routes:
-      gateway && atLeast(version, PRIORITY_SINCE)
-        ? [{ dst: '::/0', gw: gateway, priority: (priority || LEARNED) + 1 }]
-        : [],
-    ...(dns ? { dns } : {}),
-  };
-}
-
-/** The resolvers that routers name. */
-export function advertisedResolvers(routers: readonly Advertisement[]): Resolvers {
-  const nameservers = routers.flatMap(one => one.nameservers.map(renderIp));
-  return { nameservers: [...new Set(nameservers)], search: [...new Set(routers.flatMap(one => one.search))] };
-}
-
-/** The prefix length of a leased address: that of the prefix that routers say is on the link, or of the address alone. */
-export function prefixFor(ip: Ip, routers: readonly Advertisement[]): number {
-  const onLink = routers.flatMap(({ prefixes }) =>
-    prefixes.filter(one => one.onLink && cidrContains(one.cidr, ip)),
-  );
-  return Math.max(0, ...onLink.map(({ cidr }) => cidr.prefix)) || HOST_PREFIX;
 }

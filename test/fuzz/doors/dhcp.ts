@@ -1,4 +1,5 @@
 // Are any bytes from a DHCP server, and any content of a lease's record, handled?
+
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -10,7 +11,7 @@ import { encodeAssociation } from '../../../plugins/dhcp/ipv6/codec/association.
 import * as ipv6 from '../../../plugins/dhcp/ipv6/codec/message.ts';
 import { Code as Code6 } from '../../../plugins/dhcp/ipv6/codec/options.ts';
 import { grantIn } from '../../../plugins/dhcp/ipv6/lease.ts';
-import { advertisedResolvers, prefixFor, resultOf as resultOf6 } from '../../../plugins/dhcp/ipv6/verbs.ts';
+import { advertisedResolvers, prefixFor, resultOf as resultOf6 } from '../../../plugins/dhcp/ipv6/obtain.ts';
 import { leaseOf } from '../../../plugins/dhcp/lease.ts';
 import { resultOf } from '../../../plugins/dhcp/plan.ts';
 import { parseResult, renderResult } from '../../../src/cni/result.ts';

@@ -1,11 +1,12 @@
 // Does an advertisement say what is in its bytes, and nothing that a pod must not believe?
+
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import {
   decodeAdvertisement,
   encodeSolicitation,
 } from '../../../../../../plugins/dhcp/ipv6/codec/advertisement.ts';
-import { prefixFor, resultOf } from '../../../../../../plugins/dhcp/ipv6/verbs.ts';
+import { prefixFor, resultOf } from '../../../../../../plugins/dhcp/ipv6/obtain.ts';
 import { parseCidr } from '../../../../../../src/net/cidr.ts';
 import { ipToBytes, parseIp } from '../../../../../../src/net/ip.ts';
 

@@ -1,4 +1,5 @@
 // Does any sequence of bytes end in a message or in nothing, within bounds?
+
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { encodeAssociation } from '../../../../../../plugins/dhcp/ipv6/codec/association.ts';
@@ -14,7 +15,7 @@ import {
   statusIn,
 } from '../../../../../../plugins/dhcp/ipv6/codec/options.ts';
 import { grantIn } from '../../../../../../plugins/dhcp/ipv6/lease.ts';
-import { resultOf } from '../../../../../../plugins/dhcp/ipv6/verbs.ts';
+import { resultOf } from '../../../../../../plugins/dhcp/ipv6/obtain.ts';
 import { parseResult, renderResult } from '../../../../../../src/cni/result.ts';
 import { parseCidr } from '../../../../../../src/net/cidr.ts';
 import { parseIp } from '../../../../../../src/net/ip.ts';
