@@ -89,6 +89,11 @@ async function play(lab: Lab, scene: Scene): Promise<string[]> {
   await arrange(lab, scene, outside);
   const [pod, neighbour] = [await attach(lab, scene, 'red', 88), await attach(lab, scene, 'blue', 89)];
   if (typeof pod === 'string' || typeof neighbour === 'string') return [`${pod}; ${neighbour}`];
+  const accepts = (ns: Namespace, device: string) => lab.sysctl(ns, `net/ipv6/conf/${device}/accept_ra`);
+  if (!scene.isWithoutIpv6)
+    must((await accepts(lab.host, 'heard')) === (scene.isDual ? '2' : '1'), 'the host loses its IPv6 router');
+  for (const { container } of [pod, neighbour])
+    must((await accepts(container, 'eth0')) === '0', 'a stranger on the link routes a pod');
   for (const [ns, port] of [
     [pod.container, 80],
     [pod.container, 81],
@@ -139,6 +144,10 @@ async function play(lab: Lab, scene: Scene): Promise<string[]> {
 async function arrange(lab: Lab, scene: Scene, outside: Outside): Promise<void> {
   const rule = (table: string, ...args: string[]) => ok(lab, ['iptables', '-t', table, ...args]);
   if (scene.isWithoutIpv6) await lab.sysctl(lab.host, 'net/ipv6/conf/default/disable_ipv6', 1);
+  // The host has its IPv6 router from an advertisement there, as long as it is no router itself.
+  await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 0);
+  await lab.ip(lab.host, 'link', 'add', 'heard', 'up', 'type', 'veth', 'peer', 'name', 'router');
+  if (!scene.isWithoutIpv6) await lab.sysctl(lab.host, 'net/ipv6/conf/heard/accept_ra', 1);
   if (scene.isClosed) await rule('filter', '-P', 'FORWARD', 'DROP');
   const { v4 } = outside.hostAddress;
   if (scene.proxy === 'nat')
