@@ -50,8 +50,11 @@ function contentTypeOf(method: string | undefined, body: JsonObject | readonly J
   return Array.isArray(body) ? 'application/json-patch+json' : 'application/merge-patch+json';
 }
 
-/** Limit of a reply, and of a line of one: longer ones are never expected. */
+/** Limit of a reply, and of a line of one. A page of a list may be longer: then it is asked for in parts. */
 const MAX_BYTES = 16 * 1024 * 1024;
+
+/** The cause of the error for a longer one. */
+export class ReplyTooLong extends Error {}
 
 /**
  * The configured server; sends nothing yet.
@@ -117,7 +120,7 @@ function exchange(prepared: Prepared, text: string | undefined): Promise<{ statu
     let size = 0;
     reply.on('data', (chunk: Buffer) => {
       size += chunk.length;
-      if (size > MAX_BYTES) asked.destroy(new Error('its reply is too long'));
+      if (size > MAX_BYTES) asked.destroy(new ReplyTooLong('its reply is too long'));
       else chunks.push(chunk);
     });
     reply.on('end', () =>

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import type { ApiServer } from './api-server.ts';
-import { PAGE, Pages } from './pages.ts';
+import { listPages } from './pages.ts';
 
 /** What to watch, and what to keep of each object. */
 export interface WatchedKind<T> {
@@ -213,20 +213,12 @@ async function follow<T>(
 /** @throws CniError when the server cannot be used */
 async function list<T>(server: ApiServer, kind: WatchedKind<T>, state: State<T>): Promise<void> {
   state.clear();
-  let next: unknown = '';
-  let version = '';
-  for (const pages = new Pages(kind.path); ; ) {
-    const query = { ...kind.query, limit: String(PAGE), ...(next ? { continue: String(next) } : {}) };
-    const page = await server.ask('GET', withQuery(kind.path, query));
-    const metadata = isObject(page?.metadata) ? page.metadata : {};
-    for (const item of Array.isArray(page?.items) ? page.items : []) if (isObject(item)) state.set(item);
-    next = metadata.continue;
-    if (page === undefined) throw new Error(`Cannot watch "${kind.path}": the cluster has no such kind`);
-    if (typeof metadata.resourceVersion === 'string') version = metadata.resourceVersion;
-    if (!next) break;
-    pages.turn();
+  let latest = '';
+  for await (const { items, version } of listPages(server, kind.path, kind.query)) {
+    for (const item of items) state.set(item);
+    latest = version || latest;
   }
-  state.version = version;
+  state.version = latest;
 }
 
 /** @returns false when the server no longer has our position */

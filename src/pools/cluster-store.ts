@@ -1,7 +1,7 @@
 // How are pools and blocks stored in the Kubernetes API?
 import { isObject, type JsonObject } from '../cni/json.ts';
 import type { ApiServer } from '../delegate/api-server.ts';
-import { PAGE, Pages } from '../delegate/pages.ts';
+import { listPages } from '../delegate/pages.ts';
 import {
   API_VERSION,
   type ClaimKey,
@@ -27,20 +27,8 @@ export function clusterStore(server: ApiServer): ObjectStore {
     },
     async *pages(kind, labels) {
       const labelSelector = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
-      let next = '';
-      for (const pages = new Pages(kind); ; ) {
-        const query = new URLSearchParams({
-          limit: String(PAGE),
-          ...(labelSelector.length ? { labelSelector: labelSelector.join(',') } : {}),
-          ...(next ? { continue: next } : {}),
-        });
-        const page = await server.ask('GET', `${pathOf(kind)}?${query}`, undefined, []);
-        yield (Array.isArray(page?.items) ? page.items : []).filter(isObject).map(storedOf);
-        const { continue: more } = isObject(page?.metadata) ? page.metadata : {};
-        next = typeof more === 'string' ? more : '';
-        if (next === '') return;
-        pages.turn();
-      }
+      const query = labelSelector.length ? { labelSelector: labelSelector.join(',') } : {};
+      for await (const { items } of listPages(server, pathOf(kind), query)) yield items.map(storedOf);
     },
     async create(kind, object) {
       const created = await server.ask('POST', pathOf(kind), wireOf(kind, object), [CONFLICT]);

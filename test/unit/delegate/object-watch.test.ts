@@ -72,6 +72,18 @@ describeNeeding(
       expect(lists()).toBe(3);
     });
 
+    test('reads pages of fewer objects where one writer has made them as large as it may', async () => {
+      for (let i = 0; i < 90; i++) api.addDefinition('ns', `large-${i}`, 'x'.repeat(256 * 1024));
+      for (let i = 0; i < 700; i++) api.addDefinition('ns', `net-${i}`, `config ${i}`);
+      const watched = begin({ characters: 64 * 1024 * 1024 });
+      await fresh(watched);
+      expect(watched.find('ns', 'large-89')).toHaveLength(256 * 1024);
+      expect(watched.find('ns', 'net-699')).toBe('config 699');
+      expect(problems).toEqual([]);
+      // Later pages are as long as usual.
+      expect(lists()).toBeLessThan(12);
+    });
+
     test('continues from its bookmark after a disconnect, and is not fresh in between', async () => {
       api.addDefinition('ns', 'net', 'one');
       const watched = begin({ backoffMs: { first: 200, last: 200 } });

@@ -20,7 +20,7 @@ test('a list whose server says "continue" for ever ends with an error', async ()
   const { store, asked } = storeThatAnswers({ metadata: { continue: 'more' }, items: [] });
   await expect(listAll(store, 'blocks', {})).rejects.toMatchObject({
     code: 11,
-    message: expect.stringContaining('Cannot list "blocks"'),
+    message: expect.stringContaining('Cannot list "apis/catena.cni.cncf.io/v1alpha1/blocks"'),
   });
   expect(asked()).toBe(1_000);
 });
