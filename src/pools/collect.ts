@@ -2,10 +2,11 @@
 //
 // Any node may find such a block, and frees it after a time of grace by its own clock. It marks the block first: the node that holds it
 // takes the mark off when it looks after its blocks, which changes the version, and only the marked version is ever deleted.
-import { blockSpecOf, isOwn, kindOf, labelOf } from './block-object.ts';
+import { defined } from '../cni/defined.ts';
+import { blockSpecOf, isOwn, labelOf } from './block-object.ts';
 import type { Orphan } from './held.ts';
 import { adoptKept } from './keep.ts';
-import { BLOCK_KINDS, POOL_LABEL, type StoredObject } from './objects.ts';
+import { BLOCK_KINDS, POOL_LABEL } from './objects.ts';
 import { type Claimant, changeHeld, ownerIn } from './place.ts';
 import { countUsable, type Pool } from './pool.ts';
 
@@ -15,8 +16,16 @@ const LOOKERS = 5;
 const ASSUMED_NODES = 10;
 /** Nodes about which one look asks. */
 const MOST_ASKED = 100;
-/** Objects of one node that are marked in one look: a node can write any number, and each costs requests. */
-const MOST_OF_ONE = 1_024;
+/** Objects that are marked in one look: a node can write any number, with any names of nodes, and each costs requests. */
+const MOST_MARKED = 1_024;
+
+type Owner = Pick<Orphan, 'node' | 'machine'>;
+
+/** A node, and what it has of a pool. */
+interface Owned {
+  readonly owner: Owner;
+  readonly names: [kind: Orphan['kind'], name: string][];
+}
 
 /**
  * Marks blocks of nodes that are gone, and deletes those that have borne the mark for the time of grace.
@@ -31,7 +40,8 @@ export async function collect(claimant: Claimant, pool: Pool, graceS: number): P
 async function look(claimant: Claimant, pool: Pool): Promise<void> {
   const { store } = claimant;
   const labels = { [POOL_LABEL]: labelOf(pool.name) };
-  const byOwner = new Map<string, StoredObject[]>();
+  // Names alone: objects can be large.
+  const byOwner = new Map<string, Owned>();
   const self = ownerIn(claimant);
   let claimed = 0;
   for (const kind of BLOCK_KINDS)
@@ -41,19 +51,20 @@ async function look(claimant: Claimant, pool: Pool): Promise<void> {
         const spec = blockSpecOf(object);
         if (spec === undefined || isOwn(object, { ...self, network: spec.network })) continue;
         // Another machine of that name is another node.
-        const owner = JSON.stringify([spec.node, spec.machine]);
-        const before = byOwner.get(owner);
-        if (before === undefined) byOwner.set(owner, [object]);
-        else if (before.length < MOST_OF_ONE) before.push(object);
+        const { node, machine } = spec;
+        const key = JSON.stringify([node, machine]);
+        const one: Owned = byOwner.get(key) ?? { owner: { node, ...defined({ machine }) }, names: [] };
+        byOwner.set(key, one);
+        if (one.names.length < MOST_MARKED) one.names.push([kind, object.name]);
       }
     }
-  const owners = [...byOwner.keys()];
+  const owners = [...byOwner.values()];
   const found: Orphan[] = [];
-  for (const owner of sample(owners, claimant.random)) {
-    const [node, machine] = JSON.parse(owner);
-    if ((await store.hasNode(node, machine)) !== false) continue;
-    for (const object of byOwner.get(owner) ?? [])
-      found.push(...(await mark(claimant, { node, machine }, object)));
+  for (const { owner, names } of sample(owners, claimant.random)) {
+    if (found.length >= MOST_MARKED) break;
+    if ((await store.hasNode(owner.node, owner.machine)) !== false) continue;
+    for (const [kind, name] of names.slice(0, MOST_MARKED - found.length))
+      found.push(...(await mark(claimant, owner, kind, name)));
   }
   changeHeld(claimant, ({ orphans = [], ...rest }) => {
     const isKnown = (one: Orphan) =>
@@ -70,21 +81,21 @@ async function look(claimant: Claimant, pool: Pool): Promise<void> {
   });
 }
 
-/** The object with the mark; none if it has been changed since. */
+/** The object with the mark; none if it is another's by now. */
 async function mark(
   { store, clock }: Claimant,
-  owner: Pick<Orphan, 'node' | 'machine'>,
-  object: StoredObject,
+  owner: Owner,
+  kind: Orphan['kind'],
+  name: string,
 ): Promise<Orphan[]> {
-  const spec = blockSpecOf(object);
-  if (spec === undefined) return [];
-  const kind = kindOf(spec) === 'addresses' ? 'addresses' : 'blocks';
+  const object = await store.find(kind, name);
+  const spec = object && blockSpecOf(object);
+  if (object === undefined || spec?.node !== owner.node || spec.machine !== owner.machine) return [];
   const marked = spec.orphaned
     ? object
     : await store.replace(kind, { ...object, spec: { ...object.spec, orphaned: true } });
   if (marked === undefined) return [];
-  const { name, uid, version } = marked;
-  return [{ kind, name, uid, version, ...owner, since: clock() }];
+  return [{ kind, name, uid: marked.uid, version: marked.version, ...owner, since: clock() }];
 }
 
 async function free(claimant: Claimant, graceS: number): Promise<string[]> {
@@ -105,10 +116,10 @@ async function free(claimant: Claimant, graceS: number): Promise<string[]> {
 }
 
 /** Up to so many of them, at random. */
-function sample(names: readonly string[], random: () => number): string[] {
-  const keyed = names.map(name => ({ name, key: random() }));
+function sample<T>(all: readonly T[], random: () => number): T[] {
+  const keyed = all.map(one => ({ one, key: random() }));
   return keyed
     .sort((a, b) => a.key - b.key)
     .slice(0, MOST_ASKED)
-    .map(({ name }) => name);
+    .map(({ one }) => one);
 }

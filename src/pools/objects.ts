@@ -12,7 +12,7 @@ export const API_VERSION = `${GROUP}/v1alpha1`;
 export const KINDS = { pools: 'Pool', blocks: 'Block', addresses: 'Address' } as const;
 export type Kind = keyof typeof KINDS;
 /** What nodes claim. */
-export const BLOCK_KINDS: readonly Kind[] = ['blocks', 'addresses'];
+export const BLOCK_KINDS = ['blocks', 'addresses'] as const satisfies readonly Kind[];
 
 /** Labels of blocks and addresses. */
 export const POOL_LABEL = `${GROUP}/pool`;

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { cpSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { giveBackAllOf } from '../../plugins/cluster/leave.ts';
+import type { JsonObject } from '../../src/cni/json.ts';
 import { parseIp } from '../../src/net/ip.ts';
 import { directoryStore } from '../../src/pools/directory-store.ts';
 import { RESTORED_ANNOTATION } from '../../src/pools/restored.ts';
@@ -44,6 +45,19 @@ function cluster(names: readonly string[], seed = 1) {
 }
 
 const numbered = (count: number, prefix: string) => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
+
+/** What any node may write: blocks of 64 addresses in the name of whatever node, without its machine. */
+function claimAs({ put }: ReturnType<typeof apiModel>, node: string, first: number, count: number): void {
+  const labels = { 'catena.cni.cncf.io/pool': 'default', 'catena.cni.cncf.io/node': node };
+  for (let i = first; i < first + count; i++) {
+    const from = `10.${64 + (i >> 10)}.${(i >> 2) & 255}.${(i & 3) * 64}`;
+    const ranges = [{ from, to: from, prefix: 26, gateway: from }];
+    put(`apis/catena.cni.cncf.io/v1alpha1/blocks/default-${from}`, {
+      metadata: { name: `default-${from}`, labels },
+      spec: { pool: 'default', node, network: 'podnet', size: 64, cidrs: [`${from}/26`], ranges },
+    });
+  }
+}
 
 describe('blocks', () => {
   test('an ADD claims a block once; those after it ask for nothing, nor does DEL', async () => {
@@ -202,17 +216,7 @@ describe('blocks', () => {
   test('of a pool that another node has nearly whole, a block is found long before the list is read', async () => {
     const { model, node } = cluster(['a', 'mallory']);
     const spec = { subnets: [{ ipv4: '10.64.0.0/12' }], blockSize: 64 };
-    // Any node can write a label that names another.
-    const labels = { 'catena.cni.cncf.io/pool': 'default', 'catena.cni.cncf.io/node': 'mallory' };
-    for (let i = 0; i < 15_000; i++) {
-      const from = `10.${64 + (i >> 10)}.${(i >> 2) & 255}.${(i & 3) * 64}`;
-      const ranges = [{ from, to: from, prefix: 26, gateway: from }];
-      const owned = { pool: 'default', node: 'mallory', network: 'podnet', size: 64 };
-      model.put(`apis/catena.cni.cncf.io/v1alpha1/blocks/default-${from}`, {
-        metadata: { name: `default-${from}`, labels },
-        spec: { ...owned, cidrs: [`${from}/26`], ranges },
-      });
-    }
+    claimAs(model, 'mallory', 0, 15_000);
     const asked: number[] = [];
     for (const id of numbered(9, 'n')) {
       const before = model.counts.requests;
@@ -432,6 +436,25 @@ describe('blocks', () => {
     expect(await b.tend(limits)).toMatchObject({ reclaimed: [block?.name ?? ''] });
     expect(findContradictions(model, [a, b, c])).toEqual([]);
   });
+
+  test('of a node that is gone, with thousands of blocks, one look marks a bounded number', async () => {
+    const { model, node } = cluster(['a']);
+    let now = 0;
+    const spec = { subnets: [{ ipv4: '10.64.0.0/12' }], blockSize: 64 };
+    const a = node('a', { spec, clock: () => now, random: () => 0 });
+    await a.add('pod');
+    const status = { nodeInfo: { systemUUID: 'uuid' } };
+    model.put('api/v1/nodes/mallory', { metadata: { name: 'mallory' }, status });
+    claimAs(model, 'mallory', 100, 20);
+    for (const gone of ['gone', 'gone-too']) claimAs(model, gone, gone === 'gone' ? 200 : 2_200, 1_500);
+    const marked = () => [...model.objects.values()].filter(one => (one.spec as JsonObject)?.orphaned).length;
+    const limits = { lowWater: 0, coolDownS: 1e6, graceS: 3600 };
+    await a.tend(limits);
+    expect(marked()).toBe(1_024);
+    now = 3600;
+    expect((await a.tend(limits)).collected).toHaveLength(1_024);
+    expect(a.blocks()).toHaveLength(1);
+  }, 60_000);
 
   test('a node that was off while its blocks were freed leases nothing of them after its boot', async () => {
     const { model, node, way } = cluster(['a', 'b']);
