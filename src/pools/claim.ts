@@ -5,7 +5,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { PAGE } from '../delegate/pages.ts';
 import type { LeaseStore } from '../ipam/lease-store.ts';
 import { blockObject, heldFrom, isOwn, kindOf, labelOf } from './block-object.ts';
 import { anyFree, firstChoices } from './choose.ts';
@@ -33,6 +32,8 @@ const MOST_FAILURES = 3;
 const PAUSE_MS = 200;
 /** Collisions after the list was read: every one means that another node got a block. */
 const MOST_COLLISIONS = 100;
+/** Tries after each of so many pages of a long list, and one after each further page: of a pool with a tenth free, 64 tries find a block. */
+const TRIES_PER_PAGE = 8;
 
 /**
  * Reserves something from the blocks of this node, after further ones have been claimed if necessary.
@@ -109,10 +110,12 @@ export async function claimBlock(claimant: Claimant, pool: Pool, wish?: Wish): P
     return false;
   };
   const labels = { [POOL_LABEL]: labelOf(pool.name) };
-  // A list of many pages takes long to read, and nine blocks of ten may be taken: in a tenth of it one that is free was found.
+  let pages = 0;
+  // A page of a list takes longer than some tries, and one node may have nine blocks of ten.
   for await (const page of claimant.store.pages(kindOf({ size: pool.blockSize }), labels)) {
     for (const { name } of page) taken.add(name);
-    if (page.length >= PAGE && (await tryAny())) return;
+    const tries = pages++ < TRIES_PER_PAGE ? TRIES_PER_PAGE : 1;
+    for (let i = 0; i < tries; i++) if (await tryAny()) return;
   }
   for (let i = 0; i < MOST_COLLISIONS; i++) if (await tryAny()) return;
   throw new CniError(
