@@ -107,9 +107,13 @@ describe('blocks', () => {
     expect(given).toEqual([kept, kept, kept]);
     expect(own.leases()).toEqual(kept);
     const [path = ''] = [...model.objects.keys()].filter(at => at.includes('/addresses/'));
+    const turnOf = () => (model.objects.get(path)?.spec as { turn?: number } | undefined)?.turn;
+    const turn = turnOf();
+    expect(turn).toBeGreaterThan(1);
     model.remove(path);
     const calm = { ...CALM, lowWater: 0 };
     expect((await own.tend(calm)).reclaimed).toHaveLength(1);
+    expect(turnOf()).toBe(turn);
     for (let looks = 0; looks < 2; looks++) expect((await own.tend(calm)).restored).toBe(false);
   });
 
