@@ -18,7 +18,7 @@ export interface Page {
 }
 
 /**
- * The pages of a list. One that is too long for a reply is asked for again with fewer objects: whoever may write some can make each large,
+ * The pages of a list. One that is too long for a reply is asked for again with fewer objects: a program that may write some can make each large,
  * and those of all others would be unknown.
  * @throws CniError 11 when the server cannot be reached, or the list does not end; 999 when it refuses, or has no such kind
  */

@@ -81,7 +81,7 @@ async function look(claimant: Claimant, pool: Pool): Promise<void> {
   });
 }
 
-/** The object with the mark; none if it is another's by now. */
+/** The object with the mark; none if it has another owner. */
 async function mark(
   { store, clock }: Claimant,
   owner: Owner,
