@@ -15,7 +15,6 @@ export {
   validateNetwork,
 } from './chain/config/plugin-version.ts';
 export { collectGarbage } from './chain/records/collect-garbage.ts';
-export { findCachedResult, findNetworkOfAdd } from './chain/records/config-of-add.ts';
 export {
   type GarbageCandidate,
   type GarbagePlan,
@@ -23,6 +22,7 @@ export {
   planGarbage,
 } from './chain/records/garbage.ts';
 export type { HeldAttachment, NodeWitness } from './chain/records/held-attachment.ts';
+export { findCachedResult, findNetworkOfAdd } from './chain/records/known-add.ts';
 export { type Recovery, type RecoveryScope, recover } from './chain/records/recover.ts';
 export {
   type AttachmentCondition,
@@ -82,18 +82,22 @@ export {
   renderResult,
 } from './cni/result.ts';
 export { atLeast, CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './cni/version.ts';
-export {
-  type AttachmentFilter,
-  type AttachmentList,
-  DEFAULT_CACHE_DIR,
-  listAttachments,
-  readAttachment,
-} from './journal/entries.ts';
-export { type CachedAttachment, parseRecord, renderAttachment } from './journal/entry.ts';
 export type {
   AttachmentRecord,
   PendingChange,
   RecordedError,
   Settings,
-} from './journal/record.ts';
-export { listRecords, type RecordList, readRecord } from './journal/store.ts';
+} from './journal/store.ts';
+export {
+  type AttachmentFilter,
+  type AttachmentList,
+  type CachedAttachment,
+  DEFAULT_CACHE_DIR,
+  listAttachments,
+  listRecords,
+  parseRecord,
+  type RecordList,
+  readAttachment,
+  readRecord,
+  renderAttachment,
+} from './journal/store.ts';

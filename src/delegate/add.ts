@@ -1,26 +1,26 @@
 // How does a pod get either all of its networks, or none?
 
-import { hold } from '../chain/records/holder-wait.ts';
+import { hold } from '../chain/records/hold.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
-import { claimOf } from '../journal/claim.ts';
-import { readAttachment, writeAttachment } from '../journal/entries.ts';
-import { lent } from '../journal/lock.ts';
+import { isOfEarlierBoot } from '../journal/boot.ts';
+import { compareNetns } from '../journal/netns-identity.ts';
+import { editEntry, type Held, type HeldKnown, isKnown } from '../journal/store.ts';
 import { findCidr } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';
-import { beginPod, type PodAddRecord } from './begin-pod.ts';
+import { beginPod } from './begin-pod.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import type { NetworkStatus } from './cluster.ts';
 import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
+import { deleteHeldPod } from './delete.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
-import { settleEarlierAdd } from './earlier.ts';
 import { refuseHeldDevices } from './held-devices.ts';
 import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
-import type { PodKey } from './record.ts';
+import { inPods, type PodKey } from './record.ts';
 import { recoverPods } from './recover.ts';
 import { type Runner, refuseUnready } from './runner.ts';
 import { annotationsOf, listWanted } from './wanted.ts';
@@ -50,16 +50,33 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
   await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
-  const { lock, record: earlier } = await hold(key, { ...runner.runtime, stateDir: runner.podsDir }, 'add');
-  let record: PodAddRecord | undefined;
+  const held = await hold(key, inPods(runner.podsDir, runner.runtime), 'add');
   try {
-    if (earlier) await settleEarlierAdd(runner, key.netns, claimOf(runner.podsDir, earlier, lent(lock)));
+    if (isKnown(held)) await settleEarlierAdd(runner, key.netns, held);
     refuseTaken(runner, networks);
-    record = beginPod(runner, key, networks, annotations, lock);
+    const commit = beginPod(runner, key, networks, annotations, held);
+    return await attachAll(runner, pod, { key, networks, claims, defaults, commit }, held);
   } finally {
-    if (record === undefined) lock.release();
+    held.release();
   }
-  return attachAll(runner, pod, { key, networks, claims, defaults }, record);
+}
+
+/**
+ * Deletes what an earlier ADD left that was cut off, or was for another namespace or boot, because no DEL was called for it.
+ * @throws CniError 7 when the pod is attached in this same namespace; of what cannot be deleted; 11 when it was attached elsewhere
+ */
+async function settleEarlierAdd(runner: Runner, netns: string, held: HeldKnown): Promise<void> {
+  const { record } = held;
+  const { env } = runner.runtime;
+  const isOurs = !isOfEarlierBoot(record, env) && compareNetns(netns, record) === 'same';
+  if (record.phase === 'attached' && isOurs)
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot attach "${record.ifname}" of container "${record.containerId}": it is already attached; run DEL first`,
+      { details: `recorded in "${record.file}"` },
+    );
+  held.beginDel();
+  await deleteHeldPod(runner, record, held, netns);
 }
 
 /**
@@ -88,13 +105,14 @@ interface Plan {
   readonly networks: readonly PlannedNetwork[];
   readonly claims: PodClaims;
   readonly defaults: DefaultRoutes;
+  readonly commit: ReturnType<typeof beginPod>;
 }
 
 async function attachAll(
   runner: Runner,
   pod: Pod,
-  { key, networks, claims, defaults }: Plan,
-  record: PodAddRecord,
+  { key, networks, claims, defaults, commit }: Plan,
+  held: Held,
 ): Promise<JsonObject> {
   const status: NetworkStatus[] = [];
   const results: JsonObject[] = [];
@@ -106,7 +124,7 @@ async function attachAll(
     refuseHeldDevices(runner, key, networks);
     for (const [index, network] of networks.entries()) {
       reached = index;
-      record.segment(index);
+      held.progress(index);
       placeDeviceInfo(network);
       const given = await addNetwork(network.list, network.attachment, runner.runtime).catch(error => {
         if (isPartlyUndone(error)) standing = index + 1;
@@ -121,14 +139,14 @@ async function attachAll(
     await claims.fill(networks, results);
     await Promise.all([runner.publish?.(pod, status), runner.tell?.(pod, { attached: status })]);
     isPublished = true;
-    record.commit(status);
+    commit(status);
   } catch (error) {
     const { label, attachment } = networks[reached] as PlannedNetwork;
     const fields = { delegate: label, delegate_ifname: attachment.ifname };
     runner.warn('ADD failed; its attachments are removed', fields);
     await claims.empty();
     if (isPublished) await runner.publish?.(pod, undefined).catch(() => {});
-    await takeBack(runner, networks.slice(0, reached + 1), standing, record);
+    await takeBack(runner, networks.slice(0, reached + 1), standing, held);
     throw error;
   }
   return results[0] as JsonObject;
@@ -151,9 +169,7 @@ async function settleRoutes(
   if (task.add.length) routes.addDefaults(ifname, task.add);
   const edited = editRoutes(result, task);
   if (edited === result) return result;
-  const { cacheDir } = runner.runtime;
-  const cached = readAttachment(cacheDir, { network: list.name, containerId, ifname });
-  if (cached) writeAttachment(cacheDir, { ...cached, result: edited });
+  editEntry(runner.runtime.cacheDir, { network: list.name, containerId, ifname }, edited);
   return edited;
 }
 
@@ -201,7 +217,7 @@ async function takeBack(
   runner: Runner,
   begun: readonly PlannedNetwork[],
   standing: number,
-  record: PodAddRecord,
+  held: Held,
 ): Promise<void> {
   // The signal that stopped the ADD must not stop its undo.
   const runtime = { ...runner.runtime, signal: undefined };
@@ -214,8 +230,8 @@ async function takeBack(
       errors.push(error);
     }
   }
-  if (!errors.length) return record.undone();
-  record.undoFailed(errors);
+  if (!errors.length) return held.abandon();
+  held.fail(errors);
   for (const error of errors) runner.warn('a network could not be detached again', { error: String(error) });
 }
 

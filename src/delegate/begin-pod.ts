@@ -1,17 +1,18 @@
-// How does the ADD of a pod keep its note while it runs?
+// How does the ADD of a pod begin, and what commits it?
 import type { Conflist } from '../chain/config/conflist.ts';
-import { type AddRecord, beginRecord } from '../chain/records/add-record.ts';
+import { intentOf } from '../chain/records/transaction.ts';
 import { defined } from '../cni/defined.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
-import type { Lock } from '../journal/lock.ts';
+import type { Held } from '../journal/store.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { NetworkStatus } from './cluster.ts';
 import type { PlannedNetwork } from './plan.ts';
-import { type PodContents, type PodKey, type RecordedNetwork, renderPod } from './record.ts';
+import { inPods, type PodContents, type PodKey, type RecordedNetwork, renderPod } from './record.ts';
 import type { Runner } from './runner.ts';
 
 /**
- * Begins the record of a pod whose networks are about to be attached.
+ * Begins the ADD of a pod whose networks are about to be attached.
+ * @returns to be called when all are, with what was published of each: commits it, or throws CniError 5
  * @throws CniError 5
  */
 export function beginPod(
@@ -19,8 +20,8 @@ export function beginPod(
   { network, containerId, ifname, netns }: PodKey & { readonly netns: string },
   networks: readonly PlannedNetwork[],
   annotations: Readonly<Record<string, string>>,
-  lock: Lock,
-): PodAddRecord {
+  held: Held,
+): (statuses: readonly NetworkStatus[]) => void {
   const { cacheDir, stateDir } = runtime;
   const contents: Omit<PodContents, 'kind'> = {
     cacheDir,
@@ -29,22 +30,11 @@ export function beginPod(
     ...(follow && { follow: { annotation: annotations[NETWORKS_ANNOTATION] ?? '', call: follow } }),
   };
   const pod = { ...NO_LIST, name: network, source: renderPod(contents) };
-  const place = { ...runtime, stateDir: podsDir, cacheDir: podsDir };
-  const begun = { executables: [], standing: false, lock };
-  const record = beginRecord(pod, { containerId, ifname, netns }, place, begun);
-  return {
-    ...record,
-    commit(statuses) {
-      const attached = contents.networks.map((one, index) => ({ ...one, status: { ...statuses[index] } }));
-      record.commit({ source: renderPod({ ...contents, networks: attached }) });
-    },
+  held.beginAdd(intentOf(pod, { containerId, ifname, netns }, inPods(podsDir, runtime), []), false);
+  return statuses => {
+    const attached = contents.networks.map((one, index) => ({ ...one, status: { ...statuses[index] } }));
+    held.commit({ source: renderPod({ ...contents, networks: attached }), result: undefined });
   };
-}
-
-/** The note of a pod's ADD, whose parts are networks. */
-export interface PodAddRecord extends Omit<AddRecord, 'commit'> {
-  /** All networks are attached. @param statuses of each, as published @throws CniError 5 */
-  commit(statuses: readonly NetworkStatus[]): void;
 }
 
 /** What the record keeps of a network. */

@@ -1,27 +1,25 @@
 // How does a pod lose all networks that its record names, without leaks?
 
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
-import { toRecorded } from '../chain/records/add-record.ts';
-import { begins } from '../chain/records/delete-attachment.ts';
-import { hold } from '../chain/records/holder-wait.ts';
-import { findRecord, findRemembered } from '../chain/records/remembered-add.ts';
-import { joinErrors } from '../chain/run/plugin-errors.ts';
+import { beginDel, endDel } from '../chain/records/delete-attachment.ts';
+import { hold } from '../chain/records/hold.ts';
+import { findRemembered } from '../chain/records/known-add.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import { type Attachment, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
-import { type Claim, claimOf } from '../journal/claim.ts';
-import { refuseElsewhere } from '../journal/elsewhere.ts';
-import { listAttachments } from '../journal/entries.ts';
-import type { CachedAttachment } from '../journal/entry.ts';
-import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
-import { dropRecord } from '../journal/store.ts';
+import {
+  type AttachmentRecord,
+  type CachedAttachment,
+  type Held,
+  lastBegun,
+  listAttachments,
+} from '../journal/store.ts';
 import { removeDeviceInfo } from './device-info.ts';
 import { endOrphanPlugins } from './orphan-plugins.ts';
-import { listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
+import { inPods, listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
 import type { Runner } from './runner.ts';
 
 /**
@@ -29,7 +27,7 @@ import type { Runner } from './runner.ts';
  * its own DEL has succeeded, the pod's record with the last one. Today's configuration is not used. A pod without
  * a record has no networks. Waits while another process works on the pod.
  * @param netns path of the namespace; may be empty when it is gone
- * @param wanted decides from the record, with the claim held, whether the pod is to be detached at all
+ * @param wanted decides from the record, with the lock held, whether the pod is to be detached at all
  * @throws CniError of the network that failed, or one that joins several; 11 while another process works on the pod
  */
 export async function deletePod(
@@ -39,41 +37,29 @@ export async function deletePod(
   wanted?: (record: AttachmentRecord) => boolean,
 ): Promise<void> {
   const { podsDir, runtime } = runner;
-  const { onWarning: _, ...quiet } = runtime;
   checkAttachment({ ...key, netns }, 'DEL', runtime);
-  const held = await hold(key, { ...runtime, stateDir: podsDir }, 'del');
+  // With `wanted`, it is GC, which ends if it cannot have the lock or write to the note.
+  const held = await hold(key, inPods(podsDir, runtime), wanted ? 'remove' : 'del');
   try {
-    // Without the lock, a record can still be read.
-    const found = held ? held.record : findRecord(key, { ...quiet, stateDir: podsDir });
-    if (found) refuseElsewhere(found, runtime.env);
-    if (wanted && !(held && found && wanted(found))) return;
-    const own = held && found && claimOf(podsDir, found, held.lock);
-    // With `wanted`, a record that cannot be written to ends the work.
-    if (own && wanted) own.begin();
-    const claim = own && (wanted || begins(own, runtime)) ? own : undefined;
-    // With `wanted`, it is GC, which does not know that nothing is needed of an ADD that was cut off.
-    if (claim && !wanted) await endPluginsOf(claim.record, runner);
-    await deleteClaimedPod(runner, key, claim, netns);
-    if (claim === undefined) dropRecord(podsDir, key);
+    const { record } = held;
+    if (wanted && !(record && wanted(record))) return;
+    if (wanted) held.beginDel();
+    else beginDel(held, runtime);
+    // GC does not know that nothing is needed of an ADD that was cut off.
+    if (record && !wanted) await endPluginsOf(held, runner);
+    await deleteHeldPod(runner, key, held, netns);
   } finally {
-    held?.lock.release();
+    held.release();
   }
 }
 
-/**
- * The same for a pod whose DEL has begun.
- * @param claim undefined if its record cannot be used or written to: the result cache then tells which networks exist
- */
-export async function deleteClaimedPod(
-  runner: Runner,
-  key: PodKey,
-  claim: Claim | undefined,
-  netns: string,
-): Promise<void> {
-  const errors = await deleteAll(runner, key, claim, netns);
-  if (!errors.length) return claim?.drop();
-  claim?.fail(errors.map(toRecorded));
-  throw joinErrors(`Cannot delete the networks of container "${key.containerId}"`, errors);
+/** The same for a pod whose DEL has begun. If its record cannot be used, the result cache tells which networks exist. */
+export async function deleteHeldPod(runner: Runner, key: PodKey, held: Held, netns: string): Promise<void> {
+  await endDel(held, whatOf(key), () => deleteAll(runner, key, held, netns));
+}
+
+export function whatOf({ containerId }: Pick<PodKey, 'containerId'>): string {
+  return `Cannot delete the networks of container "${containerId}"`;
 }
 
 /**
@@ -107,19 +93,14 @@ export async function deleteNetworks(
 }
 
 /** Ends plugins that an interrupted ADD left running: their result is no longer needed. */
-async function endPluginsOf(record: AttachmentRecord, runner: Runner): Promise<void> {
-  if (record.added || record.attempts > 0) return;
+async function endPluginsOf({ record }: Held, runner: Runner): Promise<void> {
+  if (record === undefined || record.added || record.attempts > 0) return;
   const ifnames = findPod(runner, record)?.networks.map(({ ifname }) => ifname) ?? [];
   await endOrphanPlugins(record, ifnames);
 }
 
-async function deleteAll(
-  runner: Runner,
-  key: PodKey,
-  claim: Claim | undefined,
-  netns: string,
-): Promise<unknown[]> {
-  const pod = claim && findPod(runner, claim.record);
+async function deleteAll(runner: Runner, key: PodKey, { record }: Held, netns: string): Promise<unknown[]> {
+  const pod = record && findPod(runner, record);
   if (pod === undefined) return deleteUnrecorded(runner, key, netns);
   const own = ownNetns(pod, netns, runner.runtime.env);
   return deleteNetworks(runner, pod, lastBegun(pod.record, pod.networks.length) + 1, own);

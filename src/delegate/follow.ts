@@ -3,12 +3,10 @@
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
 
-import { hold } from '../chain/records/holder-wait.ts';
+import { hold } from '../chain/records/hold.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { type Claim, claimOf } from '../journal/claim.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
-import { readRecord } from '../journal/store.ts';
+import { type AttachmentRecord, type HeldKnown, isKnown, readRecord } from '../journal/store.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
@@ -17,7 +15,7 @@ import { LiveNetworks } from './live-networks.ts';
 import { argOf, type Pod, placeOf } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 import { planFollowing } from './plan-following.ts';
-import { type PodKey, parsePod } from './record.ts';
+import { inPods, type PodKey, parsePod } from './record.ts';
 import type { Runner } from './runner.ts';
 import { listAnnotated } from './wanted.ts';
 
@@ -47,27 +45,26 @@ export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<
   if (known && isSettled && annotationOf(known) === follow?.annotation) return;
   const found = await readPod(place, uid);
   if (found === undefined) return;
-  const claim = await acquireClaim(runner, key, now => isFollowing(now, pod));
-  if (claim === undefined) return;
+  const held = await hold(key, inPods(runner.podsDir, runner.runtime), 'add');
   try {
-    await followClaimed(runner, pod, { claim, place, found });
+    if (isKnown(held) && isFollowing(held.record, pod)) await followHeld(runner, pod, { held, place, found });
   } catch (error) {
     const said = failureEvents('NetworksNotChanged', toCniError(error), annotationOf(found));
     await tellCluster(cluster, { ...place, uid: found.uid }, said, runner.warn);
     throw error;
   } finally {
-    claim.leave();
+    held.release();
   }
 }
 
 interface Followed {
-  readonly claim: Claim;
+  readonly held: HeldKnown;
   readonly place: Place;
   readonly found: KubernetesPod;
 }
 
-async function followClaimed(runner: Runner, pod: Pod, { claim, place, found }: Followed): Promise<void> {
-  const live = new LiveNetworks(runner, claim);
+async function followHeld(runner: Runner, pod: Pod, { held, place, found }: Followed): Promise<void> {
+  const live = new LiveNetworks(runner, held);
   await live.settle();
   const wanted = listAnnotated(runner.options, pod, found.annotations);
   const { going, coming } = planFollowing(live.networks, wanted);
@@ -103,18 +100,6 @@ async function attachAll(live: LiveNetworks, planned: readonly PlannedNetwork[],
     await live.detach(live.networks.slice(-planned.length));
     throw error;
   }
-}
-
-/** Waits while another process works on the pod. @throws CniError 11 when it has waited long enough */
-async function acquireClaim(
-  { podsDir, runtime }: Runner,
-  key: PodKey,
-  wanted: (record: AttachmentRecord) => boolean,
-): Promise<Claim | undefined> {
-  const { lock, record } = (await hold(key, { ...runtime, stateDir: podsDir }, 'add')) ?? {};
-  if (lock && record && wanted(record)) return claimOf(podsDir, record, lock);
-  lock?.release();
-  return undefined;
 }
 
 /** The pod's status changes often, so a write of an old version is repeated with the present one. */

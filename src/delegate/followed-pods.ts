@@ -6,7 +6,7 @@ import { describeError } from '../cni/errors.ts';
 import { parseObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
-import { readAttachment } from '../journal/entries.ts';
+import { readAttachment } from '../journal/store.ts';
 import type { LogFields, LogLevel } from '../log.ts';
 import { letGoFirst, startTimer, type Timer } from '../wait.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';

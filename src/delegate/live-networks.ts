@@ -4,7 +4,7 @@ import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { Claim } from '../journal/claim.ts';
+import type { HeldKnown } from '../journal/store.ts';
 import { refuseUnheeded } from './add.ts';
 import { toRecordedNetwork } from './begin-pod.ts';
 import type { NetworkStatus } from './cluster.ts';
@@ -19,18 +19,18 @@ import { type PodContents, parsePod, type RecordedNetwork, recall, renderPod, ru
 import type { Runner } from './runner.ts';
 import type { Wanted } from './wanted.ts';
 
-/** The networks of a pod whose record is claimed. Each change is in the record before and after it is made. */
+/** The networks of a pod that is held. Each change is in the record before and after it is made. */
 export class LiveNetworks {
   readonly #runner: Runner;
-  readonly #claim: Claim;
+  readonly #held: HeldKnown;
   readonly #runtime: Runner['runtime'];
   #contents: PodContents;
   #networks: readonly RecordedNetwork[];
 
-  constructor(runner: Runner, claim: Claim) {
-    const pod = parsePod(claim.record);
+  constructor(runner: Runner, held: HeldKnown) {
+    const pod = parsePod(held.record);
     this.#runner = runner;
-    this.#claim = claim;
+    this.#held = held;
     this.#contents = pod;
     this.#runtime = runtimeOf(runner, pod);
     this.#networks = pod.networks;
@@ -102,7 +102,7 @@ export class LiveNetworks {
     this.#write([...before, ...coming.map(network => ({ ...network, state: 'coming' as const }))]);
     const results: JsonObject[] = [];
     try {
-      refuseHeldDevices(this.#runner, this.#claim.record, planned);
+      refuseHeldDevices(this.#runner, this.#held.record, planned);
       for (const network of planned) {
         placeDeviceInfo(network);
         const result = await addNetwork(network.list, network.attachment, this.#runtime);
@@ -139,7 +139,7 @@ export class LiveNetworks {
   }
 
   async #remove(networks: readonly RecordedNetwork[]): Promise<void> {
-    const { record } = this.#claim;
+    const { record } = this.#held;
     // The signal that stopped the call must not stop its undo.
     const runtime = { ...this.#runtime, signal: undefined };
     for (const network of networks.toReversed()) {
@@ -156,7 +156,7 @@ export class LiveNetworks {
 
   #write(networks: readonly RecordedNetwork[]): void {
     this.#contents = { ...this.#contents, networks: [...networks] };
-    this.#claim.restate(renderPod(this.#contents));
+    this.#held.restate(renderPod(this.#contents));
     this.#networks = networks;
   }
 

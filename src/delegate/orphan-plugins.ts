@@ -5,7 +5,7 @@
 // left alone.
 
 import { endOrphanProcesses, findPlugins } from '../journal/orphan-processes.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
+import type { AttachmentRecord } from '../journal/store.ts';
 
 /** Ends plugins of an interrupted ADD for one of these interfaces of the pod, and waits until they are gone. */
 export async function endOrphanPlugins(

@@ -10,8 +10,7 @@ import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
-import { listRecords } from '../journal/store.ts';
+import { type AttachmentRecord, listRecords } from '../journal/store.ts';
 
 const RecordedNetwork = z.object({
   label: z.string(),
@@ -109,6 +108,14 @@ export function listPods(podsDir: string, network?: string): { pods: PodRecord[]
     }
   }
   return { pods, damaged: broken };
+}
+
+/** A runtime for records of pods: their entries are beside their notes. */
+export function inPods<R extends ChainRuntime>(
+  podsDir: string,
+  runtime: R,
+): R & Record<'cacheDir' | 'stateDir', string> {
+  return { ...runtime, stateDir: podsDir, cacheDir: podsDir };
 }
 
 /** The runtime of the pod's ADD, as far as still usable: today's plugin directories come before the recorded ones. */

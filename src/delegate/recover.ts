@@ -1,25 +1,17 @@
 // How are the networks of pods deleted whose runner has died?
 
 import type { Conflist } from '../chain/config/conflist.ts';
-import { toRecorded } from '../chain/records/add-record.ts';
-import {
-  claimUnsettled,
-  type DeleteUnsettled,
-  type Recovery,
-  type RecoveryScope,
-  recover,
-} from '../chain/records/recover.ts';
-import { findRecord } from '../chain/records/remembered-add.ts';
+import { endDel } from '../chain/records/delete-attachment.ts';
+import { holdCall } from '../chain/records/hold.ts';
+import { findRecord } from '../chain/records/known-add.ts';
+import { type Recovery, type RecoveryScope, recover } from '../chain/records/recover.ts';
 import { findSuccessor, yieldToSuccessor } from '../chain/records/successor.ts';
-import { joinErrors } from '../chain/run/plugin-errors.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
-import { claimRecord } from '../journal/claim.ts';
-import { lastBegun } from '../journal/lines.ts';
-import { tryEntry } from '../journal/store.ts';
-import { deleteNetworks, ownNetns } from './delete.ts';
-import { type PodRecord, parsePod } from './record.ts';
+import { type HeldKnown, isKnown, lastBegun, tryEntry, tryHold } from '../journal/store.ts';
+import { deleteNetworks, ownNetns, whatOf } from './delete.ts';
+import { inPods, type PodRecord, parsePod } from './record.ts';
 
 /**
  * Deletes the networks of pods: those with an operation that began and never ended because its runner died, those whose DEL failed, and those
@@ -30,36 +22,20 @@ export function recoverPods(
   scope: RecoveryScope,
   runtime: ChainRuntime,
 ): Promise<Recovery[]> {
-  return recover(scope, { ...runtime, stateDir: podsDir }, deleteUnsettledPod);
+  return recover(scope, inPods(podsDir, runtime), deleteByRecord);
 }
 
-const deleteUnsettledPod: DeleteUnsettled = async (id, runtime) => {
-  const { env } = runtime;
-  const claim = claimUnsettled(id, runtime);
-  if (claim === undefined) return false;
-  const { record } = claim;
-  let errors: readonly unknown[];
-  try {
+function deleteByRecord(held: HeldKnown, runtime: ChainRuntime): Promise<boolean> {
+  const { record } = held;
+  return endDel(held, whatOf(record), () => {
     const pod = parsePod(record);
     // The pod's own record says where its networks are recorded.
     const runner = { runtime: { ...runtime, stateDir: pod.stateDir, cacheDir: pod.cacheDir } };
-    errors = await deleteNetworks(
-      runner,
-      pod,
-      lastBegun(record, pod.networks.length) + 1,
-      ownNetns(pod, record.netns, env),
-      (list, id) => isAttachedAgain(list, id, pod, runtime),
-    );
-  } catch (error) {
-    errors = [error];
-  }
-  if (!errors.length) {
-    claim.drop();
-    return true;
-  }
-  claim.fail(errors.map(toRecorded));
-  throw joinErrors(`Cannot delete the networks of container "${id.containerId}"`, errors);
-};
+    const begun = lastBegun(record, pod.networks.length) + 1;
+    const netns = ownNetns(pod, record.netns, runtime.env);
+    return deleteNetworks(runner, pod, begun, netns, (list, id) => isAttachedAgain(list, id, pod, runtime));
+  });
+}
 
 /**
  * Whether another runtime has given the pod this network again since. Then the attachment stays, and only our record of it is
@@ -80,6 +56,11 @@ async function isAttachedAgain(
     return (await witness?.findLife(list, id)) !== undefined;
   }
   if ((await findSuccessor(own, within)) === undefined) return false;
-  const claim = claimRecord({ stateDir, env: runtime.env }, id);
-  return claim !== undefined && !('holder' in claim) && (await yieldToSuccessor(claim, within));
+  const held = tryHold(id, holdCall(within, 'del'));
+  if ('holder' in held) return false;
+  try {
+    return isKnown(held) && (await yieldToSuccessor(held, within));
+  } finally {
+    held.release();
+  }
 }

@@ -13,6 +13,7 @@ import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
 import { fileFailure } from '../files/failure.ts';
 import {
   putFile,
@@ -64,6 +65,12 @@ function readEntry(file: string, id: AttachmentId): CachedAttachment | undefined
 export function writeAttachment(dir: string, attachment: CachedAttachment): void {
   // Not synced: a power failure that tears the file also ends the namespaces it is about.
   putFile(cacheFileOf(dir, attachment), renderAttachment(attachment), { what: 'cached result' });
+}
+
+/** Gives the entry of an attachment, if there is one, another result. @throws CniError 5 and 6 */
+export function editEntry(dir: string, id: AttachmentId, result: JsonObject): void {
+  const cached = readAttachment(dir, id);
+  if (cached) writeAttachment(dir, { ...cached, result });
 }
 
 /**

@@ -41,11 +41,6 @@ export interface Lock {
   release(): void;
 }
 
-/** The same lock for a part of the work, whose end is not the end of the lock. */
-export function lent(lock: Lock): Lock {
-  return { ...lock, release() {} };
-}
-
 /** An attachment, or the path of its lock below the scope. */
 export type LockKey = AttachmentId | string;
 

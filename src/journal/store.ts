@@ -7,45 +7,61 @@
 //
 // Nothing is synced. This is about kernel state, which a power failure ends as well, and attachments of an earlier boot are taken down
 // whether their files are complete or not.
+import { basename, join } from 'node:path';
+import { keyOf } from '../cni/attachment.ts';
+import { CniError } from '../cni/errors.ts';
+import { FileCache } from '../files/file-cache.ts';
+import { namesIn, readIfThere } from '../files/read-file.ts';
+import { cacheFileOf, listAttachments } from './entries.ts';
+import { type CachedAttachment, parseRecord } from './entry.ts';
 import {
-  closeSync,
-  constants,
-  fstatSync,
-  lstatSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  readlinkSync,
-  rmSync,
-  symlinkSync,
-} from 'node:fs';
-import { dirname, join } from 'node:path';
-import { type AttachmentId, digestOf, keyOf, sameAttachment } from '../cni/attachment.ts';
-import { cniCacheDir, lockScopeOf, runnerJournals, stateDir as usualStateDir } from '../cni/directories.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
-import { fileFailure } from '../files/failure.ts';
-import { putOpenFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
-import { namesIn } from '../files/read-file.ts';
-import { cacheFileOf, listAttachments, readAside, readAttachment, removeAttachment } from './entries.ts';
-import { type CachedAttachment, type Made, renderAttachment } from './entry.ts';
-import { isCutOff, isMissing, listNames, writeAll } from './files.ts';
-import { parseNote, renderIntent, renderLine } from './lines.ts';
-import { cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
-import {
+  cacheDirsOf,
+  entryOrUnusable,
+  misplaced,
+  noteFiles,
+  readNote,
+  readRecord,
+  recordOf,
+  standing,
+} from './notes.ts';
+import { noteFileOf, notesDir } from './place.ts';
+import { type AttachmentRecord, type KnownAttachment, toRemembered } from './record.ts';
+
+export {
+  type AttachmentFilter,
+  type AttachmentList,
+  cacheFileOf,
+  DEFAULT_CACHE_DIR,
+  editEntry,
+  listAttachments,
+  readAttachment,
+  sweepCache,
+} from './entries.ts';
+export { type CachedAttachment, parseRecord, renderAttachment } from './entry.ts';
+export {
+  clearNote,
+  type Held,
+  type HeldKnown,
+  type HoldCall,
+  hold,
+  isKnown,
+  markUnsettled,
+  pause,
+  sweepNotes,
+  tryHold,
+} from './hold.ts';
+export { lastBegun } from './lines.ts';
+export { isEntryOf, noteFiles, readNote, readRecord, recordOfForeign, tryEntry } from './notes.ts';
+export {
   type AttachmentRecord,
   type Intent,
   type KnownAttachment,
-  type Line,
+  type PendingChange,
+  type RecordedError,
+  type RememberedAdd,
+  type Settings,
   toRemembered,
 } from './record.ts';
-
-/** A note that is open for appending lines. */
-export interface OpenNote {
-  /** @throws CniError 5; then the line was not written at all */
-  append(line: Line): void;
-  close(): void;
-}
-
 /** What a state directory and the entries that it names hold. */
 export interface RecordList {
   /** Those with a note, then the settled ones of each directory of entries, sorted by file. */
@@ -62,97 +78,11 @@ export interface KnownList {
   readonly damaged: readonly CniError[];
 }
 
-/** The entry that a record of ours stands for. */
-export function entryOf(stateDir: string, intent: Omit<Intent, 'added'>, change?: string): CachedAttachment {
-  const { network, containerId, ifname, netns, args, capabilityArgs, source, result } = intent;
-  const known = { network, containerId, ifname, netns, args, capabilityArgs, source, result };
-  const changed = change === undefined ? {} : { change };
-  if (intent.foreign) return change === undefined ? known : { ...known, made: changed };
-  const { boot, netnsIdentity, netnsCookie, hostCookie, owner, request, pluginDirs, executables } = intent;
-  const { op, time } = intent.runner;
-  const made: Made = {
-    op,
-    time,
-    boot,
-    netnsIdentity,
-    ...(netnsCookie === undefined ? {} : { netnsCookie }),
-    ...(hostCookie === undefined ? {} : { hostCookie }),
-    owner,
-    ...(request === undefined ? {} : { request }),
-    pluginDirs,
-    executables,
-    scope: lockScopeOf(stateDir),
-    ...changed,
-  };
-  return { ...known, made };
-}
-
-/** The settled attachment of an entry, always the same object; undefined if no runner of this journal made it. */
-export function recordOf(
-  stateDir: string,
-  entry: CachedAttachment,
-  cacheDir: string,
-): AttachmentRecord | undefined {
-  if (entry.made?.scope !== lockScopeOf(stateDir)) return undefined;
-  const record = records.get(entry) ?? settledBy(entry, cacheDir);
-  if (record) records.set(entry, record);
-  return record;
-}
-
-/** The watch lists the same again and again. */
-const records = new WeakMap<CachedAttachment, AttachmentRecord>();
-
-function settledBy(entry: CachedAttachment, cacheDir: string): AttachmentRecord | undefined {
-  const { made = {}, ...known } = entry;
-  const { op, time, scope: _, change: __, ...more } = made;
-  if (op === undefined) return undefined;
-  const runner = { pid: 0, start: '', pidns: '', op, time: time ?? '' };
-  return { ...settled(known, cacheDir), ...(more as Intent), runner };
-}
-
-/** A settled attachment that another runtime made, for a change of it: everything but the entry is of now. */
-export function recordOfForeign(
-  entry: CachedAttachment,
-  intent: Pick<Intent, 'netnsIdentity' | 'netnsCookie' | 'hostCookie' | 'boot' | 'pluginDirs' | 'runner'>,
-  cacheDir: string,
-  generation: string | undefined,
-): AttachmentRecord {
-  const { made: _, ...known } = entry;
-  const noted = generation === undefined ? {} : { generation };
-  return { ...settled(known, cacheDir), ...intent, ...noted, foreign: true, runners: [] };
-}
-
-function settled(entry: CachedAttachment, cacheDir: string): AttachmentRecord {
-  const { network, containerId, ifname, netns, args, capabilityArgs, source = '', result } = entry;
-  return {
-    ...{ network, containerId, ifname, netns, args, capabilityArgs, source, cacheDir },
-    ...(result === undefined ? {} : { result }),
-    ...{ netnsIdentity: undefined, boot: '', owner: '', pluginDirs: [], executables: [] },
-    runner: { pid: 0, start: '', pidns: '', op: '', time: '' },
-    file: cacheFileOf(cacheDir, entry),
-    ...{ isNoted: false, phase: 'attached', added: true, segment: -1, runners: [], change: undefined },
-    ...{ attempts: 0, lastAttempt: undefined, lastErrors: [], unreadable: 0 },
-  };
-}
-
-/**
- * What is known of an attachment that a runner of this journal made, or that is being changed; undefined if it is unknown, or another
- * runtime's.
- * @throws CniError 6 when its note is damaged, 5 when it cannot be read
- */
-export function readRecord(stateDir: string, id: AttachmentId): AttachmentRecord | undefined {
-  const file = noteFileOf(stateDir, id);
-  const note = readNote(file);
-  if (note) {
-    if (!sameAttachment(note, id)) throw misplaced(note, file);
-    return standing(stateDir, note, entryOrUnusable(note.cacheDir, id));
-  }
-  for (const dir of cacheDirsOf(stateDir)) {
-    const entry = tryEntry(dir, id);
-    const record = entry && recordOf(stateDir, entry, dir);
-    if (record) return record;
-  }
-  return undefined;
+/** Where entries and notes are. */
+interface Places {
+  readonly cacheDir: string;
+  /** State directories. */
+  readonly journals: readonly string[];
 }
 
 /**
@@ -167,13 +97,9 @@ export function listRecords(stateDir: string, network?: string): RecordList {
 
 /**
  * Lists attachments of all networks, or of one, whichever runtime made them. An unusable file does not hide the others.
- * @param place.journals state directories
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
  */
-export function listKnown(
-  { cacheDir, journals }: { readonly cacheDir: string; readonly journals: readonly string[] },
-  network?: string,
-): KnownList {
+export function listKnown({ cacheDir, journals }: Places, network?: string): KnownList {
   const { known, damaged } = readFiles(cacheDir, journals, network);
   return { attachments: known, damaged };
 }
@@ -213,7 +139,7 @@ function readFiles(cacheDir: string, journals: readonly string[], network: strin
  * each journal in turn.
  * @param entries by directory
  */
-export function joinKnown(
+function joinKnown(
   ownDir: string,
   entries: ReadonlyMap<string, readonly CachedAttachment[]>,
   journals: readonly { readonly stateDir: string; readonly notes: readonly AttachmentRecord[] }[],
@@ -266,208 +192,66 @@ export function findCacheFile({
   }
 }
 
-/** Files of the notes of a network, or of all. @throws CniError 5 */
-export function noteFiles(stateDir: string, network?: string): string[] {
-  const root = notesDir(stateDir);
-  const names = network === undefined ? listNames(root) : [directoryOf(network)];
-  return names.flatMap(name => {
-    const dir = join(root, name);
-    return listNames(dir, hidden => sweepUnfinished(dir, hidden)).map(one => join(dir, one));
-  });
-}
-
-/** What the directories of entries are that a journal has used. The usual one is known even if the state directory was lost. */
-export function cacheDirsOf(stateDir: string): string[] {
-  const dir = cachesDir(stateDir);
-  const noted = namesIn(dir).flatMap(name => {
-    try {
-      return readlinkSync(join(dir, name)).slice(MARK.length);
-    } catch {
-      return [];
-    }
-  });
-  const ours = usualStateDir();
-  const isUsual = stateDir === ours || stateDir === runnerJournals(ours).delegates;
-  return isUsual ? [...new Set([cniCacheDir(), ...noted])] : noted;
-}
-
-/** Before the path in a link: whatever walks through the state directory must not get to the entries. */
-const MARK = 'at:';
-
-/** An entry, or one that was taken aside to replace it; undefined also for one that cannot be used. */
-export function tryEntry(cacheDir: string, id: AttachmentId): CachedAttachment | undefined {
-  const entry = entryOrUnusable(cacheDir, id);
-  return entry === 'unusable' ? undefined : entry;
-}
-
-function entryOrUnusable(cacheDir: string, id: AttachmentId): CachedAttachment | 'unusable' | undefined {
-  try {
-    return readAttachment(cacheDir, id) ?? readAside(cacheDir, id);
-  } catch {
-    return 'unusable';
-  }
-}
-
-/** What a note says, or the entry if the note is over; undefined if it is over and the entry is not of this journal. */
-function standing(
-  stateDir: string,
-  note: AttachmentRecord,
-  entry: CachedAttachment | 'unusable' | undefined,
-): AttachmentRecord | undefined {
-  if (entry === 'unusable') return note;
-  // A DEL had ended but for its note; only what failed, or never had an entry, may have left something.
-  if (entry === undefined) return !note.added || note.attempts > 0 ? note : undefined;
-  const isCommitted = note.change !== undefined && entry.made?.change === note.change.op;
-  if (!isCommitted && isEntryOf(entry, note)) return note;
-  return recordOf(stateDir, entry, note.cacheDir);
-}
-
-/** Whether an entry is of the same ADD as a record. An unfinished ADD has none: one that is there is the outcome, or a later ADD's. */
-export function isEntryOf({ made, ...entry }: CachedAttachment, record: AttachmentRecord): boolean {
-  if (!record.added) return false;
-  if (!record.foreign) return made?.op === record.runner.op;
-  return made?.op === undefined && renderAttachment(entry) === renderAttachment(toRemembered(record));
-}
+/**
+ * Lists what is in the files each time it is called: `all` by a look at each file, `new` by a look at directories that have changed and at
+ * what was not settled. Files that have not changed since are not read again.
+ */
+export type Lister<T> = (scope?: 'all' | 'new') => T[];
 
 /**
- * Begins the note of an ADD. Only with the lock of the attachment. An unreadable note is replaced.
- * @throws CniError 5
+ * Lists attachments of all networks again and again, whichever runtime made them, as {@link listKnown} does.
+ * @param isDoubted whether what was read of an attachment's file may not hold any longer
  */
-export function createNote(stateDir: string, intent: Intent): OpenNote {
-  refuseRecord(stateDir, intent);
-  const fd = putNote(stateDir, intent, []);
-  return writerOf(noteFileOf(stateDir, intent), fd, true);
-}
-
-/** @throws CniError 5 if there is one, also if it cannot be read at all: then it may be a good one */
-function refuseRecord(stateDir: string, id: AttachmentId): void {
-  const file = noteFileOf(stateDir, id);
-  try {
-    if (readRecord(stateDir, id) === undefined) return;
-  } catch (error) {
-    if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
-    rmSync(file, { recursive: true, force: true });
-    return;
-  }
-  throw new CniError(
-    ErrorCode.ioFailure,
-    `Cannot write note "${file}": a process without its lock has attached it; call ADD again`,
-  );
-}
-
-/**
- * Writes a note with all its lines, replacing an existing one.
- * @throws CniError 5
- */
-export function replaceNote(stateDir: string, intent: Intent, lines: readonly Line[]): void {
-  closeSync(putNote(stateDir, intent, lines));
-}
-
-/**
- * Opens the note of an attachment to append lines; undefined if there is none.
- * @throws CniError 5
- */
-export function reopenNote(stateDir: string, id: AttachmentId): OpenNote | undefined {
-  const file = noteFileOf(stateDir, id);
-  try {
-    const flags = constants.O_RDWR | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-    return writerOf(file, openSync(file, flags), false);
-  } catch (cause) {
-    if (isMissing(cause)) return undefined;
-    throw fileFailure('open note', file, cause);
-  }
-}
-
-/** Removes a note. A missing one is ignored. @throws CniError 5 */
-export function dropNote(stateDir: string, id: AttachmentId): void {
-  removeFile(noteFileOf(stateDir, id), 'note');
-}
-
-/**
- * Removes what a journal has of an attachment: its own entries, and damaged ones, then the note. Missing ones are ignored.
- * @throws CniError 5
- */
-export function dropRecord(stateDir: string, id: AttachmentId): void {
-  for (const dir of cacheDirsOf(stateDir)) {
-    const entry = entryOrUnusable(dir, id);
-    if (entry === 'unusable' || (entry && recordOf(stateDir, entry, dir))) removeAttachment(dir, id);
-  }
-  dropNote(stateDir, id);
-}
-
-/**
- * The note in a file, or undefined if there is none.
- * @throws CniError 6 when it is damaged or not a note, 5 when it cannot be read
- */
-export function readNote(file: string): AttachmentRecord | undefined {
-  let fd: number;
-  try {
-    // Checking first is cheaper than an error that is thrown and caught.
-    if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
-    fd = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-  } catch (cause) {
-    if (isMissing(cause)) return undefined;
-    if ((cause as NodeJS.ErrnoException).code === 'ELOOP') throw unfit(file, 'it is a symbolic link');
-    throw fileFailure('read note', file, cause);
-  }
-  try {
-    const stat = fstatSync(fd);
-    if (!stat.isFile()) throw unfit(file, 'it is not a regular file');
-    if (stat.size > MAX_BYTES) throw unfit(file, `its size of ${stat.size} bytes exceeds that of any note`);
-    return parseNote(readFileSync(fd, 'utf8'), file);
-  } catch (cause) {
-    throw cause instanceof CniError ? cause : fileFailure('read note', file, cause);
-  } finally {
-    closeSync(fd);
-  }
-}
-
-/** A result is at most 16 MiB; a note holds one for each segment. */
-const MAX_BYTES = 256 * 1024 * 1024;
-
-/** Says where the entries of a journal are. @throws the system error */
-export function keepCacheDir(stateDir: string, cacheDir: string): void {
-  const link = join(cachesDir(stateDir), digestOf(cacheDir));
-  // Checking first is cheaper than an error that is thrown and caught.
-  if (lstatSync(link, { throwIfNoEntry: false })) return;
-  mkdirSync(dirname(link), { recursive: true, mode: 0o700 });
-  try {
-    symlinkSync(`${MARK}${cacheDir}`, link);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  }
-}
-
-/** The note under its name, open for further lines. */
-function putNote(stateDir: string, intent: Intent, lines: readonly Line[]): number {
-  const file = noteFileOf(stateDir, intent);
-  try {
-    keepCacheDir(stateDir, intent.cacheDir);
-    return putOpenFile(file, [renderIntent(intent), ...lines.map(renderLine)].join(''));
-  } catch (cause) {
-    throw fileFailure('write note', file, cause);
-  }
-}
-
-/**
- * Appends lines to the file.
- * @param whole whether its last line is known to be complete
- */
-function writerOf(file: string, fd: number, whole: boolean): OpenNote {
-  let start = whole || !isCutOff(fd) ? '' : '\n';
-  return {
-    append(line) {
-      writeAll(fd, `${start}${renderLine(line)}`, file);
-      start = '';
-    },
-    close: () => closeSync(fd),
+export function knownLister(
+  { cacheDir, journals }: Places,
+  isDoubted: (file: object) => boolean,
+): Lister<KnownAttachment> {
+  const noted = journals.map(stateDir => ({ stateDir, files: new FileCache(readNote, () => false) }));
+  const isLasting = (dir: string) => (entry: CachedAttachment) =>
+    ![entry, ...journals.map(stateDir => recordOf(stateDir, entry, dir))].some(one => one && isDoubted(one));
+  const cached = new Map<string, FileCache<CachedAttachment>>();
+  const entriesIn = (dir: string, scope: 'all' | 'new' | undefined): CachedAttachment[] => {
+    const files = cached.get(dir) ?? new FileCache(entryAt, isLasting(dir));
+    cached.set(dir, files);
+    return files.list([join(dir, 'results')], scope);
+  };
+  return scope => {
+    const dirs = new Set([cacheDir, ...journals.flatMap(cacheDirsOf)]);
+    const entries = new Map([...dirs].map(dir => [dir, entriesIn(dir, scope)]));
+    const notes = noted.map(({ stateDir, files }) => {
+      return { stateDir, notes: files.list(noteDirsIn(stateDir), scope) };
+    });
+    return joinKnown(cacheDir, entries, notes);
   };
 }
 
-function misplaced({ network, containerId, ifname }: AttachmentId, file: string): CniError {
-  return unfit(file, `it is for interface "${ifname}" of container "${containerId}" on network "${network}"`);
+/**
+ * Lists what the settled attachments of a journal say that has its entries beside its notes.
+ * @param read called once for each entry
+ */
+export function settledLister<T extends object>(
+  stateDir: string,
+  read: (record: AttachmentRecord) => T,
+): Lister<T> {
+  const at = (path: string): T | undefined => {
+    const entry = entryAt(path);
+    const record = entry && recordOf(stateDir, entry, stateDir);
+    return record && read(record);
+  };
+  // An entry is replaced when what it says changes.
+  const files = new FileCache(at, (_, hasChanged) => !hasChanged);
+  return scope => files.list([join(stateDir, 'results')], scope);
 }
 
-function unfit(file: string, problem: string): CniError {
-  return new CniError(ErrorCode.decodingFailure, `Cannot read note "${file}": ${problem}`);
+/** Directories of all notes of a journal. */
+function noteDirsIn(stateDir: string): string[] {
+  const root = notesDir(stateDir);
+  return namesIn(root).map(name => join(root, name));
+}
+
+/** Undefined for a temporary file. */
+function entryAt(path: string): CachedAttachment | undefined {
+  if (basename(path).startsWith('.')) return undefined;
+  const text = readIfThere(path, 'cached result');
+  return text === undefined ? undefined : parseRecord(text, path, undefined);
 }

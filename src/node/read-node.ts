@@ -11,7 +11,7 @@ import { isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout, leaseDirsOf } from '../cni/network-plugins.ts';
 import type { PluginEffects } from '../cni/plugin-about.ts';
 import { rangeUsesOf } from '../ipam/range-use.ts';
-import type { RememberedAdd } from '../journal/record.ts';
+import type { RememberedAdd } from '../journal/store.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
 import { CHECK_BUDGET_MS, checkAll } from '../watch/check-all.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';

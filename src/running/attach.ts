@@ -1,7 +1,7 @@
 // How does a running container get one more network?
 import type { Conflist } from '../chain/config/conflist.ts';
-import { settleEarlierAdd } from '../chain/records/earlier-add.ts';
-import { hold } from '../chain/records/holder-wait.ts';
+import { hold } from '../chain/records/hold.ts';
+import { settleEarlierAdd } from '../chain/records/transaction.ts';
 import { withDetails } from '../chain/run/plugin-errors.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
@@ -50,16 +50,16 @@ export async function undoEarlierTry(
     if (record === undefined || unsettled === undefined) continue;
     const isTried = request !== undefined && record.request === request;
     const isSame = isTried || (ifname !== undefined && record.ifname === ifname);
-    if (isSame && record.network === network) await settleHeld(record, runtime);
+    if (isSame && record.network === network) await settleTry(record, runtime);
   }
 }
 
-async function settleHeld(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
+async function settleTry(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
   const held = await hold(id, runtime, 'add');
   try {
     await settleEarlierAdd(id, held, runtime);
   } finally {
-    held?.lock.release();
+    held.release();
   }
 }
 

@@ -5,7 +5,7 @@ import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { compareNetns, findNetnsIdentity } from '../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
+import type { AttachmentRecord } from '../journal/store.ts';
 import type { RecordedAttachment } from '../node/facts.ts';
 import { originOf, sinceOf } from '../node/origin.ts';
 import type { KnownContainer } from './container.ts';

@@ -1,6 +1,6 @@
 // Which attachments of a node are not as their ADD left them, and what mends each?
 import { listUses } from '../chain/config/plugin-uses.ts';
-import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
+import { findConfigOfAdd } from '../chain/records/known-add.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { SegmentRunner } from '../chain/run/segment.ts';
 import { visitAll } from '../chain/run/visits.ts';

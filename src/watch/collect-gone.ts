@@ -1,16 +1,15 @@
 // Which attachments outlived their namespace, and how are they deleted when an operator asks for it?
 
-import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
 import { type GoneJudgement, isNamespaceGone, judgeGone } from '../chain/records/gone.ts';
+import { findCached, findConfigOfAdd } from '../chain/records/known-add.ts';
 import { deleteUnsettled } from '../chain/records/recover.ts';
-import { findCached } from '../chain/records/remembered-add.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { visitAll } from '../chain/run/visits.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
-import { renderAttachment } from '../journal/entry.ts';
+import { renderAttachment } from '../journal/store.ts';
 import { Tables } from '../netlink/tables.ts';
 import { pause } from '../wait.ts';
 import { runtimeFor, type WatchedAttachment } from './attachments.ts';

@@ -1,7 +1,7 @@
 // Is an attachment sound, and if not, what of it can be put back, and with which commands?
-import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
+
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
-import { findRecord } from '../chain/records/remembered-add.ts';
+import { findConfigOfAdd, findRecord } from '../chain/records/known-add.ts';
 import { listToCheckBy, repairOne } from '../chain/records/repair.ts';
 import type { PluginCondition } from '../chain/records/repair-plugins.ts';
 import { checkNetwork } from '../chain/run/run.ts';
@@ -14,7 +14,7 @@ import { ErrorCode, toCniError } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { findHolder } from '../journal/lock.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
+import type { AttachmentRecord } from '../journal/store.ts';
 import { runtimeFor, type WatchedAttachment } from './attachments.ts';
 import { isPodUnsettled } from './pods.ts';
 

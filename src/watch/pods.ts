@@ -3,15 +3,12 @@
 // A runtime calls the runner as one plugin, and has one attachment. The runner keeps each network as an attachment of its own, and a
 // record of the pod that names them. So the same interface is listed twice, and a CHECK of the runtime's attachment is a CHECK of all
 // networks, by a process of its own. Networks that are listed are enough then.
-import { join } from 'node:path';
 import { keyOf } from '../cni/attachment.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import { type PodRecord, parsePod } from '../delegate/record.ts';
 import { findHolder } from '../journal/lock.ts';
-import type { AttachmentRecord } from '../journal/record.ts';
-import { readRecord, recordOf } from '../journal/store.ts';
-import { fileOf, type Lister, type PodCall, readEntry, type WatchedAttachment } from './attachments.ts';
-import { FileCache } from './file-cache.ts';
+import { type AttachmentRecord, type Lister, readRecord, settledLister } from '../journal/store.ts';
+import { fileOf, type PodCall, type WatchedAttachment } from './attachments.ts';
 
 /** A pod on record, and the journal and keys of its networks. */
 export interface ListedPod extends Omit<PodCall, 'source'> {
@@ -19,15 +16,9 @@ export interface ListedPod extends Omit<PodCall, 'source'> {
   readonly networks: readonly string[];
 }
 
-/** @param podsDir the runner's journal of pods. An entry is replaced when its networks change */
+/** @param podsDir the runner's journal of pods */
 export function podLister(podsDir: string): Lister<ListedPod> {
-  const read = (path: string): ListedPod | undefined => {
-    const entry = readEntry(path);
-    const record = entry && recordOf(podsDir, entry, podsDir);
-    return record && toListed(parsePod(record), podsDir);
-  };
-  const files = new FileCache(read, (_, hasChanged) => !hasChanged);
-  return scope => files.list([join(podsDir, 'results')], scope);
+  return settledLister(podsDir, record => toListed(parsePod(record), podsDir));
 }
 
 /** A pod whose record was read. */

@@ -40,7 +40,7 @@ async function stopWithLock(lab: Lab, file: string): Promise<Bun.Subprocess> {
 
 /** A process that works on an attachment, and is stopped. */
 async function stopWithClaim(lab: Lab, { id, path: netns }: Container): Promise<Bun.Subprocess> {
-  const [lock, store] = ['lock', 'store'].map(name =>
+  const [lock, store] = ['lock', 'notes'].map(name =>
     JSON.stringify(path.join(ROOT, `src/journal/${name}.ts`)),
   );
   const { runner: _, ...intent } = intentOf({

@@ -3,14 +3,14 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { thisProcess } from '../../src/files/process-stat.ts';
-import { type Claim, claimRecord, intentOf as intentOfRecord } from '../../src/journal/claim.ts';
 import { writeAttachment } from '../../src/journal/entries.ts';
 import { parseRecord } from '../../src/journal/entry.ts';
+import { type HeldKnown, intentOf as intentOfRecord, isKnown, tryHold } from '../../src/journal/hold.ts';
 import { renderIntent, renderLine } from '../../src/journal/lines.ts';
 import type { Purpose } from '../../src/journal/lock.ts';
+import { entryOf, keepCacheDir, recordOf } from '../../src/journal/notes.ts';
 import type { Intent } from '../../src/journal/record.ts';
 import { endRunner, startRunner } from '../../src/journal/runner.ts';
-import { entryOf, keepCacheDir, recordOf } from '../../src/journal/store.ts';
 
 /** An intent as an ADD of this process would write it, with the given changes. */
 export function intentOf(more: Partial<Intent> = {}): Intent {
@@ -63,20 +63,21 @@ export function unfinished(file: string): string {
   );
 }
 
-/** The claim of a recorded attachment, with its lock: it ends by one of its methods, or with its test by endClaims(). */
-export function mustClaim(stateDir: string, id: AttachmentId, purpose?: Purpose): Claim {
-  const won = claimRecord({ stateDir }, id, undefined, purpose);
-  if (won === undefined || 'holder' in won) throw new Error(`Cannot claim ${JSON.stringify(id)}`);
-  claims.push(won);
-  return won;
+/** Holds a recorded attachment, and begins its DEL if it is for that: until it is released, or by endClaims(). */
+export function mustClaim(stateDir: string, id: AttachmentId, purpose: Purpose = 'del'): HeldKnown {
+  const held = tryHold(id, { stateDir, purpose });
+  if ('holder' in held || !isKnown(held)) throw new Error(`Cannot hold ${JSON.stringify(id)}`);
+  if (purpose === 'del') held.beginDel();
+  claims.push(held);
+  return held;
 }
 
-/** Gives back what a test has claimed and not ended: the run directory outlives it. */
+/** Gives back what a test has held and not released: the run directory outlives it. */
 export function endClaims(): void {
-  for (const { lock } of claims.splice(0)) lock.release();
+  for (const held of claims.splice(0)) held.release();
 }
 
-const claims: Claim[] = [];
+const claims: HeldKnown[] = [];
 
 /** Every file below a directory, by its relative path; symbolic links are not followed. */
 export function filesBelow(dir: string): string[] {

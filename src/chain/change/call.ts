@@ -4,7 +4,7 @@ import { CHANGE_VARIABLE, type ChangeMode, type ChangeReply, parseChangeReply } 
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
-import type { AttachmentRecord, Settings } from '../../journal/record.ts';
+import type { AttachmentRecord, Settings } from '../../journal/store.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { callPlugins } from '../run/call-plugins.ts';
 import { buildRequest } from '../run/request.ts';

@@ -8,17 +8,21 @@ import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { bootId } from '../../files/boot-id.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { type Claim, claimOf } from '../../journal/claim.ts';
-import { hostCookie, refuseElsewhere } from '../../journal/elsewhere.ts';
-import { readAttachment } from '../../journal/entries.ts';
+import { hostCookie } from '../../journal/elsewhere.ts';
 import { compareNetns, identifyNetns } from '../../journal/netns-identity.ts';
-import { type AttachmentRecord, toRemembered } from '../../journal/record.ts';
-import { recordOfForeign } from '../../journal/store.ts';
+import {
+  type AttachmentRecord,
+  type HeldKnown,
+  isKnown,
+  readAttachment,
+  recordOfForeign,
+  toRemembered,
+} from '../../journal/store.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { JUST_DELETED, noteOf } from '../records/foreign.ts';
 import { hasItsInterface } from '../records/held-attachment.ts';
-import { hold } from '../records/holder-wait.ts';
-import { findCached } from '../records/remembered-add.ts';
+import { hold } from '../records/hold.ts';
+import { findCached } from '../records/known-add.ts';
 import { undoIfDeleted } from '../records/undo-if-deleted.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
@@ -26,7 +30,7 @@ import { inTurn } from '../run/turns.ts';
 import { changeParts, type Goal, goalOf } from './call.ts';
 import { planChange } from './plan.ts';
 import { applyChange, type Change } from './settings.ts';
-import { commitChange, settleClaimed } from './settle.ts';
+import { commitChange, settleHeld } from './settle.ts';
 
 /**
  * Changes an attachment in place: what its plugins get by capability, and options of its plugins. Interface, addresses and
@@ -41,26 +45,26 @@ export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRu
     const { stateDir } = runtime;
     if (stateDir === undefined) throw unknown(id, 'there is no journal');
     const note = noteOf(id, runtime);
-    const claim = await acquireClaim(stateDir, id, note, runtime);
+    const held = await holdToChange(id, note, runtime);
     let changing: Promise<ResultOf>;
     let work: Work;
     try {
-      const record = await settleClaimed(claim, runtime);
+      const record = await settleHeld(held, runtime);
       if (record === undefined) throw unknown(id, JUST_DELETED);
       const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
       refuseUnreachable(record, runtime);
       work = { record, reaching, note };
-      changing = changeClaimed(claim, change, work);
+      changing = changeHeld(held, change, work);
       await changing.catch(() => {});
     } finally {
-      claim.leave();
+      held.release();
     }
     if (await wasDeleted(work)) throw unknown(id, JUST_DELETED);
     return changing;
   });
 }
 
-/** A change of a claimed attachment. */
+/** A change of an attachment that is held. */
 interface Work {
   readonly record: AttachmentRecord;
   readonly reaching: ChainRuntime;
@@ -78,7 +82,7 @@ async function wasDeleted({ record, reaching, note, begun }: Work): Promise<bool
   return undoIfDeleted(cached, note, reaching, begun);
 }
 
-async function changeClaimed(claim: Claim, change: Change, work: Work): Promise<ResultOf> {
+async function changeHeld(held: HeldKnown, change: Change, work: Work): Promise<ResultOf> {
   const { record, reaching: runtime, note } = work;
   const from = goalOf(record, record);
   const settings = applyChange(record, change);
@@ -86,22 +90,22 @@ async function changeClaimed(claim: Claim, change: Change, work: Work): Promise<
   const before = record.result ?? {};
   const plugins = await planChange(from, to, before, runtime);
   if (plugins.length === 0) return convertResult(before, from.list.version, 'recorded result') as ResultOf;
-  claim.change({ to: settings, plugins });
+  held.beginChange({ to: settings, plugins });
   work.begun = performance.now();
   const begun: number[] = [];
   let result: JsonObject;
   try {
     result = await changeParts(to, plugins, before, runtime, index => begun.unshift(index));
-    commitChange(claim, { ...settings, result }, runtime, note);
+    commitChange(held, { ...settings, result }, runtime, note);
   } catch (error) {
-    throw await undo(error, claim, { from, begun, before }, runtime);
+    throw await undo(error, held, { from, begun, before }, runtime);
   }
   return result as ResultOf;
 }
 
 async function undo(
   error: unknown,
-  claim: Claim,
+  held: HeldKnown,
   {
     from,
     begun,
@@ -112,7 +116,7 @@ async function undo(
   try {
     // The signal that stopped the change must not stop its undo.
     await changeParts(from, begun, before, { ...runtime, signal: undefined });
-    claim.unchanged();
+    held.abandon();
     return error;
   } catch (failure) {
     const { message } = toCniError(failure);
@@ -123,17 +127,16 @@ async function undo(
   }
 }
 
-async function acquireClaim(
-  stateDir: string,
+async function holdToChange(
   id: AttachmentId,
   note: string | undefined,
   runtime: ChainRuntime,
-): Promise<Claim> {
-  const { lock, record } = await hold(id, { ...runtime, stateDir }, 'change');
+): Promise<HeldKnown> {
+  const held = await hold(id, runtime, 'change');
   try {
-    if (record && record.phase !== 'attached')
+    if (held.record && held.record.phase !== 'attached')
       throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
-    if (record) return claimOf(stateDir, record, lock);
+    if (isKnown(held)) return held;
     const cacheDir = cacheDirOf(runtime);
     const cached = readAttachment(cacheDir, id);
     if (cached?.source === undefined) throw unknown(id, "libcni's cache has no settings of its ADD");
@@ -141,16 +144,15 @@ async function acquireClaim(
       throw unknown(id, `namespace "${cached.netns}" does not have the interface of its ADD; run DEL`);
     const { env, pluginDirs } = runtime;
     const now = { ...identifyNetns(cached.netns), ...hostCookie(), boot: bootId(env), pluginDirs };
-    const intent = { ...now, runner: lock.runner };
-    return claimOf(stateDir, recordOfForeign(cached, intent, cacheDir, note), lock);
+    return held.adopt(recordOfForeign(cached, now, cacheDir, note));
   } catch (error) {
-    lock.release();
+    held.release();
     throw error;
   }
 }
+
 function refuseUnreachable(record: AttachmentRecord, { env }: ChainRuntime): void {
   const { netns } = record;
-  refuseElsewhere(record, env);
   const place = isOfEarlierBoot(record, env) ? 'gone' : compareNetns(netns, record);
   if (place === 'same') return;
   const state = place === 'gone' ? 'no longer exists' : 'is no longer the namespace of its ADD';

@@ -7,16 +7,13 @@ import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { type Claim, claimOf } from '../../journal/claim.ts';
 import { isElsewhere } from '../../journal/elsewhere.ts';
-import { removeAside } from '../../journal/entries.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
-import type { AttachmentRecord, Settings } from '../../journal/record.ts';
+import { type AttachmentRecord, type HeldKnown, isKnown, type Settings } from '../../journal/store.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { isNoteGone, noteOf } from '../records/foreign.ts';
-import { hold } from '../records/holder-wait.ts';
-import { waitForOrphanProcesses } from '../records/orphan-wait.ts';
-import { findRecord } from '../records/remembered-add.ts';
+import { hold, waitForOrphanProcesses } from '../records/hold.ts';
+import { findRecord } from '../records/known-add.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
@@ -27,42 +24,36 @@ import { isUnfinished } from './unfinished.ts';
  * @throws CniError of the plugin that can neither go back nor forth; 11 while another process works on the attachment
  */
 export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
-  const { stateDir } = runtime;
-  if (stateDir === undefined) return;
-  const needsWork = (record: AttachmentRecord | undefined): record is AttachmentRecord =>
-    record !== undefined &&
-    isUnfinished(record) &&
-    (isReachable(record, runtime) || isAbandoned(record, runtime));
-  if (!needsWork(findRecord(id, runtime))) return;
+  const needsWork = (record: AttachmentRecord) =>
+    isUnfinished(record) && (isReachable(record, runtime) || isAbandoned(record, runtime));
+  const found = findRecord(id, runtime);
+  if (found === undefined || !needsWork(found)) return;
   const held = await hold(id, runtime, 'change');
-  if (held === undefined) return;
-  if (!needsWork(held.record)) return held.lock.release();
-  const claim = claimOf(stateDir, held.record, held.lock);
   try {
-    await settleClaimed(claim, runtime);
+    if (isKnown(held) && needsWork(held.record)) await settleHeld(held, runtime);
   } finally {
-    claim.leave();
+    held.release();
   }
 }
 
 /**
- * The same for an attachment that is claimed.
+ * The same for an attachment that is held.
  * @returns its record afterwards; undefined, and its note is dropped, if another runtime made it and has deleted it since
  */
-export async function settleClaimed(
-  claim: Claim,
+export async function settleHeld(
+  held: HeldKnown,
   runtime: ChainRuntime,
 ): Promise<AttachmentRecord | undefined> {
-  const { record } = claim;
+  const { record } = held;
   if (isAbandoned(record, runtime)) {
-    claim.drop();
+    held.forget();
     return undefined;
   }
   if (record.change === undefined) return record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
-  await waitForOrphanProcesses(claim, reaching);
-  await goBackOrOn(claim, reaching);
-  return claim.record;
+  await waitForOrphanProcesses(held, reaching);
+  await goBackOrOn(held, reaching);
+  return held.record;
 }
 
 /**
@@ -71,30 +62,28 @@ export async function settleClaimed(
  * @throws CniError 5: it is not committed
  */
 export function commitChange(
-  claim: Claim,
+  held: HeldKnown,
   to: Settings & { readonly result: JsonObject },
   runtime: ChainRuntime,
-  note = claim.record.generation ?? noteOf(claim.record, runtime),
+  note = held.record.generation ?? noteOf(held.record, runtime),
 ): void {
-  const { record } = claim;
-  if (record.foreign === true && isNoteGone(record, note, runtime)) {
-    removeAside(record.cacheDir, record);
-    claim.unchanged();
-  } else claim.changed(to);
+  const { record } = held;
+  if (record.foreign === true && isNoteGone(record, note, runtime)) held.forget();
+  else held.commit(to);
 }
 
-async function goBackOrOn(claim: Claim, runtime: ChainRuntime): Promise<void> {
-  const { record } = claim;
+async function goBackOrOn(held: HeldKnown, runtime: ChainRuntime): Promise<void> {
+  const { record } = held;
   const { change, result = {} } = record;
   const { plugins = [] } = change ?? {};
   try {
     await changeParts(goalOf(record, record), [...plugins].reverse(), result, runtime);
-    claim.unchanged();
+    held.abandon();
   } catch (cannotGoBack) {
     try {
       const to = change?.to ?? record;
       commitChange(
-        claim,
+        held,
         { ...to, result: await changeParts(goalOf(record, to), plugins, result, runtime) },
         runtime,
       );

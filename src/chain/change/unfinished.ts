@@ -1,5 +1,5 @@
 // Does a record say that a change has begun and not ended?
-import type { AttachmentRecord } from '../../journal/record.ts';
+import type { AttachmentRecord } from '../../journal/store.ts';
 
 /** Whether a change has begun and not been committed or undone. */
 export function isUnfinished({ phase, change }: AttachmentRecord): boolean {

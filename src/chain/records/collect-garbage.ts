@@ -9,11 +9,9 @@ import { runDir } from '../../cni/directories.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
-import { sweepNotes } from '../../journal/claim.ts';
-import { sweepCache } from '../../journal/entries.ts';
 import { findGeneration } from '../../journal/generation.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../journal/snapshot.ts';
+import { type AttachmentRecord, sweepCache, sweepNotes } from '../../journal/store.ts';
 import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { callPlugins } from '../run/call-plugins.ts';
@@ -33,8 +31,8 @@ import {
   mayCallPlugins,
   planGarbage,
 } from './garbage.ts';
+import { findCached } from './known-add.ts';
 import { deleteUnsettled } from './recover.ts';
-import { findCached } from './remembered-add.ts';
 
 /**
  * Deletes every recorded attachment of the network that is not valid, with the configuration of its own ADD. Then lets each

@@ -3,23 +3,20 @@
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { type Claim, claimOf } from '../../journal/claim.ts';
-import { refuseElsewhere } from '../../journal/elsewhere.ts';
-import { removeAttachment } from '../../journal/entries.ts';
-import { lastBegun } from '../../journal/lines.ts';
-import type { Lock } from '../../journal/lock.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
-import { type AttachmentRecord, toRemembered } from '../../journal/record.ts';
-import { dropRecord } from '../../journal/store.ts';
+import {
+  type AttachmentRecord,
+  type Held,
+  type HeldKnown,
+  lastBegun,
+  toRemembered,
+} from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
-import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import type { Attachment, ChainRuntime } from '../run/runtime.ts';
 import { undoPlugins } from '../run/undo.ts';
-import { toRecorded } from './add-record.ts';
-import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
-import { hold } from './holder-wait.ts';
-import { waitForOrphanProcesses } from './orphan-wait.ts';
-import { findCached, findRecord } from './remembered-add.ts';
+import { hold, waitForOrphanProcesses } from './hold.ts';
+import { findCached, findConfigOfAdd, idOf, withCachedArgs } from './known-add.ts';
 import { yieldToSuccessor } from './successor.ts';
 
 /**
@@ -37,76 +34,48 @@ export async function deleteAttachment(
   const id = idOf(list, attachment);
   const held = await hold(id, runtime, 'del');
   try {
-    // Without the lock, a record can still be read; taking it has already warned.
-    const { onWarning: _, ...quiet } = runtime;
-    const found = held ? held.record : findRecord(id, quiet);
-    if (found) refuseElsewhere(found, runtime.env);
+    const { record } = held;
     // Not asked for by the runtime: it may add the attachment again during the removal.
-    if (isStill) held?.lock.become('remove');
-    if (isStill?.(found) === false) return;
-    const { stateDir } = runtime;
-    const claim =
-      held?.record && stateDir !== undefined ? claimOf(stateDir, held.record, held.lock) : undefined;
-    const isNoted = claim !== undefined && begins(claim, runtime);
-    await deleteOnce(list, attachment, runtime, {
-      id,
-      claim: isNoted ? claim : undefined,
-      found: claim?.record ?? found,
-      lock: held?.lock,
+    if (isStill) held.become('remove');
+    if (isStill?.(record) === false) return;
+    beginDel(held, runtime);
+    await endDel(held, whatOf(id), async () => {
+      await waitForOrphanProcesses(held, runtime);
+      const known = record ? toRemembered(record) : findCached(id, runtime);
+      const frozen = findConfigOfAdd(known, runtime) ?? list;
+      const asAdded = withCachedArgs(withOwnNetns(attachment, record, runtime), known);
+      return undoPlugins(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);
     });
   } finally {
-    held?.lock.release();
+    held.release();
   }
 }
 
-/** Says that a DEL begins, which a full or read-only disk must not keep from going on. @returns false there, with a warning */
-export function begins(claim: Claim, { onWarning }: Pick<ChainRuntime, 'onWarning'>): boolean {
+/** Says that a DEL begins, which a full or read-only disk must not keep from going on. */
+export function beginDel(held: Held, { onWarning }: Pick<ChainRuntime, 'onWarning'>): void {
   try {
-    claim.begin();
-    return true;
+    held.beginDel();
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
     onWarning?.(error);
-    return false;
   }
 }
 
-async function deleteOnce(
-  list: Conflist,
-  attachment: Attachment,
-  runtime: ChainRuntime,
-  { id, claim, found, lock }: Deletion & { readonly id: AttachmentId; readonly lock: Lock | undefined },
-): Promise<void> {
-  await underClaim(id, claim, runtime, async () => {
-    const runners = lock?.dead ?? [];
-    await waitForOrphanProcesses({ record: found ?? { ...id, runners }, lock }, runtime);
-    const known = found ? toRemembered(found) : findCached(id, runtime);
-    const frozen = findConfigOfAdd(known, runtime) ?? list;
-    const asAdded = withCachedArgs(withOwnNetns(attachment, found, runtime), known);
-    return undoPlugins(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);
-  });
-}
-
 /**
- * Deletes an attachment using only its claimed record: DEL of the plugins that may have begun. If the attachment has been made
+ * Deletes an attachment whose DEL has begun, using only its record: DEL of the plugins that may have begun. If the attachment has been made
  * again since, nothing is deleted and the record is dropped.
  * @returns whether the attachment was deleted
  * @throws CniError as deleteAttachment(), 6 when the record's configuration cannot be used
  */
-export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
-  const { record } = claim;
-  const { network, containerId, ifname } = record;
+export async function deleteHeld(held: HeldKnown, runtime: ChainRuntime): Promise<boolean> {
+  const { record } = held;
+  const { containerId, ifname } = record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
-  const id = { network, containerId, ifname };
-  try {
-    await waitForOrphanProcesses(claim, reaching);
+  return await endDel(held, whatOf(record), async () => {
+    await waitForOrphanProcesses(held, reaching);
     // Not before: one of them may be an ADD that waits for the end of a removal.
-    claim.lock.become('remove');
-    if (await yieldToSuccessor(claim, reaching)) return false;
-  } catch (error) {
-    await underClaim(id, claim, reaching, () => Promise.reject(error));
-  }
-  await underClaim(id, claim, reaching, async () => {
+    held.become('remove');
+    if (await yieldToSuccessor(held, reaching)) return undefined;
     const known = toRemembered(record);
     const frozen = findConfigOfAdd(known, reaching);
     if (frozen === undefined) {
@@ -119,7 +88,6 @@ export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promis
     const attachment = withOwnNetns({ containerId, ifname, netns, args, capabilityArgs }, record, reaching);
     return undoPlugins(frozen, lastBegun(record, frozen.plugins.length), attachment, reaching, known.result);
   });
-  return true;
 }
 
 /**
@@ -150,41 +118,39 @@ export function withRecordedDirs(runtime: ChainRuntime, { pluginDirs }: Attachme
   return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
 }
 
-/** What is deleted: its record, and the claim if that could be written to. */
-interface Deletion {
-  readonly claim: Claim | undefined;
-  readonly found: AttachmentRecord | undefined;
+function whatOf({ network, containerId, ifname }: AttachmentId): string {
+  return `Cannot delete interface "${ifname}" of container "${containerId}" from network "${network}"`;
 }
 
-/** @param work returns the errors */
-async function underClaim(
-  id: AttachmentId,
-  claim: Claim | undefined,
-  runtime: ChainRuntime,
-  work: () => Promise<unknown[]>,
-): Promise<void> {
-  let errors: readonly unknown[];
+/**
+ * Does the work of a DEL that has begun. What is known of the attachment goes if that succeeds; failures are noted for the next attempt.
+ * @param what cannot be done if it fails, human-readable
+ * @param work returns the errors, or undefined if the attachment stays
+ * @returns whether the attachment was deleted
+ * @throws CniError that joins what failed
+ */
+export async function endDel(
+  held: Held,
+  what: string,
+  work: () => Promise<readonly unknown[] | undefined>,
+): Promise<boolean> {
+  let errors: readonly unknown[] | undefined;
   try {
     errors = await work();
-    if (!errors.length) removeAttachment(cacheDirOf(runtime), id);
+    if (errors === undefined) return false;
+    if (errors.length === 0) {
+      held.drop();
+      return true;
+    }
   } catch (error) {
     errors = [error];
   }
-  if (!errors.length) {
-    if (claim) claim.drop();
-    // No ADD begins without a lock either, so no other process has put one in its place.
-    else if (runtime.stateDir !== undefined) dropRecord(runtime.stateDir, id);
-    return;
-  }
   try {
-    claim?.fail(errors.map(toRecorded));
+    held.fail(errors);
   } catch (error) {
     errors = [...errors, error];
   }
-  throw joinErrors(
-    `Cannot delete interface "${id.ifname}" of container "${id.containerId}" from network "${id.network}"`,
-    errors,
-  );
+  throw joinErrors(what, errors);
 }
 
 /** Whether the record found for an attachment, or none, is the expected one. */

@@ -4,11 +4,11 @@
 // removes the note of the ADD (journal/generation.ts), and the runtime removes its cached result after the last one.
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
-import { type CachedAttachment, renderAttachment } from '../../journal/entry.ts';
 import { findGeneration } from '../../journal/generation.ts';
 import { findNetnsIdentity } from '../../journal/netns-identity.ts';
+import { type CachedAttachment, renderAttachment } from '../../journal/store.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
-import { findCached } from './remembered-add.ts';
+import { findCached } from './known-add.ts';
 
 /** Why such an attachment is passed over: human-readable. */
 export const JUST_DELETED = 'its runtime has just deleted it';

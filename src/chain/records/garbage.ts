@@ -6,10 +6,14 @@ import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
-import { type CachedAttachment, renderAttachment } from '../../journal/entry.ts';
-import type { AttachmentRecord, RememberedAdd } from '../../journal/record.ts';
 import { holderOf } from '../../journal/runner.ts';
-import { listKnown } from '../../journal/store.ts';
+import {
+  type AttachmentRecord,
+  type CachedAttachment,
+  listKnown,
+  type RememberedAdd,
+  renderAttachment,
+} from '../../journal/store.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { isOwnExecutable } from '../config/own-executable.ts';

@@ -7,18 +7,30 @@ import { bootId } from '../../files/boot-id.ts';
 import { putFile, sweepUnfinished } from '../../files/put-file.ts';
 import { fileExists, tryRead } from '../../files/read-file.ts';
 import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
-import { type Claim, claimRecord, clearNote, intentOf } from '../../journal/claim.ts';
 import { isElsewhere } from '../../journal/elsewhere.ts';
-import { cacheFileOf, sweepCache } from '../../journal/entries.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
 import { holderOf } from '../../journal/runner.ts';
 import { sweepSnapshots } from '../../journal/snapshot.ts';
-import { listRecords, noteFiles, readNote, readRecord, replaceNote, tryEntry } from '../../journal/store.ts';
+import {
+  type AttachmentRecord,
+  cacheFileOf,
+  clearNote,
+  type HeldKnown,
+  isKnown,
+  listRecords,
+  markUnsettled,
+  noteFiles,
+  readNote,
+  readRecord,
+  sweepCache,
+  tryEntry,
+  tryHold,
+} from '../../journal/store.ts';
 import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
 import { isUnfinished } from '../change/unfinished.ts';
-import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
-import { deleteClaimed } from './delete-attachment.ts';
+import { deleteHeld } from './delete-attachment.ts';
+import { holdCall } from './hold.ts';
 import { warnAgain } from './successor.ts';
 
 /** The outcome for one unsettled attachment. */
@@ -46,10 +58,11 @@ const BRIEF_MS = 1_000;
 const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
 
 /**
- * Deletes an unsettled attachment.
- * @returns whether it did: there was a reason, no other process was at work on it, and no later ADD had made it again
+ * Deletes an unsettled attachment whose DEL has begun, using only its record.
+ * @returns false if a later ADD had made it again
+ * @throws CniError of what failed
  */
-export type DeleteUnsettled = (id: AttachmentId, runtime: ChainRuntime) => Promise<boolean>;
+export type DeleteHeld = (held: HeldKnown, runtime: ChainRuntime) => Promise<boolean>;
 
 /**
  * Deletes unsettled attachments: those with an operation that began and never ended because its runner died, those whose DEL failed
@@ -60,7 +73,7 @@ export type DeleteUnsettled = (id: AttachmentId, runtime: ChainRuntime) => Promi
 export async function recover(
   scope: RecoveryScope,
   runtime: ChainRuntime,
-  how: DeleteUnsettled = deleteUnsettled,
+  how: DeleteHeld = deleteHeld,
 ): Promise<Recovery[]> {
   const { stateDir } = runtime;
   if (stateDir === undefined) return [];
@@ -109,28 +122,31 @@ export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): 
 }
 
 /**
- * Deletes an unsettled attachment, using only its record.
+ * Deletes an unsettled attachment.
  * @returns whether it did: there was a reason, no other process was at work on it, and no later ADD had made it again
  * @throws CniError of what failed
  */
-export async function deleteUnsettled(id: AttachmentId, runtime: ChainRuntime): Promise<boolean> {
-  const claim = claimUnsettled(id, runtime);
-  return claim === undefined ? false : deleteClaimed(claim, runtime);
-}
-
-/** The right to delete an unsettled attachment; undefined when there is no reason to, or another process is at work on it. */
-export function claimUnsettled(id: AttachmentId, runtime: ChainRuntime): Claim | undefined {
-  const { stateDir, env } = runtime;
-  if (stateDir === undefined) return undefined;
-  const isWanted = (record: AttachmentRecord) => findReason(record, env) !== undefined;
-  const claim = claimRecord({ stateDir, env }, id, isWanted, 'del', deadlineOf(runtime, 'DEL'));
-  return claim === undefined || 'holder' in claim ? undefined : claim;
+export async function deleteUnsettled(
+  id: AttachmentId,
+  runtime: ChainRuntime,
+  how: DeleteHeld = deleteHeld,
+): Promise<boolean> {
+  if (runtime.stateDir === undefined) return false;
+  const held = tryHold(id, holdCall(runtime, 'del'));
+  if ('holder' in held) return false;
+  try {
+    if (!isKnown(held) || findReason(held.record, runtime.env) === undefined) return false;
+    held.beginDel();
+    return await how(held, runtime);
+  } finally {
+    held.release();
+  }
 }
 
 async function recoverOne(
   stateDir: string,
   file: string,
-  how: DeleteUnsettled,
+  how: DeleteHeld,
   runtime: ChainRuntime,
   now = false,
 ): Promise<Recovery | undefined> {
@@ -153,7 +169,7 @@ async function recoverOne(
   if (!found?.isNoted || why === undefined) {
     if (!found && findReason(note, env) !== undefined && tryEntry(note.cacheDir, note))
       warnAgain(note, `cached result "${cacheFileOf(note.cacheDir, note)}" belongs to a later ADD`, runtime);
-    clearNote({ stateDir, env }, file);
+    clearNote({ stateDir, env }, note);
     return undefined;
   }
   if (!now && !isDue(found)) return undefined;
@@ -162,7 +178,7 @@ async function recoverOne(
   // The process that died may have left a temporary file.
   sweepCache(found.cacheDir);
   try {
-    return (await how(found, runtime)) ? outcome : undefined;
+    return (await deleteUnsettled(found, runtime, how)) ? outcome : undefined;
   } catch (thrown) {
     const error = toCniError(thrown);
     const text = `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" (${why}): ${error.message}`;
@@ -210,7 +226,7 @@ function noteEarlierBoots(stateDir: string, { env, onWarning }: ChainRuntime, on
     const { records, damaged } = listRecords(stateDir);
     for (const problem of damaged) onWarning?.(problem);
     for (const record of records)
-      if (!record.isNoted && isOfEarlierBoot(record, env)) replaceNote(stateDir, intentOf(record), []);
+      if (!record.isNoted && isOfEarlierBoot(record, env)) markUnsettled(stateDir, record);
     // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
     const isThere = records.length || damaged.length || tryRead(stamp) !== undefined;
     if (isThere || !onlyLooking) writeStamp(stamp, boot);

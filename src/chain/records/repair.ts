@@ -3,32 +3,32 @@
 import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
-import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
-import type { CachedAttachment } from '../../journal/entry.ts';
-import { takeLock } from '../../journal/lock.ts';
 import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
+import { holderOf } from '../../journal/runner.ts';
 import {
   type AttachmentRecord,
+  type CachedAttachment,
+  type Held,
+  isKnown,
   type KnownAttachment,
+  listKnown,
   type RememberedAdd,
   toRemembered,
-} from '../../journal/record.ts';
-import { holderOf } from '../../journal/runner.ts';
-import { listKnown } from '../../journal/store.ts';
-import { settleChange, settleClaimed } from '../change/settle.ts';
+  tryHold,
+} from '../../journal/store.ts';
+import { settleChange, settleHeld } from '../change/settle.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
 import { type Rest, visitAll } from '../run/visits.ts';
-import { findConfigOfAdd } from './config-of-add.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
 import { JUST_DELETED, noteOf } from './foreign.ts';
 import { LOOPBACK } from './gone.ts';
 import { hasItsInterface } from './held-attachment.ts';
-import { waitForOrphanProcesses } from './orphan-wait.ts';
+import { holdCall, waitForOrphanProcesses } from './hold.ts';
+import { findCached, findConfigOfAdd, findRecord } from './known-add.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
-import { findCached, findRecord } from './remembered-add.ts';
 import { type PluginCondition, type RepairMeans, repairPlugins, worstOf } from './repair-plugins.ts';
 import { undoIfDeleted } from './undo-if-deleted.ts';
 
@@ -171,16 +171,15 @@ async function repairLocked(
   runtime: ChainRuntime,
   see: (cached: CachedAttachment) => void,
 ): Promise<AttachmentCondition> {
-  const { stateDir, env } = runtime;
-  let release = () => {};
+  let held: Held | undefined;
   try {
-    if (!scope.dryRun && stateDir !== undefined) {
+    if (!scope.dryRun) {
       const change = findRecord(seen, runtime);
       if (change && !holderOf(change)) await settleChange(seen, runtime);
-      const lock = takeLock({ stateDir, env }, seen, 'repair', deadlineOf(runtime, 'CHECK'));
-      if ('holder' in lock) return skipped(seen, `process ${lock.holder.pid} is working on it`);
-      release = lock.release;
-      await waitForOrphanProcesses({ record: { ...seen, runners: lock.dead }, lock }, runtime);
+      const won = tryHold(seen, holdCall(runtime, 'repair'));
+      if ('holder' in won) return skipped(seen, `process ${won.holder.pid} is working on it`);
+      held = won;
+      await waitForOrphanProcesses(held, runtime);
     }
     const now = findCached(seen, runtime);
     if (now === undefined) return skipped(seen, JUST_DELETED);
@@ -191,7 +190,7 @@ async function repairLocked(
     const dryRun = scope.dryRun || !(await hasItsInterface(now, runtime));
     return conditionOf(seen, await repairPlugins(list, now, { ...scope, dryRun }, runtime));
   } finally {
-    release();
+    held?.release();
   }
 }
 
@@ -206,24 +205,23 @@ async function repairRecorded(
   const list = listToRepairBy(toRemembered(now), now, runtime);
   if (typeof list === 'string') return skipped(id, list);
   if (scope.dryRun) return await examineRecorded(list, now, scope, runtime).catch(error => broken(id, error));
-  let claim: Claim | undefined;
+  let held: Held | undefined;
   try {
-    // The claim keeps a repair and a DEL or change of the same attachment from running at the same time.
-    const place = { stateDir, env: runtime.env };
-    const won = claimRecord(place, id, isAttached, 'repair', deadlineOf(runtime, 'CHECK'));
-    if (won === undefined) return skipped(id, 'it has just been deleted');
+    // A repair and a DEL or change of the same attachment must not run at the same time.
+    const won = tryHold(id, holdCall({ ...runtime, stateDir }, 'repair'));
     if ('holder' in won) return skipped(id, `process ${won.holder.pid} is working on it`);
-    claim = won;
+    held = won;
+    if (!isKnown(won) || won.record.phase !== 'attached') return skipped(id, 'it has just been deleted');
     // What the plugins of a dead repair still put back would be found twice.
-    await waitForOrphanProcesses(claim, { ...runtime, cacheDir: claim.record.cacheDir });
-    const record = (await settleClaimed(claim, runtime)) ?? claim.record;
+    await waitForOrphanProcesses(won, { ...runtime, cacheDir: won.record.cacheDir });
+    const record = (await settleHeld(won, runtime)) ?? won.record;
     const listNow = listToRepairBy(toRemembered(record), record, runtime);
     if (typeof listNow === 'string') return skipped(id, listNow);
     return await examineRecorded(listNow, record, scope, runtime);
   } catch (error) {
     return broken(id, error);
   } finally {
-    claim?.leave();
+    held?.release();
   }
 }
 
@@ -235,10 +233,6 @@ async function examineRecorded(
 ): Promise<AttachmentCondition> {
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
   return conditionOf(record, await repairPlugins(list, toRemembered(record), scope, reaching));
-}
-
-function isAttached({ phase }: AttachmentRecord): boolean {
-  return phase === 'attached';
 }
 
 /** The configuration that the plugins of an attachment are called with, or why they cannot be called. */

@@ -6,13 +6,17 @@
 import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
-import type { Claim } from '../../journal/claim.ts';
-import { cacheFileOf } from '../../journal/entries.ts';
 import { findGeneration, type Generation } from '../../journal/generation.ts';
-import { type AttachmentRecord, toRemembered } from '../../journal/record.ts';
-import { isEntryOf, tryEntry } from '../../journal/store.ts';
+import {
+  type AttachmentRecord,
+  cacheFileOf,
+  type HeldKnown,
+  isEntryOf,
+  toRemembered,
+  tryEntry,
+} from '../../journal/store.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
-import { findConfigOfAdd } from './config-of-add.ts';
+import { findConfigOfAdd } from './known-add.ts';
 
 /**
  * Human-readable evidence that the attachment was made again since: its cached result or, if the record is of an earlier boot,
@@ -52,16 +56,16 @@ function isOfOthers(
 }
 
 /**
- * Drops the claimed record, without calling plugins, if the attachment has been made again since.
+ * Drops the record, without calling plugins, if the attachment has been made again since.
  * @returns whether it has
- * @throws CniError, NetlinkError when that cannot be determined; the claim stays
+ * @throws CniError, NetlinkError when that cannot be determined; the record stays
  */
-export async function yieldToSuccessor(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
-  const { record } = claim;
+export async function yieldToSuccessor(held: HeldKnown, runtime: ChainRuntime): Promise<boolean> {
+  const { record } = held;
   const successor = await findSuccessor(record, runtime);
   if (successor === undefined) return false;
   warnAgain(record, successor, runtime);
-  claim.drop();
+  held.forget();
   return true;
 }
 

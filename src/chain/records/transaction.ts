@@ -4,28 +4,39 @@
 // the record's methods follow the plugins, and one of `commit` and `rollback` ends it. If the process dies in between, recovery
 // finds the intent and undoes what it names.
 
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
-import { removeAttachment } from '../../journal/entries.ts';
-import { compareNetns } from '../../journal/netns-identity.ts';
+import { bootId } from '../../files/boot-id.ts';
+import { isOfEarlierBoot } from '../../journal/boot.ts';
+import { hostCookie } from '../../journal/elsewhere.ts';
+import { compareNetns, identifyNetns } from '../../journal/netns-identity.ts';
+import {
+  type AttachmentRecord,
+  type CachedAttachment,
+  cacheFileOf,
+  type Held,
+  type Intent,
+  isKnown,
+} from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { explainConflict } from '../config/plugin-version.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { unwind } from '../run/undo.ts';
-import { type AddRecord, beginRecord } from './add-record.ts';
-import { idOf } from './config-of-add.ts';
-import { settleEarlierAdd } from './earlier-add.ts';
-import { type Held, hold } from './holder-wait.ts';
+import { deleteHeld } from './delete-attachment.ts';
+import { hasItsInterface } from './held-attachment.ts';
+import { hold, waitForOrphanProcesses } from './hold.ts';
+import { findCached, idOf } from './known-add.ts';
 import { recover } from './recover.ts';
 
-/** An ADD whose record is written and whose plugins may be called. */
+/** An ADD that is noted, and whose plugins may be called. It holds the attachment until that is released. */
 export interface PreparedAdd {
   readonly list: Conflist;
   readonly attachment: Attachment;
   readonly runtime: ChainRuntime;
-  readonly record: AddRecord;
+  readonly held: Held;
   /** The file that records an earlier ADD whose attachment exists; undefined if there is none. */
   readonly earlier: string | undefined;
 }
@@ -55,38 +66,102 @@ export async function prepare(
   // Recovery comes first: attachments that it deletes release their addresses.
   await recover({ network: list.name }, runtime);
   const held = await hold(id, runtime, 'add');
-  let record: AddRecord | undefined;
   try {
     const earlier = await settleEarlierAdd(id, held, runtime);
-    const again = earlier === undefined ? undefined : findAnswer(held?.record, runtime);
-    if (again) return { answer: convertResult(again, list.version, 'recorded result') as ResultOf };
-    const begun = { executables, standing: earlier !== undefined, lock: held?.lock };
-    record = beginRecord(list, attachment, runtime, begun);
-    return { list, attachment, runtime, record, earlier };
-  } finally {
-    if (record === undefined) held?.lock.release();
+    const again = earlier === undefined ? undefined : findAnswer(held.record, runtime);
+    if (again) {
+      held.release();
+      return { answer: convertResult(again, list.version, 'recorded result') as ResultOf };
+    }
+    held.beginAdd(intentOf(list, attachment, runtime, executables), earlier !== undefined);
+    return { list, attachment, runtime, held, earlier };
+  } catch (error) {
+    held.release();
+    throw error;
   }
+}
+
+/**
+ * Deletes what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone.
+ * @returns the file that records an earlier ADD whose attachment exists; undefined if there is none
+ * @throws CniError of what cannot be deleted, 11 while an orphan process works on the attachment
+ */
+export async function settleEarlierAdd(
+  id: AttachmentId,
+  held: Held,
+  runtime: ChainRuntime,
+): Promise<string | undefined> {
+  if (isKnown(held)) {
+    const { record } = held;
+    if (isAttached(record, runtime)) return record.file;
+    held.beginDel();
+    await deleteHeld(held, runtime);
+    held.become('add');
+  } else if (held.orphans.runners.length) await waitForOrphanProcesses(held, runtime);
+  // If the cache cannot be read, do not begin: the same disk is to hold the new record.
+  const cached = findCached(id, runtime, [ErrorCode.decodingFailure]);
+  if (cached === undefined || (await hasLostInterface(cached, runtime))) return undefined;
+  return cacheFileOf(cacheDirOf(runtime), id);
+}
+
+/**
+ * A cached result outlives a DEL that was killed, or that another tool ran. Without its interface there is no attachment, and
+ * this ADD must be undone if it fails.
+ */
+async function hasLostInterface(cached: CachedAttachment, runtime: ChainRuntime): Promise<boolean> {
+  if (cached.netns === '') return false;
+  try {
+    return !(await hasItsInterface(cached, runtime));
+  } catch {
+    // If that cannot be determined, it counts as attached.
+    return false;
+  }
+}
+
+function isAttached(record: AttachmentRecord, { env }: ChainRuntime): boolean {
+  const { phase, netns } = record;
+  return phase === 'attached' && !isOfEarlierBoot(record, env) && compareNetns(netns, record) === 'same';
+}
+
+/** What is noted of an ADD before anything is done. */
+export function intentOf(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  executables: readonly string[],
+): Omit<Intent, 'runner'> {
+  const { netns, args = [], capabilityArgs = {} } = attachment;
+  const { env, owner = '', pluginDirs, request } = runtime;
+  return {
+    ...idOf(list, attachment),
+    netns,
+    ...identifyNetns(netns),
+    ...hostCookie(),
+    boot: bootId(env),
+    owner,
+    args,
+    capabilityArgs,
+    source: list.source,
+    pluginDirs,
+    executables,
+    ...(request === undefined ? {} : { request }),
+    cacheDir: cacheDirOf(runtime),
+  };
 }
 
 /**
  * Writes the attachment's entry, which settles it. If it throws, the ADD is rolled back.
  * @throws CniError 5 when a record cannot be written, 11 when the path of the namespace leads to another one
  */
-export function commit({ attachment, record }: PreparedAdd, result: JsonObject | undefined): void {
-  refuseReplacedNetns(attachment, record);
-  record.commit({ result });
-}
-
-/**
- * A container may have ended and its name been given to a new namespace while plugins ran. They opened the path after the record
- * was written, so the record would name a namespace that the interface is not in, and DEL would not look for it where it is.
- */
-function refuseReplacedNetns({ netns, containerId }: Attachment, { namespace }: AddRecord): void {
-  if (namespace === undefined || compareNetns(netns, namespace) !== 'other') return;
-  throw new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot add container "${containerId}": "${netns}" was replaced by another namespace while plugins ran; call ADD again`,
-  );
+export function commit({ attachment: { netns, containerId }, held }: PreparedAdd, result?: JsonObject): void {
+  // A container may have ended and its name been given to a new namespace while plugins ran. They opened the path after the note was
+  // written, so the entry would name a namespace that the interface is not in, and DEL would not look for it where it is.
+  if (held.record && compareNetns(netns, held.record) === 'other')
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot add container "${containerId}": "${netns}" was replaced by another namespace while plugins ran; call ADD again`,
+    );
+  held.commit({ result });
 }
 
 /**
@@ -95,26 +170,24 @@ function refuseReplacedNetns({ netns, containerId }: Attachment, { namespace }: 
  * @returns the error to throw: the plugin's, with the failures of the undo in its details
  */
 export async function rollback(
-  { list, attachment, runtime, record, earlier }: PreparedAdd,
+  { list, attachment, runtime, held, earlier }: PreparedAdd,
   { error, lastBegun, result }: FailedAdd,
 ): Promise<unknown> {
   if (earlier !== undefined) {
-    record.leave();
     return withDetails(
       error,
       `an earlier ADD is recorded in "${earlier}": nothing was undone; run DEL first`,
     );
   }
   const { final, failures } = await unwind(error, list, lastBegun, attachment, runtime, result);
-  if (failures.length) record.undoFailed(failures);
+  if (failures.length) held.fail(failures);
   else {
     try {
-      removeAttachment(cacheDirOf(runtime), idOf(list, attachment));
+      held.abandon();
     } catch (error) {
-      record.undoFailed([error]);
+      held.fail([error]);
       throw error;
     }
-    record.undone();
   }
   return explainConflict(final, list, runtime);
 }

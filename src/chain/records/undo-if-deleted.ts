@@ -2,14 +2,13 @@
 //
 // It would belong to nothing, so it is deleted again, after the runtime has finished: foreign.ts says how that shows.
 
-import type { CachedAttachment } from '../../journal/entry.ts';
+import type { CachedAttachment } from '../../journal/store.ts';
 import { pause } from '../../wait.ts';
 import { deleteNetwork } from '../run/run.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import type { Rest } from '../run/visits.ts';
-import { findConfigOfAdd } from './config-of-add.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from './foreign.ts';
-import { findCached } from './remembered-add.ts';
+import { findCached, findConfigOfAdd } from './known-add.ts';
 
 /** A runtime whose DEL takes longer has most likely failed, and calls it again. */
 const DEL_MS = 15_000;

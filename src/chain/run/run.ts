@@ -7,15 +7,13 @@ import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
-import { cacheFileOf, readAttachment } from '../../journal/entries.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
-import { type AttachmentRecord, toRemembered } from '../../journal/record.ts';
+import { type AttachmentRecord, cacheFileOf, readAttachment, toRemembered } from '../../journal/store.ts';
 import { isChangedSince, isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
-import { findConfigOfAdd, idOf, withCachedArgs } from '../records/config-of-add.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
+import { findConfigOfAdd, findRecord, idOf, withCachedArgs } from '../records/known-add.ts';
 import { recover } from '../records/recover.ts';
-import { findRecord } from '../records/remembered-add.ts';
 import { commit, prepare, rollback } from '../records/transaction.ts';
 import { acceptResult } from './accept-result.ts';
 import { callAll, callPlugins, findExecutable } from './call-plugins.ts';
@@ -52,7 +50,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
       executables,
       requestFor: (index, prevResult) =>
         buildRequest(list, list.plugins[index] as PluginEntry, { prevResult, capabilityArgs }),
-      beforeSegment: last => prepared.record.segment(last, result),
+      beforeSegment: last => prepared.held.progress(last, result),
     },
     runtime,
   );
@@ -64,6 +62,8 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
     commit(prepared, result);
   } catch (error) {
     throw await rollback(prepared, { error, lastBegun: replies.lastBegun, result });
+  } finally {
+    prepared.held.release();
   }
   return result as ResultOf;
 }

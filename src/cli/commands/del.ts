@@ -1,6 +1,6 @@
 // What does `catena del` do?
 import type { Conflist } from '../../chain/config/conflist.ts';
-import { findNetworkOfAdd } from '../../chain/records/config-of-add.ts';
+import { findNetworkOfAdd } from '../../chain/records/known-add.ts';
 import { deleteNetwork } from '../../chain/run/run.ts';
 import type { Attachment, ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
 import type { CommandCall } from '../command.ts';

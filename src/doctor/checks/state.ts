@@ -6,7 +6,7 @@ import { keyOf } from '../../cni/attachment.ts';
 import { leaseDirsOf } from '../../cni/network-plugins.ts';
 import { BLINDNESS } from '../../garbage/find-traced.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import type { AttachmentRecord } from '../../journal/store.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { type AttachmentCheck, CHECK_BUDGET_MS, checkAll } from '../../watch/check-all.ts';
 import { findGone } from '../../watch/collect-gone.ts';

@@ -2,11 +2,10 @@
 import { resolve } from 'node:path';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
-import { findConfigOfAdd } from '../../chain/records/config-of-add.ts';
 import { isNamespaceGone } from '../../chain/records/gone.ts';
+import { findConfigOfAdd } from '../../chain/records/known-add.ts';
 import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
-import type { RememberedAdd } from '../../journal/record.ts';
-import { listKnown } from '../../journal/store.ts';
+import { listKnown, type RememberedAdd } from '../../journal/store.ts';
 
 /** An attachment as its ADD left it. */
 export interface HandedAttachment extends RememberedAdd {

@@ -4,7 +4,7 @@ import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { isOwnExecutable } from '../../chain/config/own-executable.ts';
 import { JUST_DELETED, noteOf } from '../../chain/records/foreign.ts';
-import { findCached } from '../../chain/records/remembered-add.ts';
+import { findCached } from '../../chain/records/known-add.ts';
 import { undoIfDeleted } from '../../chain/records/undo-if-deleted.ts';
 import { callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
 import { buildRequest } from '../../chain/run/request.ts';
@@ -15,12 +15,9 @@ import { HANDOVER_VARIABLE, type HandoverMode, parseHandoverReply } from '../../
 import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
-import { claimRecord } from '../../journal/claim.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
-import type { CachedAttachment } from '../../journal/entry.ts';
 import { forgetGeneration } from '../../journal/generation.ts';
-import { takeLock } from '../../journal/lock.ts';
-import type { Runner } from '../../journal/runner.ts';
+import { type CachedAttachment, tryHold } from '../../journal/store.ts';
 import type { HandedAttachment } from './attachments.ts';
 
 /** Outcome of a handover. */
@@ -52,7 +49,7 @@ export async function handOverOne(
     const note = noteOf(id, runtime);
     const theirs = findTheirs(attached, runtime);
     const begun = performance.now();
-    const obstacle = await whileClaimed(attached, runtime, async () => {
+    const obstacle = await whileHeld(attached, runtime, async () => {
       await handOver(list, attached, 'do', runtime);
     });
     if (obstacle !== undefined) return refused(obstacle, parts);
@@ -77,41 +74,26 @@ function findTheirs(attached: HandedAttachment, runtime: Runtime): CachedAttachm
 }
 
 /** @returns why the work was not done */
-async function whileClaimed(
+async function whileHeld(
   { network, containerId, ifname, file, source, capabilityArgs }: HandedAttachment,
   { stateDir, env }: Runtime,
   work: () => Promise<void>,
 ): Promise<string | undefined> {
-  if (stateDir === undefined) {
-    await work();
-    return undefined;
-  }
-  const busy = ({ pid }: Runner) => `process ${pid} is working on it; run the command again`;
-  const id = { network, containerId, ifname };
-  if (file === undefined) {
-    const lock = takeLock({ stateDir, env }, id, 'repair');
-    if ('holder' in lock) return busy(lock.holder);
-    try {
-      await work();
-      return undefined;
-    } finally {
-      lock.release();
-    }
-  }
-  const isAttached = ({ phase }: { phase: string }) => phase === 'attached';
-  const claim = claimRecord({ stateDir, env }, id, isAttached, 'repair');
-  if (claim === undefined) return 'it has just been deleted';
-  if ('holder' in claim) return busy(claim.holder);
+  const held = tryHold({ network, containerId, ifname }, { stateDir, env, purpose: 'repair' });
+  if ('holder' in held) return `process ${held.holder.pid} is working on it; run the command again`;
   try {
+    const { record } = held;
     // `catena set` may have changed it since it was listed, and its plugins would hand over ports that it no longer has.
-    const { record } = claim;
-    if (isElsewhere(record, env)) return ELSEWHERE;
-    const isSame = record.source === source && isDeepStrictEqual(record.capabilityArgs, capabilityArgs);
-    if (!isSame) return 'it has just been changed; run the command again';
+    if (file !== undefined && stateDir !== undefined) {
+      if (record?.phase !== 'attached') return 'it has just been deleted';
+      if (isElsewhere(record, env)) return ELSEWHERE;
+      const isSame = record.source === source && isDeepStrictEqual(record.capabilityArgs, capabilityArgs);
+      if (!isSame) return 'it has just been changed; run the command again';
+    }
     await work();
     return undefined;
   } finally {
-    claim.leave();
+    held.release();
   }
 }
 

@@ -6,7 +6,7 @@ import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { checkPod, runnerStatus } from '../../../src/delegate/check.ts';
 import { parsePod, renderPod } from '../../../src/delegate/record.ts';
-import type { Claim } from '../../../src/journal/claim.ts';
+import type { HeldKnown } from '../../../src/journal/hold.ts';
 import { KEY, makePod, makeRunner } from '../../helpers/delegates.ts';
 import { mustClaim } from '../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
@@ -61,6 +61,7 @@ describe('checkPod()', () => {
       expect(chain.order().slice(1)).toEqual([]);
       // Its next attempt may come at any time, but what is missing until then is missing.
       claimed.fail([]);
+      claimed.release();
       await checkPod(runner, KEY, NETNS);
       expect(chain.order().slice(1)).toEqual(['CHECK one']);
     });
@@ -73,7 +74,7 @@ describe('checkPod()', () => {
       const states = [undefined, 'going', 'coming'] as const;
       const networks = pod.networks.map((one, i) => ({ ...one, ...defined({ state: states[i] }) }));
       claimed.restate(renderPod({ ...pod, networks }));
-      claimed.leave();
+      claimed.release();
       await checkPod(runner, KEY, NETNS);
       expect(chain.order().slice(3)).toEqual(['CHECK one']);
     });
@@ -89,13 +90,18 @@ describe('checkPod()', () => {
       const looking = { ...runner, runtime: { ...runner.runtime, exec } };
       const check = () => checkPod(looking, KEY, NETNS);
       await expect(check()).rejects.toMatchObject({ code: 100 });
-      let claimed: Claim | undefined;
+      let claimed: HeldKnown | undefined;
       during = () => {
         claimed = claim();
       };
       await expect(check()).rejects.toMatchObject({ code: 11 });
       claimed?.fail([]);
-      during = () => claim().drop();
+      claimed?.release();
+      during = () => {
+        const gone = claim();
+        gone.drop();
+        gone.release();
+      };
       await expect(check()).rejects.toMatchObject({ code: 3 });
     });
   });

@@ -9,18 +9,17 @@ import {
   writeAttachment,
 } from '../../../src/journal/entries.ts';
 import type { CachedAttachment } from '../../../src/journal/entry.ts';
-import { noteFileOf } from '../../../src/journal/place.ts';
-import type { Line } from '../../../src/journal/record.ts';
 import {
   createNote,
   dropRecord,
   entryOf,
-  listKnown,
-  listRecords,
   readRecord,
   reopenNote,
   replaceNote,
-} from '../../../src/journal/store.ts';
+} from '../../../src/journal/notes.ts';
+import { noteFileOf } from '../../../src/journal/place.ts';
+import type { Line } from '../../../src/journal/record.ts';
+import { listKnown, listRecords } from '../../../src/journal/store.ts';
 import { filesBelow, intentOf, settle, withoutOurs } from '../../helpers/journal.ts';
 
 let dir: string;

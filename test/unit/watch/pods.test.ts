@@ -7,8 +7,8 @@ import { keyOf } from '../../../src/cni/attachment.ts';
 import { parseCniArgs } from '../../../src/cni/cni-args.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
-import type { Claim } from '../../../src/journal/claim.ts';
 import { cacheFileOf, writeAttachment } from '../../../src/journal/entries.ts';
+import type { HeldKnown } from '../../../src/journal/hold.ts';
 import { attachmentLister, type WatchedAttachment } from '../../../src/watch/attachments.ts';
 import { examine, type Verdict } from '../../../src/watch/examine.ts';
 import { isPodHeld, podLister, withPods } from '../../../src/watch/pods.ts';
@@ -123,16 +123,19 @@ describe('while a process detaches the pod', () => {
   });
 
   test('a CHECK that was running when it began reports nothing', async () => {
-    let claimed: Claim | undefined;
+    let claimed: HeldKnown | undefined;
     const [states, checks] = await examineAll(() => {
       claimed ??= claim();
     });
     expect([states, checks]).toEqual([['passed over', 'passed over', 'passed over'], 1]);
     claimed?.fail([]);
+    claimed?.release();
   });
 
   test('a DEL that failed leaves them alone, too: it will be tried again', async () => {
-    claim().fail([{ code: 11, msg: 'busy' }]);
+    const failed = claim();
+    failed.fail([new Error('busy')]);
+    failed.release();
     expect((await examineAll())[1]).toBe(0);
   });
 

@@ -136,9 +136,9 @@ describe('settleChange()', () => {
       ...JSON.parse(claim.record.source),
       plugins: [one, ...others.map((plugin: object) => ({ ...plugin, rate }))],
     });
-    claim.change({ to: { capabilityArgs: {}, source }, plugins: [1, 2] });
+    claim.beginChange({ to: { capabilityArgs: {}, source }, plugins: [1, 2] });
     plugins.rates.two = rate;
-    claim.leave();
+    claim.release();
   }
 
   test('goes back, last plugin first', async () => {

@@ -168,7 +168,7 @@ describe('repair()', () => {
     const deleting = deleteNetwork(threePlugins(), ATTACHMENT, runtime);
     await Bun.sleep(150);
     expect(chain.order()).toHaveLength(3);
-    claim.leave();
+    claim.release();
     await deleting;
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
   });

@@ -1,15 +1,78 @@
-// Does the record of an ADD name the namespace that its interface is in?
+// What does an ADD do about an earlier ADD, what waits for it, and does its record name the namespace that its interface is in?
 import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { join } from 'node:path';
-import { commit, type PreparedAdd } from '../../../../src/chain/records/transaction.ts';
+import path from 'node:path';
+import { hold } from '../../../../src/chain/records/hold.ts';
+import { commit, type PreparedAdd, settleEarlierAdd } from '../../../../src/chain/records/transaction.ts';
+import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
+import { bootId } from '../../../../src/files/boot-id.ts';
 import { identifyNetns } from '../../../../src/journal/netns-identity.ts';
+import { createNote, dropRecord } from '../../../../src/journal/notes.ts';
+import { endRunner, startRunner } from '../../../../src/journal/runner.ts';
+import { intentOf, settle as settled } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
+const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+const netns = '/proc/self/ns/net';
+
 let chain: NoopChain;
+let stateDir: string;
 beforeEach(() => {
   chain = makeNoopChain();
+  stateDir = path.join(chain.dir, 'state');
 });
 afterEach(() => chain.dispose());
+
+const recorded = () => ({
+  ...intentOf(ID),
+  boot: bootId(chain.runtime.env),
+  netns,
+  ...identifyNetns(netns),
+  cacheDir: chain.dir,
+});
+
+/** Of an attachment that exists, whatever the node says: our record names the namespace itself. */
+function attached(): ChainRuntime {
+  settled(stateDir, recorded());
+  const witness = { findLife: () => Promise.resolve(undefined), hasInterface: () => false };
+  return { ...chain.runtime, stateDir, openWitness: () => Promise.resolve(witness) };
+}
+
+async function settle(runtime: ChainRuntime): Promise<string | undefined> {
+  const held = await hold(ID, runtime, 'add');
+  try {
+    return await settleEarlierAdd(ID, held, runtime);
+  } finally {
+    held.release();
+  }
+}
+
+test('an attachment on record is an earlier ADD', async () => {
+  expect(await settle(attached())).toBe(path.join(chain.dir, 'results/testnet-c1-eth0'));
+});
+
+test('another operation waits as long as this one holds the attachment', async () => {
+  const runtime = attached();
+  const held = await hold(ID, runtime, 'add');
+  const second = hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del');
+  await expect(second).rejects.toMatchObject({
+    code: 11,
+    message: expect.stringContaining('has been working on it'),
+  });
+  held.release();
+  (await hold(ID, runtime, 'del')).release();
+});
+
+test('an operation that only the record names is waited for, too: the run directory may have been lost', async () => {
+  const runtime = attached();
+  dropRecord(stateDir, ID);
+  const runner = startRunner();
+  createNote(stateDir, { ...recorded(), runner }).close();
+  await expect(hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del')).rejects.toMatchObject({
+    code: 11,
+  });
+  endRunner(runner);
+  (await hold(ID, runtime, 'del')).release();
+});
 
 test.each([
   ['is the same', '/proc/self/ns/net', true],
@@ -23,8 +86,8 @@ test.each([
   const prepared = {
     list: listOf('1.1.0', [chain.noop('one')]),
     attachment: { ...ATTACHMENT, netns },
-    runtime: { ...chain.runtime, stateDir: join(chain.dir, 'state') },
-    record: { namespace: identifyNetns('/proc/self/ns/net'), commit: commitRecord },
+    runtime: { ...chain.runtime, stateDir },
+    held: { record: identifyNetns('/proc/self/ns/net'), commit: commitRecord },
     earlier: undefined,
   } as unknown as PreparedAdd;
   const end = () => commit(prepared, { cniVersion: '1.1.0' });

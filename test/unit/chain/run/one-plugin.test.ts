@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { parsePlugin } from '../../../../src/chain/config/conflist.ts';
-import { findNetworkOfAdd } from '../../../../src/chain/records/config-of-add.ts';
+import { findNetworkOfAdd } from '../../../../src/chain/records/known-add.ts';
 import { addPlugin, checkPlugin, deletePlugin } from '../../../../src/chain/run/one-plugin.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
 import { readAttachment } from '../../../../src/journal/entries.ts';

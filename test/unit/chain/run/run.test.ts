@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
-import { findNetworkOfAdd } from '../../../../src/chain/records/config-of-add.ts';
+import { findNetworkOfAdd } from '../../../../src/chain/records/known-add.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../../../src/chain/run/run.ts';
 import type { PluginEvent } from '../../../../src/chain/run/runtime.ts';
 import { CniError } from '../../../../src/cni/errors.ts';

@@ -65,9 +65,9 @@ test('what was changed after it was listed is refused, and no plugin changes any
   if (attached === undefined) throw new Error('the attachment is not listed');
   const claim = mustClaim(runtime.stateDir, ID, 'change');
   const to = { source: claim.record.source, capabilityArgs: { portMappings: [] } };
-  claim.change({ to, plugins: [] });
-  claim.changed({ ...to, result: RESULT });
-  claim.leave();
+  claim.beginChange({ to, plugins: [] });
+  claim.commit({ ...to, result: RESULT });
+  claim.release();
   const why = 'it has just been changed; run the command again';
   expect(await handOverOne(attached, 'do', runtime)).toMatchObject({ state: 'refused', why });
   expect(handed).toBe(0);

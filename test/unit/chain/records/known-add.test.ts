@@ -3,7 +3,7 @@ import {
   findCachedResult,
   findConfigOfAdd,
   withCachedArgs,
-} from '../../../../src/chain/records/config-of-add.ts';
+} from '../../../../src/chain/records/known-add.ts';
 import type { CniError } from '../../../../src/cni/errors.ts';
 import { writeAttachment } from '../../../../src/journal/entries.ts';
 import type { CachedAttachment } from '../../../../src/journal/entry.ts';

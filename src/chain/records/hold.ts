@@ -1,18 +1,24 @@
-// How long does an operation wait for plugins of a runner that died?
+// With which limits does an operation hold an attachment, and wait for plugins of a runner that died?
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { sweepCache } from '../../journal/entries.ts';
-import type { Lock } from '../../journal/lock.ts';
+import type { Purpose } from '../../journal/lock.ts';
 import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../journal/orphan-processes.ts';
-import type { AttachmentRecord } from '../../journal/record.ts';
+import { type Held, type HoldCall, hold as holdInJournal, pause, sweepCache } from '../../journal/store.ts';
 import { GRACE_MS } from '../run/process-group.ts';
-import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { pause } from './holder-wait.ts';
+import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 
-/** An attachment that dead runners may have been working on, and its lock if that could be taken. */
-interface WithOrphans {
-  readonly record: Pick<AttachmentRecord, 'containerId' | 'ifname' | 'runners'>;
-  readonly lock?: Lock | undefined;
+/** @throws CniError as holdInJournal() */
+export function hold(id: AttachmentId, runtime: ChainRuntime, purpose: Purpose): Promise<Held> {
+  return holdInJournal(id, holdCall(runtime, purpose));
 }
+
+/** What a runtime says of how it holds attachments. */
+export function holdCall(runtime: ChainRuntime, purpose: Purpose): HoldCall {
+  return { ...runtime, purpose, deadlineMs: deadlineOf(runtime, VERBS[purpose]) };
+}
+
+/** The verb whose deadline ends the plugins of an operation. */
+const VERBS = { add: 'ADD', del: 'DEL', remove: 'DEL', change: 'CHECK', repair: 'CHECK' } as const;
 
 /** Longest wait for plugins whose runner has died. */
 const ORPHAN_PROCESSES_MS = 5_000;
@@ -22,13 +28,14 @@ const ORPHAN_PROCESSES_MS = 5_000;
  * after its DEL would leak. Also deletes the runner's temporary files.
  */
 export async function waitForOrphanProcesses(
-  { record, lock }: WithOrphans,
+  held: Pick<Held, 'orphans' | 'forgetDead'>,
   runtime: ChainRuntime,
 ): Promise<void> {
-  const { containerId, ifname } = record;
+  const { orphans } = held;
+  const { containerId, ifname } = orphans;
   const until = performance.now() + ORPHAN_PROCESSES_MS;
   for (;;) {
-    const processes = findOrphanProcesses(record);
+    const processes = findOrphanProcesses(orphans);
     const [first] = processes;
     if (first === undefined) break;
     const overdue = processes.filter(({ isOverdue }) => isOverdue);
@@ -52,6 +59,6 @@ export async function waitForOrphanProcesses(
       await endOrphanProcesses(overdue, GRACE_MS);
     } else await pause();
   }
-  lock?.forgetDead();
-  if (wasCutOff(record)) sweepCache(cacheDirOf(runtime));
+  held.forgetDead();
+  if (wasCutOff(orphans)) sweepCache(cacheDirOf(runtime));
 }

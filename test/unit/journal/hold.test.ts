@@ -2,11 +2,11 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { claimRecord } from '../../../src/journal/claim.ts';
-import type { LockPlace } from '../../../src/journal/lock.ts';
+import { type HeldKnown, isKnown, tryHold } from '../../../src/journal/hold.ts';
+import type { LockPlace, Purpose } from '../../../src/journal/lock.ts';
+import { createNote, readRecord } from '../../../src/journal/notes.ts';
 import { noteFileOf } from '../../../src/journal/place.ts';
-import { endRunner, startRunner } from '../../../src/journal/runner.ts';
-import { createNote, readRecord } from '../../../src/journal/store.ts';
+import { endRunner, type Runner, startRunner } from '../../../src/journal/runner.ts';
 import { filesBelow, intentOf, settle } from '../../helpers/journal.ts';
 
 let dir: string;
@@ -28,62 +28,83 @@ function abandoned(): void {
   createNote(dir, intentOf({ runner, cacheDir: run })).close();
   endRunner(runner);
 }
-function won(claim: ReturnType<typeof claimRecord>) {
-  if (claim && 'drop' in claim) return claim;
-  throw new Error(`no claim: ${JSON.stringify(claim)}`);
+/** For a DEL, which is noted. */
+function attempt(purpose: Purpose = 'del'): HeldKnown | { readonly holder: Runner } | undefined {
+  const held = tryHold(ID, { ...place, purpose });
+  if ('holder' in held) return held;
+  if (!isKnown(held)) {
+    held.release();
+    return undefined;
+  }
+  if (purpose === 'del') held.beginDel();
+  return held;
 }
+function won(held: ReturnType<typeof attempt>): HeldKnown {
+  if (held && 'drop' in held) return held;
+  throw new Error(`not held: ${JSON.stringify(held)}`);
+}
+function end(work: (held: HeldKnown) => void, held = won(attempt())): void {
+  work(held);
+  held.release();
+}
+const busy = (msg: string) => (held: HeldKnown) => held.fail([new Error(msg)]);
+const drop = (held: HeldKnown) => held.drop();
 
-describe('claimRecord()', () => {
-  test('is undefined without a record', () => expect(claimRecord(place, ID)).toBeUndefined());
+describe('tryHold()', () => {
+  test('knows nothing without a record', () => expect(attempt()).toBeUndefined());
 
   test('names the process at work, and leaves its record unchanged', () => {
     const runner = startRunner();
     createNote(dir, intentOf({ runner, cacheDir: run })).close();
     const before = fs.readFileSync(noteFileOf(dir, ID), 'utf8');
-    expect(claimRecord(place, ID)).toEqual({ holder: runner });
+    expect(attempt()).toEqual({ holder: runner });
     expect(fs.readFileSync(noteFileOf(dir, ID), 'utf8')).toBe(before);
     endRunner(runner);
   });
 
-  test('gives the claim to one of many', () => {
+  test('gives it to one of many', () => {
     abandoned();
-    const claims = Array.from({ length: 10 }, () => claimRecord(place, ID));
-    expect(claims.filter(claim => claim && 'drop' in claim)).toHaveLength(1);
-    won(claims[0]).drop();
+    const tries = Array.from({ length: 10 }, () => attempt());
+    expect(tries.filter(held => held && 'drop' in held)).toHaveLength(1);
+    end(drop, won(tries[0]));
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
-    expect(claimRecord(place, ID)).toBeUndefined();
+    expect(attempt()).toBeUndefined();
   });
 
-  test('is released, with nothing written, if the record is not wanted', () => {
+  test('writes nothing before something begins, and removes a note that is over', () => {
     abandoned();
-    const before = fs.readFileSync(noteFileOf(dir, ID), 'utf8');
-    expect(claimRecord(place, ID, () => false)).toBeUndefined();
-    expect(fs.readFileSync(noteFileOf(dir, ID), 'utf8')).toBe(before);
-    won(claimRecord(place, ID)).drop();
+    const file = noteFileOf(dir, ID);
+    const before = fs.readFileSync(file, 'utf8');
+    end(() => {}, won(attempt('repair')));
+    expect(fs.readFileSync(file, 'utf8')).toBe(before);
+    const intent = intentOf({ cacheDir: run, result: { cniVersion: '1.1.0' } });
+    settle(dir, intent);
+    end(({ record }) => expect(record.phase).toBe('attached'), won(attempt('repair')));
+    expect(fs.existsSync(file)).toBe(false);
   });
 
-  test('passes the claim on when it ends in failure', () => {
+  test('passes it on when it ends in failure', () => {
     abandoned();
-    won(claimRecord(place, ID)).fail([{ code: 11, msg: 'busy' }]);
+    end(busy('busy'));
     expect(readRecord(dir, ID)).toMatchObject({
       phase: 'failed',
       attempts: 1,
       lastErrors: [{ msg: 'busy' }],
     });
-    won(claimRecord(place, ID)).fail([{ code: 11, msg: 'busy again' }]);
+    end(busy('busy again'));
     expect(readRecord(dir, ID)).toMatchObject({ attempts: 2, lastErrors: [{ msg: 'busy again' }] });
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
   });
 
   test('notes a change of a settled attachment until that is undone', () => {
     settle(dir, intentOf({ cacheDir: path.join(run, 'cache'), result: { cniVersion: '1.1.0' } }));
-    const claim = won(claimRecord(place, ID, undefined, 'repair'));
+    const held = won(attempt('change'));
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
-    claim.change({ to: { capabilityArgs: {}, source: '{}' }, plugins: [] });
-    expect(readRecord(dir, ID)?.runners).toEqual([claim.lock.runner]);
+    held.beginChange({ to: { capabilityArgs: {}, source: '{}' }, plugins: [] });
+    expect(readRecord(dir, ID)?.runners).toHaveLength(1);
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
-    claim.unchanged();
-    claim.leave();
+    held.abandon();
+    held.release();
     expect(readRecord(dir, ID)).toMatchObject({ runners: [], phase: 'attached', isNoted: false });
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
   });
@@ -93,11 +114,11 @@ describe('claimRecord()', () => {
     const to = { capabilityArgs: { mac: 'y' }, source: '{}', result: { cniVersion: '1.1.0' } };
     for (const isRemade of [false, true]) {
       settle(dir, intentOf({ cacheDir, result: { cniVersion: '1.1.0' } }));
-      const claim = won(claimRecord(place, ID, undefined, 'repair'));
-      claim.change({ to, plugins: [0] });
+      const held = won(attempt('change'));
+      held.beginChange({ to, plugins: [0] });
       if (isRemade) settle(dir, intentOf({ cacheDir, owner: 'later' }));
-      claim.changed(to);
-      claim.leave();
+      held.commit(to);
+      held.release();
       const found = readRecord(dir, ID);
       expect([found?.owner, found?.source]).toEqual(isRemade ? ['later', intentOf().source] : ['test', '{}']);
       expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
@@ -106,7 +127,7 @@ describe('claimRecord()', () => {
 
   test('does not let a record grow forever', () => {
     abandoned();
-    for (let i = 1; i <= 100; i++) won(claimRecord(place, ID)).fail([{ code: 11, msg: `attempt ${i}` }]);
+    for (let i = 1; i <= 100; i++) end(busy(`attempt ${i}`));
     expect(readRecord(dir, ID)).toMatchObject({
       attempts: 100,
       lastErrors: [{ msg: 'attempt 100' }],
@@ -117,17 +138,16 @@ describe('claimRecord()', () => {
 
   test('passes to another process only when the first has ended', async () => {
     const program = `
-      const { claimRecord } = await import('${path.resolve('src/journal/claim.ts')}');
-      const { createNote } = await import('${path.resolve('src/journal/store.ts')}');
+      const { createNote } = await import('${path.resolve('src/journal/notes.ts')}');
       const { intentOf } = await import('${path.resolve('test/helpers/journal.ts')}');
       createNote('${dir}', intentOf()).close();
       console.log('ready');
       setInterval(() => {}, 1000);`;
     const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });
     await child.stdout.getReader().read();
-    expect(claimRecord(place, ID)).toMatchObject({ holder: { pid: child.pid } });
+    expect(attempt()).toMatchObject({ holder: { pid: child.pid } });
     child.kill('SIGKILL');
     await child.exited;
-    won(claimRecord(place, ID)).drop();
+    end(drop);
   });
 });

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { FileCache } from '../../../src/watch/file-cache.ts';
+import { FileCache } from '../../../src/files/file-cache.ts';
 
 const LONG_AGO = new Date(Date.now() - 60_000);
 

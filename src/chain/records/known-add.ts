@@ -1,14 +1,55 @@
-// With which configuration and arguments of its ADD is an attachment checked and deleted?
-
+// What is known of an attachment, and with which configuration and arguments of its ADD is it checked and deleted?
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
-import { cacheFileOf, readAttachment } from '../../journal/entries.ts';
-import type { CachedAttachment } from '../../journal/entry.ts';
-import type { RememberedAdd } from '../../journal/record.ts';
+import {
+  type AttachmentRecord,
+  type CachedAttachment,
+  cacheFileOf,
+  type RememberedAdd,
+  readAttachment,
+  readRecord,
+  toRemembered,
+} from '../../journal/store.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { findRemembered } from './remembered-add.ts';
+
+/** What is known, whichever runtime made it. Unreadable files are ignored: the callers must go on. */
+export function findRemembered(id: AttachmentId, runtime: ChainRuntime): RememberedAdd | undefined {
+  const record = findRecord(id, runtime);
+  return record ? toRemembered(record) : findCached(id, runtime);
+}
+
+/** The record, if there is a journal and it can be read. */
+export function findRecord(id: AttachmentId, runtime: ChainRuntime): AttachmentRecord | undefined {
+  const { stateDir } = runtime;
+  if (stateDir === undefined) return undefined;
+  return orWarn(runtime, UNUSABLE, () => readRecord(stateDir, id));
+}
+
+/**
+ * Like readAttachment(), but ignores an unusable file.
+ * @param unusable error codes that make it so. A step that must go on includes that it cannot be read.
+ */
+export function findCached(
+  id: AttachmentId,
+  runtime: ChainRuntime,
+  unusable: readonly number[] = UNUSABLE,
+): CachedAttachment | undefined {
+  return orWarn(runtime, unusable, () => readAttachment(cacheDirOf(runtime), id));
+}
+
+const UNUSABLE: readonly number[] = [ErrorCode.decodingFailure, ErrorCode.ioFailure];
+
+function orWarn<T>({ onWarning }: ChainRuntime, codes: readonly number[], work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof CniError && codes.includes(error.code))) throw error;
+    onWarning?.(error);
+    return undefined;
+  }
+}
 
 /**
  * The configuration with which an attachment was made, if it is on record: DEL uses it after the configuration file
@@ -66,10 +107,4 @@ export function withCachedArgs(attachment: Attachment, cached: CachedAttachment 
 /** The name of an attachment to a network. */
 export function idOf(list: Conflist, { containerId, ifname }: Attachment): AttachmentId {
   return { network: list.name, containerId, ifname };
-}
-
-/** What the record of an ADD holds besides its result. */
-export function toCached(list: Conflist, attachment: Attachment): Omit<CachedAttachment, 'result'> {
-  const { netns, args = [], capabilityArgs = {} } = attachment;
-  return { ...idOf(list, attachment), netns, args, capabilityArgs, source: list.source };
 }

@@ -1,7 +1,7 @@
 // How are directories of files read that seldom change?
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { namesIn } from '../files/read-file.ts';
+import { namesIn } from './read-file.ts';
 
 /** What changes within this time of a look may leave the same stamp, as long as the clock of file times takes for a tick. */
 const SURE_MS = 1_000;

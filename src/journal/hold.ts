@@ -1,0 +1,491 @@
+// How does an operation get the right to work on an attachment, and how does it note what it does?
+//
+// The one that holds an attachment has its lock, knows what is known of it, and alone writes its note and its entry: a note before anything
+// is done, the entry when all is done, and then the note goes. If the process dies in between, the next one finds the note.
+import type { AttachmentId } from '../cni/attachment.ts';
+import { cniCacheDir } from '../cni/directories.ts';
+import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { endFrozen, isFrozen } from '../files/frozen-process.ts';
+import { fileExists } from '../files/read-file.ts';
+import { isOfEarlierBoot } from './boot.ts';
+import { refuseElsewhere } from './elsewhere.ts';
+import {
+  cacheFileOf,
+  isOfAnother,
+  removeAside,
+  removeAttachment,
+  replaceAttachment,
+  writeAttachment,
+} from './entries.ts';
+import type { CachedAttachment } from './entry.ts';
+import { buryOwner, type Lock, type LockPlace, type Purpose, takeLock } from './lock.ts';
+import {
+  createNote,
+  dropNote,
+  dropRecord,
+  entryOf,
+  isEntryOf,
+  keepCacheDir,
+  noteFiles,
+  type OpenNote,
+  readNote,
+  readRecord,
+  reopenNote,
+  replaceNote,
+  tryEntry,
+} from './notes.ts';
+import {
+  type AttachmentRecord,
+  type Intent,
+  type Line,
+  type PendingChange,
+  type RecordedError,
+  type Settings,
+  toRemembered,
+} from './record.ts';
+import { holderOf, type Runner } from './runner.ts';
+
+/** Who holds an attachment, and what for. */
+export interface HoldCall {
+  /** The journal; without one there are neither locks nor notes, and only the entry is written. */
+  readonly stateDir?: string | undefined;
+  /** Of libcni's entries: `CATENA_CNI_CACHE_DIR` unless given. */
+  readonly cacheDir?: string | undefined;
+  readonly env?: LockPlace['env'];
+  readonly purpose: Purpose;
+  /** Milliseconds after which the operation ends a plugin. */
+  readonly deadlineMs?: number;
+  readonly signal?: AbortSignal | undefined;
+  readonly onWarning?: ((warning: CniError) => void) | undefined;
+}
+
+/** One of which something is known. */
+export interface HeldKnown extends Held {
+  readonly record: AttachmentRecord;
+}
+
+/** Whether anything is known of it. */
+export function isKnown(held: Held): held is HeldKnown {
+  return held.record !== undefined;
+}
+
+/** Longest wait for another process that works on the attachment. */
+const WAIT_MS = 30_000;
+/** Longest wait for a process that is stopped. */
+const FROZEN_MS = 1_000;
+const LOOK_AGAIN_MS = 50;
+
+/**
+ * Holds an attachment. Waits while another process does. A DEL, which must go on, continues without the lock, with a warning, if the run
+ * directory cannot be written.
+ * @throws CniError 11 when it has waited long enough, or if it was made in another network namespace; 5 when the lock cannot be taken
+ */
+export async function hold(id: AttachmentId, call: HoldCall): Promise<Held> {
+  const { stateDir, env, purpose, onWarning } = call;
+  const wait = waitLimit(id, call);
+  for (;;) {
+    let found: ReturnType<typeof tryHold>;
+    try {
+      found = tryHold(id, call);
+    } catch (error) {
+      if (!(error instanceof CniError) || purpose !== 'del' || stateDir === undefined) throw error;
+      onWarning?.(error);
+      found = new Held(id, call, undefined, lookQuietly(stateDir, id));
+    }
+    if (!('holder' in found)) return inReach(found, env);
+    if ((await wait(found.holder)) && stateDir !== undefined) buryOwner({ stateDir, env }, id, found.holder);
+  }
+}
+
+/** The same, but tells who holds it instead of waiting. @throws CniError 5 when the lock cannot be taken */
+export function tryHold(id: AttachmentId, call: HoldCall): Held | { readonly holder: Runner } {
+  const { stateDir, env, purpose, deadlineMs, onWarning } = call;
+  if (stateDir === undefined) return new Held(id, call, undefined, undefined);
+  const lock = takeLock({ stateDir, env }, id, purpose, deadlineMs);
+  if ('holder' in lock) return lock;
+  const record = lookQuietly(stateDir, id, onWarning);
+  // The run directory may have been lost.
+  const holder = record && holderOf(record);
+  if (holder === undefined) return new Held(id, call, lock, record);
+  lock.release();
+  return { holder };
+}
+
+function inReach(held: Held, env: HoldCall['env']): Held {
+  try {
+    if (held.record) refuseElsewhere(held.record, env);
+    return held;
+  } catch (error) {
+    held.release();
+    throw error;
+  }
+}
+
+function lookQuietly(
+  stateDir: string,
+  id: AttachmentId,
+  onWarning?: HoldCall['onWarning'],
+): AttachmentRecord | undefined {
+  try {
+    // On a full disk, for example, a note that is over stays so.
+    return readRecord(stateDir, id, () => unlessUnwritable(() => dropNote(stateDir, id)));
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    onWarning?.(error);
+    return undefined;
+  }
+}
+
+/**
+ * Waits for the process that works on an attachment: a moment per call, up to a limit for all calls together. One that is
+ * stopped (SIGSTOP, a frozen cgroup) is killed after a moment, with its workers: it must not continue later.
+ * @returns the function to call, which tells whether it has killed it, and throws CniError 11 when the limit is reached
+ */
+function waitLimit(id: AttachmentId, { signal, onWarning }: HoldCall): (holder: Runner) => Promise<boolean> {
+  const begin = performance.now();
+  return async holder => {
+    const { pid, time } = holder;
+    const elapsed = performance.now() - begin;
+    if (elapsed > FROZEN_MS && (await isFrozen(holder)) && (await endFrozen(holder))) {
+      onWarning?.(
+        new CniError(
+          ErrorCode.unknown,
+          `Ended process ${pid}, which was stopped while it worked on interface "${id.ifname}" of container "${id.containerId}"`,
+        ),
+      );
+      return true;
+    }
+    if (elapsed > WAIT_MS || signal?.aborted) {
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
+      );
+    }
+    await pause();
+    return false;
+  };
+}
+
+/** node:timers/promises would be one more module to load for every chain. */
+export function pause(): Promise<void> {
+  return new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
+}
+
+/** An ADD that has begun. */
+interface BegunAdd {
+  readonly intent: Omit<Intent, 'runner'>;
+  readonly over: boolean;
+}
+
+/** Number of failed attempts after which their lines are merged into one: a note must not grow for ever. */
+const ATTEMPTS_KEPT = 32;
+
+/** The exclusive right to work on an attachment, until it is released. */
+export class Held {
+  readonly #id: AttachmentId;
+  readonly #call: HoldCall;
+  readonly #lock: Lock | undefined;
+  #record: AttachmentRecord | undefined;
+  /** Of an ADD, without a journal too. */
+  #adding: BegunAdd | undefined;
+  /** Of an ADD: it gets a line for each segment. */
+  #open: OpenNote | undefined;
+  /** A DEL has begun, and that is noted. */
+  #isNotedDel = false;
+
+  constructor(
+    id: AttachmentId,
+    call: HoldCall,
+    lock: Lock | undefined,
+    record: AttachmentRecord | undefined,
+  ) {
+    this.#id = id;
+    this.#call = call;
+    this.#lock = lock;
+    this.#record = record && lock ? { ...record, runners: [...lock.dead, ...record.runners] } : record;
+  }
+
+  /** What is known of it, with what this operation has begun; undefined if nothing is, or its note cannot be used. */
+  get record(): AttachmentRecord | undefined {
+    return this.#record;
+  }
+
+  /** Operations that worked on it and died: their orphans may still do. */
+  get orphans(): Pick<AttachmentRecord, 'containerId' | 'ifname' | 'runners'> {
+    return this.#record ?? { ...this.#id, runners: this.#lock?.dead ?? [] };
+  }
+
+  /** Their orphans are gone. */
+  forgetDead(): void {
+    this.#lock?.forgetDead();
+  }
+
+  /** Goes on for another purpose, without giving the lock away. @throws CniError 5 */
+  become(purpose: Purpose): void {
+    this.#lock?.become(purpose);
+  }
+
+  /**
+   * An ADD begins.
+   * @param over an attachment of an earlier ADD stands: it is replaced when all has succeeded, and until then nothing is noted
+   * @throws CniError 5: nothing may be done then, because no note would tell how to undo it; 7 if its entry would be another attachment's
+   */
+  beginAdd(intent: Omit<Intent, 'runner'>, over: boolean): void {
+    refuseSharedName(intent);
+    this.#adding = { intent, over };
+    if (this.#call.stateDir === undefined || this.#lock === undefined) return;
+    const begun = { ...intent, runner: this.#lock.runner };
+    const file = cacheFileOf(intent.cacheDir, intent);
+    if (!over) {
+      this.#open = createNote(this.#call.stateDir, begun);
+      try {
+        // An entry outlives a DEL that was killed. From now on it would look like that of this ADD.
+        if (fileExists(file)) removeAttachment(intent.cacheDir, intent);
+      } catch (error) {
+        this.#dropNoteIfPossible();
+        throw error;
+      }
+    }
+    const { added: _, ...adding } = begun;
+    const none = { segment: -1, runners: [], change: undefined, attempts: 0, lastAttempt: undefined };
+    const rest = { lastErrors: [], unreadable: 0, phase: 'adding', added: false } as const;
+    this.#record = { ...adding, ...none, ...rest, file, isNoted: !over };
+  }
+
+  /** A DEL begins, of something known. @throws CniError 5: that was not written, and neither will be how it ends */
+  beginDel(): void {
+    if (this.#record === undefined || this.#lock === undefined) return;
+    this.#note({ event: 'begin', runner: this.#lock.runner });
+    this.#isNotedDel = true;
+  }
+
+  /** Plugins are about to change it. @throws CniError 5: that was not written */
+  beginChange(change: PendingChange): void {
+    const { runner } = this.#right();
+    this.#note({ event: 'change', runner, ...change });
+    this.#record = { ...this.#known(), change: { ...change, op: runner.op } };
+  }
+
+  /** The plugins up to this one are about to be called, and may run before all replies are read. @throws CniError 5 */
+  progress(last: number, result?: JsonObject): void {
+    this.#open?.append({ event: 'segment', last, ...(result === undefined ? {} : { result }) });
+  }
+
+  /**
+   * All plugins succeeded: writes the entry, which settles the ADD or the change. That of another ADD, made while this change ran, stays.
+   * @throws CniError 5: it is not committed
+   */
+  commit(outcome: Partial<Settings> & Pick<Intent, 'result'>): void {
+    const stateDir = this.#call.stateDir;
+    if (this.#adding) this.#commitAdd(this.#adding, outcome);
+    else if (stateDir !== undefined) {
+      const record = this.#known();
+      const entry = entryOf(
+        stateDir,
+        { ...record, ...outcome },
+        record.change?.op ?? this.#right().runner.op,
+      );
+      replaceAttachment(record.cacheDir, entry, one => this.#isOwn(one));
+      this.#settled(outcome);
+    }
+  }
+
+  #commitAdd({ intent, over }: BegunAdd, outcome: Partial<Intent>): void {
+    const { cacheDir } = intent;
+    if (this.#call.stateDir === undefined || this.#lock === undefined) {
+      const { file: _, ...known } = toRemembered({ ...intent, ...outcome } as AttachmentRecord);
+      writeAttachment(cacheDir, known);
+      return;
+    }
+    if (over) keepCacheDir(this.#call.stateDir, cacheDir);
+    const { runner } = this.#lock;
+    writeAttachment(cacheDir, entryOf(this.#call.stateDir, { ...intent, runner, ...outcome }));
+    // The entry has committed it: a note that stays is over.
+    if (!over) this.#dropNoteIfPossible();
+  }
+
+  /** Plugins have undone what had begun. @throws CniError 5: the entry of a failed ADD cannot be removed */
+  abandon(): void {
+    if (this.#adding === undefined) this.#settled();
+    else if (!this.#adding.over) {
+      removeAttachment(this.#adding.intent.cacheDir, this.#id);
+      this.#dropNoteIfPossible();
+    }
+  }
+
+  /** All plugins of a DEL succeeded: removes the entry, whichever runtime wrote it, then the note. @throws CniError 5 */
+  drop(): void {
+    removeAttachment(this.#call.cacheDir || cniCacheDir(this.#call.env), this.#id);
+    this.forget();
+  }
+
+  /** Nothing of it is to be deleted: removes its entry, unless another ADD has written that, then the note. @throws CniError 5 */
+  forget(): void {
+    const { stateDir } = this.#call;
+    if (stateDir === undefined) return;
+    const record = this.#record;
+    if (record === undefined || this.#lock === undefined) {
+      dropRecord(stateDir, this.#id);
+      return;
+    }
+    if (record.foreign) removeAside(record.cacheDir, record);
+    else if (this.#isOwn(tryEntry(record.cacheDir, record))) removeAttachment(record.cacheDir, record);
+    this.#settled();
+    this.forgetDead();
+  }
+
+  /** Some plugins failed: notes them for the next attempt. @throws CniError 5 */
+  fail(thrown: readonly unknown[]): void {
+    const { op } = this.#lock?.runner ?? {};
+    if (op === undefined || (!this.#isNotedDel && this.#open === undefined)) return;
+    const attempts = (this.#record?.attempts ?? 0) + 1;
+    const errors = thrown.map(toRecorded);
+    const failed: Line = { event: 'failed', op, time: new Date().toISOString(), attempts, errors };
+    // The note of an ADD still says that it did not end, and recovery undoes the same plugins once more.
+    if (this.#open) unlessUnwritable(() => this.#open?.append(failed));
+    else if (attempts % ATTEMPTS_KEPT > 0) this.#note(failed);
+    else {
+      const record = this.#known();
+      replaceNote(this.#right().stateDir, intentOf(record), [...reached(record), failed]);
+    }
+  }
+
+  /** Writes the entry again with another list. @throws CniError 5: the entry is unchanged */
+  restate(source: string): void {
+    const record = this.#known();
+    writeAttachment(record.cacheDir, entryOf(this.#right().stateDir, { ...record, source }));
+  }
+
+  /** Another runtime made it, and nothing is noted of it. @param record all but who works on it */
+  adopt(record: Omit<AttachmentRecord, 'runner'>): HeldKnown {
+    this.#record = { ...record, runner: this.#right().runner };
+    return this as HeldKnown;
+  }
+
+  /** Safe to repeat. */
+  release(): void {
+    this.#open?.close();
+    this.#open = undefined;
+    this.#lock?.release();
+  }
+
+  #right(): { readonly stateDir: string; readonly runner: Runner } {
+    const [stateDir, lock] = [this.#call.stateDir, this.#lock];
+    if (stateDir !== undefined && lock) return { stateDir, runner: lock.runner };
+    throw this.#unwritable('it has no lock');
+  }
+
+  #known(): AttachmentRecord {
+    if (this.#record) return this.#record;
+    throw this.#unwritable('nothing is known of it');
+  }
+
+  #unwritable(why: string): CniError {
+    const { containerId, ifname } = this.#id;
+    const what = `Cannot note a change of interface "${ifname}" of container "${containerId}"`;
+    return new CniError(ErrorCode.ioFailure, `${what}: ${why}`);
+  }
+
+  #isOwn(entry: CachedAttachment | undefined): boolean {
+    return entry !== undefined && isEntryOf(entry, this.#known());
+  }
+
+  /** Appends to the note; begins that of a settled attachment. */
+  #note(line: Line): void {
+    const { stateDir } = this.#right();
+    const record = this.#known();
+    if (record.isNoted) {
+      const open = reopenNote(stateDir, record);
+      if (open === undefined) throw this.#unwritable(`"${record.file}" was removed`);
+      try {
+        open.append(line);
+      } finally {
+        open.close();
+      }
+    } else replaceNote(stateDir, intentOf(record), [line]);
+    this.#record = { ...record, isNoted: true };
+  }
+
+  #settled(more: Partial<Settings> & Pick<Intent, 'result'> = {}): void {
+    const record = this.#known();
+    dropNote(this.#right().stateDir, record);
+    this.#record = { ...record, ...more, change: undefined, isNoted: false };
+  }
+
+  #dropNoteIfPossible(): void {
+    const stateDir = this.#call.stateDir;
+    if (stateDir !== undefined && this.#open) unlessUnwritable(() => dropNote(stateDir, this.#id));
+  }
+}
+
+/** All three parts of the name of an entry's file may contain "-": two attachments can have one name, and the entry is all that tells of one. */
+function refuseSharedName({ cacheDir, ...id }: AttachmentId & { readonly cacheDir: string }): void {
+  const file = cacheFileOf(cacheDir, id);
+  if (!isOfAnother(file, id)) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot attach interface "${id.ifname}" of container "${id.containerId}" to network "${id.network}": "${file}" is the entry of another attachment, whose names give the same file; choose another name for the network or the container`,
+  );
+}
+
+/** A write error must not hide the failure that is being handled, or undo what is committed. */
+function unlessUnwritable(write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+  }
+}
+
+function toRecorded(thrown: unknown): RecordedError {
+  const { code, message, details, plugin } = toCniError(thrown);
+  const place = plugin ? { link: plugin.type, index: plugin.index } : {};
+  return { code, msg: message, ...(details === undefined ? {} : { details }), ...place };
+}
+
+/** How far the plugins of an unfinished ADD had come. */
+function reached({ segment }: AttachmentRecord): Line[] {
+  return segment < 0 ? [] : [{ event: 'segment', last: segment }];
+}
+
+/** The first line of a note about a record. */
+export function intentOf(record: AttachmentRecord): Intent {
+  const { file: _, isNoted: __, phase: ___, added, segment, runners, change, ...rest } = record;
+  const { attempts, lastAttempt, lastErrors, unreadable, ...intent } = rest;
+  return { ...intent, ...(added ? { added } : {}) };
+}
+
+/** Says that a settled attachment is to be deleted. @throws CniError 5 */
+export function markUnsettled(stateDir: string, record: AttachmentRecord): void {
+  replaceNote(stateDir, intentOf(record), []);
+}
+
+/** Removes a note that is over or has nothing to tell, unless a process works on the attachment. @throws CniError 5 */
+export function clearNote(place: LockPlace, note: AttachmentRecord): void {
+  const held = tryHold(note, { ...place, purpose: 'repair' });
+  if ('holder' in held) return;
+  try {
+    if (held.record?.isNoted && isOver(place, held.record)) held.abandon();
+  } finally {
+    held.release();
+  }
+}
+
+/** Removes the notes of a network that are over. Those that cannot be read stay. @throws CniError 5 */
+export function sweepNotes(place: LockPlace, network: string): void {
+  for (const file of noteFiles(place.stateDir, network)) {
+    try {
+      const note = readNote(file);
+      if (note && isOver(place, note)) clearNote(place, note);
+    } catch (error) {
+      if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
+    }
+  }
+}
+
+/** Whether the attachment is settled, or unknown. */
+function isOver({ stateDir, env }: LockPlace, note: AttachmentRecord): boolean {
+  const record = readRecord(stateDir, note);
+  return !record?.isNoted || (record.phase === 'attached' && !record.change && !isOfEarlierBoot(record, env));
+}
