@@ -44,11 +44,10 @@ export function noteGeneration(
   }: { readonly renew: boolean; readonly boot: string; readonly isOurs?: boolean },
 ): string | undefined {
   const path = noteFileOf(runDir, attachment);
-  if (lstatSync(path, { throwIfNoEntry: false })) {
-    if (!renew) return undefined;
-    removeNote(path);
-  }
   const token = `${boot.replaceAll(/[^\w-]/g, '_')}.${crypto.randomUUID()}${isOurs ? OURS : ''}`;
+  if (writeNote(path, attachment, token)) return token;
+  if (!renew) return undefined;
+  removeNote(path);
   return writeNote(path, attachment, token) ? token : undefined;
 }
 

@@ -1,6 +1,7 @@
 // How are the kernel's notifications received without a process or thread that waits for them?
 import { closeLater } from '../sys/close-later.ts';
 import { libc, ptr } from '../sys/libc.ts';
+import { attachFilter, type Instruction } from '../sys/socket-filter.ts';
 import { decodeMessages, type Envelope } from './codec/message.ts';
 import { joinGroup, openNetlink } from './socket.ts';
 
@@ -28,6 +29,11 @@ export interface MonitorEvents {
   interrupted(why: string): void;
 }
 
+interface MonitorOptions {
+  readonly filter?: readonly Instruction[];
+  readonly bufferBytes?: number;
+}
+
 /** Receives notifications until it is closed. */
 export interface Monitor {
   close(): void;
@@ -37,14 +43,15 @@ export interface Monitor {
  * Joins multicast groups of a protocol, in the namespace of this process. The event loop reads the socket when it is readable; the
  * kernel's answer to a full buffer (ENOBUFS) ends the stream, so the socket is opened again.
  * @param groups RTNLGRP_* of linux/rtnetlink.h, NFNLGRP_* of linux/netfilter/nfnetlink.h
- * @param bufferBytes size of the socket's buffer
+ * @param options.filter what is notified of; default: everything
+ * @param options.bufferBytes size of the socket's buffer
  * @throws SystemError if the socket cannot be opened
  */
 export function openMonitor(
   protocol: number,
   groups: readonly number[],
   events: MonitorEvents,
-  bufferBytes = BUFFER_BYTES,
+  options: MonitorOptions = {},
 ): Monitor {
   let reader: { cancel(): Promise<void> } | undefined;
   let isClosed = false;
@@ -72,7 +79,7 @@ export function openMonitor(
       await Bun.sleep(REOPEN_MS);
       if (isClosed) return undefined;
       try {
-        return join(protocol, groups, bufferBytes);
+        return join(protocol, groups, options);
       } catch (error) {
         if (failures === FAILURES_TO_REPORT) events.interrupted(describeThrown(error));
       }
@@ -85,7 +92,7 @@ export function openMonitor(
       if (fd !== undefined) events.lost(why);
     }
   };
-  void follow(join(protocol, groups, bufferBytes));
+  void follow(join(protocol, groups, options));
   return {
     close() {
       isClosed = true;
@@ -98,12 +105,17 @@ function describeThrown(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
 
-function join(protocol: number, groups: readonly number[], bufferBytes: number): number {
+function join(
+  protocol: number,
+  groups: readonly number[],
+  { bufferBytes = BUFFER_BYTES, filter }: MonitorOptions,
+): number {
   const fd = openNetlink(protocol);
   const bytes = new Int32Array([bufferBytes]);
   // Needs CAP_NET_ADMIN in the first user namespace; otherwise the usual size has to be enough.
   libc().setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, ptr(bytes), bytes.byteLength);
   try {
+    if (filter) attachFilter(fd, filter);
     for (const group of groups) joinGroup(fd, group);
   } catch (error) {
     closeLater(fd);

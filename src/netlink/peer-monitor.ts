@@ -5,6 +5,7 @@
 import { closeSync } from 'node:fs';
 import { labelledReader } from '../sys/labelled-datagram.ts';
 import { checked, libc, ptr } from '../sys/libc.ts';
+import { attachFilter, type Instruction } from '../sys/socket-filter.ts';
 import { decodeMessages, type Envelope } from './codec/message.ts';
 import { openNetlink } from './socket.ts';
 
@@ -40,16 +41,18 @@ export interface PeerMonitorEvents {
 /**
  * Listens until it is closed. Containers decide how much there is to hear, so what it costs is limited.
  * @param groups RTNLGRP_* of linux/rtnetlink.h
+ * @param filter what is notified of
  * @returns a function that closes it
  * @throws SystemError if the socket cannot be opened, or the kernel is too old
  */
 export function openPeerMonitor(
   protocol: number,
   groups: readonly number[],
+  filter: readonly Instruction[],
   events: PeerMonitorEvents,
 ): () => void {
   const read = labelledReader(MOST_BYTES, { level: SOL_NETLINK, type: NETLINK_LISTEN_ALL_NSID });
-  let fd: number | undefined = listen(protocol, groups);
+  let fd: number | undefined = listen(protocol, groups, filter);
   let reopenAt = 0;
   let why = '';
   const pause = (reason: string): void => {
@@ -73,7 +76,7 @@ export function openPeerMonitor(
     try {
       if (fd === undefined) {
         if (performance.now() < reopenAt) return;
-        fd = listen(protocol, groups);
+        fd = listen(protocol, groups, filter);
         events.lost(why);
       }
       const found = readAll(fd);
@@ -91,13 +94,14 @@ export function openPeerMonitor(
   };
 }
 
-function listen(protocol: number, groups: readonly number[]): number {
+function listen(protocol: number, groups: readonly number[], filter: readonly Instruction[]): number {
   const fd = openNetlink(protocol);
   const options = [
     [NETLINK_LISTEN_ALL_NSID, 1],
     ...groups.map(group => [NETLINK_ADD_MEMBERSHIP, group] as const),
   ] as const;
   try {
+    attachFilter(fd, filter);
     for (const [option, value] of options) {
       const bytes = new Int32Array([value]);
       checked(libc().setsockopt(fd, SOL_NETLINK, option, ptr(bytes), bytes.byteLength), () => {

@@ -32,8 +32,7 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
     fd = undefined;
   };
   const open = (): number => {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    fd = openSync(path, 'a', 0o600);
+    fd = openToAppend(path);
     ({ size } = fstatSync(fd));
     return fd;
   };
@@ -54,6 +53,16 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
     },
     close,
   };
+}
+
+function openToAppend(path: string): number {
+  try {
+    return openSync(path, 'a', 0o600);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    return openSync(path, 'a', 0o600);
+  }
 }
 
 const LINE_END = Buffer.from('\n');

@@ -5,18 +5,14 @@ import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
 import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
+import { attachFilter, type Instruction } from './socket-filter.ts';
 
 /** bits/socket.h, asm-generic/socket.h */
 const AF_PACKET = 17;
 const SOCK_DGRAM_NONBLOCK_CLOEXEC = 2 | 0o4000 | 0o2000000;
-const SOL_SOCKET = 1;
-const SO_ATTACH_FILTER = 26;
 const MSG_NOSIGNAL = 0x4000;
 /** poll.h */
 const POLLIN = 1;
-
-/** linux/filter.h: struct sock_filter { __u16 code; __u8 jt; __u8 jf; __u32 k; } */
-export type Instruction = readonly [code: number, whenTrue: number, whenFalse: number, k: number];
 
 /** The hardware address of every neighbour. */
 export const BROADCAST = new Uint8Array(6).fill(0xff);
@@ -138,26 +134,6 @@ function linkAddress(index: number, protocol: number, mac: Uint8Array): Uint8Arr
   bytes[11] = mac.length;
   bytes.set(mac, 12);
   return bytes;
-}
-
-function attachFilter(fd: number, program: readonly Instruction[]): void {
-  const code = new DataView(new ArrayBuffer(program.length * 8));
-  for (const [i, [opcode, jt, jf, k]] of program.entries()) {
-    code.setUint16(i * 8, opcode, true);
-    code.setUint8(i * 8 + 2, jt);
-    code.setUint8(i * 8 + 3, jf);
-    code.setUint32(i * 8 + 4, k, true);
-  }
-  const bytes = new Uint8Array(code.buffer);
-  // struct sock_fprog { unsigned short len; struct sock_filter *filter; }
-  const header = new DataView(new ArrayBuffer(16));
-  header.setUint16(0, program.length, true);
-  header.setBigUint64(8, BigInt(ptr(bytes)), true);
-  const option = new Uint8Array(header.buffer);
-  checked(
-    libc().setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, ptr(option), option.length),
-    () => 'filter the packets of a socket',
-  );
 }
 
 /** Unfragmented UDP datagrams to the port; offsets are from the IP header. Same as: `udp dst port <port>` of pcap-filter(7) */

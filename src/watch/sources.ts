@@ -4,7 +4,7 @@ import { openMonitor } from '../netlink/monitor.ts';
 import { NFT_GROUPS } from '../netlink/nft/notification.ts';
 import { openPeerMonitor } from '../netlink/peer-monitor.ts';
 import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
-import { PEER_GROUPS, ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
+import { PEER_GROUPS, ROUTE_FILTER, ROUTE_GROUPS } from '../netlink/rtnl/notification.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
 import { DeviceHints, type Hint, type HostDevice, hintsOfRules } from './hints.ts';
@@ -40,19 +40,24 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
     }
     if (found.length > 0) events.hints(found);
   };
-  const devices = openMonitor(NETLINK_ROUTE, ROUTE_GROUPS, {
-    changed: messages => tell(() => hints.hintsOf(messages)),
-    lost(why) {
-      try {
-        hints.reset(listDevices());
-      } catch {
-        // Every attachment is checked now.
-        hints.reset(undefined);
-      }
-      events.lost(why);
+  const devices = openMonitor(
+    NETLINK_ROUTE,
+    ROUTE_GROUPS,
+    {
+      changed: messages => tell(() => hints.hintsOf(messages)),
+      lost(why) {
+        try {
+          hints.reset(listDevices());
+        } catch {
+          // Every attachment is checked now.
+          hints.reset(undefined);
+        }
+        events.lost(why);
+      },
+      interrupted: events.interrupted,
     },
-    interrupted: events.interrupted,
-  });
+    { filter: ROUTE_FILTER },
+  );
   const rules = openMonitor(NETLINK_NETFILTER, NFT_GROUPS, {
     changed: messages => tell(() => hintsOfRules(messages)),
     lost: events.lost,
@@ -74,7 +79,7 @@ export function openSources(confDir: string, events: SourceEvents): () => void {
 function listenInside(hints: DeviceHints, events: SourceEvents): () => void {
   const all = (why: string): Hint => ({ of: 'all', isLikely: false, why });
   try {
-    return openPeerMonitor(NETLINK_ROUTE, PEER_GROUPS, {
+    return openPeerMonitor(NETLINK_ROUTE, PEER_GROUPS, ROUTE_FILTER, {
       changed(notifications) {
         let found: readonly Hint[];
         try {

@@ -23,7 +23,11 @@ export interface Call {
 }
 
 /** Has a node's containerd call plugins through the stopwatch, until the node ends. */
-export async function startStopwatch({ machine, kill, start }: Node): Promise<void> {
+export async function startStopwatch({
+  machine,
+  kill,
+  start,
+}: Pick<Node, 'machine' | 'kill' | 'start'>): Promise<void> {
   const program = `${machine.lab.tmp}/stopwatch`;
   const defines = [`-DPLUGINS="${PLUGINS}"`, `-DLOG="${LOG}"`];
   await runOk(['cc', '-O2', '-Wall', ...defines, '-o', program, SOURCE]);
@@ -37,7 +41,7 @@ export async function startStopwatch({ machine, kill, start }: Node): Promise<vo
 }
 
 /** What it has written so far; a later reading can begin behind it. */
-export function readStopwatch({ machine }: Node): string {
+export function readStopwatch({ machine }: Pick<Node, 'machine'>): string {
   const file = machine.path(LOG);
   return fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
 }

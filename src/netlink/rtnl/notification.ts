@@ -1,4 +1,5 @@
 // What does the kernel say when a device, an address, a route or forwarding changes?
+import type { Instruction } from '../../sys/socket-filter.ts';
 import { attrs, s32, u8 } from '../codec/attrs.ts';
 import { type Envelope, layout, struct } from '../codec/message.ts';
 import { traced } from '../trace.ts';
@@ -62,6 +63,27 @@ const netconfMessage = traced(
     attrs('netconf', { index: [1, s32], forwarding: [2, s32] }),
   ),
 );
+
+/**
+ * What {@link decodeRouteNotification} reads, which is half of what the kernel says of an ADD. The first byte of the type is all of it, and the first one
+ * after the envelope is the family.
+ */
+export const ROUTE_FILTER: readonly Instruction[] = routeFilter([
+  ...[RTM_NEWLINK, RTM_DELLINK, RTM_DELADDR, RTM_DELROUTE, RTM_DELQDISC, RTM_DELTFILTER, RTM_NEWNETCONF],
+]);
+
+function routeFilter(types: readonly number[]): Instruction[] {
+  const [LDB, JEQ, RET] = [0x30, 0x15, 0x06];
+  return [
+    [LDB, 0, 0, 4],
+    ...types.map((type, i): Instruction => [JEQ, types.length - i, 0, type]),
+    [RET, 0, 0, 0],
+    [LDB, 0, 0, 16],
+    [JEQ, 0, 1, AF_BRIDGE],
+    [RET, 0, 0, 0],
+    [RET, 0, 0, 0xffff_ffff],
+  ];
+}
 
 /** @returns undefined for an addition, and for what no attachment consists of */
 export function decodeRouteNotification({ type, body }: Envelope): RouteNotification | undefined {
