@@ -103,6 +103,9 @@ const ANSWER_FIRST_MS = 50;
 const LOG_SINCE = '7d';
 const TRACE_PATH = /^traces\/([\da-z]{12})$/;
 const LIST_PATH = /^lists\/([\w.-]+)$/;
+/** The ends are names, addresses and ports as they are typed: no path of a file, and no option. */
+const PACKET_PATH = /^why-not\/(?!.*\.\.)((?:\w[\w.:/-]*)?)~([\w:[][\w.:/[\]-]*)$/;
+const MOST_PACKET_CHARS = 400;
 
 /** Nothing is read before the page asks for it. */
 export function openSources(ask: Ask): Sources {
@@ -116,6 +119,7 @@ export function openSources(ask: Ask): Sources {
   const readings: Readonly<Record<string, Reading>> = {
     findings: new Reading(() => ask(['doctor']), DOCTOR_REST_MS),
     leases: new Reading(() => readLeases(ask, node), REST_MS),
+    networks: new Reading(() => ask(['networks']), CHECK_REST_MS),
     log: new Reading(() => ask(['log', `--since=${LOG_SINCE}`]), REST_MS),
     traces: new Reading(async () => JSON.stringify(summaries(await ask(['log', '--requests']))), REST_MS),
   };
@@ -154,6 +158,8 @@ export function openSources(ask: Ask): Sources {
 
   return {
     answer(path) {
+      const ends = path.length > MOST_PACKET_CHARS ? null : PACKET_PATH.exec(path);
+      if (ends !== null) return ask(['why-not', '--', ...ends.slice(1).filter(Boolean)]).then(fresh);
       if (path === 'node') return answerNode();
       const [, id] = TRACE_PATH.exec(path) ?? [];
       if (id !== undefined) return ask(['log', id]).then(fresh);

@@ -6,6 +6,7 @@ import type { Browser, Page } from 'playwright-core';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { requiresChromium, startChromium } from '../helpers/chromium.ts';
 import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
+import { answersOf, hrefOf } from '../helpers/shown-node.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 import { startUi } from '../helpers/ui.ts';
@@ -85,7 +86,7 @@ async function overflow(page: Page): Promise<number> {
 
 const MARKUP = '<img src=http://example.org/x onerror=alert(1)>';
 const NAMES = ['shop/web-0', 'shop/web-1', 'shop/db-0'];
-const VIEWS = ['attachments', 'pools', 'ports', 'findings', 'log'];
+const VIEWS = ['attachments', 'networks', 'pools', 'ports', 'why-not', 'findings', 'log'];
 
 describeRoot(
   'the page of catena ui',
@@ -161,7 +162,13 @@ describeRoot(
             await page.setViewportSize(DESK);
             await page.locator(`nav a[href="#/${view}"]`).click();
             await page.waitForSelector(
-              view === 'findings' ? '.findings li' : view === 'pools' ? '.map .live' : 'tbody tr',
+              view === 'why-not'
+                ? '.question'
+                : view === 'findings'
+                  ? '.findings li'
+                  : view === 'pools'
+                    ? '.map .live'
+                    : 'tbody tr',
             );
             for (const scheme of ['light', 'dark'] as const)
               expect(await violations(page, scheme)).toEqual([]);
@@ -170,7 +177,25 @@ describeRoot(
             expect([view, await overflow(page)]).toEqual([view, 0]);
             await shoot(page, `${view}-phone`);
           }
-          expect(faults).toEqual([]);
+
+          // A port's packet is followed, its command copied, and what the runtimes use is shown.
+          await page.setViewportSize(DESK);
+          await page.locator('nav a[href="#/ports"]').click();
+          await page.getByRole('link', { name: 'follow it' }).last().click();
+          await page.waitForSelector('.verdict');
+          expect(await page.locator('.findings li').count()).toBeGreaterThan(1);
+          await page.locator('input[name="from"]').fill('node');
+          await page.locator('input[name="to"]').fill('nothing:80');
+          await page.getByRole('button', { name: 'Follow' }).click();
+          await page.locator('.notice.broken', { hasText: 'Cannot find container "nothing"' }).waitFor();
+          await page.locator('nav a[href="#/findings"]').click();
+          const copy = page.getByRole('button', { name: /^Copy: catena / }).first();
+          await copy.click();
+          await copy.filter({ hasText: 'Copied' }).waitFor();
+          await page.locator('nav a[href="#/networks"]').click();
+          await page.locator('.badge', { hasText: 'used' }).first().waitFor();
+          expect(await page.locator('.facts').textContent()).toContain('containerd attaches containers to');
+          expect(faults.filter(text => !text.includes('503'))).toEqual([]);
         });
       },
       DEADLINE_MS,
@@ -204,9 +229,91 @@ describeRoot(
         ),
       DEADLINE_MS,
     );
+    test(
+      'shows every view without a broken word, at every width, with no attachment and with a thousand',
+      () =>
+        inBrowser(
+          lab => Promise.resolve(writeRecords(lab, 1)),
+          async ({ page, faults }) => {
+            let answers: Readonly<Record<string, unknown>> = {};
+            await page.route('**/api/**', route => {
+              const path = route.request().url().split('/api/')[1] ?? '';
+              return route.fulfill({ json: answers[path] ?? answers[path.split('/')[0] ?? ''] ?? {} });
+            });
+            const ugly: string[] = [];
+            for (const number of NUMBERS) {
+              for (const state of number === 0 ? (['healthy'] as const) : STATES) {
+                answers = answersOf(number, state);
+                const views = [...VIEWS, 'why-not/outside/%3A8080', hrefOf(number)].filter(
+                  view => number < 1_000 || view === 'attachments' || view === 'log',
+                );
+                for (const view of views) {
+                  await page.goto(page.url().replace(/#.*|$/, `#/${view}`));
+                  await page.reload();
+                  await page.waitForSelector(
+                    `${view === 'attachments' && number > 0 ? '[data-row]' : 'main h2'}`,
+                  );
+                  await page.waitForFunction(
+                    "!/Reading|Examining|Following/.test(document.querySelector('main').textContent)",
+                  );
+                  for (const width of WIDTHS) {
+                    await page.setViewportSize({ width, height: 900 });
+                    const name = `${number}-${state}-${view.split('/')[0]}-${width}`;
+                    ugly.push(...((await page.evaluate(UGLY)) as string[]).map(text => `${name}: ${text}`));
+                    for (const scheme of ['light', 'dark'] as const)
+                      await shoot(page, `${number < 1_000 ? '' : 'thousand-'}${name}-${scheme}`, scheme);
+                  }
+                }
+              }
+            }
+            expect(ugly).toEqual([]);
+            expect(faults).toEqual([]);
+          },
+        ),
+      DEADLINE_MS * 3,
+    );
   },
   requiresChromium(),
 );
+
+const WIDTHS = [375, 640, 800, 1024, 1280, 1920];
+const NUMBERS = [0, 3, 40, 1_000];
+const STATES = ['healthy', 'broken'] as const;
+
+/**
+ * What a person would call ugly, found by geometry: a page that scrolls to the side; a word of up to 20 letters in two lines; text
+ * outside of its cell, section or box.
+ */
+const UGLY = `(() => {
+  const found = [];
+  let seen = 0;
+  const root = document.documentElement;
+  if (root.scrollWidth > root.clientWidth) found.push('the page is ' + root.scrollWidth + ' wide');
+  const range = document.createRange();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode() && ++seen < 3_000) {
+    const node = walker.currentNode;
+    const parent = node.parentElement;
+    if (parent.closest('.unseen, .skip, thead, svg, noscript, option, title') || !parent.checkVisibility()) continue;
+    const frame = parent.closest('td, th, .badge, section, header, main, footer, body').getBoundingClientRect();
+    for (const { 0: word, index } of node.data.matchAll(/[^\\s/:]+[/:]?/g)) {
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      const rects = [...range.getClientRects()].filter(({ width }) => width > 0);
+      const text = word + ' in "' + node.data.slice(0, 60) + '"';
+      if (rects.length > 1 && word.length <= 20 && !/\\w-\\w|^--/.test(word)) found.push('broken: ' + text);
+      if (rects.some(({ left, right }) => left < frame.left - 1 || right > frame.right + 1)) found.push('outside: ' + text);
+    }
+    if (found.length > 20) break;
+  }
+  for (const text of document.querySelectorAll('.picture text')) {
+    const box = [...text.parentElement.children].find(one => one.matches('rect'))?.getBoundingClientRect();
+    const own = text.getBoundingClientRect();
+    if (box && own.width > 0 && (own.right > box.right || own.left < box.left || own.bottom > box.bottom + 2))
+      found.push('out of its box: ' + text.textContent);
+  }
+  return found.slice(0, 10);
+})()`;
 
 /** Cached results of attachments whose namespaces are gone, as after a boot. */
 function writeRecords(lab: Lab, count: number): void {

@@ -16,9 +16,10 @@ const PASSED_ON: Readonly<Record<string, readonly string[]>> = {
   ls: ['conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir'],
   doctor: ['conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir'],
   log: ['conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir', 'trace-dir'],
-  trace: ['trace-dir'],
   ipam: ['conf-dir', 'cni-cache-dir'],
-  explain: ['conf-dir', 'bin-dir'],
+  networks: ['conf-dir', 'bin-dir'],
+  validate: ['conf-dir', 'bin-dir'],
+  'why-not': ['conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir'],
 };
 
 /** Serves a page about this node to a browser on it, until a signal or a time without requests ends it. */

@@ -2,25 +2,38 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { count } from '../../lab/words.ts';
-import { conditionOf, isProblem } from '../../node/graph/condition.ts';
+import { type Condition, conditionOf, SIGNS } from '../../node/graph/condition.ts';
 import type { ShownNode } from '../shown.ts';
 import { Detail } from './detail.tsx';
 import { Findings } from './findings.tsx';
 import { Log } from './log.tsx';
+import { Networks } from './networks.tsx';
 import { Overview } from './overview.tsx';
 import { type Polled, shareRows, usePolled } from './polling.ts';
 import { Pools } from './pools.tsx';
 import { Ports } from './ports.tsx';
 import { keyOf, parseRoute, type Route, VIEWS, type View, type ViewProps } from './route.ts';
+import { WhyNot } from './why-not.tsx';
 
 const EVERY_MS = 2_000;
 
 const TITLES: Readonly<Record<View, string>> = {
   attachments: 'Attachments',
+  networks: 'Networks',
   pools: 'Pools',
   ports: 'Ports',
+  'why-not': 'Why not?',
   findings: 'Findings',
   log: 'Log',
+};
+
+const VIEWS_WITH_SEARCH = {
+  attachments: Overview,
+  networks: Networks,
+  pools: Pools,
+  ports: Ports,
+  findings: Findings,
+  log: Log,
 };
 
 /** The whole page. */
@@ -31,8 +44,9 @@ export function App(): JSX.Element {
   const node = polled.value;
   const search = (text: string): void => {
     setQuery(text);
-    // One attachment has nothing to search.
-    if (route.view === 'attachment' && text !== '') location.hash = '#/attachments';
+    // They have nothing to search.
+    if ((route.view === 'attachment' || route.view === 'why-not') && text !== '')
+      location.hash = '#/attachments';
   };
   useEffect(() => {
     if (node !== undefined) document.title = titleOf(node);
@@ -78,9 +92,8 @@ export function App(): JSX.Element {
 function Shown({ route, node, query }: ViewProps & { readonly route: Route }): JSX.Element {
   if (route.view === 'attachment')
     return <Detail key={keyOf(route.key)} node={node} id={route.key} trace={route.trace} />;
-  const View = { attachments: Overview, pools: Pools, ports: Ports, findings: Findings, log: Log }[
-    route.view
-  ];
+  if (route.view === 'why-not') return <WhyNot node={node} from={route.from} to={route.to} />;
+  const View = VIEWS_WITH_SEARCH[route.view];
   return <View node={node} query={query} />;
 }
 
@@ -103,7 +116,7 @@ function Navigation({ current }: { readonly current: Route['view'] }): JSX.Eleme
 
 function Status({ polled: { value, problem } }: { readonly polled: Polled<ShownNode> }): JSX.Element {
   const text = useMemo(() => (value === undefined ? '' : summaryOf(value)), [value]);
-  const isBad = useMemo(() => value?.attachments.map(conditionOf).some(isProblem) === true, [value]);
+  const isBad = value?.attachments.some(one => conditionOf(one) === 'broken') === true;
   return (
     <p class={isBad ? 'status bad' : 'status'} role="status">
       {problem !== undefined && <strong>not live: </strong>}
@@ -114,17 +127,18 @@ function Status({ polled: { value, problem } }: { readonly polled: Polled<ShownN
 
 /** What a tab shows of a page that is not looked at. */
 function titleOf({ hostname, attachments }: ShownNode): string {
-  const problems = attachments.map(conditionOf).filter(isProblem).length;
-  return `${problems === 0 ? '' : `✕ ${problems} · `}${hostname} · catena`;
+  const marks = (['broken', 'unsettled'] as const)
+    .map(condition => [SIGNS[condition].sign, numberOf(attachments, condition)] as const)
+    .filter(([, number]) => number > 0);
+  return `${marks.map(([sign, number]) => `${sign} ${number} · `).join('')}${hostname} · catena`;
 }
 
 function summaryOf({ attachments, daemon, checkedAt }: ShownNode): string {
-  const conditions = attachments.map(conditionOf);
-  const problems = conditions.filter(isProblem).length;
-  const gone = conditions.filter(condition => condition === 'gone').length;
-  const broken = problems === 0 ? 'none broken' : `${problems} broken`;
-  const health =
-    checkedAt === undefined ? 'CHECK is running' : gone === 0 ? broken : `${broken}, ${gone} gone`;
+  const found = (['broken', 'unsettled', 'gone'] as const).flatMap(condition => {
+    const number = numberOf(attachments, condition);
+    return number > 0 ? `${number} ${condition}` : condition === 'broken' ? 'none broken' : [];
+  });
+  const health = checkedAt === undefined ? 'CHECK is running' : found.join(', ');
   const states = {
     none: 'no daemon',
     gone: 'daemon gone',
@@ -132,6 +146,10 @@ function summaryOf({ attachments, daemon, checkedAt }: ShownNode): string {
     answers: 'daemon answers',
   };
   return `${count(attachments.length, 'attachment')}, ${health}, ${states[daemon.state]}`;
+}
+
+function numberOf(attachments: ShownNode['attachments'], condition: Condition): number {
+  return attachments.filter(one => conditionOf(one) === condition).length;
 }
 
 function shareNode(before: ShownNode | undefined, now: ShownNode): ShownNode {

@@ -3,12 +3,13 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import type { AnswerOf } from '../../answers/kinds.ts';
 import { renderTime } from '../../lab/words.ts';
-import { conditionOf, isProblem } from '../../node/graph/condition.ts';
+import { conditionOf } from '../../node/graph/condition.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
 import { renderAge, renderPort, renderRates, titleOf } from '../../node/words.ts';
 import type { RequestSummary, ShownList, ShownNode, ShownRequest } from '../shown.ts';
 import { Badge, Outcome } from './badge.tsx';
 import { Chain } from './chain.tsx';
+import { Fix } from './command.tsx';
 import { useNodeTime } from './list.tsx';
 import { usePolled } from './polling.ts';
 import { renderSize } from './pool-map.ts';
@@ -87,7 +88,7 @@ function Facts({ one, node }: { readonly one: NodeAttachment; readonly node: Sho
         </h2>
         <Badge condition={condition} />
       </div>
-      {why !== undefined && <p class={`notice ${isProblem(condition) ? 'broken' : 'unsettled'}`}>{why}</p>}
+      {why !== undefined && <p class={`notice ${condition === 'broken' ? 'broken' : 'unsettled'}`}>{why}</p>}
       {condition === 'broken' && <Mend one={one} />}
       <dl class="facts">
         <Fact name="Network">{one.network}</Fact>
@@ -123,12 +124,7 @@ function Mend({ one }: { readonly one: NodeAttachment }): JSX.Element | null {
   const mend = value?.findings.find(
     ({ attachment }) => attachment !== undefined && keyOf(attachment) === keyOf(one),
   )?.mend;
-  if (mend === undefined) return null;
-  return (
-    <p class="mend">
-      Fix: <code>{mend}</code>
-    </p>
-  );
+  return <Fix mend={mend} />;
 }
 
 function Fact({ name, children }: { readonly name: string; readonly children?: ComponentChildren }) {

@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import type { AnswerOf } from '../../answers/kinds.ts';
 import { count } from '../../lab/words.ts';
+import { Fix } from './command.tsx';
 import { usePolled } from './polling.ts';
 import { hrefOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
@@ -36,7 +37,7 @@ export function Findings({ query }: ViewProps): JSX.Element {
       </h2>
       {problem !== undefined && <p class="notice broken">{problem}</p>}
       {value === undefined && problem === undefined && <p class="quiet">Examining the node …</p>}
-      {value !== undefined && <p>{value.verdict.summary}</p>}
+      {value !== undefined && <Verdict verdict={value.verdict} />}
       <List findings={others} />
       {fine.length > 0 && (
         <details>
@@ -46,6 +47,12 @@ export function Findings({ query }: ViewProps): JSX.Element {
       )}
     </section>
   );
+}
+
+/** What to read if nothing else is read. */
+function Verdict({ verdict: { state, errors, summary } }: Pick<Diagnosis, 'verdict'>): JSX.Element {
+  const look = { healthy: 'sound', blind: 'unknown', 'to do': errors > 0 ? 'broken' : 'unsettled' }[state];
+  return <p class={`notice verdict ${look}`}>{summary}</p>;
 }
 
 function List({ findings }: { readonly findings: readonly Finding[] }): JSX.Element | null {
@@ -66,11 +73,7 @@ function List({ findings }: { readonly findings: readonly Finding[] }): JSX.Elem
                 <a href={hrefOf(attachment)}>Show it</a>
               </>
             )}
-            {mend !== undefined && (
-              <div class="mend">
-                Fix: <code>{mend}</code>
-              </div>
-            )}
+            <Fix mend={mend} />
           </li>
         );
       })}

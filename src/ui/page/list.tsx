@@ -6,7 +6,7 @@ import type { NodeAttachment } from '../../node/model.ts';
 import { renderAge, renderPort, titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';
 import { hrefOf, keyOf } from './route.ts';
-import { Cell, TableHead } from './table.tsx';
+import { Cell, Frame, Name, Row, Whole } from './table.tsx';
 
 const AGES_EVERY_MS = 5_000;
 const TITLES = ['Name', 'Network', 'Address', 'Ports', 'Age', 'Health'];
@@ -30,21 +30,17 @@ export function AttachmentList(props: {
     left = '';
   }, []);
   return (
-    <table class="table list" role="table" onKeyDown={move}>
-      <caption class="unseen">Attachments, those with problems first</caption>
-      <TableHead titles={TITLES} />
-      <tbody role="rowgroup">
-        {rows.map(one => {
-          const key = keyOf(one);
-          const age = one.since === undefined ? '–' : renderAge(one.since, now);
-          return <Row key={key} one={one} age={age} isActive={key === active} onFocus={setCurrent} />;
-        })}
-      </tbody>
-    </table>
+    <Frame caption="Attachments, those with problems first" titles={TITLES} onKeyDown={move}>
+      {rows.map(one => {
+        const key = keyOf(one);
+        const age = one.since === undefined ? '–' : renderAge(one.since, now);
+        return <Attached key={key} one={one} age={age} isActive={key === active} onFocus={setCurrent} />;
+      })}
+    </Frame>
   );
 }
 
-interface RowProps {
+interface AttachedProps {
   readonly one: NodeAttachment;
   readonly age: string;
   readonly isActive: boolean;
@@ -52,18 +48,22 @@ interface RowProps {
 }
 
 /** It is drawn again only if it has changed. */
-class Row extends Component<RowProps> {
-  override shouldComponentUpdate(next: RowProps): boolean {
+class Attached extends Component<AttachedProps> {
+  override shouldComponentUpdate(next: AttachedProps): boolean {
     const { one, age, isActive } = this.props;
     return next.one !== one || next.age !== age || next.isActive !== isActive;
   }
 
-  override render({ one, age, isActive, onFocus }: RowProps): JSX.Element {
+  override render({ one, age, isActive, onFocus }: AttachedProps): JSX.Element {
     const key = keyOf(one);
     const condition = conditionOf(one);
     const why = one.health?.problem ?? one.why;
     return (
-      <tr role="row" class={condition}>
+      <Row
+        look={condition}
+        width={TITLES.length}
+        below={isProblem(condition) && why !== undefined && <div class="why">{why}</div>}
+      >
         <Cell title="Name" isFirst>
           <a
             href={hrefOf(one)}
@@ -74,25 +74,24 @@ class Row extends Component<RowProps> {
               left = key;
             }}
           >
-            {titleOf(one)}
+            <Name text={titleOf(one)} />
           </a>
           <span class="quiet"> {one.ifname}</span>
         </Cell>
         <Cell title="Network">{one.network}</Cell>
         <Cell title="Address">
-          {one.addresses.map(text => (
-            <div key={text}>{text.replace(/\/\d+$/, '')}</div>
-          ))}
+          <Whole words={one.addresses.map(text => text.replace(/\/\d+$/, ''))} />
         </Cell>
-        <Cell title="Ports">{one.ports.map(renderPort).join(', ')}</Cell>
+        <Cell title="Ports">
+          <Whole words={one.ports.map(renderPort)} />
+        </Cell>
         <Cell title="Age" isNumber>
           {age}
         </Cell>
         <Cell title="Health">
           <Badge condition={condition} />
-          {isProblem(condition) && why !== undefined && <div class="why">{why}</div>}
         </Cell>
-      </tr>
+      </Row>
     );
   }
 }

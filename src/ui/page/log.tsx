@@ -7,7 +7,7 @@ import { Outcome } from './badge.tsx';
 import { usePolled } from './polling.ts';
 import { hrefOf, keyOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
-import { type Column, Table } from './table.tsx';
+import { type Column, Name, Table, Whole } from './table.tsx';
 
 const EVERY_MS = 5_000;
 /** More are found by the search. */
@@ -34,6 +34,8 @@ export function Log({ node, query }: ViewProps): JSX.Element {
           columns={columnsFor(known)}
           rows={rows}
           keyOf={one => JSON.stringify(one)}
+          classOf={({ code }) => (code === 0 ? '' : 'broken')}
+          below={({ message }) => message !== undefined && <div class="why">{message}</div>}
         />
       )}
       {found.length > rows.length && (
@@ -47,7 +49,11 @@ function columnsFor(known: ReadonlyMap<string, NodeAttachment>): Column<ShownEve
   return [
     {
       title: 'Time',
-      cell: ({ time }) => <time dateTime={time}>{time.replace('T', ' ').replace(/\.\d+Z$/, ' UTC')}</time>,
+      cell: ({ time }) => (
+        <time dateTime={time}>
+          <Whole words={time.replace(/\.\d+Z$/, ' UTC').split('T')} />
+        </time>
+      ),
     },
     { title: 'What', cell: ({ what }) => what },
     {
@@ -55,20 +61,12 @@ function columnsFor(known: ReadonlyMap<string, NodeAttachment>): Column<ShownEve
       cell: ({ network = '', containerId = '', ifname = '', podNamespace, podName, trace }) => {
         const name = podName === undefined ? shortId(containerId) : `${podNamespace}/${podName}`;
         const one = known.get(keyOf({ network, containerId, ifname }));
-        const text = `${name} ${ifname}`.trim();
+        const text = <Name text={`${name} ${ifname}`.trim()} />;
         return one === undefined ? text : <a href={hrefOf(one, trace)}>{text}</a>;
       },
     },
     { title: 'Network', cell: ({ network }) => network },
     { title: 'By', cell: ({ by }) => by },
-    {
-      title: 'Outcome',
-      cell: ({ code, message }) => (
-        <>
-          <Outcome code={code} />
-          {message !== undefined && <div class="why">{message}</div>}
-        </>
-      ),
-    },
+    { title: 'Outcome', cell: ({ code }) => <Outcome code={code} /> },
   ];
 }

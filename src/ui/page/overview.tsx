@@ -4,6 +4,7 @@ import { useMemo, useState } from 'preact/hooks';
 import { count } from '../../lab/words.ts';
 import { conditionOf, isProblem, worstFirst } from '../../node/graph/condition.ts';
 import { withoutStandIns } from '../../node/shown.ts';
+import { Command } from './command.tsx';
 import { AttachmentList } from './list.tsx';
 import { Picture } from './picture.tsx';
 import type { ViewProps } from './route.ts';
@@ -22,12 +23,14 @@ export function Overview({ node, query }: ViewProps): JSX.Element {
   const { all, rows } = shown;
   return (
     <>
-      <section aria-labelledby="picture-title">
-        <h2 id="picture-title" tabIndex={-1}>
-          Node
-        </h2>
-        <Picture node={node} shown={rows} />
-      </section>
+      {(all > 0 || node.bridges.length > 0) && (
+        <section aria-labelledby="picture-title">
+          <h2 id="picture-title" tabIndex={-1}>
+            Node
+          </h2>
+          <Picture node={node} shown={rows} />
+        </section>
+      )}
       <section aria-labelledby="list-title">
         <div class="bar">
           <h2 id="list-title">Attachments</h2>
@@ -51,12 +54,47 @@ export function Overview({ node, query }: ViewProps): JSX.Element {
             {note}
           </p>
         ))}
-        {rows.length === 0 ? (
-          <p class="quiet">{all === 0 ? 'No container is attached to a network.' : 'Nothing matches.'}</p>
-        ) : (
-          <AttachmentList rows={rows} time={node.time} />
-        )}
+        {all === 0 && <NextSteps node={node} />}
+        {all > 0 && rows.length === 0 && <p class="quiet">Nothing matches.</p>}
+        {rows.length > 0 && <AttachmentList rows={rows} time={node.time} />}
       </section>
+    </>
+  );
+}
+
+/** What a node without attachments needs: a list, or a container. */
+function NextSteps({ node: { networks } }: Pick<ViewProps, 'node'>): JSX.Element {
+  const configured = networks.filter(({ file }) => file !== undefined).map(({ name }) => name);
+  const [first = '<network>'] = configured;
+  const steps: readonly (readonly [what: string, command: string])[] =
+    configured.length === 0
+      ? [
+          ['Answer four questions, and have a list written:', 'catena init'],
+          ['See on a fake host what it does:', 'catena try <list>'],
+          ['Give it to the runtimes of this node:', 'catena install <list> --as-default'],
+        ]
+      : [
+          ['With podman:', `podman run --network ${first} -p 8080:80 <image>`],
+          ['By hand, to a namespace that "ip netns add web" made:', `catena add ${first} web`],
+        ];
+  return (
+    <>
+      <p>No container is attached to a network.</p>
+      <p>
+        {configured.length === 0
+          ? 'No list configures a network here. What comes next:'
+          : `Configured: ${configured.join(', ')}. What comes next:`}
+      </p>
+      <ol class="steps">
+        {steps.map(([what, command]) => (
+          <li key={command}>
+            {what} <Command text={command} />
+          </li>
+        ))}
+      </ol>
+      <p>
+        <a href="#/networks">Networks</a> shows which list each runtime uses, and why.
+      </p>
     </>
   );
 }

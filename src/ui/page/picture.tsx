@@ -15,12 +15,13 @@ import {
 import type { NodeAttachment } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import type { ShownNode } from '../shown.ts';
+import { fit } from './fit.ts';
 import { hrefOf } from './route.ts';
 
 const FIRST_WIDTH = 700;
-/** Characters that fit into a cell. */
-const CELL_CHARS = 19;
-const BOX_CHARS = 22;
+/** As the style sheet has them. */
+const TITLE = { size: 13, weight: 600 };
+const NOTE = { size: 12 };
 
 /** To a screen reader it is one image: the list below has the same, with links. */
 export function Picture(props: {
@@ -47,7 +48,7 @@ export function Picture(props: {
         )}
         <rect class="host" {...layout.host} rx="6" />
         <text class="title" x={layout.host.x + 10} y={layout.host.y + 22}>
-          {cut(node.hostname, 28)}
+          {fit(node.hostname, layout.host.width - 20, TITLE)}
         </text>
         {layout.groups.map(group => (
           <GroupPicture key={group.key} group={group} width={width} />
@@ -82,16 +83,17 @@ function GroupPicture({
       <path class={`wire ${look}`} d={linesOf(group, width).join('')} />
       <rect class={`box ${look}`} {...box} rx="6" />
       <text class="title" x={box.x + 10} y={box.y + 22}>
-        {cut(title, BOX_CHARS)} <tspan class="note">{kind === 'bridge' ? 'bridge' : ''}</tspan>
+        {fit(title, box.width - (kind === 'bridge' ? 68 : 20), TITLE)}{' '}
+        <tspan class="note">{kind === 'bridge' ? 'bridge' : ''}</tspan>
       </text>
       {notes.map((note, i) => (
         <text key={note} class="note" x={box.x + 10} y={box.y + 22 + 17 * (i + 1)}>
-          {cut(note, BOX_CHARS)}
+          {fit(note, box.width - 20, NOTE)}
         </text>
       ))}
       {uplinks.map((name, i) => (
         <text key={name} class="note uplink" x={box.x + 10} y={box.y + 22 + 17 * (i + 1 + notes.length)}>
-          ⇅ uplink {cut(name, 14)}
+          {fit(`⇅ uplink ${name}`, box.width - 20, NOTE)}
         </text>
       ))}
       {cells.map(({ one, ...place }) => (
@@ -127,13 +129,13 @@ function CellPicture(props: {
       {isLarge ? (
         <>
           <text class="title" x={x + 9} y={y + 19}>
-            {sign} {cut(titleOf(one), CELL_CHARS - 2)}
+            {fit(`${sign} ${titleOf(one)}`, width - 18, TITLE)}
           </text>
           <text class="note" x={x + 9} y={y + 35}>
-            {cut(address.replace(/\/\d+$/, ''), CELL_CHARS)}
+            {fit(address.replace(/\/\d+$/, ''), width - 18, NOTE)}
           </text>
           <text class="note" x={x + 9} y={y + 50}>
-            {cut(one.hostDevice?.name ?? 'no host end', CELL_CHARS)}
+            {fit(one.hostDevice?.name ?? 'no host end', width - 18, NOTE)}
           </text>
         </>
       ) : (
@@ -145,11 +147,6 @@ function CellPicture(props: {
       )}
     </g>
   );
-}
-
-/** The end of a long name tells more of it than the middle. */
-function cut(text: string, length: number): string {
-  return text.length <= length ? text : `${text.slice(0, length - 6)}…${text.slice(-5)}`;
 }
 
 /** The width of an element, followed. */

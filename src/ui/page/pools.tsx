@@ -9,7 +9,7 @@ import { usePolled } from './polling.ts';
 import { BLOCK, blocksOf, boundsOf, type MapCell, renderSize } from './pool-map.ts';
 import { hrefOf, keyOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
-import { Table } from './table.tsx';
+import { Name, Table } from './table.tsx';
 
 const EVERY_MS = 5_000;
 const COLUMNS = 32;
@@ -37,6 +37,7 @@ export function Pools({ node, query }: ViewProps): JSX.Element {
         Pools
       </h2>
       {problem !== undefined && <p class="notice broken">{problem}</p>}
+      {pools.length > 0 && <Legend />}
       {pools.length === 0 && <p class="quiet">No network hands out addresses{query && ' that match'}.</p>}
       <div class="pools">
         {pools.map(pool => (
@@ -58,7 +59,8 @@ export function Pools({ node, query }: ViewProps): JSX.Element {
                 const attachment = names.get(
                   keyOf({ ...one, containerId: one.containerId ?? '', ifname: one.ifname ?? '' }),
                 );
-                return attachment ? <a href={hrefOf(attachment)}>{nameOf(one)}</a> : nameOf(one);
+                const name = <Name text={nameOf(one)} />;
+                return attachment ? <a href={hrefOf(attachment)}>{name}</a> : name;
               },
             },
             { title: 'State', cell: one => <span title={one.evidence.join('\n')}>{one.state}</span> },
@@ -113,6 +115,39 @@ function Pool(props: {
   );
 }
 
+const LOOKS = [
+  ['free', 'free'],
+  ['live', 'leased'],
+  ['unknown', 'leased, its owner is not known'],
+  ['unused', 'leased, its owner no longer exists'],
+] as const;
+
+/** What the squares are. */
+function Legend(): JSX.Element {
+  return (
+    <ul class="legend" aria-label="The maps">
+      <li class="quiet">Each square is one address:</li>
+      {LOOKS.map(([look, meaning]) => (
+        <li key={look}>
+          <svg class="map sample" viewBox="0 0 10 10" aria-hidden="true">
+            <Square look={look} />
+          </svg>{' '}
+          {meaning}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Square({ look }: { readonly look: string }): JSX.Element {
+  return (
+    <>
+      <rect class={`cell ${look}`} width={PITCH - 2} height={PITCH - 2} rx="1.5" />
+      {look === 'unused' && <path class="cross" d="M1 1L7 7M7 1L1 7" />}
+    </>
+  );
+}
+
 /** A square for each address: filled if it is leased, crossed if its owner no longer exists. */
 function Block(props: {
   readonly cells: readonly MapCell[];
@@ -135,8 +170,7 @@ function Block(props: {
         return (
           <g key={address} transform={`translate(${x} ${y})`}>
             <title>{lease ? `${address}: ${nameOf(lease)}, ${lease.state}` : `${address}: ${look}`}</title>
-            <rect class={`cell ${look}`} width={PITCH - 2} height={PITCH - 2} rx="1.5" />
-            {look === 'unused' && <path class="cross" d="M1 1L7 7M7 1L1 7" />}
+            <Square look={look} />
           </g>
         );
       })}

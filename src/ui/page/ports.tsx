@@ -4,9 +4,9 @@ import { conditionOf } from '../../node/graph/condition.ts';
 import type { NodeAttachment, NodePort } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';
-import { hrefOf, keyOf, type ViewProps } from './route.ts';
+import { hrefOf, hrefOfPacket, keyOf, type ViewProps } from './route.ts';
 import { matcherOf, textOf } from './search.ts';
-import { type Column, Table } from './table.tsx';
+import { type Column, Name, Table } from './table.tsx';
 
 interface Row {
   readonly port: NodePort;
@@ -16,9 +16,22 @@ interface Row {
 const COLUMNS: readonly Column<Row>[] = [
   { title: 'Host port', cell: ({ port }) => `${port.hostPort}/${port.protocol}` },
   { title: 'Host address', cell: ({ port }) => port.hostIP ?? 'every address' },
-  { title: 'Leads to', cell: ({ one }) => <a href={hrefOf(one)}>{titleOf(one)}</a> },
+  {
+    title: 'Leads to',
+    cell: ({ one }) => (
+      <a href={hrefOf(one)}>
+        <Name text={titleOf(one)} />
+      </a>
+    ),
+  },
   { title: 'Container port', cell: ({ port }) => port.containerPort, isNumber: true },
   { title: 'Network', cell: ({ one }) => one.network },
+  {
+    title: 'Packet',
+    cell: ({ port: { hostPort, protocol } }) => (
+      <a href={hrefOfPacket('outside', `:${hostPort}${protocol === 'udp' ? '/udp' : ''}`)}>follow it</a>
+    ),
+  },
   { title: 'Health', cell: ({ one }) => <Badge condition={conditionOf(one)} /> },
 ];
 

@@ -9,12 +9,13 @@ export interface AttachmentKey {
 }
 
 /** The views of the page, in the order of its navigation. */
-export const VIEWS = ['attachments', 'pools', 'ports', 'findings', 'log'] as const;
+export const VIEWS = ['attachments', 'networks', 'pools', 'ports', 'why-not', 'findings', 'log'] as const;
 export type View = (typeof VIEWS)[number];
 
 /** What is shown; `trace` is one of an attachment's requests. */
 export type Route =
-  | { readonly view: View }
+  | { readonly view: Exclude<View, 'why-not'> }
+  | { readonly view: 'why-not'; readonly from: string; readonly to: string }
   | { readonly view: 'attachment'; readonly key: AttachmentKey; readonly trace: string | undefined };
 
 /** Reads the fragment of an address, such as `#/pools`; what it does not know is the first view. */
@@ -23,13 +24,19 @@ export function parseRoute(fragment: string): Route {
   const [network, containerId, ifname, trace] = rest;
   if (name === 'attachment' && network && containerId && ifname)
     return { view: 'attachment', key: { network, containerId, ifname }, trace };
-  return { view: VIEWS.find(view => view === name) ?? VIEWS[0] };
+  const view = VIEWS.find(one => one === name) ?? VIEWS[0];
+  return view === 'why-not' ? { view, from: network ?? '', to: containerId ?? '' } : { view };
 }
 
 /** The address of an attachment's view. */
 export function hrefOf({ network, containerId, ifname }: AttachmentKey, trace?: string): string {
   const parts = [network, containerId, ifname, ...(trace === undefined ? [] : [trace])];
   return `#/attachment/${parts.map(encodeURIComponent).join('/')}`;
+}
+
+/** The address of the view that follows a packet. */
+export function hrefOfPacket(from: string, to: string): string {
+  return `#/why-not/${[from, to].map(encodeURIComponent).join('/')}`;
 }
 
 /** Identifies an attachment in maps, and as the key of its row. */

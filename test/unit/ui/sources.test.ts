@@ -182,3 +182,24 @@ test('the tag follows the content', async () => {
   expect(await of('a')).not.toBe(await of('b'));
   expect(await of('a')).toMatch(/^"[\w-]{22}"$/);
 });
+
+test('a packet is followed between names, addresses and ports; an option or a path of a file is not one', async () => {
+  const walk = { outcome: 'arrives' };
+  const { asked, read, sources } = scene({
+    'why-not -- :8080': walk,
+    'why-not -- shop/web [fd00::7]:53/udp': walk,
+  });
+  expect(await read('why-not/~:8080')).toEqual(walk);
+  expect(await read('why-not/shop/web~[fd00::7]:53/udp')).toEqual(walk);
+  expect(asked).toHaveLength(2);
+  for (const [from, to] of [
+    ['-x', ':80'],
+    ['', '--etc=/x'],
+    ['/etc/passwd', ':80'],
+    ['a/../b', ':80'],
+    ['', ''],
+    ['a b', ':1'],
+  ])
+    expect(sources.answer(`why-not/${from}~${to}`)).toBeUndefined();
+  expect(sources.answer(`why-not/${'a'.repeat(500)}~:80`)).toBeUndefined();
+});
