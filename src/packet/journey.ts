@@ -51,7 +51,7 @@ export class Journey {
     const packet: Packet = {
       ...undone,
       ...{ source, iif: undefined, oif: oif?.name, isLocal: site.has(undone.destination ?? '') },
-      ...{ isFromLocal: true, isTranslated: false, labels: NO_LABELS },
+      ...{ isFromLocal: true, isTranslated: false, labels: NO_LABELS, mark: undefined },
     };
     const before = sent.isReply ? packet : { ...packet, source };
     const out = yield* this.#hook(site, 'output', packet);
@@ -73,7 +73,12 @@ export class Journey {
     const before: Packet = {
       ...seen,
       ...{ iif: iif.name, oif: undefined, isLocal: site.has(seen.destination ?? '') },
-      ...{ isFromLocal: site.has(seen.source ?? ''), isTranslated: false, labels: NO_LABELS },
+      ...{
+        isFromLocal: site.has(seen.source ?? ''),
+        isTranslated: false,
+        labels: NO_LABELS,
+        mark: undefined,
+      },
     };
     const restored = seen.isReply ? { ...before, destination } : undefined;
     const into = yield* this.#hook(site, 'prerouting', before, restored);
@@ -95,10 +100,13 @@ export class Journey {
   /** What follows the reply passes the same rules, but not as a new connection. */
   *continue(): Walk<boolean> {
     const { containerDevices } = this.world;
+    let mark: Packet['mark'];
     for (const { site, name, packet, after } of this.#passes) {
-      const next = { ...packet, isEstablished: true };
+      if (name === 'output' || (name === 'prerouting' && packet.iif !== 'lo')) mark = undefined;
+      const next = { ...packet, isEstablished: true, mark };
       const known = { ...after, isEstablished: true };
-      yield* passHook(site, name, next, { containerDevices, known, isTranslating: false });
+      const passed = yield* passHook(site, name, next, { containerDevices, known, isTranslating: false });
+      ({ mark } = passed.packet);
     }
     return true;
   }

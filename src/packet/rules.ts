@@ -1,8 +1,15 @@
 // Do the rules of a hook let a packet pass, and what becomes of its addresses?
 
-import { acceptDevices, type BaseChain, basesAt, familiesOf, marksIn } from '../doctor/filter/fates.ts';
+import {
+  acceptDevices,
+  type BaseChain,
+  basesAt,
+  familiesOf,
+  NAT_STAGE,
+  walkBase,
+} from '../doctor/filter/fates.ts';
 import type { Packet } from '../doctor/filter/packet.ts';
-import { type Fate, walk } from '../doctor/filter/walk.ts';
+import type { Fate } from '../doctor/filter/walk.ts';
 import type { HOOK } from '../netlink/nft/chain.ts';
 import type { FilterTable } from '../netlink/tables.ts';
 import { hop, lost, type Walk } from './report.ts';
@@ -20,19 +27,6 @@ export interface Passed {
   readonly undo?: string;
 }
 
-interface Entry extends BaseChain {
-  readonly isNat: boolean;
-}
-
-/** linux/netfilter_ipv4.h: NF_IP_PRI_CONNTRACK, of the hooks where packets come in. */
-const CONNTRACK = -200;
-const TRACKING: readonly HookName[] = ['prerouting', 'output'];
-
-/** The same file: all chains of type nat run at one place of a hook, in their own order. */
-const NAT_STAGE: Readonly<Record<HookName, number>> = {
-  ...{ prerouting: -100, output: -100, postrouting: 100, input: 100, forward: 0 },
-};
-
 /**
  * Follows the packet through the base chains of a hook, ours included, in the order of the kernel.
  * @param known the packet behind address translation, for a connection that exists
@@ -42,62 +36,96 @@ export function* passHook(
   site: Site,
   hook: HookName,
   packet: Packet,
-  { containerDevices = [], known, isTranslating = !packet.isReply }: Partial<PassOptions> = {},
+  options: Partial<PassOptions> = {},
 ): Walk<Passed> {
+  const { known, isTranslating = !packet.isReply } = options;
   if (isTranslating && site.translators)
     yield lost(site, packet, 'translation', `${site.translators} may lead it elsewhere, and cannot be read`);
-  const tables = site.filter;
-  const mark = marksIn(tables);
-  const entries = entriesAt(tables, hook, packet.family);
-  let passed: Passed = { packet };
-  let done = !isTranslating;
-  for (const entry of entries) {
-    if (known && stageOf(entry, hook) >= NAT_STAGE[hook]) passed = { packet: located(site, known) };
-    if (entry.isNat && done) continue;
-    const isTracked = !TRACKING.includes(hook) || entry.isNat || entry.priority > CONNTRACK;
-    const seen = { ...passed.packet, isTracked };
-    const fates = walk(entry.table, entry.chain, seen, { mark, target: undefined });
+  const bases = basesAt(site.filter, hook, familiesOf(packet.family));
+  const passage = new Passage(site, packet, bases, options.containerDevices ?? []);
+  const isBehind = ({ stage }: BaseChain) => stage >= NAT_STAGE[hook];
+  for (const base of bases) {
+    if (known && isBehind(base)) passage.become(known);
+    if (!base.isNat || (isTranslating && !passage.isTranslated)) yield* passage.through(base);
+  }
+  if (known) passage.become(known);
+  if (!packet.isReply && !packet.isEstablished && (hook === 'forward' || hook === 'input'))
+    yield* summarize(site, hook, packet, bases);
+  return passage.passed;
+}
+
+/** A packet on its way through the base chains of a hook. */
+class Passage {
+  passed: Passed;
+  isTranslated = false;
+  readonly #site: Site;
+  /** As it came. */
+  readonly #packet: Packet;
+  readonly #bases: readonly BaseChain[];
+  readonly #containerDevices: readonly string[];
+
+  constructor(site: Site, packet: Packet, bases: readonly BaseChain[], containerDevices: readonly string[]) {
+    this.#site = site;
+    this.#packet = packet;
+    this.#bases = bases;
+    this.#containerDevices = containerDevices;
+    this.passed = { packet };
+  }
+
+  become(known: Packet): void {
+    this.passed = { packet: { ...located(this.#site, known), mark: this.passed.packet.mark } };
+  }
+
+  *through(base: BaseChain): Walk {
+    const { packet } = this.passed;
+    const { fates, mark } = walkBase(base, packet);
+    this.#change({ mark });
     const fate = fates.find(({ isSure, what }) => isSure && what === 'drop') ?? fates[0];
-    if (fate === undefined) continue;
-    const place = placeOf(fate, entry);
-    if (fate.what === 'drop') {
-      const name = entry.table.isOwn ? 'policy' : 'rules';
-      const mend = () => mendDrop(site, fate, entry, passed.packet, containerDevices);
-      if (fate.isSure) yield hop(site, packet, name, 'stops', `dropped by ${place}`, mend());
-      else yield hop(site, packet, name, 'unknown', `${place} may drop it${doubtOf(fate)}`);
-      continue;
-    }
+    if (fate?.what === 'drop') yield this.#drop(base, fate, packet);
+    else if (fate) yield* this.#translate(base, fate, packet);
+  }
+
+  #change(more: Partial<Packet>): void {
+    this.passed = { ...this.passed, packet: { ...this.passed.packet, ...more } };
+  }
+
+  #drop(base: BaseChain, fate: Fate, packet: Packet) {
+    const name = base.table.isOwn ? 'policy' : 'rules';
+    const place = placeOf(fate, base);
+    if (!fate.isSure)
+      return hop(this.#site, this.#packet, name, 'unknown', `${place} may drop it${doubtOf(fate)}`);
+    const mend = mendDrop(this.#site, fate, base, packet, this.#containerDevices);
+    return hop(this.#site, this.#packet, name, 'stops', `dropped by ${place}`, mend);
+  }
+
+  *#translate(base: BaseChain, fate: Fate, packet: Packet): Walk {
+    const [site, came, place] = [this.#site, this.#packet, placeOf(fate, base)];
     if (fate.what === 'source' && !fate.isSure) {
       const words = `${place} may replace its source${doubtOf(fate)}`;
-      yield hop(site, packet, 'translation', 'unknown', words);
-      passed = { ...passed, packet: { ...passed.packet, source: undefined } };
-      continue;
+      yield hop(site, came, 'translation', 'unknown', words);
+      this.#change({ source: undefined });
+      return;
     }
-    const rival = entries.find(one => one !== entry && isRival(one, entry, passed.packet));
+    const rival = this.#bases.find(one => isRival(one, base, packet));
     if (rival && fate.what === 'translate') {
       const words = `chain "${rival.chain.name}" of ${nameOf(rival.table)} has the same priority`;
-      yield lost(site, packet, 'translation', `${place} may lead it elsewhere: ${words}`);
+      yield lost(site, came, 'translation', `${place} may lead it elsewhere: ${words}`);
     }
-    if (!fate.isSure)
-      yield lost(site, packet, 'translation', `${place} may lead it elsewhere${doubtOf(fate)}`);
-    done = true;
-    const undo = `nft delete rule ${fate.table.family} ${fate.table.name} ${fate.chain} handle ${fate.handle}`;
-    passed = {
-      packet: translated(site, passed.packet, fate),
-      ...(fate.what === 'translate' ? { by: place, ...(entry.table.isOwn ? {} : { undo }) } : {}),
+    if (!fate.isSure) yield lost(site, came, 'translation', `${place} may lead it elsewhere${doubtOf(fate)}`);
+    this.isTranslated = true;
+    const { family, name } = fate.table;
+    const undo = `nft delete rule ${family} ${name} ${fate.chain} handle ${fate.handle}`;
+    this.passed = {
+      packet: translated(site, this.passed.packet, fate),
+      ...(fate.what === 'translate' ? { by: place, ...(base.table.isOwn ? {} : { undo }) } : {}),
     };
   }
-  if (known) passed = { packet: located(site, known) };
-  if (!packet.isReply && !packet.isEstablished && (hook === 'forward' || hook === 'input'))
-    yield* summarize(site, hook, packet, entries);
-  return passed;
+}
 
-  /** Of chains with the same priority, the order cannot be read from the kernel. */
-  function isRival(one: Entry, { isNat, priority, table }: Entry, seen: Packet): boolean {
-    if (!isNat || !one.isNat || one.priority !== priority || one.table === table) return false;
-    const own = walk(one.table, one.chain, seen, { mark, target: undefined });
-    return own.some(({ what }) => what === 'translate');
-  }
+/** Of chains with the same priority, the order cannot be read from the kernel. */
+function isRival(one: BaseChain, { isNat, priority, table }: BaseChain, packet: Packet): boolean {
+  if (!isNat || !one.isNat || one.priority !== priority || one.table === table) return false;
+  return walkBase(one, packet).fates.some(({ what }) => what === 'translate');
 }
 
 interface PassOptions {
@@ -111,24 +139,14 @@ function* summarize(
   site: Site,
   hookName: HookName,
   packet: Packet,
-  entries: readonly Entry[],
+  bases: readonly BaseChain[],
 ): Walk<undefined> {
   if (site.unread) yield hop(site, packet, 'rules', 'unknown', `not judged: ${site.unread}`);
   else if (hookName === 'forward') {
-    const names = [...new Set(entries.map(({ table }) => nameOf(table)))];
+    const names = [...new Set(bases.map(({ table }) => nameOf(table)))];
     const words = names.length ? `accepted by ${names.join(', ')}` : 'no rule is about forwarded packets';
     yield hop(site, packet, 'rules', 'passes', words);
   }
-}
-
-function entriesAt(tables: readonly FilterTable[], hook: HookName, family: 4 | 6): Entry[] {
-  return basesAt(tables, hook, familiesOf(family))
-    .map(one => ({ ...one, isNat: one.chain.base?.type === 'nat' }))
-    .sort((a, b) => stageOf(a, hook) - stageOf(b, hook));
-}
-
-function stageOf({ isNat, priority }: Entry, hook: HookName): number {
-  return isNat ? NAT_STAGE[hook] : priority;
 }
 
 /** Whether the destination is an address of the host changes with it. */
@@ -152,7 +170,7 @@ function nameOf({ table }: Pick<FilterTable, 'table'>): string {
   return `table ${table.family} ${table.name}`;
 }
 
-function placeOf({ chain, handle, base, table, what }: Fate, { priority }: Entry): string {
+function placeOf({ chain, handle, base, table, what }: Fate, { priority }: BaseChain): string {
   const where = `table ${table.family} ${table.name}, chain "${chain}"`;
   const entered = chain === base ? '' : `entered from "${base}", `;
   const rule = handle === undefined ? (what === 'drop' ? 'the policy' : 'a rule') : `rule ${handle}`;
@@ -167,7 +185,7 @@ function doubtOf({ doubt }: Fate): string {
 function mendDrop(
   site: Site,
   fate: Fate,
-  { table, chain }: Entry,
+  { table, chain }: BaseChain,
   packet: Packet,
   containerDevices: readonly string[],
 ): string | undefined {

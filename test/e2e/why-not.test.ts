@@ -42,6 +42,54 @@ const stopped = (name: string, evidence: string, mend?: string) => ({
   },
 });
 
+/** The rules of kube-proxy for a Service with a NodePort, as `iptables-save` prints them. @param endpoints addresses of its pods */
+function kubeProxy(...endpoints: readonly string[]): string {
+  const sep = (to: string) => `KUBE-SEP-${to.replaceAll('.', '')}`;
+  const comment = '-m comment --comment "default/web"';
+  const chosen = endpoints.map((to, i) => {
+    const left = endpoints.length - i;
+    const chance = left > 1 ? `-m statistic --mode random --probability ${(1 / left).toFixed(11)} ` : '';
+    return `-A KUBE-SVC-WEB ${comment} ${chance}-j ${sep(to)}`;
+  });
+  return `*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-SVC-WEB - [0:0]
+:KUBE-EXT-WEB - [0:0]
+${endpoints.map(to => `:${sep(to)} - [0:0]`).join('\n')}
+-I PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-I OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-I POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
+-A KUBE-NODEPORTS -p tcp ${comment} -m tcp --dport 30080 -j KUBE-EXT-WEB
+-A KUBE-EXT-WEB -m comment --comment "masquerade traffic for default/web external destinations" -j KUBE-MARK-MASQ
+-A KUBE-EXT-WEB -j KUBE-SVC-WEB
+${endpoints.map(to => `-A ${sep(to)} -s ${to}/32 ${comment} -j KUBE-MARK-MASQ\n-A ${sep(to)} -p tcp ${comment} -m tcp -j DNAT --to-destination ${to}:80`).join('\n')}
+-A KUBE-SVC-WEB ! -s 10.88.0.0/16 -d 10.96.0.10/32 -p tcp ${comment} -m tcp --dport 8000 -j KUBE-MARK-MASQ
+${chosen.join('\n')}
+-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp ${comment} -m tcp --dport 8000 -j KUBE-SVC-WEB
+-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS
+COMMIT
+*filter
+:FORWARD DROP [0:0]
+:KUBE-FORWARD - [0:0]
+:KUBE-FIREWALL - [0:0]
+-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A FORWARD -j KUBE-FIREWALL
+-A OUTPUT -j KUBE-FIREWALL
+-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
+-A KUBE-FORWARD -m comment --comment "kubernetes forwarding rules" -m mark --mark 0x4000/0x4000 -j ACCEPT
+-A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP
+COMMIT
+`;
+}
+
 describeRoot(
   'why-not',
   () => {
@@ -361,8 +409,99 @@ describeRoot(
         }),
       deadline(110_000),
     );
+
+    test(
+      "follows the marks and ports of the reference's chains and of kube-proxy's",
+      () =>
+        withHost(async lab => {
+          const { ask, paste } = operator(lab);
+          const [web, db] = [await lab.container(), await lab.container()];
+          const outside = await lab.outside();
+          const hosts = { web, db, outside, node: lab.host } as const;
+          const portMappings = [
+            { hostPort: 8080, containerPort: 80, protocol: 'tcp' },
+            { hostPort: 8081, containerPort: 80, protocol: 'tcp' },
+          ];
+          const ipam = { type: 'host-local', subnet: '10.88.0.0/16', dataDir: `${lab.tmp}/leases` };
+          const chain = writeChain(lab, {
+            ...{ cniVersion: '1.0.0', name: 'podnet' },
+            plugins: [
+              {
+                ...{ type: 'bridge', bridge: 'br0', isDefaultGateway: true, hairpinMode: true },
+                ...{ ipMasq: true, ipMasqBackend: 'iptables', ipam },
+              },
+              { type: 'portmap', backend: 'iptables', capabilities: { portMappings: true } },
+            ],
+          });
+          await chain.add(web, { cap: { portMappings } });
+          await chain.add(db);
+          for (const one of [web, db]) await startServer(lab, one, { ...TCP, port: 80, seconds: 100 });
+          const node = outside.hostAddress.v4;
+          /** Both the command and a packet are asked. */
+          const expectSame = async (scene: string, from: keyof typeof hosts, to: string, named?: RegExp) => {
+            await paste('conntrack -F 2>/dev/null; true');
+            const [address = node, port] = (to.startsWith(':') ? node + to : to).split(':');
+            const way = { ...TCP, address, port: Number(port), timeoutMs: 600 };
+            const answers = (await echo(lab, hosts[from], way)) !== undefined;
+            const word =
+              from === 'node' ? 'node' : from === 'outside' ? outside.address.v4 : hosts[from].name;
+            const { outcome, last, hops } = await ask(word, to);
+            const seen = { scene, from, to, outcome, ...(answers ? { hops } : { last: last.evidence }) };
+            expect(seen).toEqual({
+              ...{ scene, from, to, outcome: answers ? 'arrives' : 'stopped' },
+              ...(answers ? { hops } : { last: expect.stringMatching(named ?? /never/) }),
+            });
+            expect([scene, from, to, answers]).toEqual([scene, from, to, named === undefined]);
+          };
+
+          // Without its mark, what a container sends to a port of its own is not masqueraded, and comes back to it as its own.
+          for (const from of ['outside', 'node', 'db', 'web'] as const)
+            await expectSame("the reference's chains", from, ':8080');
+          const drop = '-p tcp -m multiport --dports 7000:7999,8080 -j DROP';
+          await paste(`iptables -t raw -A PREROUTING ${drop}`);
+          await expectSame('several ports', 'outside', ':8080', /dropped by rule \d+ of table ip raw/);
+          await expectSame('several ports', 'outside', ':8081');
+          await paste('nft delete table ip raw');
+          await paste('iptables -t mangle -A PREROUTING -p tcp --dport 8081 -j MARK --set-mark 7');
+          await paste('iptables -A FORWARD -m mark --mark 7 -j DROP');
+          await expectSame('a mark that is dropped', 'outside', ':8080');
+          await expectSame(
+            'a mark that is dropped',
+            'outside',
+            ':8081',
+            /dropped by rule \d+ of table ip filter/,
+          );
+          await paste('nft delete table ip filter; nft delete table ip mangle');
+
+          const load = async (rules: string) => {
+            await paste(`iptables-restore --noflush <<'END'\n${rules}END`);
+          };
+          await load(kubeProxy('10.88.0.2'));
+          for (const from of ['outside', 'node', 'db', 'web'] as const)
+            await expectSame('kube-proxy', from, ':30080');
+          for (const from of ['node', 'web'] as const)
+            await expectSame('kube-proxy', from, '10.96.0.10:8000');
+          // Only packets with the mark are accepted.
+          const policy = /dropped by the policy of table ip filter/;
+          await expectSame('a pod without the mark', 'db', '10.96.0.10:8000', policy);
+          await paste('iptables -t nat -I KUBE-EXT-WEB -j MARK --or-mark 0x8000');
+          await paste('iptables -I FORWARD -j KUBE-FIREWALL');
+          await expectSame('a Service that drops', 'outside', ':30080', /chain "KUBE-FIREWALL"/);
+          await paste('iptables -t nat -D KUBE-EXT-WEB -j MARK --or-mark 0x8000');
+          await paste('iptables -t nat -F KUBE-MARK-MASQ');
+          await expectSame('a mark that is not set', 'outside', ':30080', policy);
+          await paste('nft delete table ip filter; nft delete table ip nat');
+          await load(kubeProxy('10.88.0.2', '10.88.0.3'));
+          const { outcome, last } = await ask(outside.address.v4, ':30080');
+          expect([outcome, last.evidence]).toEqual([
+            'unknown',
+            expect.stringMatching(/may lead it elsewhere: rule \d+ of chain "KUBE-SVC-WEB" cannot be judged/),
+          ]);
+        }),
+      deadline(110_000),
+    );
   },
-  requires('iptables'),
+  requires('iptables', 'iptables-restore', 'conntrack'),
   requiresUpperKind('macvlan'),
   requiresOrdinaryUser(),
 );

@@ -3,8 +3,8 @@
 import type { Chain } from '../../netlink/nft/chain.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
 import type { NodeView, RoutedPod } from '../finding.ts';
-import { type Byte, NO_LABELS, type Packet, PROTOCOLS, unknown } from './packet.ts';
-import { type Fate, walk } from './walk.ts';
+import { type Byte, NO_LABELS, type Packet, PROTOCOLS } from './packet.ts';
+import { type Fate, type Walked, walk } from './walk.ts';
 
 /** What befalls a connection that a container depends on. */
 export interface PodFate extends Fate {
@@ -53,14 +53,12 @@ export function isAny(hostIP: string | undefined): hostIP is undefined {
 /** What every connection begins with. */
 const FIRST = { sourcePort: CLIENT_PORT, isReply: false, isTranslated: false, labels: NO_LABELS } as const;
 
-/** Connections through the rules of other programs. */
+/** Connections through the rules of other programs. What ours drop is meant. */
 class Connections {
   readonly #tables: readonly FilterTable[];
-  readonly #mark: readonly Byte[];
 
   constructor(tables: readonly FilterTable[]) {
     this.#tables = tables;
-    this.#mark = marksIn(tables);
   }
 
   followOut(pod: RoutedPod, uplink: string): PodFate | undefined {
@@ -69,11 +67,10 @@ class Connections {
       ...{ ...FIRST, family, iif: device, oif: uplink, protocol: PROTOCOLS.tcp ?? 0 },
       ...{ source: address, destination: OUTSIDE[family], isLocal: false, port: OUTSIDE_PORT },
     };
-    const fate = worstOf([
-      ...this.#passBridge(pod, packet, 'from'),
-      ...this.#passAll({ hook: 'prerouting', type: 'filter' }, { ...packet, oif: undefined }),
-      ...this.#passForward(packet),
-    ]);
+    const reply = replyTo(packet);
+    // It comes to the address that the first packet left with, which is not known.
+    const { mark } = this.#pass('prerouting', { ...reply, destination: undefined, oif: undefined });
+    const fate = worstOf([...this.#leave(pod, packet), ...this.#enter(pod, { ...reply, mark })]);
     return fate && { ...fate, pod, port: undefined };
   }
 
@@ -88,90 +85,80 @@ class Connections {
     const own = uplink?.addresses?.find(text => text.includes(':') === (family === 6))?.split('/')[0];
     const packet: Packet = {
       ...{ ...FIRST, family, iif: uplink?.name, oif: undefined, protocol: PROTOCOLS[protocol] ?? 0 },
-      ...{
-        source: OUTSIDE[family],
-        destination: isAny(hostIP) ? own : hostIP,
-        isLocal: true,
-        port: hostPort,
-      },
+      ...{ source: OUTSIDE[family], destination: isAny(hostIP) ? own : hostIP, isLocal: true },
+      port: hostPort,
     };
     const led: Packet = {
-      ...{ ...packet, oif: device, destination: address, isLocal: false, port: containerPort },
+      ...{ ...packet, destination: address, isLocal: false, port: containerPort },
       ...{ isTranslated: true, labels: this.#labelsOf(packet) },
     };
-    const fate = worstOf([
-      ...this.#passAll({ hook: 'prerouting', type: 'filter' }, packet),
-      ...this.#passTranslations(packet, address),
-      ...this.#passForward(led),
-      ...this.#passBridge(pod, led, 'to'),
-    ]);
+    const { fates, mark } = this.#pass('prerouting', packet, { led });
+    const forwarded = { ...led, oif: device, mark };
+    const fate = worstOf([...fates, ...this.#enter(pod, forwarded), ...this.#leave(pod, replyTo(forwarded))]);
     return fate && { ...fate, pod, port: `${hostPort}/${protocol}` };
   }
 
-  /** Between its port and the bridge itself, packets and replies pass the rules about bridges. */
-  #passBridge({ port }: RoutedPod, packet: Packet, way: 'from' | 'to'): Fate[] {
-    if (port === undefined || !this.#tables.some(({ table }) => table.family === 'bridge')) return [];
-    const reply = replyTo(packet);
-    const [sent, received] = way === 'from' ? [packet, reply] : [reply, packet];
-    const hooks = (names: readonly Where['hook'][], one: Packet) =>
-      names.flatMap(hook => this.#passAll({ hook, type: 'filter', families: ['bridge'] }, one));
-    return [
-      ...hooks(['prerouting', 'input'], { ...sent, iif: port, oif: undefined }),
-      ...hooks(['output', 'postrouting'], { ...received, iif: undefined, oif: port }),
-    ];
+  /** From the container, through its bridge and the node. */
+  #leave({ port }: RoutedPod, packet: Packet): Fate[] {
+    const there = { ...packet, iif: port, oif: undefined };
+    const hooks = port === undefined ? [] : (['prerouting', 'input'] as const);
+    const bridge = hooks.flatMap(hook => this.#pass(hook, there, BRIDGED).fates);
+    const { fates, mark } = this.#pass('prerouting', { ...packet, oif: undefined });
+    const drops = fates.filter(({ what }) => what === 'drop');
+    return [...bridge, ...drops, ...this.#pass('forward', { ...packet, mark }).fates];
   }
 
-  /** A packet, and the reply to it. */
-  #passForward(packet: Packet): Fate[] {
-    const where = { hook: 'forward', type: 'filter' } as const;
-    return [packet, replyTo(packet)].flatMap(one => this.#passAll(where, one));
+  /** Through the node and the bridge, to the container. */
+  #enter({ port }: RoutedPod, packet: Packet): Fate[] {
+    const { fates, mark } = this.#pass('forward', packet);
+    const there = { ...packet, mark, iif: undefined, oif: port };
+    const hooks = port === undefined ? [] : (['output', 'postrouting'] as const);
+    return [...fates, ...hooks.flatMap(hook => this.#pass(hook, there, BRIDGED).fates)];
   }
 
-  /** Every base chain has to accept a packet. What ours drop is meant. */
-  #passAll(where: Where, packet: Packet): Fate[] {
-    return this.#bases(packet, where)
-      .filter(({ table }) => !table.isOwn)
-      .flatMap(({ table, chain }) => this.#walk(table, chain, packet))
-      .filter(({ what }) => what === 'drop');
-  }
-
-  /** The first translation of a connection stays. Of chains with the same priority, the order cannot be read from the kernel. */
-  #passTranslations(packet: Packet, target: string): Fate[] {
-    const bases = this.#bases(packet, { hook: 'prerouting', type: 'nat' });
-    const own = bases.find(({ table }) => table.isOwn);
-    return bases
-      .filter(({ table, priority }) => !table.isOwn && (own === undefined || priority <= own.priority))
-      .flatMap(({ table, chain, priority }) => {
-        const isFirst = own === undefined || priority < own.priority;
-        const fates = this.#walk(table, chain, packet, target);
-        return fates.map(fate => ({ ...fate, isSure: fate.isSure && isFirst }));
-      });
+  /**
+   * Every base chain of a hook has to accept a packet. The first translation of a connection stays; of chains with the same priority, the order
+   * cannot be read from the kernel.
+   * @param options.led the packet as it has to be behind the translation
+   */
+  #pass(hook: Hook, packet: Packet, { led, families = familiesOf(packet.family) }: PassOptions = {}) {
+    const bases = basesAt(this.#tables, hook, families);
+    const own = led && bases.find(one => one.isNat && one.table.isOwn);
+    const fates: Fate[] = [];
+    let { mark } = packet;
+    for (const base of bases) {
+      if (base.table.isOwn || (base.isNat && packet.isReply)) continue;
+      if (own && base.isNat && base.priority > own.priority) continue;
+      const seen = led && base.stage > NAT_STAGE[hook] ? led : packet;
+      const walked = walkBase(base, { ...seen, mark }, led?.destination);
+      ({ mark } = walked);
+      const isFirst = !own || !base.isNat || base.priority < own.priority;
+      fates.push(...walked.fates.map(fate => ({ ...fate, isSure: fate.isSure && isFirst })));
+    }
+    return { fates, mark };
   }
 
   /** What the rule of ours that translates a connection labels it with. */
   #labelsOf(packet: Packet): readonly Byte[] | undefined {
-    return this.#bases(packet, { hook: 'prerouting', type: 'nat' })
-      .filter(({ table }) => table.isOwn)
-      .flatMap(({ table, chain }) => this.#walk(table, chain, packet))
+    return basesAt(this.#tables, 'prerouting', familiesOf(packet.family))
+      .filter(({ table, isNat }) => table.isOwn && isNat)
+      .flatMap(base => walkBase(base, packet).fates)
       .find(({ what, isSure }) => what === 'translate' && isSure)?.labels;
-  }
-
-  /** Base chains in the order in which packets pass them: of the packet's families by default. */
-  #bases({ family }: Packet, { hook, type, families = familiesOf(family) }: Where): BaseChain[] {
-    return basesAt(this.#tables, hook, families).filter(({ chain }) => chain.base?.type === type);
-  }
-
-  #walk(table: FilterTable, chain: Chain, packet: Packet, target?: string): Fate[] {
-    return walk(table, chain, packet, { mark: this.#mark, target });
   }
 }
 
-type Where = Pick<NonNullable<Chain['base']>, 'hook' | 'type'> & { readonly families?: readonly string[] };
+interface PassOptions {
+  readonly led?: Packet;
+  /** Of the tables; by default, those that the packet passes. */
+  readonly families?: readonly string[];
+}
+
+const BRIDGED: PassOptions = { families: ['bridge'] };
 
 function replyTo(packet: Packet): Packet {
   const { iif, oif, source, destination, sourcePort, port } = packet;
   const ends = { source: destination, destination: source, sourcePort: port, port: sourcePort };
-  return { ...packet, ...ends, iif: oif, oif: iif, isReply: true };
+  return { ...packet, ...ends, iif: oif, oif: iif, isReply: true, mark: undefined };
 }
 
 /** What is sure comes first, then what the packet meets first. */
@@ -179,56 +166,62 @@ function worstOf(fates: readonly Fate[]): Fate | undefined {
   return fates.find(({ isSure }) => isSure) ?? fates[0];
 }
 
+type Hook = NonNullable<Chain['base']>['hook'];
+
+/** linux/netfilter_ipv4.h: all chains of type nat run at one place of a hook, in their own order. */
+export const NAT_STAGE: Readonly<Record<Hook, number>> = {
+  ...{ prerouting: -100, output: -100, postrouting: 100, input: 100, forward: 0 },
+};
+/** The same file: NF_IP_PRI_CONNTRACK, of the hooks where packets come in. */
+const CONNTRACK = -200;
+const TRACKING: readonly Hook[] = ['prerouting', 'output'];
+
 /** A chain through which packets enter a table. */
 export interface BaseChain {
   readonly table: FilterTable;
   readonly chain: Chain;
+  readonly hook: Hook;
   readonly priority: number;
+  readonly isNat: boolean;
+  /** The place in the order of the hook. */
+  readonly stage: number;
 }
 
 /** Read once, not for each packet: most tables of a node of Kubernetes have thousands of chains. */
 const basesOf = new WeakMap<readonly FilterTable[], readonly BaseChain[]>();
 
-/** The base chains of a hook, by priority. @param families of their tables */
+/** The base chains of a hook, in the order in which packets pass them. @param families of their tables */
 export function basesAt(
   tables: readonly FilterTable[],
-  hook: Where['hook'],
+  hook: Hook,
   families: readonly string[],
 ): BaseChain[] {
   let bases = basesOf.get(tables);
   if (bases === undefined) {
-    const all = tables.flatMap(table =>
-      table.chains.flatMap((chain): BaseChain[] =>
-        chain.base ? [{ table, chain, priority: chain.base.priority }] : [],
-      ),
-    );
-    bases = all.sort((a, b) => a.priority - b.priority);
+    const all = tables.flatMap(table => table.chains.flatMap(chain => baseOf(table, chain) ?? []));
+    bases = all.sort((a, b) => a.stage - b.stage || a.priority - b.priority);
     basesOf.set(tables, bases);
   }
-  return bases.filter(
-    ({ table: { table }, chain: { base } }) => families.includes(table.family) && base?.hook === hook,
-  );
+  return bases.filter(one => families.includes(one.table.table.family) && one.hook === hook);
+}
+
+function baseOf(table: FilterTable, chain: Chain): BaseChain | undefined {
+  if (chain.base === undefined) return undefined;
+  const { hook, priority, type } = chain.base;
+  const isNat = type === 'nat';
+  return { table, chain, hook, priority, isNat, stage: isNat ? NAT_STAGE[hook] : priority };
+}
+
+/** What a packet meets in a base chain. @param target the address to which a translation is right */
+export function walkBase(base: BaseChain, packet: Packet, target?: string): Walked {
+  const { table, chain, hook, isNat, priority } = base;
+  const isTracked = !TRACKING.includes(hook) || isNat || priority > CONNTRACK;
+  return walk(table, chain, { ...packet, isTracked }, target);
 }
 
 /** Families of the tables that a packet passes. */
 export function familiesOf(family: 4 | 6): string[] {
   return ['inet', family === 4 ? 'ip' : 'ip6'];
-}
-
-/** The mark of a packet. */
-export function marksIn(tables: readonly FilterTable[]): readonly Byte[] {
-  return setsMarks(tables) ? unknown(4) : [0, 0, 0, 0];
-}
-
-/** Packets have no mark unless a rule sets one. */
-function setsMarks(tables: readonly FilterTable[]): boolean {
-  const isSetter = ({ name, data }: { readonly name?: string; readonly data?: unknown }): boolean => {
-    if (name === 'target') return /MARK/.test((data as { name?: string })?.name ?? '');
-    return name === 'meta' && (data as { sreg?: number })?.sreg !== undefined;
-  };
-  return tables.some(({ isOwn, rules }) =>
-    [...rules.values()].some(list => !isOwn && list.some(({ expressions }) => expressions.some(isSetter))),
-  );
 }
 
 /**

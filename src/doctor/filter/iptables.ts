@@ -1,5 +1,5 @@
 // Does a match of iptables match, and what does a target do?
-import type { Packet } from './packet.ts';
+import { type Byte, markOf, type Packet } from './packet.ts';
 
 /** Whether a test holds; undefined if that cannot be judged. */
 export type Holds = boolean | undefined;
@@ -62,9 +62,51 @@ const MATCHES: Readonly<Record<string, (info: DataView, packet: Packet) => Holds
     if (byte === undefined || options & ~CONNLABEL_INVERT) return undefined;
     return ((byte & (1 << (bit & 7))) !== 0) !== (options === CONNLABEL_INVERT);
   },
+  /** linux/netfilter/xt_mark.h, struct xt_mark_mtinfo1: the mark, its mask, whether that is inverted. */
+  mark(info, packet) {
+    const bytes = markOf(packet).map((own, i) => {
+      const [wanted, mask] = [info.getUint8(i), info.getUint8(4 + i)];
+      if (mask === 0) return wanted === 0;
+      return own === undefined ? undefined : (own & mask) === wanted;
+    });
+    const isInverted = info.getUint8(8) === 1;
+    if (bytes.includes(false)) return isInverted;
+    return bytes.includes(undefined) ? undefined : !isInverted;
+  },
+  /** linux/netfilter/xt_multiport.h, struct xt_multiport_v1: up to fifteen ports, of which a range takes two. */
+  multiport(info, { sourcePort, port }) {
+    const [which, count] = [info.getUint8(0), info.getUint8(1)];
+    const values = Array.from({ length: count }, (_, i) => info.getUint16(2 + 2 * i, LITTLE));
+    const beginsRange = (i: number) => info.getUint8(32 + i) === 1;
+    const isIn = (one: number) =>
+      values.some((from, i) => {
+        if (i > 0 && beginsRange(i - 1)) return false;
+        return one >= from && one <= (beginsRange(i) ? (values[i + 1] ?? from) : from);
+      });
+    // XT_MULTIPORT_SOURCE, XT_MULTIPORT_DESTINATION and XT_MULTIPORT_EITHER
+    const holds = (which !== 1 && isIn(sourcePort)) || (which !== 0 && isIn(port));
+    return holds !== (info.getUint8(47) === 1);
+  },
   tcp: ports,
   udp: ports,
 };
+
+/** linux/netfilter/xt_connmark.h: XT_CONNMARK_RESTORE */
+const RESTORE = 2;
+
+/** The mark behind a target. */
+export function markBehind(name: string, info: Uint8Array, packet: Packet): readonly Byte[] {
+  const mark = markOf(packet);
+  // The same file, struct xt_connmark_tginfo1: a mark and two masks, then the mode. What others saved is not known.
+  if (name === 'CONNMARK') return info[12] === RESTORE ? mark.map(() => undefined) : mark;
+  if (name !== 'MARK') return mark;
+  // linux/netfilter/xt_mark.h, struct xt_mark_tginfo2: a mark and a mask.
+  return mark.map((byte, i) => {
+    const [value = 0, mask = 0] = [info[i], info[4 + i]];
+    if (mask === 0xff) return value;
+    return byte === undefined ? undefined : (byte & ~mask) ^ value;
+  });
+}
 
 /** Begin of struct xt_tcp and struct xt_udp: source ports, destination ports. The protocol is matched separately. */
 function ports(info: DataView, { sourcePort, port }: Packet): Holds {

@@ -31,6 +31,20 @@ export interface Packet {
   readonly isTranslated: boolean;
   /** The labels of its connection; by default they are not known. */
   readonly labels?: readonly Byte[] | undefined;
+  /** What rules made its mark; by default they made none, and few processes give one to what they send. */
+  readonly mark?: readonly Byte[] | undefined;
+}
+
+const NO_MARK: readonly Byte[] = [0, 0, 0, 0];
+
+/** In the order of bytes of this machine. */
+export function markOf({ mark = NO_MARK }: Packet): readonly Byte[] {
+  return mark;
+}
+
+/** What is known of bytes that are either these or those. */
+export function eitherOf(these: readonly Byte[], those: readonly Byte[]): readonly Byte[] {
+  return these.map((byte, i) => (byte === those[i] ? byte : undefined));
 }
 
 /** IPPROTO_* in netinet/in.h */
@@ -46,15 +60,15 @@ export const PROTOCOLS: Readonly<Record<string, number>> = {
 const ETHERTYPE = { 4: [0x08, 0x00], 6: [0x86, 0xdd] } as const;
 const IFNAMSIZ = 16;
 
-/** The bytes that `meta` loads. @param mark that of the packet */
-export function metaBytes(packet: Packet, key: number, mark: readonly Byte[]): readonly Byte[] {
+/** The bytes that `meta` loads. */
+export function metaBytes(packet: Packet, key: number): readonly Byte[] {
   const { family, iif, oif, protocol } = packet;
   if (key === META.iifname) return nameBytes(iif);
   if (key === META.oifname) return nameBytes(oif);
   if (key === META.l4proto) return [protocol, 0, 0, 0];
   if (key === META.nfproto) return [NFPROTO[family === 4 ? 'ip' : 'ip6'], 0, 0, 0];
   if (key === META.protocol) return [...ETHERTYPE[family], 0, 0];
-  return key === META.mark ? mark : unknown(16);
+  return key === META.mark ? markOf(packet) : unknown(16);
 }
 
 /** linux/netfilter/nf_tables.h, enum nft_payload_bases */

@@ -3,14 +3,16 @@
 import { ipFromBytes, renderIp } from '../../net/ip.ts';
 import type { Verdict } from '../../netlink/nft/data.ts';
 import type { RawElement } from '../../netlink/nft/element.ts';
-import type { Expression } from '../../netlink/nft/expr.ts';
+import { type Expression, META } from '../../netlink/nft/expr.ts';
 import type { Rule } from '../../netlink/nft/rule.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
-import { type Holds, iptablesMatch, translationOf } from './iptables.ts';
+import { type Holds, iptablesMatch, markBehind, translationOf } from './iptables.ts';
 import {
   type Byte,
   CT,
   connectionBytes,
+  eitherOf,
+  markOf,
   metaBytes,
   type Packet,
   payloadBytes,
@@ -41,16 +43,14 @@ interface Judged {
   readonly action: Action | undefined;
 }
 
-/** What expressions need besides the packet. */
-interface Context {
-  readonly contents: FilterTable['contents'];
-  /** The mark of the packet. */
-  readonly mark: readonly Byte[];
+/** The judgement about a rule, with the packet behind it: also a rule that does not match may have set its mark. */
+interface JudgedRule extends Judged {
+  readonly behind: Packet;
 }
 
 interface State {
-  readonly packet: Packet;
-  readonly context: Context;
+  packet: Packet;
+  readonly contents: FilterTable['contents'];
   readonly registers: Registers;
   labels?: readonly Byte[];
 }
@@ -59,6 +59,7 @@ interface State {
 const VERDICT_REGISTER = 0;
 /** linux/netfilter/nf_conntrack_common.h: NF_CT_LABELS_MAX_SIZE */
 const LABEL_BYTES = 16;
+const MARK_BYTES = 4;
 const INVERTED = 1;
 const COMPARISONS: readonly ((order: number) => boolean)[] = [
   order => order === 0,
@@ -70,17 +71,21 @@ const COMPARISONS: readonly ((order: number) => boolean)[] = [
 ];
 
 /** Evaluates the expressions until one does not match. */
-export function judgeRule(rule: Rule, packet: Packet, context: Context): Judged {
-  const state: State = { packet, context, registers: new Registers() };
+export function judgeRule(rule: Rule, packet: Packet, contents: FilterTable['contents']): JudgedRule {
+  const state: State = { packet, contents, registers: new Registers() };
   let matches: Holds = true;
   let action: Action | undefined;
   for (const each of rule.expressions) {
+    const before = state.packet;
     const step = judgeExpression(each as Expression, state);
-    if (step.matches === false) return { matches: false, action: undefined };
+    if (matches === undefined && state.packet !== before)
+      state.packet = { ...before, mark: eitherOf(markOf(before), markOf(state.packet)) };
+    if (step.matches === false) return { matches: false, action: undefined, behind: state.packet };
     if (step.matches === undefined) matches = undefined;
     action = step.action ?? action;
   }
-  return { matches, action: action?.kind === 'translate' ? { ...action, labels: state.labels } : action };
+  if (action?.kind === 'translate') action = { ...action, labels: state.labels };
+  return { matches, action, behind: state.packet };
 }
 
 const GOES_ON: Judged = { matches: true, action: undefined };
@@ -89,7 +94,7 @@ const UNKNOWN: Judged = { matches: undefined, action: { kind: 'unknown' } };
 function judgeExpression(one: Expression, state: State): Judged {
   // Kinds that the decoder does not know have only a name.
   if (one.data === undefined || one.data instanceof Uint8Array) return judgeByName(one.name, state);
-  const { packet, context, registers } = state;
+  const { packet, registers } = state;
   const load = (dreg: number | undefined, bytes: readonly Byte[]): Judged => {
     registers.load(dreg ?? 1, bytes);
     return GOES_ON;
@@ -97,8 +102,10 @@ function judgeExpression(one: Expression, state: State): Judged {
   const test = (matches: Holds): Judged => ({ matches, action: undefined });
   switch (one.name) {
     case 'meta':
-      if (one.data.sreg !== undefined) return GOES_ON;
-      return load(one.data.dreg, metaBytes(packet, one.data.key ?? 0, context.mark));
+      if (one.data.sreg === undefined) return load(one.data.dreg, metaBytes(packet, one.data.key ?? 0));
+      if (one.data.key === META.mark)
+        state.packet = { ...packet, mark: registers.read(one.data.sreg, MARK_BYTES) };
+      return GOES_ON;
     case 'ct':
       if (one.data.sreg !== undefined) {
         if (one.data.key === CT.labels) state.labels = registers.read(one.data.sreg, LABEL_BYTES);
@@ -156,8 +163,11 @@ function judgeExpression(one: Expression, state: State): Judged {
       return { matches: true, action: { kind: 'source', to: undefined } };
     case 'match':
       return test(iptablesMatch(one.data.name ?? '', one.data.info ?? new Uint8Array(), packet));
-    case 'target':
+    case 'target': {
+      const { name = '', info = new Uint8Array() } = one.data;
+      if (/MARK$/.test(name)) state.packet = { ...packet, mark: markBehind(name, info, packet) };
       return judgeTarget(one.data, packet);
+    }
     default:
       return GOES_ON;
   }
@@ -210,9 +220,9 @@ function judgeLookup(
     dreg?: number | undefined;
     flags?: number | undefined;
   },
-  { context, registers }: State,
+  { contents, registers }: State,
 ): Judged {
-  const { holds, element } = lookUp(context.contents(set), length => registers.read(sreg, length));
+  const { holds, element } = lookUp(contents(set), length => registers.read(sreg, length));
   if (dreg === undefined) return { matches: flags & INVERTED ? not(holds) : holds, action: undefined };
   if (dreg !== VERDICT_REGISTER) {
     registers.load(dreg, element?.value ? [...element.value] : Array.from({ length: 16 }, () => undefined));

@@ -3,11 +3,11 @@
 import { defined } from '../../cni/defined.ts';
 import type { Chain } from '../../netlink/nft/chain.ts';
 import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../../netlink/nft/data.ts';
-import type { Expression } from '../../netlink/nft/expr.ts';
+import { type Expression, META } from '../../netlink/nft/expr.ts';
 import type { Rule } from '../../netlink/nft/rule.ts';
 import type { FilterTable } from '../../netlink/tables.ts';
 import { groupBy } from '../finding.ts';
-import { type Byte, metaBytes, type Packet, payloadBytes } from './packet.ts';
+import { type Byte, eitherOf, markOf, metaBytes, type Packet, payloadBytes, unknown } from './packet.ts';
 import { type Action, judgeRule } from './rule.ts';
 
 /** Whether the packet comes so far. */
@@ -41,38 +41,48 @@ export interface Fate {
 /** The kernel allows chains as many jumps in each other (NFT_JUMP_STACK_SIZE). */
 const MOST_JUMPS = 16;
 
-/**
- * The fates of a packet in a base chain; none if it passes.
- * @param target the address to which a translation is right
- */
-export function walk(table: FilterTable, base: Chain, packet: Packet, options: Options): Fate[] {
-  const way = new Way(table, base, packet, options);
-  const end = way.through(base.name, 'surely', 0);
-  if (base.drops && end !== 'never') way.note(base.name, undefined, end, { what: 'drop' });
-  return way.fates;
+/** Ways through the chains of a base chain, by the mark of the packet: behind as many, its mark is not followed. */
+const MOST_WAYS = 1_000;
+
+/** What a base chain does to a packet. */
+export interface Walked {
+  /** None if it passes. */
+  readonly fates: Fate[];
+  /** The mark of the packet behind it. */
+  readonly mark: readonly Byte[];
 }
 
-interface Options {
-  readonly mark: readonly Byte[];
-  readonly target: string | undefined;
+/** @param target the address to which a translation is right */
+export function walk(table: FilterTable, base: Chain, packet: Packet, target?: string): Walked {
+  const way = new Way(table, base, packet, target);
+  const end = way.through(base.name, 'surely', 0);
+  if (base.drops && end !== 'never') way.note(base.name, undefined, end, { what: 'drop' });
+  return { fates: way.fates, mark: markOf(way.packet) };
+}
+
+/** The packet at the end of a chain. */
+interface End {
+  readonly arrival: Arrival;
+  readonly packet: Packet;
 }
 
 /** One packet in one base chain and those that it jumps to. */
 class Way {
   readonly fates: Fate[] = [];
+  /** With its mark as rules have made it. */
+  packet: Packet;
   readonly #table: FilterTable;
   readonly #base: string;
-  readonly #packet: Packet;
-  readonly #options: Options;
-  readonly #ends = new Map<string, Arrival>();
+  readonly #target: string | undefined;
+  readonly #ends = new Map<string, End>();
   /** The first rule that cannot be judged. */
   #doubt: RulePlace | undefined;
 
-  constructor(table: FilterTable, { name }: Chain, packet: Packet, options: Options) {
+  constructor(table: FilterTable, { name }: Chain, packet: Packet, target: string | undefined) {
     this.#table = table;
     this.#base = name;
-    this.#packet = packet;
-    this.#options = options;
+    this.packet = packet;
+    this.#target = target;
   }
 
   note(
@@ -87,26 +97,35 @@ class Way {
   }
 
   /**
-   * Each chain is walked at most once per kind of arrival: what it does to the packet is the same each time, and a few jumps in each of a few
-   * chains, which a container with NET_ADMIN may make, would be millions of ways.
+   * Each chain is walked at most once per kind of arrival and mark: what it does to the packet is the same each time, and a few jumps in each of a
+   * few chains, which a container with NET_ADMIN may make, would be millions of ways.
    * @returns whether the packet comes to the end of the chain, or returns from it
    */
   through(chain: string, arrival: Arrival, depth: number): Arrival {
+    if (depth > MOST_JUMPS || this.#ends.size > MOST_WAYS) this.packet = { ...this.packet, mark: unknown(4) };
     if (depth > MOST_JUMPS) return 'perhaps';
-    const way = `${arrival} ${chain}`;
-    const end = this.#ends.get(way) ?? this.#throughRules(chain, arrival, depth);
-    this.#ends.set(way, end);
+    const way = `${arrival} ${chain} ${markOf(this.packet)}`;
+    const known = this.#ends.get(way);
+    if (known) {
+      this.packet = known.packet;
+      return known.arrival;
+    }
+    const end = this.#throughRules(chain, arrival, depth);
+    this.#ends.set(way, { arrival: end, packet: this.packet });
     return end;
   }
 
   #throughRules(chain: string, arrival: Arrival, depth: number): Arrival {
-    const { mark } = this.#options;
     const { rules, contents } = this.#table;
     let here = arrival;
     let returned: Arrival = 'never';
-    for (const rule of candidatesOf(rules.get(chain) ?? [], this.#packet, mark)) {
+    for (const rule of candidatesOf(rules.get(chain) ?? [], this.packet)) {
       if (here === 'never') break;
-      const { matches, action } = judgeRule(rule, this.#packet, { contents, mark });
+      const { packet } = this;
+      const { matches, action, behind } = judgeRule(rule, packet, contents);
+      if (behind !== packet)
+        this.packet =
+          here === 'surely' ? behind : { ...packet, mark: eitherOf(markOf(packet), markOf(behind)) };
       if (matches === false || action === undefined) continue;
       const { handle } = rule;
       if (matches === undefined || action.kind === 'unknown') this.#doubt ??= { chain, handle };
@@ -138,7 +157,7 @@ class Way {
         return note({ what: 'drop' });
       case 'translate': {
         const { to, port: toPort, labels } = action;
-        const isRight = to !== undefined && to === this.#options.target;
+        const isRight = to !== undefined && to === this.#target;
         return isRight ? ENDED : note({ what: 'translate', to, toPort, labels });
       }
       case 'source':
@@ -169,7 +188,7 @@ function either(a: Arrival, b: Arrival): Arrival {
 interface Condition {
   readonly name: string;
   readonly value: Uint8Array;
-  load(packet: Packet, mark: readonly Byte[]): readonly Byte[];
+  load(packet: Packet): readonly Byte[];
 }
 
 /** Rules with the same conditions and different values. */
@@ -190,13 +209,13 @@ interface ChainIndex {
 const chainIndexes = new WeakMap<readonly Rule[], ChainIndex>();
 
 /** The rules that may match, in order: all that do, and those of which it cannot be told so. */
-export function candidatesOf(rules: readonly Rule[], packet: Packet, mark: readonly Byte[]): Rule[] {
+export function candidatesOf(rules: readonly Rule[], packet: Packet): Rule[] {
   let index = chainIndexes.get(rules);
   if (index === undefined) {
     index = indexOf(rules);
     chainIndexes.set(rules, index);
   }
-  const positions = [...index.others, ...index.groups.flatMap(group => findIn(group, packet, mark))];
+  const positions = [...index.others, ...index.groups.flatMap(group => findIn(group, packet))];
   return positions.sort((a, b) => a - b).flatMap(position => rules[position] ?? []);
 }
 
@@ -220,7 +239,10 @@ function indexOf(rules: readonly Rule[]): ChainIndex {
   return { groups: [...groups.values()], others };
 }
 
-function conditionsOf(expressions: readonly Expression[]): Condition[] {
+function conditionsOf(all: readonly Expression[]): Condition[] {
+  // A rule that sets the mark does so, whatever its conditions behind that say.
+  const marking = all.findIndex(({ name, data }) => name === 'meta' && (data as { sreg?: number }).sreg);
+  const expressions = marking === -1 ? all : all.slice(0, marking);
   return expressions.flatMap((one, i): Condition[] => {
     const next = expressions[i + 1];
     if (next?.name !== 'cmp' || next.data instanceof Uint8Array || (next.data?.op ?? 0) !== 0) return [];
@@ -230,7 +252,9 @@ function conditionsOf(expressions: readonly Expression[]): Condition[] {
     const { length } = value;
     if (one.name === 'meta' && one.data.sreg === undefined && (one.data.dreg ?? 1) === sreg) {
       const { key = 0 } = one.data;
-      const load: Condition['load'] = (packet, mark) => metaBytes(packet, key, mark).slice(0, length);
+      // Rules of the same chain may change it.
+      if (key === META.mark) return [];
+      const load: Condition['load'] = packet => metaBytes(packet, key).slice(0, length);
       return [{ name: `meta ${key} ${length}`, value, load }];
     }
     if (one.name === 'payload' && one.data.dreg === sreg && length <= (one.data.length ?? 0)) {
@@ -242,13 +266,9 @@ function conditionsOf(expressions: readonly Expression[]): Condition[] {
   });
 }
 
-function findIn(
-  { conditions, values, indexes }: Group,
-  packet: Packet,
-  mark: readonly Byte[],
-): readonly number[] {
+function findIn({ conditions, values, indexes }: Group, packet: Packet): readonly number[] {
   const loaded = conditions.map(one => {
-    const bytes = one.load(packet, mark);
+    const bytes = one.load(packet);
     return bytes.length === one.value.length && !bytes.includes(undefined) ? bytes.join('.') : undefined;
   });
   const known = (texts: readonly (string | undefined)[]): string =>

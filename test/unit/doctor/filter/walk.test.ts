@@ -16,12 +16,20 @@ const PACKET: Packet = {
 };
 
 /** Chains of `width` jumps into the next one, the last of which ends with a verdict. @returns its fates, and the chains looked at */
-function play(depth: number, width: number, last: number) {
+function play(
+  depth: number,
+  width: number,
+  last: number,
+  before: (depth: number) => readonly unknown[] = () => [],
+) {
   const rules = new Map<string, Rule[]>();
   let handle = 0n;
   const rule = (chain: string, code: number, to?: string): Rule => ({
     ...{ chain, handle: ++handle },
-    expressions: [decide(to === undefined ? { code } : { code, chain: to })],
+    expressions: [
+      ...(before(Number(chain.slice(1))) as []),
+      decide(to === undefined ? { code } : { code, chain: to }),
+    ],
   });
   for (let i = 0; i < depth; i++)
     rules.set(
@@ -39,13 +47,29 @@ function play(depth: number, width: number, last: number) {
     ...{ table: { family: 'inet', name: 'x' }, isOwn: false, chains: [], contents: () => [] },
     rules: counted,
   };
-  const fates = walk(table, { name: 'c0' }, PACKET, { mark: [0, 0, 0, 0], target: undefined });
+  const { fates } = walk(table, { name: 'c0' }, PACKET);
   return { looks, fates };
 }
 
 test('four jumps into each next of 14 chains are not 67 million ways', () => {
   const { looks, fates } = play(14, 4, -1);
   expect([looks, fates]).toEqual([15, []]);
+});
+
+test('two marks before each next of 15 chains are not 32 thousand ways', () => {
+  const { looks, fates } = play(15, 2, NF_DROP, i => [
+    { name: 'meta', data: { dreg: 1, key: META.mark } },
+    {
+      name: 'bitwise',
+      data: {
+        ...{ sreg: 1, dreg: 1, length: 4, op: 0, mask: { value: Uint8Array.of(255, 255, 255, 255) } },
+        xor: { value: Uint8Array.of((1 << i) & 255, (1 << i) >> 8, 0, 0) },
+      },
+    },
+    { name: 'meta', data: { sreg: 1, key: META.mark } },
+  ]);
+  expect(looks).toBeLessThan(2_000);
+  expect(fates.length).toBeGreaterThan(0);
 });
 
 test('a drop at the end of all ways is one fate', () => {
@@ -60,7 +84,7 @@ function fatesOf(expressions: readonly unknown[], port: number) {
     ...{ table: { family: 'inet', name: 'x' }, isOwn: false, chains: [], contents: () => [] },
     rules: new Map([['c0', [rule]]]),
   };
-  const fates = walk(table, { name: 'c0' }, { ...PACKET, port }, { mark: [0, 0, 0, 0], target: undefined });
+  const { fates } = walk(table, { name: 'c0' }, { ...PACKET, port });
   return fates.map(({ what, isSure }) => `${what} ${isSure}`);
 }
 
@@ -82,6 +106,48 @@ test('a rule that rejects packets takes them away', () => {
 type Expressions = Rule['expressions'];
 
 const compared = (value: Uint8Array, op = 0) => ({ name: 'cmp', data: { sreg: 1, op, data: { value } } });
+const set = (mark: number) =>
+  [
+    { name: 'immediate', data: { dreg: 1, data: { value: Uint8Array.of(mark, 0, 0, 0) } } },
+    { name: 'meta', data: { sreg: 1, key: META.mark } },
+  ] as const;
+const LIMIT = { name: 'limit' };
+const UDP = [{ name: 'meta', data: { dreg: 1, key: META.l4proto } }, compared(Uint8Array.of(17))];
+const markIs = (mark: number) => [
+  { name: 'meta', data: { dreg: 1, key: META.mark } },
+  compared(Uint8Array.of(mark, 0, 0, 0)),
+];
+/** linux/netfilter/xt_mark.h: a mark, a mask, and for a match whether that is inverted. */
+const xt = (name: 'match' | 'target', mark: number, mask: number) => ({
+  name,
+  data: {
+    ...(name === 'match' ? { name: 'mark', revision: 1 } : { name: 'MARK', revision: 2 }),
+    info: Uint8Array.of(mark, 0, 0, 0, mask, 0, 0, 0, 0, 0, 0, 0),
+  },
+});
+
+test.each([
+  ['set before', [set(1)], markIs(1), ['drop true']],
+  ['another one', [set(1)], markIs(2), []],
+  ['set again', [set(1), set(2)], markIs(1), []],
+  ['perhaps set', [[LIMIT, ...set(1)]], markIs(1), ['drop false']],
+  ['perhaps set to what it was', [set(1), [LIMIT, ...set(1)]], markIs(1), ['drop true']],
+  ['set by a rule that then does not match', [[...set(1), ...UDP]], markIs(1), ['drop true']],
+  ['set by a rule that does not match', [[...UDP, ...set(1)]], markIs(1), []],
+  ['bits of iptables', [[xt('target', 1, 1)], [xt('target', 4, 4)]], [xt('match', 4, 4)], ['drop true']],
+  ['a bit turned off', [set(5), [xt('target', 4, 0)]], [xt('match', 4, 4)], []],
+])('the mark of a packet is what rules made of it: %s', (_, before, condition, fates) => {
+  const rules = [...before, [...condition, decide({ code: NF_DROP })]].map((expressions, i) => ({
+    ...{ chain: 'c0', handle: BigInt(i), expressions },
+  })) as unknown as Rule[];
+  const table: FilterTable = {
+    ...{ table: { family: 'inet', name: 'x' }, isOwn: false, chains: [], contents: () => [] },
+    rules: new Map([['c0', rules]]),
+  };
+  const found = walk(table, { name: 'c0' }, PACKET).fates;
+  expect(found.map(({ what, isSure }) => `${what} ${isSure}`)).toEqual(fates);
+});
+
 const header = (base: number, offset: number, value: Uint8Array, op = 0) =>
   [
     { name: 'payload', data: { dreg: 1, base, offset, length: value.length } },
@@ -139,12 +205,11 @@ test('no rule that may match is left out, and the order stays', () => {
     [0, 0, 0, 0],
     [undefined, undefined, undefined, undefined],
   ];
-  for (const packet of packets)
+  for (const one of packets)
     for (const mark of marks) {
-      const may = rules.filter(
-        rule => judgeRule(rule, packet, { contents: () => [], mark }).matches !== false,
-      );
-      const found = candidatesOf(rules, packet, mark);
+      const packet = { ...one, mark };
+      const may = rules.filter(rule => judgeRule(rule, packet, () => []).matches !== false);
+      const found = candidatesOf(rules, packet);
       const handles = found.map(({ handle }) => handle);
       expect(may.length).toBeGreaterThan(0);
       expect(may.filter(rule => !found.includes(rule))).toEqual([]);
