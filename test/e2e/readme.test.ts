@@ -11,6 +11,7 @@ import { directories, withHost } from '../helpers/netns.ts';
 import { firstBlock } from '../helpers/page.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
+import { drawTerminal, linesOf } from '../helpers/terminal-picture.ts';
 
 describe('README.md', () => {
   test('shows the conflist that npm start tries', () => {
@@ -64,17 +65,43 @@ function shapeOf(drawing: string): string[] {
     .filter(line => !line.startsWith('waited'));
 }
 
+/** Written with CATENA_WRITE_DOCS=1. */
+const PICTURE = path.join(ROOT, 'src/lab/try.svg');
+/** Of what one row or one list has, so many lines are shown. */
+const MOST_LINES = 5;
+
+/** Long lists end with dots. */
+function shortened(output: string): string[] {
+  let isDeep = false;
+  let run = 0;
+  return output
+    .trimEnd()
+    .split('\n')
+    .flatMap(line => {
+      const [indent = ''] = /^ */.exec(Bun.stripANSI(line)) ?? [];
+      const wasDeep = isDeep;
+      isDeep = indent.length > 2;
+      const continues = isDeep ? true : !wasDeep && indent.length === 2;
+      run = continues ? run + 1 : 0;
+      if (run > MOST_LINES) return [];
+      return run === MOST_LINES ? [`${indent}…`] : [line];
+    });
+}
+
 describeRoot('README.md', () => {
   test('shows what npm start prints', async () => {
     await withHost(async lab => {
-      const { stdout } = await lab.run(lab.host, [CATENA, 'try', 'conflists/bridge-full.conflist'], {
-        cwd: ROOT,
-      });
-      const printed = stdout.split('\n').map(line => wordsOf(line).join(' '));
-      // A line may be cut, and lines may be left out, where it has dots.
-      const shown = firstBlock('README.md', 'text')
+      const args = ['try', 'conflists/bridge-full.conflist', '--color', 'always'];
+      const { stdout } = await lab.run(lab.host, ['env', 'COLUMNS=104', CATENA, ...args], { cwd: ROOT });
+      if (process.env.CATENA_WRITE_DOCS)
+        fs.writeFileSync(PICTURE, drawTerminal('What npm start prints', shortened(stdout)));
+      const printed = Bun.stripANSI(stdout)
         .split('\n')
-        .map(line => wordsOf(line.replace(/[…\s]+$/, '')).join(' '));
+        .map(line => wordsOf(line).join(' '));
+      // Lines may be left out, where the picture has dots.
+      const shown = linesOf(fs.readFileSync(PICTURE, 'utf8')).map(line =>
+        wordsOf(line.replace(/[…\s]+$/, '')).join(' '),
+      );
       let at = 0;
       const strange = shown.filter(line => {
         const found = printed.findIndex((one, index) => index >= at && one.startsWith(line));

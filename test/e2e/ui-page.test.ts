@@ -123,6 +123,12 @@ describeRoot(
           expect(await page.title()).toStartWith('✕ 1 · ');
           await shoot(page, 'broken');
           await shoot(page, 'broken-dark', 'dark');
+          // The picture of README.md.
+          if (process.env.CATENA_WRITE_DOCS)
+            await page.screenshot({
+              path: `${ROOT}/src/ui/page.png`,
+              clip: { x: 0, y: 0, width: 1200, height: 640 },
+            });
 
           // The keyboard: search, into the list, along it, into the detail, and back.
           await page.keyboard.press('/');
