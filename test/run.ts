@@ -249,6 +249,7 @@ async function runBun(
 ): Promise<Ran> {
   const tmp = path.join(work, String(++ran));
   fs.mkdirSync(tmp);
+  fs.chmodSync(tmp, 0o1777);
   // Fast tests know what another user than root may do. Without namespaces, /tmp is that of all.
   const fast = files.every(one => ringOf(one) === 'check');
   const isOpen = files.some(one => REACHES_REGISTRY.includes(one));

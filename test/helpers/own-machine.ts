@@ -3,6 +3,7 @@
 // Each file runs in mount, process id and network namespaces of its own. /run is empty, and so are the directories in which
 // container runtimes and CNI keep what they have; /tmp is a directory of this file; no other process exists. A GC of a test
 // therefore visits no namespace of another test, and a test finds no list, lease, executable or container of the machine.
+import { tmpdir } from 'node:os';
 import { run } from './command.ts';
 import { ROOT } from './source-tree.ts';
 
@@ -19,7 +20,8 @@ const EMPTIED = [
   ...['/var/lib/docker', '/var/lib/kubelet'],
 ];
 
-// The first process stays a shell: it reaps the children of processes that have ended. The resolver's file is often a link into
+// A file whose directory is missing has to fail: in the machine's /tmp, it would take what other tests have for garbage of processes that
+// have ended. The first process stays a shell: it reaps the children of processes that have ended. The resolver's file is often a link into
 // /run. The project is mounted at its own path again, in case it is below /tmp.
 const SETUP = `
 set -e
@@ -30,12 +32,9 @@ file=$(readlink -f /etc/resolv.conf || :)
 mount -t tmpfs -o mode=0755 run /run
 case "$file" in /run/*) mkdir -p "\${file%/*}"; printf '%s\\n' "$resolv" > "$file";; esac
 for dir in ${EMPTIED.join(' ')}; do if [ -d "$dir" ]; then mount -t tmpfs -o mode=0755 empty "$dir"; fi; done
-if [ -d "$tmp" ]; then
-  chmod 1777 "$tmp"
-  mount --bind "$tmp" /tmp
-  case "$root" in /tmp/*) mkdir -p "$root"; mount --rbind . "$root";; esac
-  cd "$root"
-fi
+mount --bind "$tmp" /tmp
+case "$root" in /tmp/*) mkdir -p "$root"; mount --rbind . "$root";; esac
+cd "$root"
 ip link set lo up || :
 "$@" & wait $!
 `;
@@ -60,7 +59,7 @@ export async function findOwnMachine(): Promise<OwnMachine> {
       const words = seesAll ? unshare.filter(word => !PROCESSES.includes(word)) : unshare;
       return [...words, 'sh', '-c', SETUP, 'sh', tmp, ROOT];
     };
-    const works = await run([...prefix('/nonexistent'), 'true']).catch(() => undefined);
+    const works = await run([...prefix(tmpdir()), 'true']).catch(() => undefined);
     if (works?.exitCode !== 0) continue;
     return { notice: isRoot ? undefined : 'not root: kernel tests run in a user namespace', prefix };
   }
