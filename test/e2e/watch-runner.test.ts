@@ -113,9 +113,10 @@ describeRoot('a daemon that watches pods of the delegate runner', () => {
     await untilWatch(daemon, ({ checks }) => checks?.sound >= 20);
     await Bun.sleep(NOTICED_MS);
     const seen: Row = {};
-    const during = async (what: string, work: () => Promise<unknown>) => {
+    const during = async (what: string, work: () => Promise<unknown>, wanted = 0) => {
       const before = await checksOf(daemon);
       await work();
+      await until(async () => (await checksOf(daemon)) - before >= wanted);
       await Bun.sleep(NOTICED_MS);
       seen[what] = (await checksOf(daemon)) - before;
     };
@@ -131,7 +132,7 @@ describeRoot('a daemon that watches pods of the delegate runner', () => {
       await nft('add', 'rule', 'ip', 'nat', chain, 'counter');
     }
     await during('a change by kube-proxy', () => nft('flush', 'chain', 'ip', 'nat', 'KUBE-SERVICES'));
-    await during('a change by others', () => nft('flush', 'chain', 'ip', 'nat', 'OTHERS'));
+    await during('a change by others', () => nft('flush', 'chain', 'ip', 'nat', 'OTHERS'), 20);
     const workers = childrenOf(daemon.pid);
     seen.processes = workers.flatMap(childrenOf).length;
     process.stdout.write(`CHECKs: ${JSON.stringify(seen)}\n`);
