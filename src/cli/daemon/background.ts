@@ -83,7 +83,7 @@ export function startBackground(
       return between.state;
     },
     kept: () => upkeeping.kept() + (between.state ? 1 : 0),
-    podChanged: following.changed,
+    podChanged: (...pod) => following.changed(...pod),
     change(next) {
       watching.change(next.watch);
       between.change(next.between);
