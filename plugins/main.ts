@@ -3,7 +3,7 @@
 //
 // Static imports here are part of every start, even of one that only answers the front. So nothing of Node's and nothing large is
 // imported. Everything else is loaded once it is known to be needed.
-import type { AsPlugin } from '../src/cli/command.ts';
+import type { AsPlugin, ReadMultus } from '../src/cli/command.ts';
 import { DEFAULT_BIN_DIR } from '../src/cni/directories.ts';
 import type { PluginCatalog } from '../src/cni/plugin-about.ts';
 import { DAEMON_COMMANDS, JUDGE_FLAG } from '../src/daemon/protocol.ts';
@@ -69,7 +69,8 @@ async function runAsTool(args: readonly string[]): Promise<never> {
   await mayHaveBegun();
   const workers = DAEMON_COMMANDS.includes(args[0] ?? '') ? await startEarly(args) : undefined;
   const { runMain } = await import('../src/cli/main.ts');
-  const surroundings = { plugins: CATALOG, asPlugin, request: requestKey(), ...(workers ? { workers } : {}) };
+  const more = { multus: readMultus, request: requestKey(), ...(workers ? { workers } : {}) };
+  const surroundings = { plugins: CATALOG, asPlugin, ...more };
   process.exit(await runMain(args, surroundings));
 }
 
@@ -85,6 +86,20 @@ async function startEarly(args: readonly string[]): Promise<WorkerSource | undef
   if (worker === undefined) return undefined;
   const { ownWorker } = await import('../src/worker/client.ts');
   return ownWorker(worker);
+}
+
+/** For a switch from multus. */
+async function readMultus(): ReturnType<ReadMultus> {
+  const [{ fromMultus }, { CatenaConf, optionsOf }, { decode }] = await Promise.all([
+    import('./catena/from-multus.ts'),
+    import('./catena/config.ts'),
+    import('../src/cni/json.ts'),
+  ]);
+  return {
+    translate: fromMultus,
+    optionsOf: (entry, network, version) =>
+      optionsOf(decode(CatenaConf, entry, 'entry of catena'), network, version),
+  };
 }
 
 /** The delegate runner inside the daemon. */

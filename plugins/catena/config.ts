@@ -79,7 +79,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   stateDir: optionalText,
   /** Directory for state that does not; default CATENA_RUN_DIR, else `/run/catena`. Delegates get both directories in their environment. */
   runDir: optionalText,
-  /** Directory of the delegates' result cache; default `catena` in CATENA_CNI_CACHE_DIR, else `/var/lib/cni/catena`. */
+  /** Directory of the delegates' result cache; default `catena` in CATENA_CNI_CACHE_DIR, else `/var/lib/cni/catena`; for the type `multus` its `multus`. */
   cniCacheDir: optionalText,
   /** Minimum severity of log lines: `error`, `warn`, `info` (a line for each plugin call), `debug`; multus's `panic` and `verbose` are read as `error` and `info`. */
   logLevel: optionalText,
@@ -116,7 +116,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   kubernetesTimeout: z._default(z.number().check(z.positive(), z.maximum(3_600)), 10),
   /** Multus: `network`; `delegates` is then ignored. */
   clusterNetwork: optionalText,
-  /** Multus: `cniCacheDir`. */
+  /** Multus: `cniCacheDir`, where its DEL finds each pod, too: pods of either are deleted by both. */
   cniDir: optionalText,
   /** Multus: `readinessFile`. */
   readinessindicatorfile: optionalText,
@@ -210,6 +210,11 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
   };
 }
 
+/** Whether a key is one of multus's that have nothing to say here. */
+export function isWithoutEffect(key: string): boolean {
+  return (CatenaConf.shape as Readonly<Record<string, unknown>>)[key] === withoutEffect;
+}
+
 function isMultus({ type }: CatenaConf): boolean {
   return type === MULTUS || type === MULTUS_SHIM;
 }
@@ -218,7 +223,10 @@ function isMultus({ type }: CatenaConf): boolean {
  * Translates paths of multus's daemon, which runs in a pod: that sees the node's directories below `/host`, and the whole node below
  * `chrootDir`.
  */
-function nodePaths({ type, chrootDir }: CatenaConf): (path: string | undefined) => string | undefined {
+export function nodePaths({
+  type,
+  chrootDir,
+}: Pick<CatenaConf, 'type' | 'chrootDir'>): (path: string | undefined) => string | undefined {
   const isSeenByDaemon = type === MULTUS_SHIM || chrootDir;
   const roots = isSeenByDaemon ? ['/host', chrootDir?.replace(/\/+$/, '') || '/host'] : [];
   return path => path?.slice(roots.find(root => path.startsWith(`${root}/`))?.length ?? 0);
@@ -256,6 +264,8 @@ export interface RunnerPlaces {
   readonly stateDir: string;
   readonly cacheDir: string;
   readonly callerCacheDir: string;
+  /** Whether the result cache is multus's, in which it has to find its own note of each pod, too. */
+  readonly isSharedWithMultus: boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
@@ -269,8 +279,12 @@ export function placesOf(conf: CatenaConf, env: RunnerPlaces['env']): RunnerPlac
   return {
     podsDir: journals.pods,
     stateDir: journals.delegates,
-    cacheDir: conf.cniCacheDir || nodePaths(conf)(conf.cniDir) || `${cniCacheDir(env)}/${RUNNER}`,
+    cacheDir:
+      conf.cniCacheDir ||
+      nodePaths(conf)(conf.cniDir) ||
+      `${cniCacheDir(env)}/${isMultus(conf) ? MULTUS : RUNNER}`,
     callerCacheDir: cniCacheDir(env),
+    isSharedWithMultus: !conf.cniCacheDir && (isMultus(conf) || Boolean(conf.cniDir)),
     env: { ...env, ...directories },
   };
 }

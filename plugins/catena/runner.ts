@@ -88,6 +88,7 @@ export async function prepareRunner<T>(
       },
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,
+      isSharedWithMultus: places.isSharedWithMultus,
       routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
       look: async list => {
         const { lookOrTell } = await import('../../src/garbage/find-traced.ts');

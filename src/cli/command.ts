@@ -2,8 +2,11 @@
 
 import type { Deadlines } from '../chain/run/runtime.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
+import type { JsonObject } from '../cni/json.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
+import type { SpecVersion } from '../cni/version.ts';
 import type { Cluster, ClusterAccess } from '../delegate/cluster.ts';
+import type { RunnerOptions } from '../delegate/options.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
 
@@ -86,6 +89,14 @@ export type AsPlugin = (
   },
 ) => Promise<Reply>;
 
+/** Loads how a configuration of multus is read. */
+export type ReadMultus = () => Promise<{
+  /** The runner's entry that says the same, and keys that it leaves out. @throws CniError 7 */
+  translate(entry: JsonObject, kubeconfig: string): { entry: JsonObject; dropped: readonly string[] };
+  /** The evaluated entry of a runner. @throws CniError 7 */
+  optionsOf(entry: JsonObject, network: string, version: SpecVersion): RunnerOptions;
+}>;
+
 /** What the tool works with, apart from its command line. */
 export interface CommandContext {
   /** The plugins that are part of this executable. */
@@ -108,6 +119,7 @@ export interface CommandContext {
   readonly request?: string;
   /** Calls this executable as a plugin. */
   readonly asPlugin?: AsPlugin;
+  readonly multus?: ReadMultus;
   /** Writes to file descriptor 1 or 2 on behalf of the command. */
   readonly write?: (fd: 1 | 2, text: string) => void;
 }
@@ -144,6 +156,8 @@ export interface CommandCall {
   readonly request?: string | undefined;
   /** Calls this executable as a plugin; undefined if the plugins are not available. */
   readonly asPlugin?: AsPlugin | undefined;
+  /** How multus is read; undefined if the plugins are not available. */
+  readonly multus?: ReadMultus | undefined;
   /** Aborted when the user or the system ends the tool; work in progress is then undone. */
   readonly signal: AbortSignal;
   /** Writes the text to standard output unchanged. */

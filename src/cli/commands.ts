@@ -1,9 +1,8 @@
 // Which commands does the tool have, and which options and arguments do they take?
-
 import { CAPABILITY_OPTIONS } from './capability-options.ts';
 import { type Command, type CommandOption, flag, UsageError, value, values } from './command.ts';
 import { SHELLS } from './completion/question.ts';
-import { PRINTABLE } from './install/print-options.ts';
+import { PRINTABLE, SWITCH_FROM_MULTUS } from './install/print-options.ts';
 import { DATA_FORMATS, LIST_FORMATS, outputOption } from './output/format.ts';
 
 /** Options of every command. */
@@ -551,8 +550,12 @@ export const COMMANDS: readonly Command[] = [
       'dry-run': DRY_RUN,
       print: value(
         '<what>',
-        'print a systemd unit, a daemonset, a containerfile, the kinds of cluster-wide addresses (crds), alerts for Prometheus or a board of Grafana instead of installing',
-        { choices: PRINTABLE },
+        'print a systemd unit, a daemonset, a containerfile, the kinds of cluster-wide addresses (crds), alerts for Prometheus, a board of Grafana, or a switch from multus, step by step, instead of installing',
+        { choices: [...PRINTABLE, SWITCH_FROM_MULTUS] },
+      ),
+      kubeconfig: value(
+        '<file>',
+        "of the cluster whose objects a switch from multus is about (multus's own)",
       ),
       'with-account': flag('give the printed daemonset a service account, for delegates and network status'),
       'with-metrics': flag("have the printed daemonset serve metrics at the node's address, port 9464"),
@@ -577,7 +580,10 @@ export const COMMANDS: readonly Command[] = [
       ),
       etc: ETC_DIR,
     },
-    load: () => import('./commands/install.ts'),
+    load: call =>
+      call.text('print') === SWITCH_FROM_MULTUS
+        ? import('./install/switch-from-multus.ts')
+        : import('./commands/install.ts'),
   },
   {
     name: 'uninstall',

@@ -110,7 +110,7 @@ function toCall(
   positionals: readonly string[],
   surroundings: CommandContext,
 ): CommandCall {
-  const { env = process.env, plugins, cwd, workers, asPlugin, request } = surroundings;
+  const { env = process.env, plugins, cwd, workers, asPlugin, multus, request } = surroundings;
   const write = writerOf(surroundings);
   const { watcher, queueMs, deadlines } = surroundings;
   const format = readFormat(values);
@@ -141,6 +141,7 @@ function toCall(
     queueMs,
     deadlines,
     asPlugin,
+    multus,
     request,
     // Lazy: only a command that uses it gives up that a signal ends the tool at once.
     get signal() {

@@ -17,6 +17,7 @@ import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
 import { deleteHeldPod } from './delete.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
 import { refuseHeldDevices } from './held-devices.ts';
+import { removeMultusNote } from './multus-note.ts';
 import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
@@ -146,7 +147,8 @@ async function attachAll(
     runner.warn('ADD failed; its attachments are removed', fields);
     await claims.empty();
     if (isPublished) await runner.publish?.(pod, undefined).catch(() => {});
-    await takeBack(runner, networks.slice(0, reached + 1), standing, held);
+    if (await takeBack(runner, networks.slice(0, reached + 1), standing, held))
+      removeMultusNote({ ...runner.runtime, ...key });
     throw error;
   }
   return results[0] as JsonObject;
@@ -212,13 +214,14 @@ function addressIn(text: string): Ip {
 
 /**
  * Removes what was begun, last first; only the first networks need a DEL. What cannot be removed stays on record for the runtime's DEL.
+ * @returns whether all of it was removed
  */
 async function takeBack(
   runner: Runner,
   begun: readonly PlannedNetwork[],
   standing: number,
   held: Held,
-): Promise<void> {
+): Promise<boolean> {
   // The signal that stopped the ADD must not stop its undo.
   const runtime = { ...runner.runtime, signal: undefined };
   const errors: unknown[] = [];
@@ -230,9 +233,10 @@ async function takeBack(
       errors.push(error);
     }
   }
-  if (!errors.length) return held.abandon();
-  held.fail(errors);
+  if (errors.length) held.fail(errors);
+  else held.abandon();
   for (const error of errors) runner.warn('a network could not be detached again', { error: String(error) });
+  return errors.length === 0;
 }
 
 /** Whether the undo of a failed ADD failed too: the chain undoes its plugins, and its error says if it could not. */

@@ -6,6 +6,7 @@ import { CURRENT_VERSION } from '../cni/version.ts';
 import type { Held } from '../journal/store.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { NetworkStatus } from './cluster.ts';
+import { writeMultusNote } from './multus-note.ts';
 import type { PlannedNetwork } from './plan.ts';
 import { inPods, type PodContents, type PodKey, type RecordedNetwork, renderPod } from './record.ts';
 import type { Runner } from './runner.ts';
@@ -16,7 +17,7 @@ import type { Runner } from './runner.ts';
  * @throws CniError 5
  */
 export function beginPod(
-  { runtime, podsDir, follow }: Runner,
+  { runtime, podsDir, follow, isSharedWithMultus }: Runner,
   { network, containerId, ifname, netns }: PodKey & { readonly netns: string },
   networks: readonly PlannedNetwork[],
   annotations: Readonly<Record<string, string>>,
@@ -29,6 +30,7 @@ export function beginPod(
     networks: networks.map(toRecordedNetwork),
     ...(follow && { follow: { annotation: annotations[NETWORKS_ANNOTATION] ?? '', call: follow } }),
   };
+  if (isSharedWithMultus) writeMultusNote({ cacheDir, containerId }, contents.networks);
   const pod = { ...NO_LIST, name: network, source: renderPod(contents) };
   held.beginAdd(intentOf(pod, { containerId, ifname, netns }, inPods(podsDir, runtime), []), false);
   return statuses => {

@@ -1,6 +1,7 @@
 // Are all networks of a pod still attached, and could another pod be attached?
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
@@ -9,33 +10,52 @@ import { type AttachmentRecord, readRecord } from '../journal/store.ts';
 import { resolveNetwork } from './plan.ts';
 import { type PodKey, parsePod, recall, runtimeOf } from './record.ts';
 import { type Runner, refuseUnready } from './runner.ts';
+import { listUnrecorded, recallCached } from './unrecorded.ts';
 import { listConfigured } from './wanted.ts';
 
 /**
- * Calls CHECK of every network on record, each with the inputs of its own ADD. Networks of a version without CHECK are skipped.
- * @throws CniError 3 when nothing is on record; 11 while another process attaches or detaches the pod; of the network that fails, or
+ * Calls CHECK of every network on record, each with the inputs of its own ADD. Networks of a version without CHECK are skipped. Without a
+ * record the result cache tells which they are.
+ * @throws CniError 3 when neither names one; 11 while another process attaches or detaches the pod; of the network that fails, or
  *   one that joins several
  */
 export async function checkPod(runner: Runner, key: PodKey, netns: string): Promise<void> {
+  const cached = readRecord(runner.podsDir, key) ? [] : listUnrecorded(runner, key.containerId);
+  if (cached.length) {
+    const calls = cached.map(one => () => recallCached(one, netns));
+    return refuseAny(key, await checkAll(calls, runner.runtime));
+  }
   const record = findPod(runner, key);
   if (record.phase !== 'attached') refuseHeld(runner, record);
-  const errors: unknown[] = [];
   const pod = parsePod(record);
-  const runtime = runtimeOf(runner, pod);
-  for (const network of pod.networks) {
-    // What was cut off is completed by the daemon, and what is in progress by its process.
-    if (network.state !== undefined) continue;
+  // What was cut off is completed by the daemon, and what is in progress by its process.
+  const settled = pod.networks.filter(({ state }) => state === undefined);
+  const calls = settled.map(one => () => recall(record, one, netns));
+  const errors = await checkAll(calls, runtimeOf(runner, pod));
+  // A DEL or a change may have begun during the check, or be over.
+  if (errors.length) refuseHeld(runner, findPod(runner, key));
+  refuseAny(key, errors);
+}
+
+/** CHECK of each, also after one has failed. @returns the errors */
+async function checkAll(
+  networks: readonly (() => ReturnType<typeof recall>)[],
+  runtime: ChainRuntime,
+): Promise<unknown[]> {
+  const errors: unknown[] = [];
+  for (const recalled of networks) {
     try {
-      const { list, attachment } = recall(record, network, netns);
+      const { list, attachment } = recalled();
       if (atLeast(list.version, SINCE.check)) await checkNetwork(list, attachment, runtime);
     } catch (error) {
       errors.push(error);
     }
   }
-  if (errors.length === 0) return;
-  // A DEL or a change may have begun during the check, or be over.
-  refuseHeld(runner, findPod(runner, key));
-  throw joinErrors(`Cannot confirm the networks of container "${key.containerId}"`, errors);
+  return errors;
+}
+
+function refuseAny({ containerId }: PodKey, errors: readonly unknown[]): void {
+  if (errors.length) throw joinErrors(`Cannot confirm the networks of container "${containerId}"`, errors);
 }
 
 /** @throws CniError 3 */

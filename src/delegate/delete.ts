@@ -1,26 +1,22 @@
 // How does a pod lose all networks that its record names, without leaks?
 
-import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
 import { beginDel, endDel } from '../chain/records/delete-attachment.ts';
 import { hold } from '../chain/records/hold.ts';
 import { findRemembered } from '../chain/records/known-add.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
-import { type Attachment, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
+import { checkAttachment, type Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
-import {
-  type AttachmentRecord,
-  type CachedAttachment,
-  type Held,
-  lastBegun,
-  listAttachments,
-} from '../journal/store.ts';
+import { type AttachmentRecord, type Held, lastBegun } from '../journal/store.ts';
 import { removeDeviceInfo } from './device-info.ts';
+import { removeMultusNote } from './multus-note.ts';
 import { endOrphanPlugins } from './orphan-plugins.ts';
-import { inPods, listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
+import { inPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
 import type { Runner } from './runner.ts';
+import { listUnrecorded, recallCached } from './unrecorded.ts';
 
 /**
  * Detaches a pod from every network on record, last first, even after one failed. A network's record is deleted when
@@ -89,6 +85,7 @@ export async function deleteNetworks(
       errors.push(error);
     }
   }
+  if (!errors.length) removeMultusNote({ ...pod, containerId: pod.record.containerId });
   return errors;
 }
 
@@ -126,34 +123,18 @@ function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefine
   }
 }
 
-/** Deletes attachments that are in the result cache but not in a record: records get lost, too. */
+/** Deletes attachments that are in the result cache but not in a record: records get lost, and multus has none of ours. */
 async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Promise<unknown[]> {
-  const { cacheDir } = runner.runtime;
-  const { attachments, damaged } = listAttachments(cacheDir, { containerId: key.containerId });
-  for (const problem of damaged) runner.warn(problem.message);
-  if (!attachments.length) return [];
-  const { pods } = listPods(runner.podsDir);
-  const recorded = pods
-    .filter(({ record }) => record.containerId === key.containerId)
-    .flatMap(({ networks }) => networks);
   const errors: unknown[] = [];
-  for (const one of attachments) {
-    if (recorded.some(({ network, ifname }) => network === one.network && ifname === one.ifname)) continue;
-    if (one.source === undefined) continue;
+  for (const one of listUnrecorded(runner, key.containerId)) {
     try {
-      const network = { list: parseFrozen(one.source), attachment: attachmentOf(one, netns) };
+      const network = recallCached(one, netns);
       await deleteNetwork(network.list, network.attachment, runner.runtime);
       removeDeviceInfo(network);
     } catch (error) {
       errors.push(error);
     }
   }
+  if (!errors.length) removeMultusNote({ ...runner.runtime, containerId: key.containerId });
   return errors;
-}
-
-function attachmentOf(
-  { containerId, ifname, args, capabilityArgs }: CachedAttachment,
-  netns: string,
-): Attachment {
-  return { containerId, ifname, args, capabilityArgs, netns };
 }

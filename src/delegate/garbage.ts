@@ -35,15 +35,22 @@ export async function collectPods(runner: Runner, kept: { has(owner: Key): boole
     await deletePod(runner, record, record.netns, isStill).catch(error => errors.push(error));
   }
   // The networks of a damaged record are unknown, so nothing may be collected.
-  if (!damaged.length) errors.push(...(await collectNetworks(runner, own).catch(error => [error])));
+  if (!damaged.length) errors.push(...(await collectNetworks(runner, own, kept).catch(error => [error])));
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${options.network}"`, errors);
 }
 
-async function collectNetworks(runner: Runner, before: readonly PodRecord[]): Promise<unknown[]> {
+async function collectNetworks(
+  runner: Runner,
+  before: readonly PodRecord[],
+  kept: { has(owner: Key): boolean },
+): Promise<unknown[]> {
   const errors: unknown[] = [];
   for (const list of (await networksOf(runner, before)).values()) {
     // List pods after the networks' records: a pod's record is written before those of its networks.
-    const valid = () => validOf(runner, listPods(runner.podsDir).pods, list.name);
+    const valid = () => [
+      ...validOf(runner, listPods(runner.podsDir).pods, list.name),
+      ...validUnrecorded(runner, kept, list.name),
+    ];
     const look = await runner.look?.(list);
     await collectGarbage(list, { valid, ...(look && { look }) }, runner.runtime).catch(error =>
       errors.push(error),
@@ -90,4 +97,17 @@ function validOf(runner: Runner, pods: readonly PodRecord[], network: string): A
     ...recorded,
     ...attachments.map(({ containerId, ifname }) => ({ containerID: containerId, ifname })),
   ];
+}
+
+/** Attachments of pods that multus attached, and of those that lost their record, as long as the runtime lists the pod. */
+function validUnrecorded(
+  { runtime, callerCacheDir, options }: Runner,
+  kept: { has(owner: Key): boolean },
+  network: string,
+): AttachmentKey[] {
+  const called = listAttachments(callerCacheDir, { network: options.network }).attachments;
+  const pods = new Set(called.filter(one => kept.has(one)).map(({ containerId }) => containerId));
+  return listAttachments(runtime.cacheDir, { network })
+    .attachments.filter(({ containerId }) => pods.has(containerId))
+    .map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
 }

@@ -12,6 +12,7 @@ import { editRoutes, interfacesOf } from './default-route.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
 import { PodDevices } from './devices.ts';
 import { refuseHeldDevices } from './held-devices.ts';
+import { writeMultusNote } from './multus-note.ts';
 import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { type PlannedNetwork, planNetwork } from './plan.ts';
@@ -156,6 +157,8 @@ export class LiveNetworks {
 
   #write(networks: readonly RecordedNetwork[]): void {
     this.#contents = { ...this.#contents, networks: [...networks] };
+    const place = { cacheDir: this.#contents.cacheDir, containerId: this.#held.record.containerId };
+    if (this.#runner.isSharedWithMultus) writeMultusNote(place, networks);
     this.#held.restate(renderPod(this.#contents));
     this.#networks = networks;
   }

@@ -22,6 +22,8 @@ export interface Runner {
   readonly podsDir: string;
   /** Result cache of the runtime that calls us, which may run the same networks itself. */
   readonly callerCacheDir: string;
+  /** The result cache is multus's as well, whose DEL then finds what was attached here. */
+  readonly isSharedWithMultus?: boolean;
   /** Called only if more than one network may want the default route. */
   routes(): Promise<ContainerRoutes>;
   /** The first of these names that already exists as an interface of the container. */

@@ -70,7 +70,10 @@ export function makeCollections(objects: Map<string, Row>): Collections {
 
   return {
     serve(url, reply) {
-      if (!/\/(pods|nodes|blocks|pools|network-attachment-definitions)$/.test(url.pathname)) return false;
+      if (
+        !/\/(pods|nodes|blocks|pools|ippools|daemonsets|network-attachment-definitions)$/.test(url.pathname)
+      )
+        return false;
       reply.writeHead(200, { 'content-type': 'application/json' });
       if (url.searchParams.get('watch') !== 'true') {
         reply.end(JSON.stringify(list(url, matching(url), version)));

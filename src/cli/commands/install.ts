@@ -23,7 +23,7 @@ import { install } from '../install/lay.ts';
 import { nameFirst, nameUsually } from '../install/names.ts';
 import { type InstallPlan, planInstall, type Step, type Wanted } from '../install/plan.ts';
 import { printFor } from '../install/print.ts';
-import type { Printable } from '../install/print-options.ts';
+import type { Printable, PrintOptions } from '../install/print-options.ts';
 import {
   disableUnits,
   enableUnits,
@@ -205,25 +205,28 @@ function minorOf(version: string): number {
 }
 
 function print(call: CommandCall, what: string): number {
+  call.out(printFor(what as Printable, printOptionsOf(call)));
+  return 0;
+}
+
+/** What printed texts depend on. @throws UsageError */
+export function printOptionsOf(call: CommandCall): PrintOptions {
   const [binDir = DEFAULT_BIN_DIR] = call.texts('bin-dir');
   const [file] = call.positionals;
   const list = file === undefined ? undefined : loadFile(file);
-  call.out(
-    printFor(what as Printable, {
-      binDir: absolutePath(binDir),
-      confDir: absolutePath(confDirOf(call)),
-      version: TOOL_VERSION,
-      asDefault: call.on('as-default'),
-      withAccount: call.on('with-account'),
-      withMetrics: call.on('with-metrics'),
-      withDefinitions: call.on('with-definitions'),
-      image: call.text('image') || `localhost/catena:${TOOL_VERSION}`,
-      kubernetes: minorOf(call.text('kubernetes') || '1.30'),
-      ...(list ? { list: { name: list.name, text: ending(list.source) } } : {}),
-      home: dirname(process.execPath),
-    }),
-  );
-  return 0;
+  return {
+    binDir: absolutePath(binDir),
+    confDir: absolutePath(confDirOf(call)),
+    version: TOOL_VERSION,
+    asDefault: call.on('as-default'),
+    withAccount: call.on('with-account'),
+    withMetrics: call.on('with-metrics'),
+    withDefinitions: call.on('with-definitions'),
+    image: call.text('image') || `localhost/catena:${TOOL_VERSION}`,
+    kubernetes: minorOf(call.text('kubernetes') || '1.30'),
+    ...(list ? { list: { name: list.name, text: ending(list.source) } } : {}),
+    home: dirname(process.execPath),
+  };
 }
 
 function ending(text: string): string {

@@ -31,9 +31,18 @@ export function daemonSet(options: PrintOptions): string {
   const installArgs = [
     ...['install', ...(list ? ['/etc/catena/network.conflist'] : [])],
     ...['--bin-dir', `/host${binDir}`, '--conf-dir', `/host${confDir}`],
+    ...(options.confName ? ['--conf-name', options.confName] : []),
     ...(asDefault ? ['--as-default'] : []),
     ...(withAccount ? ['--account', ACCOUNT_DIR, '--account-on-host', ACCOUNT_ON_HOST] : []),
   ];
+  const replaceArgs = ['install', '--bin-dir', `/host${binDir}`, '--force', '--keep-daemon'];
+  for (const name of options.replaced ?? []) replaceArgs.push('--link', name);
+  const replacing = `        - name: replace
+          image: ${image}
+          args: ${JSON.stringify(replaceArgs)}
+${INSTALLER}          volumeMounts:
+            - { name: cni-bin, mountPath: /host${binDir} }
+`;
   const onHost = ['nsenter', '--target=1', '--mount', '--', `${binDir}/catena`];
   const daemon = [...onHost, 'daemon', ...(withMetrics ? ['--metrics', `$(POD_IP):${METRICS_PORT}`] : [])];
   const ping = `{ exec: { command: ${JSON.stringify([...onHost, 'daemon', '--ping', '--deadline=4'])} }, timeoutSeconds: 5`;
@@ -71,17 +80,10 @@ ${withAccount ? '      serviceAccountName: catena\n' : ''}      automountService
         - name: install
           image: ${image}
           args: ${JSON.stringify(installArgs)}
-${withAccount ? ACCOUNT_ENV : ''}          resources: { requests: { cpu: 10m, memory: 64Mi } }
-          # The directories are root's. SELinux lets only this type write to them.
-          securityContext:
-            runAsUser: 0
-            allowPrivilegeEscalation: false
-            capabilities: { drop: [ALL] }
-            seLinuxOptions: { type: spc_t, level: s0 }
-          volumeMounts:
+${withAccount ? ACCOUNT_ENV : ''}${INSTALLER}          volumeMounts:
             - { name: cni-bin, mountPath: /host${binDir} }
             - { name: cni-conf, mountPath: /host${confDir} }
-${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true }\n' : ''}${withAccount ? ACCOUNT_MOUNT : ''}      containers:
+${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true }\n' : ''}${withAccount ? ACCOUNT_MOUNT : ''}${options.replaced ? replacing : ''}      containers:
         - name: daemon
           image: ${image}
           # The host's own executable, in the host's mount namespace: elsewhere the daemon would see other paths than the
@@ -118,6 +120,16 @@ ${kubernetes < APP_ARMOR_FIELD ? '' : '            appArmorProfile: { type: Unco
           hostPath: { path: ${confDir}, type: DirectoryOrCreate }
 ${list ? '        - name: network\n          configMap: { name: catena }\n' : ''}${withAccount ? ACCOUNT_VOLUME : ''}`;
 }
+
+/** The directories are root's. SELinux lets only this type write to them. */
+const INSTALLER = `          resources: { requests: { cpu: 10m, memory: 64Mi } }
+          # The directories are root's. SELinux lets only this type write to them.
+          securityContext:
+            runAsUser: 0
+            allowPrivilegeEscalation: false
+            capabilities: { drop: [ALL] }
+            seLinuxOptions: { type: spc_t, level: s0 }
+`;
 
 function capabilities(): string {
   const lines = Object.entries(DAEMON_CAPABILITIES).map(

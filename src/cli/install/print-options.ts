@@ -3,6 +3,8 @@
 /** What can be printed. */
 export const PRINTABLE = ['systemd', 'daemonset', 'containerfile', 'crds', 'alerts', 'board'] as const;
 export type Printable = (typeof PRINTABLE)[number];
+/** What can be printed about a cluster with multus. */
+export const SWITCH_FROM_MULTUS = 'switch-from-multus';
 
 /** Parameters of the printed texts. */
 export interface PrintOptions {
@@ -21,6 +23,10 @@ export interface PrintOptions {
   readonly withMetrics: boolean;
   /** The oldest minor release of Kubernetes 1 that the manifest is for. */
   readonly kubernetes: number;
+  /** Name of the list in its directory, unless it follows from the network's. */
+  readonly confName?: string;
+  /** Names of executables that replace those of other packages. */
+  readonly replaced?: readonly string[];
   /** The conflist to install, if there is one. */
   readonly list?: { readonly name: string; readonly text: string };
   /** Directory of this executable, from which an image is built. */

@@ -50,6 +50,17 @@ describe('checkPod()', () => {
     expect(chain.order().slice(2)).toEqual(['CHECK one', 'CHECK two']);
   });
 
+  test('asks the networks of the result cache of a pod that multus attached', async () => {
+    const runner = makeRunner(chain, { delegates: [network('one'), network('two')] });
+    await addPod(runner, makePod());
+    fs.rmSync(`${runner.podsDir}/results`, { recursive: true });
+    chain.rescript('two', { ReportError: 'gone', ReportErrorCode: 105 });
+    await expect(checkPod(runner, KEY, NETNS)).rejects.toMatchObject({ code: 105, message: 'gone' });
+    expect(chain.order().slice(2)).toEqual(['CHECK one', 'CHECK two']);
+    const unknown = checkPod(runner, { ...KEY, containerId: 'c9' }, NETNS);
+    await expect(unknown).rejects.toMatchObject({ code: 3 });
+  });
+
   describe('beside another process', () => {
     const claim = () => mustClaim(`${chain.dir}/state/pods`, KEY);
 

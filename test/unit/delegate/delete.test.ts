@@ -9,6 +9,7 @@ import { KEY, makePod, makeRunner, runtimeOf, type TestRunner } from '../../help
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 const NETNS = '/proc/self/ns/net';
+const SHARED = { isSharedWithMultus: true };
 let chain: NoopChain;
 let runner: TestRunner;
 beforeEach(async () => {
@@ -134,6 +135,27 @@ describe('deletePod()', () => {
     await deletePod(runner, KEY, NETNS);
     expect(deleted().sort()).toEqual(['DEL one', 'DEL three', 'DEL two']);
     expect(fs.existsSync(file())).toBe(false);
+  });
+
+  test('leaves to multus the note by which its DEL finds the pod, until no network is left', async () => {
+    const shared = makeRunner(chain, { delegates: [network('one'), network('two')] }, SHARED);
+    const pod = makePod({ containerId: 'c2' });
+    const note = path.join(shared.runtime.cacheDir, 'c2');
+    await addPod(shared, pod);
+    const [first, second] = JSON.parse(fs.readFileSync(note, 'utf8'));
+    expect([first.Name, first.ifnameRequest, second.ifnameRequest]).toEqual(['one', 'eth0', 'net1']);
+    expect(first.ConfList.plugins).toHaveLength(1);
+    expect(JSON.parse(Buffer.from(first.Bytes, 'base64').toString())).toEqual(first.ConfList);
+    chain.rescript('two', { ReportError: 'busy', ReportErrorCode: 101 });
+    const key = { ...KEY, containerId: 'c2' };
+    await expect(deletePod(shared, key, NETNS)).rejects.toMatchObject({ code: 101 });
+    expect(fs.existsSync(note)).toBe(true);
+    chain.rescript('two', {});
+    await deletePod(shared, key, NETNS);
+    expect(fs.existsSync(note)).toBe(false);
+    const unpublished = { ...shared, publish: () => Promise.reject(new Error('no pod')) };
+    await expect(addPod(unpublished, pod)).rejects.toThrow('no pod');
+    expect(fs.existsSync(note)).toBe(false);
   });
 
   test('works from the record without cache and journal of the delegates', async () => {

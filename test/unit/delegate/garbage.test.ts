@@ -60,6 +60,19 @@ describe('collectPods()', () => {
     expect(validOf('one')).toEqual([key('c3'), key('c1'), key('c2'), key('c4')]);
   });
 
+  test('keeps what multus attached as long as the runtime lists the pod, and deletes it then', async () => {
+    const at = { network: 'one', containerId: 'c4', ifname: 'eth0', netns: '', args: [], capabilityArgs: {} };
+    const source = JSON.stringify(network('one'));
+    writeAttachment(runner.runtime.cacheDir, { ...at, source, result: { cniVersion: '1.1.0' } });
+    writeAttachment(runner.callerCacheDir, { ...at, network: 'outer', source: '{}', result: {} });
+    const pods = [key('c1'), key('c2')];
+    await collectPods(runner, keptWith([...pods, key('c4')]));
+    expect(order().filter(call => call.startsWith('DEL'))).toEqual([]);
+    expect(validOf('one')).toEqual([...pods, key('c4')]);
+    await collectPods(runner, keptWith(pods));
+    expect(order().filter(call => call.startsWith('DEL'))).toEqual(['DEL one c4']);
+  });
+
   test('reaches networks that only a record still names', async () => {
     await collectPods(makeRunner(chain, { delegates: [network('three')] }), keptWith([key('c1'), key('c2')]));
     expect(order()).toEqual(['GC three', 'GC one', 'GC two']);

@@ -7,6 +7,7 @@ import {
   optionsOf,
   placesOf,
 } from '../../../../plugins/catena/config.ts';
+import { fromMultus } from '../../../../plugins/catena/from-multus.ts';
 import { decode, type JsonObject } from '../../../../src/cni/json.ts';
 
 const conf = (more: JsonObject) =>
@@ -280,6 +281,18 @@ describe('a configuration of multus', () => {
     const unknown = Object.keys(config).filter(key => !Object.hasOwn(CatenaConf.shape, key));
     expect(unknown).toEqual([]);
     expect(lenientConf(config).problems).toEqual([]);
+
+    // Translated for a switch, it says the same as an entry of ours.
+    const { entry, dropped } = fromMultus(config, '/k');
+    expect(Object.keys(entry).filter(key => [...dropped, 'chrootDir', 'name'].includes(key))).toEqual([]);
+    const translated = decode(CatenaConf, entry, 'it');
+    const all = optionsOf(known, 'multus-cni-network', '0.3.1');
+    expect(optionsOf(translated, 'multus-cni-network', '0.3.1')).toEqual({
+      ...all,
+      ownTypes: ['catena', 'catena'],
+    });
+    expect(placesOf(translated, {})).toEqual(placesOf(known, {}));
+    expect([entry.type, entry.kubeconfig]).toEqual(['catena', '/k']);
   });
 
   test('without its daemon keeps its paths', () => {
@@ -305,6 +318,7 @@ describe('placesOf()', () => {
       stateDir: '/s/delegates',
       cacheDir: '/c/catena',
       callerCacheDir: '/c',
+      isSharedWithMultus: false,
       env,
     });
   });
@@ -316,9 +330,15 @@ describe('placesOf()', () => {
       stateDir: '/s2/delegates',
       cacheDir: '/c2',
       callerCacheDir: '/c',
+      isSharedWithMultus: false,
       env: { ...env, CATENA_STATE_DIR: '/s2', CATENA_RUN_DIR: '/r2' },
     });
-    expect(placesOf(conf({ cniDir: '/m' }), env).cacheDir).toBe('/m');
+    expect(placesOf(conf({ cniDir: '/m' }), env)).toMatchObject({ cacheDir: '/m', isSharedWithMultus: true });
     expect(placesOf(conf({}), {}).podsDir).toBe('/var/lib/catena/pods');
+  });
+
+  test.each(['multus', 'multus-shim'])('has the result cache of multus for type %s', type => {
+    const found = placesOf(conf({ type }), {});
+    expect(found).toMatchObject({ cacheDir: '/var/lib/cni/multus', isSharedWithMultus: true });
   });
 });
