@@ -1,5 +1,6 @@
 // What do the commands print that examine lists?
 import * as z from 'zod/mini';
+import { ATTACHMENT_ID } from './attachment.ts';
 
 /** A problem at a position; line and column count from 1. */
 export const ValidationFinding = z.strictObject({
@@ -109,6 +110,25 @@ export const NetworkVersions = z.strictObject({
   /** The highest version that all plugins support; null if there is none. */
   highestCommon: z.nullable(z.string()),
   plugins: z.array(PluginVersions),
+});
+
+/** A plugin that a chain would call. */
+export const PlannedCall = z.strictObject({
+  type: z.string(),
+  executable: z.string(),
+  /** Its standard input, without a `prevResult`; secrets are masked. */
+  request: z.record(z.string(), z.unknown()),
+});
+
+/** `--dry-run` of `catena add`, `attach`, `set`, `detach` and `del`: which plugins would be called, in this order. */
+export const ChainPlan = z.strictObject({
+  verb: z.enum(['ADD', 'SET', 'DEL']),
+  ...ATTACHMENT_ID,
+  netns: z.string(),
+  cniVersion: z.string(),
+  /** Whether an ADD of the attachment is on record. */
+  recorded: z.boolean(),
+  plugins: z.array(PlannedCall),
 });
 
 /** `catena init`. */

@@ -5,6 +5,7 @@
 import type * as z from 'zod/mini';
 import { NodeModel } from '../node/model.ts';
 import {
+  ChainPlan,
   CodeExplanation,
   NetworkExplanation,
   NetworkVersions,
@@ -35,6 +36,7 @@ import { GarbagePlan, GoneList, RepairReport } from './upkeep.ts';
 /** By `kind`. One whose name ends with `List` has nothing but `items`. */
 export const KINDS = {
   Bundle,
+  ChainPlan,
   ClusterPoolList,
   CodeExplanation,
   Comparison,

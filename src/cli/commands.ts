@@ -31,6 +31,9 @@ const IFNAME = value('<name>', 'interface in the container (eth0)');
 
 const DRY_RUN = flag('show what would be done and why, without doing it');
 
+/** The chain is only looked at: dry-run.ts. */
+const DRY_CHAIN = flag('show which plugins would be called and with what, without calling them');
+
 const CAP = value('<json>', 'capability arguments, instead of the default two ports and rates');
 
 const IGNORE = values('<pattern>', 'a regular expression for intended differences, repeatable');
@@ -107,8 +110,9 @@ export const COMMANDS: readonly Command[] = [
     name: 'add',
     summary: 'attach a network namespace to a network and print the result',
     ...ATTACHMENT,
-    options: ATTACHMENT_OPTIONS,
-    load: () => import('./commands/add.ts'),
+    options: { ...ATTACHMENT_OPTIONS, 'dry-run': DRY_CHAIN },
+    load: call =>
+      call.on('dry-run') ? import('./dry-run.ts').then(({ add }) => add) : import('./commands/add.ts'),
   },
   {
     name: 'check',
@@ -126,8 +130,10 @@ export const COMMANDS: readonly Command[] = [
       forget: flag(
         'forget what third-party plugins made whose DEL fails: all of ours is deleted, the rest is listed',
       ),
+      'dry-run': DRY_CHAIN,
     },
-    load: () => import('./commands/del.ts'),
+    load: call =>
+      call.on('dry-run') ? import('./dry-run.ts').then(({ del }) => del) : import('./commands/del.ts'),
   },
   {
     name: 'set',
@@ -142,8 +148,12 @@ export const COMMANDS: readonly Command[] = [
         '<json>',
         'options to replace, by plugin type, {"<type>": {"<option>": …}}; null takes one away',
       ),
+      'dry-run': flag(
+        'have the plugins say whether they can make the change, and show which would be called',
+      ),
     },
-    load: () => import('./commands/set.ts'),
+    load: call =>
+      call.on('dry-run') ? import('./dry-run.ts').then(({ set }) => set) : import('./commands/set.ts'),
   },
   {
     name: 'attach',
@@ -157,8 +167,12 @@ export const COMMANDS: readonly Command[] = [
       cap: value('<json>', 'capability arguments, {"portMappings": […]}'),
       ...CAPABILITY_OPTIONS,
       'default-route': flag('allow the network to add a default route beside the one that the container has'),
+      'dry-run': DRY_CHAIN,
     },
-    load: () => import('./commands/attach.ts'),
+    load: call =>
+      call.on('dry-run')
+        ? import('./dry-run.ts').then(({ attach }) => attach)
+        : import('./commands/attach.ts'),
   },
   {
     name: 'detach',
@@ -168,8 +182,12 @@ export const COMMANDS: readonly Command[] = [
     options: {
       ...only(CHAIN_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'trace'),
       force: flag("detach also the container's first interface, and what another program attached"),
+      'dry-run': DRY_CHAIN,
     },
-    load: () => import('./commands/detach.ts'),
+    load: call =>
+      call.on('dry-run')
+        ? import('./dry-run.ts').then(({ detach }) => detach)
+        : import('./commands/detach.ts'),
   },
   {
     name: 'gc',
@@ -315,6 +333,7 @@ export const COMMANDS: readonly Command[] = [
       ),
       ...only(NETWORK_OPTIONS, 'conf-dir', 'file', 'cni-cache-dir'),
       force: flag('free an address even if it may be in use'),
+      'dry-run': flag('with free: show whose lease would be freed, without freeing it'),
       output: LIST_OUTPUT,
     },
     load: () => import('./commands/ipam.ts'),
@@ -626,6 +645,7 @@ export const COMMANDS: readonly Command[] = [
       plugin: flag('create the project of a plugin of that name instead: source, test and build'),
       dir: value('<dir>', 'with --plugin: directory to create or fill (./<name>)'),
       force: flag('replace the file, or use a name that another file has'),
+      'dry-run': flag('show what would be written where, without writing it'),
       ...NODE_OPTIONS,
     },
     load: call => (call.on('plugin') ? import('./init/plugin.ts') : import('./commands/init.ts')),

@@ -19,7 +19,7 @@ const seen = new Set<Kind>();
 const called = new Set<string>();
 
 /** Commands whose output is a document of others, or text, or nothing. */
-const WITHOUT_ANSWER = [...['add', 'attach', 'set', 'check', 'del', 'detach', 'status']];
+const WITHOUT_ANSWER = ['check', 'status'];
 
 /** Runs a command, and parses what it prints. */
 type Ask = (
@@ -121,6 +121,44 @@ describeRoot('for programs', () => {
       const { steps } = await ask('Installation', `install ${places} {tmp}/podnet.conflist`);
       expect(steps.map(({ action }: { action: string }) => action)).toContain('create');
       await ask('Uninstallation', `uninstall ${places} --dry-run`);
+    }));
+
+  test('what a chain would call, without calling it', () =>
+    onNode(async ({ ask, lab }) => {
+      const other = await lab.container();
+      const files = () =>
+        [...new Bun.Glob('**').scanSync(lab.tmp)].filter(file => !/\.lock$|^run\//.test(file));
+      const look = async () => [await lab.dump(lab.host), await lab.dump(other), files().sort()];
+      const before = await look();
+      const types = ({ plugins }: { plugins: { type: string }[] }) => plugins.map(({ type }) => type);
+      const chain = ['bridge', 'portmap', 'tuning'];
+      const added = await ask('ChainPlan', `add podnet ${other.path} -p 9000:90 --dry-run`);
+      expect(added).toMatchObject({ verb: 'ADD', recorded: false, netns: other.path });
+      expect(types(added)).toEqual(chain);
+      expect(added.plugins[1].request.runtimeConfig.portMappings).toMatchObject([{ hostPort: 9000 }]);
+      const nowhere = [
+        'add',
+        'podnet',
+        '/run/netns/nowhere',
+        '--dry-run',
+        '--conf-dir',
+        lab.tmp,
+        '--bin-dir',
+        BIN_DIR,
+      ];
+      const refused = await lab.run(lab.host, [CATENA, ...nowhere]);
+      expect([refused.exitCode, refused.stderr]).toEqual([1, expect.stringContaining('/run/netns/nowhere')]);
+      expect(await ask('ChainPlan', 'attach {pod} podnet --dry-run')).toMatchObject({ ifname: 'net1' });
+      const changed = await ask('ChainPlan', 'set {pod} podnet -p 9000:90 --dry-run');
+      expect([changed.verb, types(changed)]).toEqual(['SET', ['portmap']]);
+      const deleted = await ask('ChainPlan', 'detach {pod} podnet --force --dry-run');
+      expect(deleted).toMatchObject({ verb: 'DEL', recorded: true });
+      expect(types(deleted)).toEqual(chain.toReversed());
+      await ask('ChainPlan', `del podnet ${other.path} --dry-run`);
+      const [{ address }] = (await ask('LeaseList', 'ipam ls podnet')).items;
+      await ask('Lease', `ipam free podnet ${address} --force --dry-run`);
+      await ask('NewNetwork', 'init other --kind bridge --subnet auto --file {tmp}/o.conflist --dry-run');
+      expect(await look()).toEqual(before);
     }));
 
   test(

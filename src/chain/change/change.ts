@@ -36,11 +36,17 @@ import { commitChange, settleHeld } from './settle.ts';
  * Changes an attachment in place: what its plugins get by capability, and options of its plugins. Interface, addresses and
  * connections stay. If a plugin fails, those before it change back, and its error is thrown. CHECK, DEL and repair use the new
  * settings afterwards. Waits while another operation works on the attachment.
+ * @param mayChange told which plugins would be called once each has said that it can make the change; false changes nothing
  * @returns the result of the attachment, in the list's version
  * @throws CniError 3 for an attachment that neither journal nor cache has, 7 for what cannot be changed, 8 without its namespace, 11
  *   while another process works on it; of the plugin that failed, with the failures of the undo in its details
  */
-export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRuntime): Promise<ResultOf> {
+export function changeNetwork(
+  id: AttachmentId,
+  change: Change,
+  runtime: ChainRuntime,
+  mayChange: (to: Goal, plugins: readonly number[]) => boolean = () => true,
+): Promise<ResultOf> {
   return inTurn(id, runtime, async () => {
     const { stateDir } = runtime;
     if (stateDir === undefined) throw unknown(id, 'there is no journal');
@@ -53,7 +59,7 @@ export function changeNetwork(id: AttachmentId, change: Change, runtime: ChainRu
       if (record === undefined) throw unknown(id, JUST_DELETED);
       const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
       refuseUnreachable(record, runtime);
-      work = { record, reaching, note };
+      work = { record, reaching, note, mayChange };
       changing = changeHeld(held, change, work);
       await changing.catch(() => {});
     } finally {
@@ -70,6 +76,7 @@ interface Work {
   readonly reaching: ChainRuntime;
   /** Of its ADD, read before. */
   readonly note: string | undefined;
+  readonly mayChange: (to: Goal, plugins: readonly number[]) => boolean;
   /** When the first plugin was told to change, by the clock of `performance`; undefined before. */
   begun?: number;
 }
@@ -89,7 +96,8 @@ async function changeHeld(held: HeldKnown, change: Change, work: Work): Promise<
   const to = goalOf(record, settings);
   const before = record.result ?? {};
   const plugins = await planChange(from, to, before, runtime);
-  if (plugins.length === 0) return convertResult(before, from.list.version, 'recorded result') as ResultOf;
+  if (!work.mayChange(to, plugins) || plugins.length === 0)
+    return convertResult(before, from.list.version, 'recorded result') as ResultOf;
   held.beginChange({ to: settings, plugins });
   work.begun = performance.now();
   const begun: number[] = [];

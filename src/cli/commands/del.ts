@@ -21,7 +21,7 @@ export async function run(call: CommandCall): Promise<number> {
 }
 
 /** A network whose file is missing or broken can still be deleted if its ADD was recorded. */
-function loadOrRecall(call: CommandCall, attachment: Attachment, runtime: Runtime): Conflist {
+export function loadOrRecall(call: CommandCall, attachment: Attachment, runtime: Runtime): Conflist {
   try {
     return loadTarget(call);
   } catch (error) {

@@ -19,7 +19,12 @@ export async function run(call: CommandCall): Promise<number> {
   const offers = await readOffers(call.plugins);
   const { wish, file } = await answersOf(call, offers.kinds, inUse);
   const list = composeList(wish, offers, nameDevice(wish.name, inUse.devices));
-  write(file, `${JSON.stringify(list, null, 2)}\n`, call.on('force'));
+  const text = `${JSON.stringify(list, null, 2)}\n`;
+  if (call.on('dry-run')) {
+    await printAnswer(call, 'NewNetwork', { file, list }, () => `${text}would be written to ${file}\n`);
+    return 0;
+  }
+  write(file, text, call.on('force'));
   const report = await validatePath(file, call.plugins, NO_EXECUTABLES);
   const { error } = countFindings(report);
   await printAnswer(

@@ -86,6 +86,11 @@ async function free(call: CommandCall, operands: Operands): Promise<number> {
       { details: `${lease.evidence.join('; ')}; --force frees it anyway` },
     );
   }
+  if (call.on('dry-run')) {
+    const found = { ...place, ...lease };
+    await printAnswer(call, 'Lease', toJson(found), () => `${renderReason(found)}it would be freed\n`);
+    return 0;
+  }
   withStore(place.dir, { reclaim: false }, store => {
     // If the address has a new owner since we looked, that owner keeps it.
     const holder = store.findOwner(lease.address);

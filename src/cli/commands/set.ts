@@ -25,7 +25,8 @@ export async function run(call: CommandCall): Promise<number> {
   return 0;
 }
 
-function changeOf(call: CommandCall): Change {
+/** What the command line changes. @throws UsageError if that is nothing */
+export function changeOf(call: CommandCall): Change {
   const [capabilityArgs, conf] = [capabilitiesOf(call), call.text('conf')];
   if (call.text('cap') === undefined && conf === undefined && Object.keys(capabilityArgs).length === 0)
     throw new UsageError('Cannot change anything: --port, --rate, --cap or --conf is missing');

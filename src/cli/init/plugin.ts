@@ -11,13 +11,14 @@ export async function run(call: CommandCall): Promise<number> {
   if (problem !== undefined) throw new UsageError(`Cannot name a plugin ${JSON.stringify(name)}: ${problem}`);
   const dir = absolutePath(call.text('dir') ?? name);
   const files = renderProject(name, findLibrary());
-  writeProject(dir, files);
+  const isDry = call.on('dry-run');
+  if (!isDry) writeProject(dir, files);
   call.out(
     [
       `${dir}:`,
       ...[...files.keys()].map(file => `  ${file}`),
       '',
-      `Next: cd ${dir} && npm install && npm run build`,
+      isDry ? 'would be written' : `Next: cd ${dir} && npm install && npm run build`,
       '',
     ].join('\n'),
   );

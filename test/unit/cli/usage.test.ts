@@ -15,6 +15,17 @@ test('every command is in one group and has an example', () => {
   expect(Object.keys(EXAMPLES).sort()).toEqual(NAMES);
 });
 
+// Those that look, those of temporary namespaces, and processes that end with their caller.
+const CHANGES_NOTHING = [
+  ...['check', 'compare', 'conformance', 'daemon', 'doctor', 'help', 'log', 'ls', 'networks', 'status'],
+  ...['try', 'ui', 'validate', 'who', 'why-not'],
+];
+
+test('every command that changes something has --dry-run', () => {
+  const without = COMMANDS.filter(({ options }) => options['dry-run'] === undefined);
+  expect(without.map(({ name }) => name).sort()).toEqual(CHANGES_NOTHING);
+});
+
 test.each(COMMANDS.map(command => [command.name, command] as const))(
   'the examples of %s have its options and arguments',
   (name, { options, positionals }) => {
