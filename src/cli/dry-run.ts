@@ -9,7 +9,7 @@ import { type Attachment, type ChainRuntime, checkAttachment } from '../chain/ru
 import type { PluginEntry } from '../cni/conflist.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { oneLine } from '../lab/words.ts';
+import { oneLine, renderTable } from '../lab/words.ts';
 import { maskSecrets } from '../observe/secrets.ts';
 import { planAttach } from '../running/attach.ts';
 import { findKnown, pickAttachment, podArgs } from '../running/container.ts';
@@ -20,7 +20,6 @@ import { capabilitiesOf } from './capability-options.ts';
 import type { CommandCall, CommandModule } from './command.ts';
 import { loadOrRecall } from './commands/del.ts';
 import { changeOf } from './commands/set.ts';
-import { renderTable } from './node/table.ts';
 import { printAnswer } from './output/print.ts';
 import { attachmentOf, loadTarget, parseArgs, runtimeOf, warn } from './target.ts';
 import { widthOf } from './terminal/lines.ts';

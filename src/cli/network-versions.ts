@@ -1,11 +1,13 @@
 // What does `catena networks --versions` print?
+
 import { findHighestCommon, listPluginVersions } from '../chain/config/plugin-version.ts';
 import { SPEC_VERSIONS } from '../cni/version.ts';
+import { renderTable } from '../lab/words.ts';
 import type { CommandCall } from './command.ts';
 import { findList } from './named-list.ts';
-import { renderTable } from './node/table.ts';
 import { printAnswer } from './output/print.ts';
 import { runtimeOf } from './target.ts';
+import { widthOf } from './terminal/lines.ts';
 
 /** Prints which versions each plugin of a network supports; fails if one does not support that of the list. */
 export async function run(call: CommandCall): Promise<number> {
@@ -28,7 +30,7 @@ export async function run(call: CommandCall): Promise<number> {
     call,
     'NetworkVersions',
     shown,
-    () => `network ${name}, CNI ${version}, ${words}\n${renderTable(rows, undefined)}`,
+    () => `network ${name}, CNI ${version}, ${words}\n${renderTable(rows, widthOf(call))}`,
   );
   return usable ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// How are rates, times and counts formatted, and how is text coloured?
+// How are rates, times, counts and tables written, and how is text coloured?
 
 /** Bits per second with a unit: `10 Mbit`, `512 kbit`. */
 export function renderRate(bits: number): string {
@@ -66,4 +66,63 @@ export function painter({ colour }: Style): Paint {
     const [on, off] = CODES[name];
     return colour && text !== '' ? `${COLOUR}${on}m${text}${COLOUR}${off}m` : text;
   };
+}
+
+/** No column of a table becomes narrower than this. */
+const LEAST = 5;
+/** Behind these a long word may go on in the next line. */
+const JOINTS = /[,/:._-]/g;
+
+/**
+ * Aligned columns, two spaces apart, each line with a line break. If they are wider than the terminal, the widest become narrower and their
+ * cells go on below, between words if that is possible: nothing is cut.
+ * @param rows the header first
+ * @param width columns of the terminal, if there is one
+ * @param paint gives a cell its colour, by its row and column
+ */
+export function renderTable(
+  rows: readonly (readonly string[])[],
+  width = Infinity,
+  paint: (cell: string, row: number, column: number) => string = cell => cell,
+): string {
+  const widths = (rows[0] ?? []).map((_, i) => Math.max(...rows.map(row => row[i]?.length ?? 0)));
+  const longestWord = (_: unknown, i: number) =>
+    Math.max(LEAST, ...rows.flatMap(row => (row[i] ?? '').split(' ').map(word => word.length)));
+  for (const least of [widths.map(longestWord), widths.map(() => LEAST)]) narrow(widths, least, width);
+  return rows
+    .flatMap((row, at) => {
+      const cells = row.map((cell, i) => breakCell(cell, widths[i] ?? 0));
+      return Array.from({ length: Math.max(...cells.map(lines => lines.length)) }, (_, y) => {
+        const parts = cells.map((lines, i) => {
+          const part = lines[y] ?? '';
+          return `${part === '' ? '' : paint(part, at, i)}${' '.repeat((widths[i] ?? 0) - part.length)}`;
+        });
+        return `${parts.join('  ').trimEnd()}\n`;
+      });
+    })
+    .join('');
+}
+
+/** Narrows the widest columns until all fit, none below its least. */
+function narrow(widths: number[], least: readonly number[], width: number): void {
+  const total = () => widths.reduce((sum, one) => sum + one, 2 * (widths.length - 1));
+  while (total() > width) {
+    const wider = widths.filter((one, i) => one > (least[i] ?? 0));
+    if (wider.length === 0) return;
+    const widest = widths.findLastIndex((one, i) => one > (least[i] ?? 0) && one === Math.max(...wider));
+    widths[widest] = (widths[widest] ?? 0) - 1;
+  }
+}
+
+function breakCell(cell: string, width: number): string[] {
+  const lines: string[] = [];
+  let rest = cell;
+  while (rest.length > width) {
+    const space = rest.lastIndexOf(' ', width);
+    const joint = [...rest.slice(0, width).matchAll(JOINTS)].at(-1)?.index ?? -1;
+    const at = space > 0 ? space : joint > 0 ? joint + 1 : width;
+    lines.push(rest.slice(0, at).trimEnd());
+    rest = rest.slice(at).trimStart();
+  }
+  return [...lines, rest];
 }

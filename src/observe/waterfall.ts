@@ -2,7 +2,7 @@
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { diffResults } from '../lab/diff.ts';
-import { count, renderTime } from '../lab/words.ts';
+import { count, renderTable, renderTime } from '../lab/words.ts';
 import type { FinishRecord, PluginRecord, RequestRecord, TransactionRecord } from './record.ts';
 
 /** Length of the longest bar in characters, on a wide and on a narrow terminal. */
@@ -40,14 +40,13 @@ export function renderWaterfall(record: RequestRecord, kernel = false, width = I
   return [...heading(record), ...table, ...verdict(record)].map(line => `${line.trimEnd()}\n`).join('');
 }
 
-/** One line per record, oldest first. @param width columns of the terminal, if there is one: the interface is left out if it is too narrow */
+/** A table, oldest first. @param width columns of the terminal, if there is one: the interface is left out if it is too narrow */
 export function renderList(records: readonly RequestRecord[], width = Infinity): string {
   const rows = listRows(records);
-  const narrow = rows.map(row => row.filter((_, column) => column !== IFNAME));
-  const isWide = alignColumns(rows).some(line => line.length > width);
-  return alignColumns(isWide ? narrow : rows)
-    .map(line => `${line}\n`)
-    .join('');
+  const isWide = renderTable(rows)
+    .split('\n')
+    .some(line => line.length > width);
+  return renderTable(isWide ? rows.map(row => row.filter((_, column) => column !== IFNAME)) : rows, width);
 }
 
 const HEADER = ['ID', 'TIME', 'VERB', 'NETWORK', 'CONTAINER', 'IFNAME', 'DURATION', 'CODE'];
@@ -65,16 +64,6 @@ function listRows(records: readonly RequestRecord[]): string[][] {
     String(code),
   ]);
   return [HEADER, ...rows];
-}
-
-function alignColumns(rows: readonly (readonly string[])[]): string[] {
-  const widths = rows[0]?.map((_, column) => Math.max(...rows.map(row => row[column]?.length ?? 0))) ?? [];
-  return rows.map(row =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join('  ')
-      .trimEnd(),
-  );
 }
 
 function heading(record: RequestRecord): string[] {

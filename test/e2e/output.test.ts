@@ -128,7 +128,7 @@ describeRoot('for programs', () => {
       const other = await lab.container();
       const files = () =>
         [...new Bun.Glob('**').scanSync(lab.tmp)].filter(file => !/\.lock$|^run\//.test(file));
-      // The device of the container that is gone may vanish meanwhile, and timers of a bridge run.
+      // The device of the container that is gone may vanish; timers of a bridge run.
       const links = async () =>
         (await lab.ip(lab.host, 'link')).flatMap(({ ifname, ifalias = '', flags }) =>
           ifalias.includes(pod) ? [[ifname, flags]] : [],
@@ -255,6 +255,146 @@ describeRoot('for programs', () => {
       seen.add('Warning');
     }));
 });
+
+/** Every command that prints more than a result, for people. */
+const SHOWN = [
+  ...[
+    'help',
+    'help set',
+    'help install',
+    'help 11',
+    'ls',
+    'ls --check',
+    'ls --unsettled',
+    'ls --output tree',
+  ],
+  ...[
+    'who {pod}',
+    'who 10.88.0.1',
+    'why-not :8080',
+    'log',
+    'log --requests',
+    'log {trace}',
+    'log {trace} --kernel',
+  ],
+  ...[
+    'networks',
+    'networks --why',
+    'networks --versions {net}',
+    'ipam ls {net}',
+    'ipam why {net} 10.88.0.2',
+    'ipam pools',
+  ],
+  ...[
+    'validate {tmp}',
+    'validate --explain {net}',
+    'doctor',
+    'doctor --all',
+    'doctor --traffic',
+    'daemon --status',
+  ],
+  ...[
+    'add {net} {path} --ifname net7 --dry-run',
+    'set {pod} {net} -p 9:9 --dry-run',
+    'detach {pod} {net} --force --dry-run',
+  ],
+  ...['gc {net} --all --dry-run', 'gc --gone --dry-run', 'repair --dry-run', 'handover --to {tmp} --dry-run'],
+  ...[
+    'install {tmp}/{net}.conflist --bin-dir {tmp}/bin --dry-run',
+    'uninstall --bin-dir {tmp}/bin --dry-run',
+  ],
+  ...[
+    'swap {net}',
+    'init a --kind bridge --subnet auto --dry-run',
+    'try {net}',
+    'conformance {bin}/loopback',
+  ],
+];
+/** At one width. */
+const SLOW = /^(conformance|doctor --traffic|handover|swap|try)/;
+const NET = 'backend-production-of-the-eastern-region';
+
+describeRoot('for people', () => {
+  test(
+    'every table and text fits 60, 80 and 120 columns, and nothing of it is cut',
+    () =>
+      withHost(async lab => {
+        const ipam = { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` };
+        const chain = writeChain(lab, {
+          cniVersion: '1.1.0',
+          name: NET,
+          plugins: [
+            { type: 'bridge', bridge: 'br0', isDefaultGateway: true, ipam },
+            { type: 'portmap', capabilities: { portMappings: true } },
+            { type: 'tuning', mtu: 1400, dataDir: `${lab.tmp}/tuning` },
+          ],
+        });
+        const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
+        const pods = ['storefront-checkout-api-7c9d4f5b88-x2k4q', 'inventory-synchronizer-0', 'web'];
+        let pod = await lab.container();
+        for (const [at, name] of pods.entries()) {
+          pod = await lab.container();
+          const args = [
+            '--args',
+            `IgnoreUnknown=1;K8S_POD_NAMESPACE=department-of-payments;K8S_POD_NAME=${name}`,
+            '--trace',
+          ];
+          await chain.add(pod, { cap: { portMappings: [8080, 8443].map(port => portOf(port + at)) }, args });
+        }
+        const run = async (line: string, columns?: number) => {
+          const argv = [CATENA, ...line.split(' ')];
+          const width = columns === undefined ? {} : { COLUMNS: `${columns}` };
+          const { stdout, stderr } = await lab.run(lab.host, argv, {
+            env: { ...env, ...width },
+            cwd: lab.tmp,
+          });
+          expect([line, stdout || stderr]).not.toEqual([line, '']);
+          return stdout;
+        };
+        const trace = /^\S+/m.exec((await run('log --requests')).split('\n').at(-2) ?? '')?.[0] ?? '';
+        const given = { pod: pod.id, net: NET, tmp: lab.tmp, path: pod.path, bin: BIN_DIR, trace };
+        const wrong: string[] = [];
+        for (const row of SHOWN) {
+          const line = row.replace(/\{(\w+)\}/g, (_, name) => given[name as keyof typeof given]);
+          for (const width of SLOW.test(row) ? [60] : [60, 80, 120]) {
+            const text = await run(line, width);
+            const tooWide = text.split('\n').filter(one => one.length > width && !staysWhole(one, width));
+            wrong.push(...tooWide.map(one => `${width} ${row}: ${one}`));
+            if (marks(text) > 1 && marks(text) > marks(await run(line)))
+              wrong.push(`${width} ${row}: is cut`);
+          }
+        }
+        expect(wrong).toEqual([]);
+        for (const line of ['ls', `ipam ls ${NET}`, 'log']) {
+          const wide = await run(`${line} --output wide`, 60);
+          expect([line, wide]).toEqual([line, await run(`${line} --output wide`)]);
+          expect(wide).toContain(NET);
+        }
+      }),
+    300_000,
+  );
+});
+
+function portOf(hostPort: number) {
+  return { hostPort, containerPort: 80, protocol: 'tcp' };
+}
+
+/** What shows that something was cut, or stands for the rest of a list. */
+function marks(text: string): number {
+  return text.split('…').length;
+}
+
+/** A command to copy, a file with a position, and a word that is wider than the room. */
+function staysWhole(line: string, width: number): boolean {
+  const [indent = ''] = /^[\s│├└─]*/.exec(line) ?? [];
+  return (
+    /\b(fix|mend|hint|next): |^\s*(# |catena |"|[{}\]])/.test(line) ||
+    line
+      .trimStart()
+      .split(/ +/)
+      .some(word => indent.length + word.length > width)
+  );
+}
 
 describe('the table of answers', () => {
   test('has every command and every kind', () => {

@@ -42,7 +42,7 @@ export async function run(call: CommandCall): Promise<number> {
   layGround(shown);
   const watch = { dirs: FRESH_DIRS, skip: notOfPlugins(shown) };
   const [style, width] = [styleOf(call), widthOf(call)];
-  if (!isData(call)) call.out(renderHeading(subject));
+  if (!isData(call)) call.out(foldText(renderHeading(subject), width));
   const progress = openProgress(call, 'conformance');
   progress.step(`rule 1 of ${RULES.length}`);
   let examined = 0;

@@ -12,13 +12,13 @@ import { type InspectedLease, inspectLease, type Witnesses } from '../../ipam/in
 import { listLeases } from '../../ipam/lease-files.ts';
 import { DEFAULT_DATA_DIR, withStore } from '../../ipam/lease-store.ts';
 import { listKnown } from '../../journal/store.ts';
-import { count } from '../../lab/words.ts';
+import { count, renderTable } from '../../lab/words.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findList } from '../named-list.ts';
-import { renderTable } from '../node/table.ts';
 import { printAnswer, printList } from '../output/print.ts';
 import { confDirOf } from '../target.ts';
+import { widthOf } from '../terminal/lines.ts';
 
 type Operands = readonly string[];
 
@@ -49,8 +49,8 @@ async function ls(call: CommandCall, [network]: Operands): Promise<number> {
   const places = network === undefined ? listPlaces(call) : [await placeOf(call, network)];
   const leases = places.flatMap(place => inspectAll(call, place));
   await printList(call, 'LeaseList', leases.map(toJson), {
-    text: () => renderLeases(leases),
-    wide: () => renderLeases(leases, true),
+    text: () => renderLeases(leases, widthOf(call)),
+    wide: () => renderLeases(leases, undefined, true),
     names: () => leases.map(({ address }) => address),
   });
   return 0;
@@ -60,8 +60,8 @@ async function ls(call: CommandCall, [network]: Operands): Promise<number> {
 async function pools(call: CommandCall, [network]: Operands): Promise<number> {
   const items = await findPools(call, network);
   await printList(call, 'ClusterPoolList', items, {
-    text: () => renderPools(items),
-    wide: () => renderPools(items, true),
+    text: () => renderPools(items, widthOf(call)),
+    wide: () => renderPools(items, undefined, true),
     names: () => items.map(({ pool }) => pool),
   });
   return 0;
@@ -234,7 +234,7 @@ const STATES: Readonly<Record<InspectedLease['state'], string>> = {
 };
 
 /** A table of leases, with the number of leases in each state. @param wide with the time and the evidence */
-function renderLeases(leases: readonly FoundLease[], wide = false): string {
+function renderLeases(leases: readonly FoundLease[], width?: number, wide = false): string {
   const rows = leases.map(({ network, address, owner, state, writtenAt, evidence }) => [
     network,
     address,
@@ -249,11 +249,11 @@ function renderLeases(leases: readonly FoundLease[], wide = false): string {
     const number = leases.filter(lease => lease.state === state).length;
     return number ? `${number} ${state}` : [];
   });
-  return `${renderTable(table, undefined)}\n${count(leases.length, 'lease')}${counts.length ? `: ${counts.join(', ')}` : ''}\n`;
+  return `${renderTable(table, width)}\n${count(leases.length, 'lease')}${counts.length ? `: ${counts.join(', ')}` : ''}\n`;
 }
 
 /** A table of pools. @param wide with a line for each node that holds blocks */
-function renderPools(pools: AnswerOf<'ClusterPoolList'>['items'], wide = false): string {
+function renderPools(pools: AnswerOf<'ClusterPoolList'>['items'], width?: number, wide = false): string {
   const rows = pools.flatMap(({ network, pool, blockSize, blocks, claimed, nodes }) => {
     const share = blocks > 0 ? `${Math.round((100 * claimed) / blocks)} %` : '-';
     const own = [network, pool, `${blocks}`, `${blockSize}`, `${claimed}`, share, `${nodes.length}`];
@@ -270,7 +270,7 @@ function renderPools(pools: AnswerOf<'ClusterPoolList'>['items'], wide = false):
     ];
   });
   const head = ['NETWORK', 'POOL', 'BLOCKS', 'BLOCK SIZE', 'CLAIMED', 'SHARE', 'NODES'];
-  return renderTable([head, ...rows], undefined);
+  return renderTable([head, ...rows], width);
 }
 
 /** Everything known about one lease, the conclusion last. */

@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { isatty } from 'node:tty';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { didYouMean } from '../../cni/suggest.ts';
-import { type Colour, count, oneLine, painter, type Style } from '../../lab/words.ts';
+import { type Colour, count, oneLine, painter, renderTable, type Style } from '../../lab/words.ts';
 import { cidrContains, findCidr } from '../../net/cidr.ts';
 import { findIp } from '../../net/ip.ts';
 import { drawDot, drawMermaid } from '../../node/graph/edges.ts';
@@ -14,7 +14,6 @@ import { withoutStandIns } from '../../node/shown.ts';
 import { renderAge, renderPort, renderRates, shortId, titleOf } from '../../node/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { readNodeFor } from '../node/read.ts';
-import { renderTable } from '../node/table.ts';
 import { printAnswer } from '../output/print.ts';
 import { warn } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
@@ -51,7 +50,8 @@ async function look(call: CommandCall): Promise<{ node: NodeModel; shown: NodeAt
 }
 
 async function print(call: CommandCall, node: NodeModel, shown: readonly NodeAttachment[]): Promise<void> {
-  const render = (wide: boolean) => renderLs(node, shown, { ...styleOf(call), wide, width: widthOf(call) });
+  const render = (wide: boolean) =>
+    renderLs(node, shown, { ...styleOf(call), wide, width: wide ? undefined : widthOf(call) });
   const draw = DRAWINGS[call.format];
   const whole = { ...node, attachments: [...shown] };
   await printAnswer(call, 'Node', whole, {

@@ -18,7 +18,7 @@ export async function run(call: CommandCall): Promise<number> {
     const record = find(dir, id);
     await printAnswer(call, 'Request', toRequest(record), {
       text: () => renderWaterfall(record, call.on('kernel'), widthOf(call)),
-      wide: () => renderWaterfall(record, true, widthOf(call)),
+      wide: () => renderWaterfall(record, true),
       names: () => [record.id],
     });
     return 0;

@@ -47,7 +47,8 @@ export async function printAnswer<K extends Kind>(
         .map(name => `${name}\n`)
         .join(''),
     );
-  else if (call.format === 'wide') call.out(foldText(wide(), widthOf(call)));
+  // A row is a line, however wide the terminal is.
+  else if (call.format === 'wide') call.out(wide());
   // Other formats are for programs that draw.
-  else call.out(call.format === 'text' ? foldText(text(), widthOf(call)) : text());
+  else call.out(['text', 'tree'].includes(call.format) ? foldText(text(), widthOf(call)) : text());
 }

@@ -9,6 +9,8 @@ const WHOLE = /\b(fix|mend|hint|next): |^\s*(# |catena )/;
 /** What a branch of a drawn tree leaves below it. */
 const BELOW: Readonly<Record<string, string>> = { '├': '│', '└': ' ', '─': ' ' };
 
+const TREE = /^[\s│├└─]*/;
+
 /** The last column of a table is folded in its place if it begins within this part of the line. */
 const MOST_OF_LINE = 0.65;
 
@@ -27,32 +29,31 @@ export function foldText(text: string, width: number | undefined): string {
 
 function foldLine(line: string, width: number): string[] {
   if (lengthOf(line) <= width || WHOLE.test(line.replace(COLOURS, ''))) return [line];
-  const indent = indentOf(line.replace(COLOURS, ''), width);
+  const [indent, least] = indentsOf(line.replace(COLOURS, ''), width);
   const lines: string[] = [];
-  let current = '';
-  // Columns of a table stay apart.
-  for (const word of line.split(/(?<=\S) (?=\S)/)) {
-    const isFirst = current === '';
-    if (!isFirst && lengthOf(current) + 1 + lengthOf(word) > width) {
+  const [tree = ''] = TREE.exec(line) ?? [];
+  let current = tree;
+  // Columns of a table stay apart as long as they fit.
+  for (const [, gap = '', word = ''] of line.slice(tree.length).matchAll(/(\s*)(\S+)/g)) {
+    if (current !== tree && lengthOf(current) + gap.length + lengthOf(word) > width) {
       lines.push(current);
-      current = `${indent}${word}`;
-    } else current = isFirst ? word : `${current} ${word}`;
+      current = `${indent.length + lengthOf(word) > width ? least : indent}${word}`;
+    } else current = `${current}${gap}${word}`;
   }
   return [...lines, current];
 }
 
-function indentOf(line: string, width: number): string {
-  const tree = /^[\s│├└─]*/.exec(line)?.[0] ?? '';
+/** Of the lines that continue a line, and of those whose word has no room there. */
+function indentsOf(line: string, width: number): readonly [string, string] {
+  const tree = TREE.exec(line)?.[0] ?? '';
   const columns = [...line.matchAll(/\S {2,}(?=\S)/g)]
     .filter(({ index }) => index >= tree.length)
     .map(({ index, 0: gap }) => index + gap.length);
   const last = columns.findLast(start => start < width * MOST_OF_LINE);
-  const start = last ?? Math.min(tree.length + 2, Math.floor(width / 2));
-  return [...tree]
-    .map(char => BELOW[char] ?? char)
-    .join('')
-    .padEnd(start)
-    .slice(0, start);
+  const least = Math.min(tree.length + 2, Math.floor(width / 2));
+  const below = [...tree].map(char => BELOW[char] ?? char).join('');
+  const indents = [last ?? least, least].map(start => below.padEnd(start).slice(0, start));
+  return indents as [string, string];
 }
 
 function lengthOf(text: string): number {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { count, renderRate, renderTime } from '../../../src/lab/words.ts';
+import { count, renderRate, renderTable, renderTime } from '../../../src/lab/words.ts';
 
 describe('renderRate()', () => {
   test.each([
@@ -32,4 +32,22 @@ describe('count()', () => {
       '0 boxes',
     ]);
   });
+});
+
+const ROWS = [
+  ['NAME', 'ADDRESS'],
+  ['a-rather-long-name', '10.88.0.2'],
+];
+
+test('renderTable() breaks nothing without a width', () => {
+  expect(renderTable(ROWS)).toBe('NAME                ADDRESS\na-rather-long-name  10.88.0.2\n');
+});
+
+test('renderTable() continues the widest cells below, between words or behind a joint, and cuts none', () => {
+  expect(renderTable(ROWS, 20)).toBe('NAME       ADDRESS\na-rather-  10.88.0.2\nlong-name\n');
+  const words = renderTable([...ROWS, ['b', 'in use by another pod']], 36);
+  expect(words).toBe(
+    'NAME                ADDRESS\na-rather-long-name  10.88.0.2\nb                   in use by\n                    another pod\n',
+  );
+  expect(renderTable([['ID'], ['0123456789']], 6)).toBe('ID\n012345\n6789\n');
 });

@@ -26,6 +26,14 @@ describe('foldText()', () => {
     ]);
   });
 
+  test('breaks between columns that do not fit beside each other', () => {
+    expect(fold(`  ${'n'.repeat(30)}      ignored: no conflist`)).toEqual([
+      `  ${'n'.repeat(30)}`,
+      '    ignored: no conflist',
+    ]);
+    expect(fold(`a  b  ${'c'.repeat(38)} d`)).toEqual(['a  b', `  ${'c'.repeat(38)}`, '      d']);
+  });
+
   test('continues a tree', () => {
     const tree = [
       '├─ cni0',
