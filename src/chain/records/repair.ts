@@ -5,11 +5,9 @@ import { type CniError, toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
-import { holderOf } from '../../journal/runner.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
-  type Held,
   isKnown,
   type KnownAttachment,
   listKnown,
@@ -17,7 +15,7 @@ import {
   toRemembered,
   tryHold,
 } from '../../journal/store.ts';
-import { settleChange, settleHeld } from '../change/settle.ts';
+import { settleHeld } from '../change/settle.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { inTurn } from '../run/turns.ts';
@@ -112,14 +110,28 @@ export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntim
  * @param rest waits until a DEL by that runtime has ended, if one has begun
  */
 export async function repairOne(
-  { known, recorded }: Repairable,
+  one: Repairable,
   scope: RepairScope,
   runtime: ChainRuntime,
-  note?: string,
+  note = noteOf(one.known, runtime),
   rest?: Rest,
 ): Promise<AttachmentCondition> {
-  if (recorded) return await repairRecorded(recorded.stateDir, recorded.record, scope, runtime);
-  return await repairForeign(known, scope, runtime, note, rest);
+  // A change may have ended since.
+  let now = one.known;
+  const repairIt = () =>
+    repairHeld(one, scope, runtime, known => {
+      now = known;
+    });
+  const begun = performance.now();
+  try {
+    if (one.recorded) return await repairIt();
+    const condition = await inTurn(one.known, runtime, repairIt);
+    if (scope.dryRun || condition.links.every(({ state }) => state === 'sound')) return condition;
+    const isDeleted = await undoIfDeleted(now, note, runtime, begun, rest);
+    return isDeleted ? skipped(one.known, JUST_DELETED) : condition;
+  } catch (error) {
+    return { ...idOf(one.known), state: 'broken', why: toCniError(error).message, links: [] };
+  }
 }
 
 function idOf({ network, containerId, ifname }: AttachmentId): AttachmentId {
@@ -130,109 +142,44 @@ function skipped(id: AttachmentId, why: string): AttachmentCondition {
   return { ...idOf(id), state: 'skipped', why, links: [] };
 }
 
-function broken(id: AttachmentId, error: unknown): AttachmentCondition {
-  return { ...idOf(id), state: 'broken', why: toCniError(error).message, links: [] };
-}
-
-function conditionOf(id: AttachmentId, links: readonly PluginCondition[]): AttachmentCondition {
-  return { ...idOf(id), state: worstOf(links), links };
-}
-
-/** Repairs what another runtime made, unless that deletes it at that moment. Never throws. */
-async function repairForeign(
-  seen: CachedAttachment,
-  scope: RepairScope,
-  runtime: ChainRuntime,
-  note = noteOf(seen, runtime),
-  rest?: Rest,
-): Promise<AttachmentCondition> {
-  // A change may have ended since.
-  let now = seen;
-  const see = (cached: CachedAttachment) => {
-    now = cached;
-  };
-  const begun = performance.now();
-  try {
-    const condition = await inTurn(seen, runtime, () => repairLocked(seen, scope, runtime, see));
-    if (scope.dryRun || condition.links.every(({ state }) => state === 'sound')) return condition;
-    return (await undoIfDeleted(now, note, runtime, begun, rest)) ? skipped(seen, JUST_DELETED) : condition;
-  } catch (error) {
-    return broken(seen, error);
-  }
-}
-
 /**
- * Of an attachment that another runtime made.
+ * A repair and a DEL or change of the same attachment do not run at the same time.
  * @param see called with what its plugins are about to be called with
  */
-async function repairLocked(
-  seen: CachedAttachment,
+async function repairHeld(
+  { known: seen, recorded }: Repairable,
   scope: RepairScope,
   runtime: ChainRuntime,
-  see: (cached: CachedAttachment) => void,
+  see: (known: RememberedAdd) => void,
 ): Promise<AttachmentCondition> {
-  let held: Held | undefined;
+  const own = recorded ? { ...runtime, stateDir: recorded.stateDir } : runtime;
+  const held = scope.dryRun ? undefined : tryHold(seen, holdCall(own, 'repair'));
+  if (held && 'holder' in held) return skipped(seen, `process ${held.holder.pid} is working on it`);
   try {
-    if (!scope.dryRun) {
-      const change = findRecord(seen, runtime);
-      if (change && !holderOf(change)) await settleChange(seen, runtime);
-      const won = tryHold(seen, holdCall(runtime, 'repair'));
-      if ('holder' in won) return skipped(seen, `process ${won.holder.pid} is working on it`);
-      held = won;
-      await waitForOrphanProcesses(held, runtime);
+    let record = held ? held.record : recorded && (findRecord(seen, own) ?? recorded.record);
+    if (recorded && record?.phase !== 'attached') return skipped(seen, 'it has just been deleted');
+    const reaching = record ? { ...withRecordedDirs(own, record), cacheDir: record.cacheDir } : own;
+    if (record) {
+      const list = listToRepairBy(toRemembered(record), record, reaching);
+      if (typeof list === 'string') return skipped(seen, list);
     }
-    const now = findCached(seen, runtime);
-    if (now === undefined) return skipped(seen, JUST_DELETED);
-    see(now);
-    const list = listToRepairBy(now, undefined, runtime);
+    if (held) {
+      // What the plugins of a dead repair still put back would be found twice.
+      await waitForOrphanProcesses(held, reaching);
+      if (isKnown(held)) record = (await settleHeld(held, own)) ?? held.record;
+    }
+    const known = recorded && record ? toRemembered(record) : findCached(seen, own);
+    if (known === undefined) return skipped(seen, JUST_DELETED);
+    see(known);
+    const list = listToRepairBy(known, recorded && record, reaching);
     if (typeof list === 'string') return skipped(seen, list);
     // Nothing is put back for what may be another container's.
-    const dryRun = scope.dryRun || !(await hasItsInterface(now, runtime));
-    return conditionOf(seen, await repairPlugins(list, now, { ...scope, dryRun }, runtime));
+    const dryRun = scope.dryRun || (!recorded && !(await hasItsInterface(known, own)));
+    const links = await repairPlugins(list, known, { ...scope, dryRun }, reaching);
+    return { ...idOf(seen), state: worstOf(links), links };
   } finally {
     held?.release();
   }
-}
-
-async function repairRecorded(
-  stateDir: string,
-  seen: AttachmentRecord,
-  scope: RepairScope,
-  runtime: ChainRuntime,
-): Promise<AttachmentCondition> {
-  const id = idOf(seen);
-  const now = findRecord(id, { ...runtime, stateDir }) ?? seen;
-  const list = listToRepairBy(toRemembered(now), now, runtime);
-  if (typeof list === 'string') return skipped(id, list);
-  if (scope.dryRun) return await examineRecorded(list, now, scope, runtime).catch(error => broken(id, error));
-  let held: Held | undefined;
-  try {
-    // A repair and a DEL or change of the same attachment must not run at the same time.
-    const won = tryHold(id, holdCall({ ...runtime, stateDir }, 'repair'));
-    if ('holder' in won) return skipped(id, `process ${won.holder.pid} is working on it`);
-    held = won;
-    if (!isKnown(won) || won.record.phase !== 'attached') return skipped(id, 'it has just been deleted');
-    // What the plugins of a dead repair still put back would be found twice.
-    await waitForOrphanProcesses(won, { ...runtime, cacheDir: won.record.cacheDir });
-    const record = (await settleHeld(won, runtime)) ?? won.record;
-    const listNow = listToRepairBy(toRemembered(record), record, runtime);
-    if (typeof listNow === 'string') return skipped(id, listNow);
-    return await examineRecorded(listNow, record, scope, runtime);
-  } catch (error) {
-    return broken(id, error);
-  } finally {
-    held?.release();
-  }
-}
-
-async function examineRecorded(
-  list: Conflist,
-  record: AttachmentRecord,
-  scope: RepairScope,
-  runtime: ChainRuntime,
-): Promise<AttachmentCondition> {
-  const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
-  return conditionOf(record, await repairPlugins(list, toRemembered(record), scope, reaching));
 }
 
 /** The configuration that the plugins of an attachment are called with, or why they cannot be called. */
