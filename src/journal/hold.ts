@@ -6,10 +6,11 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
+import { bootId } from '../files/boot-id.ts';
 import { endFrozen, isFrozen } from '../files/frozen-process.ts';
 import { fileExists } from '../files/read-file.ts';
 import { isOfEarlierBoot } from './boot.ts';
-import { refuseElsewhere } from './elsewhere.ts';
+import { hostCookie, refuseElsewhere } from './elsewhere.ts';
 import {
   cacheFileOf,
   isOfAnother,
@@ -20,6 +21,7 @@ import {
 } from './entries.ts';
 import type { CachedAttachment } from './entry.ts';
 import { buryOwner, type Lock, type LockPlace, type Purpose, takeLock } from './lock.ts';
+import { identifyNetns } from './netns-identity.ts';
 import {
   createNote,
   dropNote,
@@ -31,6 +33,7 @@ import {
   type OpenNote,
   readNote,
   readRecord,
+  recordOfForeign,
   reopenNote,
   replaceNote,
   tryEntry,
@@ -357,8 +360,11 @@ export class Held {
     writeAttachment(record.cacheDir, entryOf(this.#right().stateDir, { ...record, source }));
   }
 
-  /** Another runtime made it, and nothing is noted of it. @param record all but who works on it */
-  adopt(record: Omit<AttachmentRecord, 'runner'>): HeldKnown {
+  /** Another runtime made it, and nothing is noted of it. @param generation of its ADD, if that was noted */
+  adopt(entry: CachedAttachment, pluginDirs: readonly string[], generation: string | undefined): HeldKnown {
+    const { env, cacheDir } = this.#call;
+    const now = { ...identifyNetns(entry.netns), ...hostCookie(), boot: bootId(env), pluginDirs };
+    const record = recordOfForeign(entry, now, cacheDir || cniCacheDir(env), generation);
     this.#record = { ...record, runner: this.#right().runner };
     return this as HeldKnown;
   }

@@ -51,7 +51,7 @@ export {
   tryHold,
 } from './hold.ts';
 export { lastBegun } from './lines.ts';
-export { isEntryOf, noteFiles, readNote, readRecord, recordOfForeign, tryEntry } from './notes.ts';
+export { isEntryOf, noteFiles, readNote, readRecord, tryEntry } from './notes.ts';
 export {
   type AttachmentRecord,
   type Intent,

@@ -4,22 +4,12 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { isElsewhere } from '../journal/elsewhere.ts';
-import {
-  type AttachmentRecord,
-  type CachedAttachment,
-  type KnownAttachment,
-  knownLister,
-  type Lister,
-} from '../journal/store.ts';
+import { type KnownAttachment, knownLister, type Lister } from '../journal/store.ts';
 
 /** An attachment that was made and not deleted, as far as the files say. */
-export interface WatchedAttachment {
+export interface WatchedAttachment extends KnownAttachment {
   readonly id: AttachmentId;
   readonly key: string;
-  /** What its ADD was called with, and its result. */
-  readonly known: CachedAttachment;
-  /** The journal and its record; undefined if another runtime made it, and only libcni's cache has it. */
-  readonly recorded: { readonly stateDir: string; readonly record: AttachmentRecord } | undefined;
   /** Names of the devices of its result that are on the host. */
   readonly devices: readonly string[];
   /** The call of the delegate runner that made it, or of which it is one network. */
@@ -49,24 +39,21 @@ export function attachmentLister(
 
 /** Attachments that were made and not deleted, each once. Our record of one that another runtime has made again since says nothing. */
 export function standingOf(known: readonly KnownAttachment[]): WatchedAttachment[] {
-  const standing = known.flatMap(({ known, record, stateDir }) => {
-    const recorded =
-      record && stateDir !== undefined && known.file !== undefined ? { stateDir, record } : undefined;
-    if (record && record.phase !== 'attached') return [];
-    return recorded && isElsewhere(recorded.record, process.env) ? [] : toWatched(known, recorded);
-  });
-  return [...new Map(standing.map(one => [one.key, one])).values()];
+  const standing = known.filter(
+    ({ record }) => !record || (record.phase === 'attached' && !isElsewhere(record, process.env)),
+  );
+  return [...new Map(standing.map(toWatched).map(one => [one.key, one])).values()];
 }
 
 /** What was read of its file. */
-export function fileOf({ recorded, known }: WatchedAttachment): object {
-  return recorded?.record ?? known;
+export function fileOf({ record, known }: WatchedAttachment): object {
+  return record ?? known;
 }
 
-function toWatched(known: CachedAttachment, recorded: WatchedAttachment['recorded']): WatchedAttachment {
-  const { network, containerId, ifname } = known;
+function toWatched(one: KnownAttachment): WatchedAttachment {
+  const { network, containerId, ifname, result } = one.known;
   const id = { network, containerId, ifname };
-  return { id, key: keyOf(id), known, recorded, devices: hostDevicesOf(known.result) };
+  return { ...one, id, key: keyOf(id), devices: hostDevicesOf(result) };
 }
 
 /** Names of the interfaces of a result that are in no sandbox. */
@@ -80,8 +67,9 @@ function hostDevicesOf(result: JsonObject | undefined): string[] {
 }
 
 /** Where its records are and its plugins were found. */
-export function runtimeFor({ recorded }: WatchedAttachment, runtime: ChainRuntime): ChainRuntime {
-  if (recorded === undefined) return runtime;
-  const { stateDir, record } = recorded;
-  return { ...withRecordedDirs(runtime, record), stateDir, cacheDir: record.cacheDir };
+export function runtimeFor(
+  { record, stateDir, cacheDir }: WatchedAttachment,
+  runtime: ChainRuntime,
+): ChainRuntime {
+  return record ? { ...withRecordedDirs(runtime, record), stateDir, cacheDir } : runtime;
 }

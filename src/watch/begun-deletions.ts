@@ -44,5 +44,5 @@ export class BegunDeletions {
 
 /** What was read of an attachment that its runtime deletes without our knowledge. */
 function theirFile(one: WatchedAttachment): object | undefined {
-  return one.recorded === undefined ? fileOf(one) : undefined;
+  return one.record === undefined ? fileOf(one) : undefined;
 }

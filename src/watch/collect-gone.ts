@@ -77,10 +77,9 @@ export function findGone(
   present: () => ReadonlySet<string> = deviceNames(),
 ): Gone[] {
   return attachments.flatMap(one => {
-    const { known, recorded, devices } = one;
-    const judged = judgeGone({ known, record: recorded?.record, devices }, present, runtime);
+    const judged = judgeGone(one, present, runtime);
     if (judged === undefined) return [];
-    const life = `${recorded?.record.runner.op ?? ''} ${renderAttachment(known)}`;
+    const life = `${one.record?.runner.op ?? ''} ${renderAttachment(one.known)}`;
     return [{ one, ...judged, life, mend: (runtime: ChainRuntime) => remove(one, runtime) }];
   });
 }
@@ -92,10 +91,10 @@ export function deviceNames(): () => ReadonlySet<string> {
 }
 
 async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<GoneOutcome> {
-  const { id, known, recorded } = one;
+  const { id, known, record } = one;
   const own = runtimeFor(one, runtime);
   try {
-    if (recorded && isOfEarlierBoot(recorded.record, runtime.env)) {
+    if (record && isOfEarlierBoot(record, runtime.env)) {
       if (await deleteUnsettled(id, own)) return { state: 'deleted' };
       return { state: 'kept', why: 'it has been attached again since, or another process works on it' };
     }
@@ -105,14 +104,11 @@ async function remove(one: WatchedAttachment, runtime: ChainRuntime): Promise<Go
         ErrorCode.decodingFailure,
         'Cannot delete it: the configuration of its ADD cannot be used; delete it with catena del --file <conflist>',
       );
-    await deleteNetwork(list, known, own, record => {
-      if (record?.runner.op !== recorded?.record.runner.op) return false;
-      if (!isNamespaceGone({ known, record: recorded?.record })) return false;
-      const cached = recorded ? undefined : findCached(id, own);
-      return (
-        recorded !== undefined ||
-        (cached !== undefined && renderAttachment(cached) === renderAttachment(known))
-      );
+    await deleteNetwork(list, known, own, now => {
+      if (now?.runner.op !== record?.runner.op || !isNamespaceGone(one)) return false;
+      if (record) return true;
+      const cached = findCached(id, own);
+      return cached !== undefined && renderAttachment(cached) === renderAttachment(known);
     });
     return { state: 'deleted' };
   } catch (error) {

@@ -47,13 +47,12 @@ const CONFIRM_MS = 300;
  * @param rest waits, when something is missing, for what may be a DEL to end
  */
 export async function examine(one: WatchedAttachment, runtime: ChainRuntime, rest: Rest): Promise<Verdict> {
-  const { recorded, known } = one;
+  const { record, known } = one;
   const own = runtimeFor(one, runtime);
   if (isInWork(one, own)) return PASSED_OVER;
-  if (!recorded && known.netns === '')
-    return { state: 'unknown', why: 'its cached result names no namespace' };
-  if (recorded && compareNetns(known.netns, recorded.record) !== 'same') return { state: 'gone' };
-  if (!recorded && !isThere(known, own)) return { state: 'gone' };
+  if (!record && known.netns === '') return { state: 'unknown', why: 'its cached result names no namespace' };
+  if (record && compareNetns(known.netns, record) !== 'same') return { state: 'gone' };
+  if (!record && !isThere(known, own)) return { state: 'gone' };
   const list = listToCheckBy(findConfigOfAdd(known, own));
   if ('why' in list) return { state: 'unknown', ...list };
   // Which ADD made what is checked.
@@ -74,7 +73,7 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
   };
   const first = await check();
   if (first.state !== 'drifted') return first;
-  if (!recorded) {
+  if (!record) {
     const wait = note === undefined ? DEL_WITHOUT_NOTE_MS : CONFIRM_MS;
     await rest(wait);
     if (!isThere(known, own)) return { state: 'gone' };
@@ -83,7 +82,7 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
     return again.state === 'drifted' && isInWork(one, own) ? PASSED_OVER : again;
   }
   if (isInWork(one, own)) return PASSED_OVER;
-  const isGone = recorded && compareNetns(known.netns, recorded.record) !== 'same';
+  const isGone = record && compareNetns(known.netns, record) !== 'same';
   return isGone ? { state: 'gone' } : first;
 }
 
@@ -101,7 +100,7 @@ async function repair(
   runtime: ChainRuntime,
 ): Promise<Repaired> {
   const own = runtimeFor(one, runtime);
-  const isThat = one.recorded ? isCurrent(one, own) : isThere(one.known, own);
+  const isThat = one.record ? isCurrent(one, own) : isThere(one.known, own);
   if (!isThat || isNoteGone(one.id, note, own)) return { state: undefined };
   const { state, links, why } = await repairOne(one, {}, own, note);
   const [problem = why] = links.flatMap(({ error }) => error?.message ?? []);
@@ -111,20 +110,17 @@ async function repair(
 /** Whether some process works on it, or it is no longer what was listed. */
 function isInWork(one: WatchedAttachment, runtime: ChainRuntime): boolean {
   return (
-    (one.recorded !== undefined && !isCurrent(one, runtime)) ||
+    (one.record !== undefined && !isCurrent(one, runtime)) ||
     (one.pod !== undefined && isPodUnsettled(one.pod))
   );
 }
 
 /** Whether the record is still that of the same ADD, settled, and no process works on it. */
-function isCurrent({ id, recorded }: WatchedAttachment, runtime: ChainRuntime): boolean {
+function isCurrent({ id, record, stateDir }: WatchedAttachment, runtime: ChainRuntime): boolean {
   const now = findRecord(id, runtime);
-  if (now === undefined || recorded === undefined) return false;
-  if (now.phase !== 'attached' || now.runner.op !== recorded.record.runner.op) return false;
-  return (
-    findHolder({ stateDir: recorded.stateDir, env: runtime.env }, id) === undefined &&
-    !isOfEarlierBoot(now, runtime.env)
-  );
+  if (now === undefined || record === undefined || stateDir === undefined) return false;
+  if (now.phase !== 'attached' || now.runner.op !== record.runner.op) return false;
+  return findHolder({ stateDir, env: runtime.env }, id) === undefined && !isOfEarlierBoot(now, runtime.env);
 }
 
 /**
@@ -145,8 +141,8 @@ export function repairCommand({ network }: Pick<AttachmentId, 'network'>): strin
  * DEL and ADD with what the ADD was given. An attachment of another runtime is made again by that one: it would not learn of a new
  * address. So is a network of the delegate runner.
  */
-export function commandsFor({ id, known, recorded, pod }: WatchedAttachment): string {
-  const isOurs = recorded !== undefined && pod === undefined;
+export function commandsFor({ id, known, record, pod }: WatchedAttachment): string {
+  const isOurs = record !== undefined && pod === undefined;
   if (!isOurs) return `recreate container "${id.containerId}" with the runtime that made it`;
   const { network, containerId, ifname } = id;
   const target = [network, known.netns, '--container-id', containerId, '--ifname', ifname];

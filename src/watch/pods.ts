@@ -42,7 +42,7 @@ export function withPods(
     const whole = found.get(keyOf(id));
     const pod = { id, podsDir, source: whole?.known.source };
     const parts = networks.flatMap(key => found.get(key) ?? []);
-    const own = parts.filter(({ recorded }) => recorded?.stateDir === stateDir);
+    const own = parts.filter(part => part.stateDir === stateDir);
     for (const one of own) found.set(one.key, { ...one, pod });
     // A network may have the name of the runner's list, which hides the runtime's attachment.
     if (whole === undefined || networks.includes(whole.key)) continue;

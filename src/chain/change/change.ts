@@ -6,16 +6,13 @@ import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
-import { bootId } from '../../files/boot-id.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { hostCookie } from '../../journal/elsewhere.ts';
-import { compareNetns, identifyNetns } from '../../journal/netns-identity.ts';
+import { compareNetns } from '../../journal/netns-identity.ts';
 import {
   type AttachmentRecord,
   type HeldKnown,
   isKnown,
   readAttachment,
-  recordOfForeign,
   toRemembered,
 } from '../../journal/store.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
@@ -145,14 +142,11 @@ async function holdToChange(
     if (held.record && held.record.phase !== 'attached')
       throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
     if (isKnown(held)) return held;
-    const cacheDir = cacheDirOf(runtime);
-    const cached = readAttachment(cacheDir, id);
+    const cached = readAttachment(cacheDirOf(runtime), id);
     if (cached?.source === undefined) throw unknown(id, "libcni's cache has no settings of its ADD");
     if (!(await hasItsInterface(cached, runtime)))
       throw unknown(id, `namespace "${cached.netns}" does not have the interface of its ADD; run DEL`);
-    const { env, pluginDirs } = runtime;
-    const now = { ...identifyNetns(cached.netns), ...hostCookie(), boot: bootId(env), pluginDirs };
-    return held.adopt(recordOfForeign(cached, now, cacheDir, note));
+    return held.adopt(cached, runtime.pluginDirs, note);
   } catch (error) {
     held.release();
     throw error;

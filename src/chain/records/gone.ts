@@ -1,14 +1,12 @@
 // Has an attachment outlived its namespace, as far as this node shows?
 import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
 import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
-import type { AttachmentRecord, RememberedAdd } from '../../journal/store.ts';
+import type { KnownAttachment, RememberedAdd } from '../../journal/store.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 
 /** What an attachment is judged by. */
-export interface Judged {
+export interface Judged extends Pick<KnownAttachment, 'record'> {
   readonly known: Pick<RememberedAdd, 'netns' | 'ifname'>;
-  /** Says which namespace the path meant; undefined if another runtime made it, and only libcni's cache has it. */
-  readonly record: AttachmentRecord | undefined;
 }
 
 /**

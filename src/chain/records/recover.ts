@@ -12,7 +12,6 @@ import { holderOf } from '../../journal/runner.ts';
 import { sweepSnapshots } from '../../journal/snapshot.ts';
 import {
   type AttachmentRecord,
-  cacheFileOf,
   clearNote,
   type HeldKnown,
   isKnown,
@@ -22,7 +21,6 @@ import {
   readNote,
   readRecord,
   sweepCache,
-  tryEntry,
   tryHold,
 } from '../../journal/store.ts';
 import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
@@ -31,7 +29,7 @@ import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
 import { deleteHeld } from './delete-attachment.ts';
 import { holdCall } from './hold.ts';
-import { warnAgain } from './successor.ts';
+import { findLaterEntry, warnAgain } from './successor.ts';
 
 /** The outcome for one unsettled attachment. */
 export interface Recovery extends AttachmentId {
@@ -167,8 +165,8 @@ async function recoverOne(
     return undefined;
   }
   if (!found?.isNoted || why === undefined) {
-    if (!found && findReason(note, env) !== undefined && tryEntry(note.cacheDir, note))
-      warnAgain(note, `cached result "${cacheFileOf(note.cacheDir, note)}" belongs to a later ADD`, runtime);
+    const later = !found && findReason(note, env) !== undefined && findLaterEntry(note);
+    if (later) warnAgain(note, later, runtime);
     clearNote({ stateDir, env }, note);
     return undefined;
   }

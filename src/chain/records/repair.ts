@@ -7,7 +7,6 @@ import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
 import {
   type AttachmentRecord,
-  type CachedAttachment,
   isKnown,
   type KnownAttachment,
   listKnown,
@@ -58,11 +57,8 @@ export interface RepairReport {
   readonly damaged: readonly CniError[];
 }
 
-/** An attachment, and the record if ours made it; undefined if another runtime did, and only libcni's cache has it. */
-export interface Repairable {
-  readonly known: CachedAttachment;
-  readonly recorded: { readonly stateDir: string; readonly record: AttachmentRecord } | undefined;
-}
+/** An attachment, and the record if ours made it. */
+export type Repairable = Pick<KnownAttachment, 'known' | 'record' | 'stateDir'>;
 
 /**
  * Deletes unsettled attachments. Then, for every attachment in journal and cache, every plugin checks its part and, if that fails, puts
@@ -89,10 +85,9 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
       : inParts?.has(keyOf(known)) !== true && known.netns !== '' && known.ifname !== LOOPBACK,
   );
   const limits = { groupOf: ({ known }: KnownAttachment) => known.network, signal: runtime.signal };
-  const conditions = await visitAll(chosen, limits, ({ known, record, stateDir: journal }, rest) => {
-    const recorded = record && journal !== undefined ? { stateDir: journal, record } : undefined;
-    return repairOne({ known, recorded }, scope, runtime, undefined, rest);
-  });
+  const conditions = await visitAll(chosen, limits, (one, rest) =>
+    repairOne(one, scope, runtime, undefined, rest),
+  );
   return { recovered, attachments: conditions, damaged };
 }
 
@@ -124,7 +119,7 @@ export async function repairOne(
     });
   const begun = performance.now();
   try {
-    if (one.recorded) return await repairIt();
+    if (one.record) return await repairIt();
     const condition = await inTurn(one.known, runtime, repairIt);
     if (scope.dryRun || condition.links.every(({ state }) => state === 'sound')) return condition;
     const isDeleted = await undoIfDeleted(now, note, runtime, begun, rest);
@@ -147,16 +142,16 @@ function skipped(id: AttachmentId, why: string): AttachmentCondition {
  * @param see called with what its plugins are about to be called with
  */
 async function repairHeld(
-  { known: seen, recorded }: Repairable,
+  { known: seen, record: recorded, stateDir }: Repairable,
   scope: RepairScope,
   runtime: ChainRuntime,
   see: (known: RememberedAdd) => void,
 ): Promise<AttachmentCondition> {
-  const own = recorded ? { ...runtime, stateDir: recorded.stateDir } : runtime;
+  const own = recorded ? { ...runtime, stateDir } : runtime;
   const held = scope.dryRun ? undefined : tryHold(seen, holdCall(own, 'repair'));
   if (held && 'holder' in held) return skipped(seen, `process ${held.holder.pid} is working on it`);
   try {
-    let record = held ? held.record : recorded && (findRecord(seen, own) ?? recorded.record);
+    let record = held ? held.record : recorded && (findRecord(seen, own) ?? recorded);
     if (recorded && record?.phase !== 'attached') return skipped(seen, 'it has just been deleted');
     const reaching = record ? { ...withRecordedDirs(own, record), cacheDir: record.cacheDir } : own;
     if (record) {

@@ -29,10 +29,8 @@ export async function findSuccessor(
 ): Promise<string | undefined> {
   const { onWarning: _, ...quiet } = runtime;
   const within = { ...quiet, cacheDir: record.cacheDir };
-  const entry = tryEntry(record.cacheDir, record);
-  if (entry && !isEntryOf(entry, record)) {
-    return `cached result "${cacheFileOf(record.cacheDir, record)}" belongs to a later ADD`;
-  }
+  const later = findLaterEntry(record);
+  if (later !== undefined) return later;
   // The first plugin of an ADD writes its generation before it makes anything.
   const note = findGeneration(runDir(runtime.env), record);
   const isEarlier = isOfEarlierBoot(record, runtime.env);
@@ -42,6 +40,13 @@ export async function findSuccessor(
   const list = findConfigOfAdd(toRemembered(record), within) ?? { name: record.network, plugins: [] };
   const witness = await runtime.openWitness?.();
   return witness?.findLife(list, record);
+}
+
+/** Human-readable evidence that an entry is of a later ADD than a record. */
+export function findLaterEntry(record: AttachmentRecord): string | undefined {
+  const entry = tryEntry(record.cacheDir, record);
+  if (entry === undefined || isEntryOf(entry, record)) return undefined;
+  return `cached result "${cacheFileOf(record.cacheDir, record)}" belongs to a later ADD`;
 }
 
 /**

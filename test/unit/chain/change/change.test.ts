@@ -172,11 +172,7 @@ describe('repairOne(), with a record that was read before a change', () => {
     await changeNetwork(ID, toRate(5), runtime);
     plugins.calls.length = 0;
     expect(
-      await repairOne(
-        { known: toRemembered(seen), recorded: { stateDir: runtime.stateDir, record: seen } },
-        {},
-        runtime,
-      ),
+      await repairOne({ known: toRemembered(seen), record: seen, stateDir: runtime.stateDir }, {}, runtime),
     ).toMatchObject({ state: 'sound' });
     expect(plugins.calls).toEqual(['CHECK one 1', 'CHECK two 5', 'CHECK three 5']);
   });
@@ -188,11 +184,7 @@ describe('repairOne(), with a record that was read before a change', () => {
     plugins.failing.clear();
     plugins.calls.length = 0;
     expect(
-      await repairOne(
-        { known: toRemembered(seen), recorded: { stateDir: runtime.stateDir, record: seen } },
-        {},
-        runtime,
-      ),
+      await repairOne({ known: toRemembered(seen), record: seen, stateDir: runtime.stateDir }, {}, runtime),
     ).toMatchObject({ state: 'sound' });
     expect(plugins.rates).toEqual({ one: 1, two: 1, three: 1 });
     expect(plugins.calls.slice(-3)).toEqual(['CHECK one 1', 'CHECK two 1', 'CHECK three 1']);

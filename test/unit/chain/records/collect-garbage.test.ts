@@ -123,7 +123,7 @@ test('what another runtime made is not repaired during its DEL', async () => {
   if (known === undefined) throw new Error('the attachment is not listed');
   const skipped: string[] = [];
   const exec = stub('DEL', async () => {
-    const { why = '' } = await repairOne({ known, recorded: undefined }, {}, other());
+    const { why = '' } = await repairOne({ known, record: undefined, stateDir: undefined }, {}, other());
     skipped.push(why);
   });
   await collectGarbage(list(), { valid: [] }, { ...runtime, exec });
