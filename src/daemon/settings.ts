@@ -8,7 +8,8 @@ import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
 import { findCidr } from '../net/cidr.ts';
-import { chooseObserver, type ObserveChoices, type ObserverChoice } from '../observe/choices.ts';
+import { chooseObserver, type ObserveChoices } from '../observe/choices.ts';
+import type { OutputOptions } from '../observe/observer.ts';
 import { LONGEST_S } from '../wait.ts';
 import { POLICIES } from '../watch/policy.ts';
 import type { WatchSettings } from '../watch/settings.ts';
@@ -94,7 +95,7 @@ export interface DaemonSettings {
 
 /** The same, with the observer's settings checked and ready to use. */
 export interface CheckedSettings extends DaemonSettings {
-  readonly observer: ObserverChoice;
+  readonly observer: OutputOptions;
 }
 
 /** How often the file is checked for changes. */

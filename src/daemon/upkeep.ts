@@ -28,102 +28,107 @@ export interface UpkeepParts {
   readonly log: (level: LogLevel, message: string, fields?: LogFields) => void;
 }
 
-/** Upkeep that runs in the background. */
-export interface Upkeeping {
-  /** Notes for which a plugin will be called; as of the last look. */
-  kept(): number;
-  /** Stops it; calls in progress are finished first. */
-  stop(): Promise<void>;
-}
-
 /**
  * Calls plugins for their notes when those are due, and for every note once at the start. If another daemon does so already, it
  * takes over when that one ends.
  */
-export function startUpkeep(parts: UpkeepParts): Upkeeping {
-  const end = new AbortController();
-  const listNotes = upkeepLister(parts.stateDir);
-  const met = new Set<string>();
-  const failures = new Map<string, { count: number; notBefore: number }>();
-  let release: (() => void) | undefined;
-  let kept = 0;
-  const visit = async (plugin: string, note: UpkeepNote): Promise<void> => {
-    const restarted = !met.has(note.id);
-    met.add(note.id);
-    const problem = await callFor(parts, plugin, note, restarted, end.signal);
+export class Upkeep {
+  readonly #parts: UpkeepParts;
+  readonly #end = new AbortController();
+  readonly #listNotes: ReturnType<typeof upkeepLister>;
+  readonly #met = new Set<string>();
+  readonly #failures = new Map<string, { count: number; notBefore: number }>();
+  readonly #wanted = new Map<string, { readonly plugin: string; readonly note: UpkeepNote }>();
+  readonly #visits: VisitQueue;
+  readonly #timer: ReturnType<typeof setInterval>;
+  #release: (() => void) | undefined;
+  #kept = 0;
+  #running: Promise<void> | undefined;
+
+  constructor(parts: UpkeepParts) {
+    this.#parts = parts;
+    this.#listNotes = upkeepLister(parts.stateDir);
+    this.#visits = new VisitQueue(id => this.#visitWanted(id), {
+      atOnce: AT_ONCE,
+      groupOf: id => this.#wanted.get(id)?.note.network ?? '',
+    });
+    this.#look();
+    this.#timer = setInterval(() => this.#look(), INTERVAL_MS);
+  }
+
+  /** Notes for which a plugin will be called; as of the last look. */
+  get kept(): number {
+    return this.#kept;
+  }
+
+  /** Stops it; calls in progress are finished first. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#end.abort();
+    await this.#running;
+    await this.#visits.close();
+    this.#release?.();
+  }
+
+  #look(): void {
+    this.#running ??= this.#round()
+      .catch(thrown => {
+        const problem = describeError(thrown);
+        this.#parts.log('warn', 'cannot look for attachments to keep', { problem });
+      })
+      .finally(() => {
+        this.#running = undefined;
+      });
+  }
+
+  async #round(): Promise<void> {
+    const { stateDir, boot } = this.#parts;
+    this.#release ??= becomeKeeper(stateDir);
+    if (this.#release === undefined) return;
+    const now = bootClock();
+    const notBefore = ({ id }: UpkeepNote) => this.#failures.get(id)?.notBefore ?? 0;
+    const own = this.#listNotes().filter(({ note }) => {
+      const isMeant = note.boot === boot || note.outlivesBoot === true;
+      return isMeant && note.dueAt !== undefined && notBefore(note) !== Infinity;
+    });
+    this.#kept = own.length;
+    const due = own.filter(({ note }) => {
+      // A time of an earlier boot says nothing: such a note is due until a call for it has succeeded.
+      const isPast = note.boot === boot ? (note.dueAt ?? 0) <= now : this.#failures.has(note.id);
+      return (isPast || !this.#met.has(note.id)) && notBefore(note) <= now;
+    });
+    // One that hangs, as without a DHCP server, holds up those of its network alone.
+    for (const one of due.filter(({ note }) => !this.#visits.has(note.id))) {
+      this.#wanted.set(one.note.id, one);
+      this.#visits.add([one.note.id]);
+    }
+    await this.#visits.settled();
+  }
+
+  async #visitWanted(id: string): Promise<void> {
+    const one = this.#wanted.get(id);
+    if (one && !this.#end.signal.aborted) await this.#visit(one.plugin, one.note);
+    this.#wanted.delete(id);
+  }
+
+  async #visit(plugin: string, note: UpkeepNote): Promise<void> {
+    const restarted = !this.#met.has(note.id);
+    this.#met.add(note.id);
+    const problem = await callFor(this.#parts, plugin, note, restarted, this.#end.signal);
     if (problem === undefined) {
-      failures.delete(note.id);
+      this.#failures.delete(note.id);
       return;
     }
     const { network, containerId, ifname } = note;
     const place = { network, container_id: containerId, ifname };
     const fields = { link: plugin, ...place, problem: problem.text };
-    const count = (failures.get(note.id)?.count ?? 0) + 1;
+    const count = (this.#failures.get(note.id)?.count ?? 0) + 1;
     const pause = problem.isGone ? Infinity : Math.min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S);
-    failures.set(note.id, { count, notBefore: bootClock() + pause });
-    if (problem.isGone) parts.log('info', 'the namespace of an attachment to be kept is gone', fields);
-    else parts.log('warn', 'cannot keep an attachment', fields);
-  };
-  const wanted = new Map<string, { readonly plugin: string; readonly note: UpkeepNote }>();
-  const visits = new VisitQueue(
-    async id => {
-      const one = wanted.get(id);
-      if (one && !end.signal.aborted) await visit(one.plugin, one.note);
-      wanted.delete(id);
-    },
-    { atOnce: AT_ONCE, groupOf: id => wanted.get(id)?.note.network ?? '' },
-  );
-  const round = async (): Promise<void> => {
-    release ??= becomeKeeper(parts.stateDir);
-    if (release === undefined) return;
-    const now = bootClock();
-    const notBefore = ({ id }: UpkeepNote) => failures.get(id)?.notBefore ?? 0;
-    const own = listNotes().filter(({ note }) => {
-      const isMeant = note.boot === parts.boot || note.outlivesBoot === true;
-      return isMeant && note.dueAt !== undefined && notBefore(note) !== Infinity;
-    });
-    kept = own.length;
-    const due = own.filter(({ note }) => {
-      // A time of an earlier boot says nothing: such a note is due until a call for it has succeeded.
-      const isPast = note.boot === parts.boot ? (note.dueAt ?? 0) <= now : failures.has(note.id);
-      return (isPast || !met.has(note.id)) && notBefore(note) <= now;
-    });
-    // One that hangs, as without a DHCP server, holds up those of its network alone.
-    for (const one of due.filter(({ note }) => !visits.has(note.id))) {
-      wanted.set(one.note.id, one);
-      visits.add([one.note.id]);
-    }
-    await visits.settled();
-  };
-  const safely = async (): Promise<void> => {
-    try {
-      await round();
-    } catch (thrown) {
-      parts.log('warn', 'cannot look for attachments to keep', { problem: describeError(thrown) });
-    }
-  };
-  let running = safely();
-  let isRunning = true;
-  void running.then(() => {
-    isRunning = false;
-  });
-  const timer = setInterval(() => {
-    if (isRunning) return;
-    isRunning = true;
-    running = safely().then(() => {
-      isRunning = false;
-    });
-  }, INTERVAL_MS);
-  return {
-    kept: () => kept,
-    async stop() {
-      clearInterval(timer);
-      end.abort();
-      await running;
-      await visits.close();
-      release?.();
-    },
-  };
+    this.#failures.set(note.id, { count, notBefore: bootClock() + pause });
+    const { log } = this.#parts;
+    if (problem.isGone) log('info', 'the namespace of an attachment to be kept is gone', fields);
+    else log('warn', 'cannot keep an attachment', fields);
+  }
 }
 
 /** Why a call failed. */

@@ -1,7 +1,7 @@
 // What can an operator configure about logs, traces and spans, and how is that evaluated?
 import { parseLogLevels } from './log-lines.ts';
 import { LOG_FILE_LIMITS, parseLogDestination } from './log-output.ts';
-import type { ObserverOptions } from './observer.ts';
+import type { OutputOptions } from './observer.ts';
 import { findOtlpOptions } from './otlp.ts';
 import { RING_LIMITS } from './trace-ring.ts';
 
@@ -29,9 +29,6 @@ export const OBSERVE_CHOICES: Omit<ObserveChoices, 'traceDir'> = {
   traces: RING_LIMITS.maxRecords,
 };
 
-/** Everything that an observer needs, except the sources of its metrics. */
-export type ObserverChoice = Omit<ObserverOptions, 'sources'>;
-
 /**
  * Evaluates the choices.
  * @throws Error for an unusable value
@@ -39,7 +36,7 @@ export type ObserverChoice = Omit<ObserverOptions, 'sources'>;
 export function chooseObserver(
   choices: ObserveChoices,
   env: Readonly<Record<string, string | undefined>>,
-): ObserverChoice {
+): OutputOptions {
   const { log, logLevel, logMaxBytes: maxBytes, logMaxFiles: maxFiles, traces, traceDir } = choices;
   return {
     levels: parseLogLevels(logLevel),

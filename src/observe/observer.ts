@@ -13,13 +13,17 @@ import { findTrace, listTraces, type RingLimits, TraceRing, toRequest } from './
 import type { Environment, RequestWatcher } from './watcher.ts';
 
 /** What is enabled. */
-export interface ObserverOptions {
+export interface OutputOptions {
   readonly levels: LogLevels;
   readonly destinations: readonly LogDestination[];
   /** Directory of traces; without it none are kept. */
   readonly traceDir?: string | undefined;
   readonly traceLimits?: RingLimits | undefined;
   readonly otlp?: OtlpOptions | undefined;
+}
+
+/** And what is asked all the time. */
+export interface ObserverOptions extends OutputOptions {
   readonly sources: Omit<MetricSources, 'dropped'>;
   /** Whether requests are being served, which go first. */
   readonly isBusy?: () => boolean;
@@ -28,121 +32,126 @@ export interface ObserverOptions {
 /** Longest time that what is written lets requests go first. */
 const YIELD_MS = 2_000;
 
+/** Opens the enabled outputs. */
+export async function openObserver(options: ObserverOptions): Promise<Observer> {
+  return new Observer(options, await openPlaces(options));
+}
+
 /** Lives as long as the daemon. */
-export interface Observer extends RequestWatcher {
+export class Observer implements RequestWatcher {
+  readonly metrics: Metrics;
+  readonly #isBusy: () => boolean;
+  readonly #lost = { log: 0, spans: 0, traces: 0 };
+  #open: Places;
+  #changing = Promise.resolve();
+  #late: (() => void)[] = [];
+
+  constructor({ sources, isBusy = () => false }: ObserverOptions, open: Places) {
+    [this.#isBusy, this.#open] = [isBusy, open];
+    const dropped = () => ({
+      ...this.#lost,
+      log: this.#lost.log + this.#open.output.dropped,
+      spans: this.#lost.spans + this.#open.unsent(),
+    });
+    this.metrics = openMetrics({ ...sources, dropped });
+  }
+
+  begin(...[facts, env]: Parameters<RequestWatcher['begin']>): ReturnType<RequestWatcher['begin']> {
+    const { exporter, ring } = this.#open;
+    const span = exporter ? spanFor(env) : undefined;
+    const traceId = span?.traceId ?? findTraceParent(env)?.traceId;
+    const { id, end, ...watch } = startRequest({ ...facts, span, traceId });
+    const tracesKernel = ring !== undefined || span?.sampled === true;
+    return {
+      id,
+      env: span === undefined ? env : { ...env, TRACEPARENT: renderTraceParent(span) },
+      watch: { ...watch, tracesKernel, envOf: link => this.#envOf(link) },
+      end: outcome => {
+        const record = end(outcome);
+        this.metrics.observe(record);
+        this.afterwards(() => this.#write(record));
+        return record;
+      },
+    };
+  }
+
+  /** Does work that a client need not wait for, after its answer and those of the requests beside it; at the latest when the observer closes. */
+  afterwards(work: () => void): void {
+    if (this.#late.push(work) > 1) return;
+    // The client gets its answer first: writing the records takes as long as a plugin does.
+    setImmediate(() => void letGoFirst(this.#isBusy, YIELD_MS).then(() => this.#doLate()));
+  }
+
+  /** Writes a line that belongs to no request. */
+  readonly log = (level: LogLevel, message: string, fields: LogFields = {}): void => {
+    this.#doLate();
+    const { levels, output } = this.#open;
+    if (LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(levels.level))
+      output.write({ level, message, fields });
+  };
+
   /** Recent requests, or the one whose id has this prefix; undefined if there is none. */
-  traces(id?: string): Enveloped<'Request'> | Enveloped<'RequestList'> | undefined;
+  traces(id?: string): Enveloped<'Request'> | Enveloped<'RequestList'> | undefined {
+    const { traceDir } = this.#open;
+    this.#doLate();
+    if (traceDir === undefined) return undefined;
+    if (id === undefined)
+      return inEnvelope('RequestList', { items: listTraces(traceDir).records.map(toRequest) });
+    const record = tryTo(() => findTrace(traceDir, id));
+    return record && inEnvelope('Request', toRequest(record));
+  }
+
   /**
    * Switches to other options, after delivering everything to the old destinations. Throws and changes nothing if a destination
    * cannot be opened.
    */
-  change(options: Omit<ObserverOptions, 'sources' | 'isBusy'>): Promise<void>;
-  /** Does work that a client need not wait for, after its answer and those of the requests beside it; at the latest when the observer closes. */
-  afterwards(work: () => void): void;
-  /** Writes a line that belongs to no request. */
-  log(level: LogLevel, message: string, fields?: LogFields): void;
-  readonly metrics: Metrics;
+  change(next: OutputOptions): Promise<void> {
+    const changed = this.#changing.then(async () => {
+      this.#doLate();
+      const before = this.#open;
+      this.#open = await openPlaces(next);
+      await before.close();
+      this.#lost.log += before.output.dropped;
+      this.#lost.spans += before.unsent();
+    });
+    this.#changing = changed.catch(() => {});
+    return changed;
+  }
+
   /** Delivers what is pending, within the collector's deadline. */
-  close(): Promise<void>;
-}
+  async close(): Promise<void> {
+    await this.#changing;
+    this.#doLate();
+    await this.#open.close();
+  }
 
-/** Opens the enabled outputs. */
-export async function openObserver({
-  sources,
-  isBusy = () => false,
-  ...options
-}: ObserverOptions): Promise<Observer> {
-  let open = await openPlaces(options);
-  let changing = Promise.resolve();
-  const lost = { log: 0, spans: 0, traces: 0 };
-  const metrics = openMetrics({
-    ...sources,
-    dropped: () => ({ ...lost, log: lost.log + open.output.dropped, spans: lost.spans + open.unsent() }),
-  });
-
-  // The client gets its answer first: writing the records takes as long as a plugin does.
-  let late: (() => void)[] = [];
-  const afterwards = (work: () => void): void => {
-    if (late.push(work) === 1) setImmediate(() => void letGoFirst(isBusy, YIELD_MS).then(doLate));
-  };
-  const doLate = (): void => {
-    const all = late;
-    late = [];
+  #doLate(): void {
+    const all = this.#late;
+    this.#late = [];
     for (const work of all) work();
-  };
-  const write = (record: RequestRecord): void => {
-    const { output, levels, exporter, ring } = open;
+  }
+
+  #write(record: RequestRecord): void {
+    const { output, levels, exporter, ring } = this.#open;
     for (const line of linesOf(record, levels)) output.write(line);
     exporter?.add(spansOf(record));
     try {
       ring?.write(record);
     } catch {
-      lost.traces += 1;
+      this.#lost.traces += 1;
     }
-  };
-  // Sets the plugin's own level, so that it does not produce lines that are thrown away here.
-  const envOf = (link: string): Record<string, string> => {
-    const { links } = open.levels;
+  }
+
+  /** Sets the plugin's own level, so that it does not produce lines that are thrown away here. */
+  #envOf(link: string): Record<string, string> {
+    const { links } = this.#open.levels;
     const level = Object.hasOwn(links, link) ? links[link] : undefined;
     return level === undefined ? {} : { CATENA_LOG_LEVEL: level };
-  };
-  const change = async (next: Omit<ObserverOptions, 'sources' | 'isBusy'>): Promise<void> => {
-    doLate();
-    const before = open;
-    open = await openPlaces(next);
-    await before.close();
-    lost.log += before.output.dropped;
-    lost.spans += before.unsent();
-  };
-
-  return {
-    begin(facts, env) {
-      const span = open.exporter ? spanFor(env) : undefined;
-      const traceId = span?.traceId ?? findTraceParent(env)?.traceId;
-      const { id, end, ...watch } = startRequest({ ...facts, span, traceId });
-      return {
-        id,
-        env: span === undefined ? env : { ...env, TRACEPARENT: renderTraceParent(span) },
-        watch: { ...watch, tracesKernel: open.ring !== undefined || span?.sampled === true, envOf },
-        end(outcome) {
-          const record = end(outcome);
-          metrics.observe(record);
-          afterwards(() => write(record));
-          return record;
-        },
-      };
-    },
-    log(level, message, fields = {}) {
-      doLate();
-      if (LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(open.levels.level))
-        open.output.write({ level, message, fields });
-    },
-    traces(id) {
-      const { traceDir } = open;
-      doLate();
-      if (traceDir === undefined) return undefined;
-      if (id === undefined)
-        return inEnvelope('RequestList', { items: listTraces(traceDir).records.map(toRequest) });
-      const record = tryTo(() => findTrace(traceDir, id));
-      return record && inEnvelope('Request', toRequest(record));
-    },
-    afterwards,
-    metrics,
-    change(next) {
-      const changed = changing.then(() => change(next));
-      changing = changed.catch(() => {});
-      return changed;
-    },
-    async close() {
-      await changing;
-      doLate();
-      await open.close();
-    },
-  };
+  }
 }
 
 /** The destinations of records. */
-interface Places extends Pick<ObserverOptions, 'levels' | 'traceDir'> {
+interface Places extends Pick<OutputOptions, 'levels' | 'traceDir'> {
   readonly output: LogOutput;
   readonly ring: TraceRing | undefined;
   readonly exporter: OtlpExporter | undefined;
@@ -157,7 +166,7 @@ async function openPlaces({
   traceDir,
   traceLimits,
   otlp,
-}: Omit<ObserverOptions, 'sources' | 'isBusy'>): Promise<Places> {
+}: OutputOptions): Promise<Places> {
   const output = await openLogOutput(destinations);
   const exporter = otlp && openOtlpExporter(otlp);
   return {

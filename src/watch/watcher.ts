@@ -71,7 +71,7 @@ export function startWatching(parts: WatchParts, first: WatchSettings): Watching
     if (watch || settings.policy === 'off') return;
     try {
       release ??= holdFlock(lockOf(parts), { mode: 0o600, directoryMode: 0o700 });
-      if (release) watch = openWatch(parts, () => settings);
+      if (release) watch = new Watch(parts, () => settings);
     } catch (error) {
       parts.log('warn', 'cannot watch for changes of attachments', { problem: describeError(error) });
     }
@@ -110,202 +110,249 @@ function lockOf({ runtime }: WatchParts): string {
 }
 
 /** A watch that has its sockets. */
-interface Watch {
-  readonly state: Omit<WatchState, 'policy'>;
-  /** Policies have changed: what was given up is tried again. */
-  reconsider(): void;
-  close(): Promise<void>;
-}
-
-function openWatch(parts: WatchParts, settings: () => WatchSettings): Watch {
-  const end = new AbortController();
-  const { signal } = parts.runtime;
-  const runtime = { ...parts.runtime, signal: signal ? AbortSignal.any([signal, end.signal]) : end.signal };
-  const doubted = new WeakSet<object>();
-  const list = attachmentLister([parts.runtime.stateDir, ...parts.journals], parts.cacheDir, file =>
-    doubted.has(file),
-  );
-  const { later, once, clear } = makeTimers(end.signal);
-  const pods = podLister(parts.podsDir);
-  const deletions = new BegunDeletions(runtime);
-  let attachments = new Map<string, WatchedAttachment>();
-  let lists = readLists(parts.confDir);
-  let lost = 0;
-  const ownPolicy = (one: WatchedAttachment) => policyOf(one, lists, settings().policy);
-  const caretaker = new Caretaker(
-    { ...parts, runtime },
-    {
-      find: key => attachments.get(key),
-      policyOf: ownPolicy,
-      workOn,
-      doubt(one) {
-        doubted.add(fileOf(one));
-        lookForNew();
-      },
-      again: (key, afterMs) => later(() => queue.add([key]), afterMs),
-    },
-  );
-  const leftovers = new Leftovers({
-    runtime,
-    policyOf: ownPolicy,
-    deleted: one => parts.acted('deleted', one, ''),
-    traced: parts.traced,
-    log: parts.log,
-  });
-  const idle = () => letGoFirst(() => parts.isBusy() && !end.signal.aborted, YIELD_MS);
-  const afterCalls = (work: () => void) => () => void idle().then(() => end.signal.aborted || work());
-  const queue = new VisitQueue((key, rest) => caretaker.visit(key, rest), {
-    atOnce: AT_ONCE,
-    groupOf: key => attachments.get(key)?.id.network ?? '',
-    idle,
-  });
+class Watch {
+  readonly #parts: WatchParts;
+  readonly #settings: () => WatchSettings;
+  readonly #end = new AbortController();
+  readonly #timers = makeTimers(this.#end.signal);
+  readonly #list: ReturnType<typeof attachmentLister>;
+  readonly #pods: ReturnType<typeof podLister>;
+  readonly #doubted = new WeakSet<object>();
+  readonly #deletions: BegunDeletions;
+  readonly #caretaker: Caretaker;
+  readonly #leftovers: Leftovers;
+  readonly #queue: VisitQueue;
+  readonly #pacer = new SweepPacer();
+  readonly #credit = new Credit(INSIDE_SHARE);
+  readonly #visitInside: ReturnType<typeof visitInside>;
+  readonly #lookForNew: () => void;
+  readonly #closeSources: () => void;
+  readonly #stopRounds: () => Promise<void>;
+  #attachments = new Map<string, WatchedAttachment>();
   /** Those that are not checked in parts. */
-  let checked: readonly string[] = [];
-  const relist = (scope: 'all' | 'new'): void => {
-    attachments = withPods(list(scope), pods(scope));
-    checked = [...attachments.values()].flatMap(({ key, isCheckedInParts }) => (isCheckedInParts ? [] : key));
-    caretaker.forgetAllBut(new Set(checked));
-    deletions.look(attachments.values());
-  };
-  function workOn(one: WatchedAttachment): Work | undefined {
-    if (parts.isInCall(one.id.containerId) || (one.pod && isPodHeld(one.pod))) return 'in progress';
-    return deletions.has(one, performance.now()) ? 'being deleted' : undefined;
+  #checked: readonly string[] = [];
+  #lists: ReturnType<typeof readLists>;
+  #pending: Hint[] = [];
+  #isSweeping = false;
+  #lost = 0;
+
+  constructor(parts: WatchParts, settings: () => WatchSettings) {
+    [this.#parts, this.#settings] = [parts, settings];
+    const { signal } = parts.runtime;
+    const both = signal ? AbortSignal.any([signal, this.#end.signal]) : this.#end.signal;
+    const runtime = { ...parts.runtime, signal: both };
+    const journals = [parts.runtime.stateDir, ...parts.journals];
+    this.#list = attachmentLister(journals, parts.cacheDir, file => this.#doubted.has(file));
+    this.#pods = podLister(parts.podsDir);
+    this.#lists = readLists(parts.confDir);
+    this.#deletions = new BegunDeletions(runtime);
+    this.#caretaker = this.#openCaretaker(runtime);
+    this.#leftovers = new Leftovers({
+      runtime,
+      policyOf: one => this.#policyOf(one),
+      deleted: one => parts.acted('deleted', one, ''),
+      traced: parts.traced,
+      log: parts.log,
+    });
+    this.#queue = new VisitQueue((key, rest) => this.#caretaker.visit(key, rest), {
+      atOnce: AT_ONCE,
+      groupOf: key => this.#attachments.get(key)?.id.network ?? '',
+      idle: () => this.#idle(),
+    });
+    this.#visitInside = visitInside({
+      credit: this.#credit,
+      visit: key => this.#visit(key),
+      found: () => this.#caretaker.found,
+      later: this.#timers.later,
+    });
+    this.#lookForNew = this.#once(() => this.#relist('new'), ARRIVAL_MS);
+    this.#relist('all');
+    this.#closeSources = this.#openSources();
+    this.#stopRounds = this.#startRounds();
+    // While no daemon listened anything may have changed, and a repair by one that was killed may be incomplete.
+    this.#pacer.want(true);
+    this.#timers.later(() => this.#sweepWhenDue(), DEBOUNCE_MS);
   }
 
-  const pacer = new SweepPacer();
-  const credit = new Credit(INSIDE_SHARE);
-  const visit = async (key: string): Promise<void> => {
-    queue.add([key]);
-    await queue.settled();
-  };
-  const inside = visitInside({ credit, visit, found: () => caretaker.found, later });
-  const findInside = (hints: readonly Hint[]): ReadonlySet<string> => {
+  get state(): Omit<WatchState, 'policy'> {
+    const { count, deletions } = this.#leftovers;
+    const { size } = this.#attachments;
+    return { attachments: size, lost: this.#lost, outlived: count, deletions, ...this.#caretaker.state };
+  }
+
+  /** Policies have changed: what was given up is tried again. */
+  reconsider(): void {
+    this.#caretaker.reconsider(() => true);
+    this.#pacer.want(false);
+    this.#sweepWhenDue();
+  }
+
+  async close(): Promise<void> {
+    this.#closeSources();
+    this.#timers.clear();
+    const done = Promise.all([this.#stopRounds(), this.#queue.close(), this.#leftovers.close()]);
+    // What hangs is ended, as its next visit finds it.
+    await Promise.race([done, Bun.sleep(FINISH_MS)]);
+    this.#end.abort();
+    await done;
+  }
+
+  #openCaretaker(runtime: WatchParts['runtime']): Caretaker {
+    return new Caretaker(
+      { ...this.#parts, runtime },
+      {
+        find: key => this.#attachments.get(key),
+        policyOf: one => this.#policyOf(one),
+        workOn: one => this.#workOn(one),
+        doubt: one => {
+          this.#doubted.add(fileOf(one));
+          this.#lookForNew();
+        },
+        again: (key, afterMs) => this.#timers.later(() => this.#queue.add([key]), afterMs),
+      },
+    );
+  }
+
+  #openSources(): () => void {
+    const { confDir, log } = this.#parts;
+    return openSources(confDir, {
+      hints: hints => this.#note(hints),
+      lost: why => {
+        this.#lost += 1;
+        log('info', 'notifications of changes were lost: every attachment is checked', { problem: why });
+        this.#note([{ of: 'all', isLikely: true, why }]);
+      },
+      interrupted: why =>
+        log('warn', 'cannot listen for changes at present: only the timer finds damage', { problem: why }),
+      missed: why => {
+        log('info', 'changes inside of namespaces were not heard for a while', { problem: why });
+        this.#note([{ of: 'all', isLikely: false, why }]);
+      },
+      configured: this.#once(() => this.#readChanged(), DEBOUNCE_MS),
+    });
+  }
+
+  #startRounds(): () => Promise<void> {
+    return startRounds({
+      everyMs: () => this.#settings().everyMs,
+      list: () => {
+        this.#relist('all');
+        return this.#checked;
+      },
+      checkedAt: key => this.#caretaker.checkedAt(key),
+      visit: key => this.#visit(key),
+      atEnd: () => this.#leftovers.collect(this.#attachments.values(), this.#settings().leftoverMs),
+    });
+  }
+
+  /** Resolves after the calls of clients. */
+  #idle(): Promise<void> {
+    return letGoFirst(() => this.#parts.isBusy() && !this.#end.signal.aborted, YIELD_MS);
+  }
+
+  #afterCalls(work: () => void): void {
+    void this.#idle().then(() => this.#end.signal.aborted || work());
+  }
+
+  /** Work that is done once, after a time and the calls of clients, however often it is asked for until then. */
+  #once(work: () => void, ms: number): () => void {
+    return this.#timers.once(() => this.#afterCalls(work), ms);
+  }
+
+  #policyOf(one: WatchedAttachment): ReturnType<typeof policyOf> {
+    return policyOf(one, this.#lists, this.#settings().policy);
+  }
+
+  #workOn(one: WatchedAttachment): Work | undefined {
+    if (this.#parts.isInCall(one.id.containerId) || (one.pod && isPodHeld(one.pod))) return 'in progress';
+    return this.#deletions.has(one, performance.now()) ? 'being deleted' : undefined;
+  }
+
+  #relist(scope: 'all' | 'new'): void {
+    this.#attachments = withPods(this.#list(scope), this.#pods(scope));
+    const all = [...this.#attachments.values()];
+    this.#checked = all.flatMap(({ key, isCheckedInParts }) => (isCheckedInParts ? [] : key));
+    this.#caretaker.forgetAllBut(new Set(this.#checked));
+    this.#deletions.look(all);
+  }
+
+  async #visit(key: string): Promise<void> {
+    this.#queue.add([key]);
+    await this.#queue.settled();
+  }
+
+  #sweepWhenDue(): void {
+    const pause = this.#isSweeping ? undefined : this.#pacer.due(performance.now());
+    if (pause === undefined) return;
+    if (pause > 0) this.#timers.later(() => this.#sweepWhenDue(), pause);
+    else void this.#sweep();
+  }
+
+  async #sweep(): Promise<void> {
+    this.#isSweeping = true;
+    this.#pacer.begun();
+    await this.#idle();
+    const startedAt = performance.now();
+    const before = this.#caretaker.found;
+    this.#relist('all');
+    this.#queue.add(this.#checked);
+    await this.#queue.settled();
+    const now = performance.now();
+    this.#pacer.ended(now, now - startedAt, this.#caretaker.found === before);
+    this.#isSweeping = false;
+    this.#sweepWhenDue();
+  }
+
+  #note(hints: readonly Hint[]): void {
+    if (this.#pending.length === 0)
+      this.#timers.later(() => this.#afterCalls(() => this.#actOnPending()), DEBOUNCE_MS);
+    // One of each kind is enough, however many there are.
+    if (this.#pending.length < MAX_PENDING) this.#pending.push(...hints);
+    else if (!this.#pending.some(({ of }) => of === 'all'))
+      this.#pending.push({ of: 'all', isLikely: true, why: 'many changes' });
+  }
+
+  #actOnPending(): void {
+    const hints = this.#pending;
+    this.#pending = [];
+    const concerned = chooseConcerned(hints, this.#attachments, () => {
+      this.#relist('new');
+      return this.#attachments;
+    });
+    this.#queue.add(concerned);
+    this.#visitInside(this.#findInside(hints));
+    if (hints.some(({ of }) => of === 'arrival')) this.#lookForNew();
+    const sweepIs = chooseSweep(hints);
+    if (sweepIs) this.#pacer.want(sweepIs === 'likely');
+    this.#sweepWhenDue();
+  }
+
+  #findInside(hints: readonly Hint[]): ReadonlySet<string> {
     const names = new Set(hints.flatMap(hint => (hint.of === 'inside' ? hint.name : [])));
     if (names.size === 0) return names;
     const now = performance.now();
     // One of them may be new, but containers without an attachment of ours have such devices, too.
-    if (!withDevices(attachments, names).isComplete && credit.pause(now) <= 0) {
-      relist('new');
-      credit.spend(performance.now(), performance.now() - now);
+    if (!withDevices(this.#attachments, names).isComplete && this.#credit.pause(now) <= 0) {
+      this.#relist('new');
+      this.#credit.spend(performance.now(), performance.now() - now);
     }
-    return withDevices(attachments, devicesChangedInside(hints, attachments)).keys;
-  };
-  let isSweeping = false;
-  const sweepWhenDue = (): void => {
-    const pause = isSweeping ? undefined : pacer.due(performance.now());
-    if (pause === undefined) return;
-    if (pause > 0) later(sweepWhenDue, pause);
-    else void sweep();
-  };
-  const sweep = async (): Promise<void> => {
-    isSweeping = true;
-    pacer.begun();
-    await idle();
-    const startedAt = performance.now();
-    const before = caretaker.found;
-    relist('all');
-    queue.add(checked);
-    await queue.settled();
-    const now = performance.now();
-    pacer.ended(now, now - startedAt, caretaker.found === before);
-    isSweeping = false;
-    sweepWhenDue();
-  };
+    return withDevices(this.#attachments, devicesChangedInside(hints, this.#attachments)).keys;
+  }
 
-  const lookForNew = once(
-    afterCalls(() => relist('new')),
-    ARRIVAL_MS,
-  );
-  let pending: Hint[] = [];
-  const actOnPending = (): void => {
-    const hints = pending;
-    pending = [];
-    const concerned = chooseConcerned(hints, attachments, () => {
-      relist('new');
-      return attachments;
-    });
-    queue.add(concerned);
-    inside(findInside(hints));
-    if (hints.some(({ of }) => of === 'arrival')) lookForNew();
-    const sweepIs = chooseSweep(hints);
-    if (sweepIs) pacer.want(sweepIs === 'likely');
-    sweepWhenDue();
-  };
-  const note = (hints: readonly Hint[]): void => {
-    if (pending.length === 0) later(afterCalls(actOnPending), DEBOUNCE_MS);
-    // One of each kind is enough, however many there are.
-    if (pending.length < MAX_PENDING) pending.push(...hints);
-    else if (!pending.some(({ of }) => of === 'all'))
-      pending.push({ of: 'all', isLikely: true, why: 'many changes' });
-  };
-
-  const reconsider = (): void => {
-    caretaker.reconsider(() => true);
-    pacer.want(false);
-    sweepWhenDue();
-  };
   /** A directory of configurations is written to for many reasons: only attachments of a list that is another one now are looked at. */
-  const readChanged = (): void => {
-    const before = lists;
-    lists = readLists(parts.confDir);
-    const changed = changedLists(before, lists);
+  #readChanged(): void {
+    const before = this.#lists;
+    this.#lists = readLists(this.#parts.confDir);
+    const changed = changedLists(before, this.#lists);
     const concerned = new Set(
-      checked.filter(key => {
-        const one = attachments.get(key);
+      this.#checked.filter(key => {
+        const one = this.#attachments.get(key);
         return one !== undefined && isOfList(one, changed);
       }),
     );
-    caretaker.reconsider(key => concerned.has(key));
-    queue.add(concerned);
-  };
-  relist('all');
-  const closeSources = openSources(parts.confDir, {
-    hints: note,
-    lost(why) {
-      lost += 1;
-      parts.log('info', 'notifications of changes were lost: every attachment is checked', { problem: why });
-      note([{ of: 'all', isLikely: true, why }]);
-    },
-    interrupted(why) {
-      parts.log('warn', 'cannot listen for changes at present: only the timer finds damage', {
-        problem: why,
-      });
-    },
-    missed(why) {
-      parts.log('info', 'changes inside of namespaces were not heard for a while', { problem: why });
-      note([{ of: 'all', isLikely: false, why }]);
-    },
-    configured: once(afterCalls(readChanged), DEBOUNCE_MS),
-  });
-  const stopRounds = startRounds({
-    everyMs: () => settings().everyMs,
-    list() {
-      relist('all');
-      return checked;
-    },
-    checkedAt: key => caretaker.checkedAt(key),
-    visit,
-    atEnd: () => leftovers.collect(attachments.values(), settings().leftoverMs),
-  });
-  // While no daemon listened anything may have changed, and a repair by one that was killed may be incomplete.
-  pacer.want(true);
-  later(sweepWhenDue, DEBOUNCE_MS);
-  return {
-    get state() {
-      const { count, deletions } = leftovers;
-      return { attachments: attachments.size, lost, outlived: count, deletions, ...caretaker.state };
-    },
-    reconsider,
-    async close() {
-      closeSources();
-      clear();
-      const done = Promise.all([stopRounds(), queue.close(), leftovers.close()]);
-      // What hangs is ended, as its next visit finds it.
-      await Promise.race([done, Bun.sleep(FINISH_MS)]);
-      end.abort();
-      await done;
-    },
-  };
+    this.#caretaker.reconsider(key => concerned.has(key));
+    this.#queue.add(concerned);
+  }
 }
 
 /** More hints than this are as good as "everything". */

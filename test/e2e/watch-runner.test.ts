@@ -161,8 +161,8 @@ describeRoot('a daemon that watches pods of the delegate runner', () => {
     await runtime.add(await lab.container());
     const daemon = await startWatcher(lab, { watchSeconds: 0.2 });
     await untilWatch(daemon, ({ checks }) => checks?.sound >= 12);
-    // Two of them may be at a CHECK, and a busy machine takes its time with each.
-    await until(() => childrenOf(daemon.pid).flatMap(childrenOf).length === 0);
+    // Two of them may be at a CHECK.
+    expect(childrenOf(daemon.pid).flatMap(childrenOf).length).toBeLessThanOrEqual(2);
     await lab.run(lab.host, ['ip', 'addr', 'flush', 'dev', 'br-second']);
     await untilWatch(daemon, ({ repairs, drifted }) => repairs?.repaired > 0 && drifted.length === 0);
     expect(await lab.ip(lab.host, '-4', 'addr', 'show', 'dev', 'br-second')).toHaveLength(1);

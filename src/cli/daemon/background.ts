@@ -14,7 +14,7 @@ import type { WatchedCall } from '../../daemon/backend.ts';
 import type { WorkerPool } from '../../daemon/pool.ts';
 import { SERVED_VARIABLE } from '../../daemon/protocol.ts';
 import type { DaemonSettings } from '../../daemon/settings.ts';
-import { startUpkeep } from '../../daemon/upkeep.ts';
+import { Upkeep } from '../../daemon/upkeep.ts';
 import type { Cluster, ClusterAccess } from '../../delegate/cluster.ts';
 import { FollowedPods } from '../../delegate/followed-pods.ts';
 import { recoverPods } from '../../delegate/recover.ts';
@@ -67,7 +67,7 @@ export function startBackground(
   const { call, stateDir, node, pool, observer, callPlugin } = parts;
   const env = { ...call.env, ...directoriesOf(call) };
   const stopRecovering = startRecovering(runtimeOf({ ...call, workers: pool }));
-  const upkeeping = startUpkeep({
+  const upkeeping = new Upkeep({
     ...{ stateDir, boot: bootId(call.env), log: observer.log },
     call: (invocation, signal) => callPlugin(invocation, signal, 0, pool),
     env: { ...env, ...(node ? { [NODE_VARIABLE]: node } : {}) },
@@ -82,7 +82,7 @@ export function startBackground(
     get between() {
       return between.state;
     },
-    kept: () => upkeeping.kept() + (between.state ? 1 : 0),
+    kept: () => upkeeping.kept + (between.state ? 1 : 0),
     podChanged: (...pod) => following.changed(...pod),
     change(next) {
       watching.change(next.watch);

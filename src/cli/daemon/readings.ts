@@ -34,10 +34,11 @@ export async function sourcesOf(
 }
 
 /** What clients of the daemon can read of its observer. */
-export function readingsOf({ metrics, traces }: Observer): Parameters<typeof makeBackend>[3] {
+export function readingsOf(observer: Observer): Parameters<typeof makeBackend>[3] {
   return {
-    traces,
+    traces: id => observer.traces(id),
     async metrics() {
+      const { metrics } = observer;
       return new Response(await metrics.render(), { headers: { 'content-type': metrics.contentType } });
     },
   };

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import type { PluginRequest } from '../../../src/daemon/protocol.ts';
-import { startUpkeep, type UpkeepParts } from '../../../src/daemon/upkeep.ts';
+import { Upkeep, type UpkeepParts } from '../../../src/daemon/upkeep.ts';
 import { becomeKeeper } from '../../../src/upkeep/keeper.ts';
 import { putUpkeep } from '../../../src/upkeep/note.ts';
 import { until } from '../../helpers/until.ts';
@@ -43,7 +43,7 @@ function upkeep(answer: { exitCode: number; stdout: string }) {
       return { stderr: '', ...answer };
     },
   };
-  return { calls, logged, start: () => startUpkeep(parts) };
+  return { calls, logged, start: () => new Upkeep(parts) };
 }
 
 test('every note of this boot is called for when a daemon starts, with the environment of its ADD', async () => {
@@ -53,7 +53,7 @@ test('every note of this boot is called for when a daemon starts, with the envir
   const { calls, logged, start } = upkeep({ exitCode: 0, stdout: '' });
   const running = start();
   await until(() => calls.length > 0);
-  expect(running.kept()).toBe(1);
+  expect(running.kept).toBe(1);
   await running.stop();
   expect(calls).toEqual([
     {
