@@ -32,7 +32,7 @@ const OUTSIDE = { 4: '172.31.254.2/24', 6: 'fd00:ca7e::2/64' } as const;
 const ANYWHERE = { 4: '0.0.0.0/0', 6: '::/0' } as const;
 
 /** A namespace with the sockets needed to inspect it. */
-export interface Place {
+export interface LabNetns {
   readonly name: string;
   readonly netns: Netns;
   readonly route: NetlinkSocket;
@@ -41,8 +41,8 @@ export interface Place {
 
 /** The fake host and its environment. */
 export interface Lab {
-  readonly host: Place;
-  readonly outside: Place;
+  readonly host: LabNetns;
+  readonly outside: LabNetns;
   /** Address of the fake host as seen from outside, by family. */
   readonly hostAddress: Readonly<Record<4 | 6, Ip>>;
   readonly outsideAddress: Readonly<Record<4 | 6, Ip>>;
@@ -57,7 +57,7 @@ export interface Lab {
  */
 export function createLab(devices: readonly string[] = []): Lab {
   ensureDirSync(NETNS_DIR);
-  const host = openPlace('host', openOwnNetns());
+  const host = openLabNetns('host', openOwnNetns());
   const outside = createContainer('outside');
   const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
   setLink(host.route, getLink(host.route, 'lo').index, { up: true });
@@ -94,7 +94,7 @@ export function layOutside(
 }
 
 function addDefaultRoutes(
-  { route }: Place,
+  { route }: LabNetns,
   oif: number,
   gateways: Addresses,
   families: readonly (4 | 6)[],
@@ -104,42 +104,42 @@ function addDefaultRoutes(
 }
 
 /** Creates a namespace as a runtime does for a container, with only a loopback device that is down. */
-export function createContainer(name: string): Place {
+export function createContainer(name: string): LabNetns {
   const path = `${NETNS_DIR}/${name}`;
   createNetnsAt(path);
-  return openPlace(name, openNetns(path));
+  return openLabNetns(name, openNetns(path));
 }
 
 /** A namespace without a path: it ends with the process at the latest, however that ends. @param dir for a moment, it has one here */
-export function createNameless(name: string, dir: string): Place {
+export function createNameless(name: string, dir: string): LabNetns {
   ensureDirSync(dir);
   const path = join(dir, `${name}-${process.pid}`);
   createNetnsAt(path);
   try {
-    return openPlace(name, openNetns(path));
+    return openLabNetns(name, openNetns(path));
   } finally {
     unmountNetns(path);
     rmSync(path);
   }
 }
 
-/** A namespace that exists, with sockets in it. {@link closePlace} closes them and the namespace. */
-export function openPlace(name: string, netns: Netns): Place {
+/** A namespace that exists, with sockets in it. {@link closeLabNetns} closes them and the namespace. */
+export function openLabNetns(name: string, netns: Netns): LabNetns {
   const route = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
   const netfilter = inNetns(netns, () => new NetlinkSocket(NETLINK_NETFILTER));
   return { name, netns, route, netfilter };
 }
 
 /** A namespace without any process or mount vanishes with that, and its cables with it. */
-export function closePlace({ netns, route, netfilter }: Place): void {
+export function closeLabNetns({ netns, route, netfilter }: LabNetns): void {
   route.close();
   netfilter.close();
   closeNetns(netns);
 }
 
 /** Closes a namespace that has a path, and removes it. */
-export function removePlace(place: Place): void {
-  closePlace(place);
+export function removeLabNetns(place: LabNetns): void {
+  closeLabNetns(place);
   unmountNetns(place.netns.path);
   rmSync(place.netns.path, { force: true });
 }
@@ -151,8 +151,8 @@ const STEP_MS = 10;
  * open for too long, for example an orphan process.
  */
 export async function removeContainer(
-  { route }: Place,
-  container: Place,
+  { route }: LabNetns,
+  container: LabNetns,
   remove: () => void,
   patienceMs: number,
 ): Promise<void> {
@@ -172,9 +172,9 @@ export async function removeContainer(
  * @param master index of the bridge that its first end is a port of
  */
 export function layCable(
-  from: Place,
+  from: LabNetns,
   name: string,
-  to: Place,
+  to: LabNetns,
   peer: string,
   master?: number,
 ): readonly [Link, Link] {
@@ -212,7 +212,7 @@ const KERNEL_DIRS = ['/proc', '/sys'];
  * a mount namespace of its own.
  * @param keep paths below the fresh directories that remain visible: executables, for example
  */
-export function layGround(keep: readonly string[]): void {
+export function protectFiles(keep: readonly string[]): void {
   const fresh = FRESH_DIRS.filter(existsSync).map(dir => realpathSync(dir));
   const kept = keep.filter(existsSync).map(dir => realpathSync(dir));
   const covered = kept.filter(path => fresh.some(dir => path.startsWith(dir + sep)));

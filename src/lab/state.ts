@@ -23,7 +23,7 @@ import { askOn, keyOf, Tables } from '../netlink/tables.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
 import { type Snapshot, type State, type StateObject, stateOf } from './diff.ts';
-import type { Place } from './lab.ts';
+import type { LabNetns } from './lab.ts';
 import { renderRate } from './words.ts';
 
 type NameOf = (index: number) => string;
@@ -350,8 +350,8 @@ export function readSysctls(netns: Netns, more: readonly string[]): StateObject[
 
 /** What a snapshot includes. */
 export interface Scope {
-  readonly host: Place;
-  readonly container: Place;
+  readonly host: LabNetns;
+  readonly container: LabNetns;
   /** Kernel parameters that the configuration names, as paths below /proc/sys. */
   readonly sysctls: readonly string[];
   /** Directories that were empty when the lab began, and paths in them that plugins have not created. */
@@ -361,13 +361,13 @@ export interface Scope {
 /** Reads everything; takes a few milliseconds and runs no other program. */
 export function takeSnapshot({ host, container, sysctls, files }: Scope): Snapshot {
   return {
-    host: readPlace(new Tables(askOn(host)), host.netns, sysctls),
-    container: readPlace(new Tables(askOn(container)), container.netns, sysctls),
+    host: readNetnsState(new Tables(askOn(host)), host.netns, sysctls),
+    container: readNetnsState(new Tables(askOn(container)), container.netns, sysctls),
     files: stateOf(readFiles(files.dirs, files.skip)),
   };
 }
 
 /** Everything in one namespace. @param sysctls to include, besides those that turn a host into a router */
-export function readPlace(tables: Tables, netns: Netns, sysctls: readonly string[]): State {
+export function readNetnsState(tables: Tables, netns: Netns, sysctls: readonly string[]): State {
   return stateOf([...describeDevices(tables), ...describeNft(tables), ...readSysctls(netns, sysctls)]);
 }

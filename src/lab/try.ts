@@ -26,9 +26,9 @@ import {
   createLab,
   FRESH_DIRS,
   forNeighbour,
+  type LabNetns,
   notOfPlugins,
   offerCapabilities,
-  type Place,
 } from './lab.ts';
 import { type Play, play } from './play.ts';
 import {
@@ -190,7 +190,7 @@ async function leave(run: () => Promise<void>, alone: Snapshot, look: () => Snap
 }
 
 function attachmentTo(
-  { name, netns }: Place,
+  { name, netns }: LabNetns,
   { ifname, args }: Trial,
   capabilityArgs: JsonObject,
 ): Attachment {

@@ -1,11 +1,11 @@
 // What has the kernel in the namespace of this process: devices, addresses, routes, traffic control, packet filter?
-import { readPlace } from '../../lab/state.ts';
+import { readNetnsState } from '../../lab/state.ts';
 import { Tables } from '../../netlink/tables.ts';
 import { ownNetns } from '../../sys/netns.ts';
 
 /** A line for each object, as `catena try` names them. */
 export function readKernelLines(): string[] {
-  return [...readPlace(new Tables(), ownNetns(), []).values()].map(({ words, state: details = {} }) => {
+  return [...readNetnsState(new Tables(), ownNetns(), []).values()].map(({ words, state: details = {} }) => {
     const more = Object.entries(details).map(([name, value]) => `${name} ${value}`);
     return [words, ...(more.length ? [more.join(', ')] : [])].join(': ');
   });

@@ -6,7 +6,7 @@ import { homesOf, laySwap, readSwap } from '../../lab/compare/executables.ts';
 import { playScene } from '../../lab/compare/play.ts';
 import { type PlayedScene, renderReport, renderSummary, reportOn } from '../../lab/compare/report.ts';
 import { SCENES, type Scene, type SceneRecord } from '../../lab/compare/scene.ts';
-import { layGround, offerCapabilities } from '../../lab/lab.ts';
+import { offerCapabilities, protectFiles } from '../../lab/lab.ts';
 import { envOfPlugins, RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { chainOf } from '../named-list.ts';
@@ -109,7 +109,7 @@ async function playTwin(twin: string, given: Given, call: CommandCall): Promise<
   const { list, swap, pluginDirs, ifname, args, capabilities } = given;
   const scene = SCENES.find(({ name }) => name === twin.slice(2)) as Scene;
   const visible = [...pluginDirs, ...homesOf(swap), dirname(process.execPath)];
-  layGround(visible);
+  protectFiles(visible);
   const env = envOfPlugins(call.env);
   // Each twin gets both sets: in some scenes one set finishes what the other one has begun.
   const { shown, ...swapped } = laySwap(swap, list, pluginDirs);

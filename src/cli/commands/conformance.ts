@@ -12,7 +12,7 @@ import {
   renderHeading,
   renderVerdict,
 } from '../../lab/conformance/examine.ts';
-import { FRESH_DIRS, layGround, notOfPlugins } from '../../lab/lab.ts';
+import { FRESH_DIRS, notOfPlugins, protectFiles } from '../../lab/lab.ts';
 import { envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
@@ -39,7 +39,7 @@ export async function run(call: CommandCall): Promise<number> {
     .flat()
     .map(file => dirname(absolutePath(file)));
   const shown = [...executables, ...given];
-  layGround(shown);
+  protectFiles(shown);
   const watch = { dirs: FRESH_DIRS, skip: notOfPlugins(shown) };
   const [style, width] = [styleOf(call), widthOf(call)];
   if (!isData(call)) call.out(foldText(renderHeading(subject), width));

@@ -21,7 +21,7 @@ import { findManifest } from '../install/files.ts';
 import { renderKubeconfig } from '../install/kubeconfig.ts';
 import { install } from '../install/lay.ts';
 import { nameFirst, nameUsually } from '../install/names.ts';
-import { type InstallPlan, planInstall, type Step, type Wanted } from '../install/plan.ts';
+import { type InstallOptions, type InstallPlan, planInstall, type Step } from '../install/plan.ts';
 import { printFor } from '../install/print.ts';
 import type { Printable, PrintOptions } from '../install/print-options.ts';
 import {
@@ -104,7 +104,7 @@ async function readWanted(call: CommandCall) {
   const [file] = call.positionals;
   const list = file === undefined ? undefined : loadFile(file);
   const named = list && (await nameOf(call, list.name, places));
-  const wanted: Wanted = {
+  const wanted: InstallOptions = {
     ...places,
     names: chosen.length ? chosen : names,
     force: call.on('force'),
@@ -321,7 +321,7 @@ function starterOf(call: CommandCall, binDir: string): Starting | undefined {
 }
 
 /** Installs. Units that are no longer wanted are stopped while their files exist. */
-function layDown(wanted: Wanted, starting: Starting | undefined): InstallPlan {
+function layDown(wanted: InstallOptions, starting: Starting | undefined): InstallPlan {
   const stops =
     starting?.before === 'systemd' && starting.starter !== 'systemd' && starting.isHere && isBooted();
   if (stops) disableUnits();

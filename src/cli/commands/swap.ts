@@ -32,7 +32,7 @@ import {
   findListFile,
   findWorse,
   renderBroken,
-  renderStanding,
+  renderChecked,
   renderSurvey,
   type Survey,
   type SwapReport,
@@ -126,7 +126,7 @@ async function swapExamined(
 ): Promise<number> {
   const { link: type, target } = found;
   const before = await checkOf(type, runtime);
-  tell(call, `\n${renderStanding(before)}`);
+  tell(call, `\n${renderChecked(before)}`);
   const end = (outcome: SwapReport['outcome'], more: Partial<SwapReport> = {}) =>
     conclude(call, { ...found, before, ...more, outcome });
   const { obstacle, doubt } = judge(found, call);
@@ -162,7 +162,7 @@ async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Prom
     call.on('force') || how === 'in place' ? undefined : await findUndoProblem(facts, last.before, call);
   if (problem !== undefined) return conclude(call, { ...facts, outcome: 'refused', why: problem });
   const before = await checkOf(type, runtime);
-  tell(call, `\n${renderStanding(before)}plan: restore the executable from before ${last.time} by rename\n`);
+  tell(call, `\n${renderChecked(before)}plan: restore the executable from before ${last.time} by rename\n`);
   if (call.on('dry-run')) return conclude(call, { ...facts, before, outcome: 'planned', why });
   if ((await confirm(call)) === 'no') return conclude(call, { ...facts, before, outcome: 'declined' });
   undoSwap(target, call.on('force'), TOOL_VERSION);

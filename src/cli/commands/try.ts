@@ -1,7 +1,7 @@
 // What does `catena try` do?
 import { dirname } from 'node:path';
 import { inEnvelope } from '../../answers/envelope.ts';
-import { layGround } from '../../lab/lab.ts';
+import { protectFiles } from '../../lab/lab.ts';
 import { envOfPlugins, RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
 import { renderSection, type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
@@ -27,7 +27,7 @@ async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
   const trial = readTrial(call);
   // Plugins are started from the executable itself, so its directory must be visible.
   const shown = [...trial.pluginDirs, dirname(process.execPath)];
-  layGround(shown);
+  protectFiles(shown);
   const sections: Section[] = [];
   const [style, width] = [styleOf(call), widthOf(call)];
   const progress = openProgress(call, 'try');

@@ -14,7 +14,7 @@ import { COMMANDS, GLOBAL_OPTIONS } from '../commands.ts';
  * One line per word, with a tab and a description after it. The line `:files` or `:dirs` asks the shell for its own completion of
  * paths.
  */
-export function answer(words: readonly string[], place: Place): string {
+export function answer(words: readonly string[], place: Surroundings): string {
   const line = readLine(words);
   const { found, paths } = offer(line, place);
   const lines = found
@@ -29,7 +29,7 @@ interface Offer {
   readonly paths: readonly string[];
 }
 
-function offer(line: Line, place: Place): Offer {
+function offer(line: Line, place: Surroundings): Offer {
   const { command, pending, word, positionals, argumentsOnly } = line;
   const options = optionsFor(command);
   if (pending !== undefined) {
@@ -54,7 +54,7 @@ function commands(): Candidate[] {
   return COMMANDS.map(({ name, summary }) => ({ word: name, about: summary }));
 }
 
-function ofKind(kind: Kind, line: Line, place: Place): Offer {
+function ofKind(kind: ValueKind, line: Line, place: Surroundings): Offer {
   switch (kind.kind) {
     case 'none':
       return nothing();
@@ -90,7 +90,7 @@ function nothing(): Offer {
 }
 
 /** `known`: the words of a fixed list. `none`: only the user knows it. */
-type Kind =
+type ValueKind =
   | { readonly kind: 'known'; readonly words: readonly string[] }
   | { readonly kind: 'files' | 'dirs' | 'none' }
   | { readonly kind: Dynamic };
@@ -99,7 +99,7 @@ type Kind =
 type Dynamic = 'networks' | 'attached-networks' | 'containers' | 'namespaces' | 'plugins' | 'packet-ends';
 
 /** By the placeholder of an argument or an option, without its brackets. */
-const BY_PLACEHOLDER: Readonly<Record<string, Kind | undefined>> = {
+const BY_PLACEHOLDER: Readonly<Record<string, ValueKind | undefined>> = {
   network: { kind: 'networks' },
   'network or interface': { kind: 'attached-networks' },
   netns: { kind: 'namespaces' },
@@ -123,21 +123,21 @@ const BY_PLACEHOLDER: Readonly<Record<string, Kind | undefined>> = {
 };
 
 /** Options whose placeholder only says that it is a name. */
-const BY_OPTION: Readonly<Record<string, Kind | undefined>> = {
+const BY_OPTION: Readonly<Record<string, ValueKind | undefined>> = {
   network: { kind: 'networks' },
   'default-network': { kind: 'networks' },
 };
 
-const NONE: Kind = { kind: 'none' };
+const NONE: ValueKind = { kind: 'none' };
 
 /** The value of an option. */
-export function kindOfOption(name: string, { choices, placeholder = '' }: CommandOption): Kind {
+export function kindOfOption(name: string, { choices, placeholder = '' }: CommandOption): ValueKind {
   if (choices) return { kind: 'known', words: choices };
   return BY_OPTION[name] ?? BY_PLACEHOLDER[placeholder.slice(1, -1)] ?? NONE;
 }
 
 /** An argument. @param index from 0 */
-export function kindOfArgument({ usage, positionals }: Command, index: number): Kind {
+export function kindOfArgument({ usage, positionals }: Command, index: number): ValueKind {
   if (index >= positionals.max) return NONE;
   const placeholder = Array.from(usage.matchAll(/<([^>]*)>/g), ([, text = '']) => text)[index] ?? '';
   return BY_PLACEHOLDER[placeholder] ?? NONE;
@@ -210,7 +210,7 @@ interface Candidate {
 }
 
 /** What a completion is told apart from the words. */
-interface Place {
+interface Surroundings {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The types of our own plugins. */
   readonly types: readonly string[];
@@ -220,7 +220,7 @@ interface Place {
 const NAMESPACES = '/run/netns';
 
 /** Reads files only: nothing is started, and no daemon is asked. What cannot be read is not there. */
-const ON_NODE: Readonly<Record<Dynamic, (line: Line, place: Place) => Candidate[]>> = {
+const ON_NODE: Readonly<Record<Dynamic, (line: Line, place: Surroundings) => Candidate[]>> = {
   networks: ({ values }, { env }) => {
     const dir = values.get('conf-dir') || env.NETCONFPATH || DEFAULT_CONF_DIR;
     return listNetworks(dir).networks.map(({ list }) => ({
@@ -250,7 +250,7 @@ const ON_NODE: Readonly<Record<Dynamic, (line: Line, place: Place) => Candidate[
   },
 };
 
-function offerContainers(line: Line, place: Place): Candidate[] {
+function offerContainers(line: Line, place: Surroundings): Candidate[] {
   const known = containers(line, place);
   return [...new Set(known.map(({ id }) => id))].flatMap(id => {
     const attached = known.filter(one => one.id === id);
@@ -262,7 +262,7 @@ function offerContainers(line: Line, place: Place): Candidate[] {
   });
 }
 
-function containers({ values }: Line, { env }: Place) {
+function containers({ values }: Line, { env }: Surroundings) {
   const runtime: ChainRuntime = {
     pluginDirs: [],
     env,

@@ -132,7 +132,7 @@ function refusal({ network, containerId, ifname }: HandedAttachment, why: string
 }
 
 /** The attachments of one conflist with the same kinds of capability arguments: what holds for one of them holds for all. */
-interface Kind {
+interface TrialCase {
   readonly list: Conflist;
   readonly example: HandedAttachment;
 }
@@ -149,7 +149,7 @@ function kindOf({ list, capabilityArgs }: HandedAttachment): string {
  * @returns why it does not work; undefined if it does
  */
 async function findTrialProblem(
-  { list, example }: Kind,
+  { list, example }: TrialCase,
   dir: string,
   visible: readonly string[],
   call: CommandCall,

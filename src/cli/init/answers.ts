@@ -12,7 +12,7 @@ import { findIfnameProblem } from '../../net/ifname.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';
 import { renderColumns, widthOf } from '../terminal/lines.ts';
-import type { Kind, Wish } from './compose.ts';
+import type { NetworkChoice, Wish } from './compose.ts';
 import { type Addressing, type InUse, readAddressing, suggestSubnet } from './subnets.ts';
 
 /** A network and the file to write. */
@@ -26,7 +26,11 @@ export interface Answers {
  * @throws UsageError without a terminal, for options that are missing
  * @throws Error for a name, subnet or file that cannot be used
  */
-export async function answersOf(call: CommandCall, kinds: readonly Kind[], inUse: InUse): Promise<Answers> {
+export async function answersOf(
+  call: CommandCall,
+  kinds: readonly NetworkChoice[],
+  inUse: InUse,
+): Promise<Answers> {
   const kind = call.text('kind');
   // A wrong word is told before what is missing.
   if (kind !== undefined) readKind(kind, kinds);
@@ -45,7 +49,7 @@ export async function answersOf(call: CommandCall, kinds: readonly Kind[], inUse
   return fromTerminal(call, kinds, inUse);
 }
 
-function fromOptions(call: CommandCall, kinds: readonly Kind[], inUse: InUse): Answers {
+function fromOptions(call: CommandCall, kinds: readonly NetworkChoice[], inUse: InUse): Answers {
   const kind = readKind(call.text('kind') ?? '', kinds);
   const device = deviceOf(call, kind);
   const addressing = readAddressing(call.texts('subnet'), ...roomFor(kind, inUse));
@@ -54,7 +58,11 @@ function fromOptions(call: CommandCall, kinds: readonly Kind[], inUse: InUse): A
   return { wish: { name, kind, addressing, device, ports, rates }, file };
 }
 
-async function fromTerminal(call: CommandCall, kinds: readonly Kind[], inUse: InUse): Promise<Answers> {
+async function fromTerminal(
+  call: CommandCall,
+  kinds: readonly NetworkChoice[],
+  inUse: InUse,
+): Promise<Answers> {
   const prompt = openPrompt(call);
   try {
     const { kind, device } = await askKind(call, kinds, prompt.ask);
@@ -69,7 +77,7 @@ async function fromTerminal(call: CommandCall, kinds: readonly Kind[], inUse: In
 
 type Ask = ReturnType<typeof openPrompt>['ask'];
 
-async function askKind(call: CommandCall, kinds: readonly Kind[], ask: Ask) {
+async function askKind(call: CommandCall, kinds: readonly NetworkChoice[], ask: Ask) {
   const given = call.text('kind');
   if (given !== undefined) {
     const kind = readKind(given, kinds);
@@ -84,7 +92,12 @@ async function askKind(call: CommandCall, kinds: readonly Kind[], ask: Ask) {
   });
 }
 
-async function askAddressing(call: CommandCall, kind: Kind, inUse: InUse, ask: Ask): Promise<Addressing> {
+async function askAddressing(
+  call: CommandCall,
+  kind: NetworkChoice,
+  inUse: InUse,
+  ask: Ask,
+): Promise<Addressing> {
   const [taken, mayUseDhcp] = roomFor(kind, inUse);
   if (call.texts('subnet').length) return readAddressing(call.texts('subnet'), taken, mayUseDhcp);
   const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
@@ -95,7 +108,7 @@ async function askAddressing(call: CommandCall, kind: Kind, inUse: InUse, ask: A
   );
 }
 
-async function askExtras(call: CommandCall, kind: Kind, addressing: Addressing, ask: Ask) {
+async function askExtras(call: CommandCall, kind: NetworkChoice, addressing: Addressing, ask: Ask) {
   const given = readExtras(call, kind, addressing);
   const possible = EXTRAS.filter(extra => findExtraProblem(extra, kind, addressing) === undefined);
   if (possible.length === 0 || given.ports || given.rates) return given;
@@ -124,7 +137,7 @@ async function askPlace(call: CommandCall, inUse: InUse, ask: Ask) {
   });
 }
 
-function readKind(word: string, kinds: readonly Kind[]): Kind {
+function readKind(word: string, kinds: readonly NetworkChoice[]): NetworkChoice {
   const names = kinds.map(({ name }) => name);
   const kind = kinds.find(({ name }) => name === word);
   if (kind) return kind;
@@ -134,16 +147,16 @@ function readKind(word: string, kinds: readonly Kind[]): Kind {
 }
 
 /** The addresses to avoid, and whether the LAN's server may be asked. */
-function roomFor(kind: Kind, { addresses, ranges }: InUse) {
+function roomFor(kind: NetworkChoice, { addresses, ranges }: InUse) {
   // Containers may have addresses of the node's own LAN.
   return [kind.onLan ? ranges : addresses, kind.mayUseDhcp] as const;
 }
 
-function deviceOf(call: CommandCall, kind: Kind): string | undefined {
+function deviceOf(call: CommandCall, kind: NetworkChoice): string | undefined {
   return checkDevice(kind, call.text('device'));
 }
 
-function checkDevice(kind: Kind, name: string | undefined): string | undefined {
+function checkDevice(kind: NetworkChoice, name: string | undefined): string | undefined {
   if (name === undefined || name === '') return undefined;
   if (!kind.onLan)
     throw new UsageError(`Cannot use device "${name}": a network of kind ${kind.name} has none`);
@@ -152,7 +165,7 @@ function checkDevice(kind: Kind, name: string | undefined): string | undefined {
   return name;
 }
 
-function readExtras(call: CommandCall, kind: Kind, addressing: Addressing) {
+function readExtras(call: CommandCall, kind: NetworkChoice, addressing: Addressing) {
   for (const extra of EXTRAS.filter(one => call.on(one))) {
     const problem = findExtraProblem(extra, kind, addressing);
     if (problem !== undefined) throw new UsageError(`Cannot use --${extra}: ${problem}`);
@@ -167,7 +180,7 @@ const EXTRA_WORDS = { ports: 'Publish ports', rates: 'Limit rates' } as const;
 /** Why the node can do it for no container of the network. */
 function findExtraProblem(
   extra: (typeof EXTRAS)[number],
-  kind: Kind,
+  kind: NetworkChoice,
   addressing: Addressing,
 ): string | undefined {
   if (kind.onLan) return `packets of a network of kind ${kind.name} do not pass through the node's rules`;

@@ -9,7 +9,7 @@ import type { Addressing } from './subnets.ts';
 /** A network as asked for. */
 export interface Wish {
   readonly name: string;
-  readonly kind: Kind;
+  readonly kind: NetworkChoice;
   readonly addressing: Addressing;
   /** Of the node: what the network builds on; undefined for that of the default route. */
   readonly device: string | undefined;
@@ -63,14 +63,14 @@ function describeAddressing(addressing: Addressing): string {
 }
 
 /** A kind of network, and the type of the plugin that its list begins with. */
-export interface Kind extends NetworkKind {
+export interface NetworkChoice extends NetworkKind {
   readonly type: string;
 }
 
 /** What the plugins of this executable offer to lists. */
 interface Offers {
   /** By type of plugin; the first is the default. */
-  readonly kinds: readonly Kind[];
+  readonly kinds: readonly NetworkChoice[];
   /** The plugin that serves a capability for a container whose interface exists. */
   readonly forCapability: (capability: string) => JsonObject;
   /** Configuration of an IPAM plugin; undefined for no addresses. */

@@ -13,7 +13,7 @@ const BY_ORDER: readonly RuntimeName[] = ['containerd', 'CRI-O'];
 export type Pick = AnswerOf<'Installation'>['picks'][number];
 
 /** Where runtimes look for configurations. */
-export interface Place {
+export interface Lookup {
   readonly confDir: string;
   /** The settings in their own configurations. */
   readonly configured: readonly Configured[];
@@ -26,7 +26,7 @@ export interface Place {
  * @param planned text of a file that does not exist yet
  */
 export async function checkPick(
-  { confDir, configured, runtime }: Place,
+  { confDir, configured, runtime }: Lookup,
   name: string,
   planned?: string,
 ): Promise<Pick[]> {

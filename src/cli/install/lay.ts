@@ -6,7 +6,7 @@ import { LOCK_DEADLINE_MS, withFlock } from '../../sys/flock.ts';
 import { type Files, type Manifest, REAL_FILES, writeManifest } from './files.ts';
 import { layKubeconfig } from './kubeconfig.ts';
 import { REPLACED, TURN_NAME, UNFINISHED } from './names.ts';
-import { type InstallPlan, planInstall, type Step, sourcesOf, type Wanted } from './plan.ts';
+import { type InstallOptions, type InstallPlan, planInstall, type Step, sourcesOf } from './plan.ts';
 import type { TextFile } from './units.ts';
 
 /** Lists may hold tokens, and only runtimes read them (CIS Kubernetes Benchmark 1.1.9). */
@@ -19,7 +19,7 @@ const TEXT_MODE = 0o644;
  * @param version of this tool, for the manifest
  * @returns the executed plan
  */
-export function install(wanted: Wanted, version: string, files: Files = REAL_FILES): InstallPlan {
+export function install(wanted: InstallOptions, version: string, files: Files = REAL_FILES): InstallPlan {
   const { binDir, confDir, conf } = wanted;
   files.makeDir(binDir);
   if (conf) files.makeDir(confDir);
@@ -86,15 +86,15 @@ function modeOf(path: string, otherwise: number): number {
   return there?.isFile() ? there.mode & 0o777 : otherwise;
 }
 
-function textsOf({ starters = [], shared = [] }: Wanted): readonly TextFile[] {
+function textsOf({ starters = [], shared = [] }: InstallOptions): readonly TextFile[] {
   return [...starters, ...shared];
 }
 
-function textDirs(wanted: Wanted): string[] {
+function textDirs(wanted: InstallOptions): string[] {
   return [...new Set(textsOf(wanted).map(({ path }) => dirname(path)))];
 }
 
-function textOf({ path }: Step, wanted: Wanted): string {
+function textOf({ path }: Step, wanted: InstallOptions): string {
   return textsOf(wanted).find(one => one.path === path)?.text ?? '';
 }
 

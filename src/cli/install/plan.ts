@@ -9,7 +9,7 @@ import { REPLACED } from './names.ts';
 import type { TextFile } from './units.ts';
 
 /** What is to be installed, and where. */
-export interface Wanted {
+export interface InstallOptions {
   /** The executable, and the names that it gets. */
   readonly source: string;
   readonly names: readonly string[];
@@ -34,7 +34,7 @@ export type Step = AnswerOf<'Installation'>['steps'][number];
 
 /** Everything that an installation will do; nothing was changed yet. */
 export interface InstallPlan {
-  readonly wanted: Wanted;
+  readonly wanted: InstallOptions;
   /** Executables come first and the configuration last: a runtime must not see a network whose plugins are missing. */
   readonly steps: readonly Step[];
   readonly digests: {
@@ -47,7 +47,7 @@ export interface InstallPlan {
 }
 
 /** The file that each name is made from; those that others need come first. */
-export function sourcesOf({ source, names, core }: Pick<Wanted, 'source' | 'names' | 'core'>): {
+export function sourcesOf({ source, names, core }: Pick<InstallOptions, 'source' | 'names' | 'core'>): {
   readonly name: string;
   readonly source: string;
 }[] {
@@ -55,7 +55,7 @@ export function sourcesOf({ source, names, core }: Pick<Wanted, 'source' | 'name
 }
 
 /** Examines the present state. */
-export function planInstall(wanted: Wanted): InstallPlan {
+export function planInstall(wanted: InstallOptions): InstallPlan {
   const { binDir, confDir, conf, force } = wanted;
   const inspector = new Inspector();
   const before = findManifest(binDir);
@@ -158,7 +158,11 @@ function judge(
 }
 
 /** Configurations that were installed earlier and now have another name: a network must not exist twice. */
-function retired({ confDir, conf }: Wanted, before: Manifest | undefined, inspector: Inspector): Step[] {
+function retired(
+  { confDir, conf }: InstallOptions,
+  before: Manifest | undefined,
+  inspector: Inspector,
+): Step[] {
   return Object.entries(before?.configurations ?? {}).flatMap(([name, digests]) => {
     const path = join(confDir, name);
     const digest = inspector.find(path)?.digest;

@@ -9,10 +9,10 @@ import { Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn, removeKubeconfig } from './kubeconfig.ts';
 import { sweep, takeTurn } from './lay.ts';
 import { REPLACED } from './names.ts';
-import { sourcesOf, type Wanted } from './plan.ts';
+import { type InstallOptions, sourcesOf } from './plan.ts';
 
 /** What is installed where. Without a manifest, files of these names are ours if they are identical to their sources. */
-export type Installed = Pick<Wanted, 'binDir' | 'confDir' | 'source' | 'names' | 'core'>;
+export type Installed = Pick<InstallOptions, 'binDir' | 'confDir' | 'source' | 'names' | 'core'>;
 
 /** What happens to one file. */
 export type UninstallStep = AnswerOf<'Uninstallation'>['steps'][number];

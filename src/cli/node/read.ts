@@ -15,7 +15,7 @@ export function factsFor(call: CommandCall): NodeFacts {
 }
 
 /** What the model shows, and what of it has been read already. */
-interface Wanted {
+interface ReadOptions {
   /** Runs CHECK of every attachment. */
   readonly health?: boolean;
   readonly facts?: NodeFacts;
@@ -23,7 +23,7 @@ interface Wanted {
 }
 
 /** @throws CniError 5 */
-export async function readNodeFor(call: CommandCall, wanted: Wanted = {}): Promise<NodeModel> {
+export async function readNodeFor(call: CommandCall, wanted: ReadOptions = {}): Promise<NodeModel> {
   const { health = false, facts = factsFor(call), daemon = await viewDaemon(runDir(call.env)) } = wanted;
   return readNode({
     facts,

@@ -133,16 +133,16 @@ export function findWorse(
 }
 
 /** The number of attachments in each state, and what is wrong with the broken ones. */
-export function renderStanding(standing: readonly AttachmentCheck[]): string {
-  const number = (state: AttachmentCheck['state']) => standing.filter(one => one.state === state).length;
+export function renderChecked(checked: readonly AttachmentCheck[]): string {
+  const number = (state: AttachmentCheck['state']) => checked.filter(one => one.state === state).length;
   const unknown = number('unknown') ? `, ${number('unknown')} cannot be checked` : '';
-  const broken = standing.filter(({ state }) => state === 'broken');
+  const broken = checked.filter(({ state }) => state === 'broken');
   return `CHECK: ${number('sound')} pass, ${broken.length} fail${unknown}\n${renderBroken(broken)}`;
 }
 
 /** One line per attachment. */
-export function renderBroken(standing: readonly AttachmentCheck[]): string {
-  return standing
+export function renderBroken(checked: readonly AttachmentCheck[]): string {
+  return checked
     .map(({ network, containerId, ifname, problem }) => `  ${network} ${containerId} ${ifname}: ${problem}\n`)
     .join('');
 }

@@ -1,7 +1,7 @@
 // How do two records of one scene differ, once random names, numbers and times have common names, and which plugin caused each difference?
 import type { AnswerOf } from '../../answers/kinds.ts';
 import { defined } from '../../cni/defined.ts';
-import { type Answer, type Moment, type SceneRecord, type Sight, toText } from './scene.ts';
+import { type Moment, type SceneRecord, type Sight, type StepReply, toText } from './scene.ts';
 
 /** One difference; a side without the object has no text. */
 export type Difference = Omit<AnswerOf<'Comparison'>['links'][number]['differences'][number], 'alsoIn'>;
@@ -16,7 +16,7 @@ export function diffRecords(scene: string, first: SceneRecord, second: SceneReco
     const { step, verb, index } = moment;
     const at = { scene, step, verb, ...defined({ index }) };
     if (!one || !other) {
-      const [ran, not] = [describeAnswer(moment.answer), 'not called'];
+      const [ran, not] = [describeReply(moment.answer), 'not called'];
       differences.push({
         ...at,
         where: 'answer',
@@ -26,7 +26,7 @@ export function diffRecords(scene: string, first: SceneRecord, second: SceneReco
       });
       continue;
     }
-    differences.push(...diffAnswers(one.answer, other.answer).map(found => ({ ...at, ...found })));
+    differences.push(...diffReplies(one.answer, other.answer).map(found => ({ ...at, ...found })));
     // One side rolled back and the other continued, so everything after this differs. DEL continues after a failure.
     if (one.answer.failed !== other.answer.failed && verb !== 'DEL') break;
     const findings = withoutFollowers(findInSights(one.sight, other.sight));
@@ -63,9 +63,9 @@ function named(moments: readonly Moment[]): (readonly [string, Moment])[] {
 
 type DifferenceFacts = Pick<Difference, 'where' | 'what' | 'first' | 'second'>;
 
-function diffAnswers(first: Answer, second: Answer): DifferenceFacts[] {
+function diffReplies(first: StepReply, second: StepReply): DifferenceFacts[] {
   if (first.failed !== second.failed || first.code !== second.code) {
-    const [one, other] = [describeAnswer(first), describeAnswer(second)];
+    const [one, other] = [describeReply(first), describeReply(second)];
     return [{ where: 'answer', what: '', first: one, second: other }];
   }
   return findDifferences(first.result ?? {}, second.result ?? {}).map(({ names, ...sides }) => {
@@ -73,7 +73,7 @@ function diffAnswers(first: Answer, second: Answer): DifferenceFacts[] {
   });
 }
 
-function describeAnswer({ failed, code, message }: Answer): string {
+function describeReply({ failed, code, message }: StepReply): string {
   return failed ? `it fails with code ${code}: ${message}` : 'it succeeds';
 }
 

@@ -35,15 +35,14 @@ import {
   createLab,
   FRESH_DIRS,
   forNeighbour,
+  type LabNetns,
   notOfPlugins,
-  type Place,
   removeContainer,
-  removePlace,
+  removeLabNetns,
 } from '../lab.ts';
 import { play } from '../play.ts';
 import { describeUnordered, filesBelow, namesIn, readFiles, stateOfDevice } from '../state.ts';
 import {
-  type Answer,
   type Moment,
   type Observation,
   type Observed,
@@ -52,6 +51,7 @@ import {
   type Side,
   type Sight,
   type Step,
+  type StepReply,
   toText,
 } from './scene.ts';
 
@@ -77,13 +77,13 @@ const NAMES = { 1: 'container', 2: 'second container' } as const;
 /** Plays a scene in the calling process's namespaces, which must be new and not shared. */
 export async function playScene(scene: Scene, twin: Twin): Promise<SceneRecord> {
   const lab = createLab();
-  const containers = new Map<string, Place>([
+  const containers = new Map<string, LabNetns>([
     [NAMES[1], createContainer('one')],
     [NAMES[2], createContainer('two')],
   ]);
   const look = (): Sight => ({
     places: Object.fromEntries(
-      [['host', lab.host] as const, ...containers].map(([name, place]) => [name, observePlace(place)]),
+      [['host', lab.host] as const, ...containers].map(([name, place]) => [name, observeNetns(place)]),
     ),
     files: readContents(twin.shown),
   });
@@ -103,8 +103,8 @@ function inodeOf({ fd }: Netns): string {
 
 interface Stage {
   readonly twin: Twin;
-  readonly lab: Place;
-  readonly containers: Map<string, Place>;
+  readonly lab: LabNetns;
+  readonly containers: Map<string, LabNetns>;
   readonly look: () => Sight;
 }
 
@@ -116,9 +116,9 @@ async function takeStep(step: Step, stage: Stage): Promise<Moment[]> {
   return [
     ...plugins.map(({ event, ...seen }) => {
       const { verb: own, index, durationMs: took } = event;
-      return { step: name, verb: own, index, answer: answerOf(event), durationMs: took, ...seen };
+      return { step: name, verb: own, index, answer: replyOf(event), durationMs: took, ...seen };
     }),
-    { step: name, verb, answer: answerOf({ error }), durationMs, sight },
+    { step: name, verb, answer: replyOf({ error }), durationMs, sight },
   ];
 }
 
@@ -162,7 +162,7 @@ function attachmentTo(who: string, { withoutNetns }: Step, { ifname, args, capab
 }
 
 /** Removes the addresses, as a process in the container might do. */
-function damage(place: Place | undefined, ifname: string): void {
+function damage(place: LabNetns | undefined, ifname: string): void {
   const link = place && findLink(place.route, ifname);
   if (!place || !link) return;
   for (const { cidr } of listAddresses(place.route, link.index)) removeAddress(place.route, link.index, cidr);
@@ -171,10 +171,10 @@ function damage(place: Place | undefined, ifname: string): void {
 async function removeNamespace(who: string, { containers, lab }: Stage): Promise<void> {
   const place = containers.get(who);
   containers.delete(who);
-  if (place) await removeContainer(lab, place, () => removePlace(place), GONE_WITHIN_MS);
+  if (place) await removeContainer(lab, place, () => removeLabNetns(place), GONE_WITHIN_MS);
 }
 
-function answerOf({ result, error }: { readonly result?: unknown; readonly error?: unknown }): Answer {
+function replyOf({ result, error }: { readonly result?: unknown; readonly error?: unknown }): StepReply {
   if (error === undefined) return { failed: false, ...defined({ result }) };
   const { code, message } = toCniError(error);
   return { failed: true, code, message };
@@ -202,7 +202,7 @@ function contentOf(path: string): string {
 }
 
 /** Everything in a namespace except transient state: counters, dynamic neighbours, duplicate address detection. */
-export function observePlace(place: Place): Observation {
+export function observeNetns(place: LabNetns): Observation {
   const tables = new Tables(askOn(place));
   const nameOf = namesIn(tables);
   const links = tables.links.map(link => {

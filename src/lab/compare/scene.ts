@@ -97,7 +97,7 @@ export interface Sight {
 }
 
 /** The answer of a plugin or of a whole step. */
-export interface Answer {
+export interface StepReply {
   readonly failed: boolean;
   /** The result of a successful ADD. */
   readonly result?: unknown;
@@ -111,7 +111,7 @@ export interface Moment {
   readonly verb: string;
   /** Index of the plugin in the conflist. */
   readonly index?: number;
-  readonly answer: Answer;
+  readonly answer: StepReply;
   readonly durationMs: number;
   readonly sight: Sight;
 }

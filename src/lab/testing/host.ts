@@ -28,8 +28,8 @@ import {
 } from '../../sys/netns.ts';
 import { startTimer } from '../../wait.ts';
 import { diffStates, renderDifference, type State, type StateObject, stateOf } from '../diff.ts';
-import { closePlace, openPlace, type Place } from '../lab.ts';
-import { readFiles, readPlace } from '../state.ts';
+import { closeLabNetns, type LabNetns, openLabNetns } from '../lab.ts';
+import { readFiles, readNetnsState } from '../state.ts';
 
 /** A plugin definition, or the path of a plugin's executable. */
 export type Plugin = PluginDefinition | string;
@@ -279,7 +279,7 @@ async function visiting<T>(host: Netns, env: Record<string, string>, visit: () =
 const DIR = '/run/netns';
 
 /** A network namespace of a test. */
-export interface Namespace extends Place {
+export interface Namespace extends LabNetns {
   readonly path: string;
 }
 
@@ -303,7 +303,7 @@ function createNamespace(role: string): Namespace {
     );
   }
   made.add(name);
-  return { ...openPlace(name, openNetns(path)), path };
+  return { ...openLabNetns(name, openNetns(path)), path };
 }
 
 /** A GC on this machine visits every namespace, for less than this time. */
@@ -318,7 +318,7 @@ function removeNamespace(place: Namespace): void {
     Bun.sleepSync(VISIT_MS);
     for (const pid of processesIn([netns.ino])) if (found.includes(pid)) killProcess(pid);
   }
-  closePlace(place);
+  closeLabNetns(place);
   unlinkNamespace(name);
 }
 
@@ -366,7 +366,7 @@ export function diffKernelStates(before: KernelState, after: KernelState): strin
 
 /** What is in a namespace, without the addresses that the loopback device gets when it first comes up and then keeps. */
 function stateIn(place: Namespace, sysctls: readonly string[]): State {
-  const state = readPlace(new Tables(askOn(place)), place.netns, sysctls);
+  const state = readNetnsState(new Tables(askOn(place)), place.netns, sysctls);
   return new Map([...state].filter(([key]) => !/^address (127\.0\.0\.1\/8|::1\/128) on lo$/.test(key)));
 }
 

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { install } from '../../../../src/cli/install/lay.ts';
-import type { Wanted } from '../../../../src/cli/install/plan.ts';
+import type { InstallOptions } from '../../../../src/cli/install/plan.ts';
 import { uninstall } from '../../../../src/cli/install/uninstall.ts';
 import { readCandidates } from '../../../../src/cli/runtimes/candidate.ts';
 import { run } from '../../../helpers/command.ts';
@@ -34,8 +34,8 @@ function makePlaces() {
 function wantedIn(
   places: { binDir: string; confDir: string },
   version: number,
-  more: Partial<Wanted> = {},
-): Wanted {
+  more: Partial<InstallOptions> = {},
+): InstallOptions {
   const source = join(tmp, `executable-${version}`);
   fs.writeFileSync(source, `executable ${version}`);
   return {
@@ -54,11 +54,11 @@ function contents({ binDir, confDir }: { binDir: string; confDir: string }): Rec
   return Object.fromEntries(files.sort().map(file => [file, fs.readFileSync(file, 'utf8')]));
 }
 
-const killed = async (verb: string, step: number, wanted: Wanted) =>
+const killed = async (verb: string, step: number, wanted: InstallOptions) =>
   (await run([process.execPath, KILLED, verb, String(step), JSON.stringify(wanted)])).exitCode !== 0;
 
 /** What every user may see at any moment. */
-async function expectWhole(wanted: Wanted, before: Record<string, string>): Promise<void> {
+async function expectWhole(wanted: InstallOptions, before: Record<string, string>): Promise<void> {
   const now = contents(wanted);
   const fresh = fs.readFileSync(wanted.source, 'utf8');
   for (const name of NAMES) {
@@ -78,8 +78,8 @@ async function expectWhole(wanted: Wanted, before: Record<string, string>): Prom
 /** Kills at each step in turn; returns how many there are. */
 async function killEverywhere(
   verb: 'install' | 'uninstall',
-  prepare: () => Wanted,
-  judge: (wanted: Wanted, before: Record<string, string>) => Promise<void>,
+  prepare: () => InstallOptions,
+  judge: (wanted: InstallOptions, before: Record<string, string>) => Promise<void>,
 ): Promise<number> {
   for (let step = 1; step < MOST_STEPS; step++) {
     const wanted = prepare();

@@ -13,11 +13,11 @@ import {
   sortOut,
 } from '../../../../src/lab/compare/report.ts';
 import {
-  type Answer,
   DELETED_BY_B,
   type Moment,
   type SceneRecord,
   type Sight,
+  type StepReply,
 } from '../../../../src/lab/compare/scene.ts';
 
 const LIST = parseNetwork(
@@ -82,11 +82,11 @@ describe('renderReport()', () => {
 });
 
 const CROSSED = { plugins: [{ type: 'bridge' }, { type: 'portmap' }] } as unknown as Conflist;
-const OK: Answer = { failed: false };
-const RESULT: Answer = { failed: false, result: { ips: [{ address: '10.1.0.2/24' }] } };
+const OK: StepReply = { failed: false };
+const RESULT: StepReply = { failed: false, result: { ips: [{ address: '10.1.0.2/24' }] } };
 const EMPTY: Sight = { places: { host: {} }, files: {} };
 
-const moment = (step: string, answer: Answer, sight = EMPTY, index?: number): Moment => ({
+const moment = (step: string, answer: StepReply, sight = EMPTY, index?: number): Moment => ({
   step,
   verb: step,
   answer,
@@ -107,7 +107,7 @@ describe('reportCrossings()', () => {
   });
 
   test('names the plugins that fail, with their errors', () => {
-    const no: Answer = { failed: true, code: 999, message: 'no such chain' };
+    const no: StepReply = { failed: true, code: 999, message: 'no such chain' };
     const found = crossingOf(
       recordOf(moment('ADD', RESULT, EMPTY, 0), moment('DEL', no, EMPTY, 0), moment('DEL', no)),
     );
@@ -152,7 +152,7 @@ describe('reportCrossings()', () => {
   });
 
   test('says that nothing was tried when ADD fails', () => {
-    const no: Answer = { failed: true, message: 'no master' };
+    const no: StepReply = { failed: true, message: 'no master' };
     expect(crossingOf(recordOf(moment('ADD', no), moment('DEL', OK)))).toMatchObject({
       untried: 'no master',
       fails: [],
