@@ -10,7 +10,7 @@ import { bootId } from '../files/boot-id.ts';
 import { endFrozen, isFrozen } from '../files/frozen-process.ts';
 import { fileExists } from '../files/read-file.ts';
 import { isOfEarlierBoot } from './boot.ts';
-import { hostCookie, refuseElsewhere } from './elsewhere.ts';
+import { refuseElsewhere } from './elsewhere.ts';
 import {
   cacheFileOf,
   isOfAnother,
@@ -21,7 +21,6 @@ import {
 } from './entries.ts';
 import type { CachedAttachment } from './entry.ts';
 import { buryOwner, type Lock, type LockPlace, type Purpose, takeLock } from './lock.ts';
-import { identifyNetns } from './netns-identity.ts';
 import {
   createNote,
   dropNote,
@@ -363,9 +362,9 @@ export class Held {
   /** Another runtime made it, and nothing is noted of it. @param generation of its ADD, if that was noted */
   adopt(entry: CachedAttachment, pluginDirs: readonly string[], generation: string | undefined): HeldKnown {
     const { env, cacheDir } = this.#call;
-    const now = { ...identifyNetns(entry.netns), ...hostCookie(), boot: bootId(env), pluginDirs };
-    const record = recordOfForeign(entry, now, cacheDir || cniCacheDir(env), generation);
-    this.#record = { ...record, runner: this.#right().runner };
+    const noted = generation === undefined ? {} : { generation };
+    const now = { pluginDirs, boot: bootId(env), runner: this.#right().runner, ...noted };
+    this.#record = recordOfForeign(entry, { ...now, cacheDir: cacheDir || cniCacheDir(env) });
     return this as HeldKnown;
   }
 

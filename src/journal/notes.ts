@@ -23,9 +23,11 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
 import { putOpenFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIn } from '../files/read-file.ts';
+import { hostCookie } from './elsewhere.ts';
 import { cacheFileOf, readAside, readAttachment, removeAttachment } from './entries.ts';
 import { type CachedAttachment, type Made, renderAttachment } from './entry.ts';
 import { parseNote, renderIntent, renderLine } from './lines.ts';
+import { identifyNetns } from './netns-identity.ts';
 import { cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
 import { type AttachmentRecord, type Intent, type Line, toRemembered } from './record.ts';
 
@@ -86,14 +88,11 @@ function settledBy(entry: CachedAttachment, cacheDir: string): AttachmentRecord 
 
 /** A settled attachment that another runtime made, for a change of it: everything but the entry is of now. */
 export function recordOfForeign(
-  entry: CachedAttachment,
-  intent: Pick<Intent, 'netnsIdentity' | 'netnsCookie' | 'hostCookie' | 'boot' | 'pluginDirs'>,
-  cacheDir: string,
-  generation: string | undefined,
-): Omit<AttachmentRecord, 'runner'> {
-  const { made: _, ...known } = entry;
-  const noted = generation === undefined ? {} : { generation };
-  return { ...settled(known, cacheDir), ...intent, ...noted, foreign: true, runners: [] };
+  { made: _, ...known }: CachedAttachment,
+  now: Pick<Intent, 'cacheDir' | 'pluginDirs' | 'generation' | 'boot' | 'runner'>,
+): AttachmentRecord {
+  const made = { ...identifyNetns(known.netns), ...hostCookie(), ...now };
+  return { ...settled(known, now.cacheDir), ...made, foreign: true };
 }
 
 function settled(entry: CachedAttachment, cacheDir: string): AttachmentRecord {

@@ -86,7 +86,7 @@ function workerOf(runners: readonly Runner[]): Match {
   };
 }
 
-/** Whether a process has begun to work on the attachment and died; call only with the claim. */
+/** Whether a process has begun to work on the attachment and died; call only with the lock. */
 export function wasCutOff({ runners }: Pick<AttachmentRecord, 'runners'>): boolean {
   return findDead(runners).length > 0;
 }
@@ -182,7 +182,7 @@ function prove(pid: number, match: Match): OrphanProcess | undefined {
   return { pid, start, isLeader: group === pid, isOverdue };
 }
 
-/** Runners other than this process, which holds the claim: they must be dead. */
+/** Runners other than this process, which has the lock: they must be dead. */
 function findDead(runners: AttachmentRecord['runners']): string[] {
   const own = processOf();
   return runners.map(processOf).filter(one => one !== own);

@@ -13,11 +13,10 @@ import { type AttachmentRecord, type HeldKnown, isKnown, type Settings } from '.
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { isNoteGone, noteOf } from '../records/foreign.ts';
 import { hold, waitForOrphanProcesses } from '../records/hold.ts';
-import { findRecord } from '../records/known-add.ts';
+import { findRecord, isUnfinished } from '../records/known-add.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
-import { isUnfinished } from './unfinished.ts';
 
 /**
  * Undoes or finishes the change of an attachment if its runner died. Waits while the runner lives.

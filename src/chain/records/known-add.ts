@@ -108,3 +108,18 @@ export function withCachedArgs(attachment: Attachment, cached: CachedAttachment 
 export function idOf(list: Conflist, { containerId, ifname }: Attachment): AttachmentId {
   return { network: list.name, containerId, ifname };
 }
+
+/** Whether a change has begun and not been committed or undone. */
+export function isUnfinished({ phase, change }: AttachmentRecord): boolean {
+  return phase === 'attached' && change !== undefined;
+}
+
+/** Whether the attachment has been changed, or is being changed, since the first record was read. */
+export function isChangedSince(
+  then: AttachmentRecord | undefined,
+  now: AttachmentRecord | undefined,
+): boolean {
+  if (then === undefined || now === undefined) return false;
+  const settings = ({ capabilityArgs, source }: AttachmentRecord) => JSON.stringify([capabilityArgs, source]);
+  return isUnfinished(now) || settings(then) !== settings(now);
+}

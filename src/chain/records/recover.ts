@@ -24,11 +24,11 @@ import {
   tryHold,
 } from '../../journal/store.ts';
 import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
-import { isUnfinished } from '../change/unfinished.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
 import { deleteHeld } from './delete-attachment.ts';
 import { holdCall } from './hold.ts';
+import { isUnfinished } from './known-add.ts';
 import { findLaterEntry, warnAgain } from './successor.ts';
 
 /** The outcome for one unsettled attachment. */

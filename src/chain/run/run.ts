@@ -9,10 +9,16 @@ import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { refuseElsewhere } from '../../journal/elsewhere.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import { type AttachmentRecord, cacheFileOf, readAttachment, toRemembered } from '../../journal/store.ts';
-import { isChangedSince, isUnfinished } from '../change/unfinished.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
-import { findConfigOfAdd, findRecord, idOf, withCachedArgs } from '../records/known-add.ts';
+import {
+  findConfigOfAdd,
+  findRecord,
+  idOf,
+  isChangedSince,
+  isUnfinished,
+  withCachedArgs,
+} from '../records/known-add.ts';
 import { recover } from '../records/recover.ts';
 import { commit, prepare, rollback } from '../records/transaction.ts';
 import { acceptResult } from './accept-result.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { applyChange, type Change } from '../../../../src/chain/change/settings.ts';
-import { isChangedSince, isUnfinished } from '../../../../src/chain/change/unfinished.ts';
+import { isChangedSince, isUnfinished } from '../../../../src/chain/records/known-add.ts';
 import type { AttachmentRecord } from '../../../../src/journal/record.ts';
 
 const LIST = {
