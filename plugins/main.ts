@@ -12,6 +12,7 @@ import { WORKER_FLAG } from '../src/worker/protocol.ts';
 import {
   AS_FLAG,
   isPluginName,
+  isRunner,
   KNOWN_TYPES,
   type KnownType,
   loadAbout,
@@ -26,6 +27,7 @@ import { judgeForFront, mayHaveBegun, requestKey } from './unanswered.ts';
 
 const CATALOG: PluginCatalog = {
   types: KNOWN_TYPES,
+  aliases: RUNNER_ALIASES,
   find: loadAbout,
   schemas: async () => (await import('./build/published-schemas.ts')).SCHEMAS,
   answerSchemas: async () => (await import('./build/published-schemas.ts')).ANSWER_SCHEMAS,
@@ -36,7 +38,8 @@ if (args[0] === WORKER_FLAG) await runAsWorker();
 else if (args[0] === JUDGE_FLAG) await judgeForFront(args.slice(1));
 else if (isPluginName(name)) await runAsPlugin(name);
 // The tool is also a plugin when a runtime calls it; under multus's names it is nothing else.
-else if (RUNNER_ALIASES.includes(name) || (args.length === 0 && process.env.CNI_COMMAND)) await runAsRunner();
+else if ((isRunner(name) && name !== RUNNER_NAME) || (args.length === 0 && process.env.CNI_COMMAND))
+  await runAsRunner();
 else await runAsTool(args);
 
 /** By the name of the executable, or by {@link AS_FLAG}. */
@@ -49,7 +52,7 @@ function calledAs(argv0: string, argv: string[]): { name: string; args: string[]
 
 async function runAsWorker(): Promise<never> {
   const { runWorker } = await import('../src/worker/worker.ts');
-  return runWorker(type => loadPlugin(type) ?? (type === RUNNER_NAME ? RUNNER.load() : undefined));
+  return runWorker(type => loadPlugin(type) ?? (isRunner(type) ? RUNNER.load() : undefined));
 }
 
 async function runAsPlugin(plugin: PluginName): Promise<never> {

@@ -113,6 +113,11 @@ export const RUNNER_NAME = 'catena' as const;
 /** Names under which the executable is the delegate runner and nothing else: those of multus without and with its daemon. */
 export const RUNNER_ALIASES: readonly string[] = ['multus', 'multus-shim'];
 
+/** Whether the executable is the delegate runner under this name. */
+export function isRunner(name: string): boolean {
+  return name === RUNNER_NAME || RUNNER_ALIASES.includes(name);
+}
+
 /** `bun plugins/main.ts --as bridge` calls a plugin without compiling. */
 export const AS_FLAG = '--as';
 

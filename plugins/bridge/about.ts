@@ -88,6 +88,9 @@ function adviseOnBridge(conf: BridgeConf, entry: JsonObject): PluginAdvice[] {
       '"ipMasq" does nothing unless containers send their packets through the bridge: set "isGateway" or "isDefaultGateway" as well';
     advice.push({ path: ['ipMasq'], message });
   }
+  for (const key of ['ipMasq', 'isDefaultGateway'] as const)
+    if (conf[key] && !ipam?.type)
+      advice.push({ path: [key], message: `"${key}" does nothing without addresses: add "ipam"` });
   const refuses = Object.entries(entry).some(
     ([key, value]) => key.toLowerCase() === 'isgateway' && value === false,
   );

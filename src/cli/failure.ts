@@ -112,6 +112,8 @@ function hintFor(error: CniError): string | undefined {
   if (error instanceof NetworkNotFound) return 'set NETCONFPATH or --conf-dir, or name a file with --file';
   // The message already contains the advice.
   if (message.includes('run as root')) return undefined;
+  if (/^Cannot start plugin .*EACCES/.test(message) && error.plugin?.executable !== undefined)
+    return `chmod +x ${error.plugin.executable}`;
   if (/\b(EPERM|EACCES|Operation not permitted|Permission denied)\b/.test(message)) return 'run as root';
   return undefined;
 }

@@ -218,6 +218,8 @@ const ETHERNET_MTU = 1500;
 export interface PluginCatalog {
   /** Types of all plugins, sorted. */
   readonly types: readonly string[];
+  /** Further names of the delegate runner. */
+  readonly aliases?: readonly string[];
   /** What is known about a plugin; undefined for a type that is not ours. */
   find(type: string): Promise<PluginAbout> | undefined;
   /** Published JSON Schemas by name: one for each type, and `conflist`. */

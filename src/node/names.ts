@@ -38,18 +38,22 @@ function entriesOf(value: unknown): [string, string][] {
   });
 }
 
+/** As `catena add` and cnitool derive an id from the path of a namespace. */
+const DERIVED = /^cnitool-[\da-f]{20}$/;
+
 /**
  * The names of a container, from the arguments of its ADD (kubelet's `K8S_POD_NAME` and `K8S_POD_NAMESPACE`) and the runtime's list.
- * Podman passes the name of the container as that of a pod, and no namespace.
+ * Podman passes the name of the container as that of a pod, and no namespace. An id that was derived from a namespace of
+ * `ip netns` stands for the name of that namespace.
  */
 export function namesOf(
-  containerId: string,
-  args: CniArgs,
+  { containerId, args, netns }: { containerId: string; args: CniArgs; netns: string },
   storage: ReadonlyMap<string, string>,
 ): ContainerNames {
   const argument = (key: string) => args.findLast(([name]) => name === key)?.[1] || undefined;
   const [podName, podNamespace] = [argument('K8S_POD_NAME'), argument('K8S_POD_NAMESPACE')];
-  const stored = storage.get(containerId);
+  const [, derived] = (DERIVED.test(containerId) && /\/netns\/([^/]+)$/.exec(netns)) || [];
+  const stored = storage.get(containerId) ?? derived;
   if (podNamespace === undefined) return defined({ containerName: stored ?? podName });
   return defined({ podNamespace, podName, containerName: stored });
 }

@@ -54,7 +54,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
   const storage = readStorageNames();
   const shown = attachments.map((one): NodeAttachment => {
     const { known, through, unsettled } = one;
-    const { network, containerId, ifname, netns, args } = known;
+    const { network, containerId, ifname, netns } = known;
     const inside = insides.get(netns)?.get(ifname);
     const hostDevice =
       inside?.hostIndex === undefined
@@ -64,7 +64,7 @@ export async function readNode(places: NodePlaces): Promise<NodeModel> {
       network,
       containerId,
       ifname,
-      ...namesOf(containerId, args, storage),
+      ...namesOf(known, storage),
       state: unsettled !== undefined ? 'unsettled' : one.isGone ? 'gone' : 'attached',
       netns,
       origin: originOf(one),

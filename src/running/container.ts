@@ -73,14 +73,14 @@ const FINDERS: readonly Find[] = [
   (all, given) => all.filter(({ known }) => known.containerId === given),
   (all, given) => {
     const storage = readStorageNames();
-    return all.filter(({ known: { containerId, args } }) => {
-      const { podNamespace, podName, containerName } = namesOf(containerId, args, storage);
+    return all.filter(({ known }) => {
+      const { podNamespace, podName, containerName } = namesOf(known, storage);
       return containerName === given || (podName !== undefined && `${podNamespace}/${podName}` === given);
     });
   },
   (all, given, cwd) => (given === '' ? [] : inNamespace(all, namespacePath(given, cwd))),
   (all, given) =>
-    all.filter(({ known: { containerId, args } }) => namesOf(containerId, args, new Map()).podName === given),
+    all.filter(({ known }) => namesOf(known, new Map()).podName === given),
   (all, given) => all.filter(({ known }) => given !== '' && known.containerId.startsWith(given)),
 ];
 

@@ -46,6 +46,8 @@ test('catena install installs every plugin and the list, and reports that anothe
   );
   expect(stdout).toContain('containerd  does not use it: "05-lo.conflist" is used');
   expect(stdout).toContain('--as-default gives the list a name that sorts first');
+  // The last line is what a person must still do.
+  expect(stdout).toEndWith(`\n"catena" is not in PATH: ln -s ${root}/bin/catena /usr/local/bin/catena\n`);
   const called = await run([join(root, 'bin/bridge')], { env: { CNI_COMMAND: 'VERSION' } });
   expect(JSON.parse(called.stdout)).toMatchObject({ cniVersion: '1.1.0' });
 });

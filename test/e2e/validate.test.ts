@@ -125,6 +125,29 @@ describe('catena validate', () => {
     const file = write('10.conflist', { plugins: [{ type: 'bridge', mtu: 'x' }] });
     expect((await catena('validate', file, '--bin-dir', bin)).stdout).toContain('error: "mtu"');
   });
+
+  test('judges the file that a runtime would start: multus as well, and none that cannot be executed', async () => {
+    const bin = path.join(dir, 'bin');
+    fs.mkdirSync(bin);
+    for (const name of ['catena-core', 'bridge', 'multus', 'portmap'])
+      fs.copyFileSync(path.join(BIN_DIR, name === 'multus' ? 'bridge' : name), path.join(bin, name));
+    fs.chmodSync(path.join(bin, 'portmap'), 0o644);
+    const file = write('10.conflist', {
+      plugins: [
+        { type: 'multus', clusterNetwork: 'x' },
+        { type: 'portmap', capabilities: { portMappings: true } },
+      ],
+    });
+    const { exitCode, stdout } = await catena('validate', file, '--bin-dir', bin);
+    expect(exitCode).toBe(1);
+    expect(stdout).toContain(
+      'Cannot get the supported versions of "portmap": Cannot start plugin "portmap": EACCES',
+    );
+    expect(stdout).not.toContain('no such plugin');
+    const second = write('20.conflist', { plugins: [{ type: 'bridge', ipMasq: true }] });
+    const advice = (await catena('validate', second, '--bin-dir', bin)).stdout;
+    expect(advice).toContain('"ipMasq" does nothing without addresses: add "ipam"');
+  });
 });
 
 describeNeeding(

@@ -9,18 +9,19 @@ import { FRONT, type Front } from './front-program.ts';
 /**
  * True when executing the file would run the program of this process: it is the same file (device and inode), or a front of this
  * build with this program beside it. A front is recognised by its content, so copies count, and another program that was put
- * under one of our names never does.
+ * under one of our names never does. A file without a bit for execution is what no runtime can start, so it is not ours either.
  */
 export function isOwnExecutable(path: string): boolean {
   // A process never runs another program.
   own ??= identityOf(statOf('/proc/self/exe'));
   const stat = statOf(path);
-  if (own === undefined || stat === undefined) return false;
+  if (own === undefined || stat === undefined || (stat.mode & ANY_EXECUTE) === 0n) return false;
   return (
     identityOf(stat) === own || (isFrontFile(path, stat) && identityOf(statOf(coreBeside(path))) === own)
   );
 }
 
+const ANY_EXECUTE = 0o111n;
 let own: string | undefined;
 
 /** The same question for one run of a chain: each file is looked at once, however many plugins and segments name it. */

@@ -72,9 +72,22 @@ export async function run(call: CommandCall): Promise<number> {
     call,
     'Installation',
     { ok, steps: plan.steps, ...defined({ reason }), picks, notes },
-    () => `${render(plan, picks, reason, call.on('as-default'))}${noted}`,
+    () => `${render(plan, picks, reason, call.on('as-default'))}${noted}${remains(call, plan)}`,
   );
   return ok ? 0 : 1;
+}
+
+/** What a person must still do, after everything else. */
+function remains({ env }: CommandCall, { wanted, steps }: InstallPlan): string {
+  const kept = steps.filter(({ place, action }) => place === 'bin' && action === 'keep').length;
+  const isInPath = Bun.which(COMMAND_NAME, { PATH: env.PATH ?? '' }) !== null;
+  const path = join(wanted.binDir, COMMAND_NAME);
+  return [
+    kept > 0 && `still of another package: ${count(kept, 'plugin')}; --force replaces them\n`,
+    !isInPath && `"${COMMAND_NAME}" is not in PATH: ln -s ${path} /usr/local/bin/${COMMAND_NAME}\n`,
+  ]
+    .filter(Boolean)
+    .join('');
 }
 
 const NO_FRONT =
@@ -98,7 +111,7 @@ export function placesOf(call: CommandCall) {
 async function readWanted(call: CommandCall) {
   const { pluginDirs, names, ...places } = placesOf(call);
   const chosen = call.texts('link');
-  const unknown = chosen.find(name => !names.includes(name));
+  const unknown = chosen.find(name => ![...names, ...(call.plugins.aliases ?? [])].includes(name));
   if (unknown !== undefined)
     throw new UsageError(`Cannot install "${unknown}": no such plugin; there are ${names.join(', ')}`);
   const [file] = call.positionals;

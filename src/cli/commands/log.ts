@@ -100,7 +100,7 @@ function renderEntry(entry: LogEntry, wide: boolean, paint: Paint): string {
   const who = [...new Set([nameIn(entry), ...id])].join(' ');
   const place = [who, ifname, network && `on ${network}`].filter(Boolean).join(' ');
   const failure = code === 0 ? '' : ` ${paint('red', `failed (${code})`)}`;
-  const words = message === undefined ? '' : `: ${message}`;
+  const words = message === undefined ? '' : place === '' ? message : `: ${message}`;
   const origin = [by, source, ...(wide && trace !== undefined ? [`trace ${trace}`] : [])].join('; ');
   return `${oneLine(`${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${origin}]`)}\n`;
 }

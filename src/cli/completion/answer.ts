@@ -270,8 +270,9 @@ function containers({ values }: Line, { env }: Surroundings) {
     ...defined({ cacheDir: values.get('cni-cache-dir') }),
   };
   const storage = readStorageNames();
-  return readRecords(runtime).attachments.map(({ known: { containerId: id, network, ifname, args } }) => {
-    const { podNamespace, podName, containerName } = namesOf(id, args, storage);
+  return readRecords(runtime).attachments.map(({ known }) => {
+    const { containerId: id, network, ifname } = known;
+    const { podNamespace, podName, containerName } = namesOf(known, storage);
     const name = containerName ?? (podName === undefined ? undefined : `${podNamespace}/${podName}`);
     return { id, network, ifname, name };
   });

@@ -26,7 +26,8 @@ export function recoveryEvent(
   { network, containerId, ifname, why, error }: Recovery,
   by: 'command' | 'daemon',
 ): HistoryEvent {
-  const message = error === undefined ? why : `${why}: ${error.message}`;
+  // Of a DEL that failed again for the same reason, the reason is told once.
+  const message = error === undefined || why.endsWith(error.message) ? why : `${why}: ${error.message}`;
   return {
     time: new Date().toISOString(),
     verb: 'RECOVER',

@@ -10,7 +10,7 @@ beforeAll(() => {
   for (const sub of ['a', 'b', 'a/folder', 'b/later']) fs.mkdirSync(path.join(dir, sub));
   for (const file of ['a/both', 'b/both', 'b/second', 'b/folder']) fs.writeFileSync(path.join(dir, file), '');
   fs.symlinkSync('second', path.join(dir, 'b/linked'));
-  fs.symlinkSync('nowhere', path.join(dir, 'a/second'));
+  for (const name of ['second', 'dangling']) fs.symlinkSync('nowhere', path.join(dir, `a/${name}`));
 });
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
@@ -35,11 +35,13 @@ describe('findPlugin()', () => {
     ['an empty type', '', 'a plugin type is a file name, without "/"'],
     ['a path', '../bin/evil', 'a plugin type is a file name, without "/"'],
     ['an absolute path', '/bin/sh', 'a plugin type is a file name, without "/"'],
-    ['a folder', 'later', 'no such file in'],
-    ['dots', '..', 'no such file in'],
+    ['a folder', 'later', '"DIR/b/later" is not a regular file'],
+    ['dots', '..', '"'],
+    ['a dangling link', 'dangling', '"DIR/a/dangling" is a symbolic link that leads to no file'],
     ['what is not there', 'nope', 'no such file in'],
   ])('refuses %s', (_, type, message) => {
-    expect(() => find(type)).toThrow(`Cannot find plugin "${type}": ${message}`);
+    const told = message.replace('DIR', dir);
+    expect(() => find(type)).toThrow(`Cannot find plugin "${type}": ${told}`);
   });
 
   test('names the directories that it searched', () => {

@@ -49,4 +49,7 @@ test('a recovery that failed is a failure, although its plugin has no code', () 
   expect(rowsOf([recoveryEvent({ ...ID, why, error }, 'command')])).toEqual([
     ['RECOVER', 'command', 999, `${why}: it cannot`],
   ]);
+  // A reason that ends with the same words is told once.
+  const { message } = recoveryEvent({ ...ID, why: `${why}: it cannot`, error }, 'command');
+  expect(message).toBe(`${why}: it cannot`);
 });
