@@ -444,7 +444,7 @@ const TRIALS: readonly DamageRow[] = [
         'cp /opt/cni/bin/portmap /run/portmap; chmod 644 /run/portmap; mount --bind /run/portmap /opt/cni/bin/portmap',
       undo: () => 'umount /opt/cni/bin/portmap',
     },
-    finds: ['executables'],
+    finds: ['attachments', 'executables'],
     mend: 'undo',
   },
   {
