@@ -79,8 +79,7 @@ const FINDERS: readonly Find[] = [
     });
   },
   (all, given, cwd) => (given === '' ? [] : inNamespace(all, namespacePath(given, cwd))),
-  (all, given) =>
-    all.filter(({ known }) => namesOf(known, new Map()).podName === given),
+  (all, given) => all.filter(({ known }) => namesOf(known, new Map()).podName === given),
   (all, given) => all.filter(({ known }) => given !== '' && known.containerId.startsWith(given)),
 ];
 
