@@ -3,7 +3,7 @@
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/defined.ts';
 import { askAll } from '../../src/netlink/ask.ts';
-import { NLM_F_CREATE, NLM_F_REPLACE } from '../../src/netlink/codec/message.ts';
+import { NLM_F_CREATE, NLM_F_REPLACE, type Request } from '../../src/netlink/codec/message.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { htbClassRequest, listClasses } from '../../src/netlink/rtnl/class.ts';
 import {
@@ -29,7 +29,7 @@ import {
 } from '../../src/netlink/rtnl/qdisc.ts';
 import type { Tbf } from '../../src/netlink/rtnl/tc/tbf.ts';
 import { renderTcHandle, tcHandle } from '../../src/netlink/rtnl/tc/tcmsg.ts';
-import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { ensureIfb, ifbNamesOf, ownAmong } from './ifb.ts';
 import type { Bucket, Direction, Shaper, Shaping } from './plan.ts';
 import type { ShapedDevice } from './shaped-device.ts';

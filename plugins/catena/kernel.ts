@@ -1,5 +1,5 @@
 // How are the default routes of a container read and changed?
-import type { ContainerRoutes } from '../../src/delegate/default-route.ts';
+import type { ContainerRoutes } from '../../src/delegate/runner.ts';
 import { FAMILIES, type Family, type Ip } from '../../src/net/ip.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import {

@@ -97,16 +97,7 @@ export async function prepareRunner<T>(
       },
       findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
-      ...(cluster && {
-        cluster,
-        claims: cluster,
-        fetchAnnotations: async pod => (await loadClusterPod()).fetchAnnotations(cluster, pod),
-        publish: async (pod, status) => (await loadClusterPod()).publishStatus(cluster, pod, status),
-        tell: async (pod, outcome) =>
-          (await loadClusterPod()).tellOutcome(cluster, pod, outcome, (message, fields) =>
-            log.warn(message, fields),
-          ),
-      }),
+      ...(cluster && servicesOf(cluster, log)),
       ...(cluster && conf.followAnnotations && placeOf(call) && { follow: followCall(call) }),
     });
     trace?.end({ result: isObject(done) ? done : undefined });
@@ -123,6 +114,23 @@ export async function prepareRunner<T>(
     // A process that provides workers stays.
     await boundLogFile(conf, workers !== undefined);
   }
+}
+
+/** What the verbs ask of a cluster. */
+function servicesOf(
+  cluster: OpenCluster,
+  log: Log,
+): Pick<Runner, 'cluster' | 'claims' | 'fetchAnnotations' | 'publish' | 'tell'> {
+  return {
+    cluster,
+    claims: cluster,
+    fetchAnnotations: async pod => (await loadClusterPod()).fetchAnnotations(cluster, pod),
+    publish: async (pod, status) => (await loadClusterPod()).publishStatus(cluster, pod, status),
+    tell: async (pod, outcome) =>
+      (await loadClusterPod()).tellOutcome(cluster, pod, outcome, (message, fields) =>
+        log.warn(message, fields),
+      ),
+  };
 }
 
 /** The runtime of the networks' plugins, with all observers of a plugin call attached. */

@@ -8,6 +8,7 @@ import { renderCidr } from '../../src/net/cidr.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import { attrs, type Field, s32, u8, u32 } from '../../src/netlink/codec/attrs.ts';
 import { Writer } from '../../src/netlink/codec/bytes.ts';
+import type { Request } from '../../src/netlink/codec/message.ts';
 import { isNetlinkError, NetlinkError } from '../../src/netlink/errors.ts';
 import {
   type Address,
@@ -39,7 +40,7 @@ import {
   restoreRoutes,
   routeThrough,
 } from '../../src/netlink/rtnl/route.ts';
-import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import type { DeviceRecord } from './record.ts';
 

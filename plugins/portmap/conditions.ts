@@ -3,7 +3,7 @@
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { FAMILIES } from '../../src/net/ip.ts';
 import type { Expression } from '../../src/netlink/nft/expr.ts';
-import { canonicalMatch, MatchError, parseMatch } from '../../src/netlink/nft/match/parse.ts';
+import { canonicalMatch, MatchError, parseMatch } from '../../src/netlink/nft/match.ts';
 
 /** The conditions as configured, in the syntax of the packet filter. */
 export interface ConditionWords {

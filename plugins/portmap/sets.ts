@@ -134,6 +134,42 @@ export function whenChain({ family, handle }: Pick<Conditions, 'family' | 'handl
   return `when${family}_${handle}`;
 }
 
+/** The chains in which the kernel begins. */
+const HOOKS: Skeleton['chains'] = [
+  {
+    name: 'guard',
+    base: { type: 'filter', hook: 'prerouting', priority: NF_IP_PRI_RAW },
+    // `route_localnet` exposes the host's loopback addresses to everything behind the interface; this rule blocks that. The
+    // comparison ends after the terminating zero of the name.
+    rules: ['iifname != lo\0* ip daddr 127.0.0.0/8 drop'],
+  },
+  {
+    name: 'prerouting',
+    base: { type: 'nat', hook: 'prerouting', priority: OWN_NAT.dst },
+    rules: ['fib daddr type local jump hostports'],
+  },
+  {
+    name: 'output',
+    base: { type: 'nat', hook: 'output', priority: OWN_NAT.dst },
+    rules: [
+      // IPv6 has no counterpart of route_localnet, so a connection from ::1 cannot reach a pod: the ports of ::1 remain the
+      // host's own.
+      'ip6 daddr ::1 return',
+      'fib daddr type local jump hostports',
+    ],
+  },
+  {
+    name: 'postrouting',
+    base: { type: 'nat', hook: 'postrouting', priority: OWN_NAT.src },
+    // Only for connections that this table has translated: those that kube-proxy or others forward to the same pod keep their
+    // source.
+    rules: [
+      `ct label ${FORWARDED_LABEL} ip daddr vmap @snat4`,
+      `ct label ${FORWARDED_LABEL} ip6 daddr vmap @snat6`,
+    ],
+  },
+];
+
 /** All shared objects, and those that the attachment needs in addition. */
 export function planSkeleton({ pods, conditions }: Needs): Skeleton {
   const snat = new Map(pods.map(pod => [snatChain(pod), { name: snatChain(pod), rules: snatRules(pod) }]));
@@ -165,38 +201,7 @@ export function planSkeleton({ pods, conditions }: Needs): Skeleton {
           ...forwardRules(6, SETS[6]),
         ],
       },
-      {
-        name: 'guard',
-        base: { type: 'filter', hook: 'prerouting', priority: NF_IP_PRI_RAW },
-        // `route_localnet` exposes the host's loopback addresses to everything behind the interface; this rule blocks that. The
-        // comparison ends after the terminating zero of the name.
-        rules: ['iifname != lo\0* ip daddr 127.0.0.0/8 drop'],
-      },
-      {
-        name: 'prerouting',
-        base: { type: 'nat', hook: 'prerouting', priority: OWN_NAT.dst },
-        rules: ['fib daddr type local jump hostports'],
-      },
-      {
-        name: 'output',
-        base: { type: 'nat', hook: 'output', priority: OWN_NAT.dst },
-        rules: [
-          // IPv6 has no counterpart of route_localnet, so a connection from ::1 cannot reach a pod: the ports of ::1 remain the
-          // host's own.
-          'ip6 daddr ::1 return',
-          'fib daddr type local jump hostports',
-        ],
-      },
-      {
-        name: 'postrouting',
-        base: { type: 'nat', hook: 'postrouting', priority: OWN_NAT.src },
-        // Only for connections that this table has translated: those that kube-proxy or others forward to the same pod keep their
-        // source.
-        rules: [
-          `ct label ${FORWARDED_LABEL} ip daddr vmap @snat4`,
-          `ct label ${FORWARDED_LABEL} ip6 daddr vmap @snat6`,
-        ],
-      },
+      ...HOOKS,
     ],
   };
 }

@@ -3,10 +3,10 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { PluginConfig } from '../cni/plugin-config.ts';
 import type { Cidr } from '../net/cidr.ts';
+import type { Request } from '../netlink/codec/message.ts';
 import { type Address, addAddressRequest, restoreAddressRequest } from '../netlink/rtnl/addr.ts';
 import { findLink, type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
 import { IFF_UP } from '../netlink/rtnl/link-attrs.ts';
-import type { Request } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';

@@ -3,6 +3,7 @@
 import type { AttachmentId } from '../cni/attachment.ts';
 import { type Cidr, netmaskOf, networkOf } from '../net/cidr.ts';
 import { ipToBytes, renderIp } from '../net/ip.ts';
+import type { Request } from '../netlink/codec/message.ts';
 import { commitAfterReading } from '../netlink/nft/batch.ts';
 import { NF_IP_PRI_FILTER, OWN_NAT } from '../netlink/nft/chain.ts';
 import { goto } from '../netlink/nft/data.ts';
@@ -19,7 +20,7 @@ import {
 } from '../netlink/nft/owned-table.ts';
 import type { NftSet } from '../netlink/nft/set.ts';
 import type { Skeleton } from '../netlink/nft/skeleton.ts';
-import type { NetlinkSocket, Request } from '../netlink/socket.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirmAll } from '../plugin/confirm.ts';
 import { isStaleNote, type KeptAttachments } from '../plugin/kept.ts';
 import { noteOf } from './handle.ts';

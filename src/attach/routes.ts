@@ -1,6 +1,8 @@
 // How do the planned routes of an interface get into the kernel, and do they still exist?
+
 import { bySubnet, renderCidr, subnetKey } from '../net/cidr.ts';
 import { IP_BITS, type Ip, renderIp, sameIp } from '../net/ip.ts';
+import type { Request } from '../netlink/codec/message.ts';
 import { isNetlinkError, NetlinkError } from '../netlink/errors.ts';
 import { RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
@@ -13,7 +15,7 @@ import {
   RT_TABLE_MAIN,
   removeRoute,
 } from '../netlink/rtnl/route.ts';
-import type { NetlinkSocket, Request } from '../netlink/socket.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 import { Errno } from '../sys/errno.ts';
 import type { PlannedRoute } from './addressing.ts';

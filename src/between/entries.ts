@@ -1,6 +1,8 @@
 // How do addresses, neighbours, forwarding entries and routes in the kernel differ from those planned?
+
 import { type Cidr, renderCidr } from '../net/cidr.ts';
 import { FAMILIES, renderIp, sameIp } from '../net/ip.ts';
+import type { Request } from '../netlink/codec/message.ts';
 import {
   addAddressRequest,
   listAddresses,
@@ -22,7 +24,7 @@ import {
   RT_TABLE_MAIN,
   removeOriginRouteRequest,
 } from '../netlink/rtnl/route.ts';
-import type { NetlinkSocket, Request } from '../netlink/socket.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 import { EXPORT_TABLE, LAST_METRIC, METRIC, PROTOCOL } from './names.ts';
 import type { TunnelPlan, WaysPlan } from './plan.ts';
 

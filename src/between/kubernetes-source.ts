@@ -55,16 +55,12 @@ export function openKubernetesSource(
   { ranges, limits = LIMITS }: SourceOptions,
 ): NodeSource {
   let told = '';
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  let freshFrom = 0;
-  const tell = (): void => {
-    timer = undefined;
+  const changes = gatherChanges(() => {
     const problems: string[] = [];
     const claimed = blocks && pools && (ofPools(blocks.all(), pools.all(), problems) ?? 'unknown');
     const all = withBlocks(nodes.all(), claimed);
     if (all === undefined) {
-      // Events of an interruption may still be on the way; while there is no watch, the next one begins with another call.
-      if (performance.now() < freshFrom) changed();
+      if (!changes.areComplete()) changes.add();
       else if (nodes.isFresh && (blocks?.isFresh ?? true) && (pools?.isFresh ?? true))
         events.problem('the cluster has more nodes or blocks than this daemon keeps');
       return;
@@ -74,11 +70,7 @@ export function openKubernetesSource(
     if (text === told) return;
     told = text;
     events.nodes(all.map(nodeOf), { never, problems });
-  };
-  const changed = (): void => {
-    timer ??= startTimer(tell, Math.max(GATHER_MS, freshFrom - performance.now() + 1));
-    timer.unref();
-  };
+  });
   const server = openApiServer(access);
   const host = findIp(new URL(serverAddress(access)).hostname.replace(/^\[|\]$/g, ''));
   const never = host ? [host] : [];
@@ -93,12 +85,7 @@ export function openKubernetesSource(
         path,
         keep,
         ...defined({ ownerOf }),
-        onChange: changed,
-        onDelete: changed,
-        onOpen(afterMs) {
-          freshFrom = Math.max(freshFrom, performance.now() + afterMs);
-          changed();
-        },
+        ...{ onChange: changes.add, onDelete: changes.add, onOpen: changes.completeAfter },
       },
       ({ message }) => events.problem(message),
       limits,
@@ -109,11 +96,37 @@ export function openKubernetesSource(
   const pools = ranges === 'blocks' ? follow(`apis/${API_VERSION}/pools`, dividedPool) : undefined;
   return {
     close() {
-      clearTimeout(timer);
+      changes.forget();
       nodes.close();
       blocks?.close();
       pools?.close();
     },
+  };
+}
+
+/** Calls once for changes that come together, and not before those of an interruption have come. */
+function gatherChanges(tell: () => void) {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let completeFrom = 0;
+  const add = (): void => {
+    timer ??= startTimer(
+      () => {
+        timer = undefined;
+        tell();
+      },
+      Math.max(GATHER_MS, completeFrom - performance.now() + 1),
+    );
+    timer.unref();
+  };
+  return {
+    add,
+    /** Events of an interruption may still be on the way; while there is no watch, the next one begins with another call. */
+    completeAfter(ms: number): void {
+      completeFrom = Math.max(completeFrom, performance.now() + ms);
+      add();
+    },
+    areComplete: () => performance.now() >= completeFrom,
+    forget: () => clearTimeout(timer),
   };
 }
 

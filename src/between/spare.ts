@@ -2,8 +2,10 @@
 //
 // The kernel asks the chains of address translation in the order of their priorities until one has decided about a connection. A chain
 // before those of our plugins, of the reference's, of Docker and of iptables decides that the source stays what it is.
+
 import { type Cidr, netmaskOf } from '../net/cidr.ts';
 import { FAMILIES, renderIp } from '../net/ip.ts';
+import type { Request } from '../netlink/codec/message.ts';
 import { commitAfterReading } from '../netlink/nft/batch.ts';
 import { NF_IP_PRI_NAT_SRC } from '../netlink/nft/chain.ts';
 import { renderFields } from '../netlink/nft/datatype.ts';
@@ -12,7 +14,7 @@ import type { Table } from '../netlink/nft/message.ts';
 import { listSets, type NftSet } from '../netlink/nft/set.ts';
 import { type Skeleton, skeletonChanges, skeletonProblems } from '../netlink/nft/skeleton.ts';
 import { addTable, deleteTable, hasTable } from '../netlink/nft/table.ts';
-import type { NetlinkSocket, Request } from '../netlink/socket.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { WaysPlan } from './plan.ts';
 
 /** Our table, which contains everything below. */

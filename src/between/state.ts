@@ -14,3 +14,15 @@ export interface BetweenState {
   /** Times that the kernel's state was made as planned again, after the nodes changed and after others changed it. */
   readonly changes: { readonly planned: number; readonly repaired: number };
 }
+
+/** Routes to other nodes. */
+export interface BetweenView {
+  /** Name of this node, and number of the others. */
+  readonly own: string;
+  readonly nodes: number;
+  readonly routes: number;
+  /** What cannot be planned. */
+  readonly problems: readonly string[];
+  /** What is missing or too much in the kernel. */
+  readonly differences: readonly string[];
+}

@@ -9,16 +9,6 @@ import { FAMILIES, type Family, findIp, type Ip, renderIp } from '../net/ip.ts';
 import type { RunnerOptions } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 
-/** The default routes of a container. */
-export interface ContainerRoutes {
-  /** Families with a default route through one of the interfaces. */
-  familiesWithDefault(ifnames: readonly string[]): readonly Family[];
-  /** Removes the default routes of the families through one of the interfaces. */
-  removeDefaults(ifnames: readonly string[], families: readonly Family[]): void;
-  /** Adds a default route for each gateway. */
-  addDefaults(ifname: string, gateways: readonly Ip[]): void;
-}
-
 /** Changes to the default routes of one network after its ADD. */
 export interface RouteTask {
   /** Families whose default routes are to be removed. */

@@ -6,8 +6,8 @@ import type { GcScope } from '../chain/records/garbage.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
+import type { Family, Ip } from '../net/ip.ts';
 import type { ClaimStore, Cluster, NetworkStatus } from './cluster.ts';
-import type { ContainerRoutes } from './default-route.ts';
 import type { Pod, RunnerOptions } from './options.ts';
 
 /** A delegate runner: its configuration, and its access to the node and the cluster. */
@@ -44,6 +44,16 @@ export interface Runner {
   readonly publish?: (pod: Pod, status: readonly NetworkStatus[] | undefined) => Promise<void>;
   /** Tells in events what became of an ADD; never fails. */
   readonly tell?: (pod: Pod, outcome: AddOutcome) => Promise<void>;
+}
+
+/** The default routes of a container. */
+export interface ContainerRoutes {
+  /** Families with a default route through one of the interfaces. */
+  familiesWithDefault(ifnames: readonly string[]): readonly Family[];
+  /** Removes the default routes of the families through one of the interfaces. */
+  removeDefaults(ifnames: readonly string[], families: readonly Family[]): void;
+  /** Adds a default route for each gateway. */
+  addDefaults(ifname: string, gateways: readonly Ip[]): void;
 }
 
 /** What an ADD has attached, or why it has attached nothing. */

@@ -1,21 +1,11 @@
 // Is what the daemon keeps between nodes in the kernel as planned?
+
 import { hostLinksOf } from '../between/host.ts';
 import { readNote } from '../between/note.ts';
 import { planWays } from '../between/plan.ts';
 import { findDifferences } from '../between/settle.ts';
+import type { BetweenView } from '../between/state.ts';
 import type { Tables } from '../netlink/tables.ts';
-
-/** Routes to other nodes. */
-export interface BetweenView {
-  /** Name of this node, and number of the others. */
-  readonly own: string;
-  readonly nodes: number;
-  readonly routes: number;
-  /** What cannot be planned. */
-  readonly problems: readonly string[];
-  /** What is missing or too much in the kernel. */
-  readonly differences: readonly string[];
-}
 
 /**
  * Plans as the daemon does, from the nodes that it was told last, and compares. Undefined if no daemon keeps routes to other nodes.

@@ -1,5 +1,7 @@
 // What does an examination of a node report?
+
 import type { AnswerOf } from '../answers/kinds.ts';
+import type { BetweenView } from '../between/state.ts';
 import type { HeldAttachment } from '../chain/records/held-attachment.ts';
 import type { InstalledRuntime } from '../cli/runtimes/libcni.ts';
 import { defined } from '../cni/defined.ts';
@@ -11,7 +13,6 @@ import type { FilterTable } from '../netlink/tables.ts';
 import type { HostRoute } from '../node/devices.ts';
 import type { NodeFacts } from '../node/facts.ts';
 import type { NodeDevice, NodePort } from '../node/model.ts';
-import type { BetweenView } from './between-view.ts';
 import type { DaemonView } from './daemon-view.ts';
 
 /**

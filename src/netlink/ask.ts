@@ -1,5 +1,6 @@
 // How are several different questions sent to the kernel at once?
-import type { NetlinkSocket, Request } from './socket.ts';
+import type { Request } from './codec/message.ts';
+import type { NetlinkSocket } from './socket.ts';
 
 /** A question, and how to read its answer. */
 export interface Question<T> extends Request {

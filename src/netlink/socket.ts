@@ -21,6 +21,7 @@ import {
   NLMSG_ERROR,
   nlmsgerr,
   nlmsghdr,
+  type Request,
 } from './codec/message.ts';
 import { NetlinkError } from './errors.ts';
 import { traceMessages } from './trace.ts';
@@ -37,19 +38,6 @@ const MAX_AT_ONCE = 100;
 
 /** linux/netfilter/nf_tables.h, NFT_MSG_DELTABLE, _DELCHAIN, _DELRULE, _DELSET, _DELSETELEM: transactions are of nf_tables. */
 const NFT_DELETIONS = [2, 5, 8, 11, 14];
-
-/** A request without its envelope. */
-export interface Request {
-  /** The operation, human-readable, for the error: `add address 10.1.0.2/24 to "eth0"`. */
-  readonly op: string;
-  readonly type: number;
-  readonly flags?: number;
-  readonly body: Uint8Array;
-  /** A question. The kernel always answers it with one message or a refusal, so no acknowledgement is requested. */
-  readonly isQuestion?: boolean;
-  /** Refusals that mean that the object does not exist. */
-  readonly absent?: readonly number[];
-}
 
 /** For refusals of a transaction that contains no change. */
 const COMMIT = { op: 'commit' };

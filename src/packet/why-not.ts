@@ -9,10 +9,9 @@ import { lookUpRoute, type RouteLookup } from '../netlink/rtnl/route-lookup.ts';
 import type { NodeAttachment, NodeModel } from '../node/model.ts';
 import { titleOf } from '../node/words.ts';
 import type { From, To } from './ends.ts';
-import { Journey } from './journey.ts';
+import { Journey, type Mapping } from './journey.ts';
 import { type Hop, hop, type Outcome, type Walk, walkOn } from './report.ts';
 import type { Site } from './site.ts';
-import type { Mapping } from './translation.ts';
 import { type Advice, addressesOf, World } from './world.ts';
 
 /** Follows the first packet of a connection, and the reply. */

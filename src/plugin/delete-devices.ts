@@ -3,13 +3,15 @@
 // A child of the front sends the request, and stays in the kernel for the grace period; the call goes on once the devices are gone
 // (netlink/rtnl/link-deletion.ts). Nothing depends on that child then: what it waits for cannot fail. It is an orphan, as a worker
 // that reads its requests without an event loop would leave children unreaped.
+
 import { dirname, join } from 'node:path';
 import { COMMAND_NAME } from '../chain/config/core-name.ts';
 import { isFront } from '../chain/config/own-executable.ts';
+import type { Request } from '../netlink/codec/message.ts';
 import { isNetlinkError, tolerating } from '../netlink/errors.ts';
 import { deletionOf } from '../netlink/rtnl/link.ts';
 import { LinkDeletion } from '../netlink/rtnl/link-deletion.ts';
-import type { NetlinkSocket, Request } from '../netlink/socket.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 import { Errno } from '../sys/errno.ts';
 import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
 import { inNetns } from '../sys/netns.ts';

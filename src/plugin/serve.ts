@@ -62,15 +62,8 @@ export async function serve(
       handover !== undefined || change !== undefined || Boolean(invocation.env[UPKEEP_VARIABLE]);
     const known = agreeOnVersion(definition, asSent, isOtherVerb ? 'DEL' : env.command);
     const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
-    const { env: environment, outer } = invocation;
     const collection = env.command === 'GC' ? await import('./collection.ts') : undefined;
-    const snapshot =
-      outer?.snapshot ?? collection?.snapshotOf({ environment, request, network }, definition.name);
-    const keeping =
-      collection && snapshot
-        ? (listed: readonly AttachmentKey[]) =>
-            collection.keptAttachments(listed, { network, runDir: runDir(environment), snapshot })
-        : undefined;
+    const { snapshot, keeping } = whatIsKept(collection, definition, invocation, { request, network });
     const call = new LiveCall({
       env,
       environment: invocation.env,
@@ -106,6 +99,20 @@ export async function serve(
     log[isBug(thrown) ? 'error' : 'debug'](stackOf(thrown));
     return { exitCode: 1, stdout: JSON.stringify(replyOf(error, version), null, 4), log };
   }
+}
+
+/** The snapshot of the node that GC goes by, also in plugins that this one calls, and the attachments that it keeps of those listed. */
+function whatIsKept(
+  collection: typeof Collection | undefined,
+  { name }: PluginDefinition,
+  { env: environment, outer }: ServedCall,
+  { request, network }: { readonly request: JsonObject; readonly network: string },
+) {
+  const snapshot = outer?.snapshot ?? collection?.snapshotOf({ environment, request, network }, name);
+  if (collection === undefined || snapshot === undefined) return { snapshot, keeping: undefined };
+  const keeping = (listed: readonly AttachmentKey[]) =>
+    collection.keptAttachments(listed, { network, runDir: runDir(environment), snapshot });
+  return { snapshot, keeping };
 }
 
 /** The same for a process that serves many calls, with the log as standard error. */

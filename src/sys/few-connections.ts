@@ -41,13 +41,6 @@ export function serveFew(
     socket.terminate();
   };
 
-  function flush(socket: Bun.Socket<Connection>): void {
-    const { rest } = socket.data;
-    if (rest === undefined) return;
-    socket.data.rest = rest.subarray(Math.max(0, socket.write(rest)));
-    if (socket.data.rest.length === 0) socket.end();
-  }
-
   async function respond(socket: Bun.Socket<Connection>, head: string): Promise<void> {
     const request = parseRequest(head);
     const response =
@@ -95,6 +88,13 @@ export function serveFew(
       for (const socket of open) drop(socket);
     },
   };
+}
+
+function flush(socket: Bun.Socket<Connection>): void {
+  const { rest } = socket.data;
+  if (rest === undefined) return;
+  socket.data.rest = rest.subarray(Math.max(0, socket.write(rest)));
+  if (socket.data.rest.length === 0) socket.end();
 }
 
 /** An answer of one line. */

@@ -90,26 +90,17 @@ export function ownSegments(source: WorkerSource, cwd?: string): Required<Segmen
         // The worker that holds what this chain has deferred also runs the rest of the chain.
         const holder = [...waiting.keys()].find(worker => worker.usable);
         const lent = await borrow(source, first, holder);
-        segment.onBegin?.(0);
-        const outcomes = lent.worker.run(segment, requestOf(segment, chain, cwd));
-        let begun = 0;
-        const next = async (): Promise<WorkerOutcome | undefined> => {
-          const { value } = await outcomes.next();
-          if (value === undefined) return undefined;
-          keep(lent.worker, value);
-          if (value.more) segment.onBegin?.(++begun);
-          return value;
-        };
+        const outcomes = outcomesIn(lent.worker, segment, requestOf(segment, chain, cwd), keep);
         try {
-          const outcome = await next();
+          const { value: outcome } = await outcomes.next();
           const isDeclined = outcome?.unread && !segment.signal?.aborted;
           if (isDeclined && attempt < ATTEMPTS && outcome.spawnError === undefined) continue;
           if (isDeclined) source.unserved?.(howEnded(outcome));
-          for (let one = outcome; one !== undefined; one = await next()) yield outcomeOf(one);
+          if (outcome) yield outcomeOf(outcome);
+          for await (const one of outcomes) yield outcomeOf(one);
           return;
         } finally {
-          // The caller may have left the iteration, but the worker continues to the end of the segment.
-          while ((await next()) !== undefined);
+          await outcomes.return(undefined);
           lent.giveBack();
         }
       }
@@ -118,25 +109,10 @@ export function ownSegments(source: WorkerSource, cwd?: string): Required<Segmen
       const workers = [...waiting.entries()];
       waiting.clear();
       if (last === undefined || workers.length === 0) return takeLost();
-      const { call, segment } = last;
-      const limits: Limits = { deadlineMs: segment.deadlineMs };
-      const { tracesKernel } = segment;
-      const indexes = workers.flatMap(([, removals]) => removals);
-      const begin = performance.now();
-      const removed = (await source.remove?.(indexes, limits)) ?? false;
-      const transactions = removed && indexes.length ? [removalOf(indexes, performance.now() - begin)] : [];
-      const outcomes = await Promise.all(
-        workers.map(async ([worker]) => {
-          const ask = () => worker.ask(limits, { finish: chain, removed, tracesKernel });
-          const outcome = await source.use(call, ask, worker);
-          const startMs = performance.now() - begin - outcome.durationMs;
-          transactions.push(...shift(outcome.transactions, startMs));
-          return outcome;
-        }),
-      );
+      const { outcomes, transactions } = await finishIn(workers, source, last, chain);
       const failed = outcomes.find(({ exitCode }) => exitCode !== 0);
       const outcome = (failed && replyOf(failed)) ?? takeLost() ?? outcomes[0];
-      return outcome && { ...outcome, ...(tracesKernel ? { transactions } : {}) };
+      return outcome && { ...outcome, ...(last.segment.tracesKernel ? { transactions } : {}) };
     },
   };
 
@@ -145,6 +121,55 @@ export function ownSegments(source: WorkerSource, cwd?: string): Required<Segmen
     lost = false;
     return outcome;
   }
+}
+
+/** The outcomes of a segment, as they come; the worker continues to the end of the segment when the caller leaves the iteration. */
+async function* outcomesIn(
+  worker: WorkerProcess,
+  segment: Segment,
+  request: ReturnType<typeof requestOf>,
+  keep: (worker: WorkerProcess, outcome: WorkerOutcome) => void,
+): AsyncGenerator<WorkerOutcome, undefined, undefined> {
+  segment.onBegin?.(0);
+  const outcomes = worker.run(segment, request);
+  let begun = 0;
+  const next = async (): Promise<WorkerOutcome | undefined> => {
+    const { value } = await outcomes.next();
+    if (value === undefined) return undefined;
+    keep(worker, value);
+    if (value.more) segment.onBegin?.(++begun);
+    return value;
+  };
+  try {
+    for (let one = await next(); one !== undefined; one = await next()) yield one;
+  } finally {
+    while ((await next()) !== undefined);
+  }
+}
+
+/** Has each worker do, or leave to the source, what the plugins of a chain have deferred in it. */
+async function finishIn(
+  workers: readonly (readonly [WorkerProcess, readonly number[]])[],
+  source: WorkerSource,
+  { call, segment }: { readonly call: PluginCall; readonly segment: Segment },
+  chain: string,
+) {
+  const { deadlineMs, tracesKernel } = segment;
+  const limits: Limits = { deadlineMs };
+  const indexes = workers.flatMap(([, removals]) => removals);
+  const begin = performance.now();
+  const removed = (await source.remove?.(indexes, limits)) ?? false;
+  const transactions = removed && indexes.length ? [removalOf(indexes, performance.now() - begin)] : [];
+  const outcomes = await Promise.all(
+    workers.map(async ([worker]) => {
+      const ask = () => worker.ask(limits, { finish: chain, removed, tracesKernel });
+      const outcome = await source.use(call, ask, worker);
+      const startMs = performance.now() - begin - outcome.durationMs;
+      transactions.push(...shift(outcome.transactions, startMs));
+      return outcome;
+    }),
+  );
+  return { outcomes, transactions };
 }
 
 function requestOf(

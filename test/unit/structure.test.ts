@@ -390,7 +390,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     'src/lab/conformance/exam',
     'src/lab/compare/report',
     // A family of nf_tables.
-    'src/netlink/nft/rule-words',
+    'src/netlink/nft/skeleton',
   ],
   dummy: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link', 'src/chain/config/plugin-version'],
   vrf: ['src/netlink/rtnl/link-attrs', 'src/netlink/rtnl/link'],

@@ -4,10 +4,9 @@ import { parseMac } from '../../../src/net/mac.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { addChain, type BaseChain, deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
 import { jump, NF_DROP, NFT_RETURN } from '../../../src/netlink/nft/data.ts';
-import { decide, isEqual, loadLinkHeader, loadMeta } from '../../../src/netlink/nft/expr.ts';
+import { decide, isEqual, loadLinkHeader, loadMeta, REG } from '../../../src/netlink/nft/expr.ts';
 import type { Table } from '../../../src/netlink/nft/message.ts';
 import { addRule, deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
-import { REG } from '../../../src/netlink/nft/statements.ts';
 import { addTable, hasTable } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 

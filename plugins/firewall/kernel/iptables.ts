@@ -1,10 +1,12 @@
 // How are the rules of an attachment added to iptables, removed from it and checked?
+
 import { FAMILIES, type Ip, sameIp } from '../../../src/net/ip.ts';
+import type { Request } from '../../../src/netlink/codec/message.ts';
 import { filterTable, tryFilter } from '../../../src/netlink/iptables/filter.ts';
 import { hasLegacyTable } from '../../../src/netlink/iptables/legacy.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   CNI_FORWARD,
   ensureLines,

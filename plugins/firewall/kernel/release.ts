@@ -3,6 +3,7 @@
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
 import { cidrContains } from '../../../src/net/cidr.ts';
 import type { Ip } from '../../../src/net/ip.ts';
+import type { Request } from '../../../src/netlink/codec/message.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import { deletePlaces, type Place, recount } from '../../../src/netlink/nft/entries.ts';
@@ -15,7 +16,7 @@ import {
 } from '../../../src/netlink/nft/owned-table.ts';
 import { listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
 import type { Other } from '../config.ts';

@@ -1,6 +1,8 @@
 // Which "filter" tables does iptables have here, and how is each of them read and changed?
+
 import { runDir } from '../../../src/cni/directories.ts';
 import { FAMILIES, type Family, type Ip } from '../../../src/net/ip.ts';
+import type { Request } from '../../../src/netlink/codec/message.ts';
 import {
   canUseFilter,
   filterChanges,
@@ -13,7 +15,7 @@ import { hasLegacyTools, restoreMode } from '../../../src/netlink/iptables/mode.
 import { inTurn, restoreTable, type SavedTable, saveTable } from '../../../src/netlink/iptables/restore.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { hasChain, isDropping } from '../../../src/netlink/nft/chain.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { ADMIN_WORDS, CNI_FORWARD, ensureLines, STAGES } from '../iptables-rules.ts';
 
 /**

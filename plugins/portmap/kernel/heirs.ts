@@ -4,6 +4,7 @@
 
 import { defined } from '../../../src/cni/defined.ts';
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
+import type { Request } from '../../../src/netlink/codec/message.ts';
 import {
   addElements,
   deleteElements,
@@ -12,7 +13,7 @@ import {
   listElements,
 } from '../../../src/netlink/nft/element.ts';
 import type { Entry, Place } from '../../../src/netlink/nft/entries.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   type Claim,
   claimIp,

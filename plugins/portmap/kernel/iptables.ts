@@ -1,6 +1,7 @@
 // How do the iptables rules get into the kernel, and do they still exist?
 
 import { FAMILIES, type Family } from '../../../src/net/ip.ts';
+import type { Request } from '../../../src/netlink/codec/message.ts';
 import { canUseFilter, filterChanges, filterTable } from '../../../src/netlink/iptables/filter.ts';
 import { FORWARDED_LABEL } from '../../../src/netlink/iptables/filter-rule.ts';
 import { isLegacyDropping, listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
@@ -9,7 +10,7 @@ import type { NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
 import { restoreNat, restoreTable, saveTable, tryNat } from '../../../src/netlink/iptables/restore.ts';
 import { hasChain, isDropping } from '../../../src/netlink/nft/chain.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   asSaved,
   type IptablesOptions,

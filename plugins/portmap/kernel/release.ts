@@ -1,6 +1,7 @@
 // How is everything of an attachment removed from the kernel when only its name is known?
 
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
+import type { Request } from '../../../src/netlink/codec/message.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { jump } from '../../../src/netlink/nft/data.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
@@ -14,7 +15,7 @@ import {
 } from '../../../src/netlink/nft/entries.ts';
 import { findNumbered, findOwned, listOwners, sweepOwned } from '../../../src/netlink/nft/owned-table.ts';
 import { listSets, type NftSet } from '../../../src/netlink/nft/set.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
 import {
   type Claim,

@@ -1,8 +1,7 @@
 // What does a rule see of a packet that a container depends on?
 import { findIp, ipToBytes } from '../../net/ip.ts';
 import { NFPROTO } from '../../netlink/nfgenmsg.ts';
-import { META } from '../../netlink/nft/expr.ts';
-import { hostU32 } from '../../netlink/nft/statements.ts';
+import { hostU32, META } from '../../netlink/nft/expr.ts';
 
 /** A byte; undefined if it is not known. */
 export type Byte = number | undefined;

@@ -98,6 +98,19 @@ export interface Envelope {
   readonly body: Uint8Array;
 }
 
+/** A request without its envelope. */
+export interface Request {
+  /** The operation, human-readable, for the error: `add address 10.1.0.2/24 to "eth0"`. */
+  readonly op: string;
+  readonly type: number;
+  readonly flags?: number;
+  readonly body: Uint8Array;
+  /** A question. The kernel always answers it with one message or a refusal, so no acknowledgement is requested. */
+  readonly isQuestion?: boolean;
+  /** Refusals that mean that the object does not exist. */
+  readonly absent?: readonly number[];
+}
+
 /** The body of one family of messages: a fixed header, then attributes. */
 export interface Layout<H, A> {
   encode(header: Partial<H>, attributes: A): Uint8Array;

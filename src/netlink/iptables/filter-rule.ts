@@ -9,12 +9,13 @@ import {
   type Expression,
   isEqual,
   isNotEqual,
+  loadAddress,
   loadMeta,
   META,
+  REG,
   useMatch,
 } from '../nft/expr.ts';
 import type { Rule } from '../nft/rule.ts';
-import { loadAddress, REG } from '../nft/statements.ts';
 import type { Extension } from './extension.ts';
 
 /**

@@ -1,13 +1,15 @@
 // How is iptables' table "filter" read and changed directly in nf_tables, without running a program?
+
 import { type Family, type Ip, ipToBytes } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
+import type { Request } from '../codec/message.ts';
 import { isNetlinkError } from '../errors.ts';
 import { tryOut } from '../nft/batch.ts';
 import { addChain, type BaseChain, hasChain, listChains } from '../nft/chain.ts';
 import type { Table } from '../nft/message.ts';
 import { addRule, deleteRule, insertRule, listRules, type Rule } from '../nft/rule.ts';
 import { addTable } from '../nft/table.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { encodeFilterRule, renderFilterRule } from './filter-rule.ts';
 import type { SavedTable } from './restore.ts';
 

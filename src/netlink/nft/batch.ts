@@ -1,8 +1,10 @@
 // How are several changes applied as one, and how is a change made conditional on what was read before?
+
 import { Errno } from '../../sys/errno.ts';
 import { attrs, u32be } from '../codec/attrs.ts';
+import type { Request } from '../codec/message.ts';
 import { isNetlinkError } from '../errors.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { batchBegin, batchEnd, NftMsg, nftLayout, nftRequest } from './message.ts';
 
 /** Each attempt takes well below a millisecond; other software changes the rule set often, but not constantly. */

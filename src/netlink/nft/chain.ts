@@ -1,8 +1,10 @@
 // How are chains created, listed and deleted?
+
 import { Errno } from '../../sys/errno.ts';
 import { attrs, s32be, str, u32be, u64be } from '../codec/attrs.ts';
+import type { Request } from '../codec/message.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { NF_DROP } from './data.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 

@@ -1,9 +1,9 @@
 // How are elements of sets and maps added, found and deleted?
 import { Errno } from '../../sys/errno.ts';
 import { attrs, bytes, listOf, str, u32be } from '../codec/attrs.ts';
-import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
+import { NLM_F_CREATE, NLM_F_EXCL, type Request } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { data, type Verdict } from './data.ts';
 import { decodeFields, encodeFields, type FieldValue, renderFields, typeNamesOf } from './datatype.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';

@@ -1,6 +1,7 @@
 // How are elements of several sets added or deleted together?
 
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { Request } from '../codec/message.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import type { FieldValue } from './datatype.ts';
 import { addElements, deleteElements, type Element, findElements } from './element.ts';
 import { renderTable } from './message.ts';

@@ -1,8 +1,7 @@
 // What is the common structure of nf_tables messages?
 import { type AttrSet, attrs, u32be } from '../codec/attrs.ts';
-import { type Layout, layout, NLM_F_CREATE } from '../codec/message.ts';
+import { type Layout, layout, NLM_F_CREATE, type Request } from '../codec/message.ts';
 import { NFPROTO, nfgenmsg } from '../nfgenmsg.ts';
-import type { Request } from '../socket.ts';
 import { traced } from '../trace.ts';
 
 /** linux/netfilter/nfnetlink.h */
@@ -30,6 +29,12 @@ export const NftMsg = {
   NEWGEN: 15,
   GETGEN: 16,
 } as const;
+
+/**
+ * Id of a set within a batch, which the kernel requires. It is used only when no set has the name that a rule gives, and our
+ * rules name existing sets. So one id is enough for all.
+ */
+export const SET_ID = 1;
 
 /** Name of a family; `inet` covers both IPv4 and IPv6. */
 export type NftFamily = keyof typeof NFPROTO;

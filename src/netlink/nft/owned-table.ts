@@ -3,9 +3,11 @@
 // The rules are created by the first attachment and never change; an attachment only adds elements. Each element names its owner
 // in its comment, so it can be deleted when nothing else is known about the attachment. A flush, or another release, is detected
 // by the number of rules in each chain, and repaired by the next change.
+
 import { Errno } from '../../sys/errno.ts';
+import type { Request } from '../codec/message.ts';
 import { isNetlinkError } from '../errors.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { commitAfterReading } from './batch.ts';
 import { renderFields } from './datatype.ts';
 import { type Element, findElements, listElements } from './element.ts';

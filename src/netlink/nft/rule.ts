@@ -1,8 +1,8 @@
 // How are rules appended, listed and deleted?
 import { attrs, listOf, str, u64be } from '../codec/attrs.ts';
-import { layout, NLM_F_APPEND, NLM_F_CREATE } from '../codec/message.ts';
+import { layout, NLM_F_APPEND, NLM_F_CREATE, type Request } from '../codec/message.ts';
 import { NFPROTO, nfgenmsg } from '../nfgenmsg.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { type Expression, expression } from './expr.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 import { comment } from './userdata.ts';

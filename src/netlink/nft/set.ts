@@ -1,21 +1,17 @@
 // How are sets and maps created, listed and deleted?
+
 import { attrs, bytes, str, u32be, u64be } from '../codec/attrs.ts';
+import type { Request } from '../codec/message.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { type TypeNames, typeId, typeLength, typeOrder } from './datatype.ts';
-import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
+import { NftMsg, nftLayout, nftRequest, renderTable, SET_ID, type Table } from './message.ts';
 import { setUserdata } from './userdata.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_set_flags */
 const NFT_SET_MAP = 0x8;
 /** linux/netfilter/nf_tables.h: the data type of verdicts. */
 const NFT_DATA_VERDICT = 0xffffff00;
-
-/**
- * Id of a set within a batch, which the kernel requires. It is used only when no set has the name that a rule gives, and our
- * rules name existing sets. So one id is enough for all.
- */
-export const SET_ID = 1;
 
 /** linux/netfilter/nf_tables.h, enum nft_set_desc_attributes */
 const descAttrs = attrs('set description', { size: [1, u32be] });

@@ -2,8 +2,9 @@
 
 import { Errno } from '../../sys/errno.ts';
 import { attrs, str, u32be, u64be } from '../codec/attrs.ts';
+import type { Request } from '../codec/message.ts';
 import { familyOf, NFPROTO } from '../nfgenmsg.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { type BaseChain, type Chain, chainMessage, decodeChain } from './chain.ts';
 import { type NftFamily, NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 import { comment } from './userdata.ts';

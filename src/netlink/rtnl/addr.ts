@@ -3,9 +3,9 @@ import { type Cidr, lastOf, renderCidr } from '../../net/cidr.ts';
 import { type Ip, sameIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs, ip, s32, str, u8, u32 } from '../codec/attrs.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, struct } from '../codec/message.ts';
+import { layout, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, type Request, struct } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { addressFamily } from './family.ts';
 

@@ -1,8 +1,8 @@
 // Which VLANs does a bridge port belong to, and how is that changed?
 import { attrs, u16, u32 } from '../codec/attrs.ts';
 import { Writer } from '../codec/bytes.ts';
-import { layout, struct } from '../codec/message.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import { layout, type Request, struct } from '../codec/message.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { ifinfomsg, linkMessage } from './link-attrs.ts';
 
 /** linux/rtnetlink.h */

@@ -1,7 +1,7 @@
 // Into which classes does a qdisc sort packets, and at which rates?
 import { attrs, byKind, str } from '../codec/attrs.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import { layout, NLM_F_CREATE, NLM_F_EXCL, type Request } from '../codec/message.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { type HtbClass, htbClassFromOptions, htbClassToOptions, htbOptions } from './tc/htb.ts';
 import { renderTcHandle, tcHandle, tcmsg } from './tc/tcmsg.ts';

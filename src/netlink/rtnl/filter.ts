@@ -1,8 +1,8 @@
 // How are packets selected for redirection or for a class?
 import { type Cidr, renderCidr } from '../../net/cidr.ts';
 import { attrs, byKind, str } from '../codec/attrs.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import { layout, NLM_F_CREATE, NLM_F_EXCL, type Request } from '../codec/message.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { egressRedirect, redirectTarget } from './tc/redirect.ts';
 import { TC_H_INGRESS_FILTERS, tcHandle, tcmsg } from './tc/tcmsg.ts';

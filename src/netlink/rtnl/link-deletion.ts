@@ -7,13 +7,19 @@
 import { closeSync } from 'node:fs';
 import { SystemError } from '../../sys/libc.ts';
 import { readS32 } from '../codec/bytes.ts';
-import { type Envelope, encodeMessages, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR } from '../codec/message.ts';
+import {
+  type Envelope,
+  encodeMessages,
+  NLM_F_ACK,
+  NLM_F_REQUEST,
+  NLMSG_ERROR,
+  type Request,
+} from '../codec/message.ts';
 import {
   exchange,
   joinGroup,
   NETLINK_ROUTE,
   openNetlink,
-  type Request,
   receiveMessages,
   refusalOf,
   setReceiveTimeout,

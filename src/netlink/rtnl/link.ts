@@ -3,9 +3,9 @@ import { IFNAME_MAX_BYTES } from '../../net/ifname.ts';
 import { Errno } from '../../sys/errno.ts';
 import { askAll, type Question } from '../ask.ts';
 import type { RawAttribute } from '../codec/attrs.ts';
-import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
+import { NLM_F_CREATE, NLM_F_EXCL, type Request } from '../codec/message.ts';
 import { isNetlinkError, NetlinkError, tolerating } from '../errors.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import {
   IFF_ALLMULTI,
   IFF_PROMISC,

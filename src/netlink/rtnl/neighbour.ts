@@ -2,9 +2,9 @@
 import { type Ip, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs, ip, mac, u8, u16, u32 } from '../codec/attrs.ts';
-import { layout, NLM_F_CREATE, NLM_F_REPLACE, struct } from '../codec/message.ts';
+import { layout, NLM_F_CREATE, NLM_F_REPLACE, type Request, struct } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { AF_INET, AF_INET6, addressFamily } from './family.ts';
 

@@ -4,8 +4,16 @@ import { Errno } from '../../sys/errno.ts';
 import { askAll, type Question } from '../ask.ts';
 import { attrs, byKind, str, u32, type ValuesOf } from '../codec/attrs.ts';
 import { Writer } from '../codec/bytes.ts';
-import { layout, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE, struct } from '../codec/message.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import {
+  layout,
+  NLM_F_CREATE,
+  NLM_F_ECHO,
+  NLM_F_EXCL,
+  NLM_F_REPLACE,
+  type Request,
+  struct,
+} from '../codec/message.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { defaultClassIn, htbOptions, htbToOptions } from './tc/htb.ts';
 import { type Tbf, tbfFromOptions, tbfOptions, tbfToOptions } from './tc/tbf.ts';

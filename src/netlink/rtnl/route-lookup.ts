@@ -1,7 +1,9 @@
 // Where would the kernel send a packet?
+
 import { IP_BITS, type Ip, renderIp } from '../../net/ip.ts';
+import type { Request } from '../codec/message.ts';
 import { NetlinkError } from '../errors.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { addressFamily } from './family.ts';
 import { routeMessage } from './route.ts';
 

@@ -4,9 +4,17 @@ import { type Ip, renderIp } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs, bytes, type Field, ip, type RawAttribute, s32, u8, u16, u32 } from '../codec/attrs.ts';
 import { align4 } from '../codec/bytes.ts';
-import { layout, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, struct } from '../codec/message.ts';
+import {
+  layout,
+  NLM_F_APPEND,
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  NLM_F_REPLACE,
+  type Request,
+  struct,
+} from '../codec/message.ts';
 import { NetlinkError, tolerating } from '../errors.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { AF_INET, AF_INET6, addressFamily } from './family.ts';
 

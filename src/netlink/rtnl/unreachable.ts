@@ -1,9 +1,9 @@
 // How does a routing table refuse what none of its other routes takes, instead of leaving it to the next rule?
 
 import { Errno } from '../../sys/errno.ts';
-import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
+import { NLM_F_CREATE, NLM_F_EXCL, type Request } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import { AF_INET, AF_INET6 } from './family.ts';
 import { routeMessage } from './route.ts';
 

@@ -1,8 +1,8 @@
 // How is a device made on top of another one: a macvlan, a macvtap, an ipvlan, a VLAN?
 
 import type { ValuesOf } from '../codec/attrs.ts';
-import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
-import type { NetlinkSocket, Request } from '../socket.ts';
+import { NLM_F_CREATE, NLM_F_EXCL, type Request } from '../codec/message.ts';
+import type { NetlinkSocket } from '../socket.ts';
 import type { Link } from './link.ts';
 import { type ipvlan, linkMessage, type macvlan, type vlan } from './link-attrs.ts';
 

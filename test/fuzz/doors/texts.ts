@@ -12,7 +12,7 @@ import { findCidr, renderCidr } from '../../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../../src/net/ifname.ts';
 import { findIp, renderIp } from '../../../src/net/ip.ts';
 import { parseMac } from '../../../src/net/mac.ts';
-import { parseMatch } from '../../../src/netlink/nft/match/parse.ts';
+import { parseMatch } from '../../../src/netlink/nft/match.ts';
 import { parseLogLevels } from '../../../src/observe/log-lines.ts';
 import { parseLogDestination } from '../../../src/observe/log-output.ts';
 import { door } from '../door.ts';

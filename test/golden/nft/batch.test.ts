@@ -1,8 +1,7 @@
 // Is a transaction opened and closed byte for byte as nft does?
 import { expect, test } from 'bun:test';
-import { encodeMessages } from '../../../src/netlink/codec/message.ts';
+import { encodeMessages, type Request } from '../../../src/netlink/codec/message.ts';
 import { batchBegin, batchEnd } from '../../../src/netlink/nft/message.ts';
-import type { Request } from '../../../src/netlink/socket.ts';
 import { bytesOf } from '../rtnl/captured.ts';
 
 const BEGIN = `

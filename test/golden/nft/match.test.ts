@@ -1,8 +1,8 @@
 // Do matches in the words of nft become what nft makes of them, byte for byte?
 import { expect, test } from 'bun:test';
-import { parseMatch } from '../../../src/netlink/nft/match/parse.ts';
+import { matchFamily } from '../../../src/netlink/nft/expr.ts';
+import { parseMatch } from '../../../src/netlink/nft/match.ts';
 import { addRule } from '../../../src/netlink/nft/rule.ts';
-import { matchFamily } from '../../../src/netlink/nft/statements.ts';
 import { bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
 

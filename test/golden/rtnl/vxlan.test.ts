@@ -1,7 +1,9 @@
 // Are tunnels between nodes described to the kernel byte for byte: the device, its forwarding, neighbours and routes?
+
 import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp, renderIp } from '../../../src/net/ip.ts';
+import type { Request } from '../../../src/netlink/codec/message.ts';
 import { createLink, findLink } from '../../../src/netlink/rtnl/link.ts';
 import { linkMessage, vxlanOf } from '../../../src/netlink/rtnl/link-attrs.ts';
 import {
@@ -12,7 +14,6 @@ import {
   setNeighbourRequest,
 } from '../../../src/netlink/rtnl/neighbour.ts';
 import { listOriginRoutes, originRouteRequest } from '../../../src/netlink/rtnl/route.ts';
-import type { Request } from '../../../src/netlink/socket.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 const MAC = '0a:c7:c0:00:02:03';

@@ -5,11 +5,12 @@ import { decodeNatRule } from '../../../../src/netlink/iptables/nft.ts';
 import {
   type Expression,
   isEqual,
+  loadAddress,
   loadTransportHeader,
   maskRegister,
+  REG,
 } from '../../../../src/netlink/nft/expr.ts';
-import { parseRule } from '../../../../src/netlink/nft/rule-words.ts';
-import { loadAddress, REG } from '../../../../src/netlink/nft/statements.ts';
+import { parseRule } from '../../../../src/netlink/nft/skeleton.ts';
 
 const decode = (expressions: readonly Expression[]) =>
   decodeNatRule(4, { chain: 'c', handle: 1n, expressions });

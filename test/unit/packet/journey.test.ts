@@ -1,8 +1,8 @@
 // Is a mapped port judged by both where its packets arrive and at which port?
 import { expect, test } from 'bun:test';
 import type { Packet } from '../../../src/doctor/filter/packet.ts';
+import { judgeTranslation } from '../../../src/packet/journey.ts';
 import type { Site } from '../../../src/packet/site.ts';
-import { judgeTranslation } from '../../../src/packet/translation.ts';
 
 const PACKET: Packet = {
   ...{ family: 4, iif: 'eth0', oif: undefined, protocol: 6, source: '192.0.2.9', destination: '192.0.2.1' },

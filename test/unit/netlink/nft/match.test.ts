@@ -1,7 +1,7 @@
 // Are matches in the words of nft understood as nft does, and is all else refused with the reason?
 import { describe, expect, test } from 'bun:test';
-import type { Expression } from '../../../../../src/netlink/nft/expr.ts';
-import { canonicalMatch, MatchError, parseMatch } from '../../../../../src/netlink/nft/match/parse.ts';
+import type { Expression } from '../../../../src/netlink/nft/expr.ts';
+import { canonicalMatch, MatchError, parseMatch } from '../../../../src/netlink/nft/match.ts';
 
 describe('parseMatch()', () => {
   test.each<[string, string[]]>([
