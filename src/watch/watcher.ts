@@ -13,6 +13,7 @@ import { BegunDeletions } from './begun-deletions.ts';
 import { Caretaker, type CaretakerEvents, type Work } from './caretaker.ts';
 import { chooseConcerned, chooseSweep, devicesChangedInside, type Hint, withDevices } from './hints.ts';
 import { Leftovers } from './leftovers.ts';
+import { describeListChanges } from './list-changes.ts';
 import { Credit, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
 import { isPodHeld, podLister, withPods } from './pods.ts';
 import { changedLists, isOfList, policyOf, readLists } from './policy.ts';
@@ -344,6 +345,10 @@ class Watch {
     const before = this.#lists;
     this.#lists = readLists(this.#parts.confDir);
     const changed = changedLists(before, this.#lists);
+    if (changed.size > 0) this.#relist('new');
+    const { confDir, log } = this.#parts;
+    for (const fields of describeListChanges(confDir, before, this.#lists, this.#attachments.values()))
+      log('warn', 'a list has other plugins than before', fields);
     const concerned = new Set(
       this.#checked.filter(key => {
         const one = this.#attachments.get(key);

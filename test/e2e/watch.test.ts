@@ -1,7 +1,7 @@
 // Does the daemon notice what others do to attachments, repair it if it may, and leave alone what it cannot win?
 
 import { expect, test } from 'bun:test';
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { writeChain } from '../helpers/chain.ts';
 import { withoutOurs } from '../helpers/journal.ts';
 import { type Container, type Row, useLabs } from '../helpers/netns.ts';
@@ -218,6 +218,39 @@ describeRoot('a daemon that watches', () => {
     const watch = await untilWatch(daemon, one => one.drifted.length === 1);
     expect(watch).toMatchObject({ attachments: 1, repairs: { repaired: 1 } });
     expect(await lab.ip(lab.host, 'link', 'show', 'master', 'br-pods')).toHaveLength(1);
+  });
+
+  test('names the plugin that a list lost and got back, who wrote the file, and what was attached in between', async () => {
+    const lab = await makeLab();
+    mkdirSync(`${lab.tmp}/net.d`);
+    const file = `${lab.tmp}/net.d/pods.conflist`;
+    const log = `${lab.tmp}/daemon.log`;
+    const less = watchedList(lab, 'pods', '10.66.0.0/24');
+    const whole = { ...less, plugins: [...less.plugins, { type: 'tuning', mtu: 1400 }] };
+    writeFileSync(file, JSON.stringify(whole));
+    await attach(lab, whole, 8080);
+    await startWatcher(lab, { watchSeconds: 3600 });
+    const told = () =>
+      (existsSync(log) ? readFileSync(log, 'utf8') : '')
+        .split('\n')
+        .filter(line => line.includes('a list has other plugins than before'))
+        .map(line => JSON.parse(line));
+    writeFileSync(file, JSON.stringify(less));
+    await until(() => told().length === 1);
+    const { container } = await attach(lab, less, 8081);
+    // Written beside and renamed, as installers do it.
+    writeFileSync(`${file}.new`, JSON.stringify(whole));
+    renameSync(`${file}.new`, file);
+    await until(() => told().length === 2);
+    const [lost, gained] = told();
+    expect(lost).toMatchObject({ level: 'warn', network: 'pods', lost: 'tuning', file, owner: 0 });
+    expect(gained).toMatchObject({ network: 'pods', gained: 'tuning', made_with_others: container.id });
+    expect(gained.lost).toBeUndefined();
+    expect(Date.parse(gained.placed)).toBeGreaterThan(Date.parse(lost.placed));
+    // A change of anything else is none of plugins.
+    writeFileSync(file, JSON.stringify({ ...whole, catena: { watch: 'observe' } }));
+    await Bun.sleep(1_000);
+    expect(told()).toHaveLength(2);
   });
 
   test('follows a configuration directory that appears later, and one that takes its place', async () => {
