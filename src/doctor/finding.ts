@@ -13,6 +13,7 @@ import type { FilterTable } from '../netlink/tables.ts';
 import type { HostRoute } from '../node/devices.ts';
 import type { NodeFacts } from '../node/facts.ts';
 import type { NodeDevice, NodePort } from '../node/model.ts';
+import { shortId } from '../node/words.ts';
 import type { DaemonView } from './daemon-view.ts';
 
 /**
@@ -77,6 +78,8 @@ export interface NodeView {
   readonly policyRules?: () => readonly PolicyRule[];
   /** The daemon of the run directory; undefined if it was not examined. */
   readonly daemon?: DaemonView;
+  /** What people call containers, by their ids. */
+  readonly titles?: ReadonlyMap<string, string>;
   /** Containers that the node routes for; undefined if they could not be listed. */
   readonly pods?: readonly RoutedPod[];
   /**
@@ -185,10 +188,23 @@ export interface RoutedPod {
   readonly ports: readonly NodePort[];
 }
 
-/** `3 containers of network "podnet"`, `containers of networks "a" and "b"`. */
-export function namePods(pods: readonly Pick<RoutedPod, 'network' | 'containerId'>[]): string {
-  const containers = new Set(pods.map(({ containerId }) => containerId)).size;
+/** Containers that are named where there are more. */
+const MOST_NAMED = 3;
+
+/** What people call a container. */
+export function titleIn({ titles }: Pick<NodeView, 'titles'>, containerId: string): string {
+  return titles?.get(containerId) ?? shortId(containerId);
+}
+
+/** `1 container (web) of network "podnet"`, `5 containers (web, two, db and 2 more) of networks "a", "b"`. */
+export function namePods(
+  pods: readonly Pick<RoutedPod, 'network' | 'containerId'>[],
+  node: Pick<NodeView, 'titles'>,
+): string {
+  const names = [...new Set(pods.map(({ containerId }) => containerId))].map(id => titleIn(node, id));
   const networks = [...new Set(pods.map(({ network }) => `"${network}"`))];
-  const count = `${containers} container${containers === 1 ? '' : 's'}`;
+  const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : '';
+  const named = `(${names.slice(0, MOST_NAMED).join(', ')}${more})`;
+  const count = `${names.length} container${names.length === 1 ? '' : 's'} ${named}`;
   return `${count} of network${networks.length === 1 ? '' : 's'} ${networks.join(', ')}`;
 }

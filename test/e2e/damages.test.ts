@@ -98,6 +98,7 @@ async function expectMended(node: WholeNode, rows: readonly Row[], isOurs: boole
     const { damage } = row;
     const broken = await typed(damage.line(names), damage.inside);
     const found = await findings();
+    if (row.tells) expect(found.map(one => one.found)).toContainEqual(expect.stringMatching(row.tells));
     const lines = new Set(found.map(({ mend: line = 'nothing is printed' }) => line));
     const failed: string[] = [];
     if (row.mend === 'undo') failed.push(damage.undo ? await typed(damage.undo(names), damage.inside) : '');

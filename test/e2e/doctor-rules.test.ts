@@ -34,10 +34,9 @@ const SCENES: readonly Scene[] = [
     found: [
       [
         'error',
-        /^the policy of chain "FORWARD" of table ip filter drops connections of 1 container /,
+        /^the policy of chain "FORWARD" of table ip filter drops connections of 1 container \(\S+\) of network "podnet" to the outside, and through port 8080\/tcp of the host to 1 container/,
         INTO_BRIDGE,
       ],
-      ['error', /table ip filter drops connections through port 8080\/tcp of the host/, INTO_BRIDGE],
     ],
   },
   {
@@ -128,7 +127,7 @@ const SCENES: readonly Scene[] = [
     found: [
       [
         'error',
-        /in chain "filter_FORWARD" of table inet firewalld drops connections of 1 container of network "podnet" to the outside$/,
+        /in chain "filter_FORWARD" of table inet firewalld drops connections of 1 container \(\S+\) of network "podnet" to the outside$/,
         /^firewall-cmd --permanent --zone=trusted --add-interface=br0 && firewall-cmd --reload$/,
       ],
     ],

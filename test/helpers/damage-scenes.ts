@@ -38,7 +38,11 @@ export function quietList(name: string, net: number): Row {
 
 // Damage that CHECK reports in the same words counts as a repair that did not last, so such scenes are apart.
 export const SCENES: readonly Scene[] = [
-  { way: 'nft flush ruleset', damage: DAMAGES['rules flushed'], outcome: 'repaired' },
+  {
+    ...{ way: 'nft flush ruleset', damage: DAMAGES['rules flushed'], outcome: 'repaired' },
+    tells:
+      /^something flushed nf_tables: the rules of 2 containers \((\w+\/)?(web|peer), (\w+\/)?(web|peer)\) of/,
+  },
   { way: 'the address of the bridge removed', damage: DAMAGES['address removed'], outcome: 'repaired' },
   { way: 'the bridge set down', damage: DAMAGES['bridge down'], outcome: 'repaired' },
   {
@@ -75,6 +79,8 @@ export const SCENES: readonly Scene[] = [
   },
   {
     way: 'nft delete table inet catena_portmap',
+    tells:
+      /^something deleted table "inet catena_portmap": the rules of 1 container \((\w+\/)?web\) of network "shop"/,
     damage: { line: () => 'nft delete table inet catena_portmap' },
     outcome: 'repaired',
   },
@@ -373,11 +379,9 @@ const TRIALS: readonly DamageRow[] = [
   {
     way: 'a file of sysctl.d that turns forwarding off',
     damage: {
-      line: () => 'mkdir -p /etc/sysctl.d; echo net.ipv4.ip_forward = 0 > /etc/sysctl.d/99-zz.conf',
-      undo: () => 'rm /etc/sysctl.d/99-zz.conf',
+      line: () => 'mkdir -p /etc/sysctl.d; printf "net.ipv4.ip_forward = 0" > /etc/sysctl.d/99-zz.conf',
     },
     finds: ['kernel.sysctl-files'],
-    mend: 'undo',
   },
   {
     way: 'a unit that refuses executable memory',

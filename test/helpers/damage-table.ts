@@ -28,6 +28,8 @@ export interface DamageRow {
   readonly damage: Damage;
   /** Ids of findings; by default what follows from the outcome, or `attachments`. */
   readonly finds?: readonly string[];
+  /** What one of the findings says. */
+  readonly tells?: RegExp;
   /** What may be found as well: it depends on what the container is connected to. */
   readonly mayFind?: readonly string[];
   /** What differs where our own runner made the container. */

@@ -10,7 +10,7 @@ import { addEntries, type Entry, type Place } from '../../../src/netlink/nft/ent
 import { renderTable } from '../../../src/netlink/nft/message.ts';
 import { changeOwned, elementProblem, placeOf } from '../../../src/netlink/nft/owned-table.ts';
 import type { NftSet } from '../../../src/netlink/nft/set.ts';
-import { skeletonChanges, skeletonProblems } from '../../../src/netlink/nft/skeleton.ts';
+import { allMissing, skeletonChanges, skeletonProblems } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { confirmAll } from '../../../src/plugin/confirm.ts';
 import type { Conditions } from '../conditions.ts';
@@ -220,13 +220,15 @@ function ghostOf(socket: NetlinkSocket, family: 4 | 6, { comment = '' }: Element
  * @throws Error naming what is missing or different
  */
 export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditions }: Wanted): void {
-  const skeleton = planSkeleton({ pods: plans.map(({ pod }) => pod), conditions });
+  const what = `port mappings in table ${renderTable(TABLE)}`;
+  const problems = skeletonProblems(socket, planSkeleton({ pods: plans.map(({ pod }) => pod), conditions }));
+  if (problems.includes(allMissing(TABLE))) confirmAll(what, problems);
   const claims = plans.flatMap(plan => planClaims(plan, means));
   const entries = plans.flatMap(plan => planElements(plan, owner, means));
   const counted = claims.flatMap(claim => [...countedPlaces(claim), ...askedPlaces(claim)]);
   const found = findElements(socket, [...entries.map(placeOf), ...counted]);
-  confirmAll(`port mappings in table ${renderTable(TABLE)}`, [
-    ...skeletonProblems(socket, skeleton),
+  confirmAll(what, [
+    ...problems,
     ...conditions
       .filter(one => !isAsked(socket, one))
       .map(({ family, text }) => `rules of chain "${askingChain(family)}" for "${text}" are not ours`),

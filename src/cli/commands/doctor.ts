@@ -1,5 +1,6 @@
 // What does `catena doctor` do?
 import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
+import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
@@ -17,6 +18,7 @@ import {
 import { type Places, viewNode } from '../../doctor/node-view.ts';
 import { routedPods } from '../../doctor/pods.ts';
 import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
+import { titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';
 import { printAnswer } from '../output/print.ts';
@@ -68,8 +70,9 @@ function tryToView(places: Places): NodeView | Finding {
 
 async function withPods(call: CommandCall, node: NodeView): Promise<NodeView> {
   try {
-    const pods = routedPods(await readNodeFor(call, node), node);
-    return pods === undefined ? node : { ...node, pods };
+    const model = await readNodeFor(call, node);
+    const titles = new Map(model.attachments.map(one => [one.containerId, titleOf(one)]));
+    return { ...node, titles, ...defined({ pods: routedPods(model, node) }) };
   } catch {
     // Records that cannot be listed are findings of other checks.
     return node;

@@ -3,7 +3,7 @@
 // A packet must pass every base chain of a hook, so a rule of ours that accepts it does not outweigh one of others that drops it.
 import type { FilterTable } from '../../netlink/tables.ts';
 import { acceptDevices, findFates, type PodFate } from '../filter/fates.ts';
-import { type Check, groupBy, namePods, type Problem, problem } from '../finding.ts';
+import { type Check, groupBy, type NodeView, namePods, type Problem, problem } from '../finding.ts';
 
 /** Rules of Docker, ufw, firewalld, iptables or the administrator. */
 export const foreignRules: Check = node => {
@@ -21,13 +21,13 @@ export const foreignRules: Check = node => {
   }
   const groups = groupBy(findFates(tables, pods, node), kindOf);
   if (groups.size === 0) return 'no rule of another program stops packets of containers';
-  return [...groups.values()].map(group => describe(group, tables));
+  return [...groups.values()].map(group => describe(group, tables, node));
 };
 
-/** What is dropped by one rule is told at once; translations differ in the port and in where they lead. */
+/** What one rule drops is told at once; translations differ in the port and in where they lead. */
 function kindOf(fate: PodFate): string {
   const { what, port, to, isSure } = fate;
-  const which = what === 'translate' ? `${port} ${to}` : String(port === undefined);
+  const which = what === 'translate' ? `${port} ${to}` : '';
   return `${placeOf(fate)} ${isSure} ${which}`;
 }
 
@@ -36,24 +36,32 @@ const MOST_PORTS = 3;
 
 /** `port 80/tcp`, `ports 80/tcp, 81/tcp, 82/tcp and 7 more`. */
 function namePorts(group: readonly PodFate[]): string {
-  const ports = [...new Set(group.map(({ port }) => port))];
+  const ports = [...new Set(group.flatMap(({ port }) => port ?? []))];
   const rest = ports.length - MOST_PORTS;
   const more = rest > 0 ? ` and ${rest} more` : '';
   return `port${ports.length === 1 ? '' : 's'} ${ports.slice(0, MOST_PORTS).join(', ')}${more}`;
 }
 
-function describe(group: readonly PodFate[], tables: readonly FilterTable[]): Problem {
+function describe(group: readonly PodFate[], tables: readonly FilterTable[], node: NodeView): Problem {
   const [fate] = group;
   if (fate === undefined) throw new Error('Cannot describe findings: there are none');
   const { isSure, what, port, to } = fate;
-  const pods = namePods(group.map(({ pod }) => pod));
+  const podsOf = (fates: readonly PodFate[]) =>
+    namePods(
+      fates.map(({ pod }) => pod),
+      node,
+    );
   const verb = (sure: string, unsure: string) => (isSure ? sure : `may ${unsure}`);
+  const out = group.filter(one => one.port === undefined);
+  const into = group.filter(one => one.port !== undefined);
+  const dropped = [
+    ...(out.length ? [`of ${podsOf(out)} to the outside`] : []),
+    ...(into.length ? [`through ${namePorts(into)} of the host to ${podsOf(into)}`] : []),
+  ];
   const deed =
     what === 'translate'
-      ? `${verb('leads', 'lead')} port ${port} of the host to ${to ?? 'another port or address'} instead of ${pods}`
-      : port === undefined
-        ? `${verb('drops', 'drop')} connections of ${pods} to the outside`
-        : `${verb('drops', 'drop')} connections through ${namePorts(group)} of the host to ${pods}`;
+      ? `${verb('leads', 'lead')} port ${port} of the host to ${to ?? 'another port or address'} instead of ${podsOf(group)}`
+      : `${verb('drops', 'drop')} connections ${dropped.join(', and ')}`;
   const found = `${placeOf(fate)} ${deed}`;
   return problem(isSure ? 'error' : 'warning', found, mendFor(group, fate, tables));
 }

@@ -37,7 +37,9 @@ export const packetFilters: Check = ({ read, list }) => {
 /** A firewall manager reloads its rules and discards rules that it does not know. */
 export const firewallManagers: Check = ({ read, list }) => {
   const hasFirewalld = list('/run/firewalld').length > 0 || read('/run/firewalld.pid') !== undefined;
-  const hasUfw = /^ENABLED=yes/m.test(read('/etc/ufw/ufw.conf') ?? '');
+  const hasUfw =
+    /^ENABLED=yes/m.test(read('/etc/ufw/ufw.conf') ?? '') &&
+    !/^DEFAULT_FORWARD_POLICY="?ACCEPT/m.test(read('/etc/default/ufw') ?? '');
   const problems = [...(hasFirewalld ? [FIREWALLD] : []), ...(hasUfw ? [UFW] : [])];
   return problems.length ? problems : 'no other software manages the packet filter';
 };
@@ -50,7 +52,7 @@ const FIREWALLD = problem(
 const UFW = problem(
   'warning',
   'ufw is enabled and drops forwarded packets by default',
-  'set DEFAULT_FORWARD_POLICY="ACCEPT" in /etc/default/ufw, or use the firewall plugin',
+  'ufw default allow routed  # or use the firewall plugin',
 );
 
 /** The first of these has the file that counts. */
@@ -135,7 +137,7 @@ export const sysctlFiles: Check = node => {
     const { file, value } = values.get(key) ?? {};
     if (value !== '0') return [];
     const found = `"${file}" sets "${key}" to 0: after "sysctl --system", which package upgrades run, the node ${loss}`;
-    return problem('warning', found, `remove the line, or set ${key} = 1 there`);
+    return problem('warning', found, `printf '\\n%s\\n' '${key} = 1' >> ${file}`);
   });
   return problems.length ? problems : 'no file of "sysctl --system" turns forwarding off';
 };
@@ -176,7 +178,7 @@ function judge(node: NodeView, { family, path, key }: (typeof SWITCHES)[number])
   const mend = `sysctl -w ${key}=1`;
   if (pods === undefined)
     return [problem('unexamined', `${found}; whether containers need it could not be seen`, mend)];
-  if (pods.length > 0) return [problem('error', `${found} of ${namePods(pods)}`, mend)];
+  if (pods.length > 0) return [problem('error', `${found} of ${namePods(pods, node)}`, mend)];
   const until = `${found} until a plugin with a gateway enables it, and stops when it is disabled again`;
   return [problem('info', until, mend)];
 }
@@ -188,13 +190,14 @@ function judgeDevices(node: NodeView, pods: readonly RoutedPod[]): Problem[] {
   return [...devices].flatMap(device => {
     const path = `/proc/sys/net/ipv4/conf/${device}/forwarding`;
     if (node.read(path)?.trim() !== '0') return [];
-    const found = `"${path}" is 0: the node forwards no IPv4 that arrives there, to or from ${namePods(pods)}`;
+    const found = `"${path}" is 0: the node forwards no IPv4 that arrives there, to or from ${namePods(pods, node)}`;
     return problem('error', found, `sysctl -w net/ipv4/conf/${device}/forwarding=1`);
   });
 }
 
 /** A rule of type blackhole, unreachable or prohibit that comes before the main table. */
-export const routingRules: Check = ({ pods, policyRules }) => {
+export const routingRules: Check = node => {
+  const { pods, policyRules } = node;
   if (pods === undefined) {
     const found = 'whether routing rules drop packets of containers: it is not known which there are';
     return [problem('unexamined', found)];
@@ -203,7 +206,7 @@ export const routingRules: Check = ({ pods, policyRules }) => {
   const problems = rules.filter(isEarly).flatMap(rule => {
     const concerned = pods.filter(pod => concerns(rule, pod));
     if (concerned.length === 0) return [];
-    const found = `the routing rule "${renderRule(rule)}" drops packets of ${namePods(concerned)}`;
+    const found = `the routing rule "${renderRule(rule)}" drops packets of ${namePods(concerned, node)}`;
     const words = renderRule(rule).replace(': ', ' ');
     return problem('error', found, `ip${rule.family === 6 ? ' -6' : ''} rule del priority ${words}`);
   });

@@ -7,6 +7,7 @@ import { leaseDirsOf } from '../../cni/network-plugins.ts';
 import { BLINDNESS } from '../../garbage/find-traced.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import type { AttachmentRecord } from '../../journal/store.ts';
+import { isOwnTable } from '../../netlink/tables.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { type AttachmentCheck, CHECK_BUDGET_MS, checkAll } from '../../watch/check-all.ts';
 import { findGone } from '../../watch/collect-gone.ts';
@@ -15,10 +16,12 @@ import {
   type Check,
   groupBy,
   type NodeView,
+  namePods,
   type Problem,
   problem,
   ROOT,
   type Seen,
+  titleIn,
   unseen,
 } from '../finding.ts';
 import { isDenied, isHidden } from '../readable.ts';
@@ -153,35 +156,60 @@ function lockFilesOf({ runDir, facts, findAbout, list }: NodeView): string[] {
  * @param openSegments makes what runs one chain at a time
  */
 export async function checkAttachments(
-  { facts, pods, user = ROOT }: NodeView,
+  node: NodeView,
   runtime: Runtime,
   openSegments: () => SegmentRunner,
 ): Promise<Seen> {
+  const { facts, pods, user = ROOT } = node;
   // In a user namespace, root may enter the namespaces of its own containers, and no others.
   if (user.id !== 0 || (user.unknown !== undefined && pods === undefined))
     return [problem('unexamined', 'whether containers have what their ADD gave them')];
   const { standing } = facts.attachments();
   const checks = await checkAll(standing, runtime, { budgetMs: CHECK_BUDGET_MS, openSegments });
-  const problems = [...checks.flatMap(describeBroken), ...describeUnknown(checks)];
+  const flushed = checks.filter(isFlushed);
+  const others = checks.filter(one => !isFlushed(one));
+  const problems = [
+    ...describeFlushed(flushed, node),
+    ...others.flatMap(one => describeBroken(one, node)),
+    ...describeUnknown(others, node),
+  ];
   const sound = checks.filter(({ state }) => state === 'sound').length;
   return problems.length ? problems : `${sound} are as their ADD left them`;
 }
 
-function describeBroken(check: AttachmentCheck): Problem[] {
+/** As {@link allMissing} says it. */
+const ALL_MISSING = /everything of ours in (table \S+ \S+) is missing/;
+
+function isFlushed({ problem = '', mend }: AttachmentCheck): boolean {
+  return ALL_MISSING.test(problem) && mend?.startsWith('catena repair ') === true;
+}
+
+/** What deletes a table of ours concerns all that have rules there: it is told at once. */
+function describeFlushed(checks: readonly AttachmentCheck[], node: NodeView): Problem[] {
+  if (checks.length === 0) return [];
+  const tables = new Set(checks.flatMap(({ problem = '' }) => ALL_MISSING.exec(problem)?.[1] ?? []));
+  const isAnyLeft = node.facts.kernel.nftTables.some(isOwnTable);
+  const cause = isAnyLeft ? `something deleted ${[...tables].join(', ')}` : 'something flushed nf_tables';
+  const mends = new Set(checks.map(({ mend }) => mend));
+  return [
+    problem('error', `${cause}: the rules of ${namePods(checks, node)} are gone`, [...mends].join(' && ')),
+  ];
+}
+
+function describeBroken(check: AttachmentCheck, node: NodeView): Problem[] {
   const { state, network, containerId, ifname, mend } = check;
   if (state !== 'broken') return [];
-  const found = `interface "${ifname}" of container "${containerId}" on network "${network}" is not as its ADD left it: ${check.problem}`;
+  const title = titleIn(node, containerId);
+  const found = `interface "${ifname}" of container "${title}" on network "${network}" is not as its ADD left it: ${check.problem}`;
   return [{ ...problem('error', found, mend), attachment: { network, containerId, ifname } }];
 }
 
-/** One problem for each network and reason. A runtime's loopback attachment has nothing to check. */
-function describeUnknown(checks: readonly AttachmentCheck[]): Problem[] {
+/** One problem for each reason. A runtime's loopback attachment has nothing to check. */
+function describeUnknown(checks: readonly AttachmentCheck[], node: NodeView): Problem[] {
   const unknown = checks.filter(({ state, ifname }) => state === 'unknown' && ifname !== 'lo');
-  const reasons = groupBy(unknown, ({ network, problem }) => JSON.stringify([network, problem]));
-  return [...reasons.values()].map(those => {
+  return [...groupBy(unknown, one => one.problem ?? '').values()].map(those => {
     const [first] = those;
-    const more = those.length > 1 ? ` and ${those.length - 1} more` : '';
-    const found = `container "${first?.containerId}" on network "${first?.network}"${more} cannot be checked: ${first?.problem}`;
+    const found = `${namePods(those, node)} cannot be checked: ${first?.problem}`;
     const severity = first?.unchecked ? 'info' : 'unexamined';
     return problem(severity, found, first?.late && 'catena repair --dry-run');
   });

@@ -14,7 +14,7 @@ import { type Element, findElements, listElements } from './element.ts';
 import { deletePlaces, type Entry, type Place } from './entries.ts';
 import { summarizeChains } from './rule.ts';
 import type { NftSet } from './set.ts';
-import { isComplete, type Skeleton, skeletonChanges, skeletonProblems } from './skeleton.ts';
+import { allMissing, isComplete, type Skeleton, skeletonChanges, skeletonProblems } from './skeleton.ts';
 
 /**
  * Changes elements in one transaction, which first completes the tables that need it.
@@ -126,11 +126,10 @@ export function findOwnedProblems(
   skeletons: readonly Skeleton[],
   entries: readonly Entry[],
 ): string[] {
-  const found = findElements(socket, entries.map(placeOf));
-  return [
-    ...skeletons.flatMap(skeleton => skeletonProblems(socket, skeleton)),
-    ...entries.flatMap((entry, i) => elementProblem(entry, found[i]) ?? []),
-  ];
+  const problems = new Set(skeletons.flatMap(skeleton => skeletonProblems(socket, skeleton)));
+  const left = entries.filter(({ set }) => !problems.has(allMissing(set.table)));
+  const found = findElements(socket, left.map(placeOf));
+  return [...problems, ...left.flatMap((entry, i) => elementProblem(entry, found[i]) ?? [])];
 }
 
 /** The set and key of an entry. */

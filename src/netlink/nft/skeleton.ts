@@ -28,7 +28,7 @@ import {
   snat,
 } from './expr.ts';
 import { MatchError, type Subject, takeComparison, takeSubject } from './match.ts';
-import type { NftFamily, Table } from './message.ts';
+import { type NftFamily, renderTable, type Table } from './message.ts';
 import { addRule, type ChainSummary, flushChain, listRules, type Rule } from './rule.ts';
 import { addSet, type NftSet, setQuestion } from './set.ts';
 import { addTable } from './table.ts';
@@ -103,6 +103,11 @@ function isDamaged(
   return count !== rules.length || (count > 0 && comment !== note);
 }
 
+/** The problem of a skeleton of which nothing is left, human-readable. */
+export function allMissing(table: Table): string {
+  return `everything of ours in table ${renderTable(table)} is missing`;
+}
+
 /** What is missing or different in a skeleton, human-readable: `chain "forward" is missing`. */
 export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): string[] {
   const { table, sets, chains } = skeleton;
@@ -113,6 +118,7 @@ export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): str
   if (note !== undefined && firsts.length && !firsts.some(({ comment }) => comment === note)) {
     return ['its rules are those of another release, which the next ADD or "catena repair" replaces'];
   }
+  if (!sets.some(hasSet) && !chains.some(findChain)) return [allMissing(table)];
   return [
     ...sets.filter(set => !hasSet(set)).map(({ name }) => `"${name}" is missing`),
     ...chains.flatMap(plan => {
