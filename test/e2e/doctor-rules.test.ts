@@ -34,7 +34,7 @@ const SCENES: readonly Scene[] = [
     found: [
       [
         'error',
-        /^the policy of chain "FORWARD" of table ip filter drops connections of 1 container \(\S+\) of network "podnet" to the outside, and through port 8080\/tcp of the host to 1 container/,
+        /^the policy of chain "FORWARD" of table ip filter drops connections of 1 container \(\S+\) of network "podnet" to the outside, and through port 8080\/tcp of the host$/,
         INTO_BRIDGE,
       ],
     ],

@@ -54,9 +54,10 @@ function describe(group: readonly PodFate[], tables: readonly FilterTable[], nod
   const verb = (sure: string, unsure: string) => (isSure ? sure : `may ${unsure}`);
   const out = group.filter(one => one.port === undefined);
   const into = group.filter(one => one.port !== undefined);
+  const led = out.length && podsOf(out) === podsOf(into) ? '' : ` to ${podsOf(into)}`;
   const dropped = [
     ...(out.length ? [`of ${podsOf(out)} to the outside`] : []),
-    ...(into.length ? [`through ${namePorts(into)} of the host to ${podsOf(into)}`] : []),
+    ...(into.length ? [`through ${namePorts(into)} of the host${led}`] : []),
   ];
   const deed =
     what === 'translate'
