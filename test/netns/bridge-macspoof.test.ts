@@ -103,7 +103,11 @@ describeRoot('bridge macspoofchk', () => {
   test.each([
     ['a flushed chain', 'nft flush chain bridge catena_macspoof prerouting', 'rules of chain "prerouting"'],
     ['a flushed set', 'nft flush set bridge catena_macspoof allowed', 'of "allowed" is missing'],
-    ['a deleted table', 'nft delete table bridge catena_macspoof', 'of "ports" is missing'],
+    [
+      'a deleted table',
+      'nft delete table bridge catena_macspoof',
+      'table "bridge catena_macspoof" is missing',
+    ],
   ])('[1.0.0] CHECK names %s, and another ADD repairs what is shared', async (_what, tamper, words) => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];

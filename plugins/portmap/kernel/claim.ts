@@ -10,7 +10,7 @@ import { addEntries, type Entry, type Place } from '../../../src/netlink/nft/ent
 import { renderTable } from '../../../src/netlink/nft/message.ts';
 import { changeOwned, elementProblem, placeOf } from '../../../src/netlink/nft/owned-table.ts';
 import type { NftSet } from '../../../src/netlink/nft/set.ts';
-import { allMissing, skeletonChanges, skeletonProblems } from '../../../src/netlink/nft/skeleton.ts';
+import { skeletonChanges, skeletonProblems, tableMissing } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { confirmAll } from '../../../src/plugin/confirm.ts';
 import type { Conditions } from '../conditions.ts';
@@ -222,7 +222,7 @@ function ghostOf(socket: NetlinkSocket, family: 4 | 6, { comment = '' }: Element
 export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditions }: Wanted): void {
   const what = `port mappings in table ${renderTable(TABLE)}`;
   const problems = skeletonProblems(socket, planSkeleton({ pods: plans.map(({ pod }) => pod), conditions }));
-  if (problems.includes(allMissing(TABLE))) confirmAll(what, problems);
+  if (problems.includes(tableMissing(TABLE))) confirmAll(what, problems);
   const claims = plans.flatMap(plan => planClaims(plan, means));
   const entries = plans.flatMap(plan => planElements(plan, owner, means));
   const counted = claims.flatMap(claim => [...countedPlaces(claim), ...askedPlaces(claim)]);

@@ -177,17 +177,17 @@ export async function checkAttachments(
   return problems.length ? problems : `${sound} are as their ADD left them`;
 }
 
-/** As {@link allMissing} says it. */
-const ALL_MISSING = /everything of ours in (table \S+ \S+) is missing/;
+/** As CHECK says it of tables of ours. */
+const TABLE_MISSING = /(table "\w+ catena_\w+") is missing/;
 
 function isFlushed({ problem = '', mend }: AttachmentCheck): boolean {
-  return ALL_MISSING.test(problem) && mend?.startsWith('catena repair ') === true;
+  return TABLE_MISSING.test(problem) && mend?.startsWith('catena repair ') === true;
 }
 
 /** What deletes a table of ours concerns all that have rules there: it is told at once. */
 function describeFlushed(checks: readonly AttachmentCheck[], node: NodeView): Problem[] {
   if (checks.length === 0) return [];
-  const tables = new Set(checks.flatMap(({ problem = '' }) => ALL_MISSING.exec(problem)?.[1] ?? []));
+  const tables = new Set(checks.flatMap(({ problem = '' }) => TABLE_MISSING.exec(problem)?.[1] ?? []));
   const isAnyLeft = node.facts.kernel.nftTables.some(isOwnTable);
   const cause = isAnyLeft ? `something deleted ${[...tables].join(', ')}` : 'something flushed nf_tables';
   const mends = new Set(checks.map(({ mend }) => mend));

@@ -14,7 +14,7 @@ import { type Element, findElements, listElements } from './element.ts';
 import { deletePlaces, type Entry, type Place } from './entries.ts';
 import { summarizeChains } from './rule.ts';
 import type { NftSet } from './set.ts';
-import { allMissing, isComplete, type Skeleton, skeletonChanges, skeletonProblems } from './skeleton.ts';
+import { isComplete, type Skeleton, skeletonChanges, skeletonProblems, tableMissing } from './skeleton.ts';
 
 /**
  * Changes elements in one transaction, which first completes the tables that need it.
@@ -127,7 +127,7 @@ export function findOwnedProblems(
   entries: readonly Entry[],
 ): string[] {
   const problems = new Set(skeletons.flatMap(skeleton => skeletonProblems(socket, skeleton)));
-  const left = entries.filter(({ set }) => !problems.has(allMissing(set.table)));
+  const left = entries.filter(({ set }) => !problems.has(tableMissing(set.table)));
   const found = findElements(socket, left.map(placeOf));
   return [...problems, ...left.flatMap((entry, i) => elementProblem(entry, found[i]) ?? [])];
 }

@@ -31,7 +31,7 @@ import { MatchError, type Subject, takeComparison, takeSubject } from './match.t
 import { type NftFamily, renderTable, type Table } from './message.ts';
 import { addRule, type ChainSummary, flushChain, listRules, type Rule } from './rule.ts';
 import { addSet, type NftSet, setQuestion } from './set.ts';
-import { addTable } from './table.ts';
+import { addTable, hasTable } from './table.ts';
 
 /**
  * A chain of a skeleton with its rules in order, as words that {@link parseRule} takes. One without `rules` is filled by other
@@ -103,9 +103,9 @@ function isDamaged(
   return count !== rules.length || (count > 0 && comment !== note);
 }
 
-/** The problem of a skeleton of which nothing is left, human-readable. */
-export function allMissing(table: Table): string {
-  return `everything of ours in table ${renderTable(table)} is missing`;
+/** The only problem of a skeleton whose table is gone, human-readable. */
+export function tableMissing(table: Table): string {
+  return `table ${renderTable(table)} is missing`;
 }
 
 /** What is missing or different in a skeleton, human-readable: `chain "forward" is missing`. */
@@ -118,7 +118,7 @@ export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton): str
   if (note !== undefined && firsts.length && !firsts.some(({ comment }) => comment === note)) {
     return ['its rules are those of another release, which the next ADD or "catena repair" replaces'];
   }
-  if (!sets.some(hasSet) && !chains.some(findChain)) return [allMissing(table)];
+  if (rules.length === 0 && !hasTable(socket, table)) return [tableMissing(table)];
   return [
     ...sets.filter(set => !hasSet(set)).map(({ name }) => `"${name}" is missing`),
     ...chains.flatMap(plan => {
