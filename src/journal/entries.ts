@@ -12,7 +12,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
 import { cniCacheDir } from '../cni/directories.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { CniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { fileFailure } from '../files/failure.ts';
 import {
@@ -25,23 +25,10 @@ import {
 } from '../files/put-file.ts';
 import { readIfThere, tryRead } from '../files/read-file.ts';
 import { type CachedAttachment, parseRecord, renderAttachment } from './entry.ts';
+import { cacheFileOf } from './place.ts';
 
 /** Where the reference keeps its files; shared with every runtime built on it. */
 export const DEFAULT_CACHE_DIR = cniCacheDir({});
-
-/**
- * The file of an attachment.
- * @throws CniError 7 when a part is empty or would escape the directory
- */
-export function cacheFileOf(dir: string, { network, containerId, ifname }: AttachmentId): string {
-  if ([network, containerId, ifname].every(part => part !== '' && !/[/\0]/.test(part))) {
-    return join(dir, 'results', `${network}-${containerId}-${ifname}`);
-  }
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot build the name of the cached result: it needs a network ("${network}"), a container id ("${containerId}") and an interface ("${ifname}"), without "/"`,
-  );
-}
 
 /**
  * The attachment on record, or undefined if there is none.

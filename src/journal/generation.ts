@@ -9,8 +9,8 @@ import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'nod
 import { basename, dirname, join } from 'node:path';
 import { type AttachmentId, digestOf } from '../cni/attachment.ts';
 import { notesDirs } from '../cni/directories.ts';
-import { namesIn } from '../files/read-file.ts';
-import { directoryOf, fileNameOf } from './place.ts';
+import { fileExists, namesIn } from '../files/read-file.ts';
+import { cacheFileOf, directoryOf, fileNameOf } from './place.ts';
 
 /** A container's interface on some network. */
 export type Key = Pick<AttachmentId, 'containerId' | 'ifname'>;
@@ -140,4 +140,9 @@ function removeNote(path: string): void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
+}
+
+/** Whether an attachment has an entry in the directory of its runtime, which outlives its note. @throws CniError 7 for an impossible id */
+export function hasEntry(cacheDir: string, id: AttachmentId): boolean {
+  return fileExists(cacheFileOf(cacheDir, id));
 }

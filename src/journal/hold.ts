@@ -11,14 +11,7 @@ import { endFrozen, isFrozen } from '../files/frozen-process.ts';
 import { fileExists } from '../files/read-file.ts';
 import { isOfEarlierBoot } from './boot.ts';
 import { refuseElsewhere } from './elsewhere.ts';
-import {
-  cacheFileOf,
-  isOfAnother,
-  removeAside,
-  removeAttachment,
-  replaceAttachment,
-  writeAttachment,
-} from './entries.ts';
+import { isOfAnother, removeAside, removeAttachment, replaceAttachment, writeAttachment } from './entries.ts';
 import type { CachedAttachment } from './entry.ts';
 import { buryOwner, type Lock, type LockPlace, type Purpose, takeLock } from './lock.ts';
 import {
@@ -37,6 +30,7 @@ import {
   replaceNote,
   tryEntry,
 } from './notes.ts';
+import { cacheFileOf } from './place.ts';
 import {
   type AttachmentRecord,
   type Intent,

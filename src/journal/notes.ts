@@ -24,11 +24,11 @@ import { fileFailure } from '../files/failure.ts';
 import { putOpenFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIn } from '../files/read-file.ts';
 import { hostCookie } from './elsewhere.ts';
-import { cacheFileOf, readAside, readAttachment, removeAttachment } from './entries.ts';
+import { readAside, readAttachment, removeAttachment } from './entries.ts';
 import { type CachedAttachment, type Made, renderAttachment } from './entry.ts';
 import { parseNote, renderIntent, renderLine } from './lines.ts';
 import { identifyNetns } from './netns-identity.ts';
-import { cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
+import { cacheFileOf, cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
 import { type AttachmentRecord, type Intent, type Line, toRemembered } from './record.ts';
 
 /** A note that is open for appending lines. */

@@ -12,7 +12,7 @@ import { keyOf } from '../cni/attachment.ts';
 import { CniError } from '../cni/errors.ts';
 import { FileCache } from '../files/file-cache.ts';
 import { namesIn, readIfThere } from '../files/read-file.ts';
-import { cacheFileOf, listAttachments } from './entries.ts';
+import { listAttachments } from './entries.ts';
 import { type CachedAttachment, parseRecord } from './entry.ts';
 import {
   cacheDirsOf,
@@ -24,13 +24,12 @@ import {
   recordOf,
   standing,
 } from './notes.ts';
-import { noteFileOf, notesDir } from './place.ts';
+import { cacheFileOf, noteFileOf, notesDir } from './place.ts';
 import { type AttachmentRecord, type KnownAttachment, toRemembered } from './record.ts';
 
 export {
   type AttachmentFilter,
   type AttachmentList,
-  cacheFileOf,
   DEFAULT_CACHE_DIR,
   editEntry,
   listAttachments,
@@ -52,6 +51,7 @@ export {
 } from './hold.ts';
 export { lastBegun } from './lines.ts';
 export { isEntryOf, noteFiles, readNote, readRecord, tryEntry } from './notes.ts';
+export { cacheFileOf } from './place.ts';
 export {
   type AttachmentRecord,
   type Intent,

@@ -1,12 +1,13 @@
 // How does a call of a plugin write the generation of its attachment? (GC uses those of others: collection.ts)
 import type { AttachmentId } from '../cni/attachment.ts';
-import { runDir } from '../cni/directories.ts';
+import { cniCacheDir, runDir } from '../cni/directories.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { bootId } from '../files/boot-id.ts';
 import {
   findGeneration,
   forgetGeneration,
+  hasEntry,
   noteGeneration,
   restoreGeneration,
 } from '../journal/generation.ts';
@@ -73,9 +74,13 @@ async function outwaitRemoval({ attachment, environment }: NotedCall, token: str
   }
 }
 
-/** Whether an attachment has a note: one that lives has, unless it could not be written. A long id is not in its alias, and may be anyone's. */
+/**
+ * Whether an attachment exists: one that does has a note, unless that was lost with the run directory, and then its runtime's entry. A long
+ * id is not in its alias, and may be anyone's.
+ */
 export function isNoted(environment: NotedCall['environment'], named: AttachmentId): boolean {
-  return named.containerId.startsWith('~') || tokenOf({ attachment: named, environment }) !== undefined;
+  if (named.containerId.startsWith('~') || tokenOf({ attachment: named, environment })) return true;
+  return hasEntry(cniCacheDir(environment), named);
 }
 
 function tokenOf({

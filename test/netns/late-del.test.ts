@@ -407,6 +407,28 @@ describeRoot('what an ADD left that was killed before the interface had its alia
   });
 });
 
+describeRoot('a late DEL after the loss of the run directory', () => {
+  // Such a device has its alias in the container, which can forge one: it counts for an attachment that exists.
+  test.each([{ type: 'macvlan', master: 'outside0' }, { type: 'tap' }])(
+    'leaves the device of another container alone: $type',
+    async plugin => {
+      await withHost(async lab => {
+        await lab.outside();
+        const conf = { cniVersion: '1.1.0', name: 'podnet', ...plugin };
+        const holder = await lab.container();
+        const chain = writeChain(lab, { cniVersion: '1.1.0', name: 'podnet', plugins: [plugin] });
+        await chain.add(holder);
+        fs.rmSync(`${lab.tmp}/run`, { recursive: true });
+        const container = { ...holder, id: 'an-earlier-one' };
+        expect(await lab.plugin(plugin.type, { command: 'DEL', conf, container })).toMatchObject({
+          exitCode: 0,
+        });
+        expect((await lab.ip(holder, 'link')).map(({ ifname }) => ifname)).toContain('eth0');
+      });
+    },
+  );
+});
+
 describeNeeding(
   'a late DEL',
   () => {

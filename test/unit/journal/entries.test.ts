@@ -3,7 +3,6 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import {
-  cacheFileOf,
   listAttachments,
   readAttachment,
   removeAttachment,
@@ -11,6 +10,7 @@ import {
   writeAttachment,
 } from '../../../src/journal/entries.ts';
 import type { CachedAttachment } from '../../../src/journal/entry.ts';
+import { cacheFileOf } from '../../../src/journal/place.ts';
 
 const FULL: CachedAttachment = {
   network: 'n1',

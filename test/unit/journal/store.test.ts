@@ -2,12 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import {
-  cacheFileOf,
-  removeAttachment,
-  replaceAttachment,
-  writeAttachment,
-} from '../../../src/journal/entries.ts';
+import { removeAttachment, replaceAttachment, writeAttachment } from '../../../src/journal/entries.ts';
 import type { CachedAttachment } from '../../../src/journal/entry.ts';
 import {
   createNote,
@@ -17,7 +12,7 @@ import {
   reopenNote,
   replaceNote,
 } from '../../../src/journal/notes.ts';
-import { noteFileOf } from '../../../src/journal/place.ts';
+import { cacheFileOf, noteFileOf } from '../../../src/journal/place.ts';
 import type { Line } from '../../../src/journal/record.ts';
 import { listKnown, listRecords } from '../../../src/journal/store.ts';
 import { filesBelow, intentOf, settle, withoutOurs } from '../../helpers/journal.ts';

@@ -4,8 +4,9 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { runDir } from '../../../src/cni/directories.ts';
-import { cacheFileOf, writeAttachment } from '../../../src/journal/entries.ts';
+import { writeAttachment } from '../../../src/journal/entries.ts';
 import { noteGeneration } from '../../../src/journal/generation.ts';
+import { cacheFileOf } from '../../../src/journal/place.ts';
 import { sinceOf } from '../../../src/node/origin.ts';
 
 test('of an attachment of another runtime, sinceOf() is the time of its ADD, also after its cached result was written again', () => {
