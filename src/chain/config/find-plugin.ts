@@ -1,5 +1,5 @@
 // Which executable does a plugin's type name?
-import { lstatSync, readdirSync, statSync } from 'node:fs';
+import { lstatSync, readdirSync, type Stats, statSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import { workingDirectory } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -31,9 +31,9 @@ export function findPlugin(type: string, dirs: readonly string[]): string {
   }
   for (const dir of reachable) {
     const path = resolve(dir, type);
-    const kind = lstatSync(path, { throwIfNoEntry: false });
-    if (kind === undefined) continue;
-    const what = kind.isSymbolicLink() ? 'a symbolic link that leads to no file' : 'not a regular file';
+    const stat = findEntry(path);
+    if (stat === undefined) continue;
+    const what = stat.isSymbolicLink() ? 'a symbolic link that leads to no file' : 'not a regular file';
     throw new CniError(ErrorCode.unknown, `Cannot find plugin "${type}": "${path}" is ${what}`);
   }
   const list = dirs.map(dir => JSON.stringify(dir)).join(', ');
@@ -46,6 +46,14 @@ function namesIn(dir: string): string[] {
     return readdirSync(resolve(dir));
   } catch {
     return [];
+  }
+}
+
+function findEntry(path: string): Stats | undefined {
+  try {
+    return lstatSync(path);
+  } catch {
+    return undefined;
   }
 }
 

@@ -63,9 +63,9 @@ export function coreBeside(path: string): string {
  * A front is a small file that contains the name of that program.
  */
 export function programOf(path: string): string {
-  const { size = 0 } = statSync(path, { throwIfNoEntry: false }) ?? {};
-  const core = size > 0 && size <= MOST_OF_A_FRONT ? coreBeside(path) : path;
-  const isCore = core !== path && statSync(core, { throwIfNoEntry: false }) !== undefined;
+  const { size = 0n } = statOf(path) ?? {};
+  const core = size > 0n && size <= MOST_OF_A_FRONT ? coreBeside(path) : path;
+  const isCore = core !== path && statOf(core) !== undefined;
   return isCore && readFileSync(path).includes(CORE_NAME) ? core : path;
 }
 
@@ -80,8 +80,13 @@ function digestOf(path: string, front: Front): string | undefined {
   }
 }
 
+/** Undefined where no file can be executed: an entry of CNI_PATH may be a file, and a type too long for a name. */
 function statOf(path: string): BigIntStats | undefined {
-  return statSync(path, { bigint: true, throwIfNoEntry: false });
+  try {
+    return statSync(path, { bigint: true });
+  } catch {
+    return undefined;
+  }
 }
 
 function identityOf(stat: BigIntStats | undefined): string | undefined {

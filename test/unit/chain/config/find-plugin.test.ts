@@ -35,6 +35,7 @@ describe('findPlugin()', () => {
     ['an empty type', '', 'a plugin type is a file name, without "/"'],
     ['a path', '../bin/evil', 'a plugin type is a file name, without "/"'],
     ['an absolute path', '/bin/sh', 'a plugin type is a file name, without "/"'],
+    ['a type too long for a file', 'x'.repeat(300), 'no such file in'],
     ['a folder', 'later', '"DIR/b/later" is not a regular file'],
     ['dots', '..', '"'],
     ['a dangling link', 'dangling', '"DIR/a/dangling" is a symbolic link that leads to no file'],
