@@ -1,7 +1,9 @@
 // What does `catena status` do?
 import { listUses } from '../../chain/config/plugin-uses.ts';
+import { validateNetwork } from '../../chain/config/plugin-version.ts';
 import { findExecutable } from '../../chain/run/call-plugins.ts';
 import { networkStatus } from '../../chain/run/run.ts';
+import { atLeast, SINCE } from '../../cni/version.ts';
 import type { CommandCall } from '../command.ts';
 import { loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';
@@ -10,9 +12,11 @@ import { watched } from '../watched.ts';
 export async function run(call: CommandCall): Promise<number> {
   await watched(call, 'STATUS', undefined, async runtime => {
     const list = loadTarget(call);
-    // A list before 1.1.0 has no STATUS, and a network without its plugins is not ready either.
+    // A network without its plugins is not ready either.
     for (const { type } of listUses(list)) findExecutable(type, runtime);
-    await networkStatus(list, runtime);
+    if (atLeast(list.version, SINCE.status)) await networkStatus(list, runtime);
+    // Nothing else of such a list tells whether its plugins can be started.
+    else await validateNetwork(list, runtime);
   });
   return 0;
 }

@@ -35,6 +35,12 @@ describe('runMain()', () => {
     expect(missing.exitCode).not.toBe(0);
     expect(missing.stdout + missing.stderr).toContain('Cannot find plugin "host-local"');
     fs.writeFileSync(`${dir}/host-local`, '', { mode: 0o755 });
+    // No runtime can start an empty file.
+    const refused = await catena('status', 'net');
+    expect(refused.exitCode).not.toBe(0);
+    expect(refused.stdout + refused.stderr).toContain('bridge');
+    const answer = `#!/bin/sh\necho '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}'\n`;
+    fs.writeFileSync(`${dir}/bridge`, answer);
     expect(await catena('status', 'net')).toMatchObject({ exitCode: 0, stdout: '' });
     for (const name of ['net.conflist', 'bridge', 'host-local']) fs.rmSync(`${dir}/${name}`);
   });
