@@ -155,7 +155,7 @@ describeRoot(
         expect(await doctor()).toMatchObject([
           {
             severity: 'error',
-            found: expect.stringContaining(`container "${web.id}" on network "podman"`),
+            found: 'something flushed nf_tables: the rules of 1 container (web) of network "podman" are gone',
             mend: 'catena repair podman',
           },
         ]);

@@ -221,12 +221,12 @@ describeRoot(
             expect(await page.locator('[data-row]').first().textContent()).toBe(`shop/${MARKUP}`);
             expect(await page.locator('#app img').count()).toBe(0);
             await page.locator('search input').fill('pod-777 podnet');
-            await page.waitForFunction("document.querySelectorAll('[data-row]').length === 1");
+            await page.locator('[data-row]').nth(1).waitFor({ state: 'detached' });
             expect(await page.locator('[data-row]').textContent()).toBe('shop/pod-777');
             await page.locator('search input').fill('');
             await page.locator('[data-row]').first().focus();
             await page.keyboard.press('End');
-            await page.waitForFunction("document.activeElement.dataset.row?.includes('id-999')");
+            await page.locator('[data-row*="id-999"]:focus').waitFor();
             await page.setViewportSize(PHONE);
             expect(await overflow(page)).toBe(0);
             await shoot(page, 'thousand-phone');
@@ -259,9 +259,8 @@ describeRoot(
                   await page.waitForSelector(
                     `${view === 'attachments' && number > 0 ? '[data-row]' : 'main h2'}`,
                   );
-                  await page.waitForFunction(
-                    "!/Reading|Examining|Following/.test(document.querySelector('main').textContent)",
-                  );
+                  // A function as text would be evaluated, which the page's policy forbids.
+                  await page.locator('main', { hasNotText: /Reading|Examining|Following/ }).waitFor();
                   for (const width of WIDTHS) {
                     await page.setViewportSize({ width, height: 900 });
                     const name = `${number}-${state}-${view.split('/')[0]}-${width}`;
