@@ -13,7 +13,7 @@ import { directoryOf } from './place.ts';
 export const SNAPSHOT_VARIABLE = 'CATENA_GC_SNAPSHOT';
 
 /** The clock of the kernel's file times is up to this many milliseconds behind the clock that requests are dated by. */
-const FILE_CLOCK_LAG_MS = 10;
+export const FILE_CLOCK_LAG_MS = 10;
 
 /** The notes of a network at one moment. */
 export interface Snapshot {

@@ -79,7 +79,7 @@ describeRoot(
     test.each([
       ['flush chain inet catena_test forward', 'rules of chain "forward" are not ours'],
       ['add rule inet catena_test forward accept', 'rules of chain "forward" are not ours'],
-      ['delete table inet catena_test', 'chain "forward" is missing'],
+      ['delete table inet catena_test', 'table "inet catena_test" is missing'],
       ['delete set inet catena_test tally', '"tally" is missing'],
     ])('is repaired by a change after "nft %s"', async (tamper, problem) => {
       const { lab, socket, add, problems } = await open();

@@ -1,5 +1,5 @@
 // Which attachments of a network are garbage?
-
+import { statSync } from 'node:fs';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -7,9 +7,11 @@ import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
 import { holderOf } from '../../journal/runner.ts';
+import { FILE_CLOCK_LAG_MS } from '../../journal/snapshot.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
+  cacheFileOf,
   listKnown,
   type RememberedAdd,
   renderAttachment,
@@ -152,7 +154,9 @@ function findAll(
   const found = new Map<string, JudgedCandidate>();
   for (const { known, record, cached } of attachments) {
     const life = lifeOf(record, cached);
-    const judged = record ? judge(record, scope, place.env) : {};
+    const judged = record
+      ? judge(record, scope, place.env)
+      : judgeForeign(cacheFileOf(cacheDirOf(place), known), scope);
     found.set(idText(known), { ...known, ...judged, life });
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
@@ -198,9 +202,18 @@ function judge(
   const why = findReason(record, env);
   if (why !== undefined) return { stays: false, why };
   if (since !== undefined && Date.parse(record.runner.time) >= since)
-    return { stays: true, why: 'it was added after GC began' };
+    return { stays: true, why: ADDED_SINCE };
   return {};
 }
+
+/** Nothing but the time of its entry says when another runtime's ADD with another's plugins was. */
+function judgeForeign(file: string, { since }: GcScope): Pick<JudgedCandidate, 'stays' | 'why'> {
+  const written = since === undefined ? undefined : statSync(file, { throwIfNoEntry: false })?.mtimeMs;
+  if (since === undefined || written === undefined || written < since - FILE_CLOCK_LAG_MS) return {};
+  return { stays: true, why: ADDED_SINCE };
+}
+
+const ADDED_SINCE = 'it was added after GC began';
 
 /** Text that differs between an attachment and a later one of the same name: the ADD of its record, and its cached result. */
 export function lifeOf(record: AttachmentRecord | undefined, cached: CachedAttachment | undefined): string {

@@ -55,6 +55,17 @@ describe('collectGarbage()', () => {
     expect(files()).toEqual(['testnet-c9-eth0']);
   });
 
+  test('keeps what another runtime attached since, of which its entry alone tells', async () => {
+    await add('c1');
+    await Bun.sleep(30);
+    const since = Date.now();
+    await add('c9');
+    const { stale, kept } = await collectGarbage(threePlugins(), { valid: [], since }, chain.runtime);
+    expect(stale.map(({ containerId }) => containerId)).toEqual(['c1']);
+    expect(kept).toMatchObject([{ containerId: 'c9', why: 'it was added after GC began' }]);
+    expect(files()).toEqual(['testnet-c9-eth0']);
+  });
+
   test('keeps what another runner made, if it is asked for those of one', async () => {
     const runtime = { ...chain.runtime, stateDir: path.join(chain.runtime.cacheDir, 'state') };
     await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, owner: 'ours' });
