@@ -65,7 +65,7 @@ describeRoot('catena doctor', () => {
     const found: Row[] = JSON.parse(stdout).findings.filter(({ id }: Row) => id === 'attachments');
     expect(found.map(({ severity }) => severity)).toEqual(['error', 'unexamined', 'unexamined']);
     expect(found[0]?.found).toContain(`of container "${broken.id}" on network "podnet"`);
-    expect(found[1]?.found).toMatch(/on network "a-stuck" and \d more .* did not answer/);
-    expect(found[2]?.found).toMatch(/on network "a-stuck" and \d more .* before its turn came/);
+    expect(found[1]?.found).toMatch(/of network "a-stuck" cannot be checked: .* did not answer/);
+    expect(found[2]?.found).toMatch(/of network "a-stuck" cannot be checked: .* before its turn came/);
   });
 });

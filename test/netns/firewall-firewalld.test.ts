@@ -186,9 +186,12 @@ async function guarded(
   backend: 'nftables' | 'iptables' = 'nftables',
 ): Promise<GuardedScene> {
   const scene = await twoBridges(createLab);
-  // Without a link-local address the host finds its neighbour only for itself.
+  const { lab, outside } = scene;
+  // Without a link-local address the host finds its neighbour only for itself, and forgets it after half a minute.
+  const [uplink] = await lab.ip(outside, 'link', 'show', 'uplink');
   for (const family of FAMILIES) {
-    expect(await ping(scene.lab, scene.lab.host, scene.outside.address[family])).toBe(true);
+    const entry = [outside.address[family], 'lladdr', uplink?.address, 'dev', 'outside0', 'nud', 'permanent'];
+    await lab.ip(lab.host, 'neigh', 'replace', ...entry);
   }
   const firewalld = await startFirewalld(scene.lab, backend);
   return { ...scene, firewalld, env: firewalld.env };
