@@ -315,11 +315,18 @@ describeRoot(
         const container = machine.netnsOf(web.pid);
         expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
         await cri.removePod(other.id);
+        const logged = () => Bun.file(`${machine.lab.tmp}/daemon.log`).text();
+        // Lines are written when no call is served, two seconds later at most: a daemon that is killed before has not written them.
+        const isOfDel = (line: string) =>
+          ['"DEL"', '"other"'].every(word => line.includes(word)) && !line.includes('cni-loopback');
+        await eventually('line of the DEL', async () =>
+          (await logged()).split('\n').some(isOfDel) ? true : undefined,
+        );
         await machine.ok(['kill', '-KILL', ...machine.processes('/catena')]);
         await daemon.exited;
         await cri.removePod(web.id);
         cri.close();
-        const log = (await Bun.file(`${machine.lab.tmp}/daemon.log`).text()).split('\n');
+        const log = (await logged()).split('\n');
         const requests = log
           .filter(line => line.includes('"request finished"'))
           .map(line => JSON.parse(line))
