@@ -2,7 +2,7 @@
 
 import { parsePluginDirs } from '../../src/chain/config/find-plugin.ts';
 import type { Deadlines } from '../../src/chain/run/runtime.ts';
-import { findCniArgs } from '../../src/cni/cni-args.ts';
+import { findCniArgs, podNamedIn } from '../../src/cni/cni-args.ts';
 import { defined } from '../../src/cni/defined.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
@@ -11,7 +11,7 @@ import type { PluginCatalog } from '../../src/cni/plugin-about.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import type { Cluster, ClusterAccess } from '../../src/delegate/cluster.ts';
 import { isInCluster } from '../../src/delegate/in-cluster.ts';
-import { placeOf, type RunnerOptions } from '../../src/delegate/options.ts';
+import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { FollowCall, Runner } from '../../src/delegate/runner.ts';
 import type { Log } from '../../src/log.ts';
@@ -98,7 +98,7 @@ export async function prepareRunner<T>(
       findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && servicesOf(cluster, log)),
-      ...(cluster && conf.followAnnotations && placeOf(call) && { follow: followCall(call) }),
+      ...(cluster && conf.followAnnotations && podNamedIn(call) && { follow: followCall(call) }),
     });
     trace?.end({ result: isObject(done) ? done : undefined });
     return done;

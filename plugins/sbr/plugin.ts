@@ -119,7 +119,7 @@ function planOf(call: Call<SbrConf>, sources: readonly Source[], link: Link): Sb
 /** linux/rtnetlink.h, near RT_TABLE_MAX: a table that is unlikely to be in use */
 const UNUSED_TABLE = 0x7ffffffe;
 /** RFC 5737, TEST-NET-1: an address that is not in use */
-const NOBODY: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 };
+const UNUSED_SOURCE: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 };
 
 /** What planning starts from. */
 export function readPresent(socket: NetlinkSocket, link: Link): Present {
@@ -206,7 +206,7 @@ export function addressesOf(socket: NetlinkSocket, link: Link | undefined): Ip[]
 export function requirePolicyRouting(socket: NetlinkSocket): void {
   listRules(socket);
   // The rule does not exist. The kernel checks permissions before it looks for the rule, so missing rights still show.
-  removeRule(socket, { from: NOBODY, table: UNUSED_TABLE });
+  removeRule(socket, { from: UNUSED_SOURCE, table: UNUSED_TABLE });
 }
 
 /** The main table may still have the route, and an interface that is down cannot have any. */

@@ -12,16 +12,17 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { oneLine, renderTable } from '../lab/words.ts';
 import { maskSecrets } from '../observe/secrets.ts';
 import { planAttach } from '../running/attach.ts';
-import { findKnown, pickAttachment, podArgs } from '../running/container.ts';
+import { findKnown, pickAttachment } from '../running/container.ts';
 import { refuseNeeded } from '../running/detach.ts';
 import { findPlace } from '../running/place.ts';
 import { closeNetns, openNetns } from '../sys/netns.ts';
 import { capabilitiesOf } from './capability-options.ts';
 import type { CommandCall, CommandModule } from './command.ts';
+import { argsFor } from './commands/attach.ts';
 import { loadOrRecall } from './commands/del.ts';
 import { changeOf } from './commands/set.ts';
 import { printAnswer } from './output/print.ts';
-import { attachmentOf, loadTarget, parseArgs, runtimeOf, warn } from './target.ts';
+import { attachmentOf, loadTarget, runtimeOf, warn } from './target.ts';
 import { widthOf } from './terminal/lines.ts';
 import { findUnread } from './unread-capabilities.ts';
 
@@ -55,7 +56,7 @@ export const attach: CommandModule = {
     const wanted = {
       network,
       ifname: call.text('ifname'),
-      args: [...podArgs(container), ...parseArgs(call.text('args') ?? '')],
+      args: argsFor(container, call),
       capabilityArgs: capabilitiesOf(call),
     };
     return showAdd(call, list, planAttach(container, findPlace(container, runtime), wanted), runtime);

@@ -81,3 +81,14 @@ function parseBoolean(value: string): boolean {
 
 /** The member of `args.cni` in which the delegate runner names the IPAMClaim: `namespace`, `name`, `uid`. */
 export const CLAIM_ARG = 'catena.cni.cncf.io/claim';
+
+/** The last value of an argument. */
+export function argOf({ args }: { readonly args: CniArgs }, key: string): string | undefined {
+  return args.findLast(([name]) => name === key)?.[1];
+}
+
+/** Namespace and name of the Kubernetes pod that the arguments are of; undefined for any other container. */
+export function podNamedIn(of: { readonly args: CniArgs }): { namespace: string; name: string } | undefined {
+  const [namespace, name] = [argOf(of, 'K8S_POD_NAMESPACE'), argOf(of, 'K8S_POD_NAME')];
+  return namespace && name ? { namespace, name } : undefined;
+}

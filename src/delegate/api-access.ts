@@ -6,6 +6,7 @@
 import type { RequestOptions } from 'node:https';
 import { KubeConfig } from '@kubernetes/client-node';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { pause } from '../wait.ts';
 
 /** How long a pod of the DaemonSet may take to be replaced. */
 const REPLACEMENT_MS = 30_000;
@@ -49,7 +50,7 @@ export class ApiAccess {
         if (isLate || !this.#hasToken || !(error instanceof TokenGone || error instanceof Unauthorized))
           throw error;
       }
-      await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
+      await pause(LOOK_AGAIN_MS);
       this.#reload();
     }
   }

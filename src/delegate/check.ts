@@ -20,12 +20,13 @@ import { listConfigured } from './wanted.ts';
  *   one that joins several
  */
 export async function checkPod(runner: Runner, key: PodKey, netns: string): Promise<void> {
-  const cached = readRecord(runner.podsDir, key) ? [] : listUnrecorded(runner, key.containerId);
-  if (cached.length) {
+  const record = readRecord(runner.podsDir, key);
+  if (record === undefined) {
+    const cached = listUnrecorded(runner, key.containerId);
+    if (cached.length === 0) throw unknownPod(runner, key);
     const calls = cached.map(one => () => recallCached(one, netns));
     return refuseAny(key, await checkAll(calls, runner.runtime));
   }
-  const record = findPod(runner, key);
   if (record.phase !== 'attached') refuseHeld(runner, record);
   const pod = parsePod(record);
   // What was cut off is completed by the daemon, and what is in progress by its process.
@@ -33,7 +34,11 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
   const calls = settled.map(one => () => recall(record, one, netns));
   const errors = await checkAll(calls, runtimeOf(runner, pod));
   // A DEL or a change may have begun during the check, or be over.
-  if (errors.length) refuseHeld(runner, findPod(runner, key));
+  if (errors.length) {
+    const now = readRecord(runner.podsDir, key);
+    if (now === undefined) throw unknownPod(runner, key);
+    refuseHeld(runner, now);
+  }
   refuseAny(key, errors);
 }
 
@@ -58,12 +63,8 @@ function refuseAny({ containerId }: PodKey, errors: readonly unknown[]): void {
   if (errors.length) throw joinErrors(`Cannot confirm the networks of container "${containerId}"`, errors);
 }
 
-/** @throws CniError 3 */
-function findPod({ podsDir }: Runner, key: PodKey): AttachmentRecord {
-  const record = readRecord(podsDir, key);
-  if (record !== undefined) return record;
-  const { ifname, containerId, network } = key;
-  throw new CniError(
+function unknownPod({ podsDir }: Runner, { ifname, containerId, network }: PodKey): CniError {
+  return new CniError(
     ErrorCode.unknownContainer,
     `Cannot check interface "${ifname}" of container "${containerId}" on network "${network}": no ADD is recorded in "${podsDir}"`,
   );

@@ -3,7 +3,7 @@
 // An IPAMClaim outlives its pods. Its addresses are requested from the network; if it has none, they are written to it
 // once the pod has them. DEL leaves it unchanged: keeping addresses is its purpose.
 
-import { CLAIM_ARG } from '../cni/cni-args.ts';
+import { argOf, CLAIM_ARG } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { LogFields } from '../log.ts';
@@ -11,7 +11,7 @@ import { findCidr } from '../net/cidr.ts';
 import { findIp } from '../net/ip.ts';
 import type { ClaimStore, IpamClaim } from './cluster.ts';
 import { addressesOf } from './network-status.ts';
-import { argOf, namespaceOf, type Pod } from './options.ts';
+import { namespaceOf, type Pod } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 import type { Wanted } from './wanted.ts';
 

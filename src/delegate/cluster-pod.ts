@@ -1,10 +1,11 @@
 // Is the runtime's pod the one that the cluster knows, and which networks does it want?
 
 import { NetworkNotFound } from '../chain/config/network-not-found.ts';
+import { argOf, podNamedIn } from '../cni/cni-args.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './event.ts';
-import { argOf, type Pod, placeOf } from './options.ts';
+import type { Pod } from './options.ts';
 import type { AddOutcome, Runner } from './runner.ts';
 import { ANNOTATIONS_CAPABILITY } from './wanted.ts';
 
@@ -19,7 +20,7 @@ export async function fetchAnnotations(
   cluster: () => Promise<Cluster>,
   pod: Pod,
 ): Promise<Readonly<Record<string, string>> | undefined> {
-  const place = placeOf(pod);
+  const place = podNamedIn(pod);
   if (place === undefined || pod.capabilityArgs[ANNOTATIONS_CAPABILITY] !== undefined) return undefined;
   const { namespace, name } = place;
   const uid = argOf(pod, 'K8S_POD_UID');
@@ -42,7 +43,7 @@ export async function publishStatus(
   pod: Pod,
   status: readonly NetworkStatus[] | undefined,
 ): Promise<void> {
-  const place = placeOf(pod);
+  const place = podNamedIn(pod);
   if (place === undefined) return;
   const { namespace, name } = place;
   const uid = argOf(pod, 'K8S_POD_UID');
@@ -66,7 +67,7 @@ export async function tellOutcome(
   outcome: AddOutcome,
   warn: Runner['warn'],
 ): Promise<void> {
-  const [place, uid] = [placeOf(pod), argOf(pod, 'K8S_POD_UID')];
+  const [place, uid] = [podNamedIn(pod), argOf(pod, 'K8S_POD_UID')];
   if (place === undefined || !uid) return;
   const said = 'failure' in outcome ? failureOf(outcome.failure) : attachedEvents(outcome.attached);
   if (said.length === 0) return;

@@ -3,10 +3,12 @@
 // A definition names a resource, and the kubelet has allocated devices of it to the pod. They are given out in the order in which
 // it lists them, to the networks in their order, each device once. The record of the pod names them, so that a network that comes
 // later gets another one, and no other pod the same.
+
+import { argOf, podNamedIn } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { Device } from './kubelet.ts';
-import { argOf, type Pod, placeOf, type RunnerOptions } from './options.ts';
+import type { Pod, RunnerOptions } from './options.ts';
 import type { Wanted } from './wanted.ts';
 
 /** A network that may get a device. */
@@ -65,7 +67,7 @@ export class PodDevices {
   }
 
   async #ask(label: string): Promise<readonly Device[]> {
-    const place = placeOf(this.#pod);
+    const place = podNamedIn(this.#pod);
     if (place === undefined) {
       const why = 'the container is not a pod: CNI_ARGS has no K8S_POD_NAMESPACE and K8S_POD_NAME';
       throw new CniError(ErrorCode.invalidConfig, `Cannot find a device for network "${label}": ${why}`);

@@ -4,6 +4,7 @@
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
 
 import { hold } from '../chain/records/hold.ts';
+import { argOf, podNamedIn } from '../cni/cni-args.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import { type AttachmentRecord, type HeldKnown, isKnown, readRecord } from '../journal/store.ts';
@@ -12,7 +13,7 @@ import { type PodClaims, readClaims } from './claims.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './event.ts';
 import { LiveNetworks } from './live-networks.ts';
-import { argOf, type Pod, placeOf } from './options.ts';
+import type { Pod } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 import { planFollowing } from './plan-following.ts';
 import { inPods, type PodKey, parsePod } from './record.ts';
@@ -33,7 +34,7 @@ interface Place {
  *   changed; of the network that fails, with none attached
  */
 export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<void> {
-  const { namespace, name } = placeOf(pod) ?? {};
+  const { namespace, name } = podNamedIn(pod) ?? {};
   const cluster = await runner.cluster?.();
   const record = readRecord(runner.podsDir, key);
   if (!cluster || !namespace || !name || !record || !isFollowing(record, pod)) return;

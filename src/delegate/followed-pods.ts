@@ -1,7 +1,7 @@
 // When does a daemon have the networks of a pod follow its annotation?
 
 import { keyOf } from '../cni/attachment.ts';
-import { findCniArgs } from '../cni/cni-args.ts';
+import { argOf, findCniArgs, podNamedIn } from '../cni/cni-args.ts';
 import { describeError } from '../cni/errors.ts';
 import { parseObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
@@ -11,7 +11,7 @@ import type { LogFields, LogLevel } from '../log.ts';
 import { letGoFirst, startTimer, type Timer } from '../wait.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { KubernetesPod } from './cluster.ts';
-import { argOf, type Pod, placeOf } from './options.ts';
+import type { Pod } from './options.ts';
 import { listPods, type PodRecord } from './record.ts';
 import type { FollowCall } from './runner.ts';
 
@@ -182,6 +182,6 @@ function argsOf({ follow }: PodRecord): Pick<Pod, 'args'> {
 }
 
 function placeKey(pod: PodRecord): string {
-  const { namespace, name } = placeOf(argsOf(pod)) ?? {};
+  const { namespace, name } = podNamedIn(argsOf(pod)) ?? {};
   return `${namespace}/${name}`;
 }

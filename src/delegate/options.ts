@@ -1,5 +1,5 @@
 // What are the inputs of a delegate runner, its configuration in one form and the pod it is called for?
-import type { CniArgs } from '../cni/cni-args.ts';
+import { argOf, type CniArgs } from '../cni/cni-args.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import type { NetworkPlaces } from './find-network.ts';
@@ -59,18 +59,7 @@ export interface Pod {
   readonly capabilityArgs: JsonObject;
 }
 
-/** The last value of an argument. */
-export function argOf({ args }: Pick<Pod, 'args'>, key: string): string | undefined {
-  return args.findLast(([name]) => name === key)?.[1];
-}
-
 /** The pod's namespace in Kubernetes; undefined outside Kubernetes. */
 export function namespaceOf(pod: Pick<Pod, 'args'>): string | undefined {
   return argOf(pod, 'K8S_POD_NAMESPACE') || undefined;
-}
-
-/** Namespace and name of a Kubernetes pod; undefined for any other container. */
-export function placeOf(pod: Pick<Pod, 'args'>): { namespace: string; name: string } | undefined {
-  const [namespace, name] = [namespaceOf(pod), argOf(pod, 'K8S_POD_NAME')];
-  return namespace && name ? { namespace, name } : undefined;
 }

@@ -10,6 +10,13 @@ const FEWER = 8;
 /** Objects asked for. A server that says "continue" for ever would otherwise be asked for ever. */
 const MOST_ASKED = 500_000;
 
+/** The kind of the objects is not installed in the cluster. */
+export class NoSuchKind extends CniError {
+  constructor(path: string) {
+    super(ErrorCode.internal, `Cannot list "${path}": the cluster has no such kind`);
+  }
+}
+
 /** A part of a list. */
 export interface Page {
   readonly items: readonly JsonObject[];
@@ -39,8 +46,7 @@ export async function* listPages(
       limit = Math.ceil(limit / FEWER);
       continue;
     }
-    if (page === undefined)
-      throw new CniError(ErrorCode.internal, `Cannot list "${path}": the cluster has no such kind`);
+    if (page === undefined) throw new NoSuchKind(path);
     const { continue: more, resourceVersion } = isObject(page.metadata) ? page.metadata : {};
     const items = Array.isArray(page.items) ? page.items.filter(isObject) : [];
     yield { items, version: typeof resourceVersion === 'string' ? resourceVersion : '' };

@@ -1,9 +1,11 @@
 // Which networks is a pod to have, in which order, and at whose request?
+
+import { argOf } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION, parseSelections } from './annotation.ts';
 import { findChainBeside } from './find-network.ts';
-import { argOf, namespaceOf, type Pod, type RunnerOptions } from './options.ts';
+import { namespaceOf, type Pod, type RunnerOptions } from './options.ts';
 import { type Selection, selectByConfig, selectByName } from './selection.ts';
 
 /** A network that is wanted. */

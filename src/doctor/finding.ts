@@ -13,7 +13,7 @@ import type { FilterTable } from '../netlink/tables.ts';
 import type { HostRoute } from '../node/devices.ts';
 import type { NodeFacts } from '../node/facts.ts';
 import type { NodeDevice, NodePort } from '../node/model.ts';
-import { shortId } from '../node/words.ts';
+import { shortId, some } from '../node/words.ts';
 import type { DaemonView } from './daemon-view.ts';
 
 /**
@@ -203,8 +203,6 @@ export function namePods(
 ): string {
   const names = [...new Set(pods.map(({ containerId }) => containerId))].map(id => titleIn(node, id));
   const networks = [...new Set(pods.map(({ network }) => `"${network}"`))];
-  const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : '';
-  const named = `(${names.slice(0, MOST_NAMED).join(', ')}${more})`;
-  const count = `${names.length} container${names.length === 1 ? '' : 's'} ${named}`;
+  const count = `${names.length} container${names.length === 1 ? '' : 's'} (${some(names, MOST_NAMED)})`;
   return `${count} of network${networks.length === 1 ? '' : 's'} ${networks.join(', ')}`;
 }

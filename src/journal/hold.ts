@@ -9,6 +9,7 @@ import type { JsonObject } from '../cni/json.ts';
 import { bootId } from '../files/boot-id.ts';
 import { endFrozen, isFrozen } from '../files/frozen-process.ts';
 import { fileExists } from '../files/read-file.ts';
+import { pause } from '../wait.ts';
 import { isOfEarlierBoot } from './boot.ts';
 import { refuseElsewhere } from './elsewhere.ts';
 import { isOfAnother, removeAside, removeAttachment, replaceAttachment, writeAttachment } from './entries.ts';
@@ -158,14 +159,9 @@ function waitLimit(id: AttachmentId, { signal, onWarning }: HoldCall): (holder: 
         `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
       );
     }
-    await pause();
+    await pause(LOOK_AGAIN_MS);
     return false;
   };
-}
-
-/** node:timers/promises would be one more module to load for every chain. */
-export function pause(): Promise<void> {
-  return new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
 }
 
 /** An ADD that has begun. */

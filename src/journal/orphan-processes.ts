@@ -6,6 +6,7 @@
 // again before every signal, because process ids are reused.
 import { readdirSync, readFileSync } from 'node:fs';
 import { isRunning, readRunningStat, thisProcess } from '../files/process-stat.ts';
+import { pause } from '../wait.ts';
 import type { AttachmentRecord } from './record.ts';
 import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE, type Runner, WORKER_VARIABLE } from './runner.ts';
 
@@ -122,7 +123,7 @@ async function areGone(orphans: readonly OrphanProcess[], withinMs: number): Pro
   const until = performance.now() + withinMs;
   while (orphans.some(isHere)) {
     if (performance.now() > until) return false;
-    await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
+    await pause(LOOK_AGAIN_MS);
   }
   return true;
 }

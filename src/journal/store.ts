@@ -45,7 +45,6 @@ export {
   hold,
   isKnown,
   markUnsettled,
-  pause,
   sweepNotes,
   tryHold,
 } from './hold.ts';

@@ -1,6 +1,6 @@
 // What do people call a container: which pod is it, and which name has it?
 import { join } from 'node:path';
-import type { CniArgs } from '../cni/cni-args.ts';
+import { argOf, type CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { isObject, tryParse } from '../cni/json.ts';
 import { namesIn, tryRead } from '../files/read-file.ts';
@@ -50,7 +50,7 @@ export function namesOf(
   { containerId, args, netns }: { containerId: string; args: CniArgs; netns: string },
   storage: ReadonlyMap<string, string>,
 ): ContainerNames {
-  const argument = (key: string) => args.findLast(([name]) => name === key)?.[1] || undefined;
+  const argument = (key: string) => argOf({ args }, key) || undefined;
   const [podName, podNamespace] = [argument('K8S_POD_NAME'), argument('K8S_POD_NAMESPACE')];
   const [, derived] = (DERIVED.test(containerId) && /\/netns\/([^/]+)$/.exec(netns)) || [];
   const stored = storage.get(containerId) ?? derived;

@@ -13,7 +13,7 @@ import { type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
 import { ContainerNetns } from './container-netns.ts';
 import type { Call, Delegate, Done } from './define.ts';
 import { findDelegate } from './delegate.ts';
-import { isNoted } from './generation.ts';
+import { isAttached } from './generation.ts';
 import type { CallPlugin, WorkerState } from './invocation.ts';
 import type { KeptAttachments } from './kept.ts';
 import { findStranger } from './netns-owner.ts';
@@ -236,7 +236,7 @@ export class LiveCall implements Call<never> {
       host,
       container: opened.socket,
       netnsFd: opened.netns.fd,
-      isAttached: named => isNoted(this.#facts.environment, named),
+      isAttached: named => isAttached(this.#facts.environment, named),
     });
     // A negative result is remembered; a namespace that must not be touched is refused each time.
     this.#isCleared = stranger === undefined;

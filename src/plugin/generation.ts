@@ -14,6 +14,7 @@ import {
 import { isBeingRemoved } from '../journal/lock.ts';
 import { RUNNER_VARIABLE } from '../journal/runner.ts';
 import type { Log } from '../log.ts';
+import { pause } from '../wait.ts';
 
 /** The part of a call that its generation needs. */
 export interface NotedCall {
@@ -69,7 +70,7 @@ async function outwaitRemoval({ attachment, environment }: NotedCall, token: str
         `Cannot attach interface "${ifname}" of container "${containerId}" to network "${network}": an earlier attachment of that name is still being deleted`,
       );
     }
-    await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
+    await pause(LOOK_AGAIN_MS);
     if (findGeneration(dir, attachment)?.token !== token) restoreGeneration(dir, attachment, token);
   }
 }
@@ -78,7 +79,7 @@ async function outwaitRemoval({ attachment, environment }: NotedCall, token: str
  * Whether an attachment exists: one that does has a note, unless that was lost with the run directory, and then its runtime's entry. A long
  * id is not in its alias, and may be anyone's.
  */
-export function isNoted(environment: NotedCall['environment'], named: AttachmentId): boolean {
+export function isAttached(environment: NotedCall['environment'], named: AttachmentId): boolean {
   if (named.containerId.startsWith('~') || tokenOf({ attachment: named, environment })) return true;
   return hasEntry(cniCacheDir(environment), named);
 }

@@ -4,6 +4,7 @@
 // the plugin does.
 import { statSync } from 'node:fs';
 import { listNetworks } from '../chain/config/load.ts';
+import { podNamedIn } from '../cni/cni-args.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import type { LogFields } from '../log.ts';
 import type { WatchedAttachment } from './attachments.ts';
@@ -69,7 +70,6 @@ function without(types: readonly string[], others: readonly string[]): string[] 
 
 /** As a pod, if it is one. */
 function nameOf({ known, id }: WatchedAttachment): string {
-  const arg = (key: string) => known.args.findLast(([name]) => name === key)?.[1];
-  const [namespace, name] = [arg('K8S_POD_NAMESPACE'), arg('K8S_POD_NAME')];
-  return namespace && name ? `${namespace}/${name}` : id.containerId;
+  const pod = podNamedIn(known);
+  return pod ? `${pod.namespace}/${pod.name}` : id.containerId;
 }

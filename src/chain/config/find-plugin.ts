@@ -51,7 +51,7 @@ function namesIn(dir: string): string[] {
 
 function findEntry(path: string): Stats | undefined {
   try {
-    return lstatSync(path);
+    return lstatSync(path, { throwIfNoEntry: false });
   } catch {
     return undefined;
   }

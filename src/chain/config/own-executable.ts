@@ -83,7 +83,8 @@ function digestOf(path: string, front: Front): string | undefined {
 /** Undefined where no file can be executed: an entry of CNI_PATH may be a file, and a type too long for a name. */
 function statOf(path: string): BigIntStats | undefined {
   try {
-    return statSync(path, { bigint: true });
+    // Checking is cheaper than an error that is thrown and caught.
+    return statSync(path, { bigint: true, throwIfNoEntry: false });
   } catch {
     return undefined;
   }

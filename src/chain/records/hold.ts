@@ -3,7 +3,8 @@ import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { Purpose } from '../../journal/lock.ts';
 import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../journal/orphan-processes.ts';
-import { type Held, type HoldCall, hold as holdInJournal, pause, sweepCache } from '../../journal/store.ts';
+import { type Held, type HoldCall, hold as holdInJournal, sweepCache } from '../../journal/store.ts';
+import { pause } from '../../wait.ts';
 import { GRACE_MS } from '../run/process-group.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 
@@ -22,6 +23,7 @@ const VERBS = { add: 'ADD', del: 'DEL', remove: 'DEL', change: 'CHECK', repair: 
 
 /** Longest wait for plugins whose runner has died. */
 const ORPHAN_PROCESSES_MS = 5_000;
+const LOOK_AGAIN_MS = 50;
 
 /**
  * Waits for plugins of a dead runner, and ends those that are past the deadline which the runner had set: what a plugin makes
@@ -57,7 +59,7 @@ export async function waitForOrphanProcesses(
         ),
       );
       await endOrphanProcesses(overdue, GRACE_MS);
-    } else await pause();
+    } else await pause(LOOK_AGAIN_MS);
   }
   held.forgetDead();
   if (wasCutOff(orphans)) sweepCache(cacheDirOf(runtime));

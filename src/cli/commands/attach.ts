@@ -1,5 +1,6 @@
 // What does `catena attach` do?
 import { deadlineOf } from '../../chain/run/runtime.ts';
+import type { CniArgs } from '../../cni/cni-args.ts';
 import { attach, planAttach, undoEarlierTry } from '../../running/attach.ts';
 import { findKnown, podArgs } from '../../running/container.ts';
 import { findPlace } from '../../running/place.ts';
@@ -27,10 +28,9 @@ export async function run(call: CommandCall): Promise<number> {
     await undoEarlierTry(findKnown(containerId, call.cwd, own), chosen, own);
     const container = findKnown(containerId, call.cwd, own);
     const place = findPlace(container, own);
-    const args = [...podArgs(container), ...parseArgs(call.text('args') ?? '')];
     const attachment = planAttach(container, place, {
       ...chosen,
-      ...{ args, capabilityArgs },
+      ...{ args: argsFor(container, call), capabilityArgs },
     });
     const to = { container, place, list, mayAddDefault: call.on('default-route') };
     const work = (runtime: typeof own) => attach(to, attachment, runtime);
@@ -38,4 +38,9 @@ export async function run(call: CommandCall): Promise<number> {
   });
   await printData(call, result, CNITOOLS_INDENT);
   return 0;
+}
+
+/** Of its pod, then those of the command line. */
+export function argsFor(container: Parameters<typeof podArgs>[0], call: CommandCall): CniArgs {
+  return [...podArgs(container), ...parseArgs(call.text('args') ?? '')];
 }

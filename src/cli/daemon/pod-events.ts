@@ -1,11 +1,11 @@
 // How does the daemon tell the cluster what its watch found and did about a pod's networks, without drowning it in events?
 import { listNetworks } from '../../chain/config/load.ts';
+import { argOf, podNamedIn } from '../../cni/cni-args.ts';
 import { describeError } from '../../cni/errors.ts';
 import { memberOf } from '../../cni/json.ts';
 import type { ClusterAccess } from '../../delegate/cluster.ts';
 import { eventOf } from '../../delegate/event.ts';
 import { isInCluster } from '../../delegate/in-cluster.ts';
-import { argOf, placeOf } from '../../delegate/options.ts';
 import type { Observer } from '../../observe/observer.ts';
 import type { WatchedAttachment } from '../../watch/attachments.ts';
 import type { Act } from '../../watch/caretaker.ts';
@@ -45,7 +45,7 @@ export function podEvents({ confDir, env, observer }: PodEventParts): TellAct {
   let sending: Promise<void> = Promise.resolve();
   let isFailing = false;
   const send: TellAct = async (act, one, problem) => {
-    const place = placeOf({ args: one.known.args });
+    const place = podNamedIn({ args: one.known.args });
     const access = place && findAccess(confDir, env);
     if (place === undefined || access === undefined) return;
     if (!budget.take(performance.now())) return;

@@ -7,7 +7,7 @@ import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION } from '../../delegate/
 import type { ApiServer } from '../../delegate/api-server.ts';
 import { definitionsOf, type NetworkDefinition } from '../../delegate/definition-file.ts';
 import { DEFINITIONS, DEFINITIONS_API, podOf } from '../../delegate/kubernetes.ts';
-import { listPages } from '../../delegate/pages.ts';
+import { listPages, NoSuchKind } from '../../delegate/pages.ts';
 import { tryRead } from '../../files/read-file.ts';
 import { type Candidate, readCandidates } from '../runtimes/candidate.ts';
 
@@ -68,9 +68,6 @@ export async function readDaemonConfig(
     : undefined;
 }
 
-/** What {@link listPages} says of a kind that is not installed: then there are no objects of it. */
-const NO_SUCH_KIND = 'the cluster has no such kind';
-
 /** A pod that names networks. */
 export interface AskingPod {
   readonly namespace: string;
@@ -101,8 +98,7 @@ export async function readMultusCluster(server: ApiServer): Promise<MultusCluste
   const optional = async <T>(path: string, take: (object: JsonObject) => T[]): Promise<T[]> =>
     listAll(server, path, take).catch(error => {
       if (error instanceof CniError && error.code === ErrorCode.tryAgainLater) throw error;
-      if (!(error as Error).message.endsWith(NO_SUCH_KIND))
-        unread.push(`${path}: ${(error as Error).message}`);
+      if (!(error instanceof NoSuchKind)) unread.push(`${path}: ${(error as Error).message}`);
       return [];
     });
   return {

@@ -37,19 +37,20 @@ export async function forecast(
     const why = await problemOf(planPod(planned, pod, naming));
     if (why !== undefined) refused.push(`${name}: ${why}`);
   }
-  const [broken, offered]: string[][] = [[], []];
+  const broken: string[] = [];
+  const offered: string[] = [];
   for (const { namespace, name } of definitions) {
     const wanted = { selection: selectByName(name), namespace, byPod: true };
     try {
       const { list } = await resolveNetwork(planned, wanted, 1);
       const has = (key: string) => list.plugins.some(one => one.capabilities[key] === true);
       if (Object.keys(capabilities).some(key => capabilities[key] === true && has(key)))
-        offered?.push(`${namespace}/${name}`);
+        offered.push(`${namespace}/${name}`);
     } catch (error) {
-      broken?.push(`${namespace}/${name}: ${said(error)}`);
+      broken.push(`${namespace}/${name}: ${said(error)}`);
     }
   }
-  return { defaultNetwork: problem, refused, broken: broken ?? [], naming, offered: offered ?? [] };
+  return { defaultNetwork: problem, refused, broken, naming, offered };
 }
 
 /** The kubelet is not asked: which devices it gives a pod is the same afterwards. */

@@ -5,6 +5,7 @@ import { type ApiServer, openApiServer } from '../../delegate/api-server.ts';
 import { isInCluster } from '../../delegate/in-cluster.ts';
 import { listAttachments } from '../../journal/store.ts';
 import { count } from '../../lab/words.ts';
+import { some } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { printOptionsOf } from '../commands/install.ts';
 import { daemonSet } from './daemon-set.ts';
@@ -116,7 +117,10 @@ function clusterLines({ definitions, pods, pools, daemonSets, unread }: MultusCl
     `${count(definitions.length, 'NetworkAttachmentDefinition')}, ${count(pods.length, 'pod')} that name networks`,
     ...(pools.length
       ? [
-          `pools of whereabouts: ${some(pools.map(({ name, inUse }) => `${name} (${inUse} in use)`))}; they stay as they are`,
+          `pools of whereabouts: ${some(
+            pools.map(({ name, inUse }) => `${name} (${inUse} in use)`),
+            NAMED,
+          )}; they stay as they are`,
         ]
       : []),
     ...daemonSets.map(({ namespace, name }) => `DaemonSet ${namespace}/${name}`),
@@ -132,13 +136,16 @@ function differences({ entry, theirs, dropped, cluster, seen }: Facts): string[]
     ...refused.map(one => `multus attaches this pod, and catena will refuse it: ${one}`),
     ...broken.map(one => `no pod can use this definition, with either: ${one}`),
     offered.length &&
-      `what the runtime offers (${Object.keys(capabilitiesOf(entry)).join(', ')}) is for the default network; multus gives it to ${some(offered)} as well, which "runtimeConfigFor": "all" in the list below keeps`,
+      `what the runtime offers (${Object.keys(capabilitiesOf(entry)).join(', ')}) is for the default network; multus gives it to ${some(offered, NAMED)} as well, which "runtimeConfigFor": "all" in the list below keeps`,
     naming.device.length &&
-      `a pod that names a device gets it only if the kubelet gave it to the pod: ${some(naming.device)}`,
+      `a pod that names a device gets it only if the kubelet gave it to the pod: ${some(naming.device, NAMED)}`,
     naming.claim.length &&
-      `catena requests the addresses of IPAMClaims, which multus ignores: ${some(naming.claim)}`,
+      `catena requests the addresses of IPAMClaims, which multus ignores: ${some(naming.claim, NAMED)}`,
     withResource.length &&
-      `devices go to networks in the order of the containers; a pod with too few is refused: ${some(withResource.map(one => `${one.namespace}/${one.name}`))}`,
+      `devices go to networks in the order of the containers; a pod with too few is refused: ${some(
+        withResource.map(one => `${one.namespace}/${one.name}`),
+        NAMED,
+      )}`,
     theirs.readinessindicatorfile &&
       `until ${String(entry.readinessindicatorfile)} exists, a pod is refused at once with code 11, and tried again; multus waits 45 s`,
     dropped.length && `keys that have nothing to say here: ${dropped.join(', ')}`,
@@ -195,9 +202,4 @@ function setsOf(
 function numbered(lines: readonly string[]): string[] {
   let step = 0;
   return lines.map(line => (/^[A-Z]|^\//.test(line) ? `   ${line}` : `${++step}. ${line}`));
-}
-
-function some(names: readonly string[]): string {
-  const shown = names.slice(0, NAMED).join(', ');
-  return names.length > NAMED ? `${shown} and ${names.length - NAMED} more` : shown;
 }

@@ -2,6 +2,7 @@
 //
 // A packet must pass every base chain of a hook, so a rule of ours that accepts it does not outweigh one of others that drops it.
 import type { FilterTable } from '../../netlink/tables.ts';
+import { some } from '../../node/words.ts';
 import { acceptDevices, findFates, type PodFate } from '../filter/fates.ts';
 import { type Check, groupBy, type NodeView, namePods, type Problem, problem } from '../finding.ts';
 
@@ -37,9 +38,7 @@ const MOST_PORTS = 3;
 /** `port 80/tcp`, `ports 80/tcp, 81/tcp, 82/tcp and 7 more`. */
 function namePorts(group: readonly PodFate[]): string {
   const ports = [...new Set(group.flatMap(({ port }) => port ?? []))];
-  const rest = ports.length - MOST_PORTS;
-  const more = rest > 0 ? ` and ${rest} more` : '';
-  return `port${ports.length === 1 ? '' : 's'} ${ports.slice(0, MOST_PORTS).join(', ')}${more}`;
+  return `port${ports.length === 1 ? '' : 's'} ${some(ports, MOST_PORTS)}`;
 }
 
 function describe(group: readonly PodFate[], tables: readonly FilterTable[], node: NodeView): Problem {
