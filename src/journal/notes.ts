@@ -123,7 +123,7 @@ export function readRecord(
   const note = readNote(file);
   if (note) {
     if (!sameAttachment(note, id)) throw misplaced(note, file);
-    const record = standing(stateDir, note, entryOrUnusable(note.cacheDir, id));
+    const record = standing(stateDir, note, entryOfNote(note));
     if (!record?.isNoted) whenOver?.();
     return record;
   }
@@ -169,10 +169,12 @@ export function tryEntry(cacheDir: string, id: AttachmentId): CachedAttachment |
   return entry === 'unusable' ? undefined : entry;
 }
 
-export function entryOrUnusable(
-  cacheDir: string,
-  id: AttachmentId,
-): CachedAttachment | 'unusable' | undefined {
+/** The entry of an attachment that is perhaps being changed: between a look for it and one for what was taken aside, it may have been put back. */
+export function entryOfNote(note: AttachmentRecord): CachedAttachment | 'unusable' | undefined {
+  return entryOrUnusable(note.cacheDir, note) ?? entryOrUnusable(note.cacheDir, note);
+}
+
+function entryOrUnusable(cacheDir: string, id: AttachmentId): CachedAttachment | 'unusable' | undefined {
   try {
     return readAttachment(cacheDir, id) ?? readAside(cacheDir, id);
   } catch {

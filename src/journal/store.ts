@@ -16,7 +16,7 @@ import { listAttachments } from './entries.ts';
 import { type CachedAttachment, parseRecord } from './entry.ts';
 import {
   cacheDirsOf,
-  entryOrUnusable,
+  entryOfNote,
   misplaced,
   noteFiles,
   readNote,
@@ -110,10 +110,7 @@ interface KnownFiles {
 }
 
 function readFiles(cacheDir: string, journals: readonly string[], network: string | undefined): KnownFiles {
-  const filter = network === undefined ? {} : { network };
-  const dirs = new Set([...(cacheDir ? [cacheDir] : []), ...journals.flatMap(cacheDirsOf)]);
-  const lists = [...dirs].map(dir => ({ dir, ...listAttachments(dir, filter) }));
-  const damaged = lists.flatMap(list => list.damaged);
+  const damaged: CniError[] = [];
   const noted = journals.map(stateDir => {
     const notes = noteFiles(stateDir, network).flatMap(file => {
       try {
@@ -128,21 +125,32 @@ function readFiles(cacheDir: string, journals: readonly string[], network: strin
     });
     return { stateDir, notes };
   });
+  const filter = network === undefined ? {} : { network };
+  const dirs = new Set([...(cacheDir ? [cacheDir] : []), ...journals.flatMap(cacheDirsOf)]);
+  const lists = [...dirs].map(dir => ({ dir, ...listAttachments(dir, filter) }));
+  damaged.unshift(...lists.flatMap(list => list.damaged));
   const entries = new Map(lists.map(({ dir, attachments }) => [dir, attachments]));
   const notes = noted.flatMap(one => one.notes);
   return { known: joinKnown(cacheDir, entries, noted), notes, damaged };
 }
 
+interface JournalNotes {
+  readonly stateDir: string;
+  readonly notes: readonly AttachmentRecord[];
+}
+
 /**
- * What entries and notes say together, from what was read of them: those of other runtimes in the caller's own directory, then those of
- * each journal in turn.
- * @param entries by directory
+ * What entries and notes say together: those of other runtimes in the caller's own directory, then those of each journal in turn. The notes
+ * have to be read first. A change takes the entry aside for a moment, and its note is there for as long: one without an entry is looked for
+ * again.
+ * @param listed entries by directory
  */
 function joinKnown(
   ownDir: string,
-  entries: ReadonlyMap<string, readonly CachedAttachment[]>,
-  journals: readonly { readonly stateDir: string; readonly notes: readonly AttachmentRecord[] }[],
+  listed: ReadonlyMap<string, readonly CachedAttachment[]>,
+  journals: readonly JournalNotes[],
 ): KnownAttachment[] {
+  const { entries, ofNotes } = withEntriesOf(journals, listed);
   const taken = new Set<CachedAttachment>();
   const recorded = journals.flatMap(({ stateDir, notes }) => {
     const known = (record: AttachmentRecord, cached: CachedAttachment | undefined): KnownAttachment => {
@@ -153,12 +161,10 @@ function joinKnown(
     const noted = notes
       .filter(note => !isTheirs(note))
       .flatMap(note => {
-        const key = keyOf(note);
-        const own = entries.get(note.cacheDir)?.find(one => keyOf(one) === key);
-        const cached = own ?? entryOrUnusable(note.cacheDir, note);
+        const cached = ofNotes.get(note);
         const record = standing(stateDir, note, cached);
         if (!record?.isNoted) return [];
-        keys.add(key);
+        keys.add(keyOf(note));
         return known(record, cached === 'unusable' ? undefined : cached);
       });
     const settled = [...entries].flatMap(([dir, list]) =>
@@ -172,6 +178,22 @@ function joinKnown(
   const others = (entries.get(ownDir) ?? []).filter(one => !taken.has(one));
   const none = { record: undefined, stateDir: undefined, cacheDir: ownDir };
   return [...others.map(cached => ({ known: cached, cached, ...none })), ...recorded];
+}
+
+/** The entries of all notes, of which those that were not listed are read now. */
+function withEntriesOf(
+  journals: readonly JournalNotes[],
+  listed: ReadonlyMap<string, readonly CachedAttachment[]>,
+) {
+  const entries = new Map(listed);
+  const ofNotes = new Map<AttachmentRecord, ReturnType<typeof entryOfNote>>();
+  for (const note of journals.flatMap(({ notes }) => notes)) {
+    const own = entries.get(note.cacheDir) ?? [];
+    const found = own.find(one => keyOf(one) === keyOf(note)) ?? entryOfNote(note);
+    ofNotes.set(note, found);
+    if (typeof found === 'object' && !own.includes(found)) entries.set(note.cacheDir, [...own, found]);
+  }
+  return { entries, ofNotes };
 }
 
 /** Another runtime made it. While a change of such a one is unfinished, it has a note, too. */
@@ -215,11 +237,11 @@ export function knownLister(
     return files.list([join(dir, 'results')], scope);
   };
   return scope => {
-    const dirs = new Set([cacheDir, ...journals.flatMap(cacheDirsOf)]);
-    const entries = new Map([...dirs].map(dir => [dir, entriesIn(dir, scope)]));
     const notes = noted.map(({ stateDir, files }) => {
       return { stateDir, notes: files.list(noteDirsIn(stateDir), scope) };
     });
+    const dirs = new Set([cacheDir, ...journals.flatMap(cacheDirsOf)]);
+    const entries = new Map([...dirs].map(dir => [dir, entriesIn(dir, scope)]));
     return joinKnown(cacheDir, entries, notes);
   };
 }
