@@ -42,12 +42,12 @@ describe('an ordinary user', () => {
     async () => {
       await withNode(async call => {
         const rows = [
-          [['ls'], 'Cannot list cached results in', 'read'],
+          [['ls'], 'Cannot list records in', 'read'],
           [['log', '--requests'], 'Cannot list traces in', 'read'],
           [['log', 'x'], 'Cannot list traces in', 'read'],
           [['daemon'], 'Cannot run "catena daemon": ', 'write'],
           [['install', '--bin-dir', 'DIR/bin'], 'Cannot run "catena install": ', 'write'],
-          [['uninstall', '--bin-dir', 'DIR/bin'], 'Cannot list cached results in', 'read'],
+          [['uninstall', '--bin-dir', 'DIR/bin'], 'Cannot list records in', 'read'],
         ] as const;
         for (const [args, what, verb] of rows) {
           const { exitCode, stdout, stderr } = await call(AS_ORDINARY_USER, ...args);
