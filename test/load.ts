@@ -16,10 +16,10 @@ export interface Span {
 }
 
 /** How often the runner asks whether cores idle: longer than a file takes to load, so that each has shown what it needs. */
-export const LOOK_EVERY_MS = 2_000;
+export const LOOK_EVERY_MS = 1_000;
 
-/** Cores that must idle before one more file begins. */
-const SPARE = 0.6;
+/** Cores that must idle before one more file begins, and fewer than which must idle before one that has ended is not replaced. */
+const SPARE = { many: 0.4, none: 0.1 };
 
 /** Ticks a second of /proc/stat, which is the same on every architecture of Linux that we run on. */
 const TICKS = 100;
@@ -67,12 +67,15 @@ export function wasQuiet(span: Span, own: readonly Span[]): boolean {
 }
 
 /**
- * Whether one more file may begin beside others. Most end-to-end and kernel tests wait half of their time: for deadlines of the
- * product, for other processes, for the kernel. What a file needs is measured and not remembered, because that differs within a
- * file, is unknown in a first run, and depends on what runs beside it; cores that other programs use are not there to be filled.
+ * Whether one more file may begin beside others, or one fewer should run. Most end-to-end and kernel tests wait half of their time:
+ * for deadlines of the product, for other processes, for the kernel. What a file needs is measured and not remembered, because that
+ * differs within a file, is unknown in a first run, and depends on what runs beside it; cores that other programs use are not there
+ * to be filled.
  */
-export function hasSpareCore(from: Moment, to: Moment): boolean {
+export function spareCores(from: Moment, to: Moment): 'many' | 'some' | 'none' {
   const seconds = to.at - from.at;
-  if (seconds <= 0 || to.busy === 0) return false;
-  return os.availableParallelism() - (to.busy - from.busy) / seconds >= SPARE;
+  if (seconds <= 0 || to.busy === 0) return 'some';
+  const spare = os.availableParallelism() - (to.busy - from.busy) / seconds;
+  if (spare >= SPARE.many) return 'many';
+  return spare <= SPARE.none ? 'none' : 'some';
 }

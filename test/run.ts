@@ -6,7 +6,7 @@
 //   npm test -- unit/chain netns/bridge     only test files whose path contains one of these, of whichever command
 //
 // rings.ts says which file belongs to which command. CATENA_TEST_JOBS sets how many files run at a time (default: the cores,
-// and up to twice as many while those files wait).
+// and up to three times as many while those files wait).
 
 import fs from 'node:fs';
 import os from 'node:os';
@@ -23,7 +23,7 @@ import { needsPromtool, unpackPromtool } from './helpers/promtool.ts';
 import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
 import { needsShells, unpackShells } from './helpers/shells.ts';
 import { ROOT } from './helpers/source-tree.ts';
-import { hasSpareCore, LOOK_EVERY_MS, now, type Span, takenByOthers, wasQuiet } from './load.ts';
+import { LOOK_EVERY_MS, now, type Span, spareCores, takenByOthers, wasQuiet } from './load.ts';
 import { ALONE, includes, NEEDS_ZOD, needsExecutables, type Ring, ringOf, testFiles } from './rings.ts';
 import { longestFirst, rememberTimes, renderSlowest, type Time } from './times.ts';
 
@@ -38,8 +38,10 @@ const SEES_ALL = ['test/netns/garbage.test.ts'];
 /** It packs Bun for other targets, which npm fetches: a network namespace of its own would have no way there. */
 const REACHES_REGISTRY = ['test/e2e/release.test.ts'];
 const CORES = Number(process.env.CATENA_TEST_JOBS) || os.availableParallelism();
-/** Files at a time while cores idle, and processes that fast tests share, which wait half of their time. A number that was asked for is kept to. */
-const AT_MOST = Number(process.env.CATENA_TEST_JOBS) || 2 * CORES;
+/** Files at a time while cores idle. A number that was asked for is kept to. */
+const AT_MOST = Number(process.env.CATENA_TEST_JOBS) || 3 * CORES;
+/** Processes that fast tests share, which wait half of their time. */
+const SHARED = Number(process.env.CATENA_TEST_JOBS) || 2 * CORES;
 /** Bun's own list of times, by which it begins with the longest of those files that share a process. */
 const TIMINGS = 'node_modules/.cache/catena-check-times.json';
 
@@ -83,16 +85,15 @@ async function main(): Promise<void> {
   if (selected.length === 0) throw new Error(`no test file matches "${filters.join('" or "')}"`);
   const fast = selected.filter(file => ringOf(file) === 'check');
   const slow = selected.filter(file => ringOf(file) !== 'check');
-  if (slow.length > 0) await provide(slow);
-  const machine = await findOwnMachine();
-  if (slow.length > 0 && machine.notice !== undefined) say(machine.notice);
   const [built] = await Promise.all([
     slow.some(needsExecutables) ? check('build', [...BUN, 'plugins/build/build.ts']) : true,
+    ...(slow.length > 0 ? [provide(slow)] : []),
     ...(filters.length > 0 ? [] : lint()),
   ]);
+  const machine = await findOwnMachine();
+  if (slow.length > 0 && machine.notice !== undefined) say(machine.notice);
   if (!built) say('tests that need the executables do not run');
-  if (fast.length > 0) await runFast(fast, machine);
-  await runSlow(built ? slow : slow.filter(file => !needsExecutables(file)), machine);
+  await runAll(fast, built ? slow : slow.filter(file => !needsExecutables(file)), machine);
   rememberTimes(times);
 }
 
@@ -115,16 +116,26 @@ function lint(): Promise<boolean>[] {
   ];
 }
 
-/** Runs the files that share processes; all of them once more with what stands in for zod in the executables. */
-async function runFast(files: readonly string[], machine: OwnMachine): Promise<void> {
+interface Failed {
+  readonly file: string;
+  readonly span: Span;
+}
+
+/**
+ * Runs the files that share processes; all of them once more with what stands in for zod in the executables.
+ * @returns those that failed, which are to run alone
+ */
+async function runFast(files: readonly string[], machine: OwnMachine): Promise<Failed[]> {
+  if (files.length === 0) return [];
   const { failed, span } = await runShared('fast tests', files, machine, []);
-  for (const file of failed) await runAlone(file, machine, span);
-  if (command !== 'all' || filters.length > 0) return;
-  const quick = files.filter(file => !NEEDS_ZOD.includes(file));
-  const wrong = await runShared('fast tests, with zod as in the executables', quick, machine, [
-    '--preload=./test/quick-zod.ts',
-  ]);
-  total.failed += wrong.failed.length;
+  if (command === 'all' && filters.length === 0) {
+    const quick = files.filter(file => !NEEDS_ZOD.includes(file));
+    const wrong = await runShared('fast tests, with zod as in the executables', quick, machine, [
+      '--preload=./test/quick-zod.ts',
+    ]);
+    total.failed += wrong.failed.length;
+  }
+  return failed.map(file => ({ file, span }));
 }
 
 /** @returns the files of which a test failed, which are not counted yet */
@@ -135,7 +146,7 @@ async function runShared(
   more: readonly string[],
 ): Promise<{ readonly failed: string[]; readonly span: Span }> {
   const { tmp, outcomes, finished, span } = await runBun(files, machine, [
-    ...[`--parallel=${Math.min(AT_MOST, files.length)}`, '--no-isolate', '--only-failures', ...more],
+    ...[`--parallel=${Math.min(SHARED, files.length)}`, '--no-isolate', '--only-failures', ...more],
     ...(filters.length > 0 || more.length > 0 ? [] : [`--timings=${TIMINGS}`, '--update-timings']),
   ]);
   fs.rmSync(tmp, { recursive: true, force: true });
@@ -156,21 +167,27 @@ async function runShared(
   return { failed, span };
 }
 
-async function runSlow(files: readonly string[], machine: OwnMachine): Promise<void> {
-  const sorted = longestFirst(files);
-  const failed = new Map<string, Span>();
-  const alone: { file: string; span: Span }[] = [];
-  const beside = sorted.filter(file => !(file in ALONE));
-  await besideEachOther(beside, async file => {
-    const first = failed.get(file);
-    const span = await runFile(file, machine, 'beside others');
-    if (span === undefined && first !== undefined) unsteady.push({ file, span: first, alone: false });
-    if (span !== undefined && first !== undefined) alone.push({ file, span: first });
-    if (span === undefined || first !== undefined) return;
-    // Once more under the same conditions, at once, before the others have ended.
-    failed.set(file, span);
-    beside.unshift(file);
+async function runAll(fast: readonly string[], slow: readonly string[], machine: OwnMachine): Promise<void> {
+  const sorted = longestFirst(slow);
+  const alone: Failed[] = [];
+  const queue: (() => Promise<void>)[] = sorted
+    .filter(file => !(file in ALONE))
+    .map(file => async () => {
+      const span = await runFile(file, machine, 'beside others');
+      if (span === undefined) return;
+      // Once more under the same conditions, at once, before the others have ended.
+      queue.unshift(async () => {
+        const again = await runFile(file, machine, 'beside others');
+        if (again === undefined) unsteady.push({ file, span, alone: false });
+        else alone.push({ file, span });
+      });
+    });
+  let least = 1;
+  const shared = runFast(fast, machine).then(files => {
+    alone.push(...files);
+    least = CORES;
   });
+  await Promise.all([shared, besideEachOther(queue, () => least)]);
   for (const file of sorted.filter(one => one in ALONE)) {
     const span = await runFile(file, machine, 'beside others');
     if (span !== undefined) alone.push({ file, span });
@@ -179,21 +196,23 @@ async function runSlow(files: readonly string[], machine: OwnMachine): Promise<v
 }
 
 /**
- * Runs as many at a time as there are cores, and up to twice as many while those wait and leave cores idle.
+ * Runs a number at a time, and more, one at a look, while cores idle, until they are busy again.
  * @param queue what a run adds to it runs next
  */
-async function besideEachOther(queue: string[], runOne: (file: string) => Promise<void>): Promise<void> {
+async function besideEachOther(queue: (() => Promise<void>)[], least: () => number): Promise<void> {
   const running = new Set<Promise<void>>();
+  let wanted = least();
   for (let since = now(); queue.length > 0 || running.size > 0; ) {
-    const isLate = now().at - since.at >= LOOK_EVERY_MS / 1000;
-    const more = running.size < AT_MOST && isLate && hasSpareCore(since, now());
-    const file = running.size < CORES || more ? queue.shift() : undefined;
-    if (file !== undefined) {
-      const one = runOne(file).finally(() => running.delete(one));
+    while (running.size < Math.max(wanted, least()) && queue.length > 0) {
+      const one: Promise<void> = (queue.shift() as () => Promise<void>)().finally(() => running.delete(one));
       running.add(one);
     }
-    if (file !== undefined || isLate) since = now();
-    if (file === undefined) await Promise.race([...running, Bun.sleep(LOOK_EVERY_MS)]);
+    await Promise.race([...running, Bun.sleep(LOOK_EVERY_MS)]);
+    if (now().at - since.at < LOOK_EVERY_MS / 1000) continue;
+    const spare = spareCores(since, now());
+    if (spare === 'many') wanted = Math.min(AT_MOST, running.size + 1);
+    if (spare === 'none') wanted = running.size - 1;
+    since = now();
   }
 }
 
