@@ -1,5 +1,24 @@
 // What does the library offer? The protocol and the runner, on Node and Bun; plugins are written with `./plugin`.
 
+export type {
+  AttachmentRecord,
+  PendingChange,
+  RecordedError,
+  Settings,
+} from './attachments/store.ts';
+export {
+  type AttachmentFilter,
+  type AttachmentList,
+  type CachedAttachment,
+  DEFAULT_CACHE_DIR,
+  listAttachments,
+  listRecords,
+  parseRecord,
+  type RecordList,
+  readAttachment,
+  readRecord,
+  renderAttachment,
+} from './attachments/store.ts';
 export { changeNetwork } from './chain/change/change.ts';
 export type { Change } from './chain/change/settings.ts';
 export { type Conflist, parseNetwork, parsePlugin } from './chain/config/conflist.ts';
@@ -82,22 +101,3 @@ export {
   renderResult,
 } from './cni/result.ts';
 export { atLeast, CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './cni/version.ts';
-export type {
-  AttachmentRecord,
-  PendingChange,
-  RecordedError,
-  Settings,
-} from './journal/store.ts';
-export {
-  type AttachmentFilter,
-  type AttachmentList,
-  type CachedAttachment,
-  DEFAULT_CACHE_DIR,
-  listAttachments,
-  listRecords,
-  parseRecord,
-  type RecordList,
-  readAttachment,
-  readRecord,
-  renderAttachment,
-} from './journal/store.ts';

@@ -2,23 +2,23 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import * as attachment from '../../src/answers/attachment.ts';
-import * as configuration from '../../src/answers/configuration.ts';
-import * as daemon from '../../src/answers/daemon.ts';
-import { API_VERSION } from '../../src/answers/envelope.ts';
-import * as executables from '../../src/answers/executables.ts';
-import * as failure from '../../src/answers/failure.ts';
-import * as installation from '../../src/answers/installation.ts';
-import { DOCUMENTS, KINDS } from '../../src/answers/kinds.ts';
-import * as node from '../../src/answers/node.ts';
-import * as requests from '../../src/answers/requests.ts';
-import * as upkeep from '../../src/answers/upkeep.ts';
+import * as attachment from '../../src/cli/answers/attachment.ts';
+import * as configuration from '../../src/cli/answers/configuration.ts';
+import * as daemon from '../../src/cli/answers/daemon.ts';
+import { API_VERSION } from '../../src/cli/answers/envelope.ts';
+import * as executables from '../../src/cli/answers/executables.ts';
+import * as failure from '../../src/cli/answers/failure.ts';
+import * as installation from '../../src/cli/answers/installation.ts';
+import { DOCUMENTS, KINDS } from '../../src/cli/answers/kinds.ts';
+import * as node from '../../src/cli/answers/node.ts';
+import * as requests from '../../src/cli/answers/requests.ts';
+import * as upkeep from '../../src/cli/answers/upkeep.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import * as model from '../../src/node/model.ts';
-import { type DocComments, readDocComments } from '../../src/schema/render.ts';
+import { type DocComments, readDocComments } from '../../src/plugin/schema/render.ts';
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
-const ANSWERS = join(import.meta.dirname, '../../src/answers');
+const ANSWERS = join(import.meta.dirname, '../../src/cli/answers');
 
 /** Schemas by the name of their constant, so that each becomes a definition with the comments of its own keys. */
 const NAMED: Readonly<Record<string, unknown>> = {
@@ -110,7 +110,7 @@ function withoutLimits(value: unknown): unknown {
 /** The comments of every constant of the sources, with those of the keys that it takes from another one. */
 function readWords(): Map<string, Words> {
   const files = readdirSync(ANSWERS).map(name => join(ANSWERS, name));
-  const sources = [...files, join(ANSWERS, '../node/model.ts')].map(file => readFileSync(file, 'utf8'));
+  const sources = [...files, join(ANSWERS, '../../node/model.ts')].map(file => readFileSync(file, 'utf8'));
   const constants = sources.flatMap(text => [
     ...text.matchAll(
       /(?:^\/\*\* (?<summary>[^\n]*) \*\/\n)?^(?:export )?const (?<name>\w+) = [^\n{]*\{\n(?<body>.*?)^\}\)?;/gms,

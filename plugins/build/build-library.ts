@@ -6,7 +6,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
-import { withForeign } from '../../src/foreign/catalog.ts';
+import { withForeign } from '../../src/cli/foreign/catalog.ts';
 import { KNOWN_TYPES, loadAbout } from '../registry.ts';
 import { renderAnswerSchemas } from './answer-schemas.ts';
 import { renderSchemas } from './schemas.ts';

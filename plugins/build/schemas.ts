@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { ConflistSchema } from '../../src/cni/conflist-schema.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { SPEC_VERSIONS } from '../../src/cni/version.ts';
-import { whenIpam, whenType } from '../../src/schema/conditions.ts';
-import { DIALECT, describePlugin, renderSchema } from '../../src/schema/render.ts';
+import { whenIpam, whenType } from '../../src/plugin/schema/conditions.ts';
+import { DIALECT, describePlugin, renderSchema } from '../../src/plugin/schema/render.ts';
 import { KNOWN_TYPES, loadAbout } from '../registry.ts';
 
 /** Keys that several of our plugins have. */

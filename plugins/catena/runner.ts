@@ -81,7 +81,7 @@ export async function prepareRunner<T>(
       },
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
-        openWitness: async () => (await import('../../src/garbage/witness.ts')).nodeWitness(findAbout),
+        openWitness: async () => (await import('../../src/node/garbage/witness.ts')).nodeWitness(findAbout),
         segments: workerSegments(workers ?? own, { startOther: startForeign }),
         signal: interrupt.signal,
         ...defined({ deadlineMs: deadlines }),
@@ -91,7 +91,7 @@ export async function prepareRunner<T>(
       isSharedWithMultus: places.isSharedWithMultus,
       routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
       look: async list => {
-        const { lookOrTell } = await import('../../src/garbage/find-traced.ts');
+        const { lookOrTell } = await import('../../src/node/garbage/find-traced.ts');
         const find = await loadAbouts(findAbout, typesOf(list));
         return lookOrTell(({ message }) => log.warn(message), { runDir: runDir(places.env), find });
       },

@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { nodeName } from '../../src/cni/node-name.ts';
 import { bootId } from '../../src/files/boot-id.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
+import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { thisMachine } from '../../src/pools/machine.ts';
 import type { Claimant, Place } from '../../src/pools/place.ts';
-import { bootClock } from '../../src/upkeep/boot-clock.ts';
 import type { ClusterConf, LeaseConf } from './config.ts';
 
 /** Seconds that one request to the cluster may take. */

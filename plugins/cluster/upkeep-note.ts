@@ -3,11 +3,11 @@
 // Its upkeep knows notes about attachments. This one is about all of them: it bears a name that no container has.
 import { stateDir } from '../../src/cni/directories.ts';
 import { bootId } from '../../src/files/boot-id.ts';
+import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
+import { findUpkeep, putUpkeep, type UpkeepNote, upkeepLockOf } from '../../src/node/upkeep/note.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { withPluginLock } from '../../src/plugin/lock.ts';
 import { type Held, writeHeld } from '../../src/pools/held.ts';
-import { bootClock } from '../../src/upkeep/boot-clock.ts';
-import { findUpkeep, putUpkeep, type UpkeepNote, upkeepLockOf } from '../../src/upkeep/note.ts';
 import { placeOf } from './claimant.ts';
 import type { ClusterConf, LeaseConf } from './config.ts';
 

@@ -5,11 +5,11 @@ import { bootId } from '../../src/files/boot-id.ts';
 import { findLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-attrs.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
+import { identityOf } from '../../src/node/upkeep/identity.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { closeNetns, findNetns, inNetns, type Netns } from '../../src/sys/netns.ts';
-import { bootClock } from '../../src/upkeep/boot-clock.ts';
-import { identityOf } from '../../src/upkeep/identity.ts';
 import type { Place } from './client/conversation.ts';
 import { stageOf } from './plan.ts';
 import {

@@ -3,10 +3,8 @@ import type * as z from 'zod/mini';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { stateDir } from '../../src/cni/directories.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
-import type { Call } from '../../src/plugin/define.ts';
-import { withPluginLock } from '../../src/plugin/lock.ts';
-import { bootClock } from '../../src/upkeep/boot-clock.ts';
-import { identityOf, isStillSame } from '../../src/upkeep/identity.ts';
+import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
+import { identityOf, isStillSame } from '../../src/node/upkeep/identity.ts';
 import {
   findUpkeep,
   listUpkeep,
@@ -15,7 +13,9 @@ import {
   type UpkeepNote,
   type UpkeepOwner,
   upkeepLockOf,
-} from '../../src/upkeep/note.ts';
+} from '../../src/node/upkeep/note.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { withPluginLock } from '../../src/plugin/lock.ts';
 import { stageOf, type Times } from './plan.ts';
 
 /** Name of the directory of leases. */

@@ -1,7 +1,7 @@
 // What happens to a lease after ADD, when the daemon calls?
 
+import { bootClock } from '../../src/node/upkeep/boot-clock.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { bootClock } from '../../src/upkeep/boot-clock.ts';
 import type { Refusals } from './client/exchange.ts';
 import type { OpenPlace } from './give-back.ts';
 import { dueAt, stageOf } from './plan.ts';

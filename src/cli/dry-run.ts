@@ -1,5 +1,5 @@
 // What would a command call that attaches, changes or detaches, with --dry-run?
-import type { AnswerOf } from '../answers/kinds.ts';
+
 import { changeNetwork } from '../chain/change/change.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { findConfigOfAdd, findRemembered, idOf, withCachedArgs } from '../chain/records/known-add.ts';
@@ -11,17 +11,18 @@ import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { oneLine, renderTable } from '../lab/words.ts';
 import { maskSecrets } from '../observe/secrets.ts';
-import { planAttach } from '../running/attach.ts';
-import { findKnown, pickAttachment } from '../running/container.ts';
-import { refuseNeeded } from '../running/detach.ts';
-import { findPlace } from '../running/place.ts';
 import { closeNetns, openNetns } from '../sys/netns.ts';
+import type { AnswerOf } from './answers/kinds.ts';
 import { capabilitiesOf } from './capability-options.ts';
 import type { CommandCall, CommandModule } from './command.ts';
 import { argsFor } from './commands/attach.ts';
 import { loadOrRecall } from './commands/del.ts';
 import { changeOf } from './commands/set.ts';
 import { printAnswer } from './output/print.ts';
+import { planAttach } from './running/attach.ts';
+import { findKnown, pickAttachment } from './running/container.ts';
+import { refuseNeeded } from './running/detach.ts';
+import { findPlace } from './running/place.ts';
 import { attachmentOf, loadTarget, runtimeOf, warn } from './target.ts';
 import { widthOf } from './terminal/lines.ts';
 import { findUnread } from './unread-capabilities.ts';

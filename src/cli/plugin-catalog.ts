@@ -1,7 +1,7 @@
 // Which plugins does a command that examines lists know?
 import type { PluginCatalog } from '../cni/plugin-about.ts';
-import { withForeign } from '../foreign/catalog.ts';
 import type { CommandCall } from './command.ts';
+import { withForeign } from './foreign/catalog.ts';
 import { pluginDirsOf, warn } from './target.ts';
 
 /** Ours, and those of others that have a schema beside their executable. Warns of a schema that cannot be used. */

@@ -1,6 +1,5 @@
 // Which network, which container and which directories does a command line mean?
 
-import { inEnvelope } from '../answers/envelope.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { loadFile, loadNetwork } from '../chain/config/load.ts';
@@ -16,6 +15,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { namespacePath } from '../files/absolute-path.ts';
 import { oneLine } from '../lab/words.ts';
 import { ownWorker, workerSegments } from '../worker/client.ts';
+import { inEnvelope } from './answers/envelope.ts';
 import { capabilitiesOf } from './capability-options.ts';
 import { type CommandCall, UsageError } from './command.ts';
 import { isData } from './output/format.ts';
@@ -58,7 +58,7 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
     ...defined({ cacheDir, request: call.request, deadlineMs: deadlines }),
-    openWitness: async () => (await import('../garbage/witness.ts')).nodeWitness(call.plugins.find),
+    openWitness: async () => (await import('../node/garbage/witness.ts')).nodeWitness(call.plugins.find),
     onPlugin({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },

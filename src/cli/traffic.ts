@@ -1,5 +1,5 @@
 // What does `catena doctor --traffic` do?
-import type { AnswerOf } from '../answers/kinds.ts';
+
 import { peersIn } from '../between/peers.ts';
 import { defined } from '../cni/defined.ts';
 import { runDir } from '../cni/directories.ts';
@@ -8,17 +8,18 @@ import { renderProbe } from '../lab/report.ts';
 import { count, painter, renderTime } from '../lab/words.ts';
 import { findIp } from '../net/ip.ts';
 import type { NodeModel } from '../node/model.ts';
+import { type Target, Traffic, targetsOf, type Wanted } from '../node/packet/traffic.ts';
+import { whyNot } from '../node/packet/why-not.ts';
 import { titleOf } from '../node/words.ts';
-import { type Target, Traffic, targetsOf, type Wanted } from '../packet/traffic.ts';
-import { whyNot } from '../packet/why-not.ts';
-import { findKnown } from '../running/container.ts';
 import { pause } from '../wait.ts';
+import type { AnswerOf } from './answers/kinds.ts';
 import { type CommandCall, UsageError } from './command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from './exit-codes.ts';
 import { factsFor, readNodeFor } from './node/read.ts';
 import { adviceFor, renderHops } from './node/walk.ts';
 import { isData } from './output/format.ts';
 import { printAnswer } from './output/print.ts';
+import { findKnown } from './running/container.ts';
 import { runtimeOf } from './target.ts';
 import { foldText, styleOf, widthOf } from './terminal/lines.ts';
 import { openProgress } from './terminal/progress.ts';

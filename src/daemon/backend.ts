@@ -1,10 +1,10 @@
 // How does the daemon do what its clients ask it to?
 import { resolve } from 'node:path';
-import { type Enveloped, inEnvelope } from '../answers/envelope.ts';
 import { finishDeferred } from '../chain/run/call-plugins.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import type { Segment, PluginCall as SegmentCall, SegmentRunner } from '../chain/run/segment.ts';
 import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context.ts';
+import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
 import { findCniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { ASKED_VARIABLE, type Command } from '../cni/env.ts';

@@ -1,7 +1,7 @@
 // Which requests does the daemon take, when do they begin, and which worker serves them?
 
-import type { AnswerOf } from '../answers/kinds.ts';
 import type { Invocation } from '../chain/run/exec-plugin.ts';
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { networkIn } from '../cni/invocation.ts';
 import { tryRead } from '../files/read-file.ts';
 import type { WorkerCall, WorkerSource } from '../worker/client.ts';

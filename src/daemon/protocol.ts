@@ -1,7 +1,7 @@
 // What do a client and the daemon say to each other?
 //
 // Every start of a plugin loads this file, so it imports nothing of Node's.
-import type { AnswerOf } from '../answers/kinds.ts';
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
 import type { WatchState } from '../watch/state.ts';
 

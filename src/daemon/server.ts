@@ -1,6 +1,6 @@
 // Which requests does the daemon take, and when does it end?
 import * as z from 'zod/mini';
-import { inEnvelope } from '../answers/envelope.ts';
+import { inEnvelope } from '../cli/answers/envelope.ts';
 import { networkIn } from '../cni/invocation.ts';
 import { describeIssue, tryParse } from '../cni/json.ts';
 import { type BegunCalls, hasGone } from './calls.ts';

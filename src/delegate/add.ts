@@ -1,13 +1,13 @@
 // How does a pod get either all of its networks, or none?
 
+import { isOfEarlierBoot } from '../attachments/boot.ts';
+import { compareNetns } from '../attachments/netns-identity.ts';
+import { editEntry, type Held, type HeldKnown, isKnown } from '../attachments/store.ts';
 import { hold } from '../chain/records/hold.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
-import { isOfEarlierBoot } from '../journal/boot.ts';
-import { compareNetns } from '../journal/netns-identity.ts';
-import { editEntry, type Held, type HeldKnown, isKnown } from '../journal/store.ts';
 import { findCidr } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';
 import { beginPod } from './begin-pod.ts';

@@ -1,9 +1,10 @@
 // How does the ADD of a pod begin, and what commits it?
+
+import type { Held } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { intentOf } from '../chain/records/transaction.ts';
 import { defined } from '../cni/defined.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
-import type { Held } from '../journal/store.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import type { NetworkStatus } from './cluster.ts';
 import { writeMultusNote } from './multus-note.ts';

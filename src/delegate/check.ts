@@ -1,12 +1,13 @@
 // Are all networks of a pod still attached, and could another pod be attached?
+
+import { findHolder } from '../attachments/lock.ts';
+import { type AttachmentRecord, readRecord } from '../attachments/store.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
-import { findHolder } from '../journal/lock.ts';
-import { type AttachmentRecord, readRecord } from '../journal/store.ts';
 import { resolveNetwork } from './plan.ts';
 import { type PodKey, parsePod, recall, runtimeOf } from './record.ts';
 import { type Runner, refuseUnready } from './runner.ts';

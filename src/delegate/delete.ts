@@ -1,5 +1,8 @@
 // How does a pod lose all networks that its record names, without leaks?
 
+import { isOfEarlierBoot } from '../attachments/boot.ts';
+import { compareNetns } from '../attachments/netns-identity.ts';
+import { type AttachmentRecord, type Held, lastBegun } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { beginDel, endDel } from '../chain/records/delete-attachment.ts';
 import { hold } from '../chain/records/hold.ts';
@@ -8,9 +11,6 @@ import { deleteNetwork } from '../chain/run/run.ts';
 import { checkAttachment, type Runtime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isOfEarlierBoot } from '../journal/boot.ts';
-import { compareNetns } from '../journal/netns-identity.ts';
-import { type AttachmentRecord, type Held, lastBegun } from '../journal/store.ts';
 import { removeDeviceInfo } from './device-info.ts';
 import { removeMultusNote } from './multus-note.ts';
 import { endOrphanPlugins } from './orphan-plugins.ts';

@@ -3,11 +3,11 @@
 // Only networks that the annotation selected are attached and detached: the default network and those of the configuration are
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
 
+import { compareNetns } from '../attachments/netns-identity.ts';
+import { type AttachmentRecord, type HeldKnown, isKnown, readRecord } from '../attachments/store.ts';
 import { hold } from '../chain/records/hold.ts';
 import { argOf, podNamedIn } from '../cni/cni-args.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { compareNetns } from '../journal/netns-identity.ts';
-import { type AttachmentRecord, type HeldKnown, isKnown, readRecord } from '../journal/store.ts';
 import { NETWORKS_ANNOTATION } from './annotation.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';

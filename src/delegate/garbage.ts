@@ -1,13 +1,13 @@
 // Which pods are gone without a DEL, and what have they leaked in each network?
 
+import { isElsewhere } from '../attachments/elsewhere.ts';
+import type { Key } from '../attachments/generation.ts';
+import { findHolder } from '../attachments/lock.ts';
+import { type AttachmentRecord, listAttachments } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { collectGarbage } from '../chain/records/collect-garbage.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
-import { isElsewhere } from '../journal/elsewhere.ts';
-import type { Key } from '../journal/generation.ts';
-import { findHolder } from '../journal/lock.ts';
-import { type AttachmentRecord, listAttachments } from '../journal/store.ts';
 import { deletePod } from './delete.ts';
 import { resolveNetwork } from './plan.ts';
 import { listPods, type PodRecord, recall } from './record.ts';

@@ -1,10 +1,10 @@
 // How do networks come to and leave a pod that runs, so that its record always names what may exist?
 
+import type { HeldKnown } from '../attachments/store.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { HeldKnown } from '../journal/store.ts';
 import { refuseUnheeded } from './add.ts';
 import { toRecordedNetwork } from './begin-pod.ts';
 import type { NetworkStatus } from './cluster.ts';

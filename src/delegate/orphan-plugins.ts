@@ -4,8 +4,8 @@
 // which names the dead runner as well as container and interface. Plugins that another runtime runs for the same container are
 // left alone.
 
-import { endOrphanProcesses, findPlugins } from '../journal/orphan-processes.ts';
-import type { AttachmentRecord } from '../journal/store.ts';
+import { endOrphanProcesses, findPlugins } from '../attachments/orphan-processes.ts';
+import type { AttachmentRecord } from '../attachments/store.ts';
 
 /** Ends plugins of an interrupted ADD for one of these interfaces of the pod, and waits until they are gone. */
 export async function endOrphanPlugins(

@@ -5,12 +5,12 @@
 // That is all that DEL needs. Each network is also in the delegates' own journal.
 
 import * as z from 'zod/mini';
+import { type AttachmentRecord, listRecords } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue, parseJson } from '../cni/json.ts';
-import { type AttachmentRecord, listRecords } from '../journal/store.ts';
 
 const RecordedNetwork = z.object({
   label: z.string(),

@@ -1,5 +1,7 @@
 // How are the networks of pods deleted whose runner has died?
 
+import { isOfEarlierBoot } from '../attachments/boot.ts';
+import { type HeldKnown, isKnown, lastBegun, tryEntry, tryHold } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { endDel } from '../chain/records/delete-attachment.ts';
 import { holdCall } from '../chain/records/hold.ts';
@@ -8,8 +10,6 @@ import { type Recovery, type RecoveryScope, recover } from '../chain/records/rec
 import { findSuccessor, yieldToSuccessor } from '../chain/records/successor.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
-import { isOfEarlierBoot } from '../journal/boot.ts';
-import { type HeldKnown, isKnown, lastBegun, tryEntry, tryHold } from '../journal/store.ts';
 import { deleteNetworks, ownNetns, whatOf } from './delete.ts';
 import { inPods, type PodRecord, parsePod } from './record.ts';
 

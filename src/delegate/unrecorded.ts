@@ -1,10 +1,11 @@
 // Which networks does a container have without a record of its pod?
 //
 // Records get lost, and multus, in whose place the runner is, kept none of ours. What it attached is in the result cache.
+
+import type { CachedAttachment } from '../attachments/store.ts';
+import { listAttachments } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
-import type { CachedAttachment } from '../journal/store.ts';
-import { listAttachments } from '../journal/store.ts';
 import { listPods } from './record.ts';
 import type { Runner } from './runner.ts';
 

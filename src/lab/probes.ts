@@ -1,7 +1,7 @@
 // What does a chain promise, judging by its configuration and its result, and is each promise kept?
 
 import * as z from 'zod/mini';
-import type { AnswerOf } from '../answers/kinds.ts';
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { PortMapping } from '../cni/capabilities.ts';
 import { describeError } from '../cni/errors.ts';
 import { decode, isObject, type JsonObject } from '../cni/json.ts';

@@ -1,5 +1,5 @@
 // What does the report about a tried chain contain, and how is it rendered, with and without colours?
-import type { AnswerOf } from '../answers/kinds.ts';
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { COLOURS, count, oneLine, type Paint, painter, renderTime, type Style } from './words.ts';
 
 type Trial = AnswerOf<'Trial'>;

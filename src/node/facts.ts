@@ -1,4 +1,6 @@
 // What do the files and the kernel of a node say, each read once, when it is first asked for?
+
+import { type AttachmentRecord, type KnownAttachment, listKnown } from '../attachments/store.ts';
 import { listNetworks } from '../chain/config/load.ts';
 import { isNamespaceGone } from '../chain/records/gone.ts';
 import { findReason } from '../chain/records/recover.ts';
@@ -7,7 +9,6 @@ import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';
 import type { CniError } from '../cni/errors.ts';
 import { listPods } from '../delegate/record.ts';
-import { type AttachmentRecord, type KnownAttachment, listKnown } from '../journal/store.ts';
 import { Tables } from '../netlink/tables.ts';
 import { standingOf, type WatchedAttachment } from '../watch/attachments.ts';
 import { toListed, withPods } from '../watch/pods.ts';

@@ -1,5 +1,6 @@
 // How is the model of this node read, in one pass and at a bounded cost?
 import { hostname } from 'node:os';
+import type { RememberedAdd } from '../attachments/store.ts';
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import type { LoadedNetworks } from '../chain/config/load.ts';
 import { buildRequest } from '../chain/run/request.ts';
@@ -11,7 +12,6 @@ import { isObject, memberOf } from '../cni/json.ts';
 import { devicesOf, type FindAbout, leaseDirsOf } from '../cni/network-plugins.ts';
 import type { PluginEffects } from '../cni/plugin-about.ts';
 import { rangeUsesOf } from '../ipam/range-use.ts';
-import type { RememberedAdd } from '../journal/store.ts';
 import { ALIAS_MAX_BYTES } from '../netlink/rtnl/link.ts';
 import { CHECK_BUDGET_MS, checkAll } from '../watch/check-all.ts';
 import { bridgesIn, type Inside, readHost, readInside } from './devices.ts';

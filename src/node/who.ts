@@ -1,10 +1,10 @@
 // Whose is an address, a hardware address, a port, a device, a rule or a container id?
 import { join } from 'node:path';
+import { findNetnsIdentity } from '../attachments/netns-identity.ts';
 import { findOwner, renderOwner } from '../cni/attachment.ts';
 import { visitNamespaces } from '../ipam/holders.ts';
 import { isLease, readLease } from '../ipam/lease-files.ts';
 import { parseOwner } from '../ipam/owner.ts';
-import { findNetnsIdentity } from '../journal/netns-identity.ts';
 import { findIp, renderIp } from '../net/ip.ts';
 import { renderFields } from '../netlink/nft/datatype.ts';
 import { Tables } from '../netlink/tables.ts';

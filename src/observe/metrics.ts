@@ -3,7 +3,7 @@
 // This file loads all of prom-client, so only the daemon imports it.
 
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { AnswerOf } from '../answers/kinds.ts';
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 import type { SeenPool } from '../cni/plugin-about.ts';
 import type { RangeUse } from '../ipam/range-use.ts';
 import type { RequestRecord } from './record.ts';

@@ -1,6 +1,7 @@
 // What happens with the facts about a request: log, metrics, traces on disk, spans for a collector?
-import { type Enveloped, inEnvelope } from '../answers/envelope.ts';
+
 import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/run/trace-context.ts';
+import { type Enveloped, inEnvelope } from '../cli/answers/envelope.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
 import { letGoFirst } from '../wait.ts';
 import { type LogLevels, linesOf } from './log-lines.ts';

@@ -1,6 +1,7 @@
 // What is known about a finished request: what was requested, how long each plugin took, how it ended?
-import type { AnswerOf } from '../answers/kinds.ts';
+
 import type { FinishEvent, PluginEvent } from '../chain/run/runtime.ts';
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';

@@ -2,7 +2,7 @@
 
 import { readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { AnswerOf } from '../answers/kinds.ts';
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 import { isObject } from '../cni/json.ts';
 import { putFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIfThere } from '../files/read-file.ts';

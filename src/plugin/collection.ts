@@ -1,13 +1,14 @@
 // What does a plugin's GC go by: which attachments existed when it began, and which of them does it keep?
 //
 // Loaded for GC only, like the snapshots that it uses.
+
+import { findGeneration, isContainer, listGenerations } from '../attachments/generation.ts';
+import { joinRun, readSnapshot, SNAPSHOT_VARIABLE, type Snapshot } from '../attachments/snapshot.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { ASKED_VARIABLE } from '../cni/env.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
-import { findGeneration, isContainer, listGenerations } from '../journal/generation.ts';
-import { joinRun, readSnapshot, SNAPSHOT_VARIABLE, type Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import { forget } from './generation.ts';
 import type { KeptAttachments } from './kept.ts';

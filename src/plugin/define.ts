@@ -40,7 +40,7 @@ export interface PluginDefinition<S extends z.core.$ZodType = z.core.$ZodType> {
   repair?(call: Call<z.output<S>>): Done;
   /**
    * Continues work on an attachment that is never done, such as keeping a lease. The daemon calls it when the note that the
-   * plugin left is due (src/upkeep), and for each note once when it starts. Runs in place of CHECK under `CATENA_UPKEEP`.
+   * plugin left is due (src/node/upkeep), and for each note once when it starts. Runs in place of CHECK under `CATENA_UPKEEP`.
    * @param restarted whether this is the first call since the daemon started
    */
   upkeep?(call: Call<z.output<S>>, restarted: boolean): Done;

@@ -1,18 +1,19 @@
 // How does a call of a plugin write the generation of its attachment? (GC uses those of others: collection.ts)
-import type { AttachmentId } from '../cni/attachment.ts';
-import { cniCacheDir, runDir } from '../cni/directories.ts';
-import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
-import { type JsonObject, memberOf } from '../cni/json.ts';
-import { bootId } from '../files/boot-id.ts';
+
 import {
   findGeneration,
   forgetGeneration,
   hasEntry,
   noteGeneration,
   restoreGeneration,
-} from '../journal/generation.ts';
-import { isBeingRemoved } from '../journal/lock.ts';
-import { RUNNER_VARIABLE } from '../journal/runner.ts';
+} from '../attachments/generation.ts';
+import { isBeingRemoved } from '../attachments/lock.ts';
+import { RUNNER_VARIABLE } from '../attachments/runner.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
+import { cniCacheDir, runDir } from '../cni/directories.ts';
+import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
+import { type JsonObject, memberOf } from '../cni/json.ts';
+import { bootId } from '../files/boot-id.ts';
 import type { Log } from '../log.ts';
 import { pause } from '../wait.ts';
 

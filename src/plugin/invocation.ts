@@ -1,6 +1,7 @@
 // What does a plugin get besides its request, and what does it reply?
+
+import type { Snapshot } from '../attachments/snapshot.ts';
 import type { Invocation, Reply } from '../cni/invocation.ts';
-import type { Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { SegmentNetns } from './container-netns.ts';

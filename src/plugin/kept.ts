@@ -1,6 +1,7 @@
 // Which attachments does a plugin's GC keep?
+
+import type { Key } from '../attachments/generation.ts';
 import { type AttachmentId, findOwner } from '../cni/attachment.ts';
-import type { Key } from '../journal/generation.ts';
 
 /**
  * The attachments that GC keeps: those that the runtime lists, and those begun after GC. Query it only after listing the

@@ -1,5 +1,5 @@
 // What does the server send to the page, besides the JSON of the commands?
-import type { AnswerOf } from '../answers/kinds.ts';
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 import type { NodeModel } from '../node/model.ts';
 
 /** `api/node`: what `catena ls` prints, with the health that the last CHECK reported. */

@@ -1,10 +1,11 @@
 // Which attachments does this host have, whichever runtime made them, and which host devices lead to them?
+
+import { isElsewhere } from '../attachments/elsewhere.ts';
+import { type KnownAttachment, knownLister, type Lister } from '../attachments/store.ts';
 import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { type AttachmentId, keyOf } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { isElsewhere } from '../journal/elsewhere.ts';
-import { type KnownAttachment, knownLister, type Lister } from '../journal/store.ts';
 
 /** An attachment that was made and not deleted, as far as the files say. */
 export interface WatchedAttachment extends KnownAttachment {

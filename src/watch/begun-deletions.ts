@@ -7,7 +7,7 @@ import { fileOf, type WatchedAttachment } from './attachments.ts';
 const DEL_MAY_TAKE_MS = 60_000;
 
 /**
- * Remembers the notes of ADDs (journal/generation.ts). The first plugin of a DEL removes the note, so a missing one tells something only if
+ * Remembers the notes of ADDs (attachments/generation.ts). The first plugin of a DEL removes the note, so a missing one tells something only if
  * it was there before.
  */
 export class BegunDeletions {

@@ -1,5 +1,7 @@
 // Which attachments outlived their namespace, and how are they deleted when an operator asks for it?
 
+import { isOfEarlierBoot } from '../attachments/boot.ts';
+import { renderAttachment } from '../attachments/store.ts';
 import { type GoneJudgement, isNamespaceGone, judgeGone } from '../chain/records/gone.ts';
 import { findCached, findConfigOfAdd } from '../chain/records/known-add.ts';
 import { deleteUnsettled } from '../chain/records/recover.ts';
@@ -8,8 +10,6 @@ import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { visitAll } from '../chain/run/visits.ts';
 import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
-import { isOfEarlierBoot } from '../journal/boot.ts';
-import { renderAttachment } from '../journal/store.ts';
 import { Tables } from '../netlink/tables.ts';
 import { pause } from '../wait.ts';
 import { runtimeFor, type WatchedAttachment } from './attachments.ts';

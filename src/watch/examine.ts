@@ -1,5 +1,9 @@
 // Is an attachment sound, and if not, what of it can be put back, and with which commands?
 
+import { isOfEarlierBoot } from '../attachments/boot.ts';
+import { findHolder } from '../attachments/lock.ts';
+import { compareNetns } from '../attachments/netns-identity.ts';
+import type { AttachmentRecord } from '../attachments/store.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
 import { findConfigOfAdd, findRecord } from '../chain/records/known-add.ts';
 import { listToCheckBy, repairOne } from '../chain/records/repair.ts';
@@ -11,10 +15,6 @@ import type { AttachmentId } from '../cni/attachment.ts';
 import { renderCniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
-import { isOfEarlierBoot } from '../journal/boot.ts';
-import { findHolder } from '../journal/lock.ts';
-import { compareNetns } from '../journal/netns-identity.ts';
-import type { AttachmentRecord } from '../journal/store.ts';
 import { runtimeFor, type WatchedAttachment } from './attachments.ts';
 import { isPodUnsettled } from './pods.ts';
 

@@ -1,7 +1,8 @@
 // Which attachments does a notification of the kernel concern?
+
+import { isContainer } from '../attachments/generation.ts';
 import { type AttachmentId, findOwner } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
-import { isContainer } from '../journal/generation.ts';
 import type { Envelope } from '../netlink/codec/message.ts';
 import {
   decodeNftAddition,

@@ -3,11 +3,12 @@
 // A runtime calls the runner as one plugin, and has one attachment. The runner keeps each network as an attachment of its own, and a
 // record of the pod that names them. So the same interface is listed twice, and a CHECK of the runtime's attachment is a CHECK of all
 // networks, by a process of its own. Networks that are listed are enough then.
+
+import { findHolder } from '../attachments/lock.ts';
+import { type AttachmentRecord, type Lister, readRecord, settledLister } from '../attachments/store.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
 import { type PodRecord, parsePod } from '../delegate/record.ts';
-import { findHolder } from '../journal/lock.ts';
-import { type AttachmentRecord, type Lister, readRecord, settledLister } from '../journal/store.ts';
 import { fileOf, type PodCall, type WatchedAttachment } from './attachments.ts';
 
 /** A pod on record, and the journal and keys of its networks. */

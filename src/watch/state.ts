@@ -1,5 +1,5 @@
 // What does the watch report about itself?
-import type { AnswerOf } from '../answers/kinds.ts';
+import type { AnswerOf } from '../cli/answers/kinds.ts';
 
 /** An attachment that is not as its ADD made it. */
 export type Drift = WatchState['drifted'][number];

@@ -1,8 +1,9 @@
 // How is a worker started, sent requests and ended?
+
+import { processOf, WORKER_VARIABLE } from '../attachments/runner.ts';
 import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
 import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
 import { MAX_STDERR_BYTES } from '../chain/run/process-output.ts';
-import { processOf, WORKER_VARIABLE } from '../journal/runner.ts';
 import { ONE_COLLECTOR } from '../sys/helper-threads.ts';
 import { startTimer } from '../wait.ts';
 import {

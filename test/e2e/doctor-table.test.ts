@@ -198,7 +198,7 @@ describeRoot('catena doctor', () => {
     }
     const after = await diagnose(node);
     expect([after.exitCode, after.findings, after.summary]).toEqual([0, [], 'healthy']);
-    expectGenerated('src/doctor/README.md', 'broken', table(['way', 'severity', 'found', 'fix'], rows));
+    expectGenerated('src/node/doctor/README.md', 'broken', table(['way', 'severity', 'found', 'fix'], rows));
   });
 });
 

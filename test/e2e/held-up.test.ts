@@ -41,7 +41,7 @@ async function stopWithLock(lab: Lab, file: string): Promise<Bun.Subprocess> {
 /** A process that works on an attachment, and is stopped. */
 async function stopWithClaim(lab: Lab, { id, path: netns }: Container): Promise<Bun.Subprocess> {
   const [lock, store] = ['lock', 'notes'].map(name =>
-    JSON.stringify(path.join(ROOT, `src/journal/${name}.ts`)),
+    JSON.stringify(path.join(ROOT, `src/attachments/${name}.ts`)),
   );
   const { runner: _, ...intent } = intentOf({
     network: 'podnet',

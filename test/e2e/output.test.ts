@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { KINDS, type Kind } from '../../src/answers/kinds.ts';
+import { KINDS, type Kind } from '../../src/cli/answers/kinds.ts';
 import { COMMANDS } from '../../src/cli/commands.ts';
 import { expectAnswer, expectFailure } from '../helpers/answer.ts';
 import { CATENA } from '../helpers/catena.ts';

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { WELL_KNOWN } from '../../src/foreign/well-known.ts';
+import { WELL_KNOWN } from '../../src/cli/foreign/well-known.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { run } from '../helpers/command.ts';
 import { ROOT } from '../helpers/source-tree.ts';

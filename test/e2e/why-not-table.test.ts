@@ -228,9 +228,14 @@ describeRoot(
           }
           await node.server.stop();
           const walk = about(shown.stdout).trimEnd().split('\n');
-          expectGenerated('src/packet/README.md', 'walk', ['```', '$ catena why-not :8080', ...walk, '```']);
+          expectGenerated('src/node/packet/README.md', 'walk', [
+            '```',
+            '$ catena why-not :8080',
+            ...walk,
+            '```',
+          ]);
           expectGenerated(
-            'src/packet/README.md',
+            'src/node/packet/README.md',
             'causes',
             table(['cause', 'hop', 'evidence', 'mend'], rows),
           );

@@ -2,8 +2,8 @@
 import { expect } from 'bun:test';
 import Ajv from 'ajv/dist/2020.js';
 import { renderAnswerSchemas } from '../../plugins/build/answer-schemas.ts';
-import { API_VERSION } from '../../src/answers/envelope.ts';
-import { type AnswerOf, DOCUMENTS, KINDS, type Kind } from '../../src/answers/kinds.ts';
+import { API_VERSION } from '../../src/cli/answers/envelope.ts';
+import { type AnswerOf, DOCUMENTS, KINDS, type Kind } from '../../src/cli/answers/kinds.ts';
 
 const schemas = renderAnswerSchemas();
 const ajv = new Ajv({ strict: true, allErrors: true });

@@ -2,13 +2,13 @@
 
 import path from 'node:path';
 import { CatenaConf, optionsOf } from '../../plugins/catena/config.ts';
+import { readRecord } from '../../src/attachments/store.ts';
 import { parseCniArgs } from '../../src/cni/cni-args.ts';
 import { decode, type JsonObject } from '../../src/cni/json.ts';
 import type { NetworkStatus } from '../../src/delegate/cluster.ts';
 import type { Pod } from '../../src/delegate/options.ts';
 import { type PodRecord, parsePod } from '../../src/delegate/record.ts';
 import type { ContainerRoutes, Runner } from '../../src/delegate/runner.ts';
-import { readRecord } from '../../src/journal/store.ts';
 import { type Family, renderIp } from '../../src/net/ip.ts';
 import type { NoopChain } from './noop-chain.ts';
 

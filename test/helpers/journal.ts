@@ -1,16 +1,16 @@
 // What do tests of the journal need?
 import fs from 'node:fs';
 import path from 'node:path';
+import { writeAttachment } from '../../src/attachments/entries.ts';
+import { parseRecord } from '../../src/attachments/entry.ts';
+import { type HeldKnown, intentOf as intentOfRecord, isKnown, tryHold } from '../../src/attachments/hold.ts';
+import { renderIntent, renderLine } from '../../src/attachments/lines.ts';
+import type { Purpose } from '../../src/attachments/lock.ts';
+import { entryOf, keepCacheDir, recordOf } from '../../src/attachments/notes.ts';
+import type { Intent } from '../../src/attachments/record.ts';
+import { endRunner, startRunner } from '../../src/attachments/runner.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { thisProcess } from '../../src/files/process-stat.ts';
-import { writeAttachment } from '../../src/journal/entries.ts';
-import { parseRecord } from '../../src/journal/entry.ts';
-import { type HeldKnown, intentOf as intentOfRecord, isKnown, tryHold } from '../../src/journal/hold.ts';
-import { renderIntent, renderLine } from '../../src/journal/lines.ts';
-import type { Purpose } from '../../src/journal/lock.ts';
-import { entryOf, keepCacheDir, recordOf } from '../../src/journal/notes.ts';
-import type { Intent } from '../../src/journal/record.ts';
-import { endRunner, startRunner } from '../../src/journal/runner.ts';
 
 /** An intent as an ADD of this process would write it, with the given changes. */
 export function intentOf(more: Partial<Intent> = {}): Intent {

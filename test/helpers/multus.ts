@@ -1,8 +1,8 @@
 // How does multus treat a pod, by its documentation and its sources (4.3)? There is no package of it for Debian: a test plays it.
 import fs from 'node:fs';
 import path from 'node:path';
+import { readAttachment, writeAttachment } from '../../src/attachments/entries.ts';
 import { parseFrozen } from '../../src/chain/config/conflist.ts';
-import { readAttachment, writeAttachment } from '../../src/journal/entries.ts';
 import type { Container, Lab, Row } from './netns.ts';
 import { REFERENCE_BIN_DIR } from './plugin.ts';
 

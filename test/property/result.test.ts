@@ -2,12 +2,12 @@
 
 import { expect, test } from 'bun:test';
 import fc from 'fast-check';
+import { parseRecord, renderAttachment } from '../../src/attachments/entry.ts';
 import { acceptResult } from '../../src/chain/run/accept-result.ts';
 import { CniError } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import { convertResult, parseResult } from '../../src/cni/result.ts';
 import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/version.ts';
-import { parseRecord, renderAttachment } from '../../src/journal/entry.ts';
 import { anyCapabilityArgs, anyResult, anyVersion, RUNS } from './arbitrary.ts';
 
 const plugin = { network: 'n', type: 'l', index: 0, verb: 'ADD' };

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { renderAnswerSchemas } from '../../plugins/build/answer-schemas.ts';
-import { KINDS } from '../../src/answers/kinds.ts';
+import { KINDS } from '../../src/cli/answers/kinds.ts';
 import { runMain } from '../../src/cli/main.ts';
 import type { PluginCatalog } from '../../src/cni/plugin-about.ts';
 import { expectAnswer } from '../helpers/answer.ts';
@@ -17,10 +17,10 @@ const PAGE = 'src/cli/JSON.md';
 const SHAPES = [
   'src/node/model.ts',
   ...fs
-    .readdirSync(path.join(ROOT, 'src/answers'))
+    .readdirSync(path.join(ROOT, 'src/cli/answers'))
     .filter(name => !['envelope.ts', 'kinds.ts'].includes(name))
     .sort()
-    .map(name => `src/answers/${name}`),
+    .map(name => `src/cli/answers/${name}`),
 ];
 
 test(`${PAGE} has the shapes of the answers`, () => {
@@ -71,7 +71,7 @@ test('a schema has the comments of its own constant, and takes keys that it does
 
 test('no program loads the schemas: only types of them are imported', () => {
   const loading = readSources('src')
-    .filter(({ path: file }) => !file.startsWith('src/answers/'))
+    .filter(({ path: file }) => !file.startsWith('src/cli/answers/'))
     .flatMap(
       ({ path: file, text }) =>
         text

@@ -11,25 +11,26 @@ import { NAMED, ringOf, testFiles } from '../rings.ts';
 const product = readSources('src', 'plugins');
 const tests = readSources('test');
 
-// A folder may import only itself and what its row names; everyone may import src/log.ts and src/wait.ts. src/README.md shows this table.
+// A folder may import only itself and what its row names; everyone may import src/log.ts and src/wait.ts. A folder inside one that has a row
+// of its own is a folder apart: the name of the one does not stand for the other. src/README.md shows this table.
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/net': [],
   'src/sys': [],
   'src/cni': ['src/net'],
   'src/files': ['src/cni'],
   'src/netlink': ['src/net', 'src/sys'],
-  'src/journal': ['src/files', 'src/cni', 'src/net', 'src/sys/netns-cookie'],
-  'src/chain': ['src/journal', 'src/files', 'src/cni', 'src/net'],
+  'src/attachments': ['src/files', 'src/cni', 'src/net', 'src/sys/netns-cookie'],
+  'src/chain': ['src/attachments', 'src/files', 'src/cni', 'src/net'],
   // A delegate is found, and ended, as any plugin is.
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
     // What distinguishes one ADD of an attachment from the next.
     ...[
       'src/files/boot-id',
-      'src/journal/generation',
-      'src/journal/lock',
-      'src/journal/runner',
-      'src/journal/snapshot',
+      'src/attachments/generation',
+      'src/attachments/lock',
+      'src/attachments/runner',
+      'src/attachments/snapshot',
     ],
     ...[
       'src/chain/config/core-name',
@@ -45,7 +46,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/worker': [
     'src/plugin',
     'src/chain',
-    'src/journal/runner',
+    'src/attachments/runner',
     'src/netlink',
     'src/cni',
     'src/sys/helper-threads',
@@ -68,14 +69,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/delegate/api-server',
     'src/delegate/pages',
   ],
-  'src/upkeep': [
-    ...['src/files', 'src/cni', 'src/journal/generation', 'src/journal/place'],
+  'src/node/upkeep': [
+    ...['src/files', 'src/cni', 'src/attachments/generation', 'src/attachments/place'],
     ...['src/sys/flock', 'src/sys/netns-cookie'],
   ],
   // It looks at everything, as the doctor does, and repairs by the runner's means.
   'src/watch': [
-    'src/answers',
-    ...['src/chain', 'src/journal', 'src/netlink', 'src/cni', 'src/net'],
+    'src/cli/answers',
+    ...['src/chain', 'src/attachments', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/files/read-file', 'src/sys/flock'],
     // The networks of a pod.
     'src/delegate/record',
@@ -90,26 +91,26 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // Chains and plugins on fake hosts; those of an author are served as ours are.
   'src/lab': [
-    ...['src/answers', 'src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/plugin'],
+    ...['src/cli/answers', 'src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/plugin'],
     ...['src/node/handover/hand-over', 'src/files/absolute-path'],
   ],
   // How plugins describe their options; the build of another author's plugin imports it.
-  'src/schema': ['src/cni'],
-  'src/foreign': ['src/schema/conditions', 'src/files', 'src/cni'],
+  'src/plugin/schema': ['src/cni'],
+  'src/cli/foreign': ['src/plugin/schema/conditions', 'src/files', 'src/cni'],
   // The delegate runner; what it does to the kernel is handed to it.
   'src/delegate': [
-    ...['src/chain', 'src/journal', 'src/cni', 'src/net'],
+    ...['src/chain', 'src/attachments', 'src/cni', 'src/net'],
     // What it asks the kubelet, and what other programs read.
     ...['src/daemon/grpc/call', 'src/files/put-file', 'src/files/remove-file'],
   ],
   'src/daemon': [
     'src/sys/few-connections',
     // What it prints over HTTP.
-    'src/answers',
+    'src/cli/answers',
     ...['src/worker/client', 'src/worker/process', 'src/worker/staying', 'src/chain', 'src/cni', 'src/net'],
     'src/observe',
     // Plugins that it calls again.
-    'src/upkeep',
+    'src/node/upkeep',
     // What an operator decides about the watch.
     ...['src/watch/policy', 'src/watch/settings', 'src/watch/state'],
     // And about the routes to other nodes.
@@ -121,19 +122,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // What a plugin added to a result, and how times are written, is the same in every report.
   'src/observe': [
-    'src/answers',
+    'src/cli/answers',
     ...['src/chain', 'src/files', 'src/cni', 'src/ipam/range-use'],
     ...['src/sys/unix-datagram', 'src/lab/diff', 'src/lab/words'],
   ],
   // It looks at everything and changes nothing.
-  'src/doctor': [
-    'src/answers',
+  'src/node/doctor': [
+    'src/cli/answers',
     // What the daemon keeps between nodes.
     'src/between',
     'src/chain',
-    'src/garbage/find-traced',
+    'src/node/garbage/find-traced',
     'src/cli/runtimes/libcni',
-    'src/journal',
+    'src/attachments',
     'src/ipam',
     'src/netlink',
     ...['src/files/read-file'],
@@ -149,8 +150,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // It looks at everything. What others' executables cannot delete, and what outlasts every attachment, it changes.
   'src/node': [
-    'src/answers',
-    ...['src/chain', 'src/journal', 'src/ipam', 'src/delegate/record', 'src/netlink'],
+    'src/cli/answers',
+    ...['src/chain', 'src/attachments', 'src/ipam', 'src/delegate/record', 'src/netlink'],
     ...['src/files/read-file', 'src/sys/flock', 'src/sys/netns', 'src/sys/sysctl', 'src/cni', 'src/net'],
     // How rates and times are written.
     'src/lab/words',
@@ -158,13 +159,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/watch/attachments', 'src/watch/check-all', 'src/watch/pods'],
   ],
   // The shapes of what commands print. Those who make it import their types.
-  'src/answers': ['src/node/model'],
+  'src/cli/answers': ['src/node/model'],
   // It follows packets, and changes nothing.
-  'src/packet': [
-    'src/answers',
+  'src/node/packet': [
+    'src/cli/answers',
     // Pods of other nodes.
     ...['src/between/names', 'src/between/peers'],
-    ...['src/node', 'src/doctor/filter', 'src/netlink', 'src/net'],
+    ...['src/node', 'src/node/doctor/filter', 'src/netlink', 'src/net'],
     ...['src/sys/netns', 'src/sys/sysctl'],
     // What \`catena try\` sends is sent for real containers.
     ...['src/lab', 'src/chain/config', 'src/cni'],
@@ -173,27 +174,27 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/ui': [
     'src/sys/few-connections',
     'src/cni/attachment',
-    ...['src/answers', 'src/node/graph', 'src/node/model', 'src/node/shown', 'src/node/words'],
+    ...['src/cli/answers', 'src/node/graph', 'src/node/model', 'src/node/shown', 'src/node/words'],
     ...['src/lab/words', 'src/lab/diff', 'src/cni/result', 'src/net'],
   ],
   // Networks of running containers.
-  'src/running': [
-    ...['src/node', 'src/chain', 'src/journal', 'src/files/absolute-path', 'src/cni', 'src/net'],
+  'src/cli/running': [
+    ...['src/node', 'src/chain', 'src/attachments', 'src/files/absolute-path', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock'],
   ],
-  'src/garbage': [
+  'src/node/garbage': [
     ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
-    ...['src/journal/generation', 'src/sys/netns', 'src/plugin/netns-owner'],
+    ...['src/attachments/generation', 'src/sys/netns', 'src/plugin/netns-owner'],
   ],
   'src/cli': [
-    'src/answers',
+    'src/cli/answers',
     'src/between',
-    'src/garbage',
+    'src/node/garbage',
     'src/node',
-    'src/packet',
+    'src/node/packet',
     'src/ui',
-    'src/running',
-    'src/doctor',
+    'src/cli/running',
+    'src/node/doctor',
     ...[
       'src/ipam',
       'src/worker/client',
@@ -205,15 +206,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/observe',
       'src/watch',
     ],
-    ...['src/lab', 'src/foreign', 'src/netlink', 'src/sys/netns', 'src/sys/flock'],
-    ...['src/chain', 'src/journal', 'src/files', 'src/cni', 'src/net'],
+    ...['src/lab', 'src/cli/foreign', 'src/netlink', 'src/sys/netns', 'src/sys/flock'],
+    ...['src/chain', 'src/attachments', 'src/files', 'src/cni', 'src/net'],
   ],
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/netns-cookie', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
     ...['src/sys/tun', 'src/sys/sysfs'],
     // What a plugin wants to be called again for, and how it talks to the neighbours of an interface.
-    ...['src/upkeep', 'src/sys/packet-socket', 'src/sys/inet-socket'],
+    ...['src/node/upkeep', 'src/sys/packet-socket', 'src/sys/inet-socket'],
     // Addresses of a whole cluster.
     ...['src/pools', 'src/delegate/api-server'],
   ],
@@ -221,9 +222,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/catena': [
     ...[
       'src/delegate',
-      'src/garbage',
+      'src/node/garbage',
       'src/chain',
-      'src/journal',
+      'src/attachments',
       'src/worker',
       'src/plugin',
       'src/observe/secrets',
@@ -238,7 +239,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'plugins/registry',
   ],
   // The library: protocol and runner, no kernel.
-  'src/index': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
+  'src/index': ['src/chain', 'src/attachments', 'src/cni', 'src/net'],
   'src/log': [],
   'src/wait': [],
   // A row of the registry loads a plugin; every start loads the registry itself.
@@ -249,9 +250,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/build': [
     ...[
       'plugins',
-      'src/answers',
-      'src/schema',
-      'src/foreign',
+      'src/cli/answers',
+      'src/plugin/schema',
+      'src/cli/foreign',
       'src/node/model',
       'src/cni',
       'src/files',
@@ -379,7 +380,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
     ...[
-      ...['src/doctor/node-view', 'src/doctor/filter/fates', 'src/node/devices'],
+      ...['src/node/doctor/node-view', 'src/node/doctor/filter/fates', 'src/node/devices'],
       ...['edges', 'layout', 'svg', 'text'].map(name => `src/node/graph/${name}`),
       'src/ui/page/picture',
     ],
@@ -413,7 +414,7 @@ const ABOUT_THE_TREE = [
   'test/unit/reference.test.ts',
   'test/unit/reference-json.test.ts',
   'test/unit/threat-model.test.ts',
-  'test/unit/journal/model.test.ts',
+  'test/unit/attachments/model.test.ts',
   'test/unit/plugins/defects.test.ts',
   'test/unit/plugins/readme.test.ts',
 ];
@@ -435,12 +436,12 @@ function lastArgument(text: string): string {
   }
   return text;
 }
-// Modules that open notes and libcni's cache: all others go through src/journal/store.ts.
-const OPENS_ATTACHMENTS = /^src\/journal\/(hold|notes|entries|entry|lines|decode|record)(\.ts)?$/;
+// Modules that open notes and libcni's cache: all others go through src/attachments/store.ts.
+const OPENS_ATTACHMENTS = /^src\/attachments\/(hold|notes|entries|entry|lines|decode|record)(\.ts)?$/;
 
 describe('imports', () => {
   test('every source folder has a row in the import table', () => {
-    const strange = product.filter(file => rowOf(file) === undefined).map(file => file.path);
+    const strange = product.filter(file => rowOf(file.path) === undefined).map(file => file.path);
     expect(strange).toEqual([]);
   });
 
@@ -454,9 +455,13 @@ describe('imports', () => {
 
   test('folders import only what the table names', () => {
     const wrong = product.flatMap(file => {
-      const allowed = [...(MAY_IMPORT[rowOf(file) ?? ''] ?? []), ...FOR_EVERYONE, homeOf(file)];
+      const row = rowOf(file.path) ?? '';
+      // A file at the top of src or plugins is at home only in itself.
+      const allowed = [...(MAY_IMPORT[row] ?? []), ...FOR_EVERYONE, row.replace('*', folderOf(file))];
+      const holds = (folder: string, target: string) =>
+        isIn(target, folder) && (!(folder in MAY_IMPORT) || rowOf(target) === folder);
       return targetsOf(file)
-        .filter(target => !allowed.some(folder => isIn(target, folder)))
+        .filter(target => !allowed.some(folder => holds(folder, target)))
         .map(target => `${file.path} imports ${target}`);
     });
     expect(wrong).toEqual([]);
@@ -493,9 +498,9 @@ describe('imports', () => {
     expect(wrong.map(file => file.path)).toEqual([]);
   });
 
-  test('the files of attachments are opened through src/journal/store.ts only', () => {
+  test('the files of attachments are opened through src/attachments/store.ts only', () => {
     const opens = product
-      .filter(file => !file.path.startsWith('src/journal/'))
+      .filter(file => !file.path.startsWith('src/attachments/'))
       .filter(file => file.imports.some(({ target = '' }) => OPENS_ATTACHMENTS.test(target)));
     expect(opens.map(file => file.path)).toEqual([]);
   });
@@ -514,7 +519,7 @@ describe('imports', () => {
   });
 
   test('views of a node read the tables of the kernel in src/netlink/tables.ts only', () => {
-    const views = /^src\/(answers|cli|daemon|doctor|garbage|lab|node|packet|ui|watch)\//;
+    const views = /^src\/(cli|daemon|lab|node|ui|watch)\//;
     const dumps =
       /\b(listLinks|listRoutes|listAddresses|listQdiscs|listTables|listTableNames|listChains|listRules|listSets|listElements|listRawElements|listPermanentNeighbours)\(/;
     const wrong = product.filter(
@@ -598,9 +603,15 @@ describe('imports', () => {
 
   test('the library and all that it reaches need nothing of Bun', () => {
     const portable = product.filter(file =>
-      ['src/net', 'src/cni', 'src/files', 'src/journal', 'src/chain', 'src/delegate', 'src/index'].includes(
-        rowOf(file) ?? '',
-      ),
+      [
+        'src/net',
+        'src/cni',
+        'src/files',
+        'src/attachments',
+        'src/chain',
+        'src/delegate',
+        'src/index',
+      ].includes(rowOf(file.path) ?? ''),
     );
     const wrong = portable.filter(
       file => /\bBun\./.test(file.code) || file.imports.some(i => /^bun(:|$)/.test(i.specifier)),
@@ -642,7 +653,7 @@ describe('files', () => {
     const index = product.filter(file => /(^|\/)(index|mod)\.ts$/.test(file.path)).map(file => file.path);
     const entries = [
       'src/index.ts',
-      ...['plugin', 'schema', 'lab/testing'].map(name => `src/${name}/index.ts`),
+      ...['plugin', 'plugin/schema', 'lab/testing'].map(name => `src/${name}/index.ts`),
     ];
     expect(index.filter(file => !entries.includes(file))).toEqual([]);
   });
@@ -733,16 +744,15 @@ describe('parseSource()', () => {
   });
 });
 
-function rowOf(file: SourceFile): string | undefined {
-  const [top, folder, ...rest] = withoutExtension(file).split('/');
-  const own = `${top}/${folder}`;
-  const row = top === 'plugins' && rest.length > 0 && !(own in MAY_IMPORT) ? 'plugins/*' : own;
-  return row in MAY_IMPORT ? row : undefined;
+/** The row of a file, which is that of the innermost folder that has one. */
+function rowOf(file: string): string | undefined {
+  const parts = file.replace(/\.tsx?$/, '').split('/');
+  const rows = parts.map((_, at) => parts.slice(0, at + 1).join('/')).filter(row => row in MAY_IMPORT);
+  return rows.at(-1) ?? (parts[0] === 'plugins' && parts.length > 2 ? 'plugins/*' : undefined);
 }
 
-// A file at the top of src or plugins is at home only in itself.
-function homeOf(file: SourceFile): string {
-  return withoutExtension(file).split('/').slice(0, 2).join('/');
+function folderOf(file: SourceFile): string {
+  return file.path.split('/')[1] ?? '';
 }
 
 function targetsOf(file: SourceFile): string[] {

@@ -12,8 +12,8 @@ import {
   listAddresses,
   removeAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
+import { bootClock } from '../../../src/node/upkeep/boot-clock.ts';
 import type { Call } from '../../../src/plugin/define.ts';
-import { bootClock } from '../../../src/upkeep/boot-clock.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
 import type { OpenPlace } from '../give-back.ts';
 import { duidOf, type Identity, iaidOf } from '../identity.ts';

@@ -15,10 +15,10 @@ import {
   removeAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
 import { findLink, type Link } from '../../../src/netlink/rtnl/link.ts';
+import { bootClock } from '../../../src/node/upkeep/boot-clock.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { inNetns } from '../../../src/sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
-import { bootClock } from '../../../src/upkeep/boot-clock.ts';
 import { DEFAULT_TIMEOUT_S, type DhcpConf, serversOf } from '../config.ts';
 import { collectLeases, type OpenPlace, type Release, returnLease } from '../give-back.ts';
 import { duidOf, iaidOf } from '../identity.ts';

@@ -2,19 +2,20 @@
 //
 // One transaction over all plugins of the chain. A note has the intent before the first plugin is called, and the rename of libcni's entry
 // commits the change after the last. Until then it is undone, by a failure as well as by the process that finds the note of a dead runner.
-import type { AttachmentId } from '../../cni/attachment.ts';
-import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
-import type { JsonObject } from '../../cni/json.ts';
-import { convertResult, type ResultOf } from '../../cni/result.ts';
-import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { compareNetns } from '../../journal/netns-identity.ts';
+
+import { isOfEarlierBoot } from '../../attachments/boot.ts';
+import { compareNetns } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
   type HeldKnown,
   isKnown,
   readAttachment,
   toRemembered,
-} from '../../journal/store.ts';
+} from '../../attachments/store.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { JUST_DELETED, noteOf } from '../records/foreign.ts';
 import { hasItsInterface } from '../records/held-attachment.ts';

@@ -1,7 +1,8 @@
 // Which settings does an attachment have after a change?
+
+import type { Settings } from '../../attachments/store.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
-import type { Settings } from '../../journal/store.ts';
 import { type Conflist, isSinglePlugin, parseFrozen } from '../config/conflist.ts';
 
 /** What is to change; everything else stays. */

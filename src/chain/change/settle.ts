@@ -3,13 +3,14 @@
 // The plugins are told once more what the attachment was before. If one of them cannot go back, for example because another
 // attachment has taken a port since, all of them are told what it was to become. Either way the settings on record are
 // those in the kernel.
+
+import { isOfEarlierBoot } from '../../attachments/boot.ts';
+import { isElsewhere } from '../../attachments/elsewhere.ts';
+import { compareNetns } from '../../attachments/netns-identity.ts';
+import { type AttachmentRecord, type HeldKnown, isKnown, type Settings } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { isElsewhere } from '../../journal/elsewhere.ts';
-import { compareNetns } from '../../journal/netns-identity.ts';
-import { type AttachmentRecord, type HeldKnown, isKnown, type Settings } from '../../journal/store.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { isNoteGone, noteOf } from '../records/foreign.ts';
 import { hold, waitForOrphanProcesses } from '../records/hold.ts';

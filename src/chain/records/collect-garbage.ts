@@ -2,17 +2,18 @@
 //
 // GC never waits for the operations of attachments, and these wait only while plugins collect (turns.ts). GC acts on what existed
 // when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD
-// (journal/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
+// (attachments/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
 // before plugins are called. From the generations, plugins see what was begun later.
+
+import { findGeneration } from '../../attachments/generation.ts';
+import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../attachments/snapshot.ts';
+import { type AttachmentRecord, sweepCache, sweepNotes } from '../../attachments/store.ts';
+import { sweepDeadLocks, sweepLocks } from '../../attachments/sweep-locks.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
-import { findGeneration } from '../../journal/generation.ts';
-import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../journal/snapshot.ts';
-import { type AttachmentRecord, sweepCache, sweepNotes } from '../../journal/store.ts';
-import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { callPlugins } from '../run/call-plugins.ts';
 import { joinErrors } from '../run/plugin-errors.ts';

@@ -1,16 +1,16 @@
 // How is an attachment deleted, by DEL or after its runner has died?
 
-import type { AttachmentId } from '../../cni/attachment.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { compareNetns } from '../../journal/netns-identity.ts';
+import { isOfEarlierBoot } from '../../attachments/boot.ts';
+import { compareNetns } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
   type Held,
   type HeldKnown,
   lastBegun,
   toRemembered,
-} from '../../journal/store.ts';
+} from '../../attachments/store.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
 import type { Attachment, ChainRuntime } from '../run/runtime.ts';

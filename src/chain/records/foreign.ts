@@ -1,12 +1,13 @@
 // Has the runtime that made an attachment begun to delete it, and has it finished?
 //
 // Only libcni's cache names such an attachment, and its runtime knows no locks: its DEL may run at any moment. The first plugin of a DEL
-// removes the note of the ADD (journal/generation.ts), and the runtime removes its cached result after the last one.
+// removes the note of the ADD (attachments/generation.ts), and the runtime removes its cached result after the last one.
+
+import { findGeneration } from '../../attachments/generation.ts';
+import { findNetnsIdentity } from '../../attachments/netns-identity.ts';
+import { type CachedAttachment, renderAttachment } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
-import { findGeneration } from '../../journal/generation.ts';
-import { findNetnsIdentity } from '../../journal/netns-identity.ts';
-import { type CachedAttachment, renderAttachment } from '../../journal/store.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { findCached } from './known-add.ts';
 

@@ -1,13 +1,8 @@
 // Which attachments of a network are garbage?
 import { statSync } from 'node:fs';
-import type { AttachmentId } from '../../cni/attachment.ts';
-import { findContainerIdProblem } from '../../cni/env.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
-import type { AttachmentKey } from '../../cni/plugin-config.ts';
-import { atLeast, SINCE } from '../../cni/version.ts';
-import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
-import { holderOf } from '../../journal/runner.ts';
-import { FILE_CLOCK_LAG_MS } from '../../journal/snapshot.ts';
+import { ELSEWHERE, isElsewhere } from '../../attachments/elsewhere.ts';
+import { holderOf } from '../../attachments/runner.ts';
+import { FILE_CLOCK_LAG_MS } from '../../attachments/snapshot.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
@@ -15,7 +10,12 @@ import {
   listKnown,
   type RememberedAdd,
   renderAttachment,
-} from '../../journal/store.ts';
+} from '../../attachments/store.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { findContainerIdProblem } from '../../cni/env.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import type { AttachmentKey } from '../../cni/plugin-config.ts';
+import { atLeast, SINCE } from '../../cni/version.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { isOwnExecutable } from '../config/own-executable.ts';

@@ -1,7 +1,7 @@
 // Has an attachment outlived its namespace, as far as this node shows?
-import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
-import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
-import type { KnownAttachment, RememberedAdd } from '../../journal/store.ts';
+import { EARLIER_BOOT, isOfEarlierBoot } from '../../attachments/boot.ts';
+import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
+import type { KnownAttachment, RememberedAdd } from '../../attachments/store.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 
 /** What an attachment is judged by. */

@@ -1,9 +1,10 @@
 // With which limits does an operation hold an attachment, and wait for plugins of a runner that died?
+
+import type { Purpose } from '../../attachments/lock.ts';
+import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../attachments/orphan-processes.ts';
+import { type Held, type HoldCall, hold as holdInJournal, sweepCache } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import type { Purpose } from '../../journal/lock.ts';
-import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../journal/orphan-processes.ts';
-import { type Held, type HoldCall, hold as holdInJournal, sweepCache } from '../../journal/store.ts';
 import { pause } from '../../wait.ts';
 import { GRACE_MS } from '../run/process-group.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';

@@ -1,7 +1,5 @@
 // What is known of an attachment, and with which configuration and arguments of its ADD is it checked and deleted?
-import type { AttachmentId } from '../../cni/attachment.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { convertResult, type ResultOf } from '../../cni/result.ts';
+
 import {
   type AttachmentRecord,
   type CachedAttachment,
@@ -10,7 +8,10 @@ import {
   readAttachment,
   readRecord,
   toRemembered,
-} from '../../journal/store.ts';
+} from '../../attachments/store.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 

@@ -1,15 +1,9 @@
 // How and when is an attachment deleted whose runner has died?
 import { dirname, join } from 'node:path';
-import type { AttachmentId } from '../../cni/attachment.ts';
-import { runDir } from '../../cni/directories.ts';
-import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
-import { bootId } from '../../files/boot-id.ts';
-import { putFile, sweepUnfinished } from '../../files/put-file.ts';
-import { fileExists, tryRead } from '../../files/read-file.ts';
-import { EARLIER_BOOT, isOfEarlierBoot } from '../../journal/boot.ts';
-import { isElsewhere } from '../../journal/elsewhere.ts';
-import { holderOf } from '../../journal/runner.ts';
-import { sweepSnapshots } from '../../journal/snapshot.ts';
+import { EARLIER_BOOT, isOfEarlierBoot } from '../../attachments/boot.ts';
+import { isElsewhere } from '../../attachments/elsewhere.ts';
+import { holderOf } from '../../attachments/runner.ts';
+import { sweepSnapshots } from '../../attachments/snapshot.ts';
 import {
   type AttachmentRecord,
   clearNote,
@@ -22,8 +16,14 @@ import {
   readRecord,
   sweepCache,
   tryHold,
-} from '../../journal/store.ts';
-import { sweepDeadLocks, sweepLocks } from '../../journal/sweep-locks.ts';
+} from '../../attachments/store.ts';
+import { sweepDeadLocks, sweepLocks } from '../../attachments/sweep-locks.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { runDir } from '../../cni/directories.ts';
+import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
+import { bootId } from '../../files/boot-id.ts';
+import { putFile, sweepUnfinished } from '../../files/put-file.ts';
+import { fileExists, tryRead } from '../../files/read-file.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
 import { deleteHeld } from './delete-attachment.ts';

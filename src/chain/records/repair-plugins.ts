@@ -1,9 +1,10 @@
 // What have the plugins of an attachment lost, and what of it can they put back?
+
+import type { RememberedAdd } from '../../attachments/store.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
-import type { RememberedAdd } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { acceptResult } from '../run/accept-result.ts';
 import { callAll } from '../run/call-plugins.ts';

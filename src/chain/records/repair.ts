@@ -1,10 +1,7 @@
 // What have attachments lost behind their plugins' backs, and what of it can be put back?
 
-import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
-import { type CniError, toCniError } from '../../cni/errors.ts';
-import { atLeast, SINCE } from '../../cni/version.ts';
-import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
-import { compareNetns, findNetnsIdentity } from '../../journal/netns-identity.ts';
+import { ELSEWHERE, isElsewhere } from '../../attachments/elsewhere.ts';
+import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
   isKnown,
@@ -13,7 +10,10 @@ import {
   type RememberedAdd,
   toRemembered,
   tryHold,
-} from '../../journal/store.ts';
+} from '../../attachments/store.ts';
+import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
+import { type CniError, toCniError } from '../../cni/errors.ts';
+import { atLeast, SINCE } from '../../cni/version.ts';
 import { settleHeld } from '../change/settle.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';

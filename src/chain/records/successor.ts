@@ -3,10 +3,8 @@
 // Another runtime that attaches a container again, after a reboot or a failed DEL, uses the same names: container id, interface
 // and network. Plugins find what they delete by these names, and would delete what that runtime has made.
 
-import { runDir } from '../../cni/directories.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { findGeneration, type Generation } from '../../journal/generation.ts';
+import { isOfEarlierBoot } from '../../attachments/boot.ts';
+import { findGeneration, type Generation } from '../../attachments/generation.ts';
 import {
   type AttachmentRecord,
   cacheFileOf,
@@ -14,7 +12,9 @@ import {
   isEntryOf,
   toRemembered,
   tryEntry,
-} from '../../journal/store.ts';
+} from '../../attachments/store.ts';
+import { runDir } from '../../cni/directories.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { findConfigOfAdd } from './known-add.ts';
 

@@ -4,14 +4,9 @@
 // the record's methods follow the plugins, and one of `commit` and `rollback` ends it. If the process dies in between, recovery
 // finds the intent and undoes what it names.
 
-import type { AttachmentId } from '../../cni/attachment.ts';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
-import type { JsonObject } from '../../cni/json.ts';
-import { convertResult, type ResultOf } from '../../cni/result.ts';
-import { bootId } from '../../files/boot-id.ts';
-import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { hostCookie } from '../../journal/elsewhere.ts';
-import { compareNetns, identifyNetns } from '../../journal/netns-identity.ts';
+import { isOfEarlierBoot } from '../../attachments/boot.ts';
+import { hostCookie } from '../../attachments/elsewhere.ts';
+import { compareNetns, identifyNetns } from '../../attachments/netns-identity.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
@@ -19,7 +14,12 @@ import {
   type Held,
   type Intent,
   isKnown,
-} from '../../journal/store.ts';
+} from '../../attachments/store.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { convertResult, type ResultOf } from '../../cni/result.ts';
+import { bootId } from '../../files/boot-id.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { explainConflict } from '../config/plugin-version.ts';
 import { withDetails } from '../run/plugin-errors.ts';

@@ -2,7 +2,7 @@
 //
 // It would belong to nothing, so it is deleted again, after the runtime has finished: foreign.ts says how that shows.
 
-import type { CachedAttachment } from '../../journal/store.ts';
+import type { CachedAttachment } from '../../attachments/store.ts';
 import { pause } from '../../wait.ts';
 import { deleteNetwork } from '../run/run.ts';
 import type { ChainRuntime } from '../run/runtime.ts';

@@ -1,14 +1,15 @@
 // How do ADD, CHECK, DEL and STATUS run over the plugins of a list?
+
+import { isOfEarlierBoot } from '../../attachments/boot.ts';
+import { refuseElsewhere } from '../../attachments/elsewhere.ts';
+import { compareNetns } from '../../attachments/netns-identity.ts';
+import { type AttachmentRecord, cacheFileOf, readAttachment, toRemembered } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
-import { isOfEarlierBoot } from '../../journal/boot.ts';
-import { refuseElsewhere } from '../../journal/elsewhere.ts';
-import { compareNetns } from '../../journal/netns-identity.ts';
-import { type AttachmentRecord, cacheFileOf, readAttachment, toRemembered } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
 import {

@@ -1,10 +1,11 @@
 // What does the caller of a chain decide, such as plugin directories, deadlines and the container?
+
+import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../../attachments/runner.ts';
 import { type CniArgs, findPairProblem, renderCniArgs } from '../../cni/cni-args.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { type Command, findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../../journal/runner.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { LONGEST_MS } from '../../wait.ts';
 import type { NodeWitness } from '../records/held-attachment.ts';

@@ -1,14 +1,14 @@
 // What does `catena attach` do?
 import { deadlineOf } from '../../chain/run/runtime.ts';
 import type { CniArgs } from '../../cni/cni-args.ts';
-import { attach, planAttach, undoEarlierTry } from '../../running/attach.ts';
-import { findKnown, podArgs } from '../../running/container.ts';
-import { findPlace } from '../../running/place.ts';
-import { withContainer } from '../../running/turn.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import type { CommandCall } from '../command.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';
 import { isData } from '../output/format.ts';
+import { attach, planAttach, undoEarlierTry } from '../running/attach.ts';
+import { findKnown, podArgs } from '../running/container.ts';
+import { findPlace } from '../running/place.ts';
+import { withContainer } from '../running/turn.ts';
 import { loadTarget, parseArgs, runtimeOf, warn } from '../target.ts';
 import { findUnread } from '../unread-capabilities.ts';
 import { watched } from '../watched.ts';

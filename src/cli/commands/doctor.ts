@@ -4,9 +4,10 @@ import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
-import { checkAttachments } from '../../doctor/checks/state.ts';
-import { viewDaemon } from '../../doctor/daemon-view.ts';
-import { findProblems } from '../../doctor/examine.ts';
+import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
+import { checkAttachments } from '../../node/doctor/checks/state.ts';
+import { viewDaemon } from '../../node/doctor/daemon-view.ts';
+import { findProblems } from '../../node/doctor/examine.ts';
 import {
   type DoctorVerdict,
   exitCodeOf,
@@ -14,10 +15,9 @@ import {
   groupBy,
   judge,
   type NodeView,
-} from '../../doctor/finding.ts';
-import { type Places, viewNode } from '../../doctor/node-view.ts';
-import { routedPods } from '../../doctor/pods.ts';
-import { type Colour, oneLine, painter, type Style } from '../../lab/words.ts';
+} from '../../node/doctor/finding.ts';
+import { type Places, viewNode } from '../../node/doctor/node-view.ts';
+import { routedPods } from '../../node/doctor/pods.ts';
 import { titleOf } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';
 import { factsFor, readNodeFor } from '../node/read.ts';

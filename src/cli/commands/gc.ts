@@ -1,5 +1,5 @@
 // What does `catena gc` do?
-import type { AnswerOf } from '../../answers/kinds.ts';
+
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { collectGarbage } from '../../chain/records/collect-garbage.ts';
 import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
@@ -9,11 +9,12 @@ import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { loadAbouts, typesOf } from '../../cni/network-plugins.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
-import { type Look, lookOrTell } from '../../garbage/find-traced.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { readRecords } from '../../node/facts.ts';
+import { type Look, lookOrTell } from '../../node/garbage/find-traced.ts';
 import { FAILED_WITHOUT_CODE } from '../../observe/history.ts';
 import { collectGone, type GoneAttachment } from '../../watch/collect-gone.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { noteDone } from '../log/events.ts';
 import { printAnswer, printList } from '../output/print.ts';

@@ -1,7 +1,7 @@
 // What does `catena ipam` do?
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { AnswerOf } from '../../answers/kinds.ts';
+import { listKnown } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
@@ -11,9 +11,9 @@ import { findHolders } from '../../ipam/holders.ts';
 import { type InspectedLease, inspectLease, type Witnesses } from '../../ipam/inspect.ts';
 import { listLeases } from '../../ipam/lease-files.ts';
 import { DEFAULT_DATA_DIR, withStore } from '../../ipam/lease-store.ts';
-import { listKnown } from '../../journal/store.ts';
 import { count, renderTable } from '../../lab/words.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findList } from '../named-list.ts';
 import { printAnswer, printList } from '../output/print.ts';

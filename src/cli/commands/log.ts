@@ -3,13 +3,13 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { AnswerOf } from '../../answers/kinds.ts';
 import { listLeases, readLease } from '../../ipam/lease-files.ts';
 import { parseOwner } from '../../ipam/owner.ts';
 import { oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
 import type { NodeModel } from '../../node/model.ts';
 import { shortId } from '../../node/words.ts';
 import { type HistoryEvent, readHistory } from '../../observe/history.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { readNodeFor } from '../node/read.ts';
 import { parseMoment } from '../node/times.ts';

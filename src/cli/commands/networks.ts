@@ -1,6 +1,7 @@
 // What does `catena networks` do?
-import type { AnswerOf } from '../../answers/kinds.ts';
+
 import { defined } from '../../cni/defined.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { printAnswer } from '../output/print.ts';
 import { type Candidate, readCandidates } from '../runtimes/candidate.ts';

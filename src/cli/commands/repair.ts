@@ -1,5 +1,5 @@
 // What does `catena repair` do?
-import type { AnswerOf } from '../../answers/kinds.ts';
+
 import { listNetworks } from '../../chain/config/load.ts';
 import { NetworkNotFound } from '../../chain/config/network-not-found.ts';
 import {
@@ -19,6 +19,7 @@ import { listPods } from '../../delegate/record.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { oneLine } from '../../lab/words.ts';
 import { appendHistory } from '../../observe/history.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { eventsOfRepair } from '../log/events.ts';
 import { printAnswer } from '../output/print.ts';

@@ -4,10 +4,10 @@ import type { Change } from '../../chain/change/settings.ts';
 import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { defined } from '../../cni/defined.ts';
 import { isObject, type JsonObject, parseObject } from '../../cni/json.ts';
-import { findKnown, pickAttachment } from '../../running/container.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { CNITOOLS_INDENT, printData } from '../output/data.ts';
+import { findKnown, pickAttachment } from '../running/container.ts';
 import { runtimeOf } from '../target.ts';
 import { watched } from '../watched.ts';
 

@@ -1,7 +1,6 @@
 // What does `catena swap` do?
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
 import { programOf } from '../../chain/config/own-executable.ts';
@@ -13,6 +12,7 @@ import { countMatter } from '../../lab/compare/report.ts';
 import { count } from '../../lab/words.ts';
 import { readRecords } from '../../node/facts.ts';
 import { type AttachmentCheck, checkAll } from '../../watch/check-all.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../install/swap.ts';
 import { printList } from '../output/print.ts';

@@ -1,11 +1,11 @@
 // What does `catena try` do?
 import { dirname } from 'node:path';
-import { inEnvelope } from '../../answers/envelope.ts';
 import { protectFiles } from '../../lab/lab.ts';
 import { envOfPlugins, RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
 import { renderSection, type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
+import { inEnvelope } from '../answers/envelope.ts';
 import { capabilitiesOf } from '../capability-options.ts';
 import type { CommandCall } from '../command.ts';
 import { chainOf } from '../named-list.ts';

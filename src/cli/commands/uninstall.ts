@@ -1,7 +1,8 @@
 // What does `catena uninstall` do?
-import type { AnswerOf } from '../../answers/kinds.ts';
+
 import { defined } from '../../cni/defined.ts';
 import type { PurgeStep } from '../../node/purge/files.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { type HandoverOutcome, handOverBefore } from '../handover/before-uninstall.ts';
 import { renderHandovers } from '../handover/hand-over-all.ts';

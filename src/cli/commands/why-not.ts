@@ -2,15 +2,15 @@
 import { peersIn } from '../../between/peers.ts';
 import { runDir } from '../../cni/directories.ts';
 import { type Colour, painter } from '../../lab/words.ts';
-import { parseFrom, parseTo } from '../../packet/ends.ts';
-import type { Hop, Outcome } from '../../packet/report.ts';
-import { whyNot } from '../../packet/why-not.ts';
-import { findKnown } from '../../running/container.ts';
+import { parseFrom, parseTo } from '../../node/packet/ends.ts';
+import type { Hop, Outcome } from '../../node/packet/report.ts';
+import { whyNot } from '../../node/packet/why-not.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { FAILURE, INCOMPLETE, SUCCESS } from '../exit-codes.ts';
 import { readNodeFor } from '../node/read.ts';
 import { adviceFor, renderHops, type WalkStyle } from '../node/walk.ts';
 import { printAnswer } from '../output/print.ts';
+import { findKnown } from '../running/container.ts';
 import { runtimeOf } from '../target.ts';
 import { styleOf, widthOf } from '../terminal/lines.ts';
 

@@ -1,11 +1,12 @@
 // What do `catena daemon --stop` and `catena daemon --status` do?
-import { inEnvelope, outOfEnvelope } from '../../answers/envelope.ts';
+
 import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
 import type { DaemonState } from '../../daemon/protocol.ts';
 import { findRunning, stopRunning } from '../../daemon/who-listens.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import type { Drift, WatchState } from '../../watch/state.ts';
+import { inEnvelope, outOfEnvelope } from '../answers/envelope.ts';
 import type { CommandCall } from '../command.ts';
 import { DAEMON_EXIT_CODES } from '../exit-codes.ts';
 import { printData } from '../output/data.ts';

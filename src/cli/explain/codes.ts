@@ -1,6 +1,7 @@
 // What does an error code of a plugin mean, what usually causes it, and what is to be done?
-import type { AnswerOf } from '../../answers/kinds.ts';
+
 import { ADDRESS_TAKEN, ErrorCode } from '../../cni/errors.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 
 /** An error code, explained. */
 export type CodeExplanation = AnswerOf<'CodeExplanation'>;

@@ -1,10 +1,11 @@
 // What does each line of a list mean, and what has an attachment from each of its plugins?
-import type { AnswerOf } from '../../answers/kinds.ts';
+
 import type { Conflist } from '../../chain/config/conflist.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../../cni/json.ts';
 import type { PluginAbout, PluginCatalog } from '../../cni/plugin-about.ts';
 import { renderIp } from '../../net/ip.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 
 /** A list, explained. */
 export type ListExplanation = Omit<AnswerOf<'NetworkExplanation'>, 'runtimes'>;

@@ -1,6 +1,6 @@
 // How is an explanation shown to a person?
 
-import type { AnswerOf } from '../../answers/kinds.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { wrap } from '../terminal/lines.ts';
 import type { CodeExplanation } from './codes.ts';
 import type { ListExplanation, OptionExplanation, PluginExplanation } from './list.ts';

@@ -1,6 +1,7 @@
 // Will container runtimes really use the configuration that was installed?
-import type { AnswerOf } from '../../answers/kinds.ts';
+
 import type { Runtime } from '../../chain/run/runtime.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { type Candidate, candidateOf, readCandidates } from '../runtimes/candidate.ts';
 import type { Configured } from '../runtimes/configured.ts';
 import { installedAs } from '../runtimes/libcni.ts';

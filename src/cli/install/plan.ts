@@ -1,7 +1,7 @@
 // What must be done to install our files without losing any file of other programs?
 
 import { basename, join } from 'node:path';
-import type { AnswerOf } from '../../answers/kinds.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { findManifest, type Manifest } from './files.ts';
 import { digestOfText, type FoundFile, Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';

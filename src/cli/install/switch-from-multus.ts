@@ -1,9 +1,9 @@
 // What is to be applied, and in which order, so that catena takes multus's place while its pods run, and how does one go back?
 import { basename, extname } from 'node:path';
+import { listAttachments } from '../../attachments/store.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { type ApiServer, openApiServer } from '../../delegate/api-server.ts';
 import { isInCluster } from '../../delegate/in-cluster.ts';
-import { listAttachments } from '../../journal/store.ts';
 import { count } from '../../lab/words.ts';
 import { some } from '../../node/words.ts';
 import type { CommandCall } from '../command.ts';

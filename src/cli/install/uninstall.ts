@@ -2,8 +2,8 @@
 
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { AnswerOf } from '../../answers/kinds.ts';
 import { CORE_NAME } from '../../chain/config/core-name.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import { type Files, findManifest, MANIFEST_NAME, type Manifest, REAL_FILES } from './files.ts';
 import { Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn, removeKubeconfig } from './kubeconfig.ts';

@@ -1,7 +1,7 @@
 // How does a command read the model of this node?
 import { runDir } from '../../cni/directories.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
-import { type DaemonView, viewDaemon } from '../../doctor/daemon-view.ts';
+import { type DaemonView, viewDaemon } from '../../node/doctor/daemon-view.ts';
 import { factsIn, type NodeFacts } from '../../node/facts.ts';
 import type { NodeDaemon, NodeModel } from '../../node/model.ts';
 import { readNode } from '../../node/read-node.ts';

@@ -1,8 +1,8 @@
 // How does a command print a value for programs?
 //
 // Commands that run a chain print with this alone: what is for people asks for the terminal's width, which costs a module of Node.
-import { inEnvelope } from '../../answers/envelope.ts';
-import type { AnswerOf, Kind } from '../../answers/kinds.ts';
+import { inEnvelope } from '../answers/envelope.ts';
+import type { AnswerOf, Kind } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 
 /** Results of the specification look like those of cnitool. */

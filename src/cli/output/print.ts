@@ -1,6 +1,6 @@
 // How does a command print its answer?
-import { inEnvelope } from '../../answers/envelope.ts';
-import type { AnswerOf, Kind } from '../../answers/kinds.ts';
+import { inEnvelope } from '../answers/envelope.ts';
+import type { AnswerOf, Kind } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { foldText, widthOf } from '../terminal/lines.ts';
 import { printData } from './data.ts';

@@ -2,8 +2,6 @@
 import { chmodSync, constants, copyFileSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { outOfEnvelope } from '../../answers/envelope.ts';
-import type { AnswerOf } from '../../answers/kinds.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { FRONT } from '../../chain/config/front-program.ts';
 import { visitAll } from '../../chain/run/visits.ts';
@@ -16,6 +14,8 @@ import { count } from '../../lab/words.ts';
 import { listAttached } from '../../node/handover/attachments.ts';
 import { handOverOne } from '../../node/handover/hand-over.ts';
 import type { AttachmentCheck } from '../../watch/check-all.ts';
+import { outOfEnvelope } from '../answers/envelope.ts';
+import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
 import { handoverRuntime } from '../handover/hand-over-all.ts';
 import { findDigest } from '../install/swap.ts';

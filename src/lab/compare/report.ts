@@ -1,6 +1,7 @@
 // What does a comparison find: differences by plugin, what one set did to what the other made, may the one replace the other, and how is it rendered?
-import type { AnswerOf } from '../../answers/kinds.ts';
+
 import type { Conflist } from '../../chain/config/conflist.ts';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { isObject, memberOf } from '../../cni/json.ts';
 import { holdsAddress } from '../diff.ts';
 import { count, renderTime } from '../words.ts';

@@ -1,8 +1,8 @@
 // Which plugin is examined, what is a rule, and what happens on each of the examination's fresh hosts?
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { AnswerOf } from '../../answers/kinds.ts';
 import { loadFile } from '../../chain/config/load.ts';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject, quote } from '../../cni/json.ts';
 import { parseResult, type Result, renderResult } from '../../cni/result.ts';

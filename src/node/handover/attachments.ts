@@ -1,11 +1,11 @@
 // Which attachments on this node still have to be deleted?
 import { resolve } from 'node:path';
+import { listKnown, type RememberedAdd } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import { isNamespaceGone } from '../../chain/records/gone.ts';
 import { findConfigOfAdd } from '../../chain/records/known-add.ts';
 import { cacheDirOf, type Runtime } from '../../chain/run/runtime.ts';
-import { listKnown, type RememberedAdd } from '../../journal/store.ts';
 
 /** An attachment as its ADD left it. */
 export interface HandedAttachment extends RememberedAdd {

@@ -1,6 +1,8 @@
 // How is one attachment handed over without being deleted or repaired at the same time?
 import { isDeepStrictEqual } from 'node:util';
-import type { AnswerOf } from '../../answers/kinds.ts';
+import { ELSEWHERE, isElsewhere } from '../../attachments/elsewhere.ts';
+import { forgetGeneration } from '../../attachments/generation.ts';
+import { type CachedAttachment, tryHold } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { isOwnExecutable } from '../../chain/config/own-executable.ts';
 import { JUST_DELETED, noteOf } from '../../chain/records/foreign.ts';
@@ -9,15 +11,13 @@ import { undoIfDeleted } from '../../chain/records/undo-if-deleted.ts';
 import { callPlugins, findExecutable } from '../../chain/run/call-plugins.ts';
 import { buildRequest } from '../../chain/run/request.ts';
 import type { Attachment, ChainRuntime, Runtime } from '../../chain/run/runtime.ts';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { HANDOVER_VARIABLE, type HandoverMode, parseHandoverReply } from '../../cni/env.ts';
 import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult } from '../../cni/result.ts';
-import { ELSEWHERE, isElsewhere } from '../../journal/elsewhere.ts';
-import { forgetGeneration } from '../../journal/generation.ts';
-import { type CachedAttachment, tryHold } from '../../journal/store.ts';
 import type { HandedAttachment } from './attachments.ts';
 
 /** Outcome of a handover. */

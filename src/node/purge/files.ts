@@ -2,7 +2,7 @@
 
 import { lstatSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { AnswerOf } from '../../answers/kinds.ts';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { namesIn } from '../../files/read-file.ts';
 import { listLeases } from '../../ipam/lease-files.ts';
 import { holdFlock } from '../../sys/flock.ts';

@@ -1,7 +1,7 @@
 // What is known about one attachment: its facts, its chain, its requests?
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
-import type { AnswerOf } from '../../answers/kinds.ts';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { renderTime } from '../../lab/words.ts';
 import { conditionOf } from '../../node/graph/condition.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';

@@ -1,6 +1,6 @@
 // What does the doctor find on this node?
 import type { JSX } from 'preact';
-import type { AnswerOf } from '../../answers/kinds.ts';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { count } from '../../lab/words.ts';
 import { Fix } from './command.tsx';
 import { usePolled } from './polling.ts';

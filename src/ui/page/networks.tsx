@@ -1,6 +1,6 @@
 // Which lists does this node have, which of them does each runtime use, and why?
 import type { JSX } from 'preact';
-import type { AnswerOf } from '../../answers/kinds.ts';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { Command } from './command.tsx';
 import { usePolled } from './polling.ts';
 import type { ViewProps } from './route.ts';

@@ -1,6 +1,6 @@
 // Where is a packet stopped on its way through this node?
 import type { JSX } from 'preact';
-import type { AnswerOf } from '../../answers/kinds.ts';
+import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { titleOf } from '../../node/words.ts';
 import type { ShownNode } from '../shown.ts';
 import { Fix } from './command.tsx';

@@ -17,7 +17,7 @@ import { resultOf } from '../../../plugins/dhcp/plan.ts';
 import { parseResult, renderResult } from '../../../src/cni/result.ts';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { ipToBytes, parseIp } from '../../../src/net/ip.ts';
-import { findUpkeep, upkeepLister } from '../../../src/upkeep/note.ts';
+import { findUpkeep, upkeepLister } from '../../../src/node/upkeep/note.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
 import { damagedBytes, damagedText } from '../mutate.ts';

@@ -1,6 +1,6 @@
 // What does a user of the `catena` command do?
 
-import { EARLIER_BOOT } from '../../../src/journal/boot.ts';
+import { EARLIER_BOOT } from '../../../src/attachments/boot.ts';
 import type { Add, Change, Check, Del, Gc, Swap, Upkeep } from '../history.ts';
 import type { Model } from '../model.ts';
 import { NETS, podId, slotPath } from '../networks.ts';

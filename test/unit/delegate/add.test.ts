@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { readAttachment } from '../../../src/attachments/entries.ts';
 import type { PluginEvent } from '../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { deletePod } from '../../../src/delegate/delete.ts';
-import { readAttachment } from '../../../src/journal/entries.ts';
 import { findPod, KEY, makePod, makeRunner, runtimeOf } from '../../helpers/delegates.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import type { HeldKnown } from '../../../src/attachments/hold.ts';
 import { defined } from '../../../src/cni/defined.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { checkPod, runnerStatus } from '../../../src/delegate/check.ts';
 import { parsePod, renderPod } from '../../../src/delegate/record.ts';
-import type { HeldKnown } from '../../../src/journal/hold.ts';
 import { KEY, makePod, makeRunner } from '../../helpers/delegates.ts';
 import { mustClaim } from '../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { readRecord } from '../../../src/attachments/store.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { deletePod } from '../../../src/delegate/delete.ts';
-import { readRecord } from '../../../src/journal/store.ts';
 import { KEY, makePod, makeRunner, runtimeOf, type TestRunner } from '../../helpers/delegates.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 

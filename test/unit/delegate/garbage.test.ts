@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { writeAttachment } from '../../../src/attachments/entries.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { collectPods } from '../../../src/delegate/garbage.ts';
 import { listPods } from '../../../src/delegate/record.ts';
-import { writeAttachment } from '../../../src/journal/entries.ts';
 import { makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
 import { keptWith } from '../../helpers/kept.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
+import { RUNNER_VARIABLE } from '../../../src/attachments/runner.ts';
 import { endOrphanPlugins } from '../../../src/delegate/orphan-plugins.ts';
-import { RUNNER_VARIABLE } from '../../../src/journal/runner.ts';
 import { untilStarted } from '../../helpers/until.ts';
 
 const DEAD = { pid: 999_999, start: '1', pidns: '', op: '999999-1-1', time: '' };

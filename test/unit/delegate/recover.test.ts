@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { listRecords, readRecord } from '../../../src/attachments/store.ts';
 import type { ChainRuntime } from '../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { recoverPods } from '../../../src/delegate/recover.ts';
-import { listRecords, readRecord } from '../../../src/journal/store.ts';
 import { KEY, makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
 import { withoutOurs } from '../../helpers/journal.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';

@@ -3,10 +3,10 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { writeAttachment } from '../../../src/attachments/entries.ts';
+import { noteGeneration } from '../../../src/attachments/generation.ts';
+import { cacheFileOf } from '../../../src/attachments/place.ts';
 import { runDir } from '../../../src/cni/directories.ts';
-import { writeAttachment } from '../../../src/journal/entries.ts';
-import { noteGeneration } from '../../../src/journal/generation.ts';
-import { cacheFileOf } from '../../../src/journal/place.ts';
 import { sinceOf } from '../../../src/node/origin.ts';
 
 test('of an attachment of another runtime, sinceOf() is the time of its ADD, also after its cached result was written again', () => {

@@ -3,9 +3,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { findGeneration, listGenerations } from '../../../src/attachments/generation.ts';
+import { takeLock } from '../../../src/attachments/lock.ts';
 import { PluginConfig } from '../../../src/cni/plugin-config.ts';
-import { findGeneration, listGenerations } from '../../../src/journal/generation.ts';
-import { takeLock } from '../../../src/journal/lock.ts';
 import { definePlugin, nothingToDo, type PluginDefinition } from '../../../src/plugin/define.ts';
 import { serve } from '../../../src/plugin/serve.ts';
 

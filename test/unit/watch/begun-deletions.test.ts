@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { forgetGeneration, noteGeneration } from '../../../src/journal/generation.ts';
+import { forgetGeneration, noteGeneration } from '../../../src/attachments/generation.ts';
 import type { WatchedAttachment } from '../../../src/watch/attachments.ts';
 import { BegunDeletions } from '../../../src/watch/begun-deletions.ts';
 

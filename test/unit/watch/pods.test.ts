@@ -3,13 +3,13 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { writeAttachment } from '../../../src/attachments/entries.ts';
+import type { HeldKnown } from '../../../src/attachments/hold.ts';
+import { cacheFileOf } from '../../../src/attachments/place.ts';
 import { keyOf } from '../../../src/cni/attachment.ts';
 import { parseCniArgs } from '../../../src/cni/cni-args.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
-import { writeAttachment } from '../../../src/journal/entries.ts';
-import type { HeldKnown } from '../../../src/journal/hold.ts';
-import { cacheFileOf } from '../../../src/journal/place.ts';
 import { attachmentLister, type WatchedAttachment } from '../../../src/watch/attachments.ts';
 import { examine, type Verdict } from '../../../src/watch/examine.ts';
 import { isPodHeld, podLister, withPods } from '../../../src/watch/pods.ts';

@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { type AttachmentRecord, toRemembered } from '../../../../src/attachments/record.ts';
+import { readRecord } from '../../../../src/attachments/store.ts';
 import { changeNetwork } from '../../../../src/chain/change/change.ts';
 import { settleChange } from '../../../../src/chain/change/settle.ts';
 import { repairOne } from '../../../../src/chain/records/repair.ts';
 import type { ExecCall } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, checkNetwork } from '../../../../src/chain/run/run.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
-import { type AttachmentRecord, toRemembered } from '../../../../src/journal/record.ts';
-import { readRecord } from '../../../../src/journal/store.ts';
 import { mustClaim } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
+import type { AttachmentRecord } from '../../../../src/attachments/record.ts';
 import { applyChange, type Change } from '../../../../src/chain/change/settings.ts';
 import { isChangedSince, isUnfinished } from '../../../../src/chain/records/known-add.ts';
-import type { AttachmentRecord } from '../../../../src/journal/record.ts';
 
 const LIST = {
   cniVersion: '1.1.0',

@@ -2,12 +2,12 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
+import { listAttachments } from '../../../../src/attachments/entries.ts';
+import { listRecords } from '../../../../src/attachments/store.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { repairOne } from '../../../../src/chain/records/repair.ts';
 import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
-import { listAttachments } from '../../../../src/journal/entries.ts';
-import { listRecords } from '../../../../src/journal/store.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;

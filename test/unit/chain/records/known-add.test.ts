@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { writeAttachment } from '../../../../src/attachments/entries.ts';
+import type { CachedAttachment } from '../../../../src/attachments/entry.ts';
 import {
   findCachedResult,
   findConfigOfAdd,
   withCachedArgs,
 } from '../../../../src/chain/records/known-add.ts';
 import type { CniError } from '../../../../src/cni/errors.ts';
-import { writeAttachment } from '../../../../src/journal/entries.ts';
-import type { CachedAttachment } from '../../../../src/journal/entry.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;

@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { noteGeneration } from '../../../../src/attachments/generation.ts';
+import { readRecord } from '../../../../src/attachments/store.ts';
 import { type AttachmentCondition, type RepairScope, repair } from '../../../../src/chain/records/repair.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { Runtime } from '../../../../src/chain/run/runtime.ts';
 import { keyOf } from '../../../../src/cni/attachment.ts';
 import { runDir } from '../../../../src/cni/directories.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
-import { noteGeneration } from '../../../../src/journal/generation.ts';
-import { readRecord } from '../../../../src/journal/store.ts';
 import { mustClaim, withoutOurs } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 

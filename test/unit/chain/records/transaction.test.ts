@@ -1,13 +1,13 @@
 // What does an ADD do about an earlier ADD, what waits for it, and does its record name the namespace that its interface is in?
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import path from 'node:path';
+import { identifyNetns } from '../../../../src/attachments/netns-identity.ts';
+import { createNote, dropRecord } from '../../../../src/attachments/notes.ts';
+import { endRunner, startRunner } from '../../../../src/attachments/runner.ts';
 import { hold } from '../../../../src/chain/records/hold.ts';
 import { commit, type PreparedAdd, settleEarlierAdd } from '../../../../src/chain/records/transaction.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import { bootId } from '../../../../src/files/boot-id.ts';
-import { identifyNetns } from '../../../../src/journal/netns-identity.ts';
-import { createNote, dropRecord } from '../../../../src/journal/notes.ts';
-import { endRunner, startRunner } from '../../../../src/journal/runner.ts';
 import { intentOf, settle as settled } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 

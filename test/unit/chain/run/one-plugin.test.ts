@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { readAttachment } from '../../../../src/attachments/entries.ts';
 import { parsePlugin } from '../../../../src/chain/config/conflist.ts';
 import { findNetworkOfAdd } from '../../../../src/chain/records/known-add.ts';
 import { addPlugin, checkPlugin, deletePlugin } from '../../../../src/chain/run/one-plugin.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
-import { readAttachment } from '../../../../src/journal/entries.ts';
 import { ATTACHMENT, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;

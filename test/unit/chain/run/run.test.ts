@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { readAttachment } from '../../../../src/attachments/entries.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import { findNetworkOfAdd } from '../../../../src/chain/records/known-add.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../../../src/chain/run/run.ts';
@@ -8,7 +9,6 @@ import type { PluginEvent } from '../../../../src/chain/run/runtime.ts';
 import { CniError } from '../../../../src/cni/errors.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
 import { SPEC_VERSIONS } from '../../../../src/cni/version.ts';
-import { readAttachment } from '../../../../src/journal/entries.ts';
 import {
   ATTACHMENT,
   FIXTURE_PLUGINS,

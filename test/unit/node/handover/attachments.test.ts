@@ -3,8 +3,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { writeAttachment } from '../../../../src/attachments/entries.ts';
 import type { Runtime } from '../../../../src/chain/run/runtime.ts';
-import { writeAttachment } from '../../../../src/journal/entries.ts';
 import { findMissing, isMadeIn, listAttached } from '../../../../src/node/handover/attachments.ts';
 
 let dir: string;

@@ -1,10 +1,10 @@
 // Is an attachment handed over as it is, although it may have changed since it was listed?
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import path from 'node:path';
+import { findGeneration, noteGeneration } from '../../../../src/attachments/generation.ts';
 import { addNetwork } from '../../../../src/chain/run/run.ts';
 import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
 import { runDir } from '../../../../src/cni/directories.ts';
-import { findGeneration, noteGeneration } from '../../../../src/journal/generation.ts';
 import { listAttached } from '../../../../src/node/handover/attachments.ts';
 import { handOverOne } from '../../../../src/node/handover/hand-over.ts';
 import { mustClaim } from '../../../helpers/journal.ts';

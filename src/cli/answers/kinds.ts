@@ -1,0 +1,92 @@
+// Which kinds of answers are there?
+//
+// The schemas describe what is printed, for the compiler, the tests and the build, which publishes them as JSON Schema. A command imports
+// only types from here, so no start of a program pays for zod.
+import type * as z from 'zod/mini';
+import { NodeModel } from '../../node/model.ts';
+import {
+  ChainPlan,
+  CodeExplanation,
+  NetworkExplanation,
+  NetworkVersions,
+  NewNetwork,
+  Validation,
+} from './configuration.ts';
+import { DaemonEnd, DaemonProcess, DaemonState, DaemonStatus, PingAnswer, UiAddress } from './daemon.ts';
+import { Comparison, Conformance, Replacement, SurveyList, Trial } from './executables.ts';
+import { Failure, Warning } from './failure.ts';
+import { HandoverList, Installation, Uninstallation } from './installation.ts';
+import {
+  Bundle,
+  ClusterPoolList,
+  Diagnosis,
+  Lease,
+  LeaseList,
+  LogEntry,
+  LogEntryList,
+  NetworkFiles,
+  Owners,
+  PacketWalk,
+  TrafficReport,
+  UnsettledList,
+} from './node.ts';
+import { Request, RequestList } from './requests.ts';
+import { GarbagePlan, GoneList, RepairReport } from './upkeep.ts';
+
+/** By `kind`. One whose name ends with `List` has nothing but `items`. */
+export const KINDS = {
+  Bundle,
+  ChainPlan,
+  ClusterPoolList,
+  CodeExplanation,
+  Comparison,
+  Conformance,
+  DaemonEnd,
+  DaemonProcess,
+  DaemonState,
+  DaemonStatus,
+  Diagnosis,
+  GarbagePlan,
+  GoneList,
+  HandoverList,
+  Installation,
+  Lease,
+  LeaseList,
+  LogEntry,
+  LogEntryList,
+  NetworkExplanation,
+  NetworkFiles,
+  NetworkVersions,
+  NewNetwork,
+  Node: NodeModel,
+  Owners,
+  PacketWalk,
+  Ping: PingAnswer,
+  RepairReport,
+  Replacement,
+  Request,
+  RequestList,
+  SurveyList,
+  TrafficReport,
+  Trial,
+  UiAddress,
+  Uninstallation,
+  UnsettledList,
+  Validation,
+  Warning,
+} as const;
+
+/** Others that are printed, without an envelope. */
+export const DOCUMENTS = { Failure } as const;
+
+/** The name of a kind. */
+export type Kind = keyof typeof KINDS;
+
+/** What an answer of a kind has beside its envelope. */
+export type AnswerOf<K extends Kind> = Unwritable<z.output<(typeof KINDS)[K]>>;
+
+type Unwritable<T> = T extends readonly (infer Item)[]
+  ? readonly Unwritable<Item>[]
+  : T extends object
+    ? { readonly [Key in keyof T]: Unwritable<T[Key]> }
+    : T;

@@ -1,0 +1,181 @@
+// Do the networks' addresses and MTUs fit the node's, are there addresses for the next containers, and do routes lead to other nodes?
+import { TUNNELS } from '../../../between/names.ts';
+import { isObject, type JsonObject } from '../../../cni/json.ts';
+import { devicesOf, innerMtuOf, needsOf, rangesOf } from '../../../cni/network-plugins.ts';
+import { readLease } from '../../../ipam/lease-files.ts';
+import { parseOwner } from '../../../ipam/owner.ts';
+import { type PoolUse, poolUsesOf } from '../../../ipam/range-use.ts';
+import { cidrContains, cidrsOverlap, findCidr, renderCidr } from '../../../net/cidr.ts';
+import { type Ip, renderIp } from '../../../net/ip.ts';
+import { type Check, groupBy, type NodeView, type Problem, problem, type RoutedPod } from '../finding.ts';
+import { isHidden } from '../readable.ts';
+
+/** If the node has another route to a container's address, packets to the container go elsewhere. */
+export const subnets: Check = ({ facts, findAbout, routes }) => {
+  const problems = facts.networks().networks.flatMap(({ list }) => {
+    const devices = devicesOf(list, findAbout).map(({ name }) => name);
+    return rangesOf(list, findAbout).flatMap(({ range: { subnet } }) =>
+      routes.flatMap(({ destination, device }) => {
+        const other = findCidr(destination);
+        const isApart = !other || other.prefix === 0 || !cidrsOverlap(subnet, other);
+        if (isApart || devices.includes(device)) return [];
+        const found = `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} on "${device}"`;
+        const led = attachedTo(list.name).filter(ip => cidrContains(other, ip));
+        if (led.length === 0 || other.prefix <= subnet.prefix) {
+          const mend = `ip route show ${destination}; use another subnet for the network, unless the route is for it`;
+          return problem('warning', found, mend);
+        }
+        const those = `${found}, which takes packets to ${led.map(renderIp).join(', ')} of its containers`;
+        return problem('error', those, `ip route del ${destination} dev ${device}`);
+      }),
+    );
+  });
+  return problems.length ? problems : 'no subnet overlaps with a route of the node';
+
+  function attachedTo(network: string): Ip[] {
+    const { attachments } = facts.attachments();
+    return attachments.flatMap(one =>
+      one.known.network === network && !one.isGone ? addressesIn(one.known.result) : [],
+    );
+  }
+};
+
+/** A plugin that builds on a device of the node fails without it. */
+export const needed: Check = ({ facts, findAbout, devices }) => {
+  const names = new Set(devices.map(({ name }) => name));
+  const problems = facts.networks().networks.flatMap(({ list }) =>
+    needsOf(list, findAbout)
+      .filter(({ name }) => !names.has(name))
+      .map(({ name, type, path }) =>
+        problem(
+          'error',
+          `network "${list.name}" needs device "${name}", which does not exist`,
+          `create the device, or change "${path.join('.')}" in the "${type}" entry`,
+        ),
+      ),
+  );
+  return problems.length ? problems : 'every device that a network needs exists';
+};
+
+/** A container's packets must fit the MTU of the node's uplink. */
+export const mtu: Check = ({ facts, findAbout, routes, devices, pods = [] }) => {
+  const narrowed = pods.flatMap(one => narrowEnds(one, devices));
+  if (narrowed.length > 0) return narrowed;
+  const uplinks = routes.filter(({ destination }) => /\/0$/.test(destination)).map(({ device }) => device);
+  // Packets to pods of other nodes may have to fit a tunnel.
+  const ways = [...uplinks, ...Object.values(TUNNELS)];
+  const smallest = devices.filter(({ name }) => ways.includes(name)).sort((a, b) => a.mtu - b.mtu)[0];
+  if (smallest === undefined || uplinks.length === 0)
+    return 'the node has no default route to compare the MTU with';
+  const problems = facts.networks().networks.flatMap(({ list }) =>
+    devicesOf(list, findAbout).flatMap(({ type: maker, name, mtu: made }) => {
+      const inner = innerMtuOf(list, findAbout);
+      const { type, mtu: size } = inner ?? { type: maker, mtu: made };
+      const sends = `network "${list.name}" sends packets of up to ${size} bytes, but the MTU of`;
+      const own = devices.find(device => device.name === name);
+      if (own && size > own.mtu) {
+        const found = `${sends} its ${own.kind || 'device'} "${own.name}" is ${own.mtu}`;
+        return problem('warning', found, `set "mtu": ${inner ? own.mtu : '"auto"'} in the "${type}" entry`);
+      }
+      const ports = devices.filter(({ master }) => master === name).sort((a, b) => a.mtu - b.mtu);
+      const [narrow, wide] = [ports.at(0), ports.at(-1)];
+      if (narrow && wide && narrow.mtu < wide.mtu) {
+        const found = `the ports of bridge "${name}" of network "${list.name}" differ: the MTU of "${narrow.name}" is ${narrow.mtu}, that of "${wide.name}" ${wide.mtu}; packets that are too large for a port are lost`;
+        const mend = `set "mtu": ${narrow.mtu} in the "${type}" entry and start the containers again, or "ip link set ${narrow.name} mtu ${wide.mtu}"`;
+        return problem('warning', found, mend);
+      }
+      if (size <= smallest.mtu) return [];
+      const way = uplinks.includes(smallest.name) ? 'its uplink' : 'the tunnel to other nodes';
+      const found = `${sends} ${way} "${smallest.name}" is ${smallest.mtu}`;
+      return problem('warning', found, `set "mtu": ${smallest.mtu} in the "${type}" entry`);
+    }),
+  );
+  return problems.length ? problems : `packets fit the MTU of "${smallest.name}" (${smallest.mtu} bytes)`;
+};
+
+/** A device that another program made narrower than the container's end loses what the container sends. */
+function narrowEnds(
+  { containerId, ifname, device, port = device, mtu: inside = 0 }: RoutedPod,
+  devices: NodeView['devices'],
+): Problem[] {
+  const outer = devices.find(({ name }) => name === port);
+  if (outer === undefined || outer.kind !== 'veth' || outer.mtu >= inside) return [];
+  const found = `the MTU of "${port}" is ${outer.mtu}, that of "${ifname}" of container "${containerId}" behind it ${inside}: larger packets are lost`;
+  return [problem('error', found, `ip link set dev ${port} mtu ${inside}`)];
+}
+
+function addressesIn({ ips }: JsonObject = {}): Ip[] {
+  if (!Array.isArray(ips)) return [];
+  return ips.flatMap(one => (isObject(one) && findCidr(String(one.address))?.ip) || []);
+}
+
+/** Without such a route, pods reach the pods of a node from some nodes only, or from none. */
+export const between: Check = node => {
+  const view = node.between?.();
+  if (view === undefined) return 'no daemon keeps routes to other nodes';
+  const [first, ...others] = view.differences;
+  const more = others.length ? `, and ${others.length} more` : '';
+  const found = `pods of other nodes are not reached as planned: ${first}${more}`;
+  const problems = [
+    ...(first === undefined ? [] : [problem('error', found, SEE_DAEMON)]),
+    ...view.problems.map(one => problem('warning', one, CORRECT_NODES)),
+  ];
+  return problems.length ? problems : `${view.routes} routes lead to ${view.nodes} other nodes`;
+};
+
+const SEE_DAEMON =
+  'catena daemon --status  # a daemon with the setting "nodes" repairs this within a second, or logs why not';
+const CORRECT_NODES = 'correct the nodes that the setting "nodes" names, or the addresses of this node';
+
+/** Pools without a free address, or nearly so: gateways and what a list excludes are never free. */
+export const pools: Check = node => {
+  const { facts, findAbout } = node;
+  const all = facts.networks().networks.flatMap(({ list }) => poolUsesOf(list, findAbout));
+  const hidden = all.filter(({ leaseDir }) => isHidden(leaseDir));
+  if (hidden.length)
+    return hidden.map(({ network, leaseDir }) =>
+      problem('unexamined', `addresses in use of network "${network}": this user may not read "${leaseDir}"`),
+    );
+  const tight = all.filter(({ used, size }) => used >= size * NEARLY_FULL);
+  if (tight.length === 0) return `${all.length} address pools, all with free addresses`;
+  return tight.map(pool => describe(pool, node));
+};
+
+const NEARLY_FULL = 0.9;
+
+function describe(pool: PoolUse, { facts }: NodeView): Problem {
+  const { network, ranges, used, size } = pool;
+  const free = Math.max(0, size - used);
+  const what =
+    free === 0 ? 'is full: the next ADD fails;' : `has ${free} free address${free === 1 ? '' : 'es'};`;
+  const owners = ownersOf(pool);
+  const gone = new Set(
+    facts
+      .attachments()
+      .attachments.flatMap(one => (one.known.network === network && one.isGone ? one.known.containerId : [])),
+  );
+  const lost = owners.filter(id => gone.has(id)).length;
+  const held = groupBy(owners, id => id);
+  const [most] = [...held.values()].sort((a, b) => b.length - a.length);
+  const details = [
+    `${used} of ${size} addresses are in use`,
+    ...(lost > 0 ? [`${lost} of them by containers that are gone`] : []),
+    ...(most && most.length > 1 ? [`container "${most[0]}" holds the most, ${most.length}`] : []),
+  ];
+  return problem(
+    free === 0 ? 'error' : 'warning',
+    `pool ${ranges.join(', ')} of network "${network}" ${what} ${details.join(', ')}`,
+    lost > 0 ? 'catena gc --gone' : `catena ipam ls ${network}`,
+  );
+}
+
+/** Container ids, one for each lease that can be read. */
+function ownersOf({ leaseDir, held }: PoolUse): string[] {
+  return held.flatMap(address => {
+    try {
+      return parseOwner(readLease(leaseDir, address) ?? '')?.containerId ?? [];
+    } catch {
+      return [];
+    }
+  });
+}

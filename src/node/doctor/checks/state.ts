@@ -1,0 +1,216 @@
+// Is the stored state readable and complete, is there room for more, and have containers what their ADD gave them?
+import { statSync } from 'node:fs';
+import { ELSEWHERE, isElsewhere } from '../../../attachments/elsewhere.ts';
+import type { AttachmentRecord } from '../../../attachments/store.ts';
+import type { Runtime } from '../../../chain/run/runtime.ts';
+import type { SegmentRunner } from '../../../chain/run/segment.ts';
+import { keyOf } from '../../../cni/attachment.ts';
+import { leaseDirsOf } from '../../../cni/network-plugins.ts';
+import { isOwnTable } from '../../../netlink/tables.ts';
+import { findFlockHolder } from '../../../sys/lock-holder.ts';
+import { type AttachmentCheck, CHECK_BUDGET_MS, checkAll } from '../../../watch/check-all.ts';
+import { findGone } from '../../../watch/collect-gone.ts';
+import { deleteCommand, forgetCommand } from '../../../watch/examine.ts';
+import { BLINDNESS } from '../../garbage/find-traced.ts';
+import {
+  type Check,
+  groupBy,
+  type NodeView,
+  namePods,
+  type Problem,
+  problem,
+  ROOT,
+  type Seen,
+  titleIn,
+  unseen,
+} from '../finding.ts';
+import { isDenied, isHidden } from '../readable.ts';
+
+/** Unreadable records of attachments. */
+export const damaged: Check = ({ facts, stateDir }) => {
+  const { attachments, damaged } = facts.attachments();
+  if (isHidden(stateDir)) return [unseen(`records in "${stateDir}"`)];
+  const count = (what: 'cached' | 'record') => attachments.filter(one => one[what] !== undefined).length;
+  if (damaged.length === 0) return `${count('cached')} results and ${count('record')} records, all readable`;
+  return damaged.map(({ message }) =>
+    isDenied(message)
+      ? problem('unexamined', message)
+      : problem('error', message, 'delete the container, then remove the file'),
+  );
+};
+
+/** Without space or permissions no record can be written, and an ADD that could not be rolled back is not begun. */
+export const storage: Check = ({ facts, findAbout, findStorageProblem, user = ROOT, ...node }) => {
+  const leases = facts.networks().networks.flatMap(({ list }) => leaseDirsOf(list, findAbout));
+  const dirs = [...new Set([node.stateDir, node.cacheDir, node.runDir, ...leases])];
+  const problems = dirs.flatMap(dir => {
+    const why = findStorageProblem(dir);
+    if (why === undefined) return [];
+    if (!isDenied(why))
+      return problem(
+        'error',
+        `Cannot write to "${dir}": ${why}`,
+        `df -h ${dir}; df -i ${dir}; findmnt -T ${dir}`,
+      );
+    // Plugins usually run as root, so another user's missing permissions say nothing about them.
+    if (user.id !== 0) return unseen(`whether root can write to "${dir}"`);
+    const found = `Cannot write to "${dir}" as user ${user.id}: ${why}`;
+    return problem('error', found, `ls -ld "${dir}"; findmnt -T "${dir}"`);
+  });
+  return problems.length ? problems : `${dirs.length} directories are writable`;
+};
+
+/** Attachments that are neither complete nor removed. */
+export const unsettled: Check = ({ facts, stateDir, ownNames }) => {
+  if (isHidden(stateDir)) return [unseen(`operations recorded in "${stateDir}"`)];
+  const { attachments, unsettled } = facts.attachments();
+  const say = ({ containerId, ifname, network }: AttachmentRecord, why: string) =>
+    `container "${containerId}", interface "${ifname}", on network "${network}": ${why}`;
+  // What a third-party plugin refuses again and again, no repair deletes.
+  const isHopeless = ({ attempts, lastErrors }: AttachmentRecord) =>
+    attempts > 1 &&
+    lastErrors.length > 0 &&
+    lastErrors.every(({ link }) => link !== undefined && !ownNames.includes(link));
+  const problems = [
+    ...unsettled.map(({ record, why }) => {
+      const mend = isHopeless(record) ? forgetCommand(record) : `catena repair ${record.network}`;
+      return problem('warning', say(record, why), mend);
+    }),
+    ...attachments.flatMap(({ record }) =>
+      record && isElsewhere(record, process.env) ? problem('info', say(record, ELSEWHERE)) : [],
+    ),
+  ];
+  return problems.length ? problems : 'no operation is unfinished';
+};
+
+/** Attachments whose namespace is gone and for which no runtime has called DEL. */
+export const abandoned: Check = ({ facts, devices }) => {
+  const names = new Set(devices.map(({ name }) => name));
+  const gone = findGone(facts.attachments().standing, process, () => names);
+  if (gone.length === 0) return 'the namespaces of all attachments exist';
+  const groups = groupBy(gone, ({ one, isSure }) => `${isSure} ${one.id.network}`);
+  return [...groups].map(([key, those]) => {
+    const [isSure, network] = key.split(' ');
+    const [what, their] = those.length === 1 ? ['attachment', 'its'] : ['attachments', 'their'];
+    const which = `${those.length} ${what} of network "${network}"`;
+    if (isSure === 'false')
+      return problem(
+        'info',
+        `the namespace of ${which} is not visible here, but ${their} devices on the host are there`,
+      );
+    const found = `${which} outlived ${their} namespace: the runtime did not run DEL`;
+    return problem('warning', found, 'catena gc --gone');
+  });
+};
+
+/** What carries the name of an attachment that nothing records and nothing uses: its ADD and DEL have both failed. */
+export const garbage: Check = ({ facts, held, user = ROOT }) => {
+  if (user.id !== 0) return [unseen('what attachments without a record have left')];
+  const { attachments, damaged } = facts.attachments();
+  if (damaged.length) return 'not looked for: what nothing records may be in records that cannot be read';
+  const recorded = attachments.map(({ known }) => known);
+  const known = recorded.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+  const keys = new Set(recorded.map(keyOf));
+  const left = facts
+    .networks()
+    .networks.flatMap(({ list }) => (held?.(list, known) ?? []).map(one => ({ network: list.name, ...one })))
+    .filter(one => !keys.has(keyOf(one)) && (one.inUse === undefined || one.inUse === BLINDNESS));
+  if (left.length === 0) return 'nothing is left of an attachment without a record';
+  if (left.some(({ inUse }) => inUse !== undefined))
+    return [unseen('whether what attachments without a record hold is in use')];
+  return left.map(({ network, containerId, ifname, isNamed, traces }) => {
+    const more = traces.length > 1 ? ` and ${traces.length - 1} more` : '';
+    const found = `container "${containerId}", interface "${ifname}", on network "${network}" has no record and is gone, but has left ${traces[0]}${more}`;
+    return problem('warning', found, isNamed ? deleteCommand({ network, containerId, ifname }) : undefined);
+  });
+};
+
+/** A lock that is held for a long time blocks every container. */
+export const locks: Check = node => {
+  if (isHidden(node.runDir)) return [unseen(`locks in "${node.runDir}"`)];
+  const problems = lockFilesOf(node).flatMap(path => {
+    const file = statSync(path, { throwIfNoEntry: false });
+    const holder = file && findFlockHolder(file);
+    if (holder === undefined) return [];
+    const found = `"${path}" is held by ${holder}; if this persists, containers wait for it`;
+    return problem('info', found, 'check again in a while');
+  });
+  return problems.length ? problems : 'no lock is held';
+};
+
+/** A daemon has these as long as it runs; containers never wait for them. */
+const SEATS = ['watch.lock', 'between.lock'];
+
+function lockFilesOf({ runDir, facts, findAbout, list }: NodeView): string[] {
+  const own = list(runDir)
+    .filter(name => name.endsWith('.lock') && !SEATS.includes(name))
+    .map(name => `${runDir}/${name}`);
+  const leases = facts
+    .networks()
+    .networks.flatMap(({ list: network }) => leaseDirsOf(network, findAbout).map(dir => `${dir}/lock`));
+  return [...own, ...new Set(leases)];
+}
+
+/**
+ * Runs CHECK for every existing attachment, whichever runtime made it, with the configuration of its ADD.
+ * @param openSegments makes what runs one chain at a time
+ */
+export async function checkAttachments(
+  node: NodeView,
+  runtime: Runtime,
+  openSegments: () => SegmentRunner,
+): Promise<Seen> {
+  const { facts, pods, user = ROOT } = node;
+  // In a user namespace, root may enter the namespaces of its own containers, and no others.
+  if (user.id !== 0 || (user.unknown !== undefined && pods === undefined))
+    return [problem('unexamined', 'whether containers have what their ADD gave them')];
+  const { standing } = facts.attachments();
+  const checks = await checkAll(standing, runtime, { budgetMs: CHECK_BUDGET_MS, openSegments });
+  const flushed = checks.filter(isFlushed);
+  const others = checks.filter(one => !isFlushed(one));
+  const problems = [
+    ...describeFlushed(flushed, node),
+    ...others.flatMap(one => describeBroken(one, node)),
+    ...describeUnknown(others, node),
+  ];
+  const sound = checks.filter(({ state }) => state === 'sound').length;
+  return problems.length ? problems : `${sound} are as their ADD left them`;
+}
+
+/** As CHECK says it of tables of ours. */
+const TABLE_MISSING = /(table "\w+ catena_\w+") is missing/;
+
+function isFlushed({ problem = '', mend }: AttachmentCheck): boolean {
+  return TABLE_MISSING.test(problem) && mend?.startsWith('catena repair ') === true;
+}
+
+/** What deletes a table of ours concerns all that have rules there: it is told at once. */
+function describeFlushed(checks: readonly AttachmentCheck[], node: NodeView): Problem[] {
+  if (checks.length === 0) return [];
+  const tables = new Set(checks.flatMap(({ problem = '' }) => TABLE_MISSING.exec(problem)?.[1] ?? []));
+  const isAnyLeft = node.facts.kernel.nftTables.some(isOwnTable);
+  const cause = isAnyLeft ? `something deleted ${[...tables].join(', ')}` : 'something flushed nf_tables';
+  const mends = new Set(checks.map(({ mend }) => mend));
+  return [
+    problem('error', `${cause}: the rules of ${namePods(checks, node)} are gone`, [...mends].join(' && ')),
+  ];
+}
+
+function describeBroken(check: AttachmentCheck, node: NodeView): Problem[] {
+  const { state, network, containerId, ifname, mend } = check;
+  if (state !== 'broken') return [];
+  const title = titleIn(node, containerId);
+  const found = `interface "${ifname}" of container "${title}" on network "${network}" is not as its ADD left it: ${check.problem}`;
+  return [{ ...problem('error', found, mend), attachment: { network, containerId, ifname } }];
+}
+
+/** One problem for each reason. A runtime's loopback attachment has nothing to check. */
+function describeUnknown(checks: readonly AttachmentCheck[], node: NodeView): Problem[] {
+  const unknown = checks.filter(({ state, ifname }) => state === 'unknown' && ifname !== 'lo');
+  return [...groupBy(unknown, one => one.problem ?? '').values()].map(those => {
+    const [first] = those;
+    const found = `${namePods(those, node)} cannot be checked: ${first?.problem}`;
+    const severity = first?.unchecked ? 'info' : 'unexamined';
+    return problem(severity, found, first?.late && 'catena repair --dry-run');
+  });
+}

@@ -1,0 +1,386 @@
+// Does a rule match a packet, and what does it do to it?
+
+import { ipFromBytes, renderIp } from '../../../net/ip.ts';
+import type { Verdict } from '../../../netlink/nft/data.ts';
+import type { RawElement } from '../../../netlink/nft/element.ts';
+import { type Expression, META } from '../../../netlink/nft/expr.ts';
+import type { Rule } from '../../../netlink/nft/rule.ts';
+import type { FilterTable } from '../../../netlink/tables.ts';
+import { type Holds, iptablesMatch, markBehind, translationOf } from './iptables.ts';
+import {
+  type Byte,
+  CT,
+  connectionBytes,
+  eitherOf,
+  markOf,
+  metaBytes,
+  type Packet,
+  payloadBytes,
+  routeBytes,
+} from './packet.ts';
+
+/** What a rule does to a packet that it matches. */
+export type Action =
+  | { readonly kind: 'verdict'; readonly verdict: Verdict }
+  | { readonly kind: 'drop' }
+  /** To this address and port; undefined if it cannot be told, or is that of the host. */
+  | {
+      readonly kind: 'translate';
+      readonly to: string | undefined;
+      readonly port?: number | undefined;
+      /** Labels that the rule gave to the connection before. */
+      readonly labels?: readonly Byte[] | undefined;
+    }
+  /** The source becomes this address; undefined if it is that of the device. */
+  | { readonly kind: 'source'; readonly to: string | undefined }
+  /** It cannot be judged. */
+  | { readonly kind: 'unknown' };
+
+/** The judgement about a rule. */
+interface Judged {
+  readonly matches: Holds;
+  /** Undefined if evaluation goes on with the next rule. */
+  readonly action: Action | undefined;
+}
+
+/** The judgement about a rule, with the packet behind it: also a rule that does not match may have set its mark. */
+interface JudgedRule extends Judged {
+  readonly behind: Packet;
+}
+
+interface State {
+  packet: Packet;
+  readonly contents: FilterTable['contents'];
+  readonly registers: Registers;
+  labels?: readonly Byte[];
+}
+
+/** linux/netfilter/nf_tables.h: NFT_REG_VERDICT, NFT_LOOKUP_F_INV, NFT_CMP_*, NFT_RANGE_NEQ, NFT_BITWISE_BOOL */
+const VERDICT_REGISTER = 0;
+/** linux/netfilter/nf_conntrack_common.h: NF_CT_LABELS_MAX_SIZE */
+const LABEL_BYTES = 16;
+const MARK_BYTES = 4;
+const INVERTED = 1;
+const COMPARISONS: readonly ((order: number) => boolean)[] = [
+  order => order === 0,
+  order => order !== 0,
+  order => order < 0,
+  order => order <= 0,
+  order => order > 0,
+  order => order >= 0,
+];
+
+/** Evaluates the expressions until one does not match. */
+export function judgeRule(rule: Rule, packet: Packet, contents: FilterTable['contents']): JudgedRule {
+  const state: State = { packet, contents, registers: new Registers() };
+  let matches: Holds = true;
+  let action: Action | undefined;
+  for (const each of rule.expressions) {
+    const before = state.packet;
+    const step = judgeExpression(each as Expression, state);
+    if (matches === undefined && state.packet !== before)
+      state.packet = { ...before, mark: eitherOf(markOf(before), markOf(state.packet)) };
+    if (step.matches === false) return { matches: false, action: undefined, behind: state.packet };
+    if (step.matches === undefined) matches = undefined;
+    action = step.action ?? action;
+  }
+  if (action?.kind === 'translate') action = { ...action, labels: state.labels };
+  return { matches, action, behind: state.packet };
+}
+
+const GOES_ON: Judged = { matches: true, action: undefined };
+const UNKNOWN: Judged = { matches: undefined, action: { kind: 'unknown' } };
+
+function judgeExpression(one: Expression, state: State): Judged {
+  // Kinds that the decoder does not know have only a name.
+  if (one.data === undefined || one.data instanceof Uint8Array) return judgeByName(one.name, state);
+  const { packet, registers } = state;
+  const load = (dreg: number | undefined, bytes: readonly Byte[]): Judged => {
+    registers.load(dreg ?? 1, bytes);
+    return GOES_ON;
+  };
+  const test = (matches: Holds): Judged => ({ matches, action: undefined });
+  switch (one.name) {
+    case 'meta':
+      if (one.data.sreg === undefined) return load(one.data.dreg, metaBytes(packet, one.data.key ?? 0));
+      if (one.data.key === META.mark)
+        state.packet = { ...packet, mark: registers.read(one.data.sreg, MARK_BYTES) };
+      return GOES_ON;
+    case 'ct':
+      if (one.data.sreg !== undefined) {
+        if (one.data.key === CT.labels) state.labels = registers.read(one.data.sreg, LABEL_BYTES);
+        return GOES_ON;
+      }
+      // There is nothing to load, and the rule ends.
+      if (packet.isTracked === false && one.data.key !== CT.state) return test(false);
+      return load(one.data.dreg, connectionBytes(packet, one.data.key ?? 0));
+    case 'fib':
+      return load(one.data.dreg, routeBytes(packet, one.data.flags ?? 0, one.data.result ?? 0));
+    case 'payload': {
+      const { dreg, base = 0, offset = 0, length = 0 } = one.data;
+      // Without a register it writes to the packet.
+      return dreg === undefined ? GOES_ON : load(dreg, payloadBytes(packet, base, offset, length));
+    }
+    case 'bitwise':
+      return load(one.data.dreg, masked(one.data, registers));
+    case 'cmp': {
+      const value = one.data.data?.value ?? new Uint8Array();
+      const bytes = registers.read(one.data.sreg ?? 1, value.length);
+      const { op = 0 } = one.data;
+      if (op <= 1) return test(op === 0 ? equals(bytes, value) : not(equals(bytes, value)));
+      const order = compare(bytes, value);
+      return test(order === undefined ? undefined : COMPARISONS[op]?.(order));
+    }
+    case 'range': {
+      const { from, to, sreg = 1, op = 0 } = one.data;
+      if (!from?.value || !to?.value) return test(undefined);
+      const bytes = registers.read(sreg, from.value.length);
+      const [low, high] = [compare(bytes, from.value), compare(bytes, to.value)];
+      const inside = low === undefined || high === undefined ? undefined : low >= 0 && high <= 0;
+      return test(op === 0 ? inside : not(inside));
+    }
+    case 'lookup':
+      return judgeLookup(one.data, state);
+    case 'immediate': {
+      const { dreg = 1, data } = one.data;
+      if (data?.verdict)
+        return {
+          matches: true,
+          action: { kind: 'verdict', verdict: { ...data.verdict, code: data.verdict.code ?? 0 } },
+        };
+      return load(dreg, [...(data?.value ?? [])]);
+    }
+    case 'nat': {
+      const { type = 0, addressRegister, portRegister } = one.data;
+      const bytes =
+        addressRegister === undefined ? [] : registers.read(addressRegister, packet.family === 4 ? 4 : 16);
+      const to = addressOf(bytes);
+      if (type === 0) return { matches: true, action: { kind: 'source', to } };
+      const port = portRegister === undefined ? undefined : portOf(registers.read(portRegister, 2));
+      return { matches: true, action: { kind: 'translate', to, port } };
+    }
+    case 'masq':
+      return { matches: true, action: { kind: 'source', to: undefined } };
+    case 'match':
+      return test(iptablesMatch(one.data.name ?? '', one.data.info ?? new Uint8Array(), packet));
+    case 'target': {
+      const { name = '', info = new Uint8Array() } = one.data;
+      if (/MARK$/.test(name)) state.packet = { ...packet, mark: markBehind(name, info, packet) };
+      return judgeTarget(one.data, packet);
+    }
+    default:
+      return GOES_ON;
+  }
+}
+
+/** Expressions and targets that only take note, or change the packet. */
+const HARMLESS: readonly string[] = [
+  ...['counter', 'log', 'last', 'notrack', 'objref', 'dup', 'flow_offload', 'exthdr', 'synproxy'],
+  ...['LOG', 'NFLOG', 'MARK', 'CONNMARK', 'TCPMSS', 'CHECKSUM', 'CLASSIFY', 'CT', 'NOTRACK'],
+];
+
+function judgeByName(name: string, { registers }: State): Judged {
+  if (HARMLESS.includes(name)) return GOES_ON;
+  if (name === 'reject') return { matches: true, action: { kind: 'drop' } };
+  if (name === 'redir') return { matches: true, action: { kind: 'translate', to: undefined } };
+  registers.forget();
+  // Those that take the packet away decide about it; the others are conditions, such as a rate.
+  return ['queue', 'tproxy', 'fwd'].includes(name) ? UNKNOWN : { matches: undefined, action: undefined };
+}
+
+function judgeTarget(
+  {
+    name = '',
+    revision = 0,
+    info = new Uint8Array(),
+  }: { name?: string | undefined; revision?: number | undefined; info?: Uint8Array | undefined },
+  packet: Packet,
+): Judged {
+  if (name === 'REJECT') return { matches: true, action: { kind: 'drop' } };
+  if (name === 'REDIRECT') return { matches: true, action: { kind: 'translate', to: undefined } };
+  if (name === 'MASQUERADE') return { matches: true, action: { kind: 'source', to: undefined } };
+  if (name !== 'DNAT' && name !== 'SNAT') return HARMLESS.includes(name) ? GOES_ON : UNKNOWN;
+  const { address, port } = translationOf(info, revision, packet.family);
+  const to = address && addressOf([...address]);
+  return {
+    matches: true,
+    action: name === 'SNAT' ? { kind: 'source', to } : { kind: 'translate', to, port },
+  };
+}
+
+function judgeLookup(
+  {
+    set = '',
+    sreg = 1,
+    dreg,
+    flags = 0,
+  }: {
+    set?: string | undefined;
+    sreg?: number | undefined;
+    dreg?: number | undefined;
+    flags?: number | undefined;
+  },
+  { contents, registers }: State,
+): Judged {
+  const { holds, element } = lookUp(contents(set), length => registers.read(sreg, length));
+  if (dreg === undefined) return { matches: flags & INVERTED ? not(holds) : holds, action: undefined };
+  if (dreg !== VERDICT_REGISTER) {
+    registers.load(dreg, element?.value ? [...element.value] : Array.from({ length: 16 }, () => undefined));
+    return { matches: holds, action: undefined };
+  }
+  if (holds === undefined) return UNKNOWN;
+  const { verdict } = element ?? {};
+  return { matches: holds, action: verdict && { kind: 'verdict', verdict } };
+}
+
+type Bitwise = Extract<Expression, { name: 'bitwise' }>['data'];
+
+/** dreg = (sreg & mask) ^ xor; a masked byte is known. */
+function masked({ sreg = 1, length = 0, mask, xor, op = 0 }: Bitwise, registers: Registers): Byte[] {
+  const bytes = registers.read(sreg, length);
+  if (op !== 0) return bytes.map(() => undefined);
+  return bytes.map((byte, i) => {
+    const [keep = 0, flip = 0] = [mask?.value?.[i], xor?.value?.[i]];
+    if (keep === 0) return flip;
+    return byte === undefined ? undefined : (byte & keep) ^ flip;
+  });
+}
+
+function addressOf(bytes: readonly Byte[]): string | undefined {
+  const known = bytes.filter(byte => byte !== undefined);
+  return known.length > 0 && known.length === bytes.length
+    ? renderIp(ipFromBytes(Uint8Array.from(known)))
+    : undefined;
+}
+
+function portOf([high, low]: readonly Byte[]): number | undefined {
+  return high === undefined || low === undefined ? undefined : high * 256 + low;
+}
+
+/** The outcome of a lookup; `element` is the one found if that is certain. */
+interface Found {
+  readonly holds: Holds;
+  readonly element?: RawElement;
+}
+
+const UNSURE: Found = { holds: undefined };
+
+/** What all lookups in one set share. Many rules ask the same set for the same key, and a set may have tens of thousands of elements. */
+interface Index {
+  readonly isComplex: boolean;
+  readonly isOfIntervals: boolean;
+  /** By key: of intervals, where they begin or end; of the others, by their text. */
+  readonly sorted: readonly RawElement[];
+  readonly byKey: ReadonlyMap<string, RawElement>;
+  readonly answers: Map<string, Found>;
+}
+
+const indexes = new WeakMap<readonly RawElement[], Index>();
+
+/** @param read the register, with the length of a key */
+export function lookUp(
+  elements: readonly RawElement[] | undefined,
+  read: (length: number) => readonly Byte[],
+): Found {
+  if (elements === undefined) return UNSURE;
+  const [first] = elements;
+  if (first === undefined) return { holds: false };
+  const { isComplex, isOfIntervals, sorted, byKey, answers } = indexOf(elements);
+  if (isComplex) return UNSURE;
+  const key = read(first.key.length);
+  const text = key.join();
+  const found =
+    answers.get(text) ?? (isOfIntervals ? findInterval(sorted, key) : findEqual(elements, byKey, key));
+  answers.set(text, found);
+  return found;
+}
+
+function indexOf(elements: readonly RawElement[]): Index {
+  let index = indexes.get(elements);
+  if (index === undefined) {
+    const isComplex = elements.some(one => one.isComplex);
+    const isOfIntervals = elements.some(one => one.endsInterval);
+    // Where one interval ends and the next begins at the same key, the later element counts, as in a stable order.
+    const sorted = isOfIntervals ? elements.toSorted((a, b) => Buffer.compare(a.key, b.key)) : [];
+    const byKey = new Map(isOfIntervals ? [] : elements.toReversed().map(one => [one.key.join(), one]));
+    index = { isComplex, isOfIntervals, sorted, byKey, answers: new Map() };
+    indexes.set(elements, index);
+  }
+  return index;
+}
+
+function findEqual(
+  elements: readonly RawElement[],
+  byKey: ReadonlyMap<string, RawElement>,
+  key: readonly Byte[],
+): Found {
+  const element = byKey.get(key.join());
+  if (element) return { holds: true, element };
+  const isPossible = key.includes(undefined) && elements.some(one => equals(key, one.key) === undefined);
+  return isPossible ? UNSURE : { holds: false };
+}
+
+/** Each interval begins with an element, and ends before one that is marked so. */
+function findInterval(sorted: readonly RawElement[], key: readonly Byte[]): Found {
+  if (key.includes(undefined)) return UNSURE;
+  let [from, to] = [0, sorted.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if ((compare(key, sorted[middle]?.key ?? new Uint8Array()) ?? -1) < 0) to = middle;
+    else from = middle + 1;
+  }
+  const last = sorted[from - 1];
+  return last === undefined || last.endsInterval ? { holds: false } : { holds: true, element: last };
+}
+
+/** linux/netfilter/nf_tables.h: four registers of sixteen bytes, or the same in quarters from number 8 on. */
+const [REGISTER_BYTES, QUARTER_BYTES, FIRST_QUARTER] = [16, 4, 8];
+const TOTAL_BYTES = 64;
+
+/** The registers while a rule is evaluated. */
+class Registers {
+  #bytes: Byte[] = [];
+
+  load(register: number, bytes: readonly Byte[]): void {
+    const at = offsetOf(register);
+    // The kernel fills whole quarters.
+    const filled = Math.ceil(bytes.length / QUARTER_BYTES) * QUARTER_BYTES;
+    for (let i = 0; i < filled; i++) this.#bytes[at + i] = i < bytes.length ? bytes[i] : 0;
+  }
+
+  read(register: number, length: number): Byte[] {
+    const at = offsetOf(register);
+    return Array.from({ length }, (_, i) => this.#bytes[at + i]);
+  }
+
+  /** After an expression that may have written anything. */
+  forget(): void {
+    this.#bytes = Array.from({ length: TOTAL_BYTES }, () => undefined);
+  }
+}
+
+function offsetOf(register: number): number {
+  if (register >= FIRST_QUARTER) return (register - FIRST_QUARTER) * QUARTER_BYTES;
+  return (register - 1) * REGISTER_BYTES;
+}
+
+/** Whether the bytes are the value; one that differs is enough to tell that they are not. */
+function equals(bytes: readonly Byte[], value: Uint8Array): Holds {
+  const known = [...value].map((byte, i) => (bytes[i] === undefined ? undefined : bytes[i] === byte));
+  if (known.includes(false)) return false;
+  return known.includes(undefined) ? undefined : true;
+}
+
+/** Negative, zero or positive, as numbers in network byte order; undefined if that cannot be told. */
+function compare(bytes: readonly Byte[], value: Uint8Array): number | undefined {
+  for (const [i, byte] of value.entries()) {
+    const own = bytes[i];
+    if (own === undefined) return undefined;
+    if (own !== byte) return own - byte;
+  }
+  return 0;
+}
+
+function not(holds: Holds): Holds {
+  return holds === undefined ? undefined : !holds;
+}

@@ -1,0 +1,281 @@
+// Which way does a packet take through a base chain, as far as its rules can be judged?
+
+import { defined } from '../../../cni/defined.ts';
+import type { Chain } from '../../../netlink/nft/chain.ts';
+import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../../../netlink/nft/data.ts';
+import { type Expression, META } from '../../../netlink/nft/expr.ts';
+import type { Rule } from '../../../netlink/nft/rule.ts';
+import type { FilterTable } from '../../../netlink/tables.ts';
+import { groupBy } from '../finding.ts';
+import { type Byte, eitherOf, markOf, metaBytes, type Packet, payloadBytes, unknown } from './packet.ts';
+import { type Action, judgeRule } from './rule.ts';
+
+/** Whether the packet comes so far. */
+type Arrival = 'surely' | 'perhaps' | 'never';
+
+/** A rule of a chain. */
+interface RulePlace {
+  readonly chain: string;
+  readonly handle: bigint;
+}
+
+/** A rule, or without a handle the policy of a chain, that takes a packet away from its container, or replaces its source. */
+export interface Fate {
+  readonly table: FilterTable['table'];
+  /** The chain in which the packet entered the table. */
+  readonly base: string;
+  readonly chain: string;
+  readonly handle: bigint | undefined;
+  /** False if a rule on the way cannot be judged. */
+  readonly isSure: boolean;
+  /** That rule, if it is not sure. */
+  readonly doubt?: RulePlace | undefined;
+  /** `translate`: to another address than that of the container. */
+  readonly what: 'drop' | 'translate' | 'source';
+  readonly to?: string | undefined;
+  readonly toPort?: number | undefined;
+  /** What the rule made the labels of the connection. */
+  readonly labels?: readonly Byte[] | undefined;
+}
+
+/** The kernel allows chains as many jumps in each other (NFT_JUMP_STACK_SIZE). */
+const MOST_JUMPS = 16;
+
+/** Ways through the chains of a base chain, by the mark of the packet: behind as many, its mark is not followed. */
+const MOST_WAYS = 1_000;
+
+/** What a base chain does to a packet. */
+export interface Walked {
+  /** None if it passes. */
+  readonly fates: Fate[];
+  /** The mark of the packet behind it. */
+  readonly mark: readonly Byte[];
+}
+
+/** @param target the address to which a translation is right */
+export function walk(table: FilterTable, base: Chain, packet: Packet, target?: string): Walked {
+  const way = new Way(table, base, packet, target);
+  const end = way.through(base.name, 'surely', 0);
+  if (base.drops && end !== 'never') way.note(base.name, undefined, end, { what: 'drop' });
+  return { fates: way.fates, mark: markOf(way.packet) };
+}
+
+/** The packet at the end of a chain. */
+interface End {
+  readonly arrival: Arrival;
+  readonly packet: Packet;
+}
+
+/** One packet in one base chain and those that it jumps to. */
+class Way {
+  readonly fates: Fate[] = [];
+  /** With its mark as rules have made it. */
+  packet: Packet;
+  readonly #table: FilterTable;
+  readonly #base: string;
+  readonly #target: string | undefined;
+  readonly #ends = new Map<string, End>();
+  /** The first rule that cannot be judged. */
+  #doubt: RulePlace | undefined;
+
+  constructor(table: FilterTable, { name }: Chain, packet: Packet, target: string | undefined) {
+    this.#table = table;
+    this.#base = name;
+    this.packet = packet;
+    this.#target = target;
+  }
+
+  note(
+    chain: string,
+    handle: bigint | undefined,
+    arrival: Arrival,
+    fate: Pick<Fate, 'what' | 'to' | 'toPort' | 'labels'>,
+  ): void {
+    const place = { table: this.#table.table, base: this.#base, chain, handle };
+    const isSure = arrival === 'surely';
+    this.fates.push({ ...place, isSure, ...fate, ...(isSure ? {} : defined({ doubt: this.#doubt })) });
+  }
+
+  /**
+   * Each chain is walked at most once per kind of arrival and mark: what it does to the packet is the same each time, and a few jumps in each of a
+   * few chains, which a container with NET_ADMIN may make, would be millions of ways.
+   * @returns whether the packet comes to the end of the chain, or returns from it
+   */
+  through(chain: string, arrival: Arrival, depth: number): Arrival {
+    if (depth > MOST_JUMPS || this.#ends.size > MOST_WAYS) this.packet = { ...this.packet, mark: unknown(4) };
+    if (depth > MOST_JUMPS) return 'perhaps';
+    const way = `${arrival} ${chain} ${markOf(this.packet)}`;
+    const known = this.#ends.get(way);
+    if (known) {
+      this.packet = known.packet;
+      return known.arrival;
+    }
+    const end = this.#throughRules(chain, arrival, depth);
+    this.#ends.set(way, { arrival: end, packet: this.packet });
+    return end;
+  }
+
+  #throughRules(chain: string, arrival: Arrival, depth: number): Arrival {
+    const { rules, contents } = this.#table;
+    let here = arrival;
+    let returned: Arrival = 'never';
+    for (const rule of candidatesOf(rules.get(chain) ?? [], this.packet)) {
+      if (here === 'never') break;
+      const { packet } = this;
+      const { matches, action, behind } = judgeRule(rule, packet, contents);
+      if (behind !== packet)
+        this.packet =
+          here === 'surely' ? behind : { ...packet, mark: eitherOf(markOf(packet), markOf(behind)) };
+      if (matches === false || action === undefined) continue;
+      const { handle } = rule;
+      if (matches === undefined || action.kind === 'unknown') this.#doubt ??= { chain, handle };
+      const taken: Arrival = matches && here === 'surely' ? 'surely' : 'perhaps';
+      const { after, back } = this.#act(action, taken, { chain, handle }, depth);
+      returned = either(returned, back);
+      // What may not have matched goes on to the next rule.
+      here = matches ? after : 'perhaps';
+    }
+    return either(here, returned);
+  }
+
+  /** @returns whether the packet comes to the next rule, and whether it returns to the chain before */
+  #act(
+    action: Action,
+    taken: Arrival,
+    { chain, handle }: RulePlace,
+    depth: number,
+  ): { readonly after: Arrival; readonly back: Arrival } {
+    const note = (fate: Parameters<Way['note']>[3], arrival = taken) => {
+      this.note(chain, handle, arrival, fate);
+      return ENDED;
+    };
+    switch (action.kind) {
+      case 'unknown':
+        note({ what: 'drop' }, 'perhaps');
+        return { after: 'perhaps', back: 'never' };
+      case 'drop':
+        return note({ what: 'drop' });
+      case 'translate': {
+        const { to, port: toPort, labels } = action;
+        const isRight = to !== undefined && to === this.#target;
+        return isRight ? ENDED : note({ what: 'translate', to, toPort, labels });
+      }
+      case 'source':
+        return note({ what: 'source', to: action.to });
+    }
+    const { code, chain: next = '' } = action.verdict;
+    if (code === NF_DROP) return note({ what: 'drop' });
+    if (code === NF_ACCEPT) return ENDED;
+    if (code === NFT_RETURN) return { after: 'never', back: taken };
+    if (code === NFT_JUMP) return { after: this.through(next, taken, depth + 1), back: 'never' };
+    if (code === NFT_GOTO) return { after: 'never', back: this.through(next, taken, depth + 1) };
+    // NFT_CONTINUE, and NF_QUEUE, which leaves the decision to a process.
+    return { after: taken, back: 'never' };
+  }
+}
+
+const ENDED = { after: 'never', back: 'never' } as const;
+
+function either(a: Arrival, b: Arrival): Arrival {
+  if (a === 'surely' || b === 'surely') return 'surely';
+  return a === 'perhaps' || b === 'perhaps' ? 'perhaps' : 'never';
+}
+
+// A node has tens of thousands of rules, most of which want one address and port, and hundreds of attachments: looked at rule by rule, each
+// packet would cost all rules.
+
+/** An expression that loads what the next one compares with a value. Unless they are equal, the rule does not match. */
+interface Condition {
+  readonly name: string;
+  readonly value: Uint8Array;
+  load(packet: Packet): readonly Byte[];
+}
+
+/** Rules with the same conditions and different values. */
+interface Group {
+  readonly conditions: readonly Condition[];
+  /** By position in the chain. */
+  readonly values: Map<number, readonly string[]>;
+  /** Positions by the values of those conditions that can be judged for a packet; by which these are. */
+  readonly indexes: Map<string, ReadonlyMap<string, readonly number[]>>;
+}
+
+interface ChainIndex {
+  readonly groups: readonly Group[];
+  /** Positions of rules without such a condition. */
+  readonly others: readonly number[];
+}
+
+const chainIndexes = new WeakMap<readonly Rule[], ChainIndex>();
+
+/** The rules that may match, in order: all that do, and those of which it cannot be told so. */
+export function candidatesOf(rules: readonly Rule[], packet: Packet): Rule[] {
+  let index = chainIndexes.get(rules);
+  if (index === undefined) {
+    index = indexOf(rules);
+    chainIndexes.set(rules, index);
+  }
+  const positions = [...index.others, ...index.groups.flatMap(group => findIn(group, packet))];
+  return positions.sort((a, b) => a - b).flatMap(position => rules[position] ?? []);
+}
+
+function indexOf(rules: readonly Rule[]): ChainIndex {
+  const groups = new Map<string, Group>();
+  const others: number[] = [];
+  for (const [position, rule] of rules.entries()) {
+    const conditions = conditionsOf(rule.expressions as readonly Expression[]);
+    if (conditions.length === 0) {
+      others.push(position);
+      continue;
+    }
+    const name = conditions.map(one => one.name).join();
+    const group = groups.get(name) ?? { conditions, values: new Map(), indexes: new Map() };
+    group.values.set(
+      position,
+      conditions.map(({ value }) => value.join('.')),
+    );
+    groups.set(name, group);
+  }
+  return { groups: [...groups.values()], others };
+}
+
+function conditionsOf(all: readonly Expression[]): Condition[] {
+  // A rule that sets the mark does so, whatever its conditions behind that say.
+  const marking = all.findIndex(({ name, data }) => name === 'meta' && (data as { sreg?: number }).sreg);
+  const expressions = marking === -1 ? all : all.slice(0, marking);
+  return expressions.flatMap((one, i): Condition[] => {
+    const next = expressions[i + 1];
+    if (next?.name !== 'cmp' || next.data instanceof Uint8Array || (next.data?.op ?? 0) !== 0) return [];
+    const { sreg = 1, data } = next.data ?? {};
+    const value = data?.value;
+    if (value === undefined || one.data === undefined || one.data instanceof Uint8Array) return [];
+    const { length } = value;
+    if (one.name === 'meta' && one.data.sreg === undefined && (one.data.dreg ?? 1) === sreg) {
+      const { key = 0 } = one.data;
+      // Rules of the same chain may change it.
+      if (key === META.mark) return [];
+      const load: Condition['load'] = packet => metaBytes(packet, key).slice(0, length);
+      return [{ name: `meta ${key} ${length}`, value, load }];
+    }
+    if (one.name === 'payload' && one.data.dreg === sreg && length <= (one.data.length ?? 0)) {
+      const { base = 0, offset = 0 } = one.data;
+      const load: Condition['load'] = packet => payloadBytes(packet, base, offset, length);
+      return [{ name: `payload ${base} ${offset} ${length}`, value, load }];
+    }
+    return [];
+  });
+}
+
+function findIn({ conditions, values, indexes }: Group, packet: Packet): readonly number[] {
+  const loaded = conditions.map(one => {
+    const bytes = one.load(packet);
+    return bytes.length === one.value.length && !bytes.includes(undefined) ? bytes.join('.') : undefined;
+  });
+  const known = (texts: readonly (string | undefined)[]): string =>
+    texts.filter((_, i) => loaded[i] !== undefined).join();
+  const which = loaded.map(text => (text === undefined ? '?' : '=')).join('');
+  const index =
+    indexes.get(which) ?? groupBy([...values.keys()], position => known(values.get(position) ?? []));
+  indexes.set(which, index);
+  return index.get(known(loaded)) ?? [];
+}

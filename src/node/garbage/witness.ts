@@ -1,0 +1,101 @@
+// Has an attachment been made in this boot of the machine, whatever the records say?
+import { join } from 'node:path';
+import type { Made, NodeWitness } from '../../chain/records/held-attachment.ts';
+import { type AttachmentId, renderOwner } from '../../cni/attachment.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { leaseDirsOf, loadAbouts, typesOf } from '../../cni/network-plugins.ts';
+import type { PluginCatalog } from '../../cni/plugin-about.ts';
+import { parseResult, type Result, resultVersionOf } from '../../cni/result.ts';
+import { bootOf } from '../../ipam/boot-note.ts';
+import { findUse } from '../../ipam/holders.ts';
+import { readLease, tryListLeases } from '../../ipam/lease-files.ts';
+import { parseOwner, sameOwner } from '../../ipam/owner.ts';
+import { ALIAS_MAX_BYTES, findLink } from '../../netlink/rtnl/link.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../../netlink/socket.ts';
+import { Tables } from '../../netlink/tables.ts';
+import { findStranger } from '../../plugin/netns-owner.ts';
+import { closeNetns, findNetns, inNetns } from '../../sys/netns.ts';
+
+/**
+ * Asks the kernel, and reads the lease directories.
+ * @param find what is known about plugins; says where they keep leases
+ */
+export function nodeWitness(find: PluginCatalog['find']): NodeWitness {
+  return {
+    async findLife(list, id) {
+      const pair = findPair(id);
+      if (pair !== undefined) return pair;
+      const dirs = leaseDirsOf(list, await loadAbouts(find, typesOf(list)));
+      return findLease(dirs, id);
+    },
+    hasInterface,
+  };
+}
+
+function hasInterface({ network, containerId, ifname, netns, result }: Made): boolean {
+  const owner = { network, containerId, ifname };
+  const place = findNetns(netns);
+  if (place === undefined) return false;
+  try {
+    return withSocket(
+      () => inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE)),
+      container => {
+        if (findLink(container, ifname) === undefined) return false;
+        const visit = {
+          ...{ owner, prevResult: findResult(result), container, netnsFd: place.fd },
+          isAttached: () => true,
+        };
+        // Namespaces are used again: after a DEL the name may be that of the next attachment.
+        return withSocket(
+          () => new NetlinkSocket(NETLINK_ROUTE),
+          host => findStranger({ ...visit, host }) === undefined,
+        );
+      },
+    );
+  } finally {
+    closeNetns(place);
+  }
+}
+
+/** A result that cannot be read tells nothing of the interface. */
+function findResult(result: JsonObject | undefined): Result | undefined {
+  try {
+    return result && parseResult(result, resultVersionOf(result, '1.1.0'), 'recorded result');
+  } catch {
+    return undefined;
+  }
+}
+
+/** A pair that carries the name of the attachment, with its other end in a namespace that has a process or a name. */
+function findPair(id: AttachmentId): string | undefined {
+  const alias = renderOwner(id, ALIAS_MAX_BYTES);
+  const pairs = new Tables().links.filter(({ kind, attrs }) => kind === 'veth' && attrs.alias === alias);
+  const farEnds = pairs.length ? findUse()?.farEnds : undefined;
+  for (const { index, name } of pairs) {
+    const netns = farEnds?.get(index);
+    if (netns !== undefined) return `the peer of "${name}" is in namespace "${netns}"`;
+  }
+  return undefined;
+}
+
+/** A lease that names the attachment and was written since the machine was started. */
+function findLease(dirs: readonly string[], { containerId, ifname }: AttachmentId): string | undefined {
+  for (const dir of dirs) {
+    for (const address of tryListLeases(dir)) {
+      const owner = parseOwner(readLease(dir, address) ?? '');
+      const isOwn = owner !== undefined && sameOwner(owner, { containerId, ifname });
+      if (isOwn && bootOf(join(dir, address)) === 'this')
+        return `the lease of ${address} in "${dir}" is from this boot`;
+    }
+  }
+  return undefined;
+}
+
+function withSocket<T>(open: () => NetlinkSocket, ask: (socket: NetlinkSocket) => T): T {
+  const socket = open();
+  try {
+    return ask(socket);
+  } finally {
+    socket.close();
+  }
+}

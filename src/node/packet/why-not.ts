@@ -1,0 +1,164 @@
+// Which hop stops a packet between two ends?
+import type { FindPeer } from '../../between/peers.ts';
+import { cidrContains } from '../../net/cidr.ts';
+import { parseIp } from '../../net/ip.ts';
+import type { Link } from '../../netlink/rtnl/link.ts';
+import { lookUpRoute, type RouteLookup } from '../../netlink/rtnl/route-lookup.ts';
+import { CLIENT_PORT, isAny, OUTSIDE } from '../doctor/filter/fates.ts';
+import { type Packet, PROTOCOLS } from '../doctor/filter/packet.ts';
+import type { NodeAttachment, NodeModel } from '../model.ts';
+import { titleOf } from '../words.ts';
+import type { From, To } from './ends.ts';
+import { Journey, type Mapping } from './journey.ts';
+import { type Hop, hop, type Outcome, type Walk, walkOn } from './report.ts';
+import type { Site } from './site.ts';
+import { type Advice, addressesOf, World } from './world.ts';
+
+/** Follows the first packet of a connection, and the reply. */
+export function whyNot(
+  model: NodeModel,
+  from: From,
+  to: To,
+  advice: Advice,
+  findPeer: FindPeer,
+): { readonly outcome: Outcome; readonly hops: Hop[] } {
+  const world = new World(model, advice, findPeer);
+  try {
+    return walkOn(begin(world, from, to));
+  } finally {
+    world.close();
+  }
+}
+
+function* begin(world: World, from: From, to: To): Walk<boolean> {
+  const { node } = world;
+  const family = familyOf(from, to);
+  const isEcho = to.protocol === 'icmp';
+  const isNode = !isEcho && (to.kind === 'node' || (to.address !== undefined && node.has(to.address)));
+  const mapping = isNode ? yield* findMapping(world, to, family) : undefined;
+  const destination = mapping?.hostIP ?? destinationOf(world, from, to, family);
+  const isReply = false;
+  if (destination === undefined) {
+    const words = `the destination has no IPv${family} address`;
+    yield hop(node, { isReply }, 'mapping', 'stops', words);
+    return false;
+  }
+  const packet: Packet = {
+    family,
+    ...{ iif: undefined, oif: undefined, source: undefined, destination, isLocal: false },
+    protocol: PROTOCOLS[isEcho && family === 6 ? 'icmpv6' : to.protocol] ?? 0,
+    ...{ sourcePort: CLIENT_PORT, port: to.port, isReply, isTranslated: false },
+  };
+  const start = yield* findStart(world, from, packet);
+  if (start === undefined) return false;
+  const { site, sent, iif } = start;
+  const journey = new Journey(world, mapping);
+  const arrives = yield* iif ? journey.arrive(site, sent, iif) : journey.leave(site, sent);
+  return arrives && (yield* journey.continue());
+}
+
+/** Where the packet comes from. */
+interface Start {
+  readonly site: Site;
+  readonly sent: Packet;
+  /** The device on which it comes from outside. */
+  readonly iif?: Link;
+}
+
+function* findStart(world: World, from: From, packet: Packet): Walk<Start | undefined> {
+  const { node } = world;
+  if (from.kind === 'node') return { site: node, sent: packet };
+  if (from.kind === 'container') {
+    const [first] = world.attachments.filter(one => one.containerId === from.containerId);
+    const site = first && world.siteOf(first);
+    if (site) return { site, sent: packet };
+    yield hop(node, packet, 'device', 'unknown', `the namespace of ${from.containerId} cannot be entered`);
+    return undefined;
+  }
+  const source = from.address ?? OUTSIDE[packet.family];
+  const iif = arrivalOf(world, source);
+  if (iif) return { site: node, sent: { ...packet, source }, iif };
+  const words = `the node has no route to ${source}: a packet of the node itself is followed`;
+  yield hop(node, packet, 'route', 'unknown', words);
+  return { site: node, sent: packet };
+}
+
+function familyOf(from: From, to: To): 4 | 6 {
+  const address = to.address ?? (from.kind === 'outside' ? from.address : undefined);
+  return address === undefined ? to.family : address.includes(':') ? 6 : 4;
+}
+
+function destinationOf({ node, attachments }: World, from: From, to: To, family: 4 | 6): string | undefined {
+  if (to.address !== undefined) return to.address;
+  const isWanted = (address: string) => address.includes(':') === (family === 6);
+  if (to.kind === 'container') {
+    const own = attachments.filter(one => one.containerId === to.containerId);
+    const networks =
+      from.kind === 'container'
+        ? attachments.filter(one => one.containerId === from.containerId).map(one => one.network)
+        : [];
+    const nearest = own.toSorted((a, b) => rank(a) - rank(b));
+    return nearest.flatMap(addressesOf).find(isWanted);
+
+    function rank({ network }: NodeAttachment): number {
+      return networks.includes(network) ? 0 : 1;
+    }
+  }
+  return addressOfNode(node, family);
+}
+
+/** The way to the Internet; undefined if there is none. */
+export function uplinkOf(node: Site, family: 4 | 6): RouteLookup | undefined {
+  const way = lookUpRoute(node.route, { destination: parseIp(OUTSIDE[family]) });
+  return typeof way === 'number' ? undefined : way;
+}
+
+/** By which others know the node: of its uplink, if that has one. */
+export function addressOfNode(node: Site, family: 4 | 6): string | undefined {
+  const uplink = uplinkOf(node, family);
+  return [...(uplink ? [node.link(uplink.oif)] : []), ...node.links].flatMap(
+    link => node.addressOf(link, family) ?? [],
+  )[0];
+}
+
+/** The port of a container that a port of the node leads to. */
+function* findMapping(world: World, to: To, family: 4 | 6): Walk<Mapping | undefined> {
+  const isWanted = (address: string) => address.includes(':') === (family === 6);
+  const found = world.attachments.flatMap(attachment => {
+    const address = addressesOf(attachment).find(isWanted);
+    const mapped = attachment.ports.find(
+      ({ hostPort, protocol, hostIP }) =>
+        hostPort === to.port &&
+        protocol === to.protocol &&
+        (isAny(hostIP) ||
+          (hostIP.includes(':') === (family === 6) && [undefined, hostIP].includes(to.address))),
+    );
+    if (mapped === undefined || address === undefined) return [];
+    const hostIP = isAny(mapped.hostIP) ? undefined : mapped.hostIP;
+    return [{ attachment, address, hostIP, containerPort: mapped.containerPort }];
+  });
+  const [first] = found;
+  const at = { name: 'node' };
+  const isReply = false;
+  if (first === undefined) {
+    const listed = world.attachments.some(({ ports }) => ports.some(one => one.hostPort === to.port));
+    const words = listed
+      ? `port ${to.port} is mapped for another address, family or protocol only`
+      : `no container has port ${to.port}, so it is one of the node`;
+    yield hop(at, { isReply }, 'mapping', 'passes', words);
+    return undefined;
+  }
+  const { attachment, containerPort } = first;
+  const words = `port ${to.port} leads to port ${containerPort} of ${titleOf(attachment)}`;
+  yield hop(at, { isReply }, 'mapping', 'passes', words);
+  return { ...first, repair: world.advice.repair(attachment) };
+}
+
+/** The device whose subnet the address is in, or that of the default route. */
+function arrivalOf({ node }: World, source: string) {
+  const ip = parseIp(source);
+  const near = node.tables.addresses.find(({ cidr }) => cidrContains(cidr, ip));
+  if (near) return node.link(near.index);
+  const way = uplinkOf(node, ip.family);
+  return way && node.link(way.oif);
+}

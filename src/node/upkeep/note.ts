@@ -1,0 +1,125 @@
+// Which attachments does a plugin want to be called for again, and when?
+//
+// A plugin whose work is never done, such as keeping a lease, leaves a note. The daemon calls the plugin again when the note is
+// due, in one of its workers; until then nothing waits in a namespace. The note carries the plugin's own state, too, so one file
+// is all there is, and it works the same whether a daemon was there when it was written or not.
+import { readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import * as z from 'zod/mini';
+import { directoryOf, fileNameOf } from '../../attachments/place.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
+import { putFile, removeFile, unfinishedName } from '../../files/put-file.ts';
+import { namesIn } from '../../files/read-file.ts';
+
+const Note = z.object({
+  network: z.string(),
+  containerId: z.string(),
+  ifname: z.string(),
+  /** Tells several notes of one plugin about one attachment apart, each with a time of its own. */
+  part: z.optional(z.string()),
+  /** Never used again: tells this note from a later one of the same attachment. */
+  id: z.string(),
+  /** The boot whose clock `dueAt` is of. No namespace outlives it. */
+  boot: z.string(),
+  /** Whether it is about something that outlives a boot: then it is due at once after the next one. */
+  outlivesBoot: z.optional(z.boolean()),
+  /** Seconds since the boot; absent if there is nothing more to do. */
+  dueAt: z.optional(z.number()),
+  /** The generation of the attachment (attachments/generation.ts), if it was noted. */
+  generation: z.optional(z.string()),
+  /** The cookie of its namespace (sys/netns-cookie.ts), if the kernel has cookies. */
+  netnsCookie: z.optional(z.string()),
+  /** How the plugin is called again. */
+  call: z.object({ env: z.record(z.string(), z.string()), stdin: z.string() }),
+  /** The plugin's own. */
+  state: z.unknown(),
+});
+
+/** What a plugin noted about an attachment. */
+export type UpkeepNote = z.output<typeof Note>;
+
+/** What a note is about: an attachment, or a part of what the plugin keeps for it. */
+export type UpkeepOwner = AttachmentId & Partial<Pick<UpkeepNote, 'part'>>;
+
+/** The directory of all notes; the daemon that acts on them locks the file `lock` in it. */
+export function upkeepDir(stateDir: string): string {
+  return join(stateDir, 'upkeep');
+}
+
+/** The lock of a plugin's notes about a network, for reading one and writing it. */
+export function upkeepLockOf(stateDir: string, plugin: string, network: string): string {
+  return join(upkeepDir(stateDir), plugin, `.${directoryOf(network)}.lock`);
+}
+
+/** The note about an attachment or a part; undefined if there is none, or it cannot be read as one. */
+export function findUpkeep(stateDir: string, plugin: string, owner: UpkeepOwner): UpkeepNote | undefined {
+  return readNote(fileOf(stateDir, plugin, owner));
+}
+
+/**
+ * Writes the note about an attachment, replacing an earlier one.
+ * @throws CniError 5; then nothing is left behind
+ */
+export function putUpkeep(stateDir: string, plugin: string, note: UpkeepNote): void {
+  // Not among the notes: what a crash left there would be taken for one.
+  const unfinished = join(upkeepDir(stateDir), plugin, unfinishedName());
+  putFile(fileOf(stateDir, plugin, note), JSON.stringify(note), { what: 'note', unfinished });
+}
+
+/** Removes the note about an attachment. A missing one is ignored. @throws CniError 5 */
+export function removeUpkeep(stateDir: string, plugin: string, owner: UpkeepOwner): void {
+  removeFile(fileOf(stateDir, plugin, owner), 'note');
+}
+
+/** A plugin's notes about a network. */
+export function listUpkeep(stateDir: string, plugin: string, network: string): UpkeepNote[] {
+  const dir = join(upkeepDir(stateDir), plugin, directoryOf(network));
+  return namesIn(dir).flatMap(name => readNote(join(dir, name)) ?? []);
+}
+
+/** A note, and the plugin that left it. */
+export interface PluginNote {
+  readonly plugin: string;
+  readonly note: UpkeepNote;
+}
+
+/** Lists the notes of all plugins each time it is called. A file that has not changed since is not read again. */
+export function upkeepLister(stateDir: string): () => PluginNote[] {
+  const dir = upkeepDir(stateDir);
+  let known = new Map<string, { stamp: string; plugin: string; note: UpkeepNote | undefined }>();
+  return () => {
+    const before = known;
+    known = new Map();
+    for (const { plugin, path } of filesIn(dir)) {
+      const stat = statSync(path, { throwIfNoEntry: false });
+      // A note is replaced by another file, never written to.
+      const stamp = `${stat?.ino} ${stat?.mtimeMs}`;
+      const own = before.get(path);
+      known.set(path, own?.stamp === stamp ? own : { stamp, plugin, note: readNote(path) });
+    }
+    return [...known.values()].flatMap(({ plugin, note }) => (note ? [{ plugin, note }] : []));
+  };
+}
+
+function filesIn(dir: string): { plugin: string; path: string }[] {
+  return namesIn(dir).flatMap(plugin =>
+    namesIn(join(dir, plugin)).flatMap(network =>
+      namesIn(join(dir, plugin, network)).map(name => ({ plugin, path: join(dir, plugin, network, name) })),
+    ),
+  );
+}
+
+/** No interface has a colon in its name. */
+function fileOf(stateDir: string, plugin: string, owner: UpkeepOwner): string {
+  const name = owner.part === undefined ? fileNameOf(owner) : `${fileNameOf(owner)}:${owner.part}`;
+  return join(upkeepDir(stateDir), plugin, directoryOf(owner.network), name);
+}
+
+function readNote(path: string): UpkeepNote | undefined {
+  try {
+    const { success, data } = Note.safeParse(JSON.parse(readFileSync(path, 'utf8')));
+    return success ? data : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,153 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { type HeldKnown, isKnown, tryHold } from '../../../src/attachments/hold.ts';
+import type { LockPlace, Purpose } from '../../../src/attachments/lock.ts';
+import { createNote, readRecord } from '../../../src/attachments/notes.ts';
+import { noteFileOf } from '../../../src/attachments/place.ts';
+import { endRunner, type Runner, startRunner } from '../../../src/attachments/runner.ts';
+import { filesBelow, intentOf, settle } from '../../helpers/journal.ts';
+
+let dir: string;
+let run: string;
+let place: LockPlace;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-journal-'));
+  run = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-run-'));
+  place = { stateDir: dir, env: { ...process.env, CATENA_RUN_DIR: run } };
+});
+afterEach(() => {
+  for (const one of [dir, run]) fs.rmSync(one, { recursive: true });
+});
+
+const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+/** A record whose runner has died. */
+function abandoned(): void {
+  const runner = startRunner();
+  createNote(dir, intentOf({ runner, cacheDir: run })).close();
+  endRunner(runner);
+}
+/** For a DEL, which is noted. */
+function attempt(purpose: Purpose = 'del'): HeldKnown | { readonly holder: Runner } | undefined {
+  const held = tryHold(ID, { ...place, purpose });
+  if ('holder' in held) return held;
+  if (!isKnown(held)) {
+    held.release();
+    return undefined;
+  }
+  if (purpose === 'del') held.beginDel();
+  return held;
+}
+function won(held: ReturnType<typeof attempt>): HeldKnown {
+  if (held && 'drop' in held) return held;
+  throw new Error(`not held: ${JSON.stringify(held)}`);
+}
+function end(work: (held: HeldKnown) => void, held = won(attempt())): void {
+  work(held);
+  held.release();
+}
+const busy = (msg: string) => (held: HeldKnown) => held.fail([new Error(msg)]);
+const drop = (held: HeldKnown) => held.drop();
+
+describe('tryHold()', () => {
+  test('knows nothing without a record', () => expect(attempt()).toBeUndefined());
+
+  test('names the process at work, and leaves its record unchanged', () => {
+    const runner = startRunner();
+    createNote(dir, intentOf({ runner, cacheDir: run })).close();
+    const before = fs.readFileSync(noteFileOf(dir, ID), 'utf8');
+    expect(attempt()).toEqual({ holder: runner });
+    expect(fs.readFileSync(noteFileOf(dir, ID), 'utf8')).toBe(before);
+    endRunner(runner);
+  });
+
+  test('gives it to one of many', () => {
+    abandoned();
+    const tries = Array.from({ length: 10 }, () => attempt());
+    expect(tries.filter(held => held && 'drop' in held)).toHaveLength(1);
+    end(drop, won(tries[0]));
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
+    expect(attempt()).toBeUndefined();
+  });
+
+  test('writes nothing before something begins, and removes a note that is over', () => {
+    abandoned();
+    const file = noteFileOf(dir, ID);
+    const before = fs.readFileSync(file, 'utf8');
+    end(() => {}, won(attempt('repair')));
+    expect(fs.readFileSync(file, 'utf8')).toBe(before);
+    const intent = intentOf({ cacheDir: run, result: { cniVersion: '1.1.0' } });
+    settle(dir, intent);
+    end(({ record }) => expect(record.phase).toBe('attached'), won(attempt('repair')));
+    expect(fs.existsSync(file)).toBe(false);
+  });
+
+  test('passes it on when it ends in failure', () => {
+    abandoned();
+    end(busy('busy'));
+    expect(readRecord(dir, ID)).toMatchObject({
+      phase: 'failed',
+      attempts: 1,
+      lastErrors: [{ msg: 'busy' }],
+    });
+    end(busy('busy again'));
+    expect(readRecord(dir, ID)).toMatchObject({ attempts: 2, lastErrors: [{ msg: 'busy again' }] });
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
+  });
+
+  test('notes a change of a settled attachment until that is undone', () => {
+    settle(dir, intentOf({ cacheDir: path.join(run, 'cache'), result: { cniVersion: '1.1.0' } }));
+    const held = won(attempt('change'));
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
+    held.beginChange({ to: { capabilityArgs: {}, source: '{}' }, plugins: [] });
+    expect(readRecord(dir, ID)?.runners).toHaveLength(1);
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
+    held.abandon();
+    held.release();
+    expect(readRecord(dir, ID)).toMatchObject({ runners: [], phase: 'attached', isNoted: false });
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
+  });
+
+  test('commits a change in the entry, unless that is of a later ADD by then', () => {
+    const cacheDir = path.join(run, 'cache');
+    const to = { capabilityArgs: { mac: 'y' }, source: '{}', result: { cniVersion: '1.1.0' } };
+    for (const isRemade of [false, true]) {
+      settle(dir, intentOf({ cacheDir, result: { cniVersion: '1.1.0' } }));
+      const held = won(attempt('change'));
+      held.beginChange({ to, plugins: [0] });
+      if (isRemade) settle(dir, intentOf({ cacheDir, owner: 'later' }));
+      held.commit(to);
+      held.release();
+      const found = readRecord(dir, ID);
+      expect([found?.owner, found?.source]).toEqual(isRemade ? ['later', intentOf().source] : ['test', '{}']);
+      expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
+    }
+  });
+
+  test('does not let a record grow forever', () => {
+    abandoned();
+    for (let i = 1; i <= 100; i++) end(busy(`attempt ${i}`));
+    expect(readRecord(dir, ID)).toMatchObject({
+      attempts: 100,
+      lastErrors: [{ msg: 'attempt 100' }],
+      args: [['K', 'v']],
+    });
+    expect(fs.readFileSync(noteFileOf(dir, ID), 'utf8').split('\n').length).toBeLessThan(80);
+  });
+
+  test('passes to another process only when the first has ended', async () => {
+    const program = `
+      const { createNote } = await import('${path.resolve('src/attachments/notes.ts')}');
+      const { intentOf } = await import('${path.resolve('test/helpers/journal.ts')}');
+      createNote('${dir}', intentOf()).close();
+      console.log('ready');
+      setInterval(() => {}, 1000);`;
+    const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });
+    await child.stdout.getReader().read();
+    expect(attempt()).toMatchObject({ holder: { pid: child.pid } });
+    child.kill('SIGKILL');
+    await child.exited;
+    end(drop);
+  });
+});

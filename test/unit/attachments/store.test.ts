@@ -1,0 +1,311 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { removeAttachment, replaceAttachment, writeAttachment } from '../../../src/attachments/entries.ts';
+import type { CachedAttachment } from '../../../src/attachments/entry.ts';
+import {
+  createNote,
+  dropRecord,
+  entryOf,
+  readRecord,
+  reopenNote,
+  replaceNote,
+} from '../../../src/attachments/notes.ts';
+import { cacheFileOf, noteFileOf } from '../../../src/attachments/place.ts';
+import type { Line } from '../../../src/attachments/record.ts';
+import { listKnown, listRecords } from '../../../src/attachments/store.ts';
+import { filesBelow, intentOf, settle, withoutOurs } from '../../helpers/journal.ts';
+
+let dir: string;
+let cacheDir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-journal-'));
+  cacheDir = path.join(dir, 'cache');
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+const segment = (last: number): Line => ({ event: 'segment', last, result: { last } });
+const file = () => noteFileOf(dir, ID);
+const intent = (more = {}) => intentOf({ cacheDir, ...more });
+const result = { cniVersion: '1.1.0' };
+const notes = () => filesBelow(path.join(dir, 'unsettled'));
+
+describe('createNote()', () => {
+  test('creates a file for the attachment, readable by its owner only', () => {
+    createNote(dir, intent()).close();
+    expect(notes()).toEqual(['testnet/c1:eth0']);
+    const modes = ['.', 'testnet', 'testnet/c1:eth0'].map(
+      name => fs.statSync(path.join(dir, 'unsettled', name)).mode & 0o777,
+    );
+    expect(modes).toEqual([0o700, 0o700, 0o600]);
+  });
+
+  test('adds each line separately', () => {
+    const open = createNote(dir, intent());
+    open.append(segment(0));
+    expect(readRecord(dir, ID)).toMatchObject({ segment: 0, result: { last: 0 } });
+    open.append(segment(1));
+    expect(readRecord(dir, ID)).toMatchObject({ segment: 1, result: { last: 1 } });
+    open.close();
+  });
+
+  test('keeps what is there, which only a process without the lock can have written', () => {
+    createNote(dir, intent({ owner: 'first' })).close();
+    expect(() => createNote(dir, intent({ owner: 'second' }))).toThrow('without its lock');
+    expect(readRecord(dir, ID)?.owner).toBe('first');
+    fs.rmSync(file());
+    settle(dir, intent({ owner: 'third' }));
+    expect(() => createNote(dir, intent({ owner: 'second' }))).toThrow('without its lock');
+  });
+
+  test('replaces an unreadable note', () => {
+    createNote(dir, intent({ owner: 'first' })).close();
+    fs.writeFileSync(file(), '{');
+    createNote(dir, intent({ owner: 'second' })).close();
+    expect(readRecord(dir, ID)?.owner).toBe('second');
+    expect(notes()).toHaveLength(1);
+  });
+
+  test('reports why it cannot create the note', () => {
+    fs.writeFileSync(path.join(dir, 'unsettled'), '');
+    expect(() => createNote(dir, intent())).toThrow(`Cannot read note "${file()}": `);
+    expect(filesBelow(dir)).toEqual(['unsettled']);
+  });
+
+  test.each([
+    ['a long container id', { containerId: 'c'.repeat(300) }],
+    ['a long network', { network: 'n'.repeat(300) }],
+    ['a network that leads elsewhere', { network: '../../etc' }],
+    ['a container id that leads elsewhere', { containerId: '../x' }],
+    ['an interface that leads elsewhere', { ifname: '../x' }],
+  ])('keeps %s inside its directory', (_, more) => {
+    const id = { ...ID, ...more };
+    replaceNote(dir, intent(id), []);
+    expect(notes()).toEqual([expect.stringMatching(/^(testnet|~[0-9a-f]{32})\/(c1:eth0|~[0-9a-f]{32})$/)]);
+  });
+});
+
+describe('reopenNote()', () => {
+  test('starts a new line after one that was cut off', () => {
+    createNote(dir, intent()).close();
+    fs.appendFileSync(file(), '{"event":"se');
+    const open = reopenNote(dir, ID);
+    open?.append(segment(0));
+    open?.append(segment(1));
+    open?.close();
+    expect(readRecord(dir, ID)).toMatchObject({ unreadable: 1, segment: 1 });
+  });
+
+  test('creates no note', () => {
+    expect(reopenNote(dir, ID)).toBeUndefined();
+    expect(filesBelow(dir)).toEqual([]);
+  });
+});
+
+describe('readRecord()', () => {
+  test('returns undefined when there is none', () => expect(readRecord(dir, ID)).toBeUndefined());
+
+  test.each([
+    ['a directory', () => fs.mkdirSync(file()), 'it is not a regular file'],
+    ['a symbolic link', () => fs.symlinkSync('/etc/passwd', file()), 'it is a symbolic link'],
+    ['an empty file', () => fs.writeFileSync(file(), ''), 'its first line is not a JSON object'],
+    [
+      'the note of another attachment',
+      () => {
+        createNote(dir, intent({ containerId: 'c2' })).close();
+        fs.renameSync(noteFileOf(dir, { ...ID, containerId: 'c2' }), file());
+      },
+      'it is for interface "eth0" of container "c2" on network "testnet"',
+    ],
+  ])('refuses %s, and says why', (_, make, reason) => {
+    fs.mkdirSync(path.dirname(file()), { recursive: true });
+    make();
+    expect(() => readRecord(dir, ID)).toThrow(`Cannot read note "${file()}": `);
+    expect(() => readRecord(dir, ID)).toThrow(reason);
+    const { records, damaged } = listRecords(dir);
+    expect(records).toEqual([]);
+    expect(damaged.map(({ message }) => message)).toEqual([expect.stringContaining(reason)]);
+  });
+
+  test('does not wait for a pipe', () => {
+    fs.mkdirSync(path.dirname(file()), { recursive: true });
+    Bun.spawnSync(['mkfifo', file()]);
+    expect(() => readRecord(dir, ID)).toThrow('it is not a regular file');
+  });
+});
+
+describe('a settled attachment', () => {
+  test('is known by its entry, with all that its ADD knew', () => {
+    const made = intent({ result, hostCookie: '5', request: 'r1' });
+    settle(dir, made);
+    const { runner, ...rest } = made;
+    expect(readRecord(dir, ID)).toMatchObject({ ...rest, phase: 'attached', added: true, isNoted: false });
+    expect(readRecord(dir, ID)?.runner).toMatchObject({ op: runner.op, time: runner.time });
+    expect(notes()).toEqual([]);
+  });
+
+  test('is unknown once another runtime has made it, or its entry is damaged', () => {
+    settle(dir, intent({ result }));
+    withoutOurs(cacheFileOf(cacheDir, ID));
+    expect(readRecord(dir, ID)).toBeUndefined();
+    settle(dir, intent({ result }));
+    fs.writeFileSync(cacheFileOf(cacheDir, ID), 'half');
+    expect(readRecord(dir, ID)).toBeUndefined();
+  });
+
+  test('of another journal is not ours', () => {
+    settle(path.join(dir, 'delegates'), intent({ result }));
+    fs.cpSync(path.join(dir, 'delegates/caches'), path.join(dir, 'caches'), { recursive: true });
+    expect([readRecord(dir, ID), listRecords(dir).records]).toEqual([undefined, []]);
+    expect(readRecord(path.join(dir, 'delegates'), ID)?.phase).toBe('attached');
+  });
+});
+
+describe('a note is over', () => {
+  const over = () => readRecord(dir, ID)?.isNoted !== true;
+  const begin = () => ({ event: 'begin', runner: intent().runner }) as const;
+  const entry = (more: Partial<CachedAttachment> = {}) =>
+    writeAttachment(cacheDir, { ...entryOf(dir, intent({ result })), made: undefined, ...more });
+
+  test('of an ADD, when its entry is there: the rename of that committed it', () => {
+    const own = intent({ result });
+    createNote(dir, own).close();
+    expect(over()).toBe(false);
+    writeAttachment(cacheDir, entryOf(dir, own));
+    expect(readRecord(dir, ID)).toMatchObject({ phase: 'attached', isNoted: false });
+  });
+
+  test('of an ADD, when another runtime has made the attachment', () => {
+    createNote(dir, intent()).close();
+    entry();
+    expect(readRecord(dir, ID)).toBeUndefined();
+  });
+
+  test('of a DEL, when its entry is gone or of a later ADD, and not after a failure', () => {
+    const own = intent({ added: true, result });
+    settle(dir, own);
+    replaceNote(dir, own, [begin()]);
+    expect(readRecord(dir, ID)?.phase).toBe('deleting');
+    removeAttachment(cacheDir, ID);
+    expect(readRecord(dir, ID)).toBeUndefined();
+    replaceNote(dir, own, [begin(), { event: 'failed', op: 'x', time: '', attempts: 1, errors: [] }]);
+    expect(readRecord(dir, ID)?.phase).toBe('failed');
+    entry();
+    expect(readRecord(dir, ID)).toBeUndefined();
+  });
+
+  test('of a change, when its entry has it, and not while that is taken aside', () => {
+    const own = intent({ added: true, result });
+    const { runner } = intent();
+    settle(dir, own);
+    replaceNote(dir, own, [{ event: 'change', to: own, plugins: [0], runner }]);
+    expect(readRecord(dir, ID)?.change?.op).toBe(runner.op);
+    const aside = () => {
+      expect(readRecord(dir, ID)?.change?.op).toBe(runner.op);
+      return true;
+    };
+    replaceAttachment(cacheDir, entryOf(dir, own, runner.op), aside);
+    expect(readRecord(dir, ID)).toMatchObject({ change: undefined, isNoted: false });
+  });
+
+  test("of a change of another runtime's, when that has made or deleted it again", () => {
+    const own = intent({ added: true, result, foreign: true });
+    const { runner } = intent();
+    const note = () => replaceNote(dir, own, [{ event: 'change', to: own, plugins: [0], runner }]);
+    entry();
+    note();
+    expect(readRecord(dir, ID)?.foreign).toBe(true);
+    entry({ made: { change: runner.op } });
+    expect(readRecord(dir, ID)).toBeUndefined();
+    entry({ result: { cniVersion: '1.1.0', ips: [] } });
+    expect(readRecord(dir, ID)).toBeUndefined();
+    removeAttachment(cacheDir, ID);
+    expect(readRecord(dir, ID)).toBeUndefined();
+  });
+});
+
+describe('listRecords()', () => {
+  test('lists all, or those of one network, but none that is being written', () => {
+    for (const network of ['a', 'b']) createNote(dir, intent({ network })).close();
+    settle(dir, intent({ network: 'b', containerId: 'c2', result }));
+    fs.writeFileSync(path.join(dir, 'unsettled/a/.1.tmp'), 'half');
+    expect(listRecords(dir).records.map(({ network }) => network)).toEqual(['a', 'b', 'b']);
+    expect(listRecords(dir, 'b').records.map(({ containerId }) => containerId)).toEqual(['c1', 'c2']);
+    expect(listRecords(dir, 'c')).toEqual({ records: [], damaged: [] });
+    expect(listRecords(path.join(dir, 'missing'))).toEqual({ records: [], damaged: [] });
+  });
+});
+
+describe('dropRecord()', () => {
+  test('removes note and entry, and ignores missing ones', () => {
+    settle(dir, intent({ result }));
+    replaceNote(dir, intent({ added: true, result }), []);
+    dropRecord(dir, ID);
+    dropRecord(dir, ID);
+    expect([notes(), filesBelow(cacheDir)]).toEqual([[], []]);
+  });
+});
+
+describe('listKnown()', () => {
+  const at = (name: string) => path.join(dir, name);
+  const theirs = (containerId: string, network = 'testnet'): CachedAttachment => ({
+    ...{ network, containerId, ifname: 'eth0', netns: '/n', args: [], capabilityArgs: {} },
+    ...{ source: '{}', result },
+  });
+  const attach = (containerId: string, journal: string, own: string) =>
+    settle(at(journal), intentOf({ cacheDir: at(own), containerId, result }));
+  const list = (network?: string) =>
+    listKnown({ cacheDir: at('cache'), journals: [at('state'), at('delegates')] }, network);
+  const shown = (network?: string) =>
+    list(network).attachments.map(({ known, stateDir }) => {
+      return `${known.containerId} ${stateDir === undefined ? 'theirs' : path.basename(stateDir)}`;
+    });
+
+  test('tells ours from those of other runtimes', () => {
+    attach('ours', 'state', 'cache');
+    writeAttachment(at('cache'), theirs('theirs'));
+    expect(shown()).toEqual(['theirs theirs', 'ours state']);
+    createNote(at('state'), intentOf({ cacheDir: at('cache'), containerId: 'begun' })).close();
+    expect(shown()).toEqual(['theirs theirs', 'begun state', 'ours state']);
+  });
+
+  test('finds an entry in another directory, which is not that of the same name here', () => {
+    attach('c1', 'delegates', 'own');
+    writeAttachment(at('cache'), theirs('c1'));
+    expect(shown()).toEqual(['c1 theirs', 'c1 delegates']);
+  });
+
+  test('lists one network, and leaves out what cannot be used', () => {
+    attach('c1', 'state', 'cache');
+    writeAttachment(at('cache'), theirs('c1', 'other'));
+    expect([shown('testnet'), shown('other')]).toEqual([['c1 state'], ['c1 theirs']]);
+    attach('c2', 'delegates', 'own');
+    createNote(at('state'), intentOf({ cacheDir: at('cache'), containerId: 'c3' })).close();
+    const broken = [noteFileOf(at('state'), theirs('c3')), cacheFileOf(at('own'), theirs('c2'))];
+    for (const one of broken) fs.writeFileSync(one, 'half');
+    expect(shown('testnet')).toEqual(['c1 state']);
+    expect(list().damaged).toHaveLength(2);
+  });
+});
+
+test('listKnown() has an attachment at any moment of its changes', async () => {
+  settle(dir, intent({ result }));
+  const fixture = path.join(import.meta.dir, '../../fixtures/changing.ts');
+  const argv = [process.execPath, fixture, dir, ID.network, ID.containerId, ID.ifname];
+  const child = Bun.spawn(argv, { env: { ...process.env, CATENA_RUN_DIR: path.join(dir, 'run') } });
+  try {
+    const changes = new Set<string | undefined>();
+    for (let looks = 0; changes.size < 100; looks++) {
+      const { attachments } = listKnown({ cacheDir, journals: [dir] });
+      expect([looks, attachments.map(({ known }) => known.containerId)]).toEqual([looks, ['c1']]);
+      changes.add(attachments[0]?.cached?.made?.change);
+      if (looks % 20 === 0) await Bun.sleep(1);
+    }
+    expect(child.exitCode).toBe(null);
+  } finally {
+    child.kill('SIGKILL');
+    await child.exited;
+  }
+});

@@ -1,0 +1,46 @@
+import { expect, test } from 'bun:test';
+import { readDocComments } from '../../../../src/plugin/schema/render.ts';
+
+test('readDocComments() finds the words of every key, by its path', () => {
+  const source = `
+// What may be configured?
+import * as z from 'zod/mini';
+/** Shared by several. */
+const attributes = {
+  /** Bytes; it's \`0\` by default. */
+  mtu: z.optional(z.int()),
+};
+/** The configuration. */
+export const Conf = z.extend(PluginConfig, {
+  ...attributes,
+  /**
+   * Two
+   * lines.
+   */
+  name: z._default(z.string().check(z.regex(/^[a-z]{1,3}$/)), 'a, b'),
+  plain: z.string(),
+  /** Outer. */
+  outer: z.optional(
+    z.looseObject({
+      first: z.array(z.string()),
+      /** Inner. */
+      inner: z.string(),
+    }),
+  ),
+  /** Last. */
+  last: z.string(),
+});
+/** Not a key. */
+export interface Other {
+  /** Of a type. */
+  readonly value: number;
+}
+`;
+  expect(Object.fromEntries(readDocComments(source))).toEqual({
+    mtu: "Bytes; it's `0` by default.",
+    name: 'Two lines.',
+    outer: 'Outer.',
+    'outer.inner': 'Inner.',
+    last: 'Last.',
+  });
+});
