@@ -44,4 +44,13 @@ test('each pool must be usable, and have a name of its own', () => {
   expect(refuse({ ...IPAM, pools: [{ pool: 'a', subnets: [{ ipv4: '10.0.0.1/8' }] }] })).toThrow(
     '10.0.0.0/8',
   );
+  const overlapping = [
+    { pool: 'a', subnets: [{ ipv4: '10.9.0.0/24' }] },
+    { pool: 'b', subnets: [{ ipv4: '10.9.0.0/16' }] },
+  ];
+  expect(refuse({ ...IPAM, pools: overlapping })).toThrow('pools "a" and "b" overlap');
+  expect(refuse({ ...IPAM, grace: 1800 })).not.toThrow();
+  expect(refuse({ ...IPAM, grace: 1799 })).toThrow('"grace" must be 1800 at least');
+  for (const numbers of [{ lowWater: -1 }, { coolDown: -1 }, { keep: -1 }, { timeout: 0 }])
+    expect(refuse({ ...IPAM, ...numbers })).toThrow('"lowWater", "coolDown" and "keep" must not be negative');
 });

@@ -21,6 +21,8 @@ test('the master of a chain is the only interface of the result, unless one is c
 
 test('addresses of the plugin before are taken if there is no IPAM plugin', () => {
   expect(givenAddresses(conf({}), before)).toEqual({ ips: before.ips, routes: [] });
+  const [routes, dns] = [[{ dst: '0.0.0.0/0', gw: '192.0.2.9' }], { nameservers: ['192.0.2.53'] }];
+  expect(givenAddresses(conf({}), { ...before, routes, dns })).toEqual({ ips: before.ips, routes, dns });
   expect(givenAddresses(conf({ ipam: { type: 'static' } }), before)).toBeUndefined();
   expect(givenAddresses(conf({}), undefined)).toBeUndefined();
 });

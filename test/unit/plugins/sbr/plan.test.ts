@@ -29,6 +29,15 @@ describe('planSbr()', () => {
     expect(planSbr([V4], OPTIONS, present).leaving).toHaveLength(1);
   });
 
+  test('an address of full length has no subnet, in either family', () => {
+    const alone = ['10.8.0.2/32', 'fd00:8::2/128', 'fd00::/32'].map(text => ({ address: parseCidr(text) }));
+    expect(summary(planSbr(alone, OPTIONS, presentOf([])))).toEqual([
+      '10.8.0.2/32 100: ',
+      'fd00:8::2/128 101: ',
+      'fd00::/128 102: fd00::/32',
+    ]);
+  });
+
   test('copies a route through a gateway that lies in no subnet', () => {
     const alone: Source = { address: parseCidr('10.8.0.2/32') };
     const far = [route('169.254.1.1/32'), route('0.0.0.0/0', '169.254.1.1')];

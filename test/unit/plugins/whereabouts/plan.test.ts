@@ -53,11 +53,14 @@ test('a node uses its own slice, without what the range excludes', async () => {
   const allocations = [
     { nodeName: 'a', sliceRange: '10.1.0.0/26' },
     { nodeName: 'b', sliceRange: '10.1.0.64/26' },
+    { nodeName: 'wider', sliceRange: '10.1.0.0/16' },
+    { nodeName: 'elsewhere', sliceRange: '10.2.0.0/26' },
   ];
   const ask = async () => ({ status: { allocations } });
   const books = { server: { ask }, namespace: 'kube-system', network: '' } as unknown as Books;
   const whole = range('10.1.0.0/24', { exclude: ['10.1.0.65'] });
   const own = await findSlice(books, whole, 'b', 'net');
   expect(own.free.map(ends => ends.map(renderIp))).toEqual([['10.1.0.66', '10.1.0.126']]);
-  await expect(findSlice(books, whole, 'c', 'net')).rejects.toMatchObject({ code: 11 });
+  for (const node of ['c', 'wider', 'elsewhere'])
+    await expect(findSlice(books, whole, node, 'net')).rejects.toMatchObject({ code: 11 });
 });
