@@ -49,6 +49,18 @@ test('a change that has removed a part of attachments does not wait for those th
   expect(pacer.due(62_000)).toBeLessThanOrEqual(1_000);
 });
 
+test('two sweeps are a second apart, and as long as the last one took', () => {
+  for (const [tookMs, pause] of [
+    [20, 1_000],
+    [5_000, 5_000],
+  ] as const) {
+    const pacer = new SweepPacer();
+    pacer.ended(10_000, tookMs, false);
+    pacer.want(true);
+    expect(pacer.due(10_000)).toBe(pause);
+  }
+});
+
 /** Lets what has been asked for happen. */
 const settle = () => new Promise(resolve => setTimeout(resolve, 20));
 
@@ -132,4 +144,31 @@ test('rounds that check all keep their interval', async () => {
   const begun = await beginnings(['a'], 6);
   const gaps = begun.slice(1).map((at, i) => at - (begun[i] ?? 0));
   expect(Math.min(...gaps)).toBeLessThan(EVERY_MS * 2.4);
+});
+
+test('those are checked first that were not checked for the longest time, and none that just was', async () => {
+  const now = performance.now();
+  const checked = new Map([
+    ['minute', now - 60_000],
+    ['recent', now + 3_600_000],
+    ['hour', now - 3_600_000],
+  ]);
+  const visited: string[] = [];
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const stop = startRounds({
+    everyMs: () => EVERY_MS,
+    list: () => ['minute', 'recent', 'never', 'hour'],
+    checkedAt: key => checked.get(key),
+    async visit(key) {
+      visited.push(key);
+      checked.set(key, performance.now());
+    },
+    async atEnd() {
+      if (visited.length >= 3) resolve();
+    },
+  });
+  await promise;
+  await stop();
+  expect(visited.slice(0, 3)).toEqual(['never', 'hour', 'minute']);
+  expect(visited).not.toContain('recent');
 });

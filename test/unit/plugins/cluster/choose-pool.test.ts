@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test';
 import { choosePool } from '../../../../plugins/cluster/choose-pool.ts';
 import { ANNOTATIONS, ClusterConf } from '../../../../plugins/cluster/config.ts';
-import { refuseUnusable } from '../../../../plugins/cluster/plan.ts';
+import { limitsOf, refuseUnusable } from '../../../../plugins/cluster/plan.ts';
 
 const IPAM = {
   type: 'cluster',
@@ -53,4 +53,10 @@ test('each pool must be usable, and have a name of its own', () => {
   expect(refuse({ ...IPAM, grace: 1799 })).toThrow('"grace" must be 1800 at least');
   for (const numbers of [{ lowWater: -1 }, { coolDown: -1 }, { keep: -1 }, { timeout: 0 }])
     expect(refuse({ ...IPAM, ...numbers })).toThrow('"lowWater", "coolDown" and "keep" must not be negative');
+});
+
+test('zero is a number that a configuration may give', () => {
+  const limits = (ipam: object) => limitsOf(ClusterConf.parse({ ipam }));
+  expect(limits({ type: 'cluster', blockSize: 64 })).toEqual({ lowWater: 8, coolDownS: 300, graceS: 3600 });
+  expect(limits({ type: 'cluster', lowWater: 0, coolDown: 0 })).toMatchObject({ lowWater: 0, coolDownS: 0 });
 });

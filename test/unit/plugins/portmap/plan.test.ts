@@ -1,6 +1,11 @@
 // Which mappings apply to which address of the pod?
 import { describe, expect, test } from 'bun:test';
-import { type FamilyPlan, planForwards, renderHostPort } from '../../../../plugins/portmap/plan.ts';
+import {
+  type FamilyPlan,
+  MOST_MAPPINGS,
+  planForwards,
+  renderHostPort,
+} from '../../../../plugins/portmap/plan.ts';
 import type { PortMapping } from '../../../../src/cni/capabilities.ts';
 import type { ResultIp } from '../../../../src/cni/result.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
@@ -37,6 +42,21 @@ describe('planForwards()', () => {
     expect(plan([WEB], [])).toEqual([]);
     expect(planForwards([WEB], {}, 'eth0')).toEqual([]);
     expect(plan([])).toEqual([]);
+  });
+
+  test('takes no address of a device of the host, whatever its name is', () => {
+    const found = planForwards(
+      [WEB],
+      { interfaces: [{ name: 'eth0' }], ips: [{ ...v4, interface: 0 }] },
+      'eth0',
+    );
+    expect(found).toEqual([]);
+  });
+
+  test('takes as many mappings as the limit says, and no more', () => {
+    const many = Array.from({ length: MOST_MAPPINGS + 1 }, (_, i) => ({ ...WEB, hostPort: i + 1 }));
+    expect(plan(many.slice(1), [v4])[0]?.forwards).toHaveLength(MOST_MAPPINGS);
+    expect(() => plan(many, [v4])).toThrow('at most 8192 mappings');
   });
 
   test.each([

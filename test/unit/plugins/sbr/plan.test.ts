@@ -67,6 +67,15 @@ describe('planSbr()', () => {
     }
   });
 
+  test('of a second ADD: the default route that was moved stays, unless a gateway is configured', () => {
+    const moved = { ...route('0.0.0.0/0', '10.8.0.1'), table: 150 };
+    const present = presentOf([moved], [rule({ from: parseCidr('10.8.0.2/32'), table: 150 })]);
+    expect(summary(planSbr([V4], OPTIONS, present))).toEqual(['10.8.0.2/32 150: 10.8.0.0/24']);
+    const gateway = parseIp('10.8.0.9');
+    const configured = planSbr([{ ...V4, gateway }], { ...OPTIONS, gateways: [gateway] }, present);
+    expect(summary(configured)).toEqual(['10.8.0.2/32 150: 10.8.0.0/24, 0.0.0.0/0 via 10.8.0.9']);
+  });
+
   test('plans only rules with a configured table', () => {
     const plan = planSbr([V4, V6], { ...OPTIONS, table: 5000 }, presentOf([route('10.8.0.0/24')]));
     expect(summary(plan)).toEqual(['10.8.0.2/32 5000: ', 'fd00:8::2/128 5000: ']);

@@ -1,9 +1,9 @@
 // Which addresses has a range, and in which order are they given? Several nodes at once: test/simulator/whereabouts.test.ts
 import { describe, expect, test } from 'bun:test';
 import type { Books } from '../../../../plugins/whereabouts/books.ts';
-import { lowestFree, planRanges } from '../../../../plugins/whereabouts/plan.ts';
+import { lowestFree, planRanges, reservationName } from '../../../../plugins/whereabouts/plan.ts';
 import { findSlice } from '../../../../plugins/whereabouts/slices.ts';
-import { renderIp } from '../../../../src/net/ip.ts';
+import { parseIp, renderIp } from '../../../../src/net/ip.ts';
 
 const range = (text: string, more = {}) => {
   const [one] = planRanges({ range: text, ...more });
@@ -63,4 +63,10 @@ test('a node uses its own slice, without what the range excludes', async () => {
   expect(own.free.map(ends => ends.map(renderIp))).toEqual([['10.1.0.66', '10.1.0.126']]);
   for (const node of ['c', 'wider', 'elsewhere'])
     await expect(findSlice(books, whole, node, 'net')).rejects.toMatchObject({ code: 11 });
+});
+
+test('reservations are named as whereabouts names them', () => {
+  const names = ['10.1.0.7', 'fd00::7', 'fd00::'].map(text => reservationName(parseIp(text)));
+  expect(names).toEqual(['10.1.0.7', 'fd00--7', 'fd00--0']);
+  expect(reservationName(parseIp('fd00::7'), 'net')).toBe('net-fd00--7');
 });

@@ -1,7 +1,7 @@
 // Does a walk through chains end, whatever they jump to, and find the same fates as by each way?
 import { expect, test } from 'bun:test';
 import { ipToBytes, parseIp } from '../../../../../src/net/ip.ts';
-import { NF_DROP, NFT_JUMP } from '../../../../../src/netlink/nft/data.ts';
+import { NF_ACCEPT, NF_DROP, NFT_JUMP } from '../../../../../src/netlink/nft/data.ts';
 import { decide, isOutside, loadTransportHeader, META } from '../../../../../src/netlink/nft/expr.ts';
 import type { Rule } from '../../../../../src/netlink/nft/rule.ts';
 import type { FilterTable } from '../../../../../src/netlink/tables.ts';
@@ -77,12 +77,12 @@ test('a drop at the end of all ways is one fate', () => {
   expect(fates).toMatchObject([{ what: 'drop', chain: 'c3', isSure: true }]);
 });
 
-/** What a rule does with packets to a port. */
-function fatesOf(expressions: readonly unknown[], port: number) {
-  const rule = { chain: 'c0', handle: 1n, expressions } as Rule;
+/** What rules do with packets to a port. */
+function fatesOf(port: number, ...all: (readonly unknown[])[]) {
+  const rules = all.map((expressions, i) => ({ chain: 'c0', handle: BigInt(i), expressions }) as Rule);
   const table: FilterTable = {
     ...{ table: { family: 'inet', name: 'x' }, isOwn: false, chains: [], contents: () => [] },
-    rules: new Map([['c0', [rule]]]),
+    rules: new Map([['c0', rules]]),
   };
   const { fates } = walk(table, { name: 'c0' }, { ...PACKET, port });
   return fates.map(({ what, isSure }) => `${what} ${isSure}`);
@@ -95,12 +95,18 @@ test('a rule for ports outside of a range spares those in it, ends included', ()
     isOutside(1, bytes(1000), bytes(2000)),
     decide({ code: NF_DROP }),
   ];
-  const fates = [999, 1000, 2000, 2001].map(port => fatesOf(rule, port));
+  const fates = [999, 1000, 2000, 2001].map(port => fatesOf(port, rule));
   expect(fates).toEqual([['drop true'], [], [], ['drop true']]);
 });
 
 test('a rule that rejects packets takes them away', () => {
-  expect(fatesOf([{ name: 'reject', data: new Uint8Array() }], 80)).toEqual(['drop true']);
+  expect(fatesOf(80, [{ name: 'reject', data: new Uint8Array() }])).toEqual(['drop true']);
+});
+
+test('what a rule may have accepted may come to the next one', () => {
+  const [accept, drop] = [decide({ code: NF_ACCEPT }), decide({ code: NF_DROP })];
+  expect(fatesOf(80, [accept], [drop])).toEqual([]);
+  expect(fatesOf(80, [{ name: 'limit' }, accept], [drop])).toEqual(['drop false']);
 });
 
 type Expressions = Rule['expressions'];
