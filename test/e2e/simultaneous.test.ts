@@ -4,9 +4,10 @@ import { existsSync, readdirSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import { IS_SAMPLE } from '../helpers/sample.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
-const ROUNDS = 40;
+const ROUNDS = IS_SAMPLE ? 16 : 40;
 
 /** A chain that is quick: what is tried is the moment at which each begins. */
 function quickChain(lab: Lab): Chain {

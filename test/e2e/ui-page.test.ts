@@ -6,6 +6,7 @@ import type { Browser, Page } from 'playwright-core';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { requiresChromium, startChromium } from '../helpers/chromium.ts';
 import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
+import { IS_SAMPLE } from '../helpers/sample.ts';
 import { answersOf, hrefOf } from '../helpers/shown-node.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
@@ -236,7 +237,7 @@ describeRoot(
       DEADLINE_MS,
     );
     test(
-      'shows every view without a broken word, at every width, with no attachment and with a thousand',
+      'shows every view without a broken word, at every width, however many attachments there are',
       () =>
         inBrowser(
           lab => Promise.resolve(writeRecords(lab, 1)),
@@ -281,9 +282,9 @@ describeRoot(
   requiresChromium(),
 );
 
-const WIDTHS = [375, 640, 800, 1024, 1280, 1920];
-const NUMBERS = [0, 3, 40, 1_000];
-const STATES = ['healthy', 'broken'] as const;
+const WIDTHS = IS_SAMPLE ? [375, 800, 1280] : [375, 640, 800, 1024, 1280, 1920];
+const NUMBERS = IS_SAMPLE ? [40] : [0, 3, 40, 1_000];
+const STATES = IS_SAMPLE ? (['broken'] as const) : (['healthy', 'broken'] as const);
 
 /**
  * What a person would call ugly, found by geometry: a page that scrolls to the side; a word of up to 20 letters in two lines; text

@@ -9,12 +9,13 @@ import { add, confOf, inGroups, recordsIn, serve } from '../helpers/dhcp-lab.ts'
 import { requiresServer } from '../helpers/dhcp-packages.ts';
 import { serveKea } from '../helpers/kea.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { IS_SAMPLE } from '../helpers/sample.ts';
 import { describeRoot, type Need, requires, testNeeding } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 
 setDefaultTimeout(deadline(240_000));
 
-const LEASES = 200;
+const LEASES = IS_SAMPLE ? 60 : 200;
 const POOL = ['10.77.0.10', '10.77.0.250'] as const;
 
 interface Server {

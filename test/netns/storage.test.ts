@@ -7,6 +7,7 @@ import { fullChain } from '../helpers/chain.ts';
 import type { Finished } from '../helpers/command.ts';
 import { filesBelow, unfinished } from '../helpers/journal.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { IS_SAMPLE } from '../helpers/sample.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { mountSmallDisk, type SmallDisk } from '../helpers/small-disk.ts';
 
@@ -227,10 +228,12 @@ function expectWords(damage: string, { exitCode, stderr }: Finished): void {
 describeRoot('with a file that is damaged', () => {
   test.each(Object.entries(FILES))(
     '%s: verbs go on or say why, and DEL leaves nothing',
-    async (_, fileOf) => {
+    async (name, fileOf) => {
+      const at = Object.keys(FILES).indexOf(name);
+      const damages = Object.entries(DAMAGE).filter((_, i, { length }) => !IS_SAMPLE || i === at % length);
       await withDisk(async ({ disk, lab, add, expectNothing }) => {
         const [container, other] = [await lab.container(), await lab.container()];
-        for (const [damage, apply] of Object.entries(DAMAGE)) {
+        for (const [damage, apply] of damages) {
           const added = await add(container);
           expect([damage, added.exitCode, added.stderr]).toEqual([damage, 0, '']);
           const lease = JSON.parse(added.stdout).ips[0].address.replace(/\/.*/, '');

@@ -2,9 +2,10 @@
 import fc from 'fast-check';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/version.ts';
+import { IS_SAMPLE } from '../helpers/sample.ts';
 
 /** Cases of each property; a failure prints the seed and path with which `fc.assert` shows it again. */
-export const RUNS = Number(process.env.CATENA_PROPERTY_RUNS ?? 10_000);
+export const RUNS = Number(process.env.CATENA_PROPERTY_RUNS ?? (IS_SAMPLE ? 2_000 : 10_000));
 
 /** A released version. */
 export const anyVersion: fc.Arbitrary<SpecVersion> = fc.constantFrom(...SPEC_VERSIONS);
