@@ -1,18 +1,18 @@
 // How are the programs of a cluster made of Debian's packages?
-// Kubernetes: the source package of Debian 12, which has no binary one but kubectl's, built with its Go 1.19. kubectl, etcd: unpacked.
+// Kubernetes: the source package of Debian 12, which has no binary one but kubectl's, built with its Go 1.19. All packages are only unpacked.
 
 import fs from 'node:fs';
 import { run, TEST_PATH } from '../helpers/command.ts';
-import { aptGet } from '../helpers/debian.ts';
-import { unpackPackages } from '../helpers/unpack.ts';
+import { libraryDirs, unpackedAt, unpackPackages } from '../helpers/unpack.ts';
 import type { Say } from './cluster.ts';
 import { BUILT, kubernetesDir, missingIn, PACKAGES, UNPACKED } from './programs.ts';
 
-const GO = '/usr/lib/go-1.19';
 const COMPILER = [
   ...['golang-1.19-go', 'golang-1.19-src', 'golang-github-modern-go-reflect2-dev'],
-  ...['rsync', 'jq', 'make', 'dpkg-dev'],
+  ...['golang-github-appc-cni-dev', 'rsync', 'jq', 'make', 'dpkg-dev'],
 ];
+/** Where {@link COMPILER} is unpacked. */
+const TOOLS = unpackedAt('catena-compiler');
 /** Debian's reflect2. The vendored one is older than Go 1.18, with which an API server dies at its first custom resource. */
 const REFLECT2 = 'github.com/modern-go/reflect2';
 const SOURCES = `Types: deb-src
@@ -29,8 +29,8 @@ export async function buildKubernetes(say: Say): Promise<void> {
   const missing = missingIn(kubernetesDir());
   if (missing.length === 0 || process.env.KUBERNETES_BIN !== undefined) return;
   say(`building ${missing.join(', ')}: once, some five minutes on two idle cores`);
-  const problem = await aptGet('install', '-y', '--no-install-recommends', ...COMPILER);
-  if (problem !== undefined) throw new Error(`Cannot install "${COMPILER.join(' ')}": ${problem}`);
+  const problem = await unpackPackages(TOOLS, COMPILER);
+  if (problem !== undefined) throw new Error(problem);
   const work = `${BUILT}-sources`;
   const source = `${work}/src`;
   fs.mkdirSync(BUILT, { recursive: true });
@@ -40,7 +40,7 @@ export async function buildKubernetes(say: Say): Promise<void> {
   fs.rmSync(`${go}/src/k8s.io/kubernetes`, { force: true });
   fs.symlinkSync(source, `${go}/src/k8s.io/kubernetes`);
   fs.rmSync(`${source}/vendor/${REFLECT2}`, { recursive: true });
-  fs.cpSync(`/usr/share/gocode/src/${REFLECT2}`, `${source}/vendor/${REFLECT2}`, { recursive: true });
+  fs.cpSync(`${TOOLS}/usr/share/gocode/src/${REFLECT2}`, `${source}/vendor/${REFLECT2}`, { recursive: true });
   for (const one of HASTY) hasten(source, one);
   const started = performance.now();
   await make(
@@ -89,12 +89,35 @@ async function unpackSource(work: string, source: string): Promise<void> {
     ...['-o', 'Dir::Etc::SourceList=/dev/null', '-o', `Dir::Etc::SourceParts=${work}/apt`],
     ...['-o', `Dir::State::Lists=${work}/apt/lists`, '-o', 'APT::Sandbox::User=root'],
   ];
-  const options = { cwd: work, env: { PATH: TEST_PATH }, timeoutMs: 600_000 };
+  const options = { cwd: work, env: toolEnv(), timeoutMs: 600_000 };
   const log = `${BUILT}/build.log`;
   await must(['apt-get', '-q', ...own, 'update'], options, log);
   await must(['apt-get', '-q', ...own, 'source', '--download-only', 'kubernetes'], options, log);
   const [description = 'kubernetes.dsc'] = fs.globSync('*.dsc', { cwd: work });
   await must(['dpkg-source', '--extract', description, source], options, log);
+}
+
+/** Builds what plays multus in the figures, unless an earlier run did; or says why it cannot be had. */
+export async function buildMultus(): Promise<{ readonly program: string } | { readonly missing: string }> {
+  const source = `${import.meta.dir}/multus/main.go`;
+  const program = `${BUILT}/multus-${Bun.hash(fs.readFileSync(source)).toString(36)}`;
+  if (fs.existsSync(program)) return { program };
+  const missing = await unpackPackages(TOOLS, COMPILER);
+  if (missing !== undefined) return { missing };
+  fs.mkdirSync(BUILT, { recursive: true });
+  const env = { ...toolEnv(), GOPATH: `${TOOLS}/usr/share/gocode`, GO111MODULE: 'off' };
+  const work = fs.mkdtempSync(`${program}-`);
+  try {
+    await must(
+      ['go', 'build', '-o', `${work}/multus`, source],
+      { cwd: work, timeoutMs: 900_000, env: { ...env, HOME: work } },
+      `${BUILT}/build.log`,
+    );
+    fs.renameSync(`${work}/multus`, program);
+  } finally {
+    fs.rmSync(work, { recursive: true, force: true });
+  }
+  return { program };
 }
 
 /** The makefile generates what the programs are compiled with, such as the API server's tables of OpenAPI. */
@@ -103,8 +126,8 @@ function make(source: string, what: readonly string[], env: Readonly<Record<stri
     cwd: source,
     timeoutMs: 3_600_000,
     env: {
+      ...toolEnv(),
       ...env,
-      PATH: `${GO}/bin:${TEST_PATH}`,
       GO111MODULE: 'off',
       CGO_ENABLED: '0',
       // The compiler's heaps are small next to the memory of a machine that runs a cluster.
@@ -117,6 +140,17 @@ function make(source: string, what: readonly string[], env: Readonly<Record<stri
     },
   };
   return must(['make', `WHAT=${what.join(' ')}`], options, `${BUILT}/build.log`);
+}
+
+/** With which unpacked programs find each other, their libraries and modules. */
+function toolEnv(): Record<string, string> {
+  const perl = fs.globSync(`${TOOLS}/usr/{share,lib/*}/perl{5,/5.*,-base}`);
+  return {
+    PATH: `${TOOLS}/usr/lib/go-1.19/bin:${TOOLS}/usr/bin:${TEST_PATH}`,
+    LD_LIBRARY_PATH: libraryDirs(TOOLS).join(':'),
+    PERL5LIB: perl.join(':'),
+    DPKG_DATADIR: `${TOOLS}/usr/share/dpkg`,
+  };
 }
 
 async function must(argv: readonly string[], options: Parameters<typeof run>[1], log: string): Promise<void> {

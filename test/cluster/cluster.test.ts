@@ -2,11 +2,11 @@
 import { describe, expect, test } from 'bun:test';
 import { nodePlace, subnetFile } from './addresses.ts';
 import { account, kubeconfig, tokenFile } from './certificates.ts';
-import { histogramIn, quantileBetween } from './histograms.ts';
 import { differences } from './holdings.ts';
 import { ipv4In, ipv6In } from './living.ts';
 import { findUnclaimed, findWronglyHeld, type PoolObject } from './pool-checker.ts';
 import { failedSandboxes, quantile, sandboxTimes } from './sandbox-times.ts';
+import { tableOf } from './scenarios/figures.ts';
 import { SCENARIOS } from './scenarios.ts';
 import { callsIn } from './stopwatch.ts';
 
@@ -108,18 +108,22 @@ test('a quantile is one of the values', () => {
   expect(quantile([], 0.5)).toBeUndefined();
 });
 
-test('a histogram tells in which bucket a quantile of what came since lies', () => {
-  const text = (counts: readonly number[]) =>
-    ['0.1', '1', '+Inf']
-      .map((le, i) => `t_bucket{verb="ADD",network="n",le="${le}"} ${counts[i]}`)
-      .concat('t_bucket{verb="DEL",network="n",le="0.1"} 99', 't_sum{verb="ADD"} 7')
-      .join('\n');
-  const read = (counts: readonly number[]) => histogramIn(text(counts), 't', { verb: 'ADD' });
-  const [before, after] = [read([5, 5, 5]), read([6, 14, 15])];
-  expect([...after.keys()]).toEqual([0.1, 1, Number.POSITIVE_INFINITY]);
-  expect(quantileBetween(before, after, 0.5)).toBe(1);
-  expect(quantileBetween(before, after, 0.99)).toBe(Number.POSITIVE_INFINITY);
-  expect(quantileBetween(after, after, 0.5)).toBeUndefined();
+test('a table of figures has medians, their spread, and what part of the peer that is', () => {
+  const run = (ms: number) => ({
+    ...{ 'ADD p50': ms, 'ADD p99': ms, 'DEL p50': ms, 'DEL p99': ms },
+    ...{ 'sandbox p50': ms, 'sandbox p99': ms, 'CPU a pod': ms },
+  });
+  const cells = [
+    { side: { name: 'a', peer: 'b' }, pods: 1, runs: [run(3), run(1), run(2)] },
+    { side: { name: 'b' }, pods: 1, runs: [run(4)] },
+    { side: { name: 'b' }, pods: 30, runs: [] },
+  ];
+  const [, , ...rows] = tableOf(cells).trim().split('\n');
+  expect(rows.map(row => row.split(' | ').slice(0, 3))).toEqual([
+    ['| 1', 'a', '2 (1–3) ×0.50'],
+    ['| 1', 'b', '4'],
+    ['| 30', 'b', ''],
+  ]);
 });
 
 test('calls of plugins for one container are one call, and a repeated DEL counts once', () => {

@@ -8,7 +8,7 @@ import { account } from './certificates.ts';
 import { type ControlPlane, startControlPlane } from './control-plane.ts';
 import { catenaImage, type Image, podImage } from './images.ts';
 import type { Kubectl } from './kubectl.ts';
-import { type Node, type Site, startNode } from './node.ts';
+import { type Node, type Runtime, type Site, startNode } from './node.ts';
 import { findPrograms, type Programs } from './programs.ts';
 import { makeWire, type Wire } from './wire.ts';
 
@@ -26,7 +26,7 @@ export interface Cluster {
   /** Imports an archive of an image on all nodes, and on those that join later: it has to stay. */
   provide(archive: string): Promise<void>;
   /** Starts one more node, beyond a router, which the caller closes. */
-  join(): Promise<Node>;
+  join(runtime?: Runtime): Promise<Node>;
   close(): Promise<void>;
 }
 
@@ -72,10 +72,10 @@ export async function startCluster(
     const [pods, image] = [await podImage(work), await catenaImage(work, options.home)];
     const archives = [pods, image.archive];
     const site: Site = { wire, programs, control, places, proxy, logs: options.logs };
-    const start = async (i: number): Promise<Node> => {
+    const start = async (i: number, runtime?: Runtime): Promise<Node> => {
       const [place, own] = [places[i], accounts[i]];
       if (place === undefined || own === undefined) throw new Error(`Cannot start a node ${i + 1}`);
-      const node = await startNode(site, place, own);
+      const node = await startNode(site, place, own, runtime);
       try {
         for (const archive of archives) await node.import(archive);
         for (const service of ['kubelet', 'kube-proxy'] as const) await node.start(service);
@@ -91,7 +91,7 @@ export async function startCluster(
     for (const one of starts) closing.push(async () => (await one.catch(() => undefined))?.close());
     const nodes = await Promise.all(starts);
     const { kubectl } = control;
-    const join = () => start(options.nodes);
+    const join = (runtime?: Runtime) => start(options.nodes, runtime);
     const provide = async (archive: string): Promise<void> => {
       for (const node of nodes) await node.import(archive);
       archives.push(archive);

@@ -21,7 +21,7 @@ export const CONTAINERD_SOCKET = '/run/containerd/containerd.sock';
 /** What kubelet's configuration needs to know. */
 export interface KubeletPlace {
   readonly address: string;
-  /** Parent of the cgroups of all pods of the node. */
+  /** The node's cgroup, in which that of all pods is. */
   readonly cgroup: string;
   readonly authority: string;
   readonly certificate: string;
@@ -42,9 +42,8 @@ export function kubeletConfig({ address, cgroup, authority, certificate, key }: 
     authorization: { mode: 'Webhook' },
     tlsCertFile: certificate,
     tlsPrivateKeyFile: key,
-    // Nodes share one hierarchy of cgroups, without classes of pods: pod-cgroups.ts.
+    // Nodes share one hierarchy of cgroups: groups.ts. Their processors and memory are the machine's.
     cgroupDriver: 'cgroupfs',
-    cgroupsPerQOS: false,
     enforceNodeAllocatable: [],
     cgroupRoot: `/${cgroup}`,
     protectKernelDefaults: true,

@@ -2,6 +2,7 @@
 //
 //   npm run cluster -- test                 builds what is missing, starts a cluster, plays all scenarios
 //   npm run cluster -- test hostports       those whose name contains this
+//   npm run cluster -- test figures --runs 5 --pods 1,30,110 --sides plain,runner      the last scenario but one: what and how often
 //   npm run cluster -- up --nodes 2         starts one that stays, with Catena
 //   npm run cluster -- shell                a shell with kubectl there; `shell node1` on a node
 //   npm run cluster -- down                 ends it
@@ -26,6 +27,9 @@ const { positionals, values } = parseArgs({
   allowPositionals: true,
   options: {
     nodes: { type: 'string', default: '3' },
+    runs: { type: 'string', default: '5' },
+    pods: { type: 'string', default: '1,30,110' },
+    sides: { type: 'string', default: 'plain,runner' },
     out: { type: 'string', default: path.join(os.tmpdir(), 'catena-cluster') },
   },
 });
@@ -82,7 +86,9 @@ async function main(): Promise<number> {
   await untilReady(running);
   say(`${running.nodes.length} nodes are ready after ${((performance.now() - started) / 1000).toFixed(0)} s`);
   if (command === 'keep') return keep(running);
-  const code = await playScenarios(running, words, say);
+  const list = (text: string): string[] => text.split(/,(?! )/);
+  const asked = { runs: Number(values.runs), pods: list(values.pods).map(Number), sides: list(values.sides) };
+  const code = await playScenarios(running, words, asked, say);
   await end();
   return code;
 }

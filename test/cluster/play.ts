@@ -6,11 +6,16 @@ import { awaiting } from './awaiting.ts';
 import { type Cluster, isReady, type Say } from './cluster.ts';
 import { collect } from './collect.ts';
 import { differences, type Holdings, holdingsOf } from './holdings.ts';
-import type { Scenario } from './scenario.ts';
+import type { FiguresAsked, Scenario } from './scenario.ts';
 import { SCENARIOS } from './scenarios.ts';
 
 /** Plays those whose name contains one of the words. @returns the exit code */
-export async function playScenarios(cluster: Cluster, words: readonly string[], say: Say): Promise<number> {
+export async function playScenarios(
+  cluster: Cluster,
+  words: readonly string[],
+  asked: FiguresAsked,
+  say: Say,
+): Promise<number> {
   const chosen = SCENARIOS.filter(
     ({ name }) => words.length === 0 || words.some(word => name.includes(word)),
   );
@@ -28,7 +33,7 @@ export async function playScenarios(cluster: Cluster, words: readonly string[], 
       saw.push(line);
       say(`    ${line}`);
     };
-    await play(cluster, scenario, see).catch(error => {
+    await play(cluster, scenario, asked, see).catch(error => {
       failed++;
       for (const line of [
         `FAILED: ${error instanceof Error ? error.message.trim().replaceAll('\n', ' ') : error}`,
@@ -47,7 +52,12 @@ export async function playScenarios(cluster: Cluster, words: readonly string[], 
 }
 
 /** Plays one in a namespace of its own, and compares what the nodes hold before and after. */
-async function play(cluster: Cluster, scenario: Scenario, see: (line: string) => void): Promise<void> {
+async function play(
+  cluster: Cluster,
+  scenario: Scenario,
+  asked: FiguresAsked,
+  see: (line: string) => void,
+): Promise<void> {
   const { kubectl, nodes } = cluster;
   const namespace = `s-${scenario.name.replaceAll(/[^a-z0-9]+/g, '-')}`;
   const look = () => Promise.all(nodes.map(({ machine }) => holdingsOf(machine)));
@@ -63,7 +73,7 @@ async function play(cluster: Cluster, scenario: Scenario, see: (line: string) =>
   // That its pods are gone shows on the nodes; the controller takes longer to remove the namespace itself.
   const remove = () => kubectl('delete', 'namespace', namespace, '--wait=false');
   try {
-    await scenario.play(cluster, namespace, see);
+    await scenario.play(cluster, namespace, see, asked);
   } catch (error) {
     // While its pods are there.
     await collect(cluster, placeOf(cluster, scenario));

@@ -10,11 +10,20 @@ export interface Scenario {
   /** In lower case: words of the command line select by it. */
   readonly name: string;
   /** @param saw is told what the report says */
-  play(cluster: Cluster, namespace: string, saw: (line: string) => void): Promise<void>;
+  play(cluster: Cluster, namespace: string, saw: (line: string) => void, asked: FiguresAsked): Promise<void>;
   /** Devices that rightly remain: bridges of networks, which their last pod leaves. */
   readonly leaves?: RegExp;
   /** Whether it takes Catena away, after which nodes hold something else. */
   readonly endsCatena?: boolean;
+}
+
+/** What the command line wants of the figures. */
+export interface FiguresAsked {
+  readonly runs: number;
+  /** How many start and stop at a time, for one measurement each. */
+  readonly pods: readonly number[];
+  /** Texts of which the name of a side has one. */
+  readonly sides: readonly string[];
 }
 
 /** A pod that answers at port 80 with its name, and at once ends when it is asked to. */
@@ -78,13 +87,9 @@ export async function fetchFrom(cluster: Cluster, pod: Row, at: string): Promise
 
 /** The network namespace of a ready pod. */
 export async function netnsOf({ nodes }: Cluster, { metadata, spec, status }: Row): Promise<Namespace> {
-  const machine = nodes.find(({ place }) => place.name === spec.nodeName)?.machine;
-  const id = String(status.containerStatuses?.[0]?.containerID).replace('containerd://', '');
-  const tasks = (await machine?.ok(['ctr', '--namespace', 'k8s.io', 'task', 'ls']))?.split('\n') ?? [];
-  const [, pid] = tasks.map(line => line.split(/\s+/)).find(([task]) => task === id) ?? [];
-  if (machine === undefined || pid === undefined)
-    throw new Error(`Cannot find the container of ${metadata.name}`);
-  return machine.netnsOf(pid);
+  const node = nodes.find(({ place }) => place.name === spec.nodeName);
+  if (node === undefined) throw new Error(`Cannot find the node of ${metadata.name}`);
+  return node.machine.netnsOf(await node.pidOf(String(status.containerStatuses?.[0]?.containerID)));
 }
 
 /** Throws if something is not as it must be. */

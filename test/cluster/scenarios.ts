@@ -8,6 +8,7 @@ import { churn } from './scenarios/churn.ts';
 import { claims } from './scenarios/claims.ts';
 import { definitions } from './scenarios/definitions.ts';
 import { deployments } from './scenarios/deployments.ts';
+import { dockershim } from './scenarios/dockershim.ts';
 import { drain } from './scenarios/drain.ts';
 import { figures } from './scenarios/figures.ts';
 import { force } from './scenarios/force.ts';
@@ -21,6 +22,7 @@ import { reboot } from './scenarios/reboot.ts';
 import { restarts } from './scenarios/restarts.ts';
 import { services } from './scenarios/services.ts';
 import { tenants } from './scenarios/tenants.ts';
+import { uninstall } from './scenarios/uninstall.ts';
 import { upgrade } from './scenarios/upgrade.ts';
 
 export const SCENARIOS: readonly Scenario[] = [
@@ -42,7 +44,9 @@ export const SCENARIOS: readonly Scenario[] = [
   longNames,
   handover,
   away,
+  dockershim,
   between,
   churn,
   figures,
+  uninstall,
 ];

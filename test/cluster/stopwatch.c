@@ -1,8 +1,8 @@
 /*
  * How long does each plugin take that a runtime starts?
  *
- * Under the name of a plugin, it starts the one of that name in the directory PLUGINS with that directory as CNI_PATH, so that what
- * the plugin starts is not timed again. Then it appends a line to the file LOG: verb, container, plugin, start and end on the
+ * Under the name of a plugin, it starts the one of that name in the directory to which the link CALLED leads, with that directory as CNI_PATH, so
+ * that what the plugin starts is not timed again. Then it appends a line to the file LOG: verb, container, plugin, start and end on the
  * monotonic clock, processor time of the plugin and of what it waited for; nanoseconds. stopwatch.ts reads them.
  */
 #define _GNU_SOURCE
@@ -34,10 +34,14 @@ static const char *variable(const char *name) {
 }
 
 int main(int argc, char **argv) {
-  char path[4096], line[1024];
+  char plugins[2048] = "", path[4096], line[1024];
   const char *plugin = basename(argv[0]);
-  snprintf(path, sizeof path, "%s/%s", PLUGINS, plugin);
-  setenv("CNI_PATH", PLUGINS, 1);
+  if (readlink(CALLED, plugins, sizeof plugins - 1) < 0) {
+    fprintf(stderr, "Cannot read the link \"%s\": %s\n", CALLED, strerror(errno));
+    return 127;
+  }
+  snprintf(path, sizeof path, "%s/%s", plugins, plugin);
+  setenv("CNI_PATH", plugins, 1);
   argv[0] = path;
 
   long long start = now();

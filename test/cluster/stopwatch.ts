@@ -7,12 +7,15 @@ import { runOk } from '../helpers/command.ts';
 import type { Node } from './node.ts';
 
 const SOURCE = path.join(import.meta.dir, 'stopwatch.c');
-const PLUGINS = '/opt/cni/bin';
+/** Where Catena's plugins are. */
+export const PLUGINS = '/opt/cni/bin';
+/** Leads to the directory whose plugins it starts. */
+const CALLED = '/opt/cni/called';
 /** containerd's directory from then on. */
 const TIMED = '/opt/cni/timed';
 const LOG = '/var/log/stopwatch';
-/** What containerd calls itself: the runner, or the plugins of a list, and its own network's. */
-const NAMES = ['catena', 'loopback', 'bridge', 'portmap', 'bandwidth'];
+/** What containerd calls itself: what stands in front of a list, or its plugins, and its own network's. */
+const NAMES = ['catena', 'multus', 'loopback', 'bridge', 'portmap', 'bandwidth'];
 
 /** One verb for one container: all plugins of all its networks. */
 export interface Call {
@@ -29,15 +32,22 @@ export async function startStopwatch({
   start,
 }: Pick<Node, 'machine' | 'kill' | 'start'>): Promise<void> {
   const program = `${machine.lab.tmp}/stopwatch`;
-  const defines = [`-DPLUGINS="${PLUGINS}"`, `-DLOG="${LOG}"`];
+  const defines = [`-DCALLED="${CALLED}"`, `-DLOG="${LOG}"`];
   await runOk(['cc', '-O2', '-Wall', ...defines, '-o', program, SOURCE]);
   fs.mkdirSync(machine.path(TIMED), { recursive: true });
   for (const name of NAMES) fs.copyFileSync(program, machine.path(`${TIMED}/${name}`));
+  fs.symlinkSync(PLUGINS, machine.path(CALLED));
   const file = machine.path('/etc/containerd/config.toml');
   const config = fs.readFileSync(file, 'utf8');
   fs.writeFileSync(file, config.replace(`bin_dir = "${PLUGINS}"`, `bin_dir = "${TIMED}"`));
   await kill('containerd');
   await start('containerd');
+}
+
+/** Has it start the plugins of a directory of the node. */
+export function callPluginsOf({ machine }: Pick<Node, 'machine'>, dir: string): void {
+  fs.symlinkSync(dir, machine.path(`${CALLED}.next`));
+  fs.renameSync(machine.path(`${CALLED}.next`), machine.path(CALLED));
 }
 
 /** What it has written so far; a later reading can begin behind it. */

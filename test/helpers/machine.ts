@@ -94,7 +94,7 @@ export async function openMachine(
   const running = describeMachine(lab, options);
   const close = async (): Promise<void> => {
     await running.end();
-    removeCgroups(running.view.cgroup);
+    await removeCgroups(running.view.cgroup);
     await lab.close();
   };
   try {
@@ -288,11 +288,19 @@ async function endProcesses(unshare: Bun.Subprocess): Promise<void> {
   await unshare.exited;
 }
 
-// Deepest first: a cgroup that contains cgroups cannot be removed. The two versions of cgroups have different directories.
-function removeCgroups(name: string): void {
-  const found = fs.globSync(`/sys/fs/cgroup/{,*/}${name}{,/**/}`);
-  for (const dir of found.sort((a, b) => b.length - a.length)) {
-    if (!fs.existsSync(dir) || !fs.statSync(dir).isDirectory()) continue;
-    fs.rmdirSync(dir);
+// Deepest first: a cgroup that contains cgroups cannot be removed, nor one in which a process is still about to end. The two versions of
+// cgroups have different directories.
+async function removeCgroups(name: string): Promise<void> {
+  const find = (): string[] => fs.globSync(`/sys/fs/cgroup/{,*/}${name}{,/**/}`);
+  for (let tries = 0, left = find(); left.length > 0; left = find()) {
+    for (const dir of left.sort((a, b) => b.length - a.length)) {
+      if (!fs.existsSync(dir) || !fs.statSync(dir).isDirectory()) continue;
+      try {
+        fs.rmdirSync(dir);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EBUSY' || ++tries > 200) throw error;
+      }
+    }
+    await Bun.sleep(20);
   }
 }

@@ -1,56 +1,112 @@
-// How long do ADD and DEL of pods take with Catena and its daemon, without the daemon, and with the reference's plugins?
-// The last scenario: it uninstalls Catena from the first node as the manual says, which has no network of ours afterwards.
+// How long do ADD and DEL of pods take, and how much processor time: with Catena and its daemon, without the daemon, and with the reference?
+// A list of plugins that containerd calls one by one is compared with the same list of the reference's, and the runner that reports
+// `network-status` with multus in front of them.
 
 import fs from 'node:fs';
+import path from 'node:path';
 import { REFERENCE_BIN_DIR } from '../../helpers/plugin.ts';
 import { awaiting } from '../awaiting.ts';
+import { buildMultus } from '../build.ts';
 import type { Cluster } from '../cluster.ts';
-import { histogramIn, quantileBetween } from '../histograms.ts';
-import { ALL_AT_ONCE, uninstallCatena, untilInstalled } from '../install-catena.ts';
+import { weightsOf } from '../groups.ts';
+import { ALL_AT_ONCE, untilInstalled } from '../install-catena.ts';
 import type { Node } from '../node.ts';
 import { processorTime } from '../processor-time.ts';
-import { quantile, type SandboxTimes, sandboxTimes } from '../sandbox-times.ts';
-import { deployment, must, type Scenario, untilPods } from '../scenario.ts';
-import { type Call, callsIn, readStopwatch, startStopwatch } from '../stopwatch.ts';
+import { quantile, sandboxTimes } from '../sandbox-times.ts';
+import { deployment, type Scenario, untilPods } from '../scenario.ts';
+import { callPluginsOf, callsIn, PLUGINS, readStopwatch, startStopwatch } from '../stopwatch.ts';
 
-/** How many pods start and stop at a time, and how often. */
-const BURSTS = [
-  [1, 4],
-  [30, 1],
-  [110, 1],
+const REFERENCE = '/opt/cni/reference';
+const LIST = '/etc/cni/net.d/00-0-figures.conflist';
+
+/** What calls a network. */
+interface Side {
+  readonly name: string;
+  /** Whether the daemon runs. */
+  readonly daemon?: true;
+  /** The side that ours is compared with; without one, it is the reference's. */
+  readonly peer?: string;
+  /** What stands in front of the plugins. */
+  readonly front?: 'catena' | 'multus';
+}
+
+const SIDES: readonly Side[] = [
+  { name: 'plain list, daemon', daemon: true, peer: 'plain list, reference' },
+  { name: 'runner, daemon', daemon: true, peer: 'runner, multus', front: 'catena' },
+  { name: 'plain list, no daemon', peer: 'plain list, reference' },
+  { name: 'runner, no daemon', peer: 'runner, multus', front: 'catena' },
+  { name: 'plain list, reference' },
+  { name: 'runner, multus', front: 'multus' },
+];
+
+/** A single pod is started so often in one run. */
+const SINGLY = 4;
+
+/** What a run of one side measured with one number of pods: milliseconds. */
+const MEASURED = [
+  'ADD p50',
+  'ADD p99',
+  'DEL p50',
+  'DEL p99',
+  'sandbox p50',
+  'sandbox p99',
+  'CPU a pod',
 ] as const;
+type Figures = Readonly<Record<(typeof MEASURED)[number], number>>;
+
+/** One side with one number of pods, in all runs so far. */
+interface Cell {
+  readonly side: Side;
+  readonly pods: number;
+  readonly runs: Figures[];
+}
 
 export const figures: Scenario = {
-  name: 'figures and uninstall',
-  endsCatena: true,
-  async play(cluster, namespace, saw) {
+  name: 'figures',
+  async play(cluster, namespace, saw, asked) {
     const [node] = cluster.nodes;
     if (node === undefined) throw new Error('a cluster has a node');
-    const { machine, place } = node;
+    const multus = await buildMultus();
+    if ('missing' in multus) saw(`no multus: ${multus.missing}`);
+    const sides = SIDES.filter(
+      ({ name, front }) =>
+        (front !== 'multus' || 'program' in multus) && asked.sides.some(word => name.includes(word)),
+    );
+    if (sides.length === 0)
+      throw new Error(`No side has such a name: ${SIDES.map(({ name }) => name).join('; ')}`);
+    const { machine } = node;
+    fs.cpSync(REFERENCE_BIN_DIR, machine.path(REFERENCE), { recursive: true, dereference: true });
+    if ('program' in multus) fs.copyFileSync(multus.program, machine.path(`${REFERENCE}/multus`));
     await startStopwatch(node);
-    const measureAll = async (label: string): Promise<void> => {
-      for (const [pods, rounds] of BURSTS) {
-        saw(`${label}, ${pods}: ${await measure(cluster, node, namespace, { pods, rounds })}`);
+    saw(`weights: ${weightsOf(machine)}`);
+    const account = accountOf(node);
+    const cells = sides.flatMap(side => asked.pods.map((pods): Cell => ({ side, pods, runs: [] })));
+    const table = path.join(cluster.logs, 'figures.md');
+    let isRunning = true;
+    for (let run = 1; run <= asked.runs; run++) {
+      for (const side of sides) {
+        if (isRunning !== (side.daemon === true)) {
+          isRunning = !isRunning;
+          await (isRunning ? startDaemons(cluster) : stopDaemons(cluster));
+        }
+        callPluginsOf(node, side.peer === undefined ? REFERENCE : PLUGINS);
+        machine.write(LIST, JSON.stringify(listOf(side, node.place.pods, account)));
+        for (const cell of cells.filter(one => one.side === side)) {
+          cell.runs.push(await measure(cluster, node, namespace, cell.pods));
+          fs.writeFileSync(table, tableOf(cells));
+        }
+        if (side.daemon && run === 1) saw(`${side.name}: ${await atRest(node)}`);
+        fs.rmSync(machine.path(LIST));
       }
-    };
-    await measureAll('daemon');
-    await stopDaemons(cluster);
-    await measureAll('no daemon');
-    const said = await uninstallCatena(cluster, node);
-    saw(`uninstall --purge on ${place.name}: ${said.split('\n').at(-1)}`);
-    const rules = await machine.ok(['nft', 'list', 'tables']);
-    must(!rules.includes('catena'), `tables remain: ${rules}`);
-    const files = await machine.ok(['ls', '/opt/cni/bin', '/etc/cni/net.d']);
-    must(!/bridge|catena|conflist/.test(files), `files remain: ${files}`);
-    const { files: kept } = await machine.holds();
-    must(kept.length === 0, `files remain: ${kept.join(', ')}`);
-    for (const name of fs.readdirSync(REFERENCE_BIN_DIR)) {
-      fs.copyFileSync(`${REFERENCE_BIN_DIR}/${name}`, machine.path(`/opt/cni/bin/${name}`));
     }
-    machine.write('/etc/cni/net.d/10-reference.conflist', JSON.stringify(reference(place.pods)));
-    await measureAll('reference');
+    callPluginsOf(node, PLUGINS);
+    if (!isRunning) await startDaemons(cluster);
+    fs.writeSync(1, `\n${tableOf(cells)}\n`);
+    saw(`${asked.runs} runs of ${sides.length} sides: ${table}`);
   },
 };
+
+const DAEMONS = ['-n', 'kube-system', 'daemonset/catena'];
 
 /** Leaves the pods of the DaemonSet, whose account the runner uses, and has them sleep instead. */
 async function stopDaemons(cluster: Cluster): Promise<void> {
@@ -64,98 +120,118 @@ async function stopDaemons(cluster: Cluster): Promise<void> {
       path: `${at}/${probe}`,
     })),
   ];
-  const of = ['-n', 'kube-system', 'daemonset/catena'];
-  await cluster.kubectl('patch', ...of, '--type=json', `--patch=${JSON.stringify(patch)}`);
-  await awaiting('the daemons to end', 300, async () => {
-    const said = await cluster.kubectl.try('rollout', 'status', ...of, '--watch=false');
+  await cluster.kubectl('patch', ...DAEMONS, '--type=json', `--patch=${JSON.stringify(patch)}`);
+  await untilReplaced(cluster);
+}
+
+async function startDaemons(cluster: Cluster): Promise<void> {
+  await cluster.kubectl('rollout', 'undo', ...DAEMONS);
+  await untilReplaced(cluster);
+}
+
+async function untilReplaced(cluster: Cluster): Promise<void> {
+  await awaiting('the pods of Catena to be replaced', 300, async () => {
+    const said = await cluster.kubectl.try('rollout', 'status', ...DAEMONS, '--watch=false');
     return said?.includes('successfully rolled out');
   });
   await untilInstalled(cluster);
 }
 
-/** What the list of Catena comes to, in the reference's plugins, which have no flannel and refuse a second default route. */
-function reference(subnet: string): object {
+/** How multus reaches the API: with the account that Catena's DaemonSet has written for its runner. */
+interface Account {
+  readonly file: string;
+  readonly server: string;
+  readonly authority: string;
+  readonly tokenFile: string;
+}
+
+function accountOf({ machine }: Node): Account {
+  const file = '/etc/cni/net.d/catena.d/kubeconfig';
+  const lines = fs.readFileSync(machine.path(file), 'utf8').split('\n');
+  const { clusters, users } = JSON.parse(lines.filter(line => !line.startsWith('#')).join('\n'));
+  const { server, 'certificate-authority-data': authority } = clusters[0].cluster;
+  return { file, server, authority, tokenFile: users[0].user['auth-provider'].config.tokenFile };
+}
+
+/** The same list for all, with what stands in front of it. */
+function listOf({ front }: Side, subnet: string, { file, ...account }: Account): object {
   const ipam = { type: 'host-local', ranges: [[{ subnet }]] };
-  return {
+  const plain = {
     cniVersion: '1.0.0',
-    name: 'reference',
+    name: 'figures',
     plugins: [
       { type: 'bridge', bridge: 'cni0', hairpinMode: true, isDefaultGateway: true, ipMasq: true, ipam },
       { type: 'portmap', capabilities: { portMappings: true } },
       { type: 'bandwidth', capabilities: { bandwidth: true } },
     ],
   };
+  if (front === undefined) return plain;
+  const capabilities = { portMappings: true, bandwidth: true };
+  const reach = front === 'multus' ? account : { kubeconfig: file };
+  const plugins = [{ type: front, capabilities, ...reach, delegates: [plain] }];
+  return { cniVersion: '1.0.0', name: front, plugins };
 }
 
 /** Starts and stops pods on a node. */
-async function measure(
-  cluster: Cluster,
-  node: Node,
-  namespace: string,
-  { pods, rounds }: { readonly pods: number; readonly rounds: number },
-): Promise<string> {
+async function measure(cluster: Cluster, node: Node, namespace: string, pods: number): Promise<Figures> {
   const { kubectl, logs } = cluster;
   const spec = { nodeName: node.place.name };
   const metadata = { name: 'web', namespace };
-  const sandboxes: SandboxTimes[] = [];
+  const sandboxes: number[] = [];
   const before = readStopwatch(node).length;
-  const daemon = () => processorTime(node.machine, '/opt/cni/bin/catena');
-  const metrics = await readMetrics(cluster, node);
-  const [began, used] = [performance.now(), daemon()];
+  const daemon = () => processorTime(node.machine, `${PLUGINS}/catena`);
+  const used = daemon();
+  const rounds = pods === 1 ? SINGLY : 1;
   for (let round = 0; round < rounds; round++) {
     const since = logOf(logs, node).length;
     await kubectl.apply({ ...deployment('web', pods, { spec }), metadata });
-    await untilPods(cluster, namespace, pods, 600);
+    await untilPods(cluster, namespace, pods, 900);
     await kubectl('delete', '-n', namespace, 'deployment', 'web');
-    await untilPods(cluster, namespace, 0, 600);
-    sandboxes.push(sandboxTimes(logOf(logs, node).slice(since), namespace));
+    await untilPods(cluster, namespace, 0, 900);
+    sandboxes.push(...sandboxTimes(logOf(logs, node).slice(since), namespace).started);
   }
-  const seconds = ((performance.now() - began) / 1000).toFixed(0);
   const calls = callsIn(readStopwatch(node).slice(before));
-  const cpu = (calls.reduce((sum, { cpuMs }) => sum + cpuMs, 0) + daemon() - used) / (pods * rounds);
-  const of = (verb: string): number[] => calls.filter((one: Call) => one.verb === verb).map(({ ms }) => ms);
-  return [
-    `ADD ${words(of('ADD'))}`,
-    `DEL ${words(of('DEL'))}`,
-    `sandbox ${words(sandboxes.flatMap(({ started }) => started))}`,
-    ...told(metrics, await readMetrics(cluster, node)),
-    `${cpu.toFixed(0)} ms of processor time a pod`,
-    `${seconds} s`,
-  ].join(', ');
+  const cpu = calls.reduce((sum, { cpuMs }) => sum + cpuMs, 0) + daemon() - used;
+  const of = (verb: string): number[] => calls.filter(one => one.verb === verb).map(({ ms }) => ms);
+  const at = (values: readonly number[], share: number): number => quantile(values, share) ?? Number.NaN;
+  const [added, deleted] = [of('ADD'), of('DEL')];
+  return {
+    'ADD p50': at(added, 0.5),
+    'ADD p99': at(added, 0.99),
+    'DEL p50': at(deleted, 0.5),
+    'DEL p99': at(deleted, 0.99),
+    'sandbox p50': at(sandboxes, 0.5),
+    'sandbox p99': at(sandboxes, 0.99),
+    'CPU a pod': cpu / (pods * rounds),
+  };
 }
 
-interface Metrics {
-  readonly kubelet: string;
-  /** Empty without a daemon. */
-  readonly daemon: string;
+/** What the daemon needs 30 seconds after the last pod has gone. */
+async function atRest({ machine }: Node): Promise<string> {
+  await Bun.sleep(30_000);
+  const [began, before] = [performance.now(), processorTime(machine, `${PLUGINS}/catena`)];
+  await Bun.sleep(10_000);
+  const used = processorTime(machine, `${PLUGINS}/catena`) - before;
+  return `${((used / (performance.now() - began)) * 100).toFixed(1)} % of a core 30 s after the last pod`;
 }
 
-async function readMetrics({ kubectl }: Cluster, { machine, place }: Node): Promise<Metrics> {
-  const kubelet = (await kubectl.try('get', '--raw', `/api/v1/nodes/${place.name}/proxy/metrics`)) ?? '';
-  const socket = ['--unix-socket', '/run/catena/catena.sock', 'http://catena/metrics'];
-  const { stdout } = await machine.run(['curl', '-sf', '--max-time', '5', ...socket]);
-  return { kubelet, daemon: stdout };
-}
-
-const KUBELET = 'kubelet_runtime_operations_duration_seconds';
-const DAEMON = 'catena_request_duration_seconds';
-
-/** What kubelet and the daemon say themselves: the upper bounds of the buckets in which the quantiles are. */
-function told(before: Metrics, after: Metrics): string[] {
-  const rows = [
-    ['kubelet: run_podsandbox', 'kubelet', KUBELET, { operation_type: 'run_podsandbox' }],
-    ['stop_podsandbox', 'kubelet', KUBELET, { operation_type: 'stop_podsandbox' }],
-    ['daemon: ADD', 'daemon', DAEMON, { verb: 'ADD' }],
-    ['DEL', 'daemon', DAEMON, { verb: 'DEL' }],
-  ] as const;
-  return rows.flatMap(([what, of, name, labels]) => {
-    const [from, to] = [before, after].map(one => histogramIn(one[of], name, labels));
-    const at = (share: number) => quantileBetween(from ?? new Map(), to ?? new Map(), share);
-    const [half, most] = [at(0.5), at(0.99)];
-    return half === undefined || most === undefined
-      ? []
-      : `${what} p50 up to ${(half * 1000).toFixed(0)} p99 up to ${(most * 1000).toFixed(0)} ms`;
+/** Medians, with the least and the most of all runs if they differ; for ours, also what part of the peer's median that is. */
+export function tableOf(cells: readonly Cell[]): string {
+  const rows = cells.map(cell => {
+    const peer = cells.find(({ side, pods }) => side.name === cell.side.peer && pods === cell.pods);
+    const values = MEASURED.map(name => {
+      const all = cell.runs.map(run => run[name]);
+      if (all.length === 0) return '';
+      const [least, median, most] = [0, 0.5, 1].map(share => quantile(all, share) ?? Number.NaN) as number[];
+      const others = quantile(peer?.runs.map(run => run[name]) ?? [], 0.5);
+      const part = others === undefined ? '' : ` ×${((median ?? Number.NaN) / others).toFixed(2)}`;
+      const spread = all.length === 1 ? '' : ` (${least?.toFixed(0)}–${most?.toFixed(0)})`;
+      return `${median?.toFixed(0)}${spread}${part}`;
+    });
+    return `| ${[cell.pods, cell.side.name, ...values].join(' | ')} |`;
   });
+  const head = ['pods', 'with', ...MEASURED];
+  return `| ${head.join(' | ')} |\n|${'---|'.repeat(head.length)}\n${rows.join('\n')}\n`;
 }
 
 /** containerd's, of all its starts. */
@@ -165,8 +241,4 @@ function logOf(logs: string, { place }: Node): string {
     .sort()
     .map(file => fs.readFileSync(file, 'utf8'))
     .join('\n');
-}
-
-function words(values: readonly number[]): string {
-  return `p50 ${quantile(values, 0.5)?.toFixed(0)} p99 ${quantile(values, 0.99)?.toFixed(0)} ms (${values.length})`;
 }
