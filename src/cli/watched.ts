@@ -33,7 +33,7 @@ export async function watched<T>(
   const runtime = runtimeOf(call);
   const watcher = call.watcher ?? (await traceWatcher(call));
   const { containerId = '', ifname = '', netns = '', args = [] } = attachment ?? {};
-  if (watcher === undefined) return noted(runtime, { verb, network, containerId, ifname, args }, work);
+  if (watcher === undefined) return noted(runtime, { verb, network, containerId, ifname, netns, args }, work);
   const warm = call.watcher !== undefined;
   const { queueMs } = call;
   const facts = { verb, network, containerId, ifname, netns, args, warm };
@@ -59,7 +59,7 @@ export async function watched<T>(
 /** Without a watcher, only the history is told. */
 async function noted<T>(
   runtime: ChainRuntime,
-  facts: Pick<RequestFacts, 'verb' | 'network' | 'containerId' | 'ifname' | 'args'>,
+  facts: Pick<RequestFacts, 'verb' | 'network' | 'containerId' | 'ifname' | 'netns' | 'args'>,
   work: (runtime: ChainRuntime) => Promise<T>,
 ): Promise<T> {
   const note = (end: { code: number; message?: string }): void => {

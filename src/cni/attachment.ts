@@ -17,6 +17,20 @@ export function keyOf({ network, containerId, ifname }: AttachmentId): string {
   return `${network}\n${containerId}\n${ifname}`;
 }
 
+/** As `catena add` and cnitool derive an id from the path of a namespace. */
+const DERIVED = /^cnitool-[\da-f]{20}$/;
+
+/** What people call a container whose id was derived from a namespace of `ip netns`: the name of that namespace. */
+export function derivedNameOf({
+  containerId,
+  netns,
+}: {
+  containerId: string;
+  netns: string;
+}): string | undefined {
+  return DERIVED.test(containerId) ? /\/netns\/([^/]+)$/.exec(netns)?.[1] : undefined;
+}
+
 /** Prefix of our own notes; other software may use the same fields. */
 const PREFIX = 'catena:';
 

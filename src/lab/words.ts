@@ -126,3 +126,11 @@ function breakCell(cell: string, width: number): string[] {
   }
   return [...lines, rest];
 }
+
+/** `2026-01-31 08:00:00`. @param time in ISO format, or milliseconds since 1970 */
+export function localTime(time: string | number): string {
+  const at = new Date(time);
+  const two = (value: number) => String(value).padStart(2, '0');
+  const date = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join('-');
+  return `${date} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(':')}`;
+}

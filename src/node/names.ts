@@ -1,5 +1,6 @@
 // What do people call a container: which pod is it, and which name has it?
 import { join } from 'node:path';
+import { derivedNameOf } from '../cni/attachment.ts';
 import { argOf, type CniArgs } from '../cni/cni-args.ts';
 import { defined } from '../cni/defined.ts';
 import { isObject, tryParse } from '../cni/json.ts';
@@ -38,22 +39,18 @@ function entriesOf(value: unknown): [string, string][] {
   });
 }
 
-/** As `catena add` and cnitool derive an id from the path of a namespace. */
-const DERIVED = /^cnitool-[\da-f]{20}$/;
-
 /**
  * The names of a container, from the arguments of its ADD (kubelet's `K8S_POD_NAME` and `K8S_POD_NAMESPACE`) and the runtime's list.
  * Podman passes the name of the container as that of a pod, and no namespace. An id that was derived from a namespace of
  * `ip netns` stands for the name of that namespace.
  */
 export function namesOf(
-  { containerId, args, netns }: { containerId: string; args: CniArgs; netns: string },
+  container: { readonly containerId: string; readonly args: CniArgs; readonly netns: string },
   storage: ReadonlyMap<string, string>,
 ): ContainerNames {
-  const argument = (key: string) => argOf({ args }, key) || undefined;
+  const argument = (key: string) => argOf(container, key) || undefined;
   const [podName, podNamespace] = [argument('K8S_POD_NAME'), argument('K8S_POD_NAMESPACE')];
-  const [, derived] = (DERIVED.test(containerId) && /\/netns\/([^/]+)$/.exec(netns)) || [];
-  const stored = storage.get(containerId) ?? derived;
+  const stored = storage.get(container.containerId) ?? derivedNameOf(container);
   if (podNamespace === undefined) return defined({ containerName: stored ?? podName });
   return defined({ podNamespace, podName, containerName: stored });
 }

@@ -2,9 +2,11 @@
 import { count, renderRate } from '../lab/words.ts';
 import type { NodeAttachment, NodePort, NodeRates } from './model.ts';
 
+type Titled = Pick<NodeAttachment, 'containerId' | 'podNamespace' | 'podName' | 'containerName'>;
+
 /** What people call an attachment: its pod, its container's name, or the beginning of its id. */
-export function titleOf({ podNamespace, podName, containerName, containerId }: NodeAttachment): string {
-  if (podName !== undefined) return `${podNamespace}/${podName}`;
+export function titleOf({ podNamespace, podName, containerName, containerId }: Titled): string {
+  if (podName !== undefined) return [podNamespace, podName].filter(Boolean).join('/');
   return containerName ?? shortId(containerId);
 }
 

@@ -5,6 +5,7 @@
 // missing here.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { derivedNameOf } from '../cni/attachment.ts';
 import { defined } from '../cni/defined.ts';
 import { isObject, tryParse } from '../cni/json.ts';
 import type { Observer } from './observer.ts';
@@ -26,6 +27,7 @@ export interface HistoryEvent {
   readonly containerId: string;
   readonly ifname: string;
   readonly podNamespace?: string;
+  /** Without a namespace of pods, what people call the container. */
   readonly podName?: string;
   /** `command`, `daemon`, or `runtime`: another runtime called a plugin, which the daemon served. */
   readonly by: string;
@@ -91,7 +93,7 @@ const CHANGING: readonly string[] = ['ADD', 'DEL', 'GC', 'SET', 'REPAIR'];
 /** What an event says about a request. */
 type Finished = Pick<
   RequestRecord,
-  'verb' | 'network' | 'containerId' | 'ifname' | 'podNamespace' | 'podName' | 'code' | 'message'
+  'verb' | 'network' | 'containerId' | 'ifname' | 'netns' | 'podNamespace' | 'podName' | 'code' | 'message'
 >;
 
 /** The event of a request that has just ended; undefined if it changed nothing. */
@@ -99,8 +101,9 @@ export function eventOf(
   finished: Finished,
   how: Pick<HistoryEvent, 'by' | 'plugin' | 'trace'>,
 ): HistoryEvent | undefined {
-  const { verb, network, containerId, ifname, podNamespace, podName, code, message } = finished;
+  const { verb, network, containerId, ifname, podNamespace, code, message } = finished;
   if (!CHANGING.includes(verb)) return undefined;
+  const podName = finished.podName ?? derivedNameOf(finished);
   return {
     time: new Date().toISOString(),
     verb,

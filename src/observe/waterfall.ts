@@ -1,8 +1,9 @@
 // How is a stored request shown on a terminal: when did each plugin run, and what did it add to the result?
+import { derivedNameOf } from '../cni/attachment.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { diffResults } from '../lab/diff.ts';
-import { count, renderTable, renderTime } from '../lab/words.ts';
+import { count, localTime, renderTable, renderTime } from '../lab/words.ts';
 import type { FinishRecord, PluginRecord, RequestRecord, TransactionRecord } from './record.ts';
 
 /** Length of the longest bar in characters, on a wide and on a narrow terminal. */
@@ -53,17 +54,17 @@ const HEADER = ['ID', 'TIME', 'VERB', 'NETWORK', 'CONTAINER', 'IFNAME', 'DURATIO
 const IFNAME = HEADER.indexOf('IFNAME');
 
 function listRows(records: readonly RequestRecord[]): string[][] {
-  const rows = records.map(({ id, startedAt, verb, network, containerId, ifname, durationMs, code }) => [
-    id,
-    `${new Date(startedAt).toISOString().slice(0, 19)}Z`,
-    verb,
-    network,
-    shorten(containerId) || '-',
-    ifname || '-',
-    renderTime(durationMs),
-    String(code),
-  ]);
+  const rows = records.map(record => {
+    const { id, startedAt, verb, network, ifname, durationMs, code } = record;
+    const what = [id, localTime(startedAt), verb, network, nameOfContainer(record) || '-', ifname || '-'];
+    return [...what, renderTime(durationMs), String(code)];
+  });
   return [HEADER, ...rows];
+}
+
+function nameOfContainer(record: RequestRecord): string {
+  const { podNamespace, podName = derivedNameOf(record), containerId } = record;
+  return podName ? [podNamespace, podName].filter(Boolean).join('/') : shorten(containerId);
 }
 
 function heading(record: RequestRecord): string[] {
@@ -72,7 +73,7 @@ function heading(record: RequestRecord): string[] {
   const who = [containerId && `container ${containerId}`, ifname].filter(Boolean).join(', ');
   const by = warm ? 'by the daemon' : 'by a command';
   const facts = [
-    podName && `pod ${podNamespace ?? ''}/${podName}`,
+    podName && `pod ${[podNamespace, podName].filter(Boolean).join('/')}`,
     netns && `namespace ${netns}`,
     queueMs >= 1 && `waited ${renderTime(queueMs)} in the queue`,
     lockMs >= 1 && `waited ${renderTime(lockMs)} for its turn`,

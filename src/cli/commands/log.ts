@@ -3,11 +3,12 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { defined } from '../../cni/defined.ts';
 import { listLeases, readLease } from '../../ipam/lease-files.ts';
 import { parseOwner } from '../../ipam/owner.ts';
-import { oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
+import { localTime, oneLine, type Paint, painter, type Style } from '../../lab/words.ts';
 import type { NodeModel } from '../../node/model.ts';
-import { shortId } from '../../node/words.ts';
+import { titleOf } from '../../node/words.ts';
 import { type HistoryEvent, readHistory } from '../../observe/history.ts';
 import type { AnswerOf } from '../answers/kinds.ts';
 import type { CommandCall } from '../command.ts';
@@ -89,9 +90,9 @@ export function renderLog(entries: readonly LogEntry[], style: Style, wide = fal
   return entries.map(one => renderEntry(one, wide, paint)).join('');
 }
 
-/** What people call the container: its pod, or the beginning of its id. */
+/** What people call the container: its pod, its name, or the beginning of its id. */
 function nameIn({ containerId = '', podNamespace, podName }: LogEntry): string {
-  return podName === undefined ? shortId(containerId) : [podNamespace, podName].filter(Boolean).join('/');
+  return titleOf({ containerId, podNamespace, podName });
 }
 
 function renderEntry(entry: LogEntry, wide: boolean, paint: Paint): string {
@@ -103,14 +104,6 @@ function renderEntry(entry: LogEntry, wide: boolean, paint: Paint): string {
   const words = message === undefined ? '' : place === '' ? message : `: ${message}`;
   const origin = [by, source, ...(wide && trace !== undefined ? [`trace ${trace}`] : [])].join('; ');
   return `${oneLine(`${localTime(time)}  ${what.padEnd(7)}  ${place}${failure}${words}  [${origin}]`)}\n`;
-}
-
-/** `2026-01-31 08:00:00`. */
-function localTime(time: string): string {
-  const at = new Date(time);
-  const two = (value: number) => String(value).padStart(2, '0');
-  const date = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join('-');
-  return `${date} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(':')}`;
 }
 
 /** Something that happened. */
@@ -135,19 +128,23 @@ export function readTimeline({ node, stateDir }: LogSources): LogEntry[] {
   for (const one of [...fromRecords(node), ...fromLeases(node)]) {
     if (!entries.some(other => isSame(one, other))) entries.push(one);
   }
-  return withPods(entries, node).sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
+  return withNames(entries, node).sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
 }
 
 type PodName = Pick<LogEntry, 'podNamespace' | 'podName'>;
 
-/** A repair knows the id of a container only; an attachment, or another entry, its pod. */
-function withPods(entries: readonly LogEntry[], { attachments }: NodeModel): LogEntry[] {
-  const pods = new Map<string, PodName>();
-  for (const { containerId, podNamespace, podName } of [...entries, ...attachments]) {
+/** A repair knows the id of a container only; an attachment, or another entry, its name. */
+function withNames(entries: readonly LogEntry[], { attachments }: NodeModel): LogEntry[] {
+  const named = [...entries, ...attachments.map(one => ({ ...one, ...podIn(one) }))];
+  const names = new Map<string, PodName>();
+  for (const { containerId, podNamespace, podName } of named)
     if (containerId !== undefined && podName !== undefined)
-      pods.set(containerId, { podName, ...(podNamespace === undefined ? {} : { podNamespace }) });
-  }
-  return entries.map(one => ({ ...pods.get(one.containerId ?? ''), ...one }));
+      names.set(containerId, defined({ podName, podNamespace }));
+  return entries.map(one => ({ ...names.get(one.containerId ?? ''), ...one }));
+}
+
+function podIn({ podNamespace, podName, containerName }: NodeModel['attachments'][number]): PodName {
+  return defined({ podNamespace, podName: podName ?? containerName });
 }
 
 /** An event of the history as an entry. */
@@ -159,14 +156,10 @@ function fromHistory({ verb, plugin, by, ...event }: HistoryEvent): LogEntry {
 /** An attachment that exists was added, by one runtime or another. */
 function fromRecords({ attachments }: NodeModel): LogEntry[] {
   return attachments.flatMap((one): LogEntry[] => {
-    const { network, containerId, ifname, podNamespace, podName, since, origin } = one;
-    if (since === undefined) return [];
+    const { network, containerId, ifname, since: time, origin } = one;
+    if (time === undefined) return [];
     const source = origin.evidence.startsWith('record') ? 'record' : 'cached result';
-    const pod =
-      podName === undefined ? {} : { podName, ...(podNamespace === undefined ? {} : { podNamespace }) };
-    return [
-      { time: since, what: 'ADD', network, containerId, ifname, ...pod, by: origin.runner, code: 0, source },
-    ];
+    return [{ time, what: 'ADD', network, containerId, ifname, by: origin.runner, code: 0, source }];
   });
 }
 

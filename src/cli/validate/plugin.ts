@@ -137,10 +137,22 @@ function uniquePlaces<T extends Problem>(problems: readonly T[]): T[] {
   return [...byPlace.values()];
 }
 
-/** The path of the first key that a message names in quotes, which is where the reader should look. */
+/** Where the reader should look: at a value that the message names with its key, else at such a key, else at such a value. */
 function namedIn(message: string, conf: JsonObject, home: Path): Path {
   const inside = home.reduce<unknown>((at, key) => (at as JsonObject)[key], conf) as JsonObject;
-  const words = [...message.matchAll(/"([^"]+)"/g)].map(match => match[1] ?? '');
-  const key = words.find(word => Object.hasOwn(inside, word));
-  return key === undefined ? home : [...home, key];
+  const named = (key: Path[number] | undefined) => message.includes(`"${key}"`);
+  const values = valuesIn(inside).filter(({ value }) => value.length > 2 && message.includes(value));
+  const found =
+    values.find(({ path }) => named(path.at(-1)))?.path ??
+    Object.keys(inside).flatMap(key => (named(key) ? [[key]] : []))[0] ??
+    values.find(({ path }) => path.at(-1) !== 'type')?.path;
+  return [...home, ...(found ?? [])];
+}
+
+/** Texts and numbers below a value. */
+function valuesIn(of: unknown, path: Path = []): { readonly path: Path; readonly value: string }[] {
+  if (typeof of !== 'object' || of === null) return of === null ? [] : [{ path, value: String(of) }];
+  return Object.entries(of).flatMap(([key, value]) => {
+    return valuesIn(value, [...path, Array.isArray(of) ? Number(key) : key]);
+  });
 }

@@ -1,7 +1,7 @@
 // What happened on this node in the last days?
 import type { JSX } from 'preact';
 import type { NodeAttachment } from '../../node/model.ts';
-import { shortId } from '../../node/words.ts';
+import { titleOf } from '../../node/words.ts';
 import type { ShownEvent } from '../shown.ts';
 import { Outcome } from './badge.tsx';
 import { usePolled } from './polling.ts';
@@ -58,8 +58,8 @@ function columnsFor(known: ReadonlyMap<string, NodeAttachment>): Column<ShownEve
     { title: 'What', cell: ({ what }) => what },
     {
       title: 'Attachment',
-      cell: ({ network = '', containerId = '', ifname = '', podNamespace, podName, trace }) => {
-        const name = podName === undefined ? shortId(containerId) : `${podNamespace}/${podName}`;
+      cell: ({ network = '', containerId = '', ifname = '', trace, ...names }) => {
+        const name = titleOf({ containerId, ...names });
         const one = known.get(keyOf({ network, containerId, ifname }));
         const text = <Name text={`${name} ${ifname}`.trim()} />;
         return one === undefined ? text : <a href={hrefOf(one, trace)}>{text}</a>;

@@ -10,7 +10,7 @@ beforeEach(() => {
 });
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
-const request = { verb: 'ADD', network: 'net', containerId: 'c1', ifname: 'eth0', code: 0 };
+const request = { verb: 'ADD', network: 'net', containerId: 'c1', ifname: 'eth0', netns: '', code: 0 };
 
 test('appendHistory() keeps events in order, and stays bounded', () => {
   const event = eventOf(
@@ -58,4 +58,11 @@ test('appendHistory() fails no operation', () => {
 
 test('eventOf() leaves out what changes nothing', () => {
   expect(eventOf({ ...request, verb: 'CHECK' }, { by: 'daemon' })).toBeUndefined();
+});
+
+test('an event has the name that people call a container: its pod, or the namespace from which its id was derived', () => {
+  const derived = { ...request, containerId: `cnitool-${'0'.repeat(20)}`, netns: '/run/netns/web' };
+  expect(eventOf(derived, { by: 'command' })).toMatchObject({ podName: 'web' });
+  expect(eventOf({ ...derived, podName: 'db' }, { by: 'command' })).toMatchObject({ podName: 'db' });
+  expect(eventOf({ ...request, netns: '/run/netns/web' }, { by: 'command' })).not.toHaveProperty('podName');
 });

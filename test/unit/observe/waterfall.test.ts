@@ -1,5 +1,6 @@
 // Can a person see from a drawing when each plugin ran, what it added and what failed?
 import { describe, expect, test } from 'bun:test';
+import { localTime } from '../../../src/lab/words.ts';
 import type { PluginRecord, RequestRecord } from '../../../src/observe/record.ts';
 import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';
 
@@ -113,22 +114,36 @@ describe('renderWaterfall()', () => {
   });
 });
 
+const TIME = localTime('2026-01-02T03:04:05Z');
+const { podName: _, podNamespace: __, ...BARE } = RECORD;
+
 describe('renderList()', () => {
   test('leaves the interface out on a narrow terminal', () => {
-    expect(renderList([RECORD], 80)).toBe(
-      'ID            TIME                  VERB  NETWORK  CONTAINER  DURATION  CODE\n' +
-        'mi7c0a1b2c3d  2026-01-02T03:04:05Z  ADD   podnet   c1         20.0 ms   0\n',
+    expect(renderList([BARE], 80)).toBe(
+      'ID            TIME                 VERB  NETWORK  CONTAINER  DURATION  CODE\n' +
+        `mi7c0a1b2c3d  ${TIME}  ADD   podnet   c1         20.0 ms   0\n`,
     );
   });
 
+  test('calls a container what ls calls it', () => {
+    const containerId = `cnitool-${'f'.repeat(20)}`;
+    const names = [
+      { containerId, netns: '/run/netns/web' },
+      { podName: 'two', containerId: 'f'.repeat(64) },
+      { podNamespace: 'shop', podName: 'db' },
+    ];
+    const rows = renderList(names.map(one => ({ ...BARE, ...one }))).split('\n');
+    expect(rows.slice(1, 4).map(row => row.split(/ {2,}/)[4])).toEqual(['web', 'two', 'shop/db']);
+  });
+
   test('prints a line per request', () => {
-    const failed = { ...RECORD, id: 'mi7c0a1b2c3e', verb: 'GC', containerId: '', ifname: '', code: 11 };
-    const long = { ...RECORD, containerId: 'f'.repeat(64) };
+    const failed = { ...BARE, id: 'mi7c0a1b2c3e', verb: 'GC', containerId: '', ifname: '', code: 11 };
+    const long = { ...BARE, containerId: 'f'.repeat(64) };
     expect(renderList([failed, long])).toBe(
       [
-        'ID            TIME                  VERB  NETWORK  CONTAINER      IFNAME  DURATION  CODE',
-        'mi7c0a1b2c3e  2026-01-02T03:04:05Z  GC    podnet   -              -       20.0 ms   11',
-        'mi7c0a1b2c3d  2026-01-02T03:04:05Z  ADD   podnet   ffffffffffff…  eth0    20.0 ms   0',
+        'ID            TIME                 VERB  NETWORK  CONTAINER      IFNAME  DURATION  CODE',
+        `mi7c0a1b2c3e  ${TIME}  GC    podnet   -              -       20.0 ms   11`,
+        `mi7c0a1b2c3d  ${TIME}  ADD   podnet   ffffffffffff…  eth0    20.0 ms   0`,
         '',
       ].join('\n'),
     );

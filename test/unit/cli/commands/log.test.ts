@@ -53,3 +53,20 @@ test('a recovery that failed is a failure, although its plugin has no code', () 
   const { message } = recoveryEvent({ ...ID, why: `${why}: it cannot`, error }, 'command');
   expect(message).toBe(`${why}: it cannot`);
 });
+
+test('what knows only the id of a container gets its name from the attachment, or from another entry', () => {
+  const attachments = [{ ...ID, containerId: 'c2', containerName: 'two', state: 'attached', origin: {} }];
+  const node = { attachments, networks: [] } as unknown as NodeModel;
+  const repair = { ...called('REPAIR', 'bridge', 2), by: 'command' };
+  appendHistory(dir, [
+    { ...called('ADD', 'bridge', 1), podName: 'web' },
+    repair,
+    { ...repair, containerId: 'c2' },
+  ]);
+  const entries = readTimeline({ node, stateDir: dir });
+  expect(entries.map(({ what, podName }) => [what, podName])).toEqual([
+    ['ADD', 'web'],
+    ['REPAIR', 'web'],
+    ['REPAIR', 'two'],
+  ]);
+});

@@ -147,6 +147,18 @@ describe('a list', () => {
     ]);
   });
 
+  test.each([
+    [
+      '{ "subnet": "10.22.0.0/16",\n"rangeStart": "10.23.0.1" }',
+      '3:15 error option Cannot use range set 0: "rangeStart"',
+    ],
+    ['{\n"subnet": "10.22.0.1/16" }', '3:11 error option Cannot use range set 0:'],
+  ])('has a mistake in a range at its place: %s', async (ranges, expected) => {
+    const text = `{"cniVersion":"1.0.0","name":"a","plugins":[{"type":"bridge",\n"ipam":{"type":"host-local","ranges":[[${ranges}]]}}]}`;
+    const [first] = await validate(write('10.conflist', text));
+    expect(first).toStartWith(expected);
+  });
+
   test('includes the files beside it', async () => {
     const file = write('10.conflist', list(BRIDGE));
     write('podnet/10-tuning.conf', '{"type": "tuning",\n  "mtuu": 1}');
