@@ -5,6 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { parseNodes } from '../../../src/between/described.ts';
 import { noteFileOf, readNote, removeNote, writeNote } from '../../../src/between/note.ts';
+import { peersIn } from '../../../src/between/peers.ts';
 import { parseCidr } from '../../../src/net/cidr.ts';
 import { parseIp } from '../../../src/net/ip.ts';
 
@@ -35,5 +36,18 @@ describe('the note', () => {
     removeNote(dir);
     removeNote(dir);
     expect(readNote(dir)).toBeUndefined();
+  });
+
+  test('tells the node of an address by its smallest block, and none for its own', () => {
+    expect(peersIn(dir)('10.244.2.9')).toBeUndefined();
+    const C = { name: 'c', addresses: ['192.0.2.3'], blocks: ['10.244.0.0/16'] };
+    const limits = { never: [] };
+    const nodes = parseNodes(JSON.stringify([A, B, C]), 'f');
+    writeNote(dir, { own: 'a', ways: 'auto', vni: 7, port: 8, limits, nodes });
+    const find = peersIn(dir);
+    const found = ['10.244.1.9', '10.244.2.9', '10.244.3.9', 'fd00:2::9', '10.9.9.9'].map(
+      ip => find(ip)?.node,
+    );
+    expect(found).toEqual([undefined, 'b', 'c', 'b', undefined]);
   });
 });

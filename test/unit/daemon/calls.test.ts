@@ -45,6 +45,8 @@ test('with more calls than there are slots, any call counts as begun', () => {
   for (const key of keys) expect(calls.begin(key)).toBe(true);
   expect(giveUp(file, crypto.randomUUID())).toBe(true);
   for (const key of keys) calls.end(key);
+  // Slots are used again: this one is no call too many.
+  expect(calls.begin(crypto.randomUUID())).toBe(true);
   expect(giveUp(file, crypto.randomUUID())).toBe(false);
 });
 

@@ -1,9 +1,10 @@
 // Which calls does a daemon leave to its clients, and does it tell?
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { giveUp } from '../../../src/daemon/calls.ts';
 import { type RunAnswer, type RunRequest, STOP_PATH, wireOf } from '../../../src/daemon/protocol.ts';
 import { type Server, startServer } from '../../../src/daemon/server.ts';
 import { bytesOf, requestHere, sendToWire } from '../../helpers/wire.ts';
@@ -58,6 +59,13 @@ test.each([
 ] as const)('a call of another %s is declined', async (what, reason) => {
   const { place } = await requestHere();
   expect(await ask({ place: { ...place, [what]: '0:0' } })).toEqual(['declined', reason]);
+});
+
+test('a call that its client has given up is not made', async () => {
+  const [calls = ''] = readdirSync(dir).filter(name => name.includes('.calls.'));
+  const key = crypto.randomUUID();
+  expect(giveUp(join(dir, calls), key)).toBe(false);
+  expect(await ask({ key })).toEqual(['declined', 'stale']);
 });
 
 test('its owner is told of a call that its workers decline', async () => {

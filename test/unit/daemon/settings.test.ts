@@ -55,6 +55,8 @@ describe('readSettings()', () => {
     expect(() => settingsIn('{"nodes": "etcd"}')).toThrow(
       '"nodes" must be "kubernetes", "blocks" or an absolute path',
     );
+    expect(settingsIn('{"leftoverSeconds": 0}').watch.leftoverMs).toBe(0);
+    expect(settingsIn('{"vxlanId": 16777215}').between.vni).toBe(16_777_215);
     expect(() => settingsIn('{"vxlanId": 16777216}')).toThrow('vxlanId');
   });
 

@@ -125,6 +125,14 @@ describe('deletePod()', () => {
     expect(chain.calls().at(-1)?.env.CNI_NETNS).toBe(NETNS);
   });
 
+  test('of an earlier boot, there is no namespace, whatever has its path now', async () => {
+    const entry = JSON.parse(fs.readFileSync(file(), 'utf8'));
+    const catena = { ...entry.catena, boot: crypto.randomUUID() };
+    fs.writeFileSync(file(), JSON.stringify({ ...entry, catena }));
+    await deletePod(runner, KEY, NETNS);
+    expect(chain.calls().at(-1)?.env).toMatchObject({ CNI_COMMAND: 'DEL', CNI_NETNS: '' });
+  });
+
   test.each([
     ['lost', () => fs.rmSync(file())],
     ['torn', () => fs.writeFileSync(file(), fs.readFileSync(file(), 'utf8').slice(0, 50))],

@@ -1,19 +1,27 @@
-// Does a list end, and is a node another machine than one of its name?
+// Does a list end, is a node another machine than one of its name, and when is a block of one that is gone freed?
 import { expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { ApiServer } from '../../../src/delegate/api-server.ts';
 import { clusterStore } from '../../../src/pools/cluster-store.ts';
-import { listAll } from '../../../src/pools/objects.ts';
+import { collect } from '../../../src/pools/collect.ts';
+import { directoryStore } from '../../../src/pools/directory-store.ts';
+import { listAll, POOL_LABEL } from '../../../src/pools/objects.ts';
+import { parsePool } from '../../../src/pools/pool.ts';
 
 function storeThatAnswers(answer: object) {
   let asked = 0;
+  const bodies: unknown[] = [];
   const server: ApiServer = {
-    async ask() {
+    async ask(_method, _path, body) {
       asked++;
+      bodies.push(body);
       return structuredClone(answer) as Awaited<ReturnType<ApiServer['ask']>>;
     },
     listen: () => Promise.reject(new Error('no watch')),
   };
-  return { store: clusterStore(server), asked: () => asked };
+  return { store: clusterStore(server), asked: () => asked, bodies };
 }
 
 test('a list whose server says "continue" for ever ends with an error', async () => {
@@ -31,4 +39,44 @@ test('a Node object is this machine by one of its identities, or if it has none'
   for (const machine of machines) expect(await store.hasNode('a', machine)).toBe(true);
   expect(await store.hasNode('a', 'other new')).toBe(false);
   expect(await storeThatAnswers({}).store.hasNode('a', 'other')).toBe(true);
+});
+
+test('only this very object is deleted, and only in the version that is named', async () => {
+  const { store, bodies } = storeThatAnswers({});
+  await store.remove('blocks', { name: 'b', uid: 'u' });
+  await store.remove('blocks', { name: 'b', uid: 'u', version: '7' });
+  expect(bodies).toMatchObject([
+    { preconditions: { uid: 'u' } },
+    { preconditions: { uid: 'u', resourceVersion: '7' } },
+  ]);
+});
+
+test('a block whose node is gone is freed after the time of grace, and not before', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'cat-collect-'));
+  let now = 1_000;
+  const store = { ...directoryStore(`${dir}/store`), hasNode: async (node: string) => node !== 'gone' };
+  const place = {
+    network: 'net',
+    dir: `${dir}/leases`,
+    node: 'a',
+    machine: undefined,
+    boot: 'b',
+    reclaim: false,
+  };
+  const claimant = { ...place, clock: () => now, store, random: () => 0 };
+  const pool = parsePool('p', { subnets: [{ ipv4: '10.1.0.0/24' }] });
+  const of = { pool: 'p', network: 'net', size: 64, cidrs: ['10.1.0.0/26'], ranges: [] };
+  for (const node of ['a', 'gone', 'alive'])
+    await store.create('blocks', {
+      name: `of-${node}`,
+      labels: { [POOL_LABEL]: 'p' },
+      spec: { ...of, node },
+    });
+  try {
+    const freed: string[][] = [];
+    for (now of [1_000, 1_059, 1_060]) freed.push(await collect(claimant, pool, 60));
+    expect(freed).toEqual([[], [], ['of-gone']]);
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
 });

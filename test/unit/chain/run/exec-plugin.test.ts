@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { retryWhileBusy } from '../../../../src/chain/run/busy-executable.ts';
 import { startProcess } from '../../../../src/chain/run/exec-plugin.ts';
 import { startForeign } from '../../../../src/plugin/foreign.ts';
 import { FIXTURE_PLUGINS } from '../../../helpers/noop-chain.ts';
@@ -157,4 +158,15 @@ describe('startProcess()', () => {
     await gone([Number(fs.readFileSync(pids, 'utf8'))]);
     expect(fs.readFileSync(pids, 'utf8')).not.toContain('acted');
   });
+});
+
+test('a busy file is tried again only while there is time', async () => {
+  const left: number[] = [];
+  const attempt = async (ms: number) => {
+    left.push(ms);
+    return { spawnError: 'ETXTBSY: text file is busy' };
+  };
+  // The next pause would last until after the deadline.
+  const { spawnError } = await retryWhileBusy(attempt, 1_900);
+  expect([spawnError, left.length, left.every(ms => ms > 0)]).toEqual([expect.any(String), 6, true]);
 });

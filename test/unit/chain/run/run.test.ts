@@ -116,6 +116,17 @@ describe('addNetwork()', () => {
     expect(events[0]?.span).toMatchObject({ parentSpanId: '00f067aa0ba902b7', sampled: true });
   });
 
+  test('what interrupts an ADD does not interrupt its undo', async () => {
+    const interrupt = new AbortController();
+    const list = listOf('1.1.0', [chain.noop('one'), { type: 'hang' }]);
+    const runtime = { ...chain.runtime, signal: interrupt.signal, deadlineMs: 5_000 };
+    const adding = errorOf(addNetwork(list, ATTACHMENT, runtime));
+    while (!chain.order().includes('ADD one')) await Bun.sleep(5);
+    interrupt.abort();
+    await adding;
+    expect(chain.order()).toEqual(['ADD one', 'DEL one']);
+  });
+
   test('an onPlugin that throws changes nothing', async () => {
     const warnings: string[] = [];
     const onPlugin = () => {

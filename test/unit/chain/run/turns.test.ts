@@ -52,11 +52,13 @@ describe('inTurn()', () => {
       withNoneBegun('a', place, work('gc')),
       inTurn(on('c1'), place, work('first')),
       inTurn(on('c1', 'b'), place, work('second')),
+      inTurn(on('c2', 'b'), place, work('other')),
     ];
-    for (const name of ['gc', 'first', 'second', 'first']) await end(name);
+    for (const name of ['other', 'gc', 'first', 'second', 'first']) await end(name);
     await Promise.all(all);
     expect(journal.filter(line => line.startsWith('begin'))).toEqual([
       'begin gc',
+      'begin other',
       'begin first',
       'begin second',
     ]);

@@ -103,9 +103,15 @@ describe('install()', () => {
     const inodes = NAMES.map(name => fs.statSync(join(wanted.binDir, name)).ino);
     expect(new Set(inodes).size).toBe(1);
     expect(fs.statSync(join(wanted.binDir, 'bridge')).mode & 0o777).toBe(0o755);
-    expect(fs.readFileSync(join(wanted.binDir, 'bridge.before-catena'), 'utf8')).toBe('foreign');
+    const beside = join(wanted.binDir, 'bridge.before-catena');
+    expect(fs.readFileSync(beside, 'utf8')).toBe('foreign');
     const again = install(wanted, '0.0.0');
     expect(new Set(again.steps.map(({ action }) => action))).toEqual(new Set(['same']));
+    // What another package lays later is replaced as well, but the file from before the first installation is the one kept.
+    fs.rmSync(join(wanted.binDir, 'bridge'));
+    fs.writeFileSync(join(wanted.binDir, 'bridge'), 'later');
+    install(wanted, '0.0.0');
+    expect(fs.readFileSync(beside, 'utf8')).toBe('foreign');
   });
 
   test('keeps third-party files, unless asked to replace them', () => {

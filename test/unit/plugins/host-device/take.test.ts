@@ -1,6 +1,6 @@
 // What does the container get of the network that the device had, and what of IPAM's?
 import { expect, test } from 'bun:test';
-import { mergeNetworks, networkOf, rulesFor } from '../../../../plugins/host-device/take.ts';
+import { isMeant, mergeNetworks, networkOf, rulesFor } from '../../../../plugins/host-device/take.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
 import { parseIp } from '../../../../src/net/ip.ts';
 import type { Route } from '../../../../src/netlink/rtnl/route.ts';
@@ -64,4 +64,11 @@ test("rulesFor() takes plain source rules to the device's tables, never those of
     { ...plain, from: undefined, table: 100 },
   ];
   expect(rulesFor(ROUTES, rules)).toEqual([{ from: '192.0.2.7/32', table: 100, priority: 500 }]);
+});
+
+test('isMeant() compares a record with a selector by what that names', () => {
+  const record = { name: 'up0', mac: '02:00:00:00:00:01', parent: { bus: 'pci', name: '0000:01:00.0' } };
+  const isIt = (selector: object) => isMeant(record as never, selector as never);
+  expect(['up0', 'up1'].map(name => isIt({ by: 'name', name }))).toEqual([true, false]);
+  expect([record.mac, 'up0'].map(mac => isIt({ by: 'mac', mac }))).toEqual([true, false]);
 });
