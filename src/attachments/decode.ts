@@ -1,37 +1,39 @@
-// Is a line of a note valid?
+// How is a note written, and is what is read one?
 //
 // Written by hand: a schema library takes 3 ms to start, which every DEL would pay.
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
-import type { Intent, Line } from './record.ts';
+import type { AttachmentRecord } from './record.ts';
 
-/** Version of the layout; a record of another version is reported and left alone. */
-export const RECORD_VERSION = 1;
+/** Version of the layout; a note of another version is reported and left alone. */
+const LAYOUT = 2;
 
-/**
- * The first line.
- * @param file names it in the error
- * @throws CniError 6
- */
-export function decodeIntent(text: string, file: string): Intent {
-  const object = tryParse(text);
-  if (!isObject(object)) throw damaged(file, 'its first line is not a JSON object');
-  if (object.record !== RECORD_VERSION) {
-    const found = object.record === undefined ? 'none' : JSON.stringify(object.record);
-    throw damaged(file, `expected layout ${RECORD_VERSION} in "record" of its first line, found ${found}`);
-  }
-  const problem = findProblem(object, INTENT);
-  if (problem !== undefined) throw damaged(file, problem);
-  const { record: _, netnsIdentity, ...intent } = object;
-  return { ...intent, netnsIdentity } as unknown as Intent;
+/** A note: one line of JSON. */
+export function renderNote({ file: _, isNoted: __, args, ...note }: AttachmentRecord): string {
+  return `${JSON.stringify({ record: LAYOUT, ...note, args })}\n`;
 }
 
-/** Any later line; undefined if it is cut off or unknown. */
-export function decodeLine(text: string): Line | undefined {
+/**
+ * What a note says.
+ * @param file names it in the error
+ * @throws CniError 6 when it is damaged or not a note
+ */
+export function parseNote(text: string, file: string): AttachmentRecord {
   const object = tryParse(text);
-  if (!isObject(object) || typeof object.event !== 'string') return undefined;
-  const shape = Object.hasOwn(LINES, object.event) ? LINES[object.event] : undefined;
-  return shape && findProblem(object, shape) === undefined ? (object as Line) : undefined;
+  if (!isObject(object)) throw damaged(file, 'it is not a JSON object');
+  if (object.record !== LAYOUT) {
+    const found = object.record === undefined ? 'none' : JSON.stringify(object.record);
+    throw damaged(file, `expected layout ${LAYOUT} in "record", found ${found}`);
+  }
+  const problem = findProblem(object, NOTE);
+  if (problem !== undefined) throw damaged(file, problem);
+  const { record: _, netnsIdentity, change, lastAttempt, ...note } = object;
+  return { ...note, netnsIdentity, change, lastAttempt, file, isNoted: true } as unknown as AttachmentRecord;
+}
+
+/** Index of the last plugin that may have begun to work: recovery has to undo all up to it. */
+export function lastBegun({ added, segment }: AttachmentRecord, links: number): number {
+  return added ? links - 1 : Math.min(segment, links - 1);
 }
 
 /** A type that a value may have: its human-readable name, and its check. */
@@ -78,7 +80,17 @@ const RUNNER = shaped('a runner', {
   deadlineMs: optional(NUMBER),
 });
 
-const INTENT: Shape = {
+const SETTINGS = shaped('settings', { capabilityArgs: OBJECT, source: TEXT });
+
+const ERROR = shaped('an error', {
+  code: NUMBER,
+  msg: TEXT,
+  details: optional(TEXT),
+  link: optional(TEXT),
+  index: optional(NUMBER),
+});
+
+const NOTE: Shape = {
   network: NAME,
   containerId: NAME,
   ifname: NAME,
@@ -94,29 +106,19 @@ const INTENT: Shape = {
   pluginDirs: listOf(TEXT),
   executables: listOf(TEXT),
   cacheDir: TEXT,
-  added: optional(exactly(true)),
   result: optional(OBJECT),
   request: optional(TEXT),
   foreign: optional(exactly(true)),
   generation: optional(TEXT),
   runner: RUNNER,
-};
-
-const SETTINGS = shaped('settings', { capabilityArgs: OBJECT, source: TEXT });
-
-const ERROR = shaped('an error', {
-  code: NUMBER,
-  msg: TEXT,
-  details: optional(TEXT),
-  link: optional(TEXT),
-  index: optional(NUMBER),
-});
-
-const LINES: Readonly<Record<Line['event'], Shape>> & Readonly<Record<string, Shape>> = {
-  segment: { last: INDEX, result: optional(OBJECT) },
-  begin: { runner: RUNNER },
-  change: { to: SETTINGS, plugins: listOf(INDEX), runner: RUNNER },
-  failed: { op: TEXT, time: TEXT, attempts: NUMBER, errors: listOf(ERROR) },
+  phase: exactly('adding', 'attached', 'deleting', 'failed'),
+  added: exactly(true, false),
+  segment: { name: 'an index, or -1', is: value => value === -1 || INDEX.is(value) },
+  runners: listOf(RUNNER),
+  change: optional(shaped('a change', { to: SETTINGS, plugins: listOf(INDEX), op: TEXT })),
+  attempts: INDEX,
+  lastAttempt: optional(TEXT),
+  lastErrors: listOf(ERROR),
 };
 
 function findProblem(object: JsonObject, shape: Shape): string | undefined {

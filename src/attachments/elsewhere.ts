@@ -15,7 +15,7 @@ type Made = Pick<AttachmentRecord, 'boot' | 'hostCookie'>;
 /** Why such an attachment is left alone, human-readable. */
 export const ELSEWHERE = 'it was attached in another network namespace of this machine';
 
-/** The cookie of the namespace that this process works in, as the first line of a record has it. A process stays in one. */
+/** The cookie of the namespace that this process works in, as a record has it. A process stays in one. */
 export function hostCookie(): { readonly hostCookie?: string } {
   own ??= findNetnsCookie('/proc/thread-self/ns/net');
   return own === undefined ? {} : { hostCookie: own };

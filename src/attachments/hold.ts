@@ -23,19 +23,17 @@ import {
   isEntryOf,
   keepCacheDir,
   noteFiles,
-  type OpenNote,
   readNote,
   readRecord,
   recordOfForeign,
-  reopenNote,
-  replaceNote,
   tryEntry,
+  writeNote,
 } from './notes.ts';
 import { cacheFileOf } from './place.ts';
 import {
   type AttachmentRecord,
+  begunAdd,
   type Intent,
-  type Line,
   type PendingChange,
   type RecordedError,
   type Settings,
@@ -170,9 +168,6 @@ interface BegunAdd {
   readonly over: boolean;
 }
 
-/** Number of failed attempts after which their lines are merged into one: a note must not grow for ever. */
-const ATTEMPTS_KEPT = 32;
-
 /** The exclusive right to work on an attachment, until it is released. */
 export class Held {
   readonly #id: AttachmentId;
@@ -181,10 +176,8 @@ export class Held {
   #record: AttachmentRecord | undefined;
   /** Of an ADD, without a journal too. */
   #adding: BegunAdd | undefined;
-  /** Of an ADD: it gets a line for each segment. */
-  #open: OpenNote | undefined;
-  /** A DEL has begun, and that is noted. */
-  #isNotedDel = false;
+  /** This operation has noted that an ADD or a DEL begins. */
+  #hasBegun = false;
 
   constructor(
     id: AttachmentId,
@@ -195,7 +188,7 @@ export class Held {
     this.#id = id;
     this.#call = call;
     this.#lock = lock;
-    this.#record = record && lock ? { ...record, runners: [...lock.dead, ...record.runners] } : record;
+    this.#record = record;
   }
 
   /** What is known of it, with what this operation has begun; undefined if nothing is, or its note cannot be used. */
@@ -205,7 +198,7 @@ export class Held {
 
   /** Operations that worked on it and died: their orphans may still do. */
   get orphans(): Pick<AttachmentRecord, 'containerId' | 'ifname' | 'runners'> {
-    return this.#record ?? { ...this.#id, runners: this.#lock?.dead ?? [] };
+    return { ...this.#id, runners: [...(this.#lock?.dead ?? []), ...(this.#record?.runners ?? [])] };
   }
 
   /** Their orphans are gone. */
@@ -229,39 +222,36 @@ export class Held {
     if (this.#call.stateDir === undefined || this.#lock === undefined) return;
     const begun = { ...intent, runner: this.#lock.runner };
     const file = cacheFileOf(intent.cacheDir, intent);
-    if (!over) {
-      this.#open = createNote(this.#call.stateDir, begun);
-      try {
-        // An entry outlives a DEL that was killed. From now on it would look like that of this ADD.
-        if (fileExists(file)) removeAttachment(intent.cacheDir, intent);
-      } catch (error) {
-        this.#dropNoteIfPossible();
-        throw error;
-      }
+    this.#record = { ...begunAdd(begun, file), isNoted: false };
+    if (over) return;
+    this.#record = createNote(this.#call.stateDir, begun);
+    this.#hasBegun = true;
+    try {
+      // An entry outlives a DEL that was killed. From now on it would look like that of this ADD.
+      if (fileExists(file)) removeAttachment(intent.cacheDir, intent);
+    } catch (error) {
+      this.#dropNoteIfPossible();
+      throw error;
     }
-    const { added: _, ...adding } = begun;
-    const none = { segment: -1, runners: [], change: undefined, attempts: 0, lastAttempt: undefined };
-    const rest = { lastErrors: [], unreadable: 0, phase: 'adding', added: false } as const;
-    this.#record = { ...adding, ...none, ...rest, file, isNoted: !over };
   }
 
   /** A DEL begins, of something known. @throws CniError 5: that was not written, and neither will be how it ends */
   beginDel(): void {
     if (this.#record === undefined || this.#lock === undefined) return;
-    this.#note({ event: 'begin', runner: this.#lock.runner });
-    this.#isNotedDel = true;
+    const { attempts, runners } = this.#record;
+    this.#note({ phase: attempts > 0 ? 'failed' : 'deleting', runners: [...runners, this.#lock.runner] });
+    this.#hasBegun = true;
   }
 
   /** Plugins are about to change it. @throws CniError 5: that was not written */
   beginChange(change: PendingChange): void {
     const { runner } = this.#right();
-    this.#note({ event: 'change', runner, ...change });
-    this.#record = { ...this.#known(), change: { ...change, op: runner.op } };
+    this.#note({ change: { ...change, op: runner.op }, runners: [...this.#known().runners, runner] });
   }
 
   /** The plugins up to this one are about to be called, and may run before all replies are read. @throws CniError 5 */
   progress(last: number, result?: JsonObject): void {
-    this.#open?.append({ event: 'segment', last, ...(result === undefined ? {} : { result }) });
+    if (this.#hasBegun) this.#note({ segment: last, ...(result === undefined ? {} : { result }) });
   }
 
   /**
@@ -329,18 +319,20 @@ export class Held {
 
   /** Some plugins failed: notes them for the next attempt. @throws CniError 5 */
   fail(thrown: readonly unknown[]): void {
-    const { op } = this.#lock?.runner ?? {};
-    if (op === undefined || (!this.#isNotedDel && this.#open === undefined)) return;
-    const attempts = (this.#record?.attempts ?? 0) + 1;
-    const errors = thrown.map(toRecorded);
-    const failed: Line = { event: 'failed', op, time: new Date().toISOString(), attempts, errors };
+    if (!this.#hasBegun) return;
+    const { attempts, runners } = this.#known();
+    const { op } = this.#right().runner;
+    const write = () =>
+      this.#note({
+        phase: 'failed',
+        attempts: attempts + 1,
+        lastAttempt: new Date().toISOString(),
+        lastErrors: thrown.map(toRecorded),
+        runners: runners.filter(one => one.op !== op),
+      });
     // The note of an ADD still says that it did not end, and recovery undoes the same plugins once more.
-    if (this.#open) unlessUnwritable(() => this.#open?.append(failed));
-    else if (attempts % ATTEMPTS_KEPT > 0) this.#note(failed);
-    else {
-      const record = this.#known();
-      replaceNote(this.#right().stateDir, intentOf(record), [...reached(record), failed]);
-    }
+    if (this.#adding) unlessUnwritable(write);
+    else write();
   }
 
   /** Writes the entry again with another list. @throws CniError 5: the entry is unchanged */
@@ -360,8 +352,6 @@ export class Held {
 
   /** Safe to repeat. */
   release(): void {
-    this.#open?.close();
-    this.#open = undefined;
     this.#lock?.release();
   }
 
@@ -386,31 +376,19 @@ export class Held {
     return entry !== undefined && isEntryOf(entry, this.#known());
   }
 
-  /** Appends to the note; begins that of a settled attachment. */
-  #note(line: Line): void {
-    const { stateDir } = this.#right();
-    const record = this.#known();
-    if (record.isNoted) {
-      const open = reopenNote(stateDir, record);
-      if (open === undefined) throw this.#unwritable(`"${record.file}" was removed`);
-      try {
-        open.append(line);
-      } finally {
-        open.close();
-      }
-    } else replaceNote(stateDir, intentOf(record), [line]);
-    this.#record = { ...record, isNoted: true };
+  #note(more: Partial<AttachmentRecord>): void {
+    this.#record = writeNote(this.#right().stateDir, { ...this.#known(), ...more });
   }
 
   #settled(more: Partial<Settings> & Pick<Intent, 'result'> = {}): void {
     const record = this.#known();
     dropNote(this.#right().stateDir, record);
-    this.#record = { ...record, ...more, change: undefined, isNoted: false };
+    this.#record = { ...record, ...more, change: undefined, runners: [], isNoted: false };
   }
 
   #dropNoteIfPossible(): void {
     const stateDir = this.#call.stateDir;
-    if (stateDir !== undefined && this.#open) unlessUnwritable(() => dropNote(stateDir, this.#id));
+    if (stateDir !== undefined && this.#hasBegun) unlessUnwritable(() => dropNote(stateDir, this.#id));
   }
 }
 
@@ -439,21 +417,9 @@ function toRecorded(thrown: unknown): RecordedError {
   return { code, msg: message, ...(details === undefined ? {} : { details }), ...place };
 }
 
-/** How far the plugins of an unfinished ADD had come. */
-function reached({ segment }: AttachmentRecord): Line[] {
-  return segment < 0 ? [] : [{ event: 'segment', last: segment }];
-}
-
-/** The first line of a note about a record. */
-export function intentOf(record: AttachmentRecord): Intent {
-  const { file: _, isNoted: __, phase: ___, added, segment, runners, change, ...rest } = record;
-  const { attempts, lastAttempt, lastErrors, unreadable, ...intent } = rest;
-  return { ...intent, ...(added ? { added } : {}) };
-}
-
 /** Says that a settled attachment is to be deleted. @throws CniError 5 */
 export function markUnsettled(stateDir: string, record: AttachmentRecord): void {
-  replaceNote(stateDir, intentOf(record), []);
+  writeNote(stateDir, record);
 }
 
 /** Removes a note that is over or has nothing to tell, unless a process works on the attachment. @throws CniError 5 */

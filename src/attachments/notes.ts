@@ -3,43 +3,33 @@ import {
   closeSync,
   constants,
   fstatSync,
-  ftruncateSync,
   lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
   readlinkSync,
-  readSync,
   rmSync,
   statSync,
   symlinkSync,
-  writeSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type AttachmentId, digestOf, sameAttachment } from '../cni/attachment.ts';
 import { cniCacheDir, lockScopeOf, runnerJournals, stateDir as usualStateDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
-import { putOpenFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
+import { putFile, removeFile, sweepUnfinished } from '../files/put-file.ts';
 import { namesIn } from '../files/read-file.ts';
+import { parseNote, renderNote } from './decode.ts';
 import { hostCookie } from './elsewhere.ts';
 import { readAside, readAttachment, removeAttachment } from './entries.ts';
 import { type CachedAttachment, type Made, renderAttachment } from './entry.ts';
-import { parseNote, renderIntent, renderLine } from './lines.ts';
 import { identifyNetns } from './netns-identity.ts';
 import { cacheFileOf, cachesDir, directoryOf, noteFileOf, notesDir } from './place.ts';
-import { type AttachmentRecord, type Intent, type Line, toRemembered } from './record.ts';
-
-/** A note that is open for appending lines. */
-export interface OpenNote {
-  /** @throws CniError 5; then the line was not written at all */
-  append(line: Line): void;
-  close(): void;
-}
+import { type AttachmentRecord, begunAdd, type Intent, toRemembered } from './record.ts';
 
 /** The entry that a record of ours stands for. */
-export function entryOf(stateDir: string, intent: Omit<Intent, 'added'>, change?: string): CachedAttachment {
+export function entryOf(stateDir: string, intent: Intent, change?: string): CachedAttachment {
   const { network, containerId, ifname, netns, args, capabilityArgs, source, result } = intent;
   const known = { network, containerId, ifname, netns, args, capabilityArgs, source, result };
   const changed = change === undefined ? {} : { change };
@@ -104,7 +94,7 @@ function settled(entry: CachedAttachment, cacheDir: string): AttachmentRecord {
     runner: { pid: 0, start: '', pidns: '', op: '', time: '' },
     file: cacheFileOf(cacheDir, entry),
     ...{ isNoted: false, phase: 'attached', added: true, segment: -1, runners: [], change: undefined },
-    ...{ attempts: 0, lastAttempt: undefined, lastErrors: [], unreadable: 0 },
+    ...{ attempts: 0, lastAttempt: undefined, lastErrors: [] },
   };
 }
 
@@ -205,12 +195,12 @@ export function isEntryOf({ made, ...entry }: CachedAttachment, record: Attachme
 
 /**
  * Begins the note of an ADD. Only with the lock of the attachment. An unreadable note is replaced.
+ * @returns what it says
  * @throws CniError 5
  */
-export function createNote(stateDir: string, intent: Intent): OpenNote {
+export function createNote(stateDir: string, intent: Intent): AttachmentRecord {
   refuseRecord(stateDir, intent);
-  const fd = putNote(stateDir, intent, []);
-  return writerOf(noteFileOf(stateDir, intent), fd, true);
+  return writeNote(stateDir, begunAdd(intent, noteFileOf(stateDir, intent)));
 }
 
 /** @throws CniError 5 if there is one, also if it cannot be read at all: then it may be a good one */
@@ -230,25 +220,18 @@ function refuseRecord(stateDir: string, id: AttachmentId): void {
 }
 
 /**
- * Writes a note with all its lines, replacing an existing one.
+ * Writes a note, replacing an existing one.
+ * @returns the same as noted
  * @throws CniError 5
  */
-export function replaceNote(stateDir: string, intent: Intent, lines: readonly Line[]): void {
-  closeSync(putNote(stateDir, intent, lines));
-}
-
-/**
- * Opens the note of an attachment to append lines; undefined if there is none.
- * @throws CniError 5
- */
-export function reopenNote(stateDir: string, id: AttachmentId): OpenNote | undefined {
-  const file = noteFileOf(stateDir, id);
+export function writeNote(stateDir: string, record: AttachmentRecord): AttachmentRecord {
+  const file = noteFileOf(stateDir, record);
   try {
-    const flags = constants.O_RDWR | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-    return writerOf(file, openSync(file, flags), false);
+    keepCacheDir(stateDir, record.cacheDir);
+    putFile(file, renderNote(record), { what: 'note' });
+    return { ...record, isNoted: true };
   } catch (cause) {
-    if (isMissing(cause)) return undefined;
-    throw fileFailure('open note', file, cause);
+    throw cause instanceof CniError ? cause : fileFailure('write note', file, cause);
   }
 }
 
@@ -296,8 +279,8 @@ export function readNote(file: string): AttachmentRecord | undefined {
   }
 }
 
-/** A result is at most 16 MiB; a note holds one for each segment. */
-const MAX_BYTES = 256 * 1024 * 1024;
+/** A result is at most 16 MiB. */
+const MAX_BYTES = 64 * 1024 * 1024;
 
 /** Says where the entries of a journal are. @throws the system error */
 export function keepCacheDir(stateDir: string, cacheDir: string): void {
@@ -310,32 +293,6 @@ export function keepCacheDir(stateDir: string, cacheDir: string): void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }
-}
-
-/** The note under its name, open for further lines. */
-function putNote(stateDir: string, intent: Intent, lines: readonly Line[]): number {
-  const file = noteFileOf(stateDir, intent);
-  try {
-    keepCacheDir(stateDir, intent.cacheDir);
-    return putOpenFile(file, [renderIntent(intent), ...lines.map(renderLine)].join(''));
-  } catch (cause) {
-    throw fileFailure('write note', file, cause);
-  }
-}
-
-/**
- * Appends lines to the file.
- * @param whole whether its last line is known to be complete
- */
-function writerOf(file: string, fd: number, whole: boolean): OpenNote {
-  let start = whole || !isCutOff(fd) ? '' : '\n';
-  return {
-    append(line) {
-      writeAll(fd, `${start}${renderLine(line)}`, file);
-      start = '';
-    },
-    close: () => closeSync(fd),
-  };
 }
 
 export function misplaced({ network, containerId, ifname }: AttachmentId, file: string): CniError {
@@ -365,37 +322,7 @@ function listNames(dir: string, withHidden?: (names: readonly string[]) => void)
   }
 }
 
-/** Appends by one write; on a full disk, a partial write is truncated again. @throws CniError 5 */
-function writeAll(fd: number, text: string, file: string): void {
-  const bytes = Buffer.from(text);
-  let written: number;
-  try {
-    written = writeSync(fd, bytes);
-  } catch (cause) {
-    throw fileFailure('write record', file, cause);
-  }
-  if (written === bytes.length) return;
-  try {
-    ftruncateSync(fd, fstatSync(fd).size - written);
-  } catch {
-    // Readers recognise a cut-off line.
-  }
-  throw fileFailure('write record', file, diskFull());
-}
-
-/** True when a process died while it wrote the last line. */
-function isCutOff(fd: number): boolean {
-  const { size } = fstatSync(fd);
-  const last = Buffer.alloc(1);
-  return size > 0 && readSync(fd, last, 0, 1, size - 1) === 1 && last[0] !== 0x0a;
-}
-
 /** True for an error that says there is no such file. */
 function isMissing(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === 'ENOENT';
-}
-
-/** After a partial write, the kernel would report this only on the next one. */
-function diskFull(): Error {
-  return Object.assign(new Error('it was written only in part'), { code: 'ENOSPC' });
 }

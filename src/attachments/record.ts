@@ -1,8 +1,7 @@
 // What is known of an attachment, and what does a note of it hold?
 //
 // The entry in libcni's cache says what a settled attachment is (entry.ts). A note exists only while something is unfinished: an ADD that has
-// begun, a change, a deletion. Its first line is the intent, one line follows for each step. Only the operation that has the attachment's
-// lock (lock.ts) writes. Lines are appended, each by one write, so a line that is cut off means that its writer died there.
+// begun, a change, a deletion. Only the operation that has the attachment's lock (lock.ts) writes it, whole, and renames it into place.
 import type { AttachmentId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import type { JsonObject } from '../cni/json.ts';
@@ -19,8 +18,7 @@ export interface Intent extends AttachmentId, Omit<MadeByUs, 'op' | 'time' | 'sc
   readonly source: string;
   /** Where libcni's entry of the attachment is. */
   readonly cacheDir: string;
-  /** The ADD had succeeded, with this result. */
-  readonly added?: true;
+  /** Of the ADD, as far as it came. */
   readonly result?: JsonObject | undefined;
   /** Another runtime made the attachment, and deletes it. */
   readonly foreign?: true;
@@ -50,27 +48,8 @@ export interface RecordedError {
   readonly index?: number;
 }
 
-/** Every line after the first. */
-export type Line =
-  /**
-   * The plugins up to this one are about to be called, as one segment: the runner may die before it has read their replies.
-   * With the result so far.
-   */
-  | { readonly event: 'segment'; readonly last: number; readonly result?: JsonObject }
-  | { readonly event: 'begin'; readonly runner: Runner }
-  /** Plugins are about to change the attachment. */
-  | ({ readonly event: 'change'; readonly runner: Runner } & PendingChange)
-  /** A DEL, or the undo of a failed ADD, has not succeeded. */
-  | {
-      readonly event: 'failed';
-      readonly op: string;
-      readonly time: string;
-      readonly attempts: number;
-      readonly errors: readonly RecordedError[];
-    };
-
 /** What is known of an attachment that a runner of ours made, or that is being changed. */
-export interface AttachmentRecord extends Omit<Intent, 'added'> {
+export interface AttachmentRecord extends Intent {
   /** The note, if there is one; else the entry. */
   readonly file: string;
   /** Whether it was read from a note. */
@@ -92,8 +71,6 @@ export interface AttachmentRecord extends Omit<Intent, 'added'> {
   readonly attempts: number;
   readonly lastAttempt: string | undefined;
   readonly lastErrors: readonly RecordedError[];
-  /** Number of unreadable lines: cut off, or unknown. */
-  readonly unreadable: number;
 }
 
 /** An attachment as its ADD made it. */
@@ -113,6 +90,12 @@ export interface KnownAttachment {
   /** libcni's entry, and the directory that has, or had, it. */
   readonly cached: CachedAttachment | undefined;
   readonly cacheDir: string;
+}
+
+/** An ADD that has begun, before its first plugin. */
+export function begunAdd(intent: Intent, file: string): AttachmentRecord {
+  const none = { segment: -1, change: undefined, attempts: 0, lastAttempt: undefined, lastErrors: [] };
+  return { ...intent, ...none, phase: 'adding', added: false, runners: [intent.runner], file, isNoted: true };
 }
 
 /** A record in the format of entries. */

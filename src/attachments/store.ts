@@ -27,6 +27,7 @@ import {
 import { cacheFileOf, noteFileOf, notesDir } from './place.ts';
 import { type AttachmentRecord, type KnownAttachment, toRemembered } from './record.ts';
 
+export { lastBegun } from './decode.ts';
 export {
   type AttachmentFilter,
   type AttachmentList,
@@ -48,7 +49,6 @@ export {
   sweepNotes,
   tryHold,
 } from './hold.ts';
-export { lastBegun } from './lines.ts';
 export { isEntryOf, noteFiles, readNote, readRecord, tryEntry } from './notes.ts';
 export { cacheFileOf } from './place.ts';
 export {

@@ -90,10 +90,10 @@ export async function deleteNetworks(
 }
 
 /** Ends plugins that an interrupted ADD left running: their result is no longer needed. */
-async function endPluginsOf({ record }: Held, runner: Runner): Promise<void> {
+async function endPluginsOf({ record, orphans }: Held, runner: Runner): Promise<void> {
   if (record === undefined || record.added || record.attempts > 0) return;
   const ifnames = findPod(runner, record)?.networks.map(({ ifname }) => ifname) ?? [];
-  await endOrphanPlugins(record, ifnames);
+  await endOrphanPlugins(orphans, ifnames);
 }
 
 async function deleteAll(runner: Runner, key: PodKey, { record }: Held, netns: string): Promise<unknown[]> {

@@ -64,9 +64,8 @@ export const MESSAGES: readonly Uint8Array[] = listFiles('test/golden')
     /^ *[0-9a-f]{2} [0-9a-f]{2} 00 00 {2}nlmsg_len/.test(listing) ? [bytesOf(listing)] : [],
   );
 
-/** The contents of an attachment's record. */
-export const INTENT: JsonObject = {
-  record: 1,
+const INTENT: JsonObject = {
+  record: 2,
   network: 'podnet',
   containerId: 'c1',
   ifname: 'eth0',
@@ -82,20 +81,21 @@ export const INTENT: JsonObject = {
   cacheDir: '/var/lib/cni',
   request: 'r',
   runner: { pid: 1, start: '1', pidns: '1', op: 'a', time: 't' },
+  ...{ phase: 'adding', added: false, segment: -1, runners: [], attempts: 0, lastErrors: [] },
 };
 
-/** Lines that follow. */
-export const LINES: readonly JsonObject[] = [
-  { event: 'segment', last: 0, result: RESULTS[0] },
-  { event: 'segment', last: 1 },
-  { event: 'begin', runner: { pid: 2, start: '2', pidns: '1', op: 'b', time: 't' } },
+const RUNNER = { pid: 2, start: '2', pidns: '1', op: 'b', time: 't' };
+
+/** Notes of an ADD, a DEL, a change, and of failures. */
+export const NOTES: readonly JsonObject[] = [
+  { ...INTENT, segment: 1, result: RESULTS[0] },
+  { ...INTENT, phase: 'deleting', added: true, runners: [RUNNER] },
   {
-    event: 'change',
-    to: { capabilityArgs: {}, source: LIST_TEXTS[0] },
-    plugins: [1],
-    runner: { pid: 2, start: '2', pidns: '1', op: 'c', time: 't' },
+    ...INTENT,
+    ...{ phase: 'attached', added: true, runners: [RUNNER] },
+    change: { to: { capabilityArgs: {}, source: LIST_TEXTS[0] }, plugins: [1], op: 'c' },
   },
-  { event: 'failed', op: 'b', time: 't', attempts: 2, errors: [{ code: 11, msg: 'busy' }] },
+  { ...INTENT, phase: 'failed', attempts: 2, lastAttempt: 't', lastErrors: [{ code: 11, msg: 'busy' }] },
 ];
 
 function readJson(file: string): JsonObject {

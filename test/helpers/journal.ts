@@ -1,13 +1,13 @@
 // What do tests of the journal need?
 import fs from 'node:fs';
 import path from 'node:path';
+import { renderNote } from '../../src/attachments/decode.ts';
 import { writeAttachment } from '../../src/attachments/entries.ts';
 import { parseRecord } from '../../src/attachments/entry.ts';
-import { type HeldKnown, intentOf as intentOfRecord, isKnown, tryHold } from '../../src/attachments/hold.ts';
-import { renderIntent, renderLine } from '../../src/attachments/lines.ts';
+import { type HeldKnown, isKnown, tryHold } from '../../src/attachments/hold.ts';
 import type { Purpose } from '../../src/attachments/lock.ts';
 import { entryOf, keepCacheDir, recordOf } from '../../src/attachments/notes.ts';
-import type { Intent } from '../../src/attachments/record.ts';
+import { begunAdd, type Intent } from '../../src/attachments/record.ts';
 import { endRunner, startRunner } from '../../src/attachments/runner.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { thisProcess } from '../../src/files/process-stat.ts';
@@ -53,14 +53,9 @@ export function unfinished(file: string): string {
   const entry = parseRecord(fs.readFileSync(file, 'utf8'), file, undefined);
   const record = recordOf('state', entry, path.dirname(path.dirname(file)));
   if (record === undefined) throw new Error(`"${file}" is not ours`);
-  const { added: _, ...intent } = intentOfRecord(record);
-  const dead = {
-    ...intent,
-    runner: { ...intent.runner, pid: 999_999, start: '1', pidns: thisProcess().pidns },
-  };
-  return (
-    renderIntent(dead) + renderLine({ event: 'segment', last: JSON.parse(record.source).plugins.length - 1 })
-  );
+  const runner = { ...record.runner, pid: 999_999, start: '1', pidns: thisProcess().pidns };
+  const segment = JSON.parse(record.source).plugins.length - 1;
+  return renderNote({ ...begunAdd({ ...record, runner }, record.file), segment });
 }
 
 /** Holds a recorded attachment, and begins its DEL if it is for that: until it is released, or by endClaims(). */

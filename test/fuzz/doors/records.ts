@@ -5,9 +5,9 @@ import fc from 'fast-check';
 import { addressesOf, routesOf } from '../../../plugins/host-device/capture.ts';
 import { type DeviceRecord, parseRecord as parseDevice } from '../../../plugins/host-device/record.ts';
 import { findBackup, findStaleBackups } from '../../../plugins/tuning/backup.ts';
+import { lastBegun, parseNote } from '../../../src/attachments/decode.ts';
 import { listAttachments } from '../../../src/attachments/entries.ts';
 import { parseRecord as parseCached } from '../../../src/attachments/entry.ts';
-import { lastBegun, parseNote } from '../../../src/attachments/lines.ts';
 import { noteFileOf, notesDir } from '../../../src/attachments/place.ts';
 import { listRecords } from '../../../src/attachments/store.ts';
 import { BETWEEN_SETTINGS } from '../../../src/between/settings.ts';
@@ -25,17 +25,15 @@ import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';
 import { WATCH_SETTINGS } from '../../../src/watch/settings.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
-import { damagedJson, damagedJsonText, damagedText, editedText } from '../mutate.ts';
+import { damagedJsonText, damagedText, editedText } from '../mutate.ts';
 import { answersOrRefuses } from '../promise.ts';
-import { INTENT, LINES, LIST_TEXTS, RESULTS } from '../samples.ts';
+import { LIST_TEXTS, NOTES, RESULTS } from '../samples.ts';
 
-const recordText = fc
-  .tuple(damagedJson([INTENT]), fc.array(damagedJson(LINES), { maxLength: 7 }))
-  .map(([first, rest]) => [first, ...rest].map(line => `${JSON.stringify(line)}\n`).join(''));
+const recordText = damagedJsonText(NOTES);
 const anyRecord = fc.oneof(
   recordText,
   recordText.chain(text => editedText([text])),
-  damagedText(['{"record":1}\n']),
+  damagedText(['{"record":2}\n']),
 );
 
 /** The record of an attachment. */

@@ -25,7 +25,7 @@ const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
 /** A record whose runner has died. */
 function abandoned(): void {
   const runner = startRunner();
-  createNote(dir, intentOf({ runner, cacheDir: run })).close();
+  createNote(dir, intentOf({ runner, cacheDir: run }));
   endRunner(runner);
 }
 /** For a DEL, which is noted. */
@@ -55,7 +55,7 @@ describe('tryHold()', () => {
 
   test('names the process at work, and leaves its record unchanged', () => {
     const runner = startRunner();
-    createNote(dir, intentOf({ runner, cacheDir: run })).close();
+    createNote(dir, intentOf({ runner, cacheDir: run }));
     const before = fs.readFileSync(noteFileOf(dir, ID), 'utf8');
     expect(attempt()).toEqual({ holder: runner });
     expect(fs.readFileSync(noteFileOf(dir, ID), 'utf8')).toBe(before);
@@ -133,14 +133,14 @@ describe('tryHold()', () => {
       lastErrors: [{ msg: 'attempt 100' }],
       args: [['K', 'v']],
     });
-    expect(fs.readFileSync(noteFileOf(dir, ID), 'utf8').split('\n').length).toBeLessThan(80);
+    expect(fs.statSync(noteFileOf(dir, ID)).size).toBeLessThan(2000);
   });
 
   test('passes to another process only when the first has ended', async () => {
     const program = `
       const { createNote } = await import('${path.resolve('src/attachments/notes.ts')}');
       const { intentOf } = await import('${path.resolve('test/helpers/journal.ts')}');
-      createNote('${dir}', intentOf()).close();
+      createNote('${dir}', intentOf());
       console.log('ready');
       setInterval(() => {}, 1000);`;
     const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });

@@ -4,16 +4,9 @@ import os from 'node:os';
 import path from 'node:path';
 import { removeAttachment, replaceAttachment, writeAttachment } from '../../../src/attachments/entries.ts';
 import type { CachedAttachment } from '../../../src/attachments/entry.ts';
-import {
-  createNote,
-  dropRecord,
-  entryOf,
-  readRecord,
-  reopenNote,
-  replaceNote,
-} from '../../../src/attachments/notes.ts';
+import { createNote, dropRecord, entryOf, readRecord, writeNote } from '../../../src/attachments/notes.ts';
 import { cacheFileOf, noteFileOf } from '../../../src/attachments/place.ts';
-import type { Line } from '../../../src/attachments/record.ts';
+import { type AttachmentRecord, begunAdd, type Intent } from '../../../src/attachments/record.ts';
 import { listKnown, listRecords } from '../../../src/attachments/store.ts';
 import { filesBelow, intentOf, settle, withoutOurs } from '../../helpers/journal.ts';
 
@@ -26,7 +19,6 @@ beforeEach(() => {
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
 const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
-const segment = (last: number): Line => ({ event: 'segment', last, result: { last } });
 const file = () => noteFileOf(dir, ID);
 const intent = (more = {}) => intentOf({ cacheDir, ...more });
 const result = { cniVersion: '1.1.0' };
@@ -34,7 +26,7 @@ const notes = () => filesBelow(path.join(dir, 'unsettled'));
 
 describe('createNote()', () => {
   test('creates a file for the attachment, readable by its owner only', () => {
-    createNote(dir, intent()).close();
+    createNote(dir, intent());
     expect(notes()).toEqual(['testnet/c1:eth0']);
     const modes = ['.', 'testnet', 'testnet/c1:eth0'].map(
       name => fs.statSync(path.join(dir, 'unsettled', name)).mode & 0o777,
@@ -42,17 +34,8 @@ describe('createNote()', () => {
     expect(modes).toEqual([0o700, 0o700, 0o600]);
   });
 
-  test('adds each line separately', () => {
-    const open = createNote(dir, intent());
-    open.append(segment(0));
-    expect(readRecord(dir, ID)).toMatchObject({ segment: 0, result: { last: 0 } });
-    open.append(segment(1));
-    expect(readRecord(dir, ID)).toMatchObject({ segment: 1, result: { last: 1 } });
-    open.close();
-  });
-
   test('keeps what is there, which only a process without the lock can have written', () => {
-    createNote(dir, intent({ owner: 'first' })).close();
+    createNote(dir, intent({ owner: 'first' }));
     expect(() => createNote(dir, intent({ owner: 'second' }))).toThrow('without its lock');
     expect(readRecord(dir, ID)?.owner).toBe('first');
     fs.rmSync(file());
@@ -61,9 +44,9 @@ describe('createNote()', () => {
   });
 
   test('replaces an unreadable note', () => {
-    createNote(dir, intent({ owner: 'first' })).close();
+    createNote(dir, intent({ owner: 'first' }));
     fs.writeFileSync(file(), '{');
-    createNote(dir, intent({ owner: 'second' })).close();
+    createNote(dir, intent({ owner: 'second' }));
     expect(readRecord(dir, ID)?.owner).toBe('second');
     expect(notes()).toHaveLength(1);
   });
@@ -82,25 +65,8 @@ describe('createNote()', () => {
     ['an interface that leads elsewhere', { ifname: '../x' }],
   ])('keeps %s inside its directory', (_, more) => {
     const id = { ...ID, ...more };
-    replaceNote(dir, intent(id), []);
+    createNote(dir, intent(id));
     expect(notes()).toEqual([expect.stringMatching(/^(testnet|~[0-9a-f]{32})\/(c1:eth0|~[0-9a-f]{32})$/)]);
-  });
-});
-
-describe('reopenNote()', () => {
-  test('starts a new line after one that was cut off', () => {
-    createNote(dir, intent()).close();
-    fs.appendFileSync(file(), '{"event":"se');
-    const open = reopenNote(dir, ID);
-    open?.append(segment(0));
-    open?.append(segment(1));
-    open?.close();
-    expect(readRecord(dir, ID)).toMatchObject({ unreadable: 1, segment: 1 });
-  });
-
-  test('creates no note', () => {
-    expect(reopenNote(dir, ID)).toBeUndefined();
-    expect(filesBelow(dir)).toEqual([]);
   });
 });
 
@@ -110,11 +76,11 @@ describe('readRecord()', () => {
   test.each([
     ['a directory', () => fs.mkdirSync(file()), 'it is not a regular file'],
     ['a symbolic link', () => fs.symlinkSync('/etc/passwd', file()), 'it is a symbolic link'],
-    ['an empty file', () => fs.writeFileSync(file(), ''), 'its first line is not a JSON object'],
+    ['an empty file', () => fs.writeFileSync(file(), ''), 'it is not a JSON object'],
     [
       'the note of another attachment',
       () => {
-        createNote(dir, intent({ containerId: 'c2' })).close();
+        createNote(dir, intent({ containerId: 'c2' }));
         fs.renameSync(noteFileOf(dir, { ...ID, containerId: 'c2' }), file());
       },
       'it is for interface "eth0" of container "c2" on network "testnet"',
@@ -165,42 +131,43 @@ describe('a settled attachment', () => {
 
 describe('a note is over', () => {
   const over = () => readRecord(dir, ID)?.isNoted !== true;
-  const begin = () => ({ event: 'begin', runner: intent().runner }) as const;
+  const note = (own: Intent, more: Partial<AttachmentRecord>) =>
+    writeNote(dir, { ...begunAdd(own, file()), added: true, ...more });
   const entry = (more: Partial<CachedAttachment> = {}) =>
     writeAttachment(cacheDir, { ...entryOf(dir, intent({ result })), made: undefined, ...more });
 
   test('of an ADD, when its entry is there: the rename of that committed it', () => {
     const own = intent({ result });
-    createNote(dir, own).close();
+    createNote(dir, own);
     expect(over()).toBe(false);
     writeAttachment(cacheDir, entryOf(dir, own));
     expect(readRecord(dir, ID)).toMatchObject({ phase: 'attached', isNoted: false });
   });
 
   test('of an ADD, when another runtime has made the attachment', () => {
-    createNote(dir, intent()).close();
+    createNote(dir, intent());
     entry();
     expect(readRecord(dir, ID)).toBeUndefined();
   });
 
   test('of a DEL, when its entry is gone or of a later ADD, and not after a failure', () => {
-    const own = intent({ added: true, result });
+    const own = intent({ result });
     settle(dir, own);
-    replaceNote(dir, own, [begin()]);
+    note(own, { phase: 'deleting' });
     expect(readRecord(dir, ID)?.phase).toBe('deleting');
     removeAttachment(cacheDir, ID);
     expect(readRecord(dir, ID)).toBeUndefined();
-    replaceNote(dir, own, [begin(), { event: 'failed', op: 'x', time: '', attempts: 1, errors: [] }]);
+    note(own, { phase: 'failed', attempts: 1 });
     expect(readRecord(dir, ID)?.phase).toBe('failed');
     entry();
     expect(readRecord(dir, ID)).toBeUndefined();
   });
 
   test('of a change, when its entry has it, and not while that is taken aside', () => {
-    const own = intent({ added: true, result });
+    const own = intent({ result });
     const { runner } = intent();
     settle(dir, own);
-    replaceNote(dir, own, [{ event: 'change', to: own, plugins: [0], runner }]);
+    note(own, { phase: 'attached', change: { to: own, plugins: [0], op: runner.op } });
     expect(readRecord(dir, ID)?.change?.op).toBe(runner.op);
     const aside = () => {
       expect(readRecord(dir, ID)?.change?.op).toBe(runner.op);
@@ -211,11 +178,10 @@ describe('a note is over', () => {
   });
 
   test("of a change of another runtime's, when that has made or deleted it again", () => {
-    const own = intent({ added: true, result, foreign: true });
+    const own = intent({ result, foreign: true });
     const { runner } = intent();
-    const note = () => replaceNote(dir, own, [{ event: 'change', to: own, plugins: [0], runner }]);
     entry();
-    note();
+    note(own, { phase: 'attached', change: { to: own, plugins: [0], op: runner.op } });
     expect(readRecord(dir, ID)?.foreign).toBe(true);
     entry({ made: { change: runner.op } });
     expect(readRecord(dir, ID)).toBeUndefined();
@@ -228,7 +194,7 @@ describe('a note is over', () => {
 
 describe('listRecords()', () => {
   test('lists all, or those of one network, but none that is being written', () => {
-    for (const network of ['a', 'b']) createNote(dir, intent({ network })).close();
+    for (const network of ['a', 'b']) createNote(dir, intent({ network }));
     settle(dir, intent({ network: 'b', containerId: 'c2', result }));
     fs.writeFileSync(path.join(dir, 'unsettled/a/.1.tmp'), 'half');
     expect(listRecords(dir).records.map(({ network }) => network)).toEqual(['a', 'b', 'b']);
@@ -241,7 +207,7 @@ describe('listRecords()', () => {
 describe('dropRecord()', () => {
   test('removes note and entry, and ignores missing ones', () => {
     settle(dir, intent({ result }));
-    replaceNote(dir, intent({ added: true, result }), []);
+    writeNote(dir, begunAdd(intent({ result }), file()));
     dropRecord(dir, ID);
     dropRecord(dir, ID);
     expect([notes(), filesBelow(cacheDir)]).toEqual([[], []]);
@@ -267,7 +233,7 @@ describe('listKnown()', () => {
     attach('ours', 'state', 'cache');
     writeAttachment(at('cache'), theirs('theirs'));
     expect(shown()).toEqual(['theirs theirs', 'ours state']);
-    createNote(at('state'), intentOf({ cacheDir: at('cache'), containerId: 'begun' })).close();
+    createNote(at('state'), intentOf({ cacheDir: at('cache'), containerId: 'begun' }));
     expect(shown()).toEqual(['theirs theirs', 'begun state', 'ours state']);
   });
 
@@ -282,7 +248,7 @@ describe('listKnown()', () => {
     writeAttachment(at('cache'), theirs('c1', 'other'));
     expect([shown('testnet'), shown('other')]).toEqual([['c1 state'], ['c1 theirs']]);
     attach('c2', 'delegates', 'own');
-    createNote(at('state'), intentOf({ cacheDir: at('cache'), containerId: 'c3' })).close();
+    createNote(at('state'), intentOf({ cacheDir: at('cache'), containerId: 'c3' }));
     const broken = [noteFileOf(at('state'), theirs('c3')), cacheFileOf(at('own'), theirs('c2'))];
     for (const one of broken) fs.writeFileSync(one, 'half');
     expect(shown('testnet')).toEqual(['c1 state']);

@@ -4,9 +4,8 @@ import path from 'node:path';
 import { isOfEarlierBoot } from '../../../../src/attachments/boot.ts';
 import { listAttachments } from '../../../../src/attachments/entries.ts';
 import { noteGeneration } from '../../../../src/attachments/generation.ts';
-import { renderIntent, renderLine } from '../../../../src/attachments/lines.ts';
 import { isBeingRemoved } from '../../../../src/attachments/lock.ts';
-import { createNote, readRecord } from '../../../../src/attachments/notes.ts';
+import { createNote, readRecord, writeNote } from '../../../../src/attachments/notes.ts';
 import type { Intent } from '../../../../src/attachments/record.ts';
 import { endRunner, processOf, startRunner } from '../../../../src/attachments/runner.ts';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
@@ -186,7 +185,7 @@ describe('addNetwork() with a journal', () => {
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
     await addNetwork(threePlugins(), ATTACHMENT, { ...runtime, onWarning });
-    expect(warnings).toContain(`Cannot read note "${file}": its first line is not a JSON object`);
+    expect(warnings).toContain(`Cannot read note "${file}": it is not a JSON object`);
     expect(record()?.phase).toBe('attached');
   });
 });
@@ -353,7 +352,7 @@ describe('deleteNetwork() with a journal', () => {
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
     await deleteNetwork(threePlugins(), ATTACHMENT, { ...runtime, onWarning });
-    expect(warnings).toEqual([`Cannot read note "${file}": its first line is not a JSON object`]);
+    expect(warnings).toEqual([`Cannot read note "${file}": it is not a JSON object`]);
     expect(leftovers()).toEqual([]);
   });
 
@@ -484,9 +483,7 @@ describe('an attachment that another runtime has made again', () => {
         source,
         ...more,
       });
-      const open = createNote(runtime.stateDir, intent);
-      open.append({ event: 'segment', last: 0 });
-      open.close();
+      writeNote(runtime.stateDir, { ...createNote(runtime.stateDir, intent), segment: 0 });
     };
     const note = (isOurs: boolean) => noteGeneration(runDir(), ID, { renew: true, boot: bootId(), isOurs });
     const deletions = () => chain.order().filter(call => call.startsWith('DEL'));
@@ -532,7 +529,7 @@ describe('an attachment that another runtime has made again', () => {
     const env = { ...process.env, CATENA_RUN_DIR: runDir };
     const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
     const runner = { ...startRunner(), pid: 999_999, start: '1', op: '999999-1-1' };
-    createNote(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner })).close();
+    createNote(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner }));
     const named = { CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CATENA_RUNNER: processOf(runner) };
     const orphan = Bun.spawn(['sleep', '2'], { env: { PATH: process.env.PATH ?? '', ...named } });
     await untilStarted(orphan, 'CATENA_RUNNER');
@@ -604,7 +601,10 @@ describe('recover()', () => {
     expect(await recover({ network: 'testnet' }, runtime)).toEqual([]);
     const { file = '' } = record() ?? {};
     const time = new Date(Date.now() + offMs).toISOString();
-    fs.writeFileSync(file, fs.readFileSync(file, 'utf8').replace(/"time":"[^"]+"/g, `"time":"${time}"`));
+    fs.writeFileSync(
+      file,
+      fs.readFileSync(file, 'utf8').replace(/"(time|lastAttempt)":"[^"]+"/g, `"$1":"${time}"`),
+    );
     expect(await recover({ network: 'testnet' }, runtime)).toHaveLength(1);
     expect(leftovers()).toEqual([]);
   });
@@ -615,7 +615,7 @@ describe('recover()', () => {
     const entry = fs.readFileSync(file);
     fs.rmSync(file);
     // As if the runner had died after it had written the entry.
-    createNote(runtime.stateDir, intentOf({ cacheDir: runtime.cacheDir, ...(runner && { runner }) })).close();
+    createNote(runtime.stateDir, intentOf({ cacheDir: runtime.cacheDir, ...(runner && { runner }) }));
     fs.writeFileSync(file, entry);
     expect(await recover({ network: 'testnet' }, runtime)).toEqual([]);
     expect(filesBelow(path.join(runtime.stateDir, 'unsettled'))).toEqual([]);
@@ -641,44 +641,11 @@ describe('recover()', () => {
     ]);
   });
 
-  test('undoes at least what began, wherever the record is cut off', async () => {
-    const { source } = listOf(
-      '1.1.0',
-      LABELS.map(label => ({ type: 'noop', label })),
-    );
-    const runner = startRunner();
-    endRunner(runner);
-    const intent = intentOf({ runner, source, boot: bootId(), cacheDir: runtime.cacheDir });
-    const segment = (last: number) => ({ event: 'segment', last, result: ips('10.1.0.1/24') }) as const;
-    const lines = [renderIntent(intent), renderLine(segment(0)), renderLine(segment(1))];
-    const text = lines.join('');
-    const undone: string[] = [];
-    const stubbed: Runtime = {
-      ...runtime,
-      exec: ({ request }) => {
-        undone.unshift(JSON.parse(request).label);
-        return {};
-      },
-    };
-    const file = path.join(runtime.stateDir, 'unsettled/testnet/c1:eth0');
-    const [first = ''] = lines;
-    for (let length = first.length; length <= text.length; length++) {
-      createNote(runtime.stateDir, intent).close();
-      fs.writeFileSync(file, text.slice(0, length));
-      undone.length = 0;
-      expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was interrupted' }]);
-      const whole = text.slice(0, length).split('\n').length - 2;
-      const atLeast = LABELS.slice(0, whole);
-      expect([undone.slice(0, atLeast.length), fs.existsSync(file)]).toEqual([atLeast, false]);
-    }
-  });
-
   test('keeps a record whose configuration cannot be used, with the reason', async () => {
     await inProcess('ADD', threePlugins({ one: { KillRunner: ['ADD'] } }).source);
     const { file = '' } = record() ?? {};
-    const [first = '', ...rest] = fs.readFileSync(file, 'utf8').split('\n');
-    const broken = JSON.stringify({ ...JSON.parse(first), source: '{}' });
-    fs.writeFileSync(file, [broken, ...rest].join('\n'));
+    const note = JSON.parse(fs.readFileSync(file, 'utf8'));
+    fs.writeFileSync(file, JSON.stringify({ ...note, source: '{}' }));
     const [recovery] = await recover({ all: true }, runtime);
     expect(recovery?.error?.message).toContain(`the configuration in "${file}" cannot be used`);
     expect(record()).toMatchObject({ phase: 'failed', attempts: 1 });
@@ -705,7 +672,7 @@ describe('collectGarbage() with a journal', () => {
 
   test('keeps attachments that another process is working on, and passes them to the plugins', async () => {
     const runner = startRunner();
-    createNote(runtime.stateDir, intentOf({ runner, boot: bootId() })).close();
+    createNote(runtime.stateDir, intentOf({ runner, boot: bootId() }));
     const plan = await collectGarbage(threePlugins(), { all: true }, runtime);
     expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} is working on it` }]);
     expect(chain.calls()[0]?.request['cni.dev/valid-attachments']).toEqual([key('c1')]);

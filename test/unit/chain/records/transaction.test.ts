@@ -66,7 +66,7 @@ test('an operation that only the record names is waited for, too: the run direct
   const runtime = attached();
   dropRecord(stateDir, ID);
   const runner = startRunner();
-  createNote(stateDir, { ...recorded(), runner }).close();
+  createNote(stateDir, { ...recorded(), runner });
   await expect(hold(ID, { ...runtime, signal: AbortSignal.abort() }, 'del')).rejects.toMatchObject({
     code: 11,
   });
