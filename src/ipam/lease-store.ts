@@ -4,15 +4,27 @@ import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
 import { fileExists } from '../files/read-file.ts';
-import { findIp, type Ip, renderIp } from '../net/ip.ts';
+import { type Family, findIp, findIpv4Number, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { LOCK_DEADLINE_MS, withFlock } from '../sys/flock.ts';
 import { type BootOfLease, bootOf } from './boot-note.ts';
-import { createLease, listLeases, readLease, readPointer, removeLease, writePointer } from './lease-files.ts';
-import { OwnFilesKeeper } from './own-files.ts';
+import { IndexKeeper } from './index-keeper.ts';
+import {
+  createLease,
+  isLease,
+  listFiles,
+  listLeases,
+  readLease,
+  readPointer,
+  removeLease,
+  writePointer,
+} from './lease-files.ts';
 import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
 
 /** The default directory of leases; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
+
+/** So many addresses are tried before the directory is listed: the one after the last that was handed out is nearly always free. */
+const PROBES = 4n;
 
 /** An address to lease, and the range set whose pointer moves to it. */
 export interface NewLease {
@@ -69,13 +81,15 @@ export function storeExists(dir: string): boolean {
  */
 export class LeaseStore {
   readonly #dir: string;
-  readonly #own: OwnFilesKeeper;
+  readonly #own: IndexKeeper;
   /** Pointers already read; under the lock no other process changes them. */
   readonly #pointers = new Map<number, string | undefined>();
+  /** What the directory lists; undefined until it is needed, and after a change. */
+  #names: readonly string[] | undefined;
 
   constructor(dir: string, reclaim: boolean) {
     this.#dir = dir;
-    this.#own = new OwnFilesKeeper(dir, reclaim);
+    this.#own = new IndexKeeper(dir, reclaim);
   }
 
   /** Number of leases of an earlier boot deleted so far. */
@@ -89,12 +103,35 @@ export class LeaseStore {
 
   /** The first free address from `from` to `to`, inclusive. */
   findFree(from: Ip, to: Ip): Ip | undefined {
-    return this.#own.open().taken.findFree(from, to);
+    // Leases of an earlier boot are deleted first.
+    this.#own.open();
+    const { family } = from;
+    let value = from.value;
+    for (const end = value + PROBES; value < end && value <= to.value; value++) {
+      if (!this.isTaken({ family, value })) return { family, value };
+    }
+    const taken = this.#listTaken(family);
+    for (; value <= to.value; value++) if (!taken.has(keyOf(family, value))) return { family, value };
+    return undefined;
   }
 
   /** Number of taken addresses from `from` to `to`, inclusive. */
   countTaken(from: Ip, to: Ip): number {
-    return this.#own.open().taken.count(from, to);
+    this.#own.open();
+    let count = 0;
+    for (const value of this.#listTaken(from.family)) if (value >= from.value && value <= to.value) count++;
+    return count;
+  }
+
+  #listTaken(family: Family): Set<number | bigint> {
+    this.#names ??= listFiles(this.#dir);
+    const taken = new Set<number | bigint>();
+    for (const name of this.#names) {
+      const number = family === 4 ? findIpv4Number(name) : undefined;
+      if (number !== undefined) taken.add(number);
+      else if (family === 6 && isLease(name)) taken.add(parseIp(name).value);
+    }
+    return taken;
   }
 
   /** The boot in which the lease was noted. */
@@ -128,12 +165,7 @@ export class LeaseStore {
    * of thousands of leases that other programs write to, it takes a quarter of the time.
    */
   findKnownLeasesOf(owner: Owner): string[] {
-    const { index, taken } = this.#own.open();
-    // The index also lists deleted leases; the map does not, and needs no file system call.
-    return this.#heldBy(
-      owner,
-      index.findCandidates(owner.containerId).filter(address => taken.has(address)),
-    );
+    return this.#heldBy(owner, this.#own.open().findCandidates(owner.containerId));
   }
 
   /** Those addresses whose lease names the attachment, or if there are none, only its container. */
@@ -150,6 +182,7 @@ export class LeaseStore {
 
   /** Reads every lease not yet noted in this boot, including those under known names. */
   meetAll(): void {
+    this.#names = undefined;
     this.#own.meetAll();
   }
 
@@ -183,23 +216,20 @@ export class LeaseStore {
    * @throws Error when an address was taken by a process that ignores the lock
    */
   reserve(leases: readonly NewLease[], owner: Owner): void {
-    const { index, taken } = this.#own.open();
-    const done: Ip[] = [];
+    const index = this.#own.open();
+    const done: string[] = [];
     const pointers = leases.map(({ setIndex }) => [setIndex, this.#pointerOf(setIndex)] as const);
-    this.#own.noteChange();
+    this.#noteChange();
     try {
       index.add(leases.map(({ ip }) => [renderIp(ip), owner]));
       for (const { ip } of leases) {
         createLease(this.#dir, renderIp(ip), renderOwner(owner));
-        taken.set(ip);
-        done.push(ip);
+        done.push(renderIp(ip));
       }
       for (const { ip, setIndex } of leases) this.#movePointer(setIndex, renderIp(ip));
     } catch (cause) {
-      for (const ip of done) {
-        rmSync(join(this.#dir, renderIp(ip)), { force: true });
-        taken.clear(ip);
-      }
+      for (const address of done) rmSync(join(this.#dir, address), { force: true });
+      index.forget(leases.map(({ ip }) => renderIp(ip)));
       for (const [setIndex, text] of pointers) {
         if (readPointer(this.#dir, setIndex) !== text) this.#movePointer(setIndex, text);
       }
@@ -218,26 +248,37 @@ export class LeaseStore {
    */
   release(addresses: readonly string[]): void {
     if (addresses.length === 0) return;
-    const { taken } = this.#own.open();
-    this.#own.noteChange();
+    const index = this.#own.open();
+    this.#noteChange();
+    const done: string[] = [];
     const problems = addresses.flatMap(address => {
       try {
         removeLease(this.#dir, address);
-        const ip = findIp(address);
-        if (ip) taken.clear(ip);
+        done.push(address);
         return [];
       } catch (cause) {
         return [cause];
       }
     });
+    index.forget(done);
     if (problems.length === 1) throw problems[0];
     if (problems.length) throw new AggregateError(problems, 'Cannot release all leases');
   }
 
-  /** Updates our own files to match the changes made here. */
+  #noteChange(): void {
+    this.#names = undefined;
+    this.#own.noteChange();
+  }
+
+  /** Updates the index to match the changes made here. */
   save(): void {
     this.#own.save();
   }
+}
+
+/** Sets of numbers are several times as fast as sets of large ones. */
+function keyOf(family: Family, value: bigint): number | bigint {
+  return family === 4 ? Number(value) : value;
 }
 
 /** File system errors say which operation failed, but not what it was for. */

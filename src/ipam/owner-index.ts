@@ -5,8 +5,8 @@
 // When another program adds or removes a file, the time moves to the present and the index is out of date. It still lists an
 // owner for every lease with the note of this boot, because a line is on disk before its lease gets the note. So only leases
 // without the note have to be read to bring it up to date. But checking every lease for its note takes most of the time.
-// Reading only the leases with new names is enough to see what is free, but misses a lease that was replaced by another of
-// the same name. The index may also list owners of deleted leases: verify its hits.
+// Reading only the leases with new names is cheap, but misses a lease that was replaced by another of the same name. The index may
+// also list owners of deleted leases: verify its hits.
 import {
   appendFileSync,
   closeSync,
@@ -31,6 +31,8 @@ const DAY_MS = 86_400_000;
 const SLACK_BYTES = 64 * 1024;
 /** An index up to this size is read whole with its header, since nearly every call goes on to ask for candidates. */
 const READ_AT_ONCE_BYTES = 128 * 1024;
+/** So many leases may be read, and found missing, before it pays to see which of them were released. */
+const FEW_CANDIDATES = 4;
 
 /** The file's first line, of constant length. After a crash of the machine nothing in the file can be relied on. */
 interface Header {
@@ -112,32 +114,75 @@ export class OwnerIndex {
     return this.#isWorn(statSync(join(this.#dir, INDEX)).size);
   }
 
+  /** Addresses that it lists and that were not released since. */
+  listAddresses(): Set<string> {
+    const listed = new Set<string>();
+    const text = this.#whole().toString('latin1');
+    for (let at = HEADER_BYTES, end = 0; at < text.length; at = end + 1) {
+      end = text.indexOf('\n', at);
+      if (end < 0) break;
+      const tab = text.indexOf('\t', at);
+      const second = text.indexOf('\t', tab + 1);
+      // A killed process leaves half a line.
+      if (tab < 0 || second < 0 || second > end) continue;
+      if (second === tab + 1) listed.delete(text.slice(at, tab));
+      else listed.add(text.slice(at, tab));
+    }
+    return listed;
+  }
+
   /**
    * Addresses that interfaces of the container may hold. Only the leases themselves tell their owners: a program may have
    * overwritten one in place, with another interface or none, which the directory's time does not show.
    */
   findCandidates(containerId: string): string[] {
-    this.#text ??= readFileSync(join(this.#dir, INDEX));
+    const text = this.#whole();
     const middle = `\t${containerId}\t`;
     const found = new Set<string>();
-    for (let at = this.#text.indexOf(middle); at >= 0; at = this.#text.indexOf(middle, at + 1)) {
-      found.add(this.#text.toString('latin1', this.#text.lastIndexOf('\n', at) + 1, at));
+    for (let at = text.indexOf(middle); at >= 0; at = text.indexOf(middle, at + 1)) {
+      found.add(text.toString('latin1', text.lastIndexOf('\n', at) + 1, at));
     }
-    return [...found];
+    if (found.size <= FEW_CANDIDATES) return [...found];
+    const listed = this.listAddresses();
+    return [...found].filter(address => listed.has(address));
   }
 
-  /** Lists leases, written to disk at once; call it before they get the note of this boot. */
+  #whole(): Buffer {
+    this.#text ??= readFileSync(join(this.#dir, INDEX));
+    return this.#text;
+  }
+
+  /**
+   * Lists leases, written to disk at once; call it before they get the note of this boot.
+   * @throws Error when they cannot be written; there is no index then
+   */
   add(leases: readonly (readonly [address: string, owner: Owner])[]): void {
-    if (leases.length === 0) return;
+    this.#append(leases.map(([address, owner]) => renderLine(address, owner)));
+  }
+
+  /**
+   * Lists addresses as free; call it after their leases were deleted. A lease that another program writes under such a name is
+   * new.
+   */
+  forget(addresses: readonly string[]): void {
+    try {
+      this.#append(addresses.map(address => renderLine(address, { containerId: '' })));
+    } catch {
+      // A full disk must not prevent releasing a lease; the next call makes another index.
+    }
+  }
+
+  #append(lines: readonly string[]): void {
+    if (lines.length === 0) return;
     // Start with a newline: a process killed during an earlier write may have left half a line.
-    const lines = ['\n', ...leases.map(([address, owner]) => renderLine(address, owner))].join('');
+    const text = ['\n', ...lines].join('');
     if (!this.#isOnDisk) {
-      this.#text = Buffer.concat([this.#text ?? Buffer.alloc(0), Buffer.from(lines)]);
+      this.#text = Buffer.concat([this.#text ?? Buffer.alloc(0), Buffer.from(text)]);
       return;
     }
     this.#text = undefined;
     try {
-      appendFileSync(join(this.#dir, INDEX), lines);
+      appendFileSync(join(this.#dir, INDEX), text);
     } catch (cause) {
       // Without an index the notes are not used; half a line would be worse.
       rmSync(join(this.#dir, INDEX), { force: true });
@@ -197,7 +242,7 @@ function read(dir: string): Opening | undefined {
 }
 
 function parseHeader(line: string, size: number): Header | undefined {
-  const [, bootId, ...found] = /^catena-owners 5 (\S+) +(\d+) (\d+) (\d+) ([01]) ([01])\n$/.exec(line) ?? [];
+  const [, bootId, ...found] = /^catena-owners 6 (\S+) +(\d+) (\d+) (\d+) ([01]) ([01])\n$/.exec(line) ?? [];
   const [stampMs = 0, madeBytes = 0, savedBytes = 0, swept, complete] = found.map(Number);
   if (bootId === undefined || size < savedBytes) return undefined;
   return { bootId, stampMs, madeBytes, savedBytes, swept: swept === 1, complete: complete === 1 };
@@ -206,7 +251,7 @@ function parseHeader(line: string, size: number): Header | undefined {
 function renderHeader({ bootId, stampMs, madeBytes, savedBytes, swept, complete }: Header): string {
   const bytes = [madeBytes, savedBytes].map(size => String(size).padStart(12, '0'));
   const numbers = [String(stampMs).padStart(13, '0'), ...bytes, Number(swept), Number(complete)];
-  return `catena-owners 5 ${bootId.padEnd(36)} ${numbers.join(' ')}\n`;
+  return `catena-owners 6 ${bootId.padEnd(36)} ${numbers.join(' ')}\n`;
 }
 
 const HEADER_BYTES = renderHeader({
@@ -218,7 +263,7 @@ const HEADER_BYTES = renderHeader({
   complete: false,
 }).length;
 
-/** Neither container ids nor interface names contain a tab or a newline. */
+/** Neither container ids nor interface names contain a tab or a newline. Without a container the address was released. */
 function renderLine(address: string, { containerId, ifname = '' }: Owner): string {
   return `${address}\t${containerId}\t${ifname}\n`;
 }

@@ -87,7 +87,6 @@ describeRoot('symbolic links', () => {
       `leases/podnet/.catena-lease`,
       `leases/podnet/.catena-pointer`,
       `leases/podnet/.catena-owners.new`,
-      `leases/podnet/.catena-taken.new`,
       `tuning/${container.id}_eth0.json`,
       `tuning/${container.id}_eth0.json.new`,
       `state/unsettled/${record}`,

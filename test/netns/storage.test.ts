@@ -210,7 +210,6 @@ const FILES: Readonly<Record<string, (id: string) => string>> = {
   lease: () => 'leases/podnet/{lease}',
   'last address': () => 'leases/podnet/last_reserved_ip.0',
   'index of owners': () => 'leases/podnet/.catena-owners',
-  'map of what is taken': () => 'leases/podnet/.catena-taken',
   'lock of the leases': () => 'leases/podnet/lock',
   'unfinished lease': () => 'leases/podnet/.catena-lease',
   'backup of tuning': id => `tuning/${id}_eth0.json`,

@@ -18,7 +18,6 @@ const names = fc.constantFrom(
   '10.9.0.4',
   'last_reserved_ip.0',
   '.catena-owners',
-  '.catena-taken',
   '.catena-lease',
   'x',
   'lock',
@@ -31,7 +30,7 @@ const contents = damagedText([
   '10.9.0.3',
   '',
   'c9\r\neth0\r\nx',
-  'catena-owners 3 b 1 2 1\n10.9.0.2\tc1\teth0\n',
+  'catena-owners 6 b 1 2 1\n10.9.0.2\tc1\teth0\n',
 ]);
 
 /** Files of other programs, and damaged files of ours. */

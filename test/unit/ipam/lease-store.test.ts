@@ -19,7 +19,7 @@ import { join } from 'node:path';
 import { bootOf, noteBoot, thisBoot } from '../../../src/ipam/boot-note.ts';
 import { listLeases } from '../../../src/ipam/lease-files.ts';
 import { type LeaseStore, type NewLease, withStore } from '../../../src/ipam/lease-store.ts';
-import { parseIp, renderIp } from '../../../src/net/ip.ts';
+import { offsetIp, parseIp, renderIp } from '../../../src/net/ip.ts';
 
 const OWNER = { containerId: 'cid', ifname: 'eth0' };
 let dir: string;
@@ -203,6 +203,18 @@ describe('LeaseStore.findLeasesOf()', () => {
     expect(free()).toBe('10.0.0.3');
   });
 
+  test('sees a lease that another program wrote under the name of one that was released', () => {
+    const other = { containerId: 'other', ifname: 'eth0' };
+    locked(store => store.reserve([give('10.0.0.2')], OWNER));
+    locked(store => store.release(['10.0.0.2']));
+    put('10.0.0.2', 'other\r\neth0');
+    expect(locked(store => store.findKnownLeasesOf(other))).toEqual(['10.0.0.2']);
+    rmSync(join(dir, '10.0.0.2'));
+    expect(locked(store => store.findKnownLeasesOf(other))).toEqual([]);
+    put('10.0.0.2', 'cid\r\neth0');
+    expect(locked(store => store.findKnownLeasesOf(OWNER))).toEqual(['10.0.0.2']);
+  });
+
   test('by name alone misses such a lease, but a full search later still finds it', () => {
     const other = { containerId: 'other', ifname: 'eth0' };
     for (const n of [2, 3]) {
@@ -261,8 +273,8 @@ describe('LeaseStore.findLeasesOf()', () => {
 
   test('finds leases of a call that was killed before it saved its own files', () => {
     locked(store => store.reserve([give('10.0.0.9')], { containerId: 'c9', ifname: 'eth0' }));
-    const lost = ['.catena-owners', '.catena-taken'].map(name => join(dir, name));
-    const earlier = lost.map(path => readFileSync(path));
+    const lost = join(dir, '.catena-owners');
+    const earlier = readFileSync(lost);
     expect(() =>
       locked(store => {
         store.reserve([give('10.0.0.2')], OWNER);
@@ -272,7 +284,7 @@ describe('LeaseStore.findLeasesOf()', () => {
     put('10.0.0.3', 'c3\r\neth0');
     expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.2']);
     expect(free()).toBe('10.0.0.4');
-    for (const [i, path] of lost.entries()) writeFileSync(path, earlier[i] ?? '');
+    writeFileSync(lost, earlier);
     expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.2']);
   });
 });
@@ -311,11 +323,43 @@ describe('LeaseStore.findFree()', () => {
     expect(free()).toBe('10.0.0.3');
   });
 
-  test('ignores its own file when that is damaged', () => {
-    locked(store => store.reserve([give('10.0.0.2')], OWNER));
-    expect(free()).toBe('10.0.0.3');
-    writeFileSync(join(dir, '.catena-taken'), 'half a record');
-    expect(free()).toBe('10.0.0.3');
+  test('agrees with a set after random changes by ours and others, in both families', () => {
+    const [start, last] = [parseIp('10.0.0.200'), parseIp('10.0.4.255')];
+    const taken = new Set<string>();
+    for (let i = 0; i < 400; i++) {
+      const text =
+        i % 5
+          ? `10.0.${(i * 7919) % 3}.${190 + ((i * 104729) % 66)}`
+          : `fd00::${(1 + (i % 40)).toString(16)}`;
+      const others = i % 3 === 0;
+      if (taken.delete(text)) {
+        if (others) rmSync(join(dir, text));
+        else locked(store => store.release([text]));
+      } else {
+        taken.add(text);
+        if (others) put(text, `c${i}\r\neth0`);
+        else locked(store => store.reserve([give(text)], OWNER));
+      }
+      if (i % 20) continue;
+      const row = Array.from({ length: 1000 }, (_, n) => offsetIp(start, BigInt(n)));
+      const firstFree = row.find(ip => !taken.has(renderIp(ip)));
+      const [found, count] = locked(store => [store.findFree(start, last), store.countTaken(start, last)]);
+      expect([found, count]).toEqual([firstFree, row.filter(ip => taken.has(renderIp(ip))).length]);
+    }
+    const mine = locked(store => store.findLeasesOf(OWNER));
+    const expected = listLeases(dir).filter(name => readFileSync(join(dir, name), 'utf8').startsWith('cid'));
+    expect(mine.sort()).toEqual(expected.sort());
+  });
+
+  test('ends at the last address, also of a range of one and of the last there is', () => {
+    for (const n of [2, 3, 4, 5, 6, 7, 8]) locked(store => store.reserve([give(`10.0.0.${n}`)], OWNER));
+    const find = (from: string, to: string) => locked(store => store.findFree(parseIp(from), parseIp(to)));
+    expect(find('10.0.0.2', '10.0.0.8')).toBeUndefined();
+    expect(find('10.0.0.2', '10.0.0.9')).toEqual(parseIp('10.0.0.9'));
+    expect(find('10.0.0.2', '10.0.0.2')).toBeUndefined();
+    expect(find('10.0.7.5', '10.0.7.4')).toBeUndefined();
+    const top = 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff';
+    expect(find(top, top)).toEqual(parseIp(top));
   });
 });
 

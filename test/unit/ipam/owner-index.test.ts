@@ -67,7 +67,7 @@ describe('OwnerIndex.find()', () => {
     const { atime, mtime } = statSync(dir);
     const bad = [
       good.replace(/[\da-f]{8}-/, '00000000-'),
-      good.replace('owners 5', 'owners 4'),
+      good.replace('owners 6', 'owners 5'),
       good.slice(0, -1),
       good.slice(0, 30),
       '',
@@ -105,6 +105,30 @@ describe('OwnerIndex.findCandidates()', () => {
     expect(index?.findCandidates('two')).toEqual(['10.0.0.9']);
     expect(OwnerIndex.find(dir)?.findCandidates('two')).toEqual(['10.0.0.9']);
     expect(OwnerIndex.find(dir)?.findCandidates('one')).toEqual(['10.0.0.2']);
+  });
+});
+
+describe('OwnerIndex.listAddresses()', () => {
+  test('returns what was added and not released since, also from disk', () => {
+    made(['10.0.0.2', ONE], ['fd00::2', { containerId: 'one' }]);
+    appendFileSync(join(dir, '.catena-owners'), '10.0.0.7\thalf');
+    const index = OwnerIndex.find(dir);
+    index?.add([
+      ['10.0.0.3', TWO],
+      ['10.0.0.4', TWO],
+    ]);
+    index?.forget(['10.0.0.3', '10.0.0.2', '10.0.0.8']);
+    index?.add([['10.0.0.3', ONE]]);
+    for (const one of [index, OwnerIndex.find(dir)]) {
+      expect([...(one?.listAddresses() ?? [])].sort()).toEqual(['10.0.0.3', '10.0.0.4', 'fd00::2']);
+    }
+  });
+
+  test('is asked before many candidates are returned', () => {
+    const index = made();
+    for (const n of [2, 3, 4, 5, 6, 7]) index.add([[`10.0.0.${n}`, ONE]]);
+    index.forget(['10.0.0.2', '10.0.0.4', '10.0.0.6']);
+    expect(index.findCandidates('one')).toEqual(['10.0.0.3', '10.0.0.5', '10.0.0.7']);
   });
 });
 

@@ -169,7 +169,10 @@ const IPTABLES = difference({ what: 'iptables ip nat: chain CNI-DN-0', second: '
 describe('sortOut()', () => {
   test.each([
     ['an alias', difference({ what: 'link veth#1, alias', first: 'catena:a/b/c' })],
-    ['an index', difference({ where: 'files', what: '/var/lib/cni/networks/net/.catena-taken', first: 'x' })],
+    [
+      'an index',
+      difference({ where: 'files', what: '/var/lib/cni/networks/net/.catena-owners', first: 'x' }),
+    ],
     [
       'words of errors',
       difference({ where: 'answer', first: 'it fails with code 4', second: 'it fails with code 999' }),

@@ -1,25 +1,18 @@
-// How are our own index files of a lease directory kept consistent with changes by other programs?
+// How is the index of owners kept consistent with what other programs change in a lease directory?
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Ip, parseIp } from '../net/ip.ts';
 import { bootOf, noteBoot, noteReader } from './boot-note.ts';
 import { isLease, listFiles, readLease } from './lease-files.ts';
 import { type Owner, parseOwner } from './owner.ts';
 import { OwnerIndex } from './owner-index.ts';
-import { TakenMap } from './taken-map.ts';
 
-/** Files about the leases that only Catena keeps. */
-export interface OwnFiles {
-  readonly index: OwnerIndex;
-  readonly taken: TakenMap;
-}
-
-/** The index of owners and the map of taken addresses; to be used under the directory's lock. */
-export class OwnFilesKeeper {
+/** The index of one directory, read when it is first needed; to be used under the directory's lock. */
+export class IndexKeeper {
   readonly #dir: string;
   readonly #reclaim: boolean;
   #index: OwnerIndex | undefined;
-  #taken: TakenMap | undefined;
+  /** The index covers the directory as it is. */
+  #isCurrent = false;
   #changed = false;
   #reclaimed = 0;
 
@@ -31,7 +24,7 @@ export class OwnFilesKeeper {
     // The process that made it may have been told to keep what we have to delete.
     if (index === undefined || (reclaim && !index.swept)) return;
     this.#index = index;
-    if (index.isCurrent) this.#taken = TakenMap.find(dir);
+    this.#isCurrent = index.isCurrent;
   }
 
   /** Number of leases of an earlier boot deleted so far. */
@@ -39,15 +32,14 @@ export class OwnFilesKeeper {
     return this.#reclaimed;
   }
 
-  /** Our own files, brought up to date if another program has changed the directory. */
-  open(): OwnFiles {
-    const [index, taken] = [this.#index, this.#taken];
-    return index && taken ? { index, taken } : this.#bringUpToDate('new names');
+  /** The index, brought up to date if another program has changed the directory. */
+  open(): OwnerIndex {
+    return this.#index && this.#isCurrent ? this.#index : this.#bringUpToDate('new names');
   }
 
   /** Reads every lease not yet noted in this boot, including those under known names. */
   meetAll(): void {
-    if (!this.open().index.complete) this.#bringUpToDate('all leases');
+    if (!this.open().complete) this.#bringUpToDate('all leases');
   }
 
   /** Notes that we are about to change the directory. */
@@ -55,45 +47,44 @@ export class OwnFilesKeeper {
     this.#changed = true;
   }
 
-  /** Updates the files to match our changes. If that fails they remain invalid. */
+  /** Updates the index to match our changes. If that fails it remains invalid. */
   save(): void {
     if (!this.#changed) return;
     try {
-      this.#taken?.save();
       this.#index?.save();
     } catch {
-      // For example a full disk. The leases themselves have been changed, and the next call rebuilds these files.
+      // For example a full disk. The leases themselves have been changed, and the next call rebuilds the index.
     }
   }
 
-  /** Reads the leases added since our files were saved, or all of them when our files are missing or unusable. */
-  #bringUpToDate(scope: 'new names' | 'all leases'): OwnFiles {
+  /** Reads the leases added since the index was saved, or all of them when it is missing or unusable. */
+  #bringUpToDate(scope: 'new names' | 'all leases'): OwnerIndex {
     const known = this.#index?.isWorn === false ? this.#index : undefined;
-    const before = known && (this.#taken ?? TakenMap.find(this.#dir));
-    const taken = before ?? TakenMap.make(this.#dir);
+    const listed = known?.listAddresses() ?? new Set<string>();
     const names = listFiles(this.#dir);
-    const news = new Set(taken.update(names));
-    if (before && scope === 'all leases') {
+    const present = new Set(names);
+    const news = new Set(names.filter(name => !listed.has(name) && isLease(name)));
+    if (known && scope === 'all leases') {
       const isNoted = noteReader(this.#dir);
       // A renamed lease keeps its note.
-      for (const name of names) if (isLease(name) && !isNoted(name)) news.add(name);
+      for (const name of names) if (!isNoted(name) && isLease(name)) news.add(name);
     }
     const { unnoted, owners, gone } = this.#meet(news);
-    const index = (before && known) ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
+    const index = known ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
     if (index === known) {
+      known.forget([...listed].filter(name => !present.has(name)).concat(gone));
       known.add(owners);
       known.swept &&= this.#reclaim;
       known.complete = scope === 'all leases';
     }
     // From now on the index lists their owners.
     for (const address of unnoted) noteBoot(join(this.#dir, address));
-    for (const ip of gone) taken.clear(ip);
     this.#index = index;
-    this.#taken = taken;
+    this.#isCurrent = true;
     this.#changed = true;
     // Save now: the call itself may still fail, and the next one needs this as well.
     this.save();
-    return { index, taken };
+    return index;
   }
 
   /** Reads leases not yet noted in this boot, and deletes those that must not remain. */
@@ -103,7 +94,7 @@ export class OwnFilesKeeper {
       const [text, boot] = [readLease(this.#dir, address), bootOf(join(this.#dir, address))];
       if (this.#reclaim && (boot === 'earlier' || text?.trim() === '')) {
         rmSync(join(this.#dir, address), { force: true });
-        met.gone.push(parseIp(address));
+        met.gone.push(address);
         this.#reclaimed++;
         continue;
       }
@@ -121,5 +112,5 @@ interface Met {
   readonly unnoted: string[];
   /** Owners of the remaining leases, where stated. */
   readonly owners: [address: string, owner: Owner][];
-  readonly gone: Ip[];
+  readonly gone: string[];
 }
