@@ -95,10 +95,16 @@ export async function prepareRunner<T>(
         const find = await loadAbouts(findAbout, typesOf(list));
         return lookOrTell(({ message }) => log.warn(message), { runDir: runDir(places.env), find });
       },
+      beginQuiet: async ifnames => (await loadQuiet()).beginQuiet(call.containerNetns, ifnames),
+      async endQuiet(ifnames) {
+        const netns = call.findContainerNetns();
+        if (netns) (await loadQuiet()).endQuiet(netns, call.container, ifnames);
+      },
       findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && servicesOf(cluster, log)),
       ...(cluster && conf.followAnnotations && podNamedIn(call) && { follow: followCall(call) }),
+      ...(cluster && openCluster && podNamedIn(call) && { again: followCall(call) }),
     });
     trace?.end({ result: isObject(done) ? done : undefined });
     return done;
@@ -203,13 +209,19 @@ async function openAlone(access: ClusterAccess): Promise<Cluster> {
 /** What a change of a pod's annotation needs, and no other call. */
 export const loadFollow = () => import('../../src/delegate/follow.ts');
 
+const loadQuiet = () => import('../../src/attach/quiet.ts');
+
 const loadClusterPod = () => import('../../src/delegate/cluster-pod.ts');
 
 function withCluster(options: RunnerOptions, cluster: OpenCluster | undefined): RunnerOptions {
   if (cluster === undefined) return options;
   const fetchDefinition = async (namespace: string, name: string) =>
     (await cluster()).findDefinition(namespace, name);
-  return { ...options, places: { ...options.places, fetchDefinition } };
+  return {
+    ...options,
+    places: { ...options.places, fetchDefinition },
+    listClaimedDevices: async pod => (await cluster()).listClaimedDevices(pod),
+  };
 }
 
 /** DEL uses whatever is valid. */

@@ -74,7 +74,14 @@ export const ClusterConf = z.extend(PluginConfig, {
     z.looseObject({
       cni: z.optional(
         z.looseObject({
-          [CLAIM_ARG]: z.optional(z.object({ namespace: z.string(), name: z.string(), uid: z.string() })),
+          [CLAIM_ARG]: z.optional(
+            z.object({
+              namespace: z.string(),
+              name: z.string(),
+              uid: z.string(),
+              joins: z.optional(z.boolean()),
+            }),
+          ),
         }),
       ),
     }),

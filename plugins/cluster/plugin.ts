@@ -257,7 +257,10 @@ export function wishOf(
 ): Wish | undefined {
   const addresses = (conf.runtimeConfig?.ips ?? []).map(parse);
   const claim = conf.args?.cni?.[CLAIM_ARG];
-  if (claim) return { keptFor: keyOfClaim(claim), keepS: undefined, addresses, isPromise: true };
+  if (claim) {
+    const keptFor = keyOfClaim(claim);
+    return { keptFor, keepS: undefined, addresses, isPromise: true, ...(claim.joins && { joins: true }) };
+  }
   const [namespace, name] = [argOf(call, 'K8S_POD_NAMESPACE'), argOf(call, 'K8S_POD_NAME')];
   const keepS = conf.ipam.keep ?? 0;
   if (keepS > 0 && namespace && ORDINAL.test(name)) {

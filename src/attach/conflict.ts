@@ -70,6 +70,8 @@ export async function refuseTakenAddresses(
   const others = gateways.filter(({ family }) => family === 4).filter(one => !includesIp(wanted, one));
   const { mac, name } = link;
   if (wanted.length === 0 || mac === undefined) return;
+  const { isQuiet } = await import('./quiet.ts');
+  if (isQuiet(call.containerNetns)) return;
   const socket = inNetns(call.containerNetns, () => openPacketSocket(link.index, ETH_P_ARP));
   const room = new Uint8Array(FRAME_BYTES);
   const question = { wanted, gateways: others, name, own: mac };

@@ -17,6 +17,7 @@ import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
 import { deleteHeldPod } from './delete.ts';
 import { placeDeviceInfo, readDeviceInfo, removeDeviceInfo } from './device-info.ts';
 import { refuseHeldDevices } from './held-devices.ts';
+import { isMovingTo, isOfMachine } from './moving.ts';
 import { removeMultusNote } from './multus-note.ts';
 import { statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
@@ -45,8 +46,12 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const { options } = runner;
   refuseUnready(options, ErrorCode.tryAgainLater);
   const annotations = (await runner.fetchAnnotations?.(pod)) ?? annotationsOf(pod);
-  const claims = await readClaims(runner, pod, listWanted(options, pod, annotations));
+  const moves = runner.again !== undefined && (await isMovingTo(runner, pod, annotations));
+  const claims = await readClaims(runner, pod, listWanted(options, pod, annotations), moves);
   const networks = await planNetworks(options, pod, claims.wanted);
+  const shared = moves ? networks.filter(({ selection }) => isOfMachine(selection)) : [];
+  const quiet = shared.map(({ attachment }) => attachment.ifname);
+  const moving = runner.again && quiet.length ? { ifnames: quiet, call: runner.again } : undefined;
   claims.refuseForeign(networks);
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
@@ -55,8 +60,8 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   try {
     if (isKnown(held)) await settleEarlierAdd(runner, key.netns, held);
     refuseTaken(runner, networks);
-    const commit = beginPod(runner, key, networks, annotations, held);
-    return await attachAll(runner, pod, { key, networks, claims, defaults, commit }, held);
+    const commit = beginPod(runner, key, networks, annotations, moving, held);
+    return await attachAll(runner, pod, { key, networks, claims, defaults, quiet, commit }, held);
   } finally {
     held.release();
   }
@@ -106,13 +111,15 @@ interface Plan {
   readonly networks: readonly PlannedNetwork[];
   readonly claims: PodClaims;
   readonly defaults: DefaultRoutes;
+  /** Interfaces that have addresses of another pod as well. */
+  readonly quiet: readonly string[];
   readonly commit: ReturnType<typeof beginPod>;
 }
 
 async function attachAll(
   runner: Runner,
   pod: Pod,
-  { key, networks, claims, defaults, commit }: Plan,
+  { key, networks, claims, defaults, quiet, commit }: Plan,
   held: Held,
 ): Promise<JsonObject> {
   const status: NetworkStatus[] = [];
@@ -123,6 +130,7 @@ async function attachAll(
   let isPublished = false;
   try {
     refuseHeldDevices(runner, key, networks);
+    if (quiet.length) await runner.beginQuiet?.(quiet);
     for (const [index, network] of networks.entries()) {
       reached = index;
       held.progress(index);
@@ -149,6 +157,7 @@ async function attachAll(
     if (isPublished) await runner.publish?.(pod, undefined).catch(() => {});
     if (await takeBack(runner, networks.slice(0, reached + 1), standing, held))
       removeMultusNote({ ...runner.runtime, ...key });
+    if (quiet.length) await runner.endQuiet?.([]);
     throw error;
   }
   return results[0] as JsonObject;

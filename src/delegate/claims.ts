@@ -43,6 +43,7 @@ export interface PodClaims {
 
 /**
  * Reads the IPAMClaims that a pod names.
+ * @param joins a machine moves to the pod, and another pod may still have the addresses
  * @throws CniError 7 when one cannot be used, or no cluster is configured; 11 when it does not exist yet or
  *   the cluster cannot be reached
  */
@@ -50,6 +51,7 @@ export async function readClaims(
   runner: ClaimReader,
   pod: Pod,
   wanted: readonly Wanted[],
+  joins = false,
 ): Promise<PodClaims> {
   const claims: (IpamClaim | undefined)[] = [];
   for (const { selection } of wanted) {
@@ -65,7 +67,7 @@ export async function readClaims(
     return store.fillClaim(claim, ips, argOf(pod, 'K8S_POD_NAME') ?? '');
   };
   return {
-    wanted: wanted.map((one, i) => askFor(one, claims[i])),
+    wanted: wanted.map((one, i) => askFor(one, claims[i], joins)),
     refuseForeign(networks) {
       for (const [i, claim] of claims.entries()) refuseForeign(claim, networks[i] as PlannedNetwork);
     },
@@ -124,7 +126,7 @@ function askedBy({ ips, requested }: IpamClaim): readonly string[] {
 }
 
 /** An IPAM plugin may keep the addresses for the claim. Only the runner says whose they are: what the pod says counts for nothing. */
-function askFor(wanted: Wanted, claim: IpamClaim | undefined): Wanted {
+function askFor(wanted: Wanted, claim: IpamClaim | undefined, joins: boolean): Wanted {
   const { selection } = wanted;
   const { [CLAIM_ARG]: said, ...others } = selection.cniArgs ?? {};
   if (claim === undefined) {
@@ -132,7 +134,8 @@ function askFor(wanted: Wanted, claim: IpamClaim | undefined): Wanted {
   }
   const ips = askedBy(claim);
   const { namespace, name, uid } = claim;
-  const cniArgs = uid ? { ...others, [CLAIM_ARG]: { namespace, name, uid } } : others;
+  const key = { namespace, name, uid, ...(joins && { joins }) };
+  const cniArgs = uid ? { ...others, [CLAIM_ARG]: key } : others;
   const capabilityArgs = { ...selection.capabilityArgs, ...(ips.length ? { ips } : {}) };
   return { ...wanted, selection: { ...selection, cniArgs, capabilityArgs } };
 }

@@ -2,6 +2,7 @@
 import type { JsonObject } from '../cni/json.ts';
 import type { ResultDns } from '../cni/result.ts';
 import type { NetworkDefinition } from './definition-file.ts';
+import type { Device, KubeletPod } from './kubelet.ts';
 
 /** How to reach the API, and how long a reply may take. */
 export interface ClusterAccess {
@@ -16,6 +17,18 @@ export interface KubernetesPod {
   /** Its version: a write that names it is refused once the pod has changed. */
   readonly version: string;
   readonly annotations: Readonly<Record<string, string>>;
+  /** Set for a pod in which KubeVirt runs a virtual machine. */
+  readonly machine?: PodMachine;
+}
+
+/** A virtual machine in a pod. */
+export interface PodMachine {
+  /** Of the machine's instance: the same for all pods of a migration. */
+  readonly uid: string;
+  /** The pod was made for the machine to move to. */
+  readonly isTarget: boolean;
+  /** The machine runs here, or takes packets here already. */
+  readonly isActive: boolean;
 }
 
 /** An IPAMClaim: addresses that outlive pods. */
@@ -42,6 +55,13 @@ export interface Cluster {
    * @param uid that the caller expects: a cached pod with a different one need not be returned
    */
   findPod(namespace: string, name: string, uid?: string): Promise<KubernetesPod | undefined>;
+  /** Devices that a pod has by claims of dynamic resource allocation, as `claimedDevices` in resource-claims.ts. */
+  listClaimedDevices(pod: KubeletPod): Promise<readonly Device[]>;
+  /** All pods of a virtual machine, and whether all containers of each have ended for good. */
+  findPodsOfMachine(
+    namespace: string,
+    machine: string,
+  ): Promise<readonly { readonly uid: string; readonly isOver: boolean }[]>;
   /**
    * Writes or removes the annotation; the rest of the pod stays unchanged.
    * @param uid of the pod; a later one of its name is left alone

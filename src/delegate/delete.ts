@@ -64,7 +64,7 @@ export function whatOf({ containerId }: Pick<PodKey, 'containerId'>): string {
  * @returns the errors of those that failed
  */
 export async function deleteNetworks(
-  runner: Pick<Runner, 'runtime'>,
+  runner: Pick<Runner, 'runtime' | 'endQuiet'>,
   pod: PodRecord,
   begun: number,
   netns: string,
@@ -85,6 +85,7 @@ export async function deleteNetworks(
       errors.push(error);
     }
   }
+  if (pod.moving) await runner.endQuiet?.([]);
   if (!errors.length) removeMultusNote({ ...pod, containerId: pod.record.containerId });
   return errors;
 }

@@ -23,6 +23,7 @@ interface Receiver {
 /** The devices of a pod while its networks are planned. */
 export class PodDevices {
   readonly #dir: string;
+  readonly #listClaimed: RunnerOptions['listClaimedDevices'];
   readonly #pod: Pod;
   readonly #given: Device[];
   /** Not for networks that name none. */
@@ -31,12 +32,13 @@ export class PodDevices {
 
   /** @param given devices that networks of the pod have already */
   constructor(
-    { kubeletDir }: RunnerOptions,
+    { kubeletDir, listClaimedDevices }: RunnerOptions,
     pod: Pod,
     wanted: readonly Wanted[],
     given: readonly Device[] = [],
   ) {
     this.#dir = kubeletDir;
+    this.#listClaimed = listClaimedDevices;
     this.#pod = pod;
     this.#given = [...given];
     this.#named = new Set(wanted.flatMap(one => (one.byPod && one.selection.deviceId) || []));
@@ -73,7 +75,9 @@ export class PodDevices {
       throw new CniError(ErrorCode.invalidConfig, `Cannot find a device for network "${label}": ${why}`);
     }
     const { listPodDevices } = await import('./kubelet.ts');
-    return listPodDevices(this.#dir, { ...place, uid: argOf(this.#pod, 'K8S_POD_UID') });
+    const pod = { ...place, uid: argOf(this.#pod, 'K8S_POD_UID') };
+    const [own, claimed] = [await listPodDevices(this.#dir, pod), await this.#listClaimed?.(pod)];
+    return [...own, ...(claimed ?? [])];
   }
 }
 

@@ -13,6 +13,7 @@ import { type PodClaims, readClaims } from './claims.ts';
 import type { Cluster, KubernetesPod, NetworkStatus } from './cluster.ts';
 import { attachedEvents, failureEvents, tellCluster } from './event.ts';
 import { LiveNetworks } from './live-networks.ts';
+import { endMove } from './moving.ts';
 import type { Pod } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 import { planFollowing } from './plan-following.ts';
@@ -34,6 +35,7 @@ interface Place {
  *   changed; of the network that fails, with none attached
  */
 export async function followPod(runner: Runner, key: PodKey, pod: Pod): Promise<void> {
+  await endMove(runner, key, pod);
   const { namespace, name } = podNamedIn(pod) ?? {};
   const cluster = await runner.cluster?.();
   const record = readRecord(runner.podsDir, key);

@@ -33,6 +33,8 @@ const LAST_PAUSE_MS = 300_000;
 /** Changes within this time are looked at together, and longest time that they let calls go first. */
 const GATHER_MS = 100;
 const YIELD_MS = 2_000;
+/** Between two looks whether a machine that moves has arrived. */
+const MOVING_MS = 500;
 /** Calls at the same time. */
 const AT_ONCE = 2;
 
@@ -47,6 +49,7 @@ export class FollowedPods {
   readonly #running = new Set<string>();
   readonly #working = new Set<Promise<void>>();
   #isGathering = false;
+  #isLooking = false;
 
   constructor(parts: FollowParts) {
     this.#parts = parts;
@@ -81,7 +84,19 @@ export class FollowedPods {
   }
 
   #followed(): PodRecord[] {
-    return listPods(this.#parts.podsDir).pods.filter(({ follow }) => follow !== undefined);
+    const pods = listPods(this.#parts.podsDir).pods.filter(one => callOf(one) !== undefined);
+    if (pods.some(({ moving }) => moving)) this.#lookSoon();
+    return pods;
+  }
+
+  /** Whether machines that move have arrived: the pods that they leave are on other nodes, which no watch here reports. */
+  #lookSoon(): void {
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    this.#later(MOVING_MS, () => {
+      this.#isLooking = false;
+      this.#add(this.#followed().filter(({ moving }) => moving));
+    });
   }
 
   #gatherSoon(): void {
@@ -96,12 +111,13 @@ export class FollowedPods {
     this.#isGathering = false;
     const pods = this.#followed();
     const those = pods.filter(pod => {
+      if (pod.follow === undefined) return false;
       const now = this.#changes.get(placeKey(pod));
       if (now === undefined || argOf(argsOf(pod), 'K8S_POD_UID') !== now.uid) return false;
       const text = now.annotations[NETWORKS_ANNOTATION] ?? '';
       const failed = this.#failures.get(keyOf(pod.record));
       // After a failure, the same annotation waits for its next attempt.
-      return text !== pod.follow?.annotation && !(failed && failed.annotation === text);
+      return text !== pod.follow.annotation && !(failed && failed.annotation === text);
     });
     this.#add(those);
     keepOnly(this.#changes, new Set(pods.map(placeKey)));
@@ -166,19 +182,24 @@ function keepOnly(map: Map<string, unknown>, keys: ReadonlySet<string>): void {
 }
 
 /** The call, with the result by which the runner knows its interface in the namespace. @throws CniError of a damaged result */
-function withResult({ record, cacheDir, networks, follow }: PodRecord): FollowCall | undefined {
-  const [first] = networks;
-  if (follow === undefined || first === undefined) return undefined;
-  const request = parseObject(follow.call.stdin, 'recorded request');
+function withResult(pod: PodRecord): FollowCall | undefined {
+  const { record, cacheDir, networks } = pod;
+  const [[first], call] = [networks, callOf(pod)];
+  if (call === undefined || first === undefined) return undefined;
+  const request = parseObject(call.stdin, 'recorded request');
   const { network, ifname } = first;
   const { result } = readAttachment(cacheDir, { network, containerId: record.containerId, ifname }) ?? {};
-  if (result === undefined) return follow.call;
+  if (result === undefined) return call;
   const prevResult = convertResult(result, request.cniVersion as SpecVersion, 'recorded result');
-  return { env: follow.call.env, stdin: JSON.stringify({ ...request, prevResult }) };
+  return { env: call.env, stdin: JSON.stringify({ ...request, prevResult }) };
 }
 
-function argsOf({ follow }: PodRecord): Pick<Pod, 'args'> {
-  return { args: findCniArgs(follow?.call.env.CNI_ARGS ?? '') };
+function argsOf(pod: PodRecord): Pick<Pod, 'args'> {
+  return { args: findCniArgs(callOf(pod)?.env.CNI_ARGS ?? '') };
+}
+
+function callOf({ follow, moving }: PodRecord): FollowCall | undefined {
+  return follow?.call ?? moving?.call;
 }
 
 function placeKey(pod: PodRecord): string {

@@ -2,8 +2,16 @@
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import type { ApiServer } from './api-server.ts';
-import type { Cluster, ClusterAccess, IpamClaim, KubernetesPod, NetworkStatus } from './cluster.ts';
+import type {
+  Cluster,
+  ClusterAccess,
+  IpamClaim,
+  KubernetesPod,
+  NetworkStatus,
+  PodMachine,
+} from './cluster.ts';
 import { definitionsOf } from './definition-file.ts';
+import { listPages } from './pages.ts';
 
 /** The present name of the annotation, and the one of before the specification had it, by which some readers still look. */
 const STATUS_ANNOTATIONS = ['k8s.v1.cni.cncf.io/network-status', 'k8s.v1.cni.cncf.io/networks-status'];
@@ -40,6 +48,14 @@ export function clusterAt(server: ApiServer): Cluster {
     async findPod(namespace, name) {
       const pod = await server.ask('GET', podPath(namespace, name));
       return pod && podOf(pod);
+    },
+    listClaimedDevices: async pod => (await import('./resource-claims.ts')).claimedDevices(server, pod),
+    async findPodsOfMachine(namespace, machine) {
+      const query = { labelSelector: `${MACHINE_LABEL}=${machine}` };
+      const pods: { uid: string; isOver: boolean }[] = [];
+      for await (const { items } of listPages(server, `api/v1/namespaces/${enc(namespace)}/pods`, query))
+        for (const item of items) pods.push({ uid: podOf(item).uid, isOver: isOver(item) });
+      return pods;
     },
     setStatus: (namespace, name, status, uid) =>
       patchStatus(server, podPath(namespace, name), { ...(uid ? { uid } : {}), ...statusPatch(status) }),
@@ -124,16 +140,48 @@ function textsOf(value: unknown): readonly string[] {
 }
 
 /** The needed parts of a pod. */
-export function podOf({ metadata }: JsonObject): KubernetesPod {
-  const { uid, annotations, resourceVersion } = isObject(metadata) ? metadata : {};
-  const texts = Object.entries(isObject(annotations) ? annotations : {});
+export function podOf({ metadata, spec }: JsonObject): KubernetesPod {
+  const { uid, annotations, labels, resourceVersion } = isObject(metadata) ? metadata : {};
+  const texts = textsIn(annotations);
+  const { nodeName } = isObject(spec) ? spec : {};
+  const machine = machineOf(textsIn(labels), texts, textOf(nodeName));
   return {
     uid: textOf(uid),
     version: textOf(resourceVersion),
-    annotations: Object.fromEntries(
-      texts.filter((one): one is [string, string] => typeof one[1] === 'string'),
-    ),
+    annotations: texts,
+    ...(machine && { machine }),
   };
+}
+
+function textsIn(value: unknown): Readonly<Record<string, string>> {
+  const all = Object.entries(isObject(value) ? value : {});
+  return Object.fromEntries(all.filter((one): one is [string, string] => typeof one[1] === 'string'));
+}
+
+/** KubeVirt's labels: the uid of the machine's instance, the migration that a pod was made for, and the node that it runs on. */
+const MACHINE_LABEL = 'kubevirt.io/created-by';
+const MIGRATION_LABEL = 'kubevirt.io/migrationJobUID';
+const NODE_LABEL = 'kubevirt.io/nodeName';
+/** Set once a machine that is still being copied takes packets in its new pod. */
+const READY_ANNOTATION = 'kubevirt.io/migration-target-start-timestamp';
+
+/** A new pod may have the label of the machine's node, which then names that of the former pod. */
+function machineOf(
+  {
+    [MACHINE_LABEL]: uid,
+    [MIGRATION_LABEL]: migration,
+    [NODE_LABEL]: runsOn,
+  }: Readonly<Record<string, string>>,
+  { [READY_ANNOTATION]: ready }: Readonly<Record<string, string>>,
+  node: string,
+): PodMachine | undefined {
+  if (!uid) return undefined;
+  return { uid, isTarget: !!migration, isActive: !!ready || (!!runsOn && runsOn === node) };
+}
+
+function isOver({ status }: JsonObject): boolean {
+  const { phase } = isObject(status) ? status : {};
+  return phase === 'Succeeded' || phase === 'Failed';
 }
 
 function claimPath({ namespace, name }: { readonly namespace: string; readonly name: string }): string {

@@ -3,6 +3,7 @@ import { argOf, type CniArgs } from '../cni/cni-args.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import type { NetworkPlaces } from './find-network.ts';
+import type { Device, KubeletPod } from './kubelet.ts';
 import type { Selection } from './selection.ts';
 
 /** Which namespaces may use which definitions. */
@@ -43,6 +44,8 @@ export interface RunnerOptions {
   readonly policy: NamespacePolicy;
   /** Directory of the kubelet, which tells which devices a pod has. */
   readonly kubeletDir: string;
+  /** Devices that the pod has by claims, if a cluster is configured. */
+  readonly listClaimedDevices?: (pod: KubeletPod) => Promise<readonly Device[]>;
   /** Directory of files with device information. */
   readonly deviceInfoDir: string;
   /** The default network is ready when this file exists. */

@@ -48,6 +48,13 @@ const Contents = z.object({
       call: z.object({ env: z.record(z.string(), z.string()), stdin: z.string() }),
     }),
   ),
+  /** Set while a virtual machine moves here: interfaces that are quiet until it has arrived, and how the runner is called to look. */
+  moving: z.optional(
+    z.object({
+      ifnames: z.array(z.string()),
+      call: z.object({ env: z.record(z.string(), z.string()), stdin: z.string() }),
+    }),
+  ),
 });
 
 /** The networks of a pod, as its record holds them. */
@@ -62,8 +69,9 @@ export interface PodRecord extends PodContents {
 }
 
 /** The networks of a pod as text, for its record. */
-export function renderPod({ cacheDir, stateDir, networks, follow }: Omit<PodContents, 'kind'>): string {
-  return JSON.stringify({ kind: KIND, cacheDir, stateDir, networks, ...defined({ follow }) });
+export function renderPod(contents: Omit<PodContents, 'kind'>): string {
+  const { cacheDir, stateDir, networks, follow, moving } = contents;
+  return JSON.stringify({ kind: KIND, cacheDir, stateDir, networks, ...defined({ follow, moving }) });
 }
 
 /**

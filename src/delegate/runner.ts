@@ -40,6 +40,12 @@ export interface Runner {
   readonly cluster?: () => Promise<Cluster>;
   /** How a daemon calls the runner again when the annotation of a pod has changed; absent if networks do not follow it. */
   readonly follow?: FollowCall;
+  /** How a daemon calls the runner again for this pod, whatever its annotation; absent without a daemon. */
+  readonly again?: FollowCall;
+  /** Has nothing leave the container through interfaces of these names, which need not exist. @throws CniError 11 */
+  readonly beginQuiet?: (ifnames: readonly string[]) => Promise<void>;
+  /** Ends that, and announces what the interfaces have; does nothing in a namespace that is gone. */
+  readonly endQuiet?: (ifnames: readonly string[]) => Promise<void>;
   /** Publishes which networks a pod has, or that it has none; a failure makes ADD fail. */
   readonly publish?: (pod: Pod, status: readonly NetworkStatus[] | undefined) => Promise<void>;
   /** Tells in events what became of an ADD; never fails. */

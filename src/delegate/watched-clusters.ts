@@ -84,6 +84,8 @@ function watchCluster(
       const known = pods?.find(namespace, name);
       return known && known.uid === uid ? known : direct.findPod(namespace, name);
     },
+    listClaimedDevices: direct.listClaimedDevices,
+    findPodsOfMachine: direct.findPodsOfMachine,
     setStatus: direct.setStatus,
     replaceStatus: direct.replaceStatus,
     addEvent: direct.addEvent,

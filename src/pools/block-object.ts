@@ -24,6 +24,11 @@ export function labelOf(name: string): string {
   return `sha256-${createHash('sha256').update(name).digest('hex').slice(0, 40)}`;
 }
 
+const BlockOwner = z.object({ node: z.string(), machine: z.optional(z.string()), network: z.string() });
+
+/** Those to whom a block belongs. */
+export type BlockOwner = z.output<typeof BlockOwner>;
+
 /** The `spec` of a Block or an Address: everything that a node needs that takes it up again. */
 const BlockSpec = z.looseObject({
   pool: z.string(),
@@ -41,17 +46,12 @@ const BlockSpec = z.looseObject({
   keepS: z.optional(z.number()),
   /** No attachment has the kept address: any node may take it over. */
   idle: z.optional(z.boolean()),
+  /** A machine moves: this one has the kept address as well, and gets it when the attachment of the owner ends. */
+  next: z.optional(BlockOwner),
   /** Changes whenever the address is given or taken: a write without a difference would not change the version. */
   turn: z.optional(z.int()),
 });
 type BlockSpec = z.output<typeof BlockSpec>;
-
-/** Those to whom a block belongs. */
-export interface BlockOwner {
-  readonly node: string;
-  readonly machine?: string | undefined;
-  readonly network: string;
-}
 
 /** The kind of an object with that many addresses. */
 export function kindOf({ size }: { readonly size: number }): Kind {
@@ -104,9 +104,13 @@ export function routedCidrsOf({ cidrs, ranges }: BlockSpec): Cidr[] {
 }
 
 /** Whether an object belongs to a network of a node. */
-export function isOwn(object: StoredObject, { node, machine, network }: BlockOwner): boolean {
-  const spec = blockSpecOf(object);
-  return spec?.node === node && spec.network === network && isSameMachine(spec.machine, machine);
+export function isOwn(object: StoredObject, owner: BlockOwner): boolean {
+  return isOwner(blockSpecOf(object), owner);
+}
+
+/** Whether both are the same network of the same node. */
+export function isOwner(one: BlockOwner | undefined, { node, machine, network }: BlockOwner): boolean {
+  return one?.node === node && one.network === network && isSameMachine(one.machine, machine);
 }
 
 /** The same object of another owner, without its marks, and with the next turn: a request that comes late names a version that is gone. */
@@ -122,7 +126,7 @@ export function ownedBy(
 
 /** The same object without its marks, and with the next turn. */
 export function nextTurn(object: StoredObject, idle: true | undefined): StoredObject {
-  const { idle: _, orphaned: __, ...spec } = object.spec;
+  const { idle: _, orphaned: __, next: ___, ...spec } = object.spec;
   const turn = typeof spec.turn === 'number' ? spec.turn + 1 : 1;
   return { ...object, spec: { ...spec, ...defined({ idle }), turn } };
 }

@@ -11,6 +11,7 @@ import { anyFree, firstChoices } from './choose.ts';
 import { compare } from './compare.ts';
 import { type Held, type HeldBlock, newlyHeld } from './held.ts';
 import { inUse, notInPool, refuseBlocks, takeOver } from './keep.ts';
+import { handedOn } from './move.ts';
 import { POOL_LABEL } from './objects.ts';
 import {
   type Claimant,
@@ -147,7 +148,9 @@ export async function completeReturn(claimant: Claimant, block: HeldBlock): Prom
   const [{ store }, kind] = [claimant, kindOf({ size })];
   const isRemoved = keptFor === undefined && uid !== undefined && (await store.remove(kind, { name, uid }));
   const found = isRemoved ? undefined : await store.find(kind, name);
-  if (found && isOwn(found, ownerIn(claimant))) await store.remove(kind, found);
+  const handed = found && handedOn(found);
+  if (found && isOwn(found, ownerIn(claimant)))
+    await (handed ? store.replace(kind, handed) : store.remove(kind, found));
   changeHeld(claimant, held => ({ ...held, blocks: held.blocks.filter(block => block.name !== name) }));
 }
 

@@ -13,6 +13,7 @@ import {
 } from './block-object.ts';
 import type { Held, HeldBlock } from './held.ts';
 import { isInUse } from './lease.ts';
+import { compareGuests, guestFrom, joinedBy } from './move.ts';
 import { BLOCK_KINDS, type Kind, listAll, NODE_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, type Compared, changeHeld, isCompared, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
@@ -51,6 +52,11 @@ export async function compare(
     restored = (await isFromBackup(claimant, object)) || restored;
     if (isOwn(object, owner)) own.set(object.name, (await withoutMark(claimant, kind, object)) ?? object);
   }
+  const shared = await compareGuests(claimant, owner, async object => {
+    restored = (await isFromBackup(claimant, object)) || restored;
+    return restored;
+  });
+  for (const object of shared.values()) if (isOwn(object, owner)) own.set(object.name, object);
   const reclaimed: string[] = [];
   for (const block of inUse(claimant)) {
     if (own.has(block.name)) continue;
@@ -62,8 +68,11 @@ export async function compare(
   const adopted: string[] = [];
   const lost: string[] = [];
   changeHeld(claimant, (held, leases) => {
-    const known = held.blocks.flatMap((block): HeldBlock[] => {
-      const object = own.get(block.name);
+    const known = held.blocks.flatMap((one): HeldBlock[] => {
+      const object = own.get(one.name);
+      const shares = object ? undefined : shared.get(one.name);
+      if (shares) return [{ ...one, ...shareOf(shares) }];
+      const { guest: _, ...block } = one;
       own.delete(block.name);
       // Even if it is another claim of ours: nothing of it was given to others since.
       const turn = object && blockSpecOf(object)?.turn;
@@ -98,6 +107,8 @@ async function takeNewName(claimant: Claimant): Promise<void> {
   if ((await store.hasNode(former.node)) !== false || (await store.hasNode(node)) !== true) return;
   for (const [kind, object] of await search(claimant, former))
     if (isOwn(object, former)) await takeFrom(claimant, kind, object, { ...former, node });
+  for (const object of (await compareGuests(claimant, former, async () => true)).values())
+    if (!isOwn(object, former)) await store.replace('addresses', joinedBy(object, { ...former, node }));
   changeHeld(claimant, held => ({ ...held, node }));
 }
 
@@ -139,7 +150,7 @@ async function isFromBackup(claimant: Claimant, object: StoredObject): Promise<b
 function inUse(claimant: Claimant): HeldBlock[] {
   let used: HeldBlock[] = [];
   changeHeld(claimant, (held, leases) => {
-    used = held.blocks.filter(block => !block.idle && isInUse(block, leases));
+    used = held.blocks.filter(block => !block.idle && !block.guest && isInUse(block, leases));
     return held;
   });
   return used;
@@ -175,6 +186,12 @@ async function takeFrom(
 ): Promise<StoredObject | undefined> {
   const marked = await store.replace(kind, { ...object, spec: { ...object.spec, orphaned: true } });
   return marked && store.replace(kind, ownedBy(marked, owner));
+}
+
+/** What the object says of those who share the address. */
+function shareOf(object: StoredObject): Pick<HeldBlock, 'guest' | 'turn'> {
+  const { guest, turn } = guestFrom(object) ?? {};
+  return defined({ guest, turn });
 }
 
 /** What is noted here counts, and what the store does not know yet will be told. */

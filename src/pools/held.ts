@@ -47,6 +47,8 @@ const HeldBlock = z.object({
    * not leased here either.
    */
   idle: z.optional(z.enum(['noted', 'told'])),
+  /** A machine moves to this node: the address is still that of the one that it comes from, and is leased for that machine only. */
+  guest: z.optional(z.object({ node: z.string(), machine: z.optional(z.string()), network: z.string() })),
   /** That of its object, as this node knows it last: with an earlier one of the same object, the store was restored. */
   turn: z.optional(z.int()),
   ranges: z.array(HeldRange),

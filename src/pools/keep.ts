@@ -7,9 +7,10 @@
 import { defined } from '../cni/defined.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { renderIp } from '../net/ip.ts';
-import { blockSpecOf, heldFrom, isOwn, labelOf, nextTurn, ownedBy } from './block-object.ts';
+import { blockSpecOf, heldFrom, isOwn, labelOf, ownedBy } from './block-object.ts';
 import type { Held, HeldBlock } from './held.ts';
 import { blockContains, isInUse } from './lease.ts';
+import { afterEnd, canJoin, guestFrom, handedOn, joinedBy } from './move.ts';
 import { KEPT_LABEL, listAll, POOL_LABEL, type StoredObject } from './objects.ts';
 import { type Claimant, changeHeld, ownerIn } from './place.ts';
 import type { Pool } from './pool.ts';
@@ -34,8 +35,13 @@ export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Prom
     if (spec?.keptFor !== keptFor || block === undefined) continue;
     // It was kept before a claim was given others.
     if (!wish.addresses.every(ip => blockContains(block, ip))) continue;
-    if (isFree(claimant, object)) {
+    const isLeased = isLeasedHere(claimant, block);
+    if (isOwn(object, ownerIn(claimant)) ? !isLeased : spec.idle) {
       await own(claimant, pool, object);
+      return true;
+    }
+    if (wish.joins && !isLeased && canJoin(object, ownerIn(claimant))) {
+      await join(claimant, pool, object);
       return true;
     }
     if (isPromise) throw inUseBy(object.name, spec.node);
@@ -44,20 +50,33 @@ export async function takeOver(claimant: Claimant, pool: Pool, wish: Wish): Prom
 }
 
 /** On another node the store knows whether it is in use; of this one, its leases. */
-function isFree(claimant: Claimant, object: StoredObject): boolean {
+function isLeasedHere(claimant: Claimant, block: HeldBlock): boolean {
   let isLeased = false;
   changeHeld(claimant, (held, leases) => {
-    const block = heldFrom(object);
-    isLeased = block !== undefined && isInUse(block, leases);
+    isLeased = isInUse(block, leases);
     return held;
   });
-  return isOwn(object, ownerIn(claimant)) ? !isLeased : blockSpecOf(object)?.idle === true;
+  return isLeased;
 }
 
 /** Makes a kept address this node's, whether it was before or not: a late request of another then has the wrong version. */
-async function own(claimant: Claimant, pool: Pool, object: StoredObject): Promise<void> {
-  const replaced = await claimant.store.replace(KIND, ownedBy(object, ownerIn(claimant)));
-  const block = replaced && heldFrom(replaced);
+function own(claimant: Claimant, pool: Pool, object: StoredObject): Promise<void> {
+  return take(claimant, pool, ownedBy(object, ownerIn(claimant)), heldFrom);
+}
+
+/** Has a kept address beside the node that has it, and gets it from that one. */
+function join(claimant: Claimant, pool: Pool, object: StoredObject): Promise<void> {
+  return take(claimant, pool, joinedBy(object, ownerIn(claimant)), guestFrom);
+}
+
+async function take(
+  claimant: Claimant,
+  pool: Pool,
+  object: StoredObject,
+  blockOf: typeof heldFrom,
+): Promise<void> {
+  const replaced = await claimant.store.replace(KIND, object);
+  const block = replaced && blockOf(replaced);
   if (replaced === undefined || block === undefined) {
     throw new CniError(
       ErrorCode.tryAgainLater,
@@ -76,14 +95,15 @@ export async function adoptKept(
 ): Promise<boolean> {
   const object = await claimant.store.find(KIND, name);
   if (object?.version !== version || blockSpecOf(object)?.keptFor === undefined) return false;
-  const replaced = await claimant.store.replace(KIND, ownedBy(object, ownerIn(claimant), true));
-  const block = replaced && heldFrom(replaced);
-  if (block) changeHeld(claimant, held => withNewest(withBlock(held, block), replaced));
-  return block !== undefined;
+  const owner = ownerIn(claimant);
+  const replaced = await claimant.store.replace(KIND, handedOn(object) ?? ownedBy(object, owner, true));
+  const block = replaced && isOwn(replaced, owner) ? heldFrom(replaced) : undefined;
+  if (replaced && block) changeHeld(claimant, held => withNewest(withBlock(held, block), replaced));
+  return replaced !== undefined;
 }
 
 /**
- * Tells the store which kept addresses no attachment has any longer; to be called while `claiming`.
+ * Tells the store which kept addresses no attachment has any longer, or none of this node; to be called while `claiming`.
  * @throws CniError 11 when the store cannot be reached: it is told later
  */
 export async function tellIdle(claimant: Claimant): Promise<void> {
@@ -104,13 +124,15 @@ export async function tellIdle(claimant: Claimant): Promise<void> {
   );
   for (const { name } of blocks.filter(({ idle }) => idle === 'noted')) {
     const object = await store.find(KIND, name);
-    const isMine = object !== undefined && isOwn(object, ownerIn(claimant));
-    const told = isMine ? await store.replace(KIND, nextTurn(object, true)) : undefined;
-    if (isMine && told === undefined) continue;
+    const owner = ownerIn(claimant);
+    const ended = object && afterEnd(object, owner);
+    const told = ended && (await store.replace(KIND, ended));
+    if (ended && told === undefined) continue;
     changeHeld(claimant, held => {
-      const blocks = held.blocks.flatMap(block => {
-        if (block.name !== name) return [block];
-        return told
+      const blocks = held.blocks.flatMap((one): HeldBlock[] => {
+        if (one.name !== name) return [one];
+        const { guest: _, ...block } = one;
+        return told && isOwn(told, owner)
           ? [{ ...block, ...defined({ turn: blockSpecOf(told)?.turn }), idle: 'told' as const }]
           : [];
       });

@@ -14,6 +14,8 @@ export interface Wish {
   readonly addresses: readonly Ip[];
   /** Whether other addresses than those that are kept would be wrong. */
   readonly isPromise: boolean;
+  /** A machine moves here: it is to have what is kept while the attachment that it leaves has it, too. */
+  readonly joins?: boolean;
 }
 
 /** The part of a wish that an object says. */
@@ -40,7 +42,7 @@ export function claimOfKey(key: string): ClaimKey | undefined {
 
 /** Whether a block is what is wished for, or with no wish, one for anything. */
 export function isFor(block: HeldBlock, wish: Wish | undefined): boolean {
-  if (block.keptFor !== wish?.keptFor || block.idle) return false;
+  if (block.keptFor !== wish?.keptFor || block.idle || (block.guest && !wish?.joins)) return false;
   const has = (ip: Ip) => usableOf(block).some(({ from, to }) => stretchContains([from, to], ip));
   return wish === undefined || wish.addresses.every(has);
 }

@@ -46,7 +46,7 @@ export function makeCollections(objects: Map<string, Row>): Collections {
   // A list of tens of thousands of objects is read page by page.
   let listed = { version: 0, url: '', all: [] as [string, Row][] };
   const matching = (url: URL): [string, Row][] => {
-    const asked = `${url.pathname} ${url.searchParams.get('fieldSelector')}`;
+    const asked = `${url.pathname} ${url.searchParams.get('fieldSelector')} ${url.searchParams.get('labelSelector')}`;
     if (listed.version !== version || listed.url !== asked)
       listed = {
         version,
@@ -70,10 +70,13 @@ export function makeCollections(objects: Map<string, Row>): Collections {
 
   return {
     serve(url, reply) {
-      if (
-        !/\/(pods|nodes|blocks|pools|ippools|daemonsets|network-attachment-definitions)$/.test(url.pathname)
-      )
-        return false;
+      const [, kind] =
+        /\/(pods|nodes|blocks|pools|ippools|daemonsets|network-attachment-definitions|resourceslices)$/.exec(
+          url.pathname,
+        ) ?? [];
+      // A server of its age may not have the kind.
+      const isNew = kind === 'resourceslices';
+      if (!kind || (isNew && ![...objects.keys()].some(path => path.includes(`/${kind}/`)))) return false;
       reply.writeHead(200, { 'content-type': 'application/json' });
       if (url.searchParams.get('watch') !== 'true') {
         reply.end(JSON.stringify(list(url, matching(url), version)));
@@ -136,8 +139,10 @@ function list(url: URL, all: readonly [string, Row][], version: number): Row {
   return { kind: 'List', apiVersion: 'v1', metadata: { resourceVersion: String(version), ...more }, items };
 }
 
-function belongs({ pathname, searchParams }: URL, path: string, { spec }: Row): boolean {
+function belongs({ pathname, searchParams }: URL, path: string, { spec, metadata }: Row): boolean {
   const kind = pathname.split('/').at(-1);
   const [, node] = searchParams.get('fieldSelector')?.split('spec.nodeName=') ?? [];
+  const [label, wanted] = searchParams.get('labelSelector')?.split('=') ?? [];
+  if (label !== undefined && metadata?.labels?.[label] !== wanted) return false;
   return path.split('/').at(-2) === kind && (node === undefined || spec?.nodeName === node);
 }

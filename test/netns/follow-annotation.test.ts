@@ -21,6 +21,7 @@ interface Scene {
   readonly lab: Lab;
   readonly api: ApiServer;
   readonly pod: Container;
+  readonly conf: Row;
   daemon(): Promise<Daemon>;
   call(command: string): ReturnType<Lab['plugin']>;
   annotate(networks: string): void;
@@ -69,6 +70,7 @@ function withScene(body: (scene: Scene) => Promise<void>): Promise<void> {
         lab,
         api,
         pod,
+        conf,
         annotate,
         daemon: () => startDaemonWith(lab, { env: { CATENA_NODE_NAME: 'node' } }),
         call: command => lab.plugin('catena', { command, conf, container: pod, args: ARGS }),
@@ -91,6 +93,63 @@ function withScene(body: (scene: Scene) => Promise<void>): Promise<void> {
       await api.close();
     }
   });
+}
+
+/** The two pods of a KubeVirt machine whose migration is in progress, and a neighbour on the link that they share. */
+async function startMove({ lab, api, conf }: Scene) {
+  const bridge = { type: 'bridge', bridge: 'br-vm', capabilities: { ips: true }, ipam: { type: 'static' } };
+  const list = { cniVersion: '1.1.0', name: 'vm', plugins: [bridge] };
+  api.addDefinition('ns', 'vm', list);
+  const ips = ['10.66.0.5/24', 'fd66::5/64'];
+  const annotations = {
+    'kubevirt.io/domain': 'vm',
+    [NETWORKS]: JSON.stringify([{ name: 'vm', interface: 'vm0', ips }]),
+  };
+  const labels = { 'kubevirt.io': 'virt-launcher', 'kubevirt.io/created-by': 'vmi-1' };
+  const makePod = async (name: string, more: Row = {}) => {
+    const container = await lab.container();
+    const put = (further: Row = {}, status: Row = {}) => {
+      api.addPod('ns', name, {
+        uid: `uid-${name}`,
+        annotations: { ...annotations, ...api.annotations('ns', name) },
+        labels: { ...labels, ...more, ...further },
+      });
+      const path = `/api/v1/namespaces/ns/pods/${name}`;
+      api.collections.put(path, { ...api.objects.get(path), status });
+    };
+    put();
+    const args = `IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=${name};K8S_POD_UID=uid-${name}`;
+    const call = (command: string) => lab.plugin('catena', { command, conf, container, args });
+    const mac = async () => (await lab.ip(container, 'link', 'show', 'vm0'))[0]?.address;
+    const isQuiet = async () =>
+      (await lab.run(container, ['nft', 'list', 'tables'])).stdout.includes('catena-quiet');
+    return { container, put, call, mac, isQuiet };
+  };
+  const neighbour = await lab.container();
+  const own = {
+    ...bridge,
+    ipam: { type: 'static', addresses: ['10.66.0.9/24', 'fd66::9/64'].map(address => ({ address })) },
+  };
+  const joined = { conf: { cniVersion: '1.1.0', name: 'vm', ...own }, container: neighbour };
+  expect((await lab.plugin('bridge', { command: 'ADD', ...joined })).exitCode).toBe(0);
+  const source = await makePod('vm-1');
+  const target = await makePod('vm-2', { 'kubevirt.io/migrationJobUID': 'job-1' });
+  expect(await source.call('ADD')).toMatchObject({ exitCode: 0 });
+  /** Who answers for both addresses, as a neighbour learns that asks now. */
+  const holders = async (asks: boolean) => {
+    const macs = ips.map(async text => {
+      const address = text.split('/')[0] ?? '';
+      if (asks) await lab.run(neighbour, ['ip', 'neigh', 'flush', 'to', address]);
+      if (asks) expect(await ping(lab, neighbour, address)).toBe(true);
+      return (await lab.ip(neighbour, 'neigh', 'show', address))[0]?.lladdr;
+    });
+    return Promise.all(macs);
+  };
+  const learned = async () => {
+    const { stdout } = await lab.run(lab.host, ['bridge', '-j', 'fdb', 'show', 'br', 'br-vm']);
+    return JSON.parse(stdout).map(({ mac }: Row) => mac);
+  };
+  return { source, target, holders, learned };
 }
 
 /** Has the plugin "gate" wait in ADD as long as the file "closed" exists; the file "waiting" says that it does. */
@@ -262,6 +321,50 @@ describeRoot(
         expect(await ifnames()).toEqual(['lo']);
         expect(scene.leases()).toEqual([]);
         expect(await next.stop()).toBe(0);
+      });
+    });
+
+    test('the pod to which a machine moves has its addresses, and is silent until the other pod has ended', async () => {
+      await withScene(async scene => {
+        const daemon = await scene.daemon();
+        const { source, target, holders, learned } = await startMove(scene);
+        const [old] = await Promise.all([source.mac()]);
+        expect(await target.call('ADD')).toMatchObject({ exitCode: 0 });
+        const [first, second] = [old, await target.mac()];
+        expect(second).not.toBe(first);
+        expect(await holders(true)).toEqual([first, first]);
+        // No frame of it has reached the bridge.
+        expect(await learned()).not.toContain(second);
+        expect(await target.isQuiet()).toBe(true);
+        expect(await source.call('DEL')).toMatchObject({ exitCode: 0 });
+        source.put({}, { phase: 'Succeeded' });
+        // Announced: the neighbour asks nothing.
+        await until(async () => Bun.deepEquals(await holders(false), [second, second]), SLOW);
+        expect(await holders(true)).toEqual([second, second]);
+        await until(async () => !(await target.isQuiet()), SLOW);
+        expect(await target.call('CHECK')).toMatchObject({ exitCode: 0 });
+        expect(await target.call('DEL')).toMatchObject({ exitCode: 0 });
+        expect(await daemon.stop()).toBe(0);
+      });
+    });
+
+    test('it speaks once it is told to be the active one, and nothing is left of one that fails', async () => {
+      await withScene(async scene => {
+        const { target, learned } = await startMove(scene);
+        // Without a daemon nothing would let it speak.
+        const daemon = await scene.daemon();
+        expect(await target.call('ADD')).toMatchObject({ exitCode: 0 });
+        expect(await target.isQuiet()).toBe(true);
+        // The label of the machine, which the new pod may have, names the former node.
+        target.put({ 'kubevirt.io/nodeName': 'former' });
+        expect(await target.call('DEL')).toMatchObject({ exitCode: 0 });
+        expect(await target.isQuiet()).toBe(false);
+        expect(await target.call('ADD')).toMatchObject({ exitCode: 0 });
+        expect(await learned()).not.toContain(await target.mac());
+        target.put({ 'kubevirt.io/nodeName': 'node' });
+        await until(async () => !(await target.isQuiet()), SLOW);
+        await until(async () => (await learned()).includes(await target.mac()), SLOW);
+        expect(await daemon.stop()).toBe(0);
       });
     });
   },

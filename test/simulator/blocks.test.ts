@@ -15,7 +15,7 @@ import { findContradictions, findLeasedTwice } from './checker.ts';
 import { churn } from './churn.ts';
 import { clientOf, DIRECT, FATES } from './faults.ts';
 import { makeSimulatorDir, type NodeOptions, type SimulatedNode, simulatedNode } from './node.ts';
-import { CLAIMED, HISTORIES, type History, ORDINAL, tryEveryPoint } from './points.ts';
+import { CLAIMED, HISTORIES, type History, MOVING, ORDINAL, tryEveryPoint } from './points.ts';
 
 const POOL = { subnets: [{ ipv4: '10.64.0.0/20', ipv6: 'fd64::/116' }], blockSize: 16 };
 const CALM = { lowWater: 4, coolDownS: 0, graceS: 1e6 };
@@ -609,6 +609,70 @@ describe('kept addresses', () => {
     await a.tend(singles);
     expect(await b.tend(singles)).toMatchObject({ returned: [`lan-${first}`] });
     expect(findContradictions(model, nodes)).toEqual([]);
+  });
+
+  describe('of a machine that moves', () => {
+    const names = ['a', 'b', 'c'];
+    const three = () => {
+      const made = lan(names);
+      made.model.put(CLAIM_PATH, { metadata: { name: 'vm', uid: 'claim-1' } });
+      return { ...made, nodes: made.nodes as unknown as [SimulatedNode, SimulatedNode, SimulatedNode] };
+    };
+
+    test('two nodes have it, no third one, and it stays with the second when the first one’s pod ends', async () => {
+      const { nodes, model } = three();
+      const [a, b, c] = nodes;
+      const [first = ''] = await a.add('source', 'eth0', CLAIMED);
+      expect(await b.add('target', 'eth0', MOVING)).toEqual([first]);
+      expect(c.add('third', 'eth0', MOVING)).rejects.toMatchObject({ code: 11 });
+      expect(b.add('second', 'eth0', MOVING)).rejects.toMatchObject({ code: 11 });
+      expect(await b.tend(singles)).toMatchObject({ lost: [], returned: [] });
+      expect(findContradictions(model, nodes)).toEqual([]);
+      await a.delAtOnce('source');
+      expect(a.blocks()).toEqual([]);
+      expect(await b.tend(singles)).toMatchObject({ lost: [], adopted: [] });
+      expect(b.blocks()).toMatchObject([{ name: `lan-${first}`, state: 'held' }]);
+      expect(b.blocks()[0]).not.toHaveProperty('guest');
+      expect(await c.add('third', 'eth0', MOVING)).toEqual([first]);
+      await b.delAtOnce('target');
+      await c.delAtOnce('third');
+      expect(await a.add('again', 'eth0', CLAIMED)).toEqual([first]);
+      await c.tend(singles);
+      expect(findContradictions(model, nodes)).toEqual([]);
+    });
+
+    test('it stays with the first when the second fails, whose node leases it to no other pod', async () => {
+      const { nodes, model } = three();
+      const [a, b, c] = nodes;
+      const [first = ''] = await a.add('source', 'eth0', CLAIMED);
+      await b.add('target', 'eth0', MOVING);
+      b.del('target');
+      expect(b.add('next', 'eth0', CLAIMED)).rejects.toMatchObject({ code: 11 });
+      await b.delAtOnce('target');
+      expect(b.blocks()).toEqual([]);
+      expect(await c.add('target', 'eth0', MOVING)).toEqual([first]);
+      await c.delAtOnce('target');
+      expect(findContradictions(model, nodes)).toEqual([]);
+    });
+
+    test('both go on when all objects are deleted and applied again, and when the first node vanishes', async () => {
+      const { nodes, model } = three();
+      const [a, b, c] = nodes;
+      const [first = ''] = await a.add('source', 'eth0', CLAIMED);
+      await b.add('target', 'eth0', MOVING);
+      for (const path of [...model.objects.keys()]) if (path.includes('/addresses/')) model.remove(path);
+      await b.tend(singles);
+      expect(await a.tend(singles)).toMatchObject({ lost: [] });
+      expect(findContradictions(model, nodes)).toEqual([]);
+      for (const path of [...model.objects.keys()]) if (path.includes('/addresses/')) model.remove(path);
+      expect(await a.tend(singles)).toMatchObject({ reclaimed: [`lan-${first}`] });
+      await b.tend(singles);
+      expect(findContradictions(model, nodes)).toEqual([]);
+      model.remove('api/v1/nodes/a');
+      for (let i = 0; i < 6; i++) await c.tend({ ...singles, graceS: 0 });
+      expect(await b.tend(singles)).toMatchObject({ lost: [] });
+      expect(findContradictions(model, [b, c])).toEqual([]);
+    });
   });
 
   test('the address of a claim outlasts its node', async () => {

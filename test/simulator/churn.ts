@@ -10,7 +10,7 @@ import { RESTORED_ANNOTATION } from '../../src/pools/restored.ts';
 import { keyOfClaim, keyOfPod, type Wish } from '../../src/pools/wish.ts';
 import { Random } from '../storm/random.ts';
 import { type ApiModel, apiModel } from './api-model.ts';
-import { findContradictions } from './checker.ts';
+import { findContradictions, findLeasedTwice } from './checker.ts';
 import { clientOf, type Fate, Killed, type ModelClient } from './faults.ts';
 import { makeSimulatorDir, type SimulatedNode, simulatedNode } from './node.ts';
 import { type VirtualTime, virtualTime } from './virtual-time.ts';
@@ -116,6 +116,8 @@ class Churn {
   >();
   /** Where the last pod of a holder runs or ended; absent if its runtime has called DEL. */
   readonly #holders = new Map<string, Machine>();
+  /** Where the pod runs to which the machine of a claim moves. */
+  readonly #targets = new Map<string, Machine>();
   readonly #lastAddress = new Map<string, string>();
   #serverDownUntil = 0;
   #isCalm = false;
@@ -262,7 +264,7 @@ class Churn {
     }
     for (const [id, pod] of machine.pods) {
       machine.pods.delete(id);
-      if (pod.holder) this.#holders.delete(pod.holder);
+      this.#ended(machine, pod);
     }
   }
 
@@ -367,11 +369,13 @@ class Churn {
         : dice < 0.85
           ? `web-${this.#draws.int(0, ORDINALS - 1)}`
           : `vm-${this.#draws.int(0, CLAIMS - 1)}`;
-    // There is one pod of a name at a time; the next one is made when the runtime of the former has ended it.
-    if (holder && this.#holders.has(holder)) return;
+    const from = holder && this.#holders.get(holder);
+    const moves = from !== undefined && from !== machine && holder?.startsWith('vm') === true;
+    // There is one pod of a name at a time; the next one is made when the runtime of the former has ended it. Machines move.
+    if (holder && from && (!moves || this.#targets.has(holder))) return;
     const id = `c${++this.#ids}`;
     const pod: Pod = { id, network, ...(holder ? { holder } : {}) };
-    if (holder) this.#holders.set(holder, machine);
+    if (holder) (moves ? this.#targets : this.#holders).set(holder, machine);
     machine.pods.set(id, pod);
     const { boot } = machine;
     const begun = this.#time.now();
@@ -379,10 +383,10 @@ class Churn {
       const addresses = await this.#nodeFor(machine, network).add(
         id,
         'eth0',
-        holder ? wishOf(holder) : undefined,
+        holder ? { ...wishOf(holder), joins: moves } : undefined,
       );
       if (machine.boot !== boot) return;
-      this.#count('ADD');
+      this.#count(moves ? 'ADD of a machine that moves' : 'ADD');
       this.#judge(holder, addresses.join(' '));
     } catch (thrown) {
       this.#count(thrown instanceof Killed ? 'ADD, killed' : 'ADD, failed');
@@ -422,7 +426,17 @@ class Churn {
     if (pod.network === 'pods') node.del(pod.id);
     else await node.delAtOnce(pod.id).catch(() => this.#count('DEL that could not tell the store'));
     this.#count('DEL');
-    if (pod.holder && machine.boot === boot) this.#holders.delete(pod.holder);
+    if (machine.boot === boot) this.#ended(machine, pod);
+  }
+
+  /** Where a machine moved to, it is now; without a target, it is gone. */
+  #ended(machine: Machine, { holder }: Pod): void {
+    if (holder === undefined) return;
+    const target = this.#targets.get(holder);
+    if (target) this.#targets.delete(holder);
+    if (target === machine) return;
+    if (target) this.#holders.set(holder, target);
+    else this.#holders.delete(holder);
   }
 
   #actOnMachines(): void {
@@ -560,7 +574,7 @@ class Churn {
   #remove(machine: Machine): void {
     machine.state = 'gone';
     this.#model.remove(`api/v1/nodes/${machine.name}`);
-    for (const { holder } of machine.pods.values()) if (holder) this.#holders.delete(holder);
+    for (const pod of machine.pods.values()) this.#ended(machine, pod);
     machine.pods.clear();
   }
 
@@ -605,19 +619,9 @@ class Churn {
   /** Whether two machines that are there have leased one address. A machine that is down has no pods. */
   #check(): void {
     this.#checks++;
-    const holders = new Map<string, string>();
-    for (const machine of this.#up()) {
-      for (const network of ['pods', 'lan'] as const) {
-        for (const address of this.#nodeFor(machine, network).leases()) {
-          const other = holders.get(`${network} ${address}`);
-          if (other)
-            this.#problems.push(
-              `${this.#time.now().toFixed(1)} s: ${address} is leased by ${other} and by ${machine.name}`,
-            );
-          holders.set(`${network} ${address}`, machine.name);
-        }
-      }
-    }
+    for (const network of ['pods', 'lan'] as const)
+      for (const problem of findLeasedTwice(this.#up().map(machine => this.#nodeFor(machine, network))))
+        this.#problems.push(`${this.#time.now().toFixed(1)} s: ${problem}`);
   }
 }
 

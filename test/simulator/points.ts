@@ -42,6 +42,9 @@ export const ORDINAL: Wish = {
 };
 export const CLAIMED: Wish = { keptFor: keyOfClaim(CLAIM), keepS: undefined, addresses: [], isPromise: true };
 
+/** That of the pod to which a machine moves. */
+export const MOVING: Wish = { ...CLAIMED, joins: true };
+
 const SINGLES = { lowWater: 0, coolDownS: 0 };
 const KEPT = {
   pool: 'lan',
@@ -98,6 +101,21 @@ export const HISTORIES: Readonly<Record<string, History>> = {
         await step(node.delAtOnce(`late-${round}-${i}`));
         await step(node.tend(SINGLES));
       }
+    },
+  },
+  'addresses of machines that move': {
+    ...KEPT,
+    async play(nodes, model, step, round) {
+      model.put(CLAIM_PATH, { metadata: { name: CLAIM.name, uid: CLAIM.uid } });
+      const [a, b] = nodes as [SimulatedNode, SimulatedNode];
+      const id = (what: string) => `${what}-${round}`;
+      await step(a.add(id('first'), 'eth0', CLAIMED));
+      await step(b.add(id('failed'), 'eth0', MOVING));
+      await step(b.delAtOnce(id('failed')));
+      await step(b.add(id('second'), 'eth0', MOVING));
+      await step(a.delAtOnce(id('first')));
+      await step(b.delAtOnce(id('second')));
+      for (const node of nodes) await step(node.tend(SINGLES));
     },
   },
   'kept addresses whose time is over': {

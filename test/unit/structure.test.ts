@@ -222,6 +222,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/catena': [
     ...[
       'src/delegate',
+      // A machine that moves to the container.
+      'src/attach/quiet',
       'src/node/garbage',
       'src/chain',
       'src/attachments',
@@ -348,6 +350,8 @@ const MAY_LOAD_LAZILY = [
   ...['plugins/cluster/plugin', 'plugins/cluster/claimant', 'plugins/cluster/about'],
   // The client of the cluster, for verbs that ask it.
   'plugins/whereabouts/plugin',
+  // What keeps a container quiet asks nf_tables.
+  'src/attach/conflict',
   // Few networks ask dhcp for IPv6.
   'plugins/dhcp/plugin',
   // D-Bus costs nothing without firewalld.

@@ -88,6 +88,12 @@ const ACCOUNT = 'system:serviceaccount:kube-system:catena';
 const NODE_CLAIM = 'authentication.kubernetes.io/node-name';
 const isMine = (object: string) => `${object}.spec.node == variables.me`;
 const bears = (object: string, mark: string) => `(has(${object}.spec.${mark}) && ${object}.spec.${mark})`;
+const isNext = (object: string) => `(has(${object}.spec.next) && ${object}.spec.next.node == variables.me)`;
+const isSame = (mark: string) => `(${bears('object', mark)}) == (${bears('oldObject', mark)})`;
+/** A node that joins the owner, or leaves it, changes nothing else. */
+const JOINS = `(${isNext('object')} || ${isNext('oldObject')}) && ${isSame('idle')} && ${isSame('orphaned')} && has(object.spec.keptFor) && object.spec.keptFor == oldObject.spec.keptFor`;
+/** The owner's attachment has ended, or the owner has vanished: the one that has joined gets the address. */
+const HANDED_ON = `has(oldObject.spec.next) && object.spec.node == oldObject.spec.next.node && (${isMine('oldObject')} || ${bears('oldObject', 'orphaned')})`;
 const isFree = `${bears('oldObject', 'idle')} || ${bears('oldObject', 'orphaned')}`;
 
 /** By operation, what must hold of a block that a node writes. */
@@ -102,12 +108,12 @@ const RULES: readonly (readonly [operation: string, expression: string, message:
   ],
   [
     'UPDATE',
-    `object.spec.node == oldObject.spec.node || (${isMine('object')} && (${isFree} || ${isMine('oldObject')}))`,
+    `object.spec.node == oldObject.spec.node || (${isMine('object')} && (${isFree} || ${isMine('oldObject')})) || (${HANDED_ON})`,
     'a node takes over only addresses that are idle or whose node has vanished',
   ],
   [
     'UPDATE',
-    `${isMine('object')} || ${isMine('oldObject')} || ${bears('object', 'orphaned')}`,
+    `${isMine('object')} || ${isMine('oldObject')} || ${bears('object', 'orphaned')} || (${HANDED_ON}) || (${JOINS})`,
     "a node changes nothing of another's blocks but the mark of one that has vanished",
   ],
   [
@@ -213,6 +219,11 @@ const HELD_SPEC = `              type: object
                 keptFor: { type: string, description: For whom the address is kept when its attachment has ended. }
                 keepS: { type: integer, description: Seconds that it is kept; a claim keeps it while it exists. }
                 idle: { type: boolean, description: No attachment has the kept address. Any node may take it over. }
+                next:
+                  type: object
+                  description: A machine moves to this node, which has the address as well and gets it when the attachment of the other ends.
+                  required: [node, network]
+                  properties: { node: { type: string }, machine: { type: string }, network: { type: string } }
                 turn: { type: integer, description: How often the kept address has changed hands. }
 `;
 

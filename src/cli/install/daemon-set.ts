@@ -192,6 +192,9 @@ rules:
   - { apiGroups: [k8s.cni.cncf.io], resources: [network-attachment-definitions], verbs: [get, list, watch] }
   - { apiGroups: [k8s.cni.cncf.io], resources: [ipamclaims], verbs: [get] }
   - { apiGroups: [k8s.cni.cncf.io], resources: [ipamclaims/status], verbs: [patch] }
+  # Devices of dynamic resource allocation.
+  - { apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get] }
+  - { apiGroups: [resource.k8s.io], resources: [resourceslices], verbs: [list] }
   # Cluster-wide addresses: nodes claim blocks, give them back, and collect those of nodes that are gone.
   - { apiGroups: [catena.cni.cncf.io], resources: [pools], verbs: [get, list, watch, create, update] }
   - { apiGroups: [catena.cni.cncf.io], resources: [blocks, addresses], verbs: [get, list, watch, create, update, delete] }

@@ -11,6 +11,9 @@ import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './messag
 /** linux/netfilter.h, enum nf_inet_hooks */
 export const HOOK = { prerouting: 0, input: 1, forward: 2, output: 3, postrouting: 4 } as const;
 
+/** linux/netfilter_arp.h: the hooks of ARP count otherwise. */
+const ARP_HOOK: Readonly<Record<string, number>> = { input: 0, output: 1, forward: 2 };
+
 /** linux/netfilter_ipv4.h: the hook priorities of address translation, and of the raw stage before it. */
 export const NF_IP_PRI_RAW = -300;
 export const NF_IP_PRI_NAT_DST = -100;
@@ -69,7 +72,10 @@ export function addChain(table: Table, name: string, base?: BaseChain): Request 
   const op = `add chain "${name}" to table ${renderTable(table)}`;
   const hooked = base && {
     type: base.type,
-    hook: { number: HOOK[base.hook], priority: base.priority },
+    hook: {
+      number: (table.family === 'arp' ? ARP_HOOK[base.hook] : undefined) ?? HOOK[base.hook],
+      priority: base.priority,
+    },
   };
   const values = { table: table.name, name, ...hooked };
   return nftRequest(op, NftMsg.NEWCHAIN, chainMessage, table.family, values);

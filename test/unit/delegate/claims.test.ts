@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -6,8 +6,9 @@ import { CLAIM_ARG } from '../../../src/cni/cni-args.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import type { Cluster } from '../../../src/delegate/cluster.ts';
+import { deletePod } from '../../../src/delegate/delete.ts';
 import { openCluster } from '../../../src/delegate/kubernetes.ts';
-import { makePod, makeRunner } from '../../helpers/delegates.ts';
+import { findPod, KEY, makePod, makeRunner } from '../../helpers/delegates.ts';
 import { type ApiServer, startApiServer } from '../../helpers/kubernetes.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 import { describeNeeding, requires } from '../../helpers/skip.ts';
@@ -69,6 +70,74 @@ describeNeeding(
         method: 'PATCH',
         at: '/apis/k8s.cni.cncf.io/v1alpha1/namespaces/ns/ipamclaims/web/status',
         contentType: 'application/merge-patch+json',
+      });
+    });
+
+    describe('of a KubeVirt machine that moves', () => {
+      const labels = { 'kubevirt.io/created-by': 'vmi' };
+      const annotations = { 'kubevirt.io/domain': 'vm' };
+      const target = makePod({ args: 'K8S_POD_NAMESPACE=ns;K8S_POD_NAME=target;K8S_POD_UID=t' });
+      const again = { env: {}, stdin: '{}' };
+      let quiet: string[];
+      const moving = (more = {}) =>
+        runnerOf([network('main', 'eth0', ['10.1.0.2/24']), network('lan', 'net1', ['10.2.0.5/24'], 'web')], {
+          cluster: async () => cluster,
+          fetchAnnotations: async () => annotations,
+          again,
+          beginQuiet: async (ifnames: string[]) => void quiet.push(`begin ${ifnames.join('+')}`),
+          endQuiet: async (ifnames: string[]) => void quiet.push(`end ${ifnames.join('+')}`),
+          ...more,
+        });
+      const joins = () =>
+        chain
+          .calls()
+          .map(
+            ({ request }) =>
+              (request.args as { cni?: Record<string, { joins?: boolean }> })?.cni?.[CLAIM_ARG]?.joins,
+          );
+
+      beforeEach(() => {
+        quiet = [];
+        api.addClaim('ns', 'web', { spec: {}, status: { ips: ['10.2.0.5/24'] } });
+        api.addPod('ns', 'source', { uid: 's', labels, annotations });
+        api.addPod('ns', 'target', {
+          uid: 't',
+          annotations,
+          labels: { ...labels, 'kubevirt.io/migrationJobUID': 'job' },
+        });
+      });
+
+      test('is joined by the pod that it moves to, whose network is quiet from before it exists', async () => {
+        const runner = moving();
+        await addPod(runner, target);
+        expect(joins()).toEqual([undefined, true]);
+        expect(quiet).toEqual(['begin net1']);
+        expect(findPod(runner)?.moving).toEqual({ ifnames: ['net1'], call: again });
+        await deletePod(runner, KEY, '');
+        expect(quiet).toEqual(['begin net1', 'end ']);
+      });
+
+      test.each<[string, object, () => void]>([
+        ['without a daemon', { again: undefined }, () => {}],
+        ['once the other pod is gone', {}, () => api.objects.delete('/api/v1/namespaces/ns/pods/source')],
+        ['of another uid', {}, () => api.addPod('ns', 'target', { uid: 'later', labels, annotations })],
+      ])('is not joined %s', async (_, more, prepare) => {
+        prepare();
+        await addPod(moving(more), target);
+        expect(joins()).toEqual([undefined, undefined]);
+        expect(quiet).toEqual([]);
+      });
+
+      test('leaves nothing quiet when a network fails', async () => {
+        const failing = moving({
+          beginQuiet: async () => {
+            throw new Error('no nf_tables');
+          },
+        });
+        await expect(addPod(failing, target)).rejects.toThrow('no nf_tables');
+        expect(quiet).toEqual(['end ']);
+        expect(findPod(failing)).toBeUndefined();
+        expect(chain.calls()).toEqual([]);
       });
     });
 

@@ -223,6 +223,25 @@ describe('a pod with devices', () => {
     expect(listPods(own.podsDir).pods).toEqual([]);
   });
 
+  test('gives those of claims as well, after those of device plugins', async () => {
+    kubelet.pods = [web({ [NET]: ['n1'] })];
+    const base = runner();
+    const asked: unknown[] = [];
+    const listClaimedDevices = async (of: unknown) => {
+      asked.push(of);
+      return [
+        { resource: GPU, id: '0000:01:00.1' },
+        { resource: NET, id: '0000:01:00.2' },
+      ];
+    };
+    const own = { ...base, options: { ...base.options, listClaimedDevices } };
+    await addPod(own, pod('plain', 'c2', 'plain'));
+    expect(asked).toEqual([]);
+    await addPod(own, pod('a,b,g'));
+    expect(devices(own)).toEqual(['', 'n1', '0000:01:00.2', '0000:01:00.1']);
+    expect(asked).toEqual([POD]);
+  });
+
   test('asks no kubelet without a resource, and needs no device of a resource that only marks nodes', async () => {
     kubelet.mood = 'hang';
     await addPod(runner(), pod('plain'));

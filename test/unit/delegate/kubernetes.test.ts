@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -47,6 +47,177 @@ describeNeeding(
       api.addPod('ns', 'web', { uid: 'u', annotations: { a: 'b' } });
       expect(await cluster.findPod('ns', 'web')).toMatchObject({ uid: 'u', annotations: { a: 'b' } });
       expect(await cluster.findPod('ns', 'gone')).toBeUndefined();
+    });
+
+    // The API server of the other tests is Kubernetes 1.20.2, which lacks resource.k8s.io/v1: its objects are served as that version has them.
+    describe('listClaimedDevices()', () => {
+      const [API, POD] = ['/apis/resource.k8s.io/v1', '/api/v1/namespaces/ns/pods/dra'];
+      const pod = { namespace: 'ns', name: 'dra', uid: 'u' };
+      const put = (path: string, object: object) => api.collections.put(path, { metadata: {}, ...object });
+      const putPod = (spec: object, status: object) =>
+        put(POD, {
+          metadata: { name: 'dra', namespace: 'ns', uid: 'u' },
+          spec: { nodeName: 'node', ...spec },
+          status,
+        });
+      const result = (device: string) => ({ request: 'r', driver: 'nic.example.com', pool: 'node', device });
+      const claim = (name: string, devices: string[], uid = 'u') =>
+        put(`${API}/namespaces/ns/resourceclaims/${name}`, {
+          status: {
+            allocation: { devices: { results: devices.map(result) } },
+            reservedFor: [{ resource: 'pods', name: 'dra', uid }],
+          },
+        });
+      const device = (name: string, resource?: string) => ({
+        name,
+        attributes: {
+          ...(resource && { 'k8s.cni.cncf.io/resourceName': { string: resource } }),
+          'k8s.cni.cncf.io/deviceID': { string: `0000:01:${name}` },
+          'nic.example.com/numa': { int: 1 },
+        },
+      });
+      const slice = (name: string, node: string, devices: object[]) =>
+        put(`${API}/resourceslices/${name}`, {
+          spec: { driver: 'nic.example.com', pool: { name: node }, nodeName: node, devices },
+        });
+      beforeEach(() => {
+        slice('one', 'node', [device('a', 'x/net'), device('b', 'x/net')]);
+        slice('two', 'node', [device('c', 'x/fast'), device('gpu')]);
+        slice('other', 'other', [device('a', 'x/foreign')]);
+        claim('made-1', ['c', 'gpu']);
+        claim('made-2', ['b', 'a']);
+        putPod(
+          {
+            resourceClaims: [
+              { name: 'first' },
+              { name: 'second', resourceClaimName: 'made-2' },
+              { name: 'none' },
+            ],
+            containers: [
+              { resources: { claims: [{ name: 'second' }] } },
+              { resources: { claims: [{ name: 'first' }] } },
+            ],
+          },
+          {
+            resourceClaimStatuses: [
+              { name: 'none' },
+              { name: 'first', resourceClaimName: 'made-1' },
+              { name: 'second', resourceClaimName: 'made-2' },
+            ],
+          },
+        );
+      });
+      afterEach(() => {
+        for (const path of [...api.objects.keys()]) if (path.startsWith(API)) api.collections.remove(path);
+      });
+
+      test('has those of all claims in the order of the containers, and none that is not for networks', async () => {
+        expect(await cluster.listClaimedDevices(pod)).toEqual([
+          { resource: 'x/net', id: '0000:01:b' },
+          { resource: 'x/net', id: '0000:01:a' },
+          { resource: 'x/fast', id: '0000:01:c' },
+        ]);
+      });
+
+      test('has those of an extended resource; a pod without claims costs one request', async () => {
+        putPod({}, { extendedResourceClaimStatus: { resourceClaimName: 'made-2', requestMappings: [] } });
+        expect((await cluster.listClaimedDevices(pod)).map(({ id }) => id)).toEqual([
+          '0000:01:b',
+          '0000:01:a',
+        ]);
+        putPod({ resourceClaims: [] }, {});
+        const before = api.requests.length;
+        expect(await cluster.listClaimedDevices(pod)).toEqual([]);
+        expect(api.requests.length - before).toBe(1);
+      });
+
+      test.each<[string, () => void, number, string]>([
+        [
+          'of no devices',
+          () => claim('made-2', []),
+          7,
+          'its ResourceClaim "made-2" is allocated without devices',
+        ],
+        [
+          'of another pod',
+          () => claim('made-2', ['a'], 'v'),
+          7,
+          'its ResourceClaim "made-2" is not reserved for the pod',
+        ],
+        [
+          'that is gone',
+          () => api.collections.remove(`${API}/namespaces/ns/resourceclaims/made-2`),
+          11,
+          'its ResourceClaim "made-2" does not exist',
+        ],
+        [
+          'that is not allocated',
+          () => put(`${API}/namespaces/ns/resourceclaims/made-2`, { status: {} }),
+          11,
+          'its ResourceClaim "made-2" is not allocated',
+        ],
+        [
+          'of another shape',
+          () =>
+            put(`${API}/namespaces/ns/resourceclaims/made-2`, {
+              status: { allocation: { devices: { results: 'all' } } },
+            }),
+          7,
+          'its ResourceClaim "made-2" is not what this version can read',
+        ],
+        [
+          'without an object yet',
+          () => putPod({ resourceClaims: [{ name: 'first' }] }, {}),
+          11,
+          'its status does not say which object its claim "first" is',
+        ],
+        [
+          'on a server without the kind',
+          () => {
+            for (const name of ['one', 'two', 'other'])
+              api.collections.remove(`${API}/resourceslices/${name}`);
+          },
+          7,
+          'the pod has claims, and the cluster has no "resource.k8s.io/v1"',
+        ],
+        [
+          'in a slice of another shape',
+          () => put(`${API}/resourceslices/one`, { spec: { driver: 1, nodeName: 'node' } }),
+          7,
+          'a ResourceSlice is not what this version can read',
+        ],
+      ])('has an error for a claim %s', async (_, prepare, code, text) => {
+        prepare();
+        await expect(cluster.listClaimedDevices(pod)).rejects.toMatchObject({
+          code,
+          message: `Cannot find the claimed devices of pod "ns/dra": ${text}`,
+        });
+      });
+    });
+
+    test('finds the pods of a KubeVirt machine, and which of them it moves to', async () => {
+      const labels = { 'kubevirt.io/created-by': 'vmi', 'kubevirt.io/nodeName': 'former' };
+      api.addPod('ns', 'source', { uid: 's', labels });
+      api.addPod('ns', 'target', { uid: 't', labels: { ...labels, 'kubevirt.io/migrationJobUID': 'job' } });
+      api.addPod('ns', 'another', { uid: 'o', labels: { 'kubevirt.io/created-by': 'vmi-2' } });
+      expect((await cluster.findPod('ns', 'another'))?.machine).toMatchObject({
+        uid: 'vmi-2',
+        isTarget: false,
+      });
+      expect((await cluster.findPod('ns', 'target'))?.machine).toEqual({
+        uid: 'vmi',
+        isTarget: true,
+        isActive: false,
+      });
+      const path = '/api/v1/namespaces/ns/pods/source';
+      api.collections.put(path, { ...api.objects.get(path), status: { phase: 'Succeeded' } });
+      expect(await cluster.findPodsOfMachine('ns', 'vmi')).toEqual([
+        { uid: 's', isOver: true },
+        { uid: 't', isOver: false },
+      ]);
+      const active = { ...labels, 'kubevirt.io/migrationJobUID': 'job', 'kubevirt.io/nodeName': 'node' };
+      api.addPod('ns', 'target', { uid: 't', labels: active });
+      expect((await cluster.findPod('ns', 'target'))?.machine?.isActive).toBe(true);
     });
 
     test('keeps its connection, and makes another one when the server has closed it', async () => {

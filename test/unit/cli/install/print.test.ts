@@ -100,6 +100,8 @@ test('the DaemonSet has a service account on request, with exactly the rights of
     'network-attachment-definitions: get list watch',
     'ipamclaims: get',
     'ipamclaims/status: patch',
+    'resourceclaims: get',
+    'resourceslices: list',
     'pools: get list watch create update',
     'blocks: get list watch create update delete',
     'addresses: get list watch create update delete',
