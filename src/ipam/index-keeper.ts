@@ -60,7 +60,7 @@ export class IndexKeeper {
   /** Reads the leases added since the index was saved, or all of them when it is missing or unusable. */
   #bringUpToDate(scope: 'new names' | 'all leases'): OwnerIndex {
     const known = this.#index?.isWorn === false ? this.#index : undefined;
-    const listed = known?.listAddresses() ?? new Set<string>();
+    const listed = known?.listed() ?? new Set<string>();
     const names = listFiles(this.#dir);
     const present = new Set(names);
     const news = new Set(names.filter(name => !listed.has(name) && isLease(name)));

@@ -115,7 +115,7 @@ export class OwnerIndex {
   }
 
   /** Addresses that it lists and that were not released since. */
-  listAddresses(): Set<string> {
+  listed(): Set<string> {
     const listed = new Set<string>();
     const text = this.#whole().toString('latin1');
     for (let at = HEADER_BYTES, end = 0; at < text.length; at = end + 1) {
@@ -143,7 +143,7 @@ export class OwnerIndex {
       found.add(text.toString('latin1', text.lastIndexOf('\n', at) + 1, at));
     }
     if (found.size <= FEW_CANDIDATES) return [...found];
-    const listed = this.listAddresses();
+    const listed = this.listed();
     return [...found].filter(address => listed.has(address));
   }
 

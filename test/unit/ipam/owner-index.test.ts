@@ -108,7 +108,7 @@ describe('OwnerIndex.findCandidates()', () => {
   });
 });
 
-describe('OwnerIndex.listAddresses()', () => {
+describe('OwnerIndex.listed()', () => {
   test('returns what was added and not released since, also from disk', () => {
     made(['10.0.0.2', ONE], ['fd00::2', { containerId: 'one' }]);
     appendFileSync(join(dir, '.catena-owners'), '10.0.0.7\thalf');
@@ -120,7 +120,7 @@ describe('OwnerIndex.listAddresses()', () => {
     index?.forget(['10.0.0.3', '10.0.0.2', '10.0.0.8']);
     index?.add([['10.0.0.3', ONE]]);
     for (const one of [index, OwnerIndex.find(dir)]) {
-      expect([...(one?.listAddresses() ?? [])].sort()).toEqual(['10.0.0.3', '10.0.0.4', 'fd00::2']);
+      expect([...(one?.listed() ?? [])].sort()).toEqual(['10.0.0.3', '10.0.0.4', 'fd00::2']);
     }
   });
 
