@@ -1,21 +1,25 @@
-// Is everything that ADD made still as ADD made it?
+// Is everything that ADD made still as ADD made it, and would the next ADD succeed?
 
 import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
 import { repairAddresses, repairInterface } from '../../src/attach/container-repair.ts';
 import { checkContainerEnd, checkHostEnd, raise, requirePrevResult } from '../../src/attach/device.ts';
-import { checkForwarding, ensureForwarding } from '../../src/attach/forwarding.ts';
+import { checkForwarding, ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
 import { attachmentOf } from '../../src/attach/handle.ts';
 import { backendOf, withSources } from '../../src/attach/masq-source.ts';
-import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
+import { checkMasquerading, probeMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
+import { warnOfDroppingChains } from '../../src/attach/readiness.ts';
 import { checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
+import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
+import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, type Link, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
 import { IFF_PROMISC } from '../../src/netlink/rtnl/link-attrs.ts';
+import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
-import { type BridgeConf, gatewayPortName } from './config.ts';
+import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
 import {
   checkPortVlans,
   ensureFiltering,
@@ -23,6 +27,8 @@ import {
   ensureUplink,
   findGatewayProblem,
   groupFwdMaskOf,
+  requireBridge,
+  requireUplink,
   setPortVlans,
   vlanFilteringOf,
 } from './kernel/bridge.ts';
@@ -33,7 +39,7 @@ import {
   ensureSubnetRoutes,
   removeWrongNeighbours,
 } from './kernel/gateway.ts';
-import { checkMacspoof, ensureMacspoof } from './kernel/macspoof.ts';
+import { checkMacspoof, ensureMacspoof, probeMacspoof } from './kernel/macspoof.ts';
 import { hasReferenceMacspoof } from './kernel/macspoof-reference.ts';
 
 import { type Addressing, addressingOf, planVlans, wantsFiltering } from './plan.ts';
@@ -241,4 +247,55 @@ function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gatew
     () => checkMasquerading(call, backend, cidrs),
     () => startMasquerading(call, conf, cidrs),
   );
+}
+
+/**
+ * Looks for anything that would make ADD fail: missing device kinds, a bridge that is not one or cannot filter VLANs, the packet
+ * filter, forwarding. Changes nothing.
+ * @throws CniError 50, or 51 when connected containers are already affected
+ */
+export function probeBridge(call: Call<BridgeConf>): void {
+  const { conf, host } = call;
+  const hasLayer3 = Boolean(conf.ipam?.type);
+  try {
+    requireLinkKind(host, 'veth');
+    const bridge = findLink(host, conf.bridge);
+    if (bridge) requireBridge(conf, bridge);
+    else requireLinkKind(host, 'bridge');
+    if (conf.uplinkInterface) requireUplink(host, conf, bridge);
+    if (conf.macspoofchk) probeMacspoof(call.hostNft);
+    if (conf.ipMasq && hasLayer3) probeMasquerading(call, backendOf(conf));
+    if (wantsGateway(conf) && hasLayer3) {
+      probeForwarding(call, bridge);
+      warnOfDroppingChains(call);
+    }
+  } catch (cause) {
+    if (cause instanceof CniError && cause.code === ErrorCode.unavailableLimited) throw cause;
+    const reason = describeError(cause);
+    throw new CniError(
+      ErrorCode.unavailable,
+      `Cannot attach containers to bridge "${conf.bridge}": ${reason}`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
+/** The IPAM plugin decides which families the next container gets; those of the existing gateways are known. */
+function probeForwarding({ conf, host }: Call<BridgeConf>, bridge: Link | undefined): void {
+  const stuck = stuckFamilies();
+  if (stuck.length === 0) return;
+  const carrier = conf.vlan ? findLink(host, gatewayPortName(conf)) : bridge;
+  const gateways = carrier ? listAddresses(host, carrier.index) : [];
+  const used = gateways.filter(({ scope }) => scope !== RT_SCOPE_LINK).map(({ cidr }) => cidr.ip.family);
+  const suffering = stuck.find(family => used.includes(family));
+  const words = (family: 4 | 6) => `forwarding of IPv${family} is off and cannot be turned on`;
+  if (suffering) {
+    throw new CniError(
+      ErrorCode.unavailableLimited,
+      `Cannot attach containers to bridge "${conf.bridge}": ${words(suffering)}`,
+    );
+  }
+  if (used.length === 0 && stuck.length === 2) throw new Error(stuck.map(words).join(', '));
 }

@@ -2,7 +2,7 @@
 
 import { announceAddresses } from '../../src/attach/announce.ts';
 import { configureContainer, ignoreNeighbours } from '../../src/attach/container.ts';
-import { ensureForwarding, stuckFamilies } from '../../src/attach/forwarding.ts';
+import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { attachmentOf } from '../../src/attach/handle.ts';
 import { holdingsOf, refuseHostsOwn } from '../../src/attach/held-subnets.ts';
 import { dnsOf, needsInterface, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
@@ -11,34 +11,29 @@ import { backendOf, withSources } from '../../src/attach/masq-source.ts';
 import {
   checkMasquerading,
   handOverMasquerading,
-  probeMasquerading,
   startMasquerading,
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
-import { warnOfDroppingChains } from '../../src/attach/readiness.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { createPair, type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/defined.ts';
 import type { HandoverMode } from '../../src/cni/env.ts';
-import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { describeError } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
 import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
-import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
-import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, type Done, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
-import { checkAttachment, repairAttachment } from './check.ts';
 import { BridgeConf, gatewayPortName, sharesLink, validateBridgeConf, wantsGateway } from './config.ts';
 import {
   ensureBridge,
@@ -47,19 +42,11 @@ import {
   isOurs,
   portMtuOf,
   removeUnusedBridge,
-  requireBridge,
-  requireUplink,
   setPortVlans,
   withBridgeLock,
 } from './kernel/bridge.ts';
 import { ensureGateways, keepMac, removeIdleGateways } from './kernel/gateway.ts';
-import {
-  ensureMacspoof,
-  listAllowed,
-  probeMacspoof,
-  removeMacspoof,
-  removeStaleMacspoof,
-} from './kernel/macspoof.ts';
+import { ensureMacspoof, listAllowed, removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import {
   ensureReferenceMacspoof,
   removeReferenceMacspoof,
@@ -120,13 +107,17 @@ export const bridge = definePlugin({
     const { conf, prevResult } = call;
     validateBridgeConf(conf);
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
+    const { checkAttachment } = await loadCheck();
     checkAttachment(call);
     if (!conf.ipMasq || !prevResult || !conf.ipam?.type) return;
     const cidrs = addressingOf(conf, prevResult).ips.map(({ cidr }) => cidr);
     checkMasquerading(call, backendOf(conf), withSources(conf, cidrs));
   },
 
-  repair: repairAttachment,
+  async repair(call) {
+    const { repairAttachment } = await loadCheck();
+    await repairAttachment(call);
+  },
 
   handOver(call, mode) {
     const { conf, prevResult } = call;
@@ -173,10 +164,16 @@ export const bridge = definePlugin({
 
   async status(call) {
     validateBridgeConf(call.conf);
+    const { probeBridge } = await loadCheck();
     probeBridge(call);
     if (call.conf.ipam?.type) await call.delegate(call.conf.ipam.type).status();
   },
 });
+
+/** What ADD and DEL do not need. */
+function loadCheck(): Promise<typeof import('./check.ts')> {
+  return import('./check.ts');
+}
 
 /** The result: bridge, host end, container interface and a VLAN's gateway in this order, then the IPAM result. */
 function renderAttachment(
@@ -222,57 +219,6 @@ function handOverMacspoof(socket: NetlinkSocket, owner: AttachmentId, mode: Hand
     if (allowed.length) removeMacspoof(socket, owner);
   }
   return allowed.map(({ port }) => `anti-spoofing of "${port}"`);
-}
-
-/**
- * Looks for anything that would make ADD fail: missing device kinds, a bridge that is not one or cannot filter VLANs, the packet
- * filter, forwarding. Changes nothing.
- * @throws CniError 50, or 51 when connected containers are already affected
- */
-function probeBridge(call: Call<BridgeConf>): void {
-  const { conf, host } = call;
-  const hasLayer3 = Boolean(conf.ipam?.type);
-  try {
-    requireLinkKind(host, 'veth');
-    const bridge = findLink(host, conf.bridge);
-    if (bridge) requireBridge(conf, bridge);
-    else requireLinkKind(host, 'bridge');
-    if (conf.uplinkInterface) requireUplink(host, conf, bridge);
-    if (conf.macspoofchk) probeMacspoof(call.hostNft);
-    if (conf.ipMasq && hasLayer3) probeMasquerading(call, backendOf(conf));
-    if (wantsGateway(conf) && hasLayer3) {
-      probeForwarding(call, bridge);
-      warnOfDroppingChains(call);
-    }
-  } catch (cause) {
-    if (cause instanceof CniError && cause.code === ErrorCode.unavailableLimited) throw cause;
-    const reason = describeError(cause);
-    throw new CniError(
-      ErrorCode.unavailable,
-      `Cannot attach containers to bridge "${conf.bridge}": ${reason}`,
-      {
-        cause,
-      },
-    );
-  }
-}
-
-/** The IPAM plugin decides which families the next container gets; those of the existing gateways are known. */
-function probeForwarding({ conf, host }: Call<BridgeConf>, bridge: Link | undefined): void {
-  const stuck = stuckFamilies();
-  if (stuck.length === 0) return;
-  const carrier = conf.vlan ? findLink(host, gatewayPortName(conf)) : bridge;
-  const gateways = carrier ? listAddresses(host, carrier.index) : [];
-  const used = gateways.filter(({ scope }) => scope !== RT_SCOPE_LINK).map(({ cidr }) => cidr.ip.family);
-  const suffering = stuck.find(family => used.includes(family));
-  const words = (family: 4 | 6) => `forwarding of IPv${family} is off and cannot be turned on`;
-  if (suffering) {
-    throw new CniError(
-      ErrorCode.unavailableLimited,
-      `Cannot attach containers to bridge "${conf.bridge}": ${words(suffering)}`,
-    );
-  }
-  if (used.length === 0 && stuck.length === 2) throw new Error(stuck.map(words).join(', '));
 }
 
 /**

@@ -7,7 +7,7 @@ import { namesIn } from '../files/read-file.ts';
 import { BegunCalls } from './calls.ts';
 import { type RunRequest, startSocketOf, wireOf } from './protocol.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './who-listens.ts';
-import { type AnsweredCall, listenForCalls } from './wire.ts';
+import { type AnswerCall, type AnsweredCall, listenForCalls } from './wire.ts';
 
 /** What happens with HTTP requests, with calls, and with bytes that are no call. */
 export interface Handlers {
@@ -49,15 +49,13 @@ export async function openDoor(
   let current = listen(socketPath, maxBytes, handlers);
   const all = [current];
   let hasLeft = false;
-  let isLooking = false;
-  const look = setInterval(async () => {
-    if (isLooking) return;
-    isLooking = true;
+  let looking: Promise<void> | undefined;
+  const look = setInterval(() => {
     // If the socket cannot be created now, the next check tries again.
-    await restore().catch(() => {});
-    isLooking = false;
-  }, LOOK_EVERY_MS);
-  look.unref();
+    looking ??= restore()
+      .catch(() => {})
+      .finally(() => (looking = undefined));
+  }, LOOK_EVERY_MS).unref();
 
   function leave(): void {
     hasLeft = true;
@@ -75,8 +73,7 @@ export async function openDoor(
     if (hasLeft || listener === 'ending') return;
     if (listener !== undefined) {
       leave();
-      handlers.replaced(`another daemon listens on "${socketPath}"`);
-      return;
+      return handlers.replaced(`another daemon listens on "${socketPath}"`);
     }
     const fresh = seat?.holds() ? seat : trySeat(socketPath);
     // Another daemon is starting: either it finds that this one listens, or it will listen itself.
@@ -136,10 +133,8 @@ export function listen(socketPath: string, maxBytes: number, handlers: Handlers)
       error: error => problem(500, error.message),
     });
     try {
-      const answer = (request: RunRequest, signal: AbortSignal) =>
-        handlers.answer(request, calls as BegunCalls, signal);
-      const { ping, refuse } = handlers;
-      return { server, wire: listenForCalls(freshWire, { maxBytes, answer, ping, refuse }) };
+      const answer: AnswerCall = (request, signal) => handlers.answer(request, calls as BegunCalls, signal);
+      return { server, wire: listenForCalls(freshWire, { ...handlers, maxBytes, answer }) };
     } catch (error) {
       void server.stop(true);
       throw error;
@@ -149,15 +144,14 @@ export function listen(socketPath: string, maxBytes: number, handlers: Handlers)
   const time = (Date.now() + 0.5) / 1000;
   utimesSync(freshWire, time, time);
   const [made, madeWire] = [statSync(fresh), statSync(freshWire)];
-  let begun: BegunCalls;
   try {
-    begun = new BegunCalls(socketPath, madeWire);
+    calls = new BegunCalls(socketPath, madeWire);
   } catch (error) {
     void server.stop(true);
     void wire.stop();
     throw error;
   }
-  calls = begun;
+  const begun = calls;
   const has = (path: string, { ino, mtimeMs }: typeof made): boolean => {
     const found = statSync(path, { throwIfNoEntry: false });
     return found?.ino === ino && found.mtimeMs === mtimeMs;

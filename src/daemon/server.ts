@@ -5,7 +5,7 @@ import { networkIn } from '../cni/invocation.ts';
 import { describeIssue, tryParse } from '../cni/json.ts';
 import { type BegunCalls, hasGone } from './calls.ts';
 import { openDoor, problem } from './door.ts';
-import { type OwnStart, type Succession, startSuccessor } from './on-demand.ts';
+import { type OwnStart, startSuccessor } from './on-demand.ts';
 import type { Turn, WorkerPool } from './pool.ts';
 import {
   CALL_PATH,
@@ -91,19 +91,16 @@ export async function startServer(
       told?.();
       return toResponse(pathname, reply);
     }
-    if (request.method === 'POST' && pathname === SUCCESSION_PATH) {
-      const { response, isEnding } = succeedTo(admission.isEnding ? undefined : ownStart, place);
-      if (isEnding) leave();
-      if (isEnding) events.stopped();
-      return response;
-    }
-    const isHandover = pathname === HANDOVER_PATH;
-    if (request.method !== 'POST' || (!isHandover && pathname !== STOP_PATH))
+    const successor =
+      asks === `POST ${SUCCESSION_PATH}` && succeedTo(admission.isEnding ? undefined : ownStart, place);
+    if (successor instanceof Response) return successor;
+    const isHandover = asks === `POST ${HANDOVER_PATH}`;
+    if (!isHandover && !successor && asks !== `POST ${STOP_PATH}`)
       return (await backend.answer(request)) ?? problem(404, 'no such path');
     leave();
     if (isHandover) events.replaced('another daemon is replacing this one');
     else events.stopped();
-    return Response.json(inEnvelope('DaemonProcess', { pid: process.pid }));
+    return Response.json(successor ? {} : inEnvelope('DaemonProcess', { pid: process.pid }));
   };
   const handlers = {
     serve,
@@ -241,22 +238,16 @@ function toResponse(pathname: string, { declined, error = '', ...reply }: RunAns
   });
 }
 
-/** The answer to a caller that has replaced the executable. */
-function succeedTo(
-  ownStart: OwnStart | undefined,
-  place: Place,
-): { readonly response: Response; readonly isEnding?: true } {
-  if (ownStart === undefined) return { response: problem(409, 'this daemon has no successor') };
-  let found: Succession;
+/** Answers a caller that has replaced the executable; `ending` if this daemon ends, and its service manager starts the next one. */
+function succeedTo(ownStart: OwnStart | undefined, place: Place): Response | 'ending' {
+  if (ownStart === undefined) return problem(409, 'this daemon has no successor');
   try {
-    found = startSuccessor(ownStart, place);
+    const found = startSuccessor(ownStart, place);
+    if (found === 'same') return problem(409, 'the executable is still the same');
+    return found === 'ending' ? found : Response.json(found);
   } catch (error) {
-    return { response: problem(500, (error as Error).message) };
+    return problem(500, (error as Error).message);
   }
-  if (found === 'same') return { response: problem(409, 'the executable is still the same') };
-  return found === 'ending'
-    ? { response: Response.json({}), isEnding: true }
-    : { response: Response.json(found) };
 }
 
 /** The calls declined for one reason. */

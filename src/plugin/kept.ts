@@ -1,7 +1,8 @@
 // Which attachments does a plugin's GC keep?
 
-import type { Key } from '../attachments/generation.ts';
 import { type AttachmentId, findOwner } from '../cni/attachment.ts';
+
+type Owner = Pick<AttachmentId, 'containerId' | 'ifname'>;
 
 /**
  * The attachments that GC keeps: those that the runtime lists, and those begun after GC. Query it only after listing the
@@ -11,9 +12,9 @@ export interface KeptAttachments {
   /** When GC began, in milliseconds of the clock of the kernel's file times. */
   readonly since: number;
   /** The container id may come from a note in the kernel, which has a digest instead of a long id. */
-  has(owner: Key): boolean;
+  has(owner: Owner): boolean;
   /** Whether a plugin of ours took part in its ADD, and so noted when it began. */
-  isNoted(owner: Key): boolean;
+  isNoted(owner: Owner): boolean;
   /** Whether any of them satisfies the test: for resources that do not name their attachment in full. */
   some(test: (owner: AttachmentId) => boolean): boolean;
 }
