@@ -7,10 +7,9 @@ import { findCidr, renderCidr } from '../../net/cidr.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
 import { createLink, findLink, removeLink } from '../../netlink/rtnl/link.ts';
-import type { Namespace, TestHost } from '../testing/host.ts';
+import type { Namespace, Reply, TestHost } from '../testing/host.ts';
 import {
   type Asking,
-  confOf,
   describeReply,
   type Exam,
   insist,
@@ -19,6 +18,7 @@ import {
   insistOk,
   must,
   type Pod,
+  type PodVerb,
   type Rule,
   type Scene,
   Skipped,
@@ -29,33 +29,65 @@ import {
 
 const ADD = 'SPEC: ADD';
 const SUCCESS = 'SPEC: Success';
+const OVERVIEW = 'SPEC: Overview';
+const STATUS = 'SPEC: STATUS';
+const SKELETON = 'reference skeleton';
+const PRACTICE = 'good practice';
+const KUBERNETES_ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=pod';
 const BIG_REQUEST_BYTES = 1 << 20;
 const AT_ONCE = 4;
 
-/** Plays a scene in which the plugin has run before. */
-function warm(exam: Exam, play: (scene: Scene) => Promise<void>): Promise<void> {
+/** One step of a play. */
+type Step = (scene: Scene) => unknown;
+
+/** Plays steps on a fresh host. */
+function fresh(exam: Exam, ...steps: readonly Step[]): Promise<void> {
   return exam.scene(async scene => {
-    await scene.warm();
-    await play(scene);
+    for (const step of steps) await step(scene);
   });
 }
 
-/** Runs ADD for a pod, which must succeed, passes the pod to a function, and always runs DEL. */
-async function attached(
-  exam: Exam,
-  look: (scene: Scene, pod: Pod) => void | Promise<void>,
-  asking: Asking = {},
-): Promise<void> {
-  await exam.scene(async scene => {
-    const pod = scene.pod();
+/** Plays steps on a host on which the plugin has run before. */
+function warm(exam: Exam, ...steps: readonly Step[]): Promise<void> {
+  return fresh(exam, scene => scene.warm(), ...steps);
+}
+
+/** Plays steps for a pod after its ADD, which must succeed, and always runs DEL. */
+function attached(exam: Exam, ...steps: readonly Step[]): Promise<void> {
+  return attachedWith(exam, {}, ...steps);
+}
+
+function attachedWith(exam: Exam, asking: Asking, ...steps: readonly Step[]): Promise<void> {
+  return fresh(exam, async scene => {
     try {
-      insistOk(await scene.add(pod, asking), 'ADD');
-      await look(scene, pod);
+      for (const step of [ok('ADD', 'ADD', asking), ...steps]) await step(scene);
     } finally {
-      await scene.del(pod);
+      await scene.del(scene.pod);
     }
   });
 }
+
+/** A call for the pod, whatever comes of it. */
+function tried(verb: PodVerb): Step {
+  return scene => scene.ask(verb, scene.pod);
+}
+
+/** A call for the pod that must succeed. */
+function ok(verb: PodVerb, what: string = verb, asking: Asking = {}): Step {
+  return async scene => insistOk(await scene.ask(verb, scene.pod, asking), what);
+}
+
+/** A call for the pod that must fail. */
+function fails(verb: PodVerb, what: string = verb, asking: Asking = {}): Step {
+  return async scene => insistError(await scene.ask(verb, scene.pod, asking), what);
+}
+
+/** The pod is made: what follows changes one that exists. */
+const pod: Step = scene => scene.pod;
+/** From here on, nothing may change that is not undone. */
+const mark: Step = scene => scene.mark();
+const unchanged: Step = async scene => insistNone(await scene.changes());
+const leave: Step = scene => scene.leave(scene.pod);
 
 /** Rules of ADD. */
 export const ADD_RULES: readonly Rule[] = tableOf({ source: SUCCESS, needs: 'attachment' }, [
@@ -70,12 +102,9 @@ export const ADD_RULES: readonly Rule[] = tableOf({ source: SUCCESS, needs: 'att
     needs: 'configuration',
   },
   must('add/version', 'the result has the cniVersion of the configuration', exam =>
-    eachVersion(exam, (result, version) => {
-      insist(
-        result.cniVersion === version,
-        `asked for ${version}, it replies with ${JSON.stringify(result.cniVersion)}`,
-      );
-    }),
+    eachVersion(exam, ({ cniVersion }, version) =>
+      insist(cniVersion === version, `asked for ${version}, it replies with ${JSON.stringify(cniVersion)}`),
+    ),
   ),
   must('add/layout', 'the result has the format of its version; addresses and indexes are valid', exam =>
     eachVersion(exam, (result, version) => {
@@ -84,15 +113,13 @@ export const ADD_RULES: readonly Rule[] = tableOf({ source: SUCCESS, needs: 'att
     }),
   ),
   must('add/interfaces-exist', 'the interfaces of the result exist where it says', exam =>
-    attached(exam, (scene, pod) => {
-      const result = scene.resultOf(pod);
+    attached(exam, ({ result, host, pod }) => {
       skipUnless(result?.interfaces?.length, 'the result names no interface');
-      insistNone(findFalseInterfaces(result, scene.host, pod));
+      insistNone(findFalseInterfaces(result, host, pod));
     }),
   ),
   should('add/addresses-exist', 'the addresses of the result are assigned to their interfaces', exam =>
-    attached(exam, (scene, pod) => {
-      const result = scene.resultOf(pod);
+    attached(exam, ({ result, pod }) => {
       const placed = result?.ips?.some(({ interface: index }) => index !== undefined);
       skipUnless(result && placed, 'the result assigns no address to an interface');
       insistNone(findFalseAddresses(result, pod));
@@ -101,62 +128,55 @@ export const ADD_RULES: readonly Rule[] = tableOf({ source: SUCCESS, needs: 'att
   must('add/ifname', 'the interface in the container is called CNI_IFNAME', ADD, async exam => {
     skipUnless((await exam.trial()).kind === 'main', 'it creates no interface');
     const { ifname } = exam.subject;
-    await attached(exam, (scene, pod) => {
+    await attached(exam, ({ result, pod }) => {
       insist(findLink(pod.container.route, ifname), `there is no ${ifname} in the container`);
-      const listed = scene.resultOf(pod)?.interfaces?.some(one => one.name === ifname && one.sandbox);
+      const listed = result?.interfaces?.some(one => one.name === ifname && one.sandbox);
       insist(listed || !atLeast(exam.version, '0.3.0'), `the result does not list ${ifname}`);
     });
   }),
   should('add/unknown-keys', 'unknown configuration keys are ignored', 'SPEC: Configuration format', exam =>
-    attached(exam, () => {}, { conf: { 'example.org/unknown': { a: [1, null, 'ü'] } } }),
+    attachedWith(exam, { conf: { 'example.org/unknown': { a: [1, null, 'ü'] } } }),
   ),
-  must('add/big-request', 'a configuration of one mebibyte is read completely', 'SPEC: Overview', exam =>
-    attached(exam, () => {}, { conf: { 'example.org/big': 'x'.repeat(BIG_REQUEST_BYTES) } }),
+  must('add/big-request', 'a configuration of one mebibyte is read completely', OVERVIEW, exam =>
+    attachedWith(exam, { conf: { 'example.org/big': 'x'.repeat(BIG_REQUEST_BYTES) } }),
   ),
   must(
     'add/args',
     'CNI_ARGS with IgnoreUnknown and the Kubernetes arguments are accepted',
     'conventions: CNI_ARGS',
-    exam => {
-      const CNI_ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=pod';
-      return attached(exam, () => {}, { env: { CNI_ARGS } });
-    },
+    exam => attachedWith(exam, { env: { CNI_ARGS: KUBERNETES_ARGS } }),
   ),
   should('add/without-path', 'CNI_PATH is not required if nothing is delegated', ADD, async exam => {
     const { kind } = await exam.trial();
     skipUnless(kind === 'ipam' || !isObject(exam.subject.conf?.ipam), 'it delegates to an IPAM plugin');
-    await attached(exam, () => {}, { env: { CNI_PATH: undefined } });
+    await attachedWith(exam, { env: { CNI_PATH: undefined } });
   }),
   must(
     'add/at-once',
     'several containers can be added at once, each with its own addresses',
-    'SPEC: Overview',
-    async exam => {
-      const { kind } = await exam.trial();
-      skipUnless(
-        kind !== 'chained' && exam.subject.device === undefined,
-        'it needs a resource that exists only once',
-      );
-      await exam.scene(async scene => {
-        const addressesOf = (pods: readonly Pod[]) =>
-          pods.flatMap(pod => scene.resultOf(pod)?.ips ?? []).map(({ address }) => address);
-        const oneByOne = [scene.pod(), scene.pod()];
-        for (const pod of oneByOne) await scene.add(pod);
-        // Repeated addresses mean that the configuration fixes them.
-        const fixed = hasRepetition(addressesOf(oneByOne));
-        const pods = Array.from({ length: AT_ONCE }, () => scene.pod());
-        const replies = await Promise.all(pods.map(pod => scene.add(pod, { alongside: true })));
-        const addresses = addressesOf([...oneByOne, ...pods]);
-        for (const pod of [...oneByOne, ...pods]) await scene.del(pod);
-        for (const reply of replies) insistOk(reply, 'ADD in parallel');
-        insist(
-          fixed || !hasRepetition(addresses),
-          `two containers share an address of ${addresses.join(', ')}`,
-        );
-      });
-    },
+    OVERVIEW,
+    exam => addAtOnce(exam),
   ),
 ]);
+
+async function addAtOnce(exam: Exam): Promise<void> {
+  const isShared = (await exam.trial()).kind !== 'chained' && exam.subject.device === undefined;
+  skipUnless(isShared, 'it needs a resource that exists only once');
+  await fresh(exam, async scene => {
+    const addressesOf = (pods: readonly Pod[]) =>
+      pods.flatMap(pod => scene.resultOf(pod)?.ips ?? []).map(({ address }) => address);
+    const oneByOne = [scene.newPod(), scene.newPod()];
+    for (const pod of oneByOne) await scene.add(pod);
+    // Repeated addresses mean that the configuration fixes them.
+    const fixed = hasRepetition(addressesOf(oneByOne));
+    const pods = Array.from({ length: AT_ONCE }, () => scene.newPod());
+    const replies = await Promise.all(pods.map(pod => scene.add(pod, { alongside: true })));
+    const addresses = addressesOf([...oneByOne, ...pods]);
+    for (const pod of [...oneByOne, ...pods]) await scene.del(pod);
+    for (const reply of replies) insistOk(reply, 'ADD in parallel');
+    insist(fixed || !hasRepetition(addresses), `two containers share an address of ${addresses.join(', ')}`);
+  });
+}
 
 function hasRepetition(texts: readonly string[]): boolean {
   return new Set(texts).size < texts.length;
@@ -181,83 +201,68 @@ async function isWithoutAddress(exam: Exam): Promise<boolean> {
   return !(Array.isArray(result?.ips) && result.ips.length);
 }
 
+/** The container has an interface of that name before ADD. */
+const occupied: Step = ({ pod, exam: { subject } }) => {
+  const peer = { name: 'occupant' };
+  createLink(pod.container.route, { name: subject.ifname, kind: 'veth', peer });
+};
+
+async function needsInterface(exam: Exam): Promise<void> {
+  const { kind, makesInterface } = await exam.trial();
+  skipUnless(kind === 'main' && makesInterface, 'it does not create CNI_IFNAME');
+}
+
+/** Plays an ADD into the plugin's own namespace. */
+async function intoOwnNetns(exam: Exam, look: (scene: Scene, reply: Reply) => unknown): Promise<void> {
+  skipUnless((await exam.trial()).kind !== 'ipam', 'it does nothing in the container');
+  await warm(exam, pod, mark, async scene => {
+    const env = { CNI_NETNS: scene.host.namespace.path };
+    await look(scene, await scene.add(scene.pod, { env }));
+  });
+}
+
 /** Rules of an ADD that cannot succeed. */
 export const REFUSE_RULES: readonly Rule[] = tableOf({ source: ADD, needs: 'attachment' }, [
-  must('add/existing-interface', 'ADD fails when the container already has an interface of that name', exam =>
-    occupied(exam, async (scene, pod) => {
-      insistError(await scene.add(pod), 'ADD');
-      const { ifname } = exam.subject;
-      insist(findLink(pod.container.route, ifname), `${ifname}, which existed before, no longer exists`);
-    }),
+  must(
+    'add/existing-interface',
+    'ADD fails when the container already has an interface of that name',
+    async exam => {
+      await needsInterface(exam);
+      await warm(exam, occupied, fails('ADD'), ({ pod }) => {
+        const { ifname } = exam.subject;
+        insist(findLink(pod.container.route, ifname), `${ifname}, which existed before, no longer exists`);
+      });
+    },
   ),
-  should('add/failure-clean', 'a failed ADD leaves nothing behind', exam =>
-    occupied(exam, async (scene, pod) => {
-      const before = scene.state();
-      await scene.add(pod);
-      insistNone(await scene.changes(before));
-    }),
-  ),
-  must('add/failure-then-del', 'DEL removes what a failed ADD has left behind', exam =>
-    occupied(exam, async (scene, pod, before) => {
-      await scene.add(pod);
-      insistOk(await scene.del(pod), 'DEL');
-      await scene.leave(pod);
-      insistNone(await scene.changes(before));
-    }),
-  ),
+  should('add/failure-clean', 'a failed ADD leaves nothing behind', async exam => {
+    await needsInterface(exam);
+    await warm(exam, occupied, mark, tried('ADD'), unchanged);
+  }),
+  must('add/failure-then-del', 'DEL removes what a failed ADD has left behind', async exam => {
+    await needsInterface(exam);
+    await warm(exam, mark, occupied, tried('ADD'), ok('DEL'), leave, unchanged);
+  }),
   must('add/no-netns', 'ADD fails when CNI_NETNS does not exist', async exam => {
     const { kind, made } = await exam.trial();
     const enters = kind === 'main' || made.some(line => !/^(host|files): /.test(line));
     skipUnless(enters, 'it does nothing in the container');
     await warm(exam, async scene => {
-      const pod = scene.pod();
-      insistError(await scene.add(pod, { env: { CNI_NETNS: `${scene.host.dir}/none` } }), 'ADD');
+      const env = { CNI_NETNS: `${scene.host.dir}/none` };
+      insistError(await scene.add(scene.pod, { env }), 'ADD');
     });
   }),
-  should('add/own-netns', "ADD rejects the plugin's own namespace with code 8", 'reference skeleton', exam =>
-    intoOwnNetns(exam, reply => insistError(reply, 'ADD', ErrorCode.invalidNetns)),
+  should('add/own-netns', "ADD rejects the plugin's own namespace with code 8", SKELETON, exam =>
+    intoOwnNetns(exam, (_, reply) => insistError(reply, 'ADD', ErrorCode.invalidNetns)),
   ),
-  should(
-    'add/own-netns-untouched',
-    "that ADD leaves the host's interfaces unchanged",
-    'good practice',
-    exam => intoOwnNetns(exam, (_, left) => insistNone(left)),
+  should('add/own-netns-untouched', "that ADD leaves the host's interfaces unchanged", PRACTICE, exam =>
+    intoOwnNetns(exam, unchanged),
   ),
 ]);
-
-/** Plays a scene with a pod that already has an interface of that name. */
-async function occupied(
-  exam: Exam,
-  play: (scene: Scene, pod: Pod, before: ReturnType<Scene['state']>) => Promise<void>,
-): Promise<void> {
-  const { kind, makesInterface } = await exam.trial();
-  skipUnless(kind === 'main' && makesInterface, 'it does not create CNI_IFNAME');
-  await warm(exam, async scene => {
-    const before = scene.state();
-    const pod = scene.pod();
-    const peer = { name: 'occupant' };
-    createLink(pod.container.route, { name: exam.subject.ifname, kind: 'veth', peer });
-    await play(scene, pod, before);
-  });
-}
-
-async function intoOwnNetns(
-  exam: Exam,
-  look: (reply: Awaited<ReturnType<Scene['add']>>, left: string[]) => void,
-) {
-  skipUnless((await exam.trial()).kind !== 'ipam', 'it does nothing in the container');
-  await warm(exam, async scene => {
-    const pod = scene.pod();
-    const before = scene.state();
-    const reply = await scene.add(pod, { env: { CNI_NETNS: scene.host.namespace.path } });
-    look(reply, await scene.changes(before));
-  });
-}
 
 /** Rules of plugins that receive a prevResult. */
 export const CHAIN_RULES: readonly Rule[] = tableOf(
   {
-    source: 'good practice',
+    source: PRACTICE,
     needs: 'attachment',
     when(exam) {
       skipUnless(exam.subject.chained, 'it is not tested as a chained plugin');
@@ -280,20 +285,17 @@ export const CHAIN_RULES: readonly Rule[] = tableOf(
       insist(got['example.org/unknown'] === 'kept', 'they are missing');
     }),
     should('chain/needs-result', 'ADD without prevResult is rejected', exam =>
-      exam.scene(async scene =>
-        insistError(await scene.add(scene.pod(), { prevResult: null }), 'ADD without prevResult'),
-      ),
+      fresh(exam, fails('ADD', 'ADD without prevResult', { prevResult: null })),
     ),
   ],
 );
 
 async function pass(exam: Exam, more: Result): Promise<{ given: Result; got: Result }> {
   return exam.scene(async scene => {
-    const pod = scene.pod();
-    const given = { ...pod.prevResult, ...more };
-    insistOk(await scene.add(pod, { prevResult: given }), 'ADD');
-    const got = scene.resultOf(pod);
-    await scene.del(pod);
+    const given = { ...scene.pod.prevResult, ...more };
+    insistOk(await scene.add(scene.pod, { prevResult: given }), 'ADD');
+    const got = scene.result;
+    await scene.del(scene.pod);
     insist(got, 'its reply is not a result');
     return { given, got };
   });
@@ -319,38 +321,24 @@ export const CHECK_RULES: readonly Rule[] = tableOf(
   },
   [
     must('check/after-add', 'CHECK succeeds after ADD', exam =>
-      attached(exam, async (scene, pod) => {
-        insistOk(await scene.check(pod), 'CHECK');
-        insistOk(await scene.check(pod), 'CHECK, a second time');
-      }),
+      attached(exam, ok('CHECK'), ok('CHECK', 'CHECK, a second time')),
     ),
     must('check/changes-nothing', 'CHECK changes nothing', exam =>
-      attached(exam, async (scene, pod) => {
-        const before = scene.state();
-        await scene.check(pod);
-        insistNone(await scene.changes(before));
-      }),
+      attached(exam, mark, tried('CHECK'), unchanged),
     ),
     must('check/missing-interface', 'CHECK fails when the interface no longer exists', async exam => {
-      const { kind, makesInterface } = await exam.trial();
-      skipUnless(kind === 'main' && makesInterface, 'it does not create CNI_IFNAME');
-      await attached(exam, async (scene, pod) => {
-        removeLink(pod.container.route, exam.subject.ifname);
-        insistError(await scene.check(pod), `CHECK without ${exam.subject.ifname}`);
-      });
+      await needsInterface(exam);
+      const { ifname } = exam.subject;
+      const remove: Step = ({ pod }) => removeLink(pod.container.route, ifname);
+      await attached(exam, remove, fails('CHECK', `CHECK without ${ifname}`));
     }),
     must('check/after-del', 'CHECK fails when what ADD created no longer exists', async exam => {
-      const { made } = await exam.trial();
-      skipUnless(made.length, 'ADD creates nothing observable');
-      await warm(exam, async scene => {
-        const pod = scene.pod();
-        const before = scene.state();
-        await scene.add(pod);
-        await scene.del(pod);
-        const left = await scene.changes(before);
+      skipUnless((await exam.trial()).made.length, 'ADD creates nothing observable');
+      const gone: Step = async scene => {
+        const left = await scene.changes();
         skipUnless(!left.length, `DEL does not remove it: ${left.join('; ')}`);
-        insistError(await scene.check(pod), 'CHECK after DEL');
-      });
+      };
+      await warm(exam, pod, mark, tried('ADD'), tried('DEL'), gone, fails('CHECK', 'CHECK after DEL'));
     }),
   ],
 );
@@ -358,77 +346,49 @@ export const CHECK_RULES: readonly Rule[] = tableOf(
 /** Rules of DEL. */
 export const DEL_RULES: readonly Rule[] = tableOf({ source: 'SPEC: DEL', needs: 'attachment' }, [
   must('del/clean', 'after ADD, DEL and deletion of the container, the host is unchanged', exam =>
-    warm(exam, async scene => {
-      const before = scene.state();
-      const pod = scene.pod();
-      insistOk(await scene.add(pod), 'ADD');
-      insistOk(await scene.del(pod), 'DEL');
-      await scene.leave(pod);
-      insistNone(await scene.changes(before));
-    }),
+    warm(exam, mark, ok('ADD'), ok('DEL'), leave, unchanged),
   ),
   should('del/undoes', 'after ADD and DEL, host and container are unchanged', exam =>
-    warm(exam, async scene => {
-      const pod = scene.pod();
-      const before = scene.state();
-      insistOk(await scene.add(pod), 'ADD');
-      insistOk(await scene.del(pod), 'DEL');
-      insistNone(await scene.changes(before));
-    }),
+    warm(exam, pod, mark, ok('ADD'), ok('DEL'), unchanged),
   ),
   must('del/twice', 'DEL can be repeated', exam =>
-    attached(exam, async (scene, pod) => {
-      insistOk(await scene.del(pod), 'DEL');
-      insistOk(await scene.del(pod), 'DEL, a second time');
-    }),
+    attached(exam, ok('DEL'), ok('DEL', 'DEL, a second time')),
   ),
   {
     ...must('del/never-added', 'DEL of an attachment that was never added succeeds', exam =>
-      exam.scene(async scene => insistOk(await scene.del(scene.pod()), 'DEL')),
+      fresh(exam, ok('DEL')),
     ),
     needs: 'configuration',
   },
-  must('del/without-netns', 'DEL does not require CNI_NETNS', exam =>
-    attached(exam, async (scene, pod) => {
-      insistOk(await scene.del(pod, { env: { CNI_NETNS: undefined } }), 'DEL without CNI_NETNS');
-      insistOk(await scene.del(pod, { env: { CNI_NETNS: '' } }), 'DEL with an empty CNI_NETNS');
-    }),
-  ),
+  must('del/without-netns', 'DEL does not require CNI_NETNS', exam => {
+    const [none, empty] = [undefined, ''].map(CNI_NETNS => ({ env: { CNI_NETNS } }));
+    const unset = ok('DEL', 'DEL without CNI_NETNS', none);
+    return attached(exam, unset, ok('DEL', 'DEL with an empty CNI_NETNS', empty));
+  }),
   must('del/netns-gone', 'DEL succeeds when the namespace no longer exists', exam =>
-    attached(exam, async (scene, pod) => {
-      await scene.leave(pod);
-      insistOk(await scene.del(pod), 'DEL without a namespace at CNI_NETNS');
-    }),
+    attached(exam, leave, ok('DEL', 'DEL without a namespace at CNI_NETNS')),
   ),
   should('del/netns-gone-clean', 'that DEL leaves nothing on the host', exam =>
-    warm(exam, async scene => {
-      const before = scene.state();
-      const pod = scene.pod();
-      await scene.add(pod);
-      await scene.leave(pod);
-      await scene.del(pod);
-      const left = await scene.changes(before);
-      skipUnless(
-        exam.subject.device === undefined || !left.length,
-        'the device was deleted with the namespace',
-      );
+    warm(exam, mark, tried('ADD'), leave, tried('DEL'), async scene => {
+      const left = await scene.changes();
+      const isFree = exam.subject.device === undefined || !left.length;
+      skipUnless(isFree, 'the device was deleted with the namespace');
       insistNone(left);
     }),
   ),
-  must('del/without-result', 'DEL does not require prevResult', async exam => {
+  must('del/without-result', 'DEL does not require prevResult', exam => {
     skipUnless(atLeast(exam.version, SINCE.prevResultOnDel), 'it supports no version that has it');
-    await attached(exam, async (scene, pod) => {
-      insistOk(await scene.del(pod, { prevResult: null }), 'DEL without prevResult');
-    });
+    return attached(exam, ok('DEL', 'DEL without prevResult', { prevResult: null }));
   }),
   should('del/without-path', 'CNI_PATH is not required if nothing is delegated', async exam => {
     const { kind } = await exam.trial();
     skipUnless(kind === 'ipam' || exam.subject.conf?.ipam === undefined, 'it delegates to an IPAM plugin');
-    await attached(exam, async (scene, pod) => {
-      insistOk(await scene.del(pod, { env: { CNI_PATH: undefined } }), 'DEL without CNI_PATH');
-    });
+    await attached(exam, ok('DEL', 'DEL without CNI_PATH', { env: { CNI_PATH: undefined } }));
   }),
 ]);
+
+/** GC with nothing to keep. */
+const gcAll: Step = async scene => insistOk(await scene.gc([]), 'GC');
 
 /** Rules of GC and STATUS. */
 export const GC_RULES: readonly Rule[] = tableOf(
@@ -439,28 +399,17 @@ export const GC_RULES: readonly Rule[] = tableOf(
       skipUnless(atLeast(exam.version, SINCE.gc), `it supports no version newer than ${exam.version}`),
   },
   [
-    must('gc/idle', 'GC succeeds when there is nothing to collect', exam =>
-      exam.scene(async scene => insistOk(await scene.gc([]), 'GC')),
-    ),
+    must('gc/idle', 'GC succeeds when there is nothing to collect', exam => fresh(exam, gcAll)),
     must('gc/keeps-valid', 'GC keeps the valid attachments', exam =>
-      attached(exam, async (scene, pod) => {
-        const before = scene.state();
-        insistOk(await scene.gc([pod]), 'GC');
-        insistNone(await scene.changes(before));
-      }),
+      attached(exam, mark, async scene => insistOk(await scene.gc([scene.pod]), 'GC'), unchanged),
     ),
     should('gc/removes-stale', 'GC removes what other attachments have left on the host', async exam => {
       const { made } = await exam.trial();
       const outside = made.filter(line => /^(host|files): /.test(line));
       skipUnless(outside.length, 'it leaves nothing on the host');
-      await warm(exam, async scene => {
-        const before = scene.state();
-        const pod = scene.pod();
-        insistOk(await scene.add(pod), 'ADD');
-        await scene.leave(pod);
-        insistOk(await scene.gc([]), 'GC');
-        const changed = await scene.changes(before);
-        await scene.del(pod);
+      await warm(exam, mark, ok('ADD'), leave, gcAll, async scene => {
+        const changed = await scene.changes();
+        await scene.del(scene.pod);
         // What the network kept for its next attachment may go, too.
         insistNone(changed.filter(line => !/^[^:]+: - /.test(line)));
       });
@@ -469,27 +418,24 @@ export const GC_RULES: readonly Rule[] = tableOf(
       ...must(
         'status/answers',
         'STATUS succeeds, or reports in an error object why ADD would fail',
-        'SPEC: STATUS',
-        async exam => {
-          const reply = await askStatus(exam);
-          insist(reply.exitCode === 0 || reply.error, describeReply(reply));
-        },
+        STATUS,
+        exam =>
+          fresh(exam, async scene => {
+            const reply = await scene.status();
+            insist(reply.exitCode === 0 || reply.error, describeReply(reply));
+          }),
       ),
       needs: 'configuration',
     },
-    should('status/ready', 'STATUS succeeds if ADD does', 'SPEC: STATUS', async exam => {
-      const reply = await askStatus(exam);
-      insist(reply.error?.code !== ErrorCode.unavailable, describeReply(reply));
-      insistOk(reply, 'STATUS');
-    }),
+    should('status/ready', 'STATUS succeeds if ADD does', STATUS, exam =>
+      fresh(exam, async scene => {
+        const reply = await scene.status();
+        insist(reply.error?.code !== ErrorCode.unavailable, describeReply(reply));
+        insistOk(reply, 'STATUS');
+      }),
+    ),
   ],
 );
-
-function askStatus(exam: Exam) {
-  return exam.scene(async ({ host }) =>
-    exam.call(host, 'STATUS', { conf: confOf(exam.subject, exam.version) }),
-  );
-}
 
 /** Human-readable problems with the form of a result object. */
 export function findLayoutProblems(object: JsonObject, version: SpecVersion): string[] {

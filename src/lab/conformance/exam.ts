@@ -316,16 +316,16 @@ export class Exam {
   trial(): Promise<Trial> {
     this.#trial ??= this.scene(async scene => {
       await scene.warm();
-      const pod = scene.pod();
+      const { pod } = scene;
       const { ifname, chained } = this.subject;
       const there = () => findLink(pod.container.route, ifname) !== undefined;
       const existed = there();
-      const before = scene.state();
+      scene.mark();
       const added = await scene.add(pod);
       const makesInterface = !existed && there();
-      const made = added.exitCode === 0 ? await scene.changesNow(before) : [];
+      const made = added.exitCode === 0 ? scene.changesNow() : [];
       await scene.del(pod);
-      const interfaces = scene.resultOf(pod)?.interfaces ?? [];
+      const interfaces = scene.result?.interfaces ?? [];
       return { added, kind: chained ? 'chained' : interfaces.length ? 'main' : 'ipam', makesInterface, made };
     });
     return this.#trial;
@@ -337,7 +337,7 @@ export class Exam {
       const replies = new Map<SpecVersion, Reply>();
       for (const version of this.versions) {
         if (this.subject.chained && !atLeast(version, '0.3.0')) continue;
-        const pod = scene.pod();
+        const pod = scene.newPod();
         replies.set(version, await scene.add(pod, { version }));
         await scene.del(pod, { version });
         await scene.leave(pod);
@@ -436,23 +436,39 @@ const SETTLE_MS = 500;
 const LEAVE_MS = 5000;
 const STEP_MS = 10;
 
+/** The commands for one pod. */
+export type PodVerb = 'ADD' | 'CHECK' | 'DEL';
+
 /** One host, and the pods on it. */
 export class Scene {
   readonly host: TestHost;
   readonly exam: Exam;
+  #pod: Pod | undefined;
+  #before: KernelState | undefined;
 
   constructor(exam: Exam, host: TestHost) {
     this.exam = exam;
     this.host = host;
   }
 
-  pod(): Pod {
+  newPod(): Pod {
     return makePod(this.host, this.exam.subject);
+  }
+
+  /** The pod that the rule is about, made on first use. */
+  get pod(): Pod {
+    this.#pod ??= this.newPod();
+    return this.#pod;
+  }
+
+  /** The result of its ADD. */
+  get result(): Result | undefined {
+    return this.resultOf(this.pod);
   }
 
   /** Adds and deletes a first pod, so that objects that the plugin keeps for all pods exist. */
   async warm(): Promise<void> {
-    const pod = this.pod();
+    const pod = this.newPod();
     await this.add(pod);
     await this.del(pod);
     await this.leave(pod);
@@ -463,28 +479,24 @@ export class Scene {
     return removeContainer(this.host.namespace, container, () => this.host.remove(container), LEAVE_MS);
   }
 
-  async add(pod: Pod, asking: Asking = {}): Promise<Reply> {
-    const reply = await this.#ask('ADD', pod, asking, pod.prevResult);
-    if (reply.exitCode === 0 && reply.result) pod.result = reply.result;
-    return reply;
-  }
-
-  check(pod: Pod, asking: Asking = {}): Promise<Reply> {
-    return this.#ask('CHECK', pod, asking, this.resultOf(pod) ?? pod.prevResult);
+  add(pod: Pod, asking: Asking = {}): Promise<Reply> {
+    return this.ask('ADD', pod, asking);
   }
 
   del(pod: Pod, asking: Asking = {}): Promise<Reply> {
-    const { version = this.exam.version } = asking;
-    const known = atLeast(version, SINCE.prevResultOnDel);
-    return this.#ask('DEL', pod, asking, known ? (this.resultOf(pod) ?? pod.prevResult) : undefined);
+    return this.ask('DEL', pod, asking);
   }
 
   /** Runs GC, which must keep the given pods. */
   gc(keep: readonly Pod[]): Promise<Reply> {
-    const { exam, host } = this;
-    const { ifname } = exam.subject;
-    const valid = keep.map(({ container }) => ({ containerID: container.id, ifname }));
-    return exam.call(host, 'GC', { conf: confOf(exam.subject, exam.version), valid });
+    const { subject, version } = this.exam;
+    const valid = keep.map(({ container }) => ({ containerID: container.id, ifname: subject.ifname }));
+    return this.exam.call(this.host, 'GC', { conf: confOf(subject, version), valid });
+  }
+
+  status(): Promise<Reply> {
+    const { subject, version } = this.exam;
+    return this.exam.call(this.host, 'STATUS', { conf: confOf(subject, version) });
   }
 
   /** The result of ADD, in 1.1.0; undefined when it is not a valid result. */
@@ -496,39 +508,47 @@ export class Scene {
     }
   }
 
-  state(): KernelState {
+  /** The state with which {@link changes} compares. */
+  mark(): void {
+    this.#before = this.#state();
+  }
+
+  #state(): KernelState {
     return this.host.state(this.exam.subject.watch);
   }
 
-  /** The changes since an earlier state, ignoring changes to the content of files. */
-  changesNow(before: KernelState): string[] {
-    return diffKernelStates(before, this.state()).filter(line => !/^files: file .*: content /.test(line));
+  /** The changes since {@link mark}, ignoring changes to the content of files. */
+  changesNow(): string[] {
+    const lines = diffKernelStates(this.#before ?? new Map(), this.#state());
+    return lines.filter(line => !/^files: file .*: content /.test(line));
   }
 
   /** Like {@link changesNow}, but gives the kernel time for its own cleanup. */
-  async changes(before: KernelState): Promise<string[]> {
+  async changes(): Promise<string[]> {
     for (let waited = 0; ; waited += STEP_MS) {
-      const lines = this.changesNow(before);
+      const lines = this.changesNow();
       if (!lines.length || waited >= SETTLE_MS) return lines;
       await Bun.sleep(STEP_MS);
     }
   }
 
-  #ask(verb: string, { container }: Pod, asking: Asking, usual: Result | undefined): Promise<Reply> {
+  /** Calls the plugin for a pod. */
+  async ask(verb: PodVerb, pod: Pod, asking: Asking = {}): Promise<Reply> {
     const { exam, host } = this;
     const { version = exam.version, conf = {}, env = {}, alongside = false } = asking;
+    const isWithout = verb === 'DEL' && !atLeast(version, SINCE.prevResultOnDel);
+    const known = verb === 'ADD' ? undefined : this.resultOf(pod);
+    const usual = isWithout ? undefined : (known ?? pod.prevResult);
     const prevResult = asking.prevResult === null ? undefined : (asking.prevResult ?? usual);
-    return exam.call(
-      host,
-      verb,
-      {
-        conf: { ...confOf(exam.subject, version), ...conf },
-        container,
-        env,
-        prevResult: prevResult && renderResult(prevResult, version),
-      },
-      alongside,
-    );
+    const call = {
+      conf: { ...confOf(exam.subject, version), ...conf },
+      container: pod.container,
+      env,
+      prevResult: prevResult && renderResult(prevResult, version),
+    };
+    const reply = await exam.call(host, verb, call, alongside);
+    if (verb === 'ADD' && reply.exitCode === 0 && reply.result) pod.result = reply.result;
+    return reply;
   }
 }
 
