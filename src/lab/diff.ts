@@ -69,6 +69,20 @@ export function renderDifference({ added, removed, changed }: Difference): strin
   ];
 }
 
+/** The state at one moment, by place: `host`, the names of containers, and `files`. */
+export type KernelState = ReadonlyMap<string, State>;
+
+/** The differences, one per line: `host: + veth veth1a2b`, `c1: eth0: mtu 1500 → 1400`. Empty if there are none. */
+export function diffKernelStates(before: KernelState, after: KernelState): string[] {
+  const names = new Set([...before.keys(), ...after.keys()]);
+  return [...names].flatMap(name => {
+    const [old, now] = [before.get(name), after.get(name)];
+    // A container that was created or removed is not a plugin's doing.
+    if (old === undefined || now === undefined) return [];
+    return renderDifference(diffStates(old, now)).map(line => `${name}: ${line}`);
+  });
+}
+
 /** Describes objects, with a listed table's contents as part of its line and many objects of a kind counted. */
 export function condense(objects: readonly StateObject[]): string[] {
   const keys = new Set(objects.map(({ key }) => key));

@@ -1,5 +1,33 @@
-// What did a verb and each plugin of its chain do, and what was there after them?
-import type { PluginEvent, Runtime } from '../chain/run/runtime.ts';
+// How is a verb played: by a chain or by one plugin, what did each plugin do, and what was there after it?
+import { constants } from 'node:os';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { collectGarbage } from '../chain/records/collect-garbage.ts';
+import type { Exec } from '../chain/run/exec.ts';
+import { startProcess } from '../chain/run/exec-plugin.ts';
+import { signalGroup } from '../chain/run/process-group.ts';
+import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../chain/run/run.ts';
+import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
+import { defined } from '../cni/defined.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { atLeast, SINCE } from '../cni/version.ts';
+import { handOver } from '../node/handover/hand-over.ts';
+import type { PluginDefinition } from '../plugin/define.ts';
+import { serve } from '../plugin/serve.ts';
+import { Errno } from '../sys/errno.ts';
+import { planFaults, requestCounter } from '../sys/fault.ts';
+import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
+import { closeNetns, enter, inNetns, type Netns, openOwnNetns } from '../sys/netns.ts';
+import { startTimer } from '../wait.ts';
+import {
+  type CallOptions,
+  environmentOf,
+  type Fault,
+  faultIn,
+  type Reply,
+  requestOf,
+  toReply,
+  type Verb,
+} from './call.ts';
 
 /** A verb as it was played. */
 export interface Play<Sight, Value> {
@@ -32,4 +60,261 @@ export async function play<Sight, Value>(
   } catch (error) {
     return { ...end(), error };
   }
+}
+
+/** What a runtime asks of a chain. */
+export type ChainVerb = 'ADD' | 'CHECK' | 'DEL' | 'GC' | 'STATUS' | 'hand over';
+
+/** Runs a verb over a chain. A verb that the list's version does not have does nothing. @returns the result of ADD */
+export async function runChain(
+  verb: ChainVerb,
+  list: Conflist,
+  attachment: Attachment,
+  runtime: Runtime,
+): Promise<JsonObject | undefined> {
+  const { version } = list;
+  if (verb === 'ADD') return await addNetwork(list, attachment, runtime);
+  if (verb === 'CHECK' && atLeast(version, SINCE.check)) await checkNetwork(list, attachment, runtime);
+  if (verb === 'DEL') await deleteNetwork(list, attachment, runtime);
+  if (verb === 'STATUS' && atLeast(version, SINCE.status)) await networkStatus(list, runtime);
+  if (verb === 'GC') {
+    const valid = [{ containerID: attachment.containerId, ifname: attachment.ifname }];
+    await collectGarbage(list, { valid }, runtime);
+  }
+  if (verb === 'hand over') await handOver(list, { network: list.name, ...attachment }, 'do', runtime);
+  return undefined;
+}
+
+/** Runs another executable in the place of the one that was found. */
+export function execInstead(choose: (request: string, found: string) => string): Exec {
+  return ({ request, path, ...call }) => startProcess({ ...call, path: choose(request, path) }).send(request);
+}
+
+/**
+ * Calls an executable as a runtime does.
+ * @param look runs when the executable has ended, before the processes that it left running are ended
+ */
+export async function callExecutable(
+  netns: Netns,
+  executable: string,
+  verb: Verb,
+  call: CallOptions,
+  look?: () => Promise<void>,
+): Promise<{ readonly reply: Reply; readonly late: boolean }> {
+  const fault = call.failAt === undefined ? {} : { [FAULT_VARIABLE]: `kernel:${call.failAt}` };
+  const { late, group, ...ended } = await runIn(netns, [executable], {
+    env: { ...environmentOf(verb, call), ...fault },
+    stdin: requestOf(call),
+    ...defined({ timeoutMs: call.timeoutMs }),
+  });
+  await look?.();
+  signalGroup(group, 'SIGKILL');
+  return { late, reply: toReply({ ...ended, ...defined({ fault: faultIn(ended.stderr) }) }) };
+}
+
+/** A plugin definition, or the path of a plugin's executable. */
+export type Plugin = PluginDefinition | string;
+
+/** Calls a plugin as a runtime does. @throws Error when an executable does not end in time */
+export async function callPlugin(
+  netns: Netns,
+  plugin: Plugin,
+  verb: Verb,
+  call: CallOptions,
+): Promise<Reply> {
+  if (typeof plugin !== 'string') return callInProcess(netns, plugin, verb, call);
+  const { late, reply } = await callExecutable(netns, plugin, verb, call);
+  if (late) throw new Error(`Cannot finish ${verb} of "${plugin}" in time: ${reply.stdout}${reply.stderr}`);
+  return reply;
+}
+
+// A namespace belongs to a thread. The calling thread enters the host for the duration of a call, so calls run one after
+// another. Work that a plugin passes to other threads (asynchronous file functions on /proc/sys) stays outside.
+
+/** Calls a plugin definition inside the namespace, with the call's environment as that of the process. */
+function callInProcess(
+  host: Netns,
+  definition: PluginDefinition,
+  verb: Verb,
+  call: CallOptions,
+): Promise<Reply> {
+  const next = previous.then(() =>
+    visiting(host, environmentOf(verb, call), async () => {
+      const started = performance.now();
+      const env = { ...process.env };
+      const invocation = { env, readStdin: () => requestOf(call) };
+      const { value, fault } = await withFaults(call.failAt, () => serve(definition, invocation));
+      const { exitCode, stdout, log } = value;
+      let stderr = '';
+      await log.flush(text => {
+        stderr += text;
+      });
+      const durationMs = performance.now() - started;
+      return toReply({ exitCode, stdout, stderr, durationMs, ...defined({ fault }) });
+    }),
+  );
+  previous = next.catch(() => {});
+  return next;
+}
+
+let previous: Promise<unknown> = Promise.resolve();
+
+async function visiting<T>(host: Netns, env: Record<string, string>, visit: () => Promise<T>): Promise<T> {
+  const before = { ...process.env };
+  const own = openOwnNetns();
+  enter(host);
+  try {
+    for (const name of Object.keys(process.env)) if (name.startsWith('CNI_')) delete process.env[name];
+    Object.assign(process.env, env);
+    return await visit();
+  } finally {
+    enter(own);
+    closeNetns(own);
+    for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name];
+    Object.assign(process.env, before);
+  }
+}
+
+/** Options for running it. */
+export interface RunOptions {
+  /** The complete environment, to which only `PATH` is added. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly stdin?: string;
+  readonly cwd?: string;
+  /** Default 30,000. */
+  readonly timeoutMs?: number;
+}
+
+/** The outcome of a run. */
+export interface Finished {
+  /** 128 plus the signal's number if a signal ended the program. */
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly durationMs: number;
+  /** True when it exceeded its time and was killed, with everything that it had started. */
+  readonly late: boolean;
+  /** Its process group, which contains any processes that it left running. */
+  readonly group: number;
+}
+
+/** Time to read the rest of a pipe that a grandchild keeps open. */
+const DRAIN_MS = 250;
+const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+
+/** Runs a program in the namespace, in a process group of its own. Same as: `nsenter --net=<path> -- …` */
+export async function runIn(
+  netns: Netns,
+  argv: readonly string[],
+  options: RunOptions = {},
+): Promise<Finished> {
+  const { env = {}, stdin, cwd, timeoutMs = 30_000 } = options;
+  const started = performance.now();
+  // A child starts in the thread's namespace; nothing else can run in between.
+  const child = inNetns(netns, () =>
+    Bun.spawn([...argv], {
+      env: { PATH: `${process.env.PATH ?? ''}:${SYSTEM_PATH}`, ...env },
+      stdin: stdin === undefined ? 'ignore' : new TextEncoder().encode(stdin),
+      stdout: 'pipe',
+      stderr: 'pipe',
+      detached: true,
+      ...defined({ cwd }),
+    }),
+  );
+  let late = false;
+  const timer = startTimer(() => {
+    late = true;
+    signalGroup(child.pid, 'SIGKILL');
+  }, timeoutMs);
+  const [stdout, stderr] = [collect(child.stdout), collect(child.stderr)];
+  await child.exited;
+  clearTimeout(timer);
+  const durationMs = performance.now() - started;
+  await Promise.race([Promise.all([stdout.closed, stderr.closed]), Bun.sleep(DRAIN_MS)]);
+  return {
+    exitCode: child.exitCode ?? 128 + signalNumber(child.signalCode),
+    stdout: stdout.text(),
+    stderr: stderr.text(),
+    durationMs,
+    late,
+    group: child.pid,
+  };
+}
+
+/** Time until it is ready. */
+const READY_MS = 10_000;
+
+/**
+ * Starts an executable in a namespace, as leader of a process group that the caller ends, and waits until it has written something to
+ * its standard error, which says that it is ready.
+ * @throws Error when it ended instead, or was not ready in time
+ */
+export async function startBeside(executable: string, netns: Netns): Promise<{ readonly pid: number }> {
+  const child = inNetns(netns, () =>
+    Bun.spawn([executable], {
+      env: { PATH: process.env.PATH },
+      stdin: 'ignore',
+      stdout: 'ignore',
+      stderr: 'pipe',
+      detached: true,
+    }),
+  );
+  const timer = setTimeout(() => signalGroup(child.pid, 'SIGKILL'), READY_MS);
+  const stderr = collect(child.stderr);
+  await Promise.race([stderr.begun, stderr.closed]);
+  clearTimeout(timer);
+  if (stderr.text() !== '') return child;
+  throw new Error(`Cannot use "${executable}": it ended, or wrote nothing to its standard error`);
+}
+
+/** Reads a stream as it arrives: received data counts even when the stream never ends. */
+function collect(stream: ReadableStream<Uint8Array>) {
+  const chunks: Uint8Array[] = [];
+  const begun = Promise.withResolvers<void>();
+  const read = async () => {
+    for await (const chunk of stream) {
+      chunks.push(chunk);
+      begun.resolve();
+    }
+  };
+  const closed = read().catch(() => {});
+  return { begun: begun.promise, closed, text: () => Buffer.concat(chunks).toString() };
+}
+
+function signalNumber(signal: string | number | null): number {
+  if (typeof signal === 'number') return signal;
+  return constants.signals[signal as NodeJS.Signals] ?? 0;
+}
+
+/**
+ * Runs a function while one of this process's requests to the kernel is made to fail: a netlink request, or setting a
+ * sysctl. All other requests are real.
+ * @param failAt which one, counted from 1; none when undefined
+ */
+export async function withFaults<T>(
+  failAt: number | undefined,
+  run: () => T | Promise<T>,
+): Promise<{ value: T; fault?: Fault; requests: readonly string[] }> {
+  const requests: string[] = [];
+  const count = requestCounter();
+  let fault: Fault | undefined;
+  planFaults(what => {
+    const { number, repeated } = count(what);
+    if (repeated) return undefined;
+    requests.push(what);
+    if (number !== failAt) return undefined;
+    fault = { request: failAt, what };
+    return Errno.EIO;
+  });
+  try {
+    const value = await run();
+    return { value, requests, ...defined({ fault }) };
+  } finally {
+    planFaults(undefined);
+  }
+}
+
+/** The requests to the kernel that this process makes while a function runs, human-readable. */
+export async function listKernelRequests(run: () => unknown): Promise<readonly string[]> {
+  return (await withFaults(undefined, run)).requests;
 }

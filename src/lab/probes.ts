@@ -13,13 +13,14 @@ import { findLink } from '../netlink/rtnl/link.ts';
 import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../netlink/rtnl/link-attrs.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
-import type { ConfiguredPlugin, Lab, LabNetns } from './lab.ts';
+import type { ConfiguredPlugin } from './configured.ts';
+import type { Lab, Namespace } from './host.ts';
 import { askDns, knock, measureRate, ping, talkTcp, talkUdp } from './traffic.ts';
 import { renderRate, renderTime } from './words.ts';
 
 /** A container to which a chain has been applied. */
 export interface Attached {
-  readonly place: LabNetns;
+  readonly place: Namespace;
   readonly result: Result;
 }
 
@@ -123,7 +124,7 @@ function containerIps({ result }: Attached): Ip[] {
 }
 
 /** The addresses assigned to a place, without loopback and link-local ones. */
-export function placeIps({ route }: LabNetns): Ip[] {
+export function placeIps({ route }: Namespace): Ip[] {
   const given = listAddresses(route).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
   return given.map(({ cidr }) => cidr.ip);
 }

@@ -7,9 +7,6 @@ import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
 import { defined } from '../cni/defined.ts';
 import { WITHOUT_HELPER_THREADS } from '../sys/helper-threads.ts';
 
-// unshare(2) refuses to create a user namespace for a process with more than one thread. So the program is started a second
-// time by unshare(1) of util-linux, which creates the namespaces first.
-
 /** The privileges behind the namespaces: root's, or those of a user namespace. */
 export type Rights = 'root' | 'user';
 

@@ -1,6 +1,7 @@
 // What exists at one moment in a namespace and among the lab's files, and how is each object described?
 
-import { type Dirent, readdirSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { type Dirent, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { renderCidr, subnetOf } from '../net/cidr.ts';
 import { renderIp } from '../net/ip.ts';
@@ -22,8 +23,8 @@ import { NETLINK_ROUTE } from '../netlink/socket.ts';
 import { askOn, keyOf, Tables } from '../netlink/tables.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 import { findSysctl } from '../sys/sysctl.ts';
-import { type Snapshot, type State, type StateObject, stateOf } from './diff.ts';
-import type { LabNetns } from './lab.ts';
+import { type KernelState, type State, type StateObject, stateOf } from './diff.ts';
+import type { Namespace } from './host.ts';
 import { renderRate } from './words.ts';
 
 type NameOf = (index: number) => string;
@@ -348,26 +349,50 @@ export function readSysctls(netns: Netns, more: readonly string[]): StateObject[
   );
 }
 
-/** What a snapshot includes. */
-export interface Scope {
-  readonly host: LabNetns;
-  readonly container: LabNetns;
-  /** Kernel parameters that the configuration names, as paths below /proc/sys. */
-  readonly sysctls: readonly string[];
-  /** Directories that were empty when the lab began, and paths in them that plugins have not created. */
-  readonly files: { readonly dirs: readonly string[]; readonly skip: readonly string[] };
-}
-
-/** Reads everything; takes a few milliseconds and runs no other program. */
-export function takeSnapshot({ host, container, sysctls, files }: Scope): Snapshot {
-  return {
-    host: readNetnsState(new Tables(askOn(host)), host.netns, sysctls),
-    container: readNetnsState(new Tables(askOn(container)), container.netns, sysctls),
-    files: stateOf(readFiles(files.dirs, files.skip)),
-  };
-}
-
-/** Everything in one namespace. @param sysctls to include, besides those that turn a host into a router */
+/** Everything in one namespace; takes a few milliseconds. @param sysctls to include, besides those that turn a host into a router */
 export function readNetnsState(tables: Tables, netns: Netns, sysctls: readonly string[]): State {
   return stateOf([...describeDevices(tables), ...describeNft(tables), ...readSysctls(netns, sysctls)]);
+}
+
+/** The same of a namespace of the lab. */
+export function readNamespace(place: Namespace, sysctls: readonly string[]): State {
+  return readNetnsState(new Tables(askOn(place)), place.netns, sysctls);
+}
+
+/** What a state includes or skips besides namespaces and the directory of its host. */
+export interface Watch {
+  readonly dirs?: readonly string[];
+  readonly skip?: readonly string[];
+  readonly sysctls?: readonly string[];
+}
+
+/** The state of namespaces by name, and of files with a digest of their contents. */
+export function readPlaces(
+  places: readonly (readonly [name: string, place: Namespace])[],
+  { dirs, skip, sysctls }: Required<Watch>,
+): KernelState {
+  return new Map([
+    ...places.map(([name, place]) => [name, stateIn(place, sysctls)] as const),
+    ['files', stateOf(readFiles(dirs, skip).map(withDigest))],
+  ]);
+}
+
+/** What is in a namespace, without the addresses that the loopback device gets when it first comes up and then keeps. */
+function stateIn(place: Namespace, sysctls: readonly string[]): State {
+  return new Map(
+    [...readNamespace(place, sysctls)].filter(
+      ([key]) => !/^address (127\.0\.0\.1\/8|::1\/128) on lo$/.test(key),
+    ),
+  );
+}
+
+function withDigest(file: StateObject): StateObject {
+  let content = 'unreadable';
+  try {
+    const bytes = readFileSync(file.key.replace(/^file /, ''));
+    content = createHash('sha256').update(bytes).digest('hex').slice(0, 8);
+  } catch {
+    // It is gone, or may not be read.
+  }
+  return { ...file, state: { content } };
 }

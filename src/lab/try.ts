@@ -1,7 +1,6 @@
 // In which order are the steps of trying a chain run, what did each plugin do, and when does the trial succeed?
 import type { Conflist } from '../chain/config/conflist.ts';
-import { addNetwork, checkNetwork, deleteNetwork } from '../chain/run/run.ts';
-import type { Attachment, Runtime } from '../chain/run/runtime.ts';
+import type { Attachment } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
 import { defined } from '../cni/defined.ts';
@@ -11,6 +10,7 @@ import { parseResult, type Result } from '../cni/result.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { renderIp } from '../net/ip.ts';
 import { findSysctl } from '../sys/sysctl.ts';
+import { configurePlugins, forNeighbour, offerCapabilities } from './configured.ts';
 import {
   diffResults,
   diffStates,
@@ -19,18 +19,10 @@ import {
   renderDifference,
   type Snapshot,
   shapesAdded,
+  stateOf,
 } from './diff.ts';
-import {
-  configurePlugins,
-  createContainer,
-  createLab,
-  FRESH_DIRS,
-  forNeighbour,
-  type LabNetns,
-  notOfPlugins,
-  offerCapabilities,
-} from './lab.ts';
-import { type Play, play } from './play.ts';
+import { createLab, createNamespace, FRESH_DIRS, type Namespace, notOfPlugins } from './host.ts';
+import { type ChainVerb, type Play, play, runChain } from './play.ts';
 import {
   type Attached,
   type Probe,
@@ -41,7 +33,7 @@ import {
   sysctlsOf,
 } from './probes.ts';
 import { type Failure, isProblem, type PluginReport, type Section } from './report.ts';
-import { takeSnapshot } from './state.ts';
+import { readFiles, readNamespace } from './state.ts';
 
 /** What to try, and how. */
 export interface Trial {
@@ -85,51 +77,47 @@ type Tell = (section: Section) => void;
 async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void> {
   const { list, ifname, rootless, pluginDirs, env } = trial;
   const lab = createLab(trial.devices);
-  const container = createContainer('container');
+  const container = createNamespace('container');
   const capabilities = offerCapabilities(list, trial.capabilities);
   const plugins = configurePlugins(list, capabilities);
   const sysctls = plugins.flatMap(({ conf }) => [...sysctlsOf(conf, ifname).keys()]);
   const sysctlsBefore = new Map(sysctls.map(path => [path, findSysctl(path)]));
-  const files = { dirs: FRESH_DIRS, skip: notOfPlugins(trial.shown) };
-  const look = () => takeSnapshot({ host: lab.host, container, sysctls, files });
+  const look = (): Snapshot => ({
+    host: readNamespace(lab.host, sysctls),
+    container: readNamespace(container, sysctls),
+    files: stateOf(readFiles(FRESH_DIRS, notOfPlugins(trial.shown))),
+  });
   const { name: network, version } = list;
   const durationMs = performance.now() - started;
   tell({ kind: 'lab', network, version, links: plugins.length, rootless, durationMs });
 
   const before = look();
   const attachment = attachmentTo(container, trial, capabilities);
-  const run = <T>(verb: string, act: (runtime: Runtime) => Promise<T>) =>
-    runVerb(verb, { list, look, tell }, hook => act({ pluginDirs, env, ...hook }));
-  const added = await run('ADD', how => addNetwork(list, attachment, how));
+  const run = async (verb: ChainVerb) => {
+    const earlier = look();
+    const played = await play(hook => runChain(verb, list, attachment, { pluginDirs, env, ...hook }), look);
+    const { plugins: seen, durationMs, error } = played;
+    const failure = error === undefined ? {} : { failure: toFailure(error) };
+    tell({ kind: 'verb', verb, links: reportOn(seen, earlier, list), durationMs, ...failure });
+    return { ok: error === undefined, value: played.value };
+  };
+  const added = await run('ADD');
   let shapes: ReadonlySet<string> = new Set();
   let addresses: string[] = [];
   if (added.ok) {
-    const own = { place: container, result: parseResult(added.value, list.version) };
+    const own = { place: container, result: parseResult(added.value ?? {}, list.version) };
     addresses = placeIps(container).map(renderIp);
     const skipped = whyUnchecked(list);
     if (skipped !== undefined) tell({ kind: 'verb', verb: 'CHECK', durationMs: 0, links: [], skipped });
-    const checked = skipped ? { ok: true } : await run('CHECK', how => checkNetwork(list, attachment, how));
+    const checked = skipped ? { ok: true } : await run('CHECK');
     if (checked.ok || trial.keepGoing) {
       const scene = { lab, plugins, ifname, container: own, sysctlsBefore };
       shapes = await probe(trial, scene, forNeighbour(capabilities), look, tell);
     }
-    await run('DEL', how => deleteNetwork(list, attachment, how));
+    await run('DEL');
   }
   const ids = [attachment.containerId, attachment.netns];
   tell({ kind: 'left', ...judge(before, look(), { shapes, ids, addresses }) });
-}
-
-/** Runs one command over the chain and reports how each plugin did. */
-async function runVerb<T>(
-  verb: string,
-  { list, look, tell }: { readonly list: Conflist; readonly look: () => Snapshot; readonly tell: Tell },
-  act: Parameters<typeof play<Snapshot, T>>[0],
-): Promise<{ ok: true; value: T } | { ok: false }> {
-  const before = look();
-  const { plugins, durationMs, value, error } = await play(act, look);
-  const failure = error === undefined ? {} : { failure: toFailure(error) };
-  tell({ kind: 'verb', verb, links: reportOn(plugins, before, list), durationMs, ...failure });
-  return error === undefined ? { ok: true, value: value as T } : { ok: false };
 }
 
 function whyUnchecked({ disableCheck, version }: Conflist): string | undefined {
@@ -151,13 +139,13 @@ async function probe(
   const { list, pluginDirs, env } = trial;
   const runtime = { pluginDirs, env };
   tell({ kind: 'probing' });
-  const place = createContainer('neighbour');
+  const place = createNamespace('neighbour');
   const attachment = attachmentTo(place, trial, capabilities);
   const alone = look();
   let neighbour: Attached | undefined;
   try {
-    const result = await addNetwork(list, attachment, runtime);
-    neighbour = { place, result: parseResult(result, list.version) };
+    const result = await runChain('ADD', list, attachment, runtime);
+    neighbour = { place, result: parseResult(result ?? {}, list.version) };
   } catch (error) {
     // A conflist with a fixed address supports only one container.
     const outcome = toCniError(error).code === ADDRESS_TAKEN ? 'skipped' : 'failed';
@@ -165,7 +153,7 @@ async function probe(
   }
   const shapes = shapesAdded(alone, look());
   runProbes(promisesOf({ ...scene, neighbour }), trial.keepGoing, tell);
-  if (neighbour) tell(await leave(() => deleteNetwork(list, attachment, runtime), alone, look));
+  if (neighbour) tell(await leave(() => runChain('DEL', list, attachment, runtime), alone, look));
   return shapes;
 }
 
@@ -177,7 +165,7 @@ function runProbes(probes: readonly Probe[], keepGoing: boolean, tell: Tell): vo
   }
 }
 
-async function leave(run: () => Promise<void>, alone: Snapshot, look: () => Snapshot): Promise<Section> {
+async function leave(run: () => Promise<unknown>, alone: Snapshot, look: () => Snapshot): Promise<Section> {
   const what = 'a second container leaves nothing behind';
   try {
     await run();
@@ -190,11 +178,11 @@ async function leave(run: () => Promise<void>, alone: Snapshot, look: () => Snap
 }
 
 function attachmentTo(
-  { name, netns }: LabNetns,
+  { name, path }: Namespace,
   { ifname, args }: Trial,
   capabilityArgs: JsonObject,
 ): Attachment {
-  return { containerId: `catena-try-${name}`, netns: netns.path, ifname, args, capabilityArgs };
+  return { containerId: `catena-try-${name}`, netns: path, ifname, args, capabilityArgs };
 }
 
 /** What each plugin changed: its moment beside the one before. */

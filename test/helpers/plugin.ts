@@ -2,6 +2,7 @@
 
 import fs from 'node:fs';
 import path from 'node:path';
+import { type CallOptions, environmentOf, requestOf, toReply } from '../../src/lab/call.ts';
 import { type Finished, type RunOptions, TEST_PATH } from './command.ts';
 
 /** Where our executables are after a build. */
@@ -49,17 +50,15 @@ export async function runPlugin(
   name: string,
   call: PluginCall,
 ): Promise<PluginReply> {
-  const binDir = call.binDir ?? BIN_DIR;
-  const { exitCode, stdout, stderr } = await start([path.join(binDir, name)], {
-    env: environment(call, binDir),
-    stdin: request(call),
-    timeoutMs: call.timeoutMs ?? 30_000,
+  const { binDir = BIN_DIR, cniPath = binDir, timeoutMs = 30_000 } = call;
+  const options = { ...call, pluginDirs: [cniPath] } as CallOptions;
+  const finished = await start([path.join(binDir, name)], {
+    env: { PATH: TEST_PATH, ...environmentOf(call.command, options) },
+    stdin: requestOf(options),
+    timeoutMs,
   });
-  const reply = parse(stdout);
-  if (reply === undefined) return { exitCode, stdout, stderr };
-  return exitCode === 0
-    ? { exitCode, result: reply, stdout, stderr }
-    : { exitCode, error: reply as NonNullable<PluginReply['error']>, stdout, stderr };
+  const { durationMs: _, ...reply } = toReply({ ...finished, durationMs: 0 });
+  return reply;
 }
 
 /** Copies executables, with the program that ours need beside them. */
@@ -67,36 +66,4 @@ export function copyPlugins(names: readonly string[], to: string, from = BIN_DIR
   const core = from === BIN_DIR ? ['catena-core'] : [];
   for (const name of [...names, ...core])
     fs.copyFileSync(path.join(from, name), path.join(to, name), fs.constants.COPYFILE_FICLONE);
-}
-
-function environment(call: PluginCall, binDir: string): Record<string, string> {
-  const all = {
-    PATH: TEST_PATH,
-    CNI_COMMAND: call.command,
-    CNI_CONTAINERID: call.container?.id,
-    CNI_NETNS: call.container?.path,
-    CNI_IFNAME: call.ifname ?? (call.container && 'eth0'),
-    CNI_ARGS: call.args,
-    CNI_PATH: call.cniPath ?? binDir,
-    ...call.env,
-  };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as Record<
-    string,
-    string
-  >;
-}
-
-function request(call: PluginCall): string {
-  if (typeof call.conf === 'string') return call.conf;
-  return JSON.stringify(
-    call.prevResult === undefined ? call.conf : { ...call.conf, prevResult: call.prevResult },
-  );
-}
-
-function parse(stdout: string): unknown {
-  try {
-    return JSON.parse(stdout);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,6 +1,6 @@
 // Do ADD and DEL of the bandwidth plugin leave nothing behind, wherever the kernel says no?
 import { expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { connect } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { withHost } from '../helpers/netns.ts';

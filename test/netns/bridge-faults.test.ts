@@ -1,6 +1,6 @@
 // Does an ADD of the bridge plugin that fails half way leave everything as it was, wherever the kernel says no?
 import { expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { deadline } from '../helpers/deadline.ts';
 import type { Dump } from '../helpers/dump.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';

@@ -1,6 +1,6 @@
 // Does dhcp obtain, keep and return leases of a real server, below bridge?
 import { expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { deadline } from '../helpers/deadline.ts';
 import {

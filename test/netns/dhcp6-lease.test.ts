@@ -1,6 +1,6 @@
 // Does dhcp obtain and return IPv6 leases of real servers, below bridge?
 import { expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { add, addressesOf, attachHost, confOf, recordsIn } from '../helpers/dhcp-lab.ts';
 import { requiresServer } from '../helpers/dhcp-packages.ts';

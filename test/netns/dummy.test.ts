@@ -1,7 +1,7 @@
 // Does a container get a dummy device with its addresses, and does nothing of it remain?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';

@@ -1,7 +1,7 @@
 // Do packets reach the pods they may reach, and no others, and does nothing stay behind?
 
 import { describe, expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { openRawPeer } from '../helpers/datagram.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Lab, type Row, useLabs } from '../helpers/netns.ts';

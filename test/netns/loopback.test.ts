@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION } from '../helpers/spec-versions.ts';

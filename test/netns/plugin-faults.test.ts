@@ -1,7 +1,7 @@
 // Does an ADD of ptp, host-device, tap or loopback that fails half way leave everything as it was, wherever the kernel says no?
 // Those of portmap, bandwidth and tuning: testing.test.ts, on one host each
 import { expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { connect } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';
 import type { Dump } from '../helpers/dump.ts';

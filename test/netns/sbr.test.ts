@@ -1,7 +1,7 @@
 // Does what a pod sends leave by the interface that has the source address, and does the rule go again?
 
 import { expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';

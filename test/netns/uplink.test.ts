@@ -1,6 +1,6 @@
 // Does a bridge take a device of the host as its uplink, with the MTU and without the addresses of the network there?
 import { expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, untilUp, withHost } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';

@@ -1,6 +1,6 @@
 // Does an interface join a VRF with all its addresses and routes, and does it return with them?
 import { expect, test } from 'bun:test';
-import { faultIn } from '../../src/lab/testing/host.ts';
+import { faultIn } from '../../src/lab/call.ts';
 import { connect, type Pod } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';

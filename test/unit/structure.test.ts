@@ -289,7 +289,7 @@ const MAY_START_PROCESSES = [
   // A daemon that a call or its predecessor starts, the service manager, and runtimes that are asked for their version.
   ...['src/daemon/on-demand', 'src/cli/install/units', 'src/cli/runtimes/libcni'],
   // For people: laboratories, tests of authors, building and packing.
-  ...['src/lab/reexec', 'src/lab/testing/host', 'src/lab/conformance/exam'],
+  ...['src/lab/reexec', 'src/lab/play'],
   ...['package', 'build-library', 'targets', 'inspect-release', 'front'].map(name => `plugins/build/${name}`),
 ];
 
@@ -397,7 +397,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
     ],
     ...['link-attrs', 'bridge-vlan', 'link'].map(name => `src/netlink/rtnl/${name}`),
     'src/attach/forwarding',
-    'src/lab/lab',
+    'src/lab/host',
     'src/lab/state',
     'src/lab/conformance/exam',
     'src/lab/compare/report',
@@ -413,7 +413,12 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // In init it is the protocol, as users write it.
   dhcp: ['src/attach/ipam', 'src/cli/init/subnets'],
   // A capability of CONVENTIONS.md.
-  bandwidth: ['src/delegate/selection', 'src/lab/lab', 'src/cli/validate/validate', 'src/cli/init/compose'],
+  bandwidth: [
+    'src/delegate/selection',
+    'src/lab/configured',
+    'src/cli/validate/validate',
+    'src/cli/init/compose',
+  ],
 };
 
 const MAX_LINES = 700;
@@ -538,6 +543,15 @@ describe('imports', () => {
     const named = Object.keys(DUMPS_FOR_ITSELF);
     expect(found.filter(file => !named.some(name => isIn(file, name)))).toEqual([]);
     expect(named.filter(name => !found.some(file => isIn(file, name)))).toEqual([]);
+  });
+
+  test('src/lab makes namespaces in host.ts only, and calls plugins in play.ts only', () => {
+    const lab = product.filter(({ path: file }) => file.startsWith('src/lab/'));
+    const using = (names: RegExp) => lab.filter(({ code }) => names.test(code)).map(({ path: file }) => file);
+    expect(using(/\b(createNetnsAt|unmountNetns)\(/)).toEqual(['src/lab/host.ts']);
+    const calls =
+      /\b(addNetwork|checkNetwork|deleteNetwork|networkStatus|collectGarbage|handOver|startProcess|serve)\(/;
+    expect(using(calls)).toEqual(['src/lab/play.ts']);
   });
 
   test('processes start in few places, and never through a shell', () => {

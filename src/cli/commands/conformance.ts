@@ -12,7 +12,7 @@ import {
   renderHeading,
   renderVerdict,
 } from '../../lab/conformance/examine.ts';
-import { FRESH_DIRS, notOfPlugins, protectFiles } from '../../lab/lab.ts';
+import { FRESH_DIRS, notOfPlugins, protectFiles } from '../../lab/host.ts';
 import { envOfPlugins, RIGHTS_VARIABLE } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { isData } from '../output/format.ts';

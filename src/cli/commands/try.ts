@@ -1,6 +1,6 @@
 // What does `catena try` do?
 import { dirname } from 'node:path';
-import { protectFiles } from '../../lab/lab.ts';
+import { protectFiles } from '../../lab/host.ts';
 import { envOfPlugins, RIGHTS_VARIABLE, type Rights } from '../../lab/reexec.ts';
 import { renderSection, type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';

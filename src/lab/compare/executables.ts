@@ -6,10 +6,10 @@ import type { Conflist } from '../../chain/config/conflist.ts';
 import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
 import type { Exec } from '../../chain/run/exec.ts';
-import { startProcess } from '../../chain/run/exec-plugin.ts';
 import { defined } from '../../cni/defined.ts';
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
+import { execInstead } from '../play.ts';
 import { toText } from './scene.ts';
 
 /** The executables that the second twin runs instead. */
@@ -83,11 +83,11 @@ export function laySwap(
 
 /** When other entries have the same type, a request is matched to this entry by its configuration. */
 function execFor(entry: JsonObject, executable: string): Exec {
-  return ({ request, path, ...call }) => {
+  return execInstead((request, found) => {
     const sent: unknown = JSON.parse(request);
     const own = isObject(sent) && Object.keys(entry).every(key => isSame(entry[key], sent[key], key));
-    return startProcess({ ...call, path: own ? executable : path }).send(request);
-  };
+    return own ? executable : found;
+  });
 }
 
 /** The runner overrides an entry's keys with the conflist's name and version and the runtime's arguments. */

@@ -1,14 +1,11 @@
 // How does one twin play a scene, and what can be observed in its namespaces, under names that do not depend on any order?
 import { existsSync, fstatSync, readFileSync } from 'node:fs';
 import type { Conflist } from '../../chain/config/conflist.ts';
-import { collectGarbage } from '../../chain/records/collect-garbage.ts';
-import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../chain/run/run.ts';
 import type { Attachment, Runtime } from '../../chain/run/runtime.ts';
 import type { CniArgs } from '../../cni/cni-args.ts';
 import { defined } from '../../cni/defined.ts';
 import { toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import { atLeast, SINCE } from '../../cni/version.ts';
 import { renderCidr } from '../../net/cidr.ts';
 import { type Ip, renderIp } from '../../net/ip.ts';
 import { getProgram, runProgram } from '../../netlink/iptables/program.ts';
@@ -27,21 +24,20 @@ import { type Route, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import { renderRule } from '../../netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE } from '../../netlink/socket.ts';
 import { askOn, keyOf, Tables } from '../../netlink/tables.ts';
-import { handOver } from '../../node/handover/hand-over.ts';
 import { inNetns, type Netns } from '../../sys/netns.ts';
 import { findSysctl } from '../../sys/sysctl.ts';
+import { forNeighbour } from '../configured.ts';
 import {
-  createContainer,
   createLab,
+  createNamespace,
   FRESH_DIRS,
-  forNeighbour,
-  type LabNetns,
+  type Namespace,
   notOfPlugins,
   removeContainer,
-  removeLabNetns,
-} from '../lab.ts';
-import { play } from '../play.ts';
-import { describeUnordered, filesBelow, namesIn, readFiles, stateOfDevice } from '../state.ts';
+  removeNamespace,
+} from '../host.ts';
+import { play, runChain } from '../play.ts';
+import { describeUnordered, filesBelow, namesIn, stateOfDevice } from '../state.ts';
 import {
   type Moment,
   type Observation,
@@ -77,9 +73,9 @@ const NAMES = { 1: 'container', 2: 'second container' } as const;
 /** Plays a scene in the calling process's namespaces, which must be new and not shared. */
 export async function playScene(scene: Scene, twin: Twin): Promise<SceneRecord> {
   const lab = createLab();
-  const containers = new Map<string, LabNetns>([
-    [NAMES[1], createContainer('one')],
-    [NAMES[2], createContainer('two')],
+  const containers = new Map<string, Namespace>([
+    [NAMES[1], createNamespace('one')],
+    [NAMES[2], createNamespace('two')],
   ]);
   const look = (): Sight => ({
     places: Object.fromEntries(
@@ -103,8 +99,8 @@ function inodeOf({ fd }: Netns): string {
 
 interface Stage {
   readonly twin: Twin;
-  readonly lab: LabNetns;
-  readonly containers: Map<string, LabNetns>;
+  readonly lab: Namespace;
+  readonly containers: Map<string, Namespace>;
   readonly look: () => Sight;
 }
 
@@ -122,31 +118,16 @@ async function takeStep(step: Step, stage: Stage): Promise<Moment[]> {
   ];
 }
 
-async function perform(step: Step, stage: Stage, runtime: Runtime): Promise<void> {
-  const { twin, containers } = stage;
-  const { list } = twin;
+async function perform(step: Step, stage: Stage, runtime: Runtime): Promise<unknown> {
+  const { twin, containers, lab } = stage;
   const who = NAMES[step.who ?? 1];
-  const attachment = attachmentTo(who, step, twin);
-  switch (step.verb) {
-    case 'ADD':
-      return void (await addNetwork(list, attachment, runtime));
-    case 'CHECK':
-      return atLeast(list.version, SINCE.check) ? checkNetwork(list, attachment, runtime) : undefined;
-    case 'DEL':
-      return deleteNetwork(list, attachment, runtime);
-    case 'STATUS':
-      return atLeast(list.version, SINCE.status) ? networkStatus(list, runtime) : undefined;
-    case 'GC': {
-      const valid = [{ containerID: attachment.containerId, ifname: attachment.ifname }];
-      return void (await collectGarbage(list, { valid }, runtime));
-    }
-    case 'hand over':
-      return void (await handOver(list, { network: list.name, ...attachment }, 'do', runtime));
-    case 'damage':
-      return damage(containers.get(who), twin.ifname);
-    default:
-      return removeNamespace(who, stage);
-  }
+  if (step.verb !== 'damage' && step.verb !== 'remove namespace')
+    return await runChain(step.verb, twin.list, attachmentTo(who, step, twin), runtime);
+  const place = containers.get(who);
+  if (place === undefined) return undefined;
+  if (step.verb === 'damage') return damage(place, twin.ifname);
+  containers.delete(who);
+  return await removeContainer(lab, place, () => removeNamespace(place), GONE_WITHIN_MS);
 }
 
 function attachmentTo(who: string, { withoutNetns }: Step, { ifname, args, capabilities }: Twin): Attachment {
@@ -162,16 +143,10 @@ function attachmentTo(who: string, { withoutNetns }: Step, { ifname, args, capab
 }
 
 /** Removes the addresses, as a process in the container might do. */
-function damage(place: LabNetns | undefined, ifname: string): void {
-  const link = place && findLink(place.route, ifname);
-  if (!place || !link) return;
-  for (const { cidr } of listAddresses(place.route, link.index)) removeAddress(place.route, link.index, cidr);
-}
-
-async function removeNamespace(who: string, { containers, lab }: Stage): Promise<void> {
-  const place = containers.get(who);
-  containers.delete(who);
-  if (place) await removeContainer(lab, place, () => removeLabNetns(place), GONE_WITHIN_MS);
+function damage({ route }: Namespace, ifname: string): void {
+  const link = findLink(route, ifname);
+  if (link === undefined) return;
+  for (const { cidr } of listAddresses(route, link.index)) removeAddress(route, link.index, cidr);
 }
 
 function replyOf({ result, error }: { readonly result?: unknown; readonly error?: unknown }): StepReply {
@@ -182,13 +157,9 @@ function replyOf({ result, error }: { readonly result?: unknown; readonly error?
 
 /** Every file that plugins wrote, with its content. */
 function readContents(shown: readonly string[]): Record<string, string> {
-  const files = readFiles(FRESH_DIRS, [...OF_THE_RUNNER, ...notOfPlugins(shown)]);
-  return Object.fromEntries(
-    files.flatMap(({ key }) => {
-      const path = key.replace(/^file /, '');
-      return existsSync(path) ? [[path, contentOf(path)]] : [];
-    }),
-  );
+  const skip = [...OF_THE_RUNNER, ...notOfPlugins(shown)];
+  const paths = FRESH_DIRS.flatMap(dir => filesBelow(dir, skip)).filter(path => existsSync(path));
+  return Object.fromEntries(paths.map(path => [path, contentOf(path)]));
 }
 
 function contentOf(path: string): string {
@@ -202,7 +173,7 @@ function contentOf(path: string): string {
 }
 
 /** Everything in a namespace except transient state: counters, dynamic neighbours, duplicate address detection. */
-export function observeNetns(place: LabNetns): Observation {
+export function observeNetns(place: Namespace): Observation {
   const tables = new Tables(askOn(place));
   const nameOf = namesIn(tables);
   const links = tables.links.map(link => {

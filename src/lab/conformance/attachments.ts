@@ -7,7 +7,9 @@ import { findCidr, renderCidr } from '../../net/cidr.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
 import { createLink, findLink, removeLink } from '../../netlink/rtnl/link.ts';
-import type { Namespace, Reply, TestHost } from '../testing/host.ts';
+import type { Reply } from '../call.ts';
+import type { Namespace } from '../host.ts';
+import type { TestHost } from '../testing/host.ts';
 import {
   type Asking,
   describeReply,
@@ -19,8 +21,10 @@ import {
   must,
   type Pod,
   type PodVerb,
+  PRACTICE,
   type Rule,
   type Scene,
+  SKELETON,
   Skipped,
   should,
   skipUnless,
@@ -31,8 +35,6 @@ const ADD = 'SPEC: ADD';
 const SUCCESS = 'SPEC: Success';
 const OVERVIEW = 'SPEC: Overview';
 const STATUS = 'SPEC: STATUS';
-const SKELETON = 'reference skeleton';
-const PRACTICE = 'good practice';
 const KUBERNETES_ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=pod';
 const BIG_REQUEST_BYTES = 1 << 20;
 const AT_ONCE = 4;

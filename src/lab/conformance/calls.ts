@@ -13,12 +13,16 @@ import {
   type Recorded,
   type Rule,
   type RuleRow,
+  SKELETON,
   should,
   skipUnless,
   tableOf,
 } from './exam.ts';
 
 const ERROR = 'SPEC: Error';
+const FORMAT = 'SPEC: Configuration format';
+const OVERVIEW = 'SPEC: Overview';
+const PARAMETERS = 'SPEC: Parameters';
 
 /** Rules of VERSION, and of being run by hand. */
 export const VERSION_RULES: readonly Rule[] = tableOf({ source: 'SPEC: VERSION', needs: 'nothing' }, [
@@ -56,18 +60,13 @@ export const VERSION_RULES: readonly Rule[] = tableOf({ source: 'SPEC: VERSION',
       `asked with ${asked}, it replies with ${JSON.stringify(result?.cniVersion)}`,
     );
   }),
-  should(
-    'version/without-stdin',
-    'VERSION works with empty standard input',
-    'reference skeleton',
-    async exam => {
-      insistOk(await exam.ask('VERSION', { conf: '' }), 'VERSION');
-    },
-  ),
+  should('version/without-stdin', 'VERSION works with empty standard input', SKELETON, async exam => {
+    insistOk(await exam.ask('VERSION', { conf: '' }), 'VERSION');
+  }),
   should(
     'version/about',
     'called without CNI_COMMAND, it describes itself on standard error and succeeds',
-    'reference skeleton',
+    SKELETON,
     async exam => {
       const reply = await exam.ask('', { conf: '' });
       insistOk(reply, 'without CNI_COMMAND');
@@ -94,7 +93,7 @@ export const ENVIRONMENT_RULES: readonly Rule[] = tableOf({ source: ERROR, needs
   should(
     'env/unknown-command-text',
     'the message is "unknown CNI_COMMAND: …", which runtimes look for',
-    'reference skeleton',
+    SKELETON,
     async exam => {
       const reply = await exam.ask('NONSENSE');
       insist(reply.error?.msg === 'unknown CNI_COMMAND: NONSENSE', describeReply(reply));
@@ -107,15 +106,10 @@ export const ENVIRONMENT_RULES: readonly Rule[] = tableOf({ source: ERROR, needs
     const names = ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME'];
     await insistNamed(exam, 'ADD', names);
   }),
-  must(
-    'env/container-id',
-    'an invalid CNI_CONTAINERID is rejected with code 4',
-    'SPEC: Parameters',
-    async exam => {
-      for (const value of CONTAINER_IDS) await insistRefused(exam, 'CNI_CONTAINERID', value);
-    },
-  ),
-  must('env/ifname', 'an invalid CNI_IFNAME is rejected with code 4', 'SPEC: Parameters', async exam => {
+  must('env/container-id', 'an invalid CNI_CONTAINERID is rejected with code 4', PARAMETERS, async exam => {
+    for (const value of CONTAINER_IDS) await insistRefused(exam, 'CNI_CONTAINERID', value);
+  }),
+  must('env/ifname', 'an invalid CNI_IFNAME is rejected with code 4', PARAMETERS, async exam => {
     for (const value of IFNAMES) await insistRefused(exam, 'CNI_IFNAME', value);
   }),
 ]);
@@ -159,16 +153,11 @@ export const REQUEST_RULES: readonly Rule[] = tableOf({ source: ERROR, needs: 'n
       insistError(await addWith(exam, { name }), `name ${JSON.stringify(name)}`, ErrorCode.invalidConfig);
     }
   }),
-  must(
-    'request/bad-name',
-    'an invalid network name is rejected with code 7',
-    'SPEC: Configuration format',
-    async exam => {
-      for (const name of BAD_NAMES) {
-        insistError(await addWith(exam, { name }), `name ${JSON.stringify(name)}`, ErrorCode.invalidConfig);
-      }
-    },
-  ),
+  must('request/bad-name', 'an invalid network name is rejected with code 7', FORMAT, async exam => {
+    for (const name of BAD_NAMES) {
+      insistError(await addWith(exam, { name }), `name ${JSON.stringify(name)}`, ErrorCode.invalidConfig);
+    }
+  }),
   must('request/version', 'an unsupported version is rejected with code 1', async exam => {
     for (const cniVersion of ['9.9.9', '1.0', 'nonsense']) {
       const what = `cniVersion ${JSON.stringify(cniVersion)}`;
@@ -183,7 +172,7 @@ export const REQUEST_RULES: readonly Rule[] = tableOf({ source: ERROR, needs: 'n
   should(
     'request/version-names-supported',
     'that error names the supported versions',
-    'reference skeleton',
+    SKELETON,
     async exam => {
       const reply = await addWith(exam, { cniVersion: '9.9.9' });
       const said = `${reply.error?.msg} ${reply.error?.details ?? ''}`;
@@ -196,7 +185,7 @@ export const REQUEST_RULES: readonly Rule[] = tableOf({ source: ERROR, needs: 'n
   should(
     'request/version-type',
     'a cniVersion that is not a string is rejected with code 6',
-    'reference skeleton',
+    SKELETON,
     async exam => {
       insistError(await addWith(exam, { cniVersion: 1 }), 'cniVersion 1', ErrorCode.decodingFailure);
     },
@@ -225,11 +214,8 @@ function addWith(exam: Exam, changes: JsonObject) {
 
 /** Rules examined last, about all calls of the examination. */
 export const REPLY_RULES: readonly Rule[] = tableOf({ source: ERROR, needs: 'nothing' }, [
-  must(
-    'reply/only-protocol',
-    'standard output contains one JSON object, or nothing',
-    'SPEC: Overview',
-    exam => forAll(exam, ({ reply }) => reply.stdout.trim() === '' || isObject(tryParse(reply.stdout))),
+  must('reply/only-protocol', 'standard output contains one JSON object, or nothing', OVERVIEW, exam =>
+    forAll(exam, ({ reply }) => reply.stdout.trim() === '' || isObject(tryParse(reply.stdout))),
   ),
   must(
     'reply/failure-has-error',
@@ -272,11 +258,11 @@ export const REPLY_RULES: readonly Rule[] = tableOf({ source: ERROR, needs: 'not
         reply.stdout.trim() === '',
     ),
   ),
-  must('process/ends', 'every call ends before its deadline', 'SPEC: Overview', exam => {
+  must('process/ends', 'every call ends before its deadline', OVERVIEW, exam => {
     const late = exam.calls.find(call => call.late);
     insist(!late, `${late?.verb} was still running after ${exam.subject.deadlineMs} ms`);
   }),
-  must('process/leaves-none', 'no process is left running', 'SPEC: Overview', exam => {
+  must('process/leaves-none', 'no process is left running', OVERVIEW, exam => {
     const found = exam.calls.find(({ running }) => running.length);
     insist(!found, `${found?.verb} leaves ${found?.running.join(', ')}`);
   }),

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { loadFile } from '../../chain/config/load.ts';
+import { signalGroup } from '../../chain/run/process-group.ts';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, parseObject, quote } from '../../cni/json.ts';
@@ -12,26 +13,18 @@ import { parseIp } from '../../net/ip.ts';
 import { addAddress } from '../../netlink/rtnl/addr.ts';
 import { createLink, findLink, getLink, setLink } from '../../netlink/rtnl/link.ts';
 import { addRoute } from '../../netlink/rtnl/route.ts';
-import { inNetns, type Netns } from '../../sys/netns.ts';
-import { configurePlugins, layCable, offerCapabilities, removeContainer } from '../lab.ts';
+import { type CallOptions, type Reply, requestOf, type Verb } from '../call.ts';
+import { configurePlugins, offerCapabilities } from '../configured.ts';
+import { diffKernelStates, type KernelState } from '../diff.ts';
+import { layCable, type Namespace, removeContainer } from '../host.ts';
+import { callExecutable, startBeside } from '../play.ts';
 import {
-  type CallOptions,
   type Container,
   createHost,
-  diffKernelStates,
-  environmentOf,
-  type KernelState,
-  killGroup,
   killProcess,
-  type Namespace,
   nameOfProcess,
   processesIn,
-  type Reply,
-  requestOf,
-  runIn,
   type TestHost,
-  toReply,
-  type Verb,
 } from '../testing/host.ts';
 
 /** A plugin and everything needed to examine it. */
@@ -64,6 +57,10 @@ export interface Subject {
   /** Time for one call. */
   readonly deadlineMs: number;
 }
+
+/** Sources of rules that are not of the specification. */
+export const SKELETON = 'reference skeleton';
+export const PRACTICE = 'good practice';
 
 /** Name of the network when the configuration has none. */
 const NETWORK = 'conformance';
@@ -299,7 +296,7 @@ export class Exam {
   /** Gives a rule a fresh host. */
   async scene<T>(play: (scene: Scene) => Promise<T>): Promise<T> {
     const host = createHost();
-    let beside: Beside | undefined;
+    let beside: { readonly pid: number } | undefined;
     try {
       makeBridge(host.namespace, this.subject);
       if (this.subject.beside !== undefined)
@@ -307,7 +304,7 @@ export class Exam {
       if (beside) this.#besides.add(beside.pid);
       return await play(new Scene(this, host));
     } finally {
-      beside?.end();
+      signalGroup(beside?.pid, 'SIGKILL');
       host.close();
     }
   }
@@ -350,18 +347,13 @@ export class Exam {
   /** Makes and records any call on any host. */
   async call(host: TestHost, verb: Verb, options: CallOptions, alongside = false): Promise<Reply> {
     const { subject } = this;
-    const { executable, ifname, pluginDirs, deadlineMs } = subject;
-    const call = { ifname, pluginDirs, ...options };
-    const request = requestOf(call);
-    const { late, group, ...ended } = await runIn(host.namespace.netns, [executable], {
-      env: { ...subject.env, ...environmentOf(verb, call) },
-      stdin: request,
-      timeoutMs: deadlineMs,
+    const { executable, ifname, pluginDirs, deadlineMs: timeoutMs } = subject;
+    const call = { ifname, pluginDirs, timeoutMs, ...options, env: { ...subject.env, ...options.env } };
+    let running: readonly string[] = [];
+    const { late, reply } = await callExecutable(host.namespace.netns, executable, verb, call, async () => {
+      if (!alongside) running = await this.#endLeftovers(host);
     });
-    const running = alongside ? [] : await this.#endLeftovers(host);
-    killGroup(group);
-    const reply = toReply(ended);
-    this.calls.push({ verb, request, reply, late, running });
+    this.calls.push({ verb, request: requestOf(call), reply, late, running });
     return reply;
   }
 
@@ -378,45 +370,6 @@ export class Exam {
       return name;
     });
   }
-}
-
-/** Time until it is ready. */
-const READY_MS = 10_000;
-
-/** A program that runs until it is ended. */
-interface Beside {
-  readonly pid: number;
-  /** Ends it, with everything that it has started. */
-  end(): void;
-}
-
-/**
- * Starts an executable in a namespace, and waits until it has written something to its standard error, which says that it is ready.
- * @throws Error with what it wrote when it ended instead, or was not ready in time
- */
-async function startBeside(executable: string, netns: Netns): Promise<Beside> {
-  const child = inNetns(netns, () =>
-    Bun.spawn([executable], {
-      env: { PATH: process.env.PATH },
-      stdin: 'ignore',
-      stdout: 'ignore',
-      stderr: 'pipe',
-      detached: true,
-    }),
-  );
-  const end = (): void => killGroup(child.pid);
-  const timer = setTimeout(end, READY_MS);
-  const reader = child.stderr.getReader();
-  const { done } = await reader.read();
-  clearTimeout(timer);
-  if (done) throw new Error(`Cannot use "${executable}": it ended, or wrote nothing to its standard error`);
-  void readOn(reader);
-  return { pid: child.pid, end };
-}
-
-/** Otherwise the program would wait for the pipe to be read. */
-async function readOn(reader: { read(): Promise<{ done: boolean }> }): Promise<void> {
-  while (!(await reader.read()).done);
 }
 
 /** How a call for a pod differs from the usual one. */

@@ -1,14 +1,10 @@
 // Does ADD leave nothing behind, whichever request the kernel refuses?
 import { defined } from '../../cni/defined.ts';
-import {
-  type CallOptions,
-  diffKernelStates,
-  type Fault,
-  type Plugin,
-  type Reply,
-  type TestHost,
-  type Watch,
-} from './host.ts';
+import type { CallOptions, Fault, Reply } from '../call.ts';
+import { diffKernelStates } from '../diff.ts';
+import type { Plugin } from '../play.ts';
+import type { Watch } from '../state.ts';
+import type { TestHost } from './host.ts';
 
 /** The outcome of one ADD in which a request failed. */
 export interface FaultReport extends Fault {

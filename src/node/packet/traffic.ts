@@ -3,15 +3,15 @@
 import { type Conflist, parseFrozen } from '../../chain/config/conflist.ts';
 import { keyOf } from '../../cni/attachment.ts';
 import { parseResult } from '../../cni/result.ts';
+import { configurePlugins } from '../../lab/configured.ts';
 import {
-  closeLabNetns,
-  configurePlugins,
+  closeNamespace,
   createNameless,
   type Lab,
-  type LabNetns,
   layOutside,
-  openLabNetns,
-} from '../../lab/lab.ts';
+  type Namespace,
+  openNamespace,
+} from '../../lab/host.ts';
 import { type Attached, type Probe, type Sent, trafficOf } from '../../lab/probes.ts';
 import { cidrContains, cidrsOverlap, parseCidr, renderCidr } from '../../net/cidr.ts';
 import { type Ip, parseIp, renderIp } from '../../net/ip.ts';
@@ -59,7 +59,7 @@ export class Traffic {
   readonly #node = Site.openNode();
   readonly #lab: Lab;
   readonly #cable: number;
-  readonly #places = new Map<string, LabNetns | undefined>();
+  readonly #places = new Map<string, Namespace | undefined>();
   readonly #targets: readonly Target[];
   readonly #wanted: Wanted;
 
@@ -72,14 +72,14 @@ export class Traffic {
         family === 4 || this.#node.sysctl('net/ipv6/conf/default/disable_ipv6') === '0',
     );
     const { near, far } = this.#freePair();
-    const host = openLabNetns('host', openOwnNetns());
+    const host = openNamespace('host', openOwnNetns());
     const outside = createNameless('outside', dir);
     const ends = { host, outside, families };
     try {
       const [cable] = layOutside(ends, `probe${process.pid}`, near, far);
       this.#cable = cable.index;
     } catch (error) {
-      for (const place of [host, outside]) closeLabNetns(place);
+      for (const place of [host, outside]) closeNamespace(place);
       throw error;
     }
     this.#lab = { ...ends, hostAddress: ipsOf(near), outsideAddress: ipsOf(far) };
@@ -151,7 +151,7 @@ export class Traffic {
       return 'the list and the result of its ADD are not on record';
     if (!this.#places.has(shown.netns)) {
       const netns = findNetns(shown.netns);
-      this.#places.set(shown.netns, netns && openLabNetns(titleOf(shown), netns));
+      this.#places.set(shown.netns, netns && openNamespace(titleOf(shown), netns));
     }
     const place = this.#places.get(shown.netns);
     if (place === undefined) return `its namespace "${shown.netns}" cannot be entered`;
@@ -180,9 +180,9 @@ export class Traffic {
 
   close(): void {
     removeLink(this.#lab.host.route, this.#cable);
-    for (const place of this.#places.values()) if (place) closeLabNetns(place);
-    closeLabNetns(this.#lab.outside);
-    closeLabNetns(this.#lab.host);
+    for (const place of this.#places.values()) if (place) closeNamespace(place);
+    closeNamespace(this.#lab.outside);
+    closeNamespace(this.#lab.host);
     this.#node.close();
   }
 }

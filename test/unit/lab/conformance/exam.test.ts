@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ErrorCode } from '../../../../src/cni/errors.ts';
+import { toReply } from '../../../../src/lab/call.ts';
 import {
   Broken,
   describeReply,
@@ -14,7 +15,6 @@ import {
   Skipped,
   skipUnless,
 } from '../../../../src/lab/conformance/exam.ts';
-import { toReply } from '../../../../src/lab/testing/host.ts';
 
 const reply = (exitCode: number, stdout = '', stderr = '') =>
   toReply({ exitCode, stdout, stderr, durationMs: 1 });

@@ -1,6 +1,6 @@
 // Is every request tried, and all garbage reported?
 import { describe, expect, test } from 'bun:test';
-import type { Reply } from '../../../../src/lab/testing/host.ts';
+import type { Reply } from '../../../../src/lab/call.ts';
 import { sweepFaults } from '../../../../src/lab/testing/sweep.ts';
 
 const OK: Reply = { exitCode: 0, stdout: '', stderr: '', durationMs: 0 };

@@ -1,15 +1,9 @@
 // Does a call look as a runtime makes it, is the answer read right, and is exactly the wanted request made to fail?
 import { describe, expect, test } from 'bun:test';
-import {
-  environmentOf,
-  faultIn,
-  listKernelRequests,
-  requestOf,
-  toReply,
-  withFaults,
-} from '../../../../src/lab/testing/host.ts';
-import { Errno } from '../../../../src/sys/errno.ts';
-import { faultAt } from '../../../../src/sys/fault.ts';
+import { environmentOf, faultIn, requestOf, toReply } from '../../../src/lab/call.ts';
+import { listKernelRequests, withFaults } from '../../../src/lab/play.ts';
+import { Errno } from '../../../src/sys/errno.ts';
+import { faultAt } from '../../../src/sys/fault.ts';
 
 const CONF = { cniVersion: '1.1.0', name: 'net', type: 'sample' };
 const ended = { stderr: '', durationMs: 1 };

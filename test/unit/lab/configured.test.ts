@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { parseNetwork } from '../../../src/chain/config/conflist.ts';
-import { configurePlugins, forNeighbour, offerCapabilities } from '../../../src/lab/lab.ts';
+import { configurePlugins, forNeighbour, offerCapabilities } from '../../../src/lab/configured.ts';
 
 const network = (...plugins: object[]) =>
   parseNetwork(JSON.stringify({ cniVersion: '1.0.0', name: 'n', plugins }));

@@ -1,10 +1,8 @@
-// Where is a chain tried: on which fake host, with which containers, outside world and capability arguments, and which of the machine's files?
+// How are a fake host, its containers and the world outside made and removed, and which of the machine's files do plugins see there?
 import { closeSync, existsSync, openSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { ensureDirSync } from 'fs-extra/esm';
-import type { Conflist } from '../chain/config/conflist.ts';
 import { notesDirs, runDir, workingDirectory } from '../cni/directories.ts';
-import type { JsonObject } from '../cni/json.ts';
 import { parseCidr } from '../net/cidr.ts';
 import { type Ip, parseIp } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
@@ -23,26 +21,72 @@ import {
 } from '../sys/netns.ts';
 import { trySysctl } from '../sys/sysctl.ts';
 
-/** Container runtimes keep namespaces here too, but the lab has its own copy of the directory. */
-const NETNS_DIR = '/run/netns';
+/** The directory that `ip netns` also uses; the lab of a command has its own copy of it. */
+export const NETNS_DIR = '/run/netns';
 
 /** A part of the private ranges (RFC 1918, RFC 4193) that tried networks rarely use. */
 const HOST = { 4: '172.31.254.1/24', 6: 'fd00:ca7e::1/64' } as const;
 const OUTSIDE = { 4: '172.31.254.2/24', 6: 'fd00:ca7e::2/64' } as const;
 const ANYWHERE = { 4: '0.0.0.0/0', 6: '::/0' } as const;
 
-/** A namespace with the sockets needed to inspect it. */
-export interface LabNetns {
+/** A network namespace with the sockets needed to inspect it. */
+export interface Namespace {
   readonly name: string;
+  readonly path: string;
   readonly netns: Netns;
   readonly route: NetlinkSocket;
   readonly netfilter: NetlinkSocket;
 }
 
+/** A namespace that exists, with sockets in it. {@link closeNamespace} closes them and the namespace. */
+export function openNamespace(name: string, netns: Netns): Namespace {
+  const route = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+  const netfilter = inNetns(netns, () => new NetlinkSocket(NETLINK_NETFILTER));
+  return { name, path: netns.path, netns, route, netfilter };
+}
+
+/** Creates a namespace as a runtime does for a container, with only a loopback device that is down. */
+export function createNamespace(name: string, dir = NETNS_DIR): Namespace {
+  ensureDirSync(dir);
+  const path = join(dir, name);
+  createNetnsAt(path);
+  return openNamespace(name, openNetns(path));
+}
+
+/** A namespace without a path: it ends with the process at the latest, however that ends. @param dir for a moment, it has one here */
+export function createNameless(name: string, dir: string): Namespace {
+  const made = createNamespace(`${name}-${process.pid}`, dir);
+  removePath(made.path);
+  return { ...made, name };
+}
+
+/** A namespace without any process or mount vanishes with that, and its cables with it. */
+export function closeNamespace({ netns, route, netfilter }: Namespace): void {
+  route.close();
+  netfilter.close();
+  closeNetns(netns);
+}
+
+/** Closes a namespace that has a path, and removes it. */
+export function removeNamespace(place: Namespace): void {
+  closeNamespace(place);
+  removePath(place.path);
+}
+
+/** Removes the path of a namespace. */
+export function removePath(path: string): void {
+  try {
+    unmountNetns(path);
+  } catch {
+    // It is no longer mounted.
+  }
+  rmSync(path, { force: true });
+}
+
 /** The fake host and its environment. */
 export interface Lab {
-  readonly host: LabNetns;
-  readonly outside: LabNetns;
+  readonly host: Namespace;
+  readonly outside: Namespace;
   /** Address of the fake host as seen from outside, by family. */
   readonly hostAddress: Readonly<Record<4 | 6, Ip>>;
   readonly outsideAddress: Readonly<Record<4 | 6, Ip>>;
@@ -56,9 +100,8 @@ export interface Lab {
  * @param devices further devices of the host, up and without addresses; the other end of each is outside, under the same name
  */
 export function createLab(devices: readonly string[] = []): Lab {
-  ensureDirSync(NETNS_DIR);
-  const host = openLabNetns('host', openOwnNetns());
-  const outside = createContainer('outside');
+  const host = openNamespace('host', openOwnNetns());
+  const outside = createNamespace('outside');
   const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
   setLink(host.route, getLink(host.route, 'lo').index, { up: true });
   const [uplink] = layOutside({ host, outside, families }, 'outside0', HOST, OUTSIDE);
@@ -94,54 +137,13 @@ export function layOutside(
 }
 
 function addDefaultRoutes(
-  { route }: LabNetns,
+  { route }: Namespace,
   oif: number,
   gateways: Addresses,
   families: readonly (4 | 6)[],
 ): void {
   for (const family of families)
     addRoute(route, { dst: parseCidr(ANYWHERE[family]), gateway: parseCidr(gateways[family]).ip, oif });
-}
-
-/** Creates a namespace as a runtime does for a container, with only a loopback device that is down. */
-export function createContainer(name: string): LabNetns {
-  const path = `${NETNS_DIR}/${name}`;
-  createNetnsAt(path);
-  return openLabNetns(name, openNetns(path));
-}
-
-/** A namespace without a path: it ends with the process at the latest, however that ends. @param dir for a moment, it has one here */
-export function createNameless(name: string, dir: string): LabNetns {
-  ensureDirSync(dir);
-  const path = join(dir, `${name}-${process.pid}`);
-  createNetnsAt(path);
-  try {
-    return openLabNetns(name, openNetns(path));
-  } finally {
-    unmountNetns(path);
-    rmSync(path);
-  }
-}
-
-/** A namespace that exists, with sockets in it. {@link closeLabNetns} closes them and the namespace. */
-export function openLabNetns(name: string, netns: Netns): LabNetns {
-  const route = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
-  const netfilter = inNetns(netns, () => new NetlinkSocket(NETLINK_NETFILTER));
-  return { name, netns, route, netfilter };
-}
-
-/** A namespace without any process or mount vanishes with that, and its cables with it. */
-export function closeLabNetns({ netns, route, netfilter }: LabNetns): void {
-  route.close();
-  netfilter.close();
-  closeNetns(netns);
-}
-
-/** Closes a namespace that has a path, and removes it. */
-export function removeLabNetns(place: LabNetns): void {
-  closeLabNetns(place);
-  unmountNetns(place.netns.path);
-  rmSync(place.netns.path, { force: true });
 }
 
 const STEP_MS = 10;
@@ -151,8 +153,8 @@ const STEP_MS = 10;
  * open for too long, for example an orphan process.
  */
 export async function removeContainer(
-  { route }: LabNetns,
-  container: LabNetns,
+  { route }: Namespace,
+  container: Namespace,
   remove: () => void,
   patienceMs: number,
 ): Promise<void> {
@@ -172,9 +174,9 @@ export async function removeContainer(
  * @param master index of the bridge that its first end is a port of
  */
 export function layCable(
-  from: LabNetns,
+  from: Namespace,
   name: string,
-  to: LabNetns,
+  to: Namespace,
   peer: string,
   master?: number,
 ): readonly [Link, Link] {
@@ -244,54 +246,4 @@ function enter(dir: string): void {
 function protectMachine(): void {
   makeReadOnly('/');
   for (const dir of KERNEL_DIRS.filter(existsSync)) makeWritable(dir);
-}
-
-/** A configured plugin: its entry of the conflist, and its capability arguments. */
-export interface ConfiguredPlugin {
-  readonly type: string;
-  readonly conf: JsonObject;
-  readonly runtimeConfig: JsonObject;
-}
-
-/** The lab's offer to plugins that declare the capability, unless the caller specifies otherwise. */
-const OFFERS: Readonly<Record<string, unknown>> = {
-  portMappings: [
-    { hostPort: 8080, containerPort: 80, protocol: 'tcp' },
-    { hostPort: 8053, containerPort: 53, protocol: 'udp' },
-  ],
-  // Bits per second, and bits.
-  bandwidth: { ingressRate: 20e6, ingressBurst: 512e3, egressRate: 10e6, egressBurst: 512e3 },
-};
-
-const RATE_KEYS = ['ingressRate', 'egressRate'];
-
-/** Capability arguments for a conflist: the lab's offers for declared capabilities, overridden by the given arguments. */
-export function offerCapabilities(list: Conflist, given: JsonObject): JsonObject {
-  const offered = Object.entries(OFFERS).filter(([name]) =>
-    list.plugins.some(({ capabilities, conf }) => {
-      // Rates in the file are the ones that its author wants to try.
-      const settled = name === 'bandwidth' && RATE_KEYS.some(key => conf[key] !== undefined);
-      return capabilities[name] === true && !settled;
-    }),
-  );
-  return { ...Object.fromEntries(offered), ...given };
-}
-
-/** The arguments for a second container: the same, but with other host ports. */
-export function forNeighbour(capabilities: JsonObject): JsonObject {
-  const { portMappings } = capabilities;
-  if (!Array.isArray(portMappings)) return capabilities;
-  const moved = portMappings.map(mapping => ({ ...mapping, hostPort: Number(mapping?.hostPort) + 1 }));
-  return { ...capabilities, portMappings: moved };
-}
-
-/** Each plugin with the arguments that it receives. */
-export function configurePlugins(list: Conflist, capabilities: JsonObject): ConfiguredPlugin[] {
-  return list.plugins.map(({ type, conf, capabilities: declared }) => ({
-    type,
-    conf,
-    runtimeConfig: Object.fromEntries(
-      Object.entries(capabilities).filter(([name]) => declared[name] === true),
-    ),
-  }));
 }
