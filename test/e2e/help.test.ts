@@ -4,6 +4,7 @@ import { EXAMPLES } from '../../src/cli/help/examples.ts';
 import { GROUPS } from '../../src/cli/usage.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { withMachine } from '../helpers/machine.ts';
+import { IS_SAMPLE } from '../helpers/sample.ts';
 import { describeRoot, requiresReference } from '../helpers/skip.ts';
 import { wordsOf } from '../helpers/words.ts';
 
@@ -42,6 +43,9 @@ const EXIT_CODES: Readonly<Record<string, number>> = {
   'catena daemon --ping': 3,
 };
 
+/** Examinations of one plugin or of a whole list, which files of their own have. */
+const LONG = ['compare', 'conformance'];
+
 /** Commands that serve until they are interrupted. */
 const UNTIL_TOLD: readonly string[] = ['ui'];
 const END_SOON = ['timeout', '--preserve-status', '--signal=INT', '3'];
@@ -66,6 +70,7 @@ describeRoot(
           await machine.ok(['ip', 'netns', 'add', 'web']);
           const failed: unknown[] = [];
           for (const name of GROUPS.flatMap(({ commands }) => commands)) {
+            if (IS_SAMPLE && LONG.includes(name)) continue;
             for (const [, line] of EXAMPLES[name] ?? []) {
               const [, ...args] = wordsOf(line);
               const command = [

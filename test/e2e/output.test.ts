@@ -1,5 +1,5 @@
 // Is what each command and the daemon print for programs what the published schemas say, with the exit code of the text?
-import { describe, expect, test } from 'bun:test';
+import { describe, expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { KINDS, type Kind } from '../../src/cli/answers/kinds.ts';
@@ -8,6 +8,7 @@ import { expectAnswer, expectFailure } from '../helpers/answer.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { follow } from '../helpers/follow.ts';
 import { directories, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -15,6 +16,9 @@ import { IS_SAMPLE } from '../helpers/sample.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 import { until } from '../helpers/until.ts';
+
+// Dozens of commands in a row, which wait for a core on a busy machine.
+setDefaultTimeout(deadline(120_000));
 
 const seen = new Set<Kind>();
 const called = new Set<string>();
@@ -50,7 +54,7 @@ async function onNode(body: (ground: { lab: Lab; pod: string; ask: Ask }) => Pro
     await lab.remove(gone);
     const env = { ...directories(lab.tmp), NETCONFPATH: lab.tmp, CNI_PATH: BIN_DIR };
     const run = (args: readonly string[]) =>
-      lab.run(lab.host, [CATENA, ...args], { env, cwd: lab.tmp, timeoutMs: 100_000 });
+      lab.run(lab.host, [CATENA, ...args], { env, cwd: lab.tmp, timeoutMs: deadline(100_000) });
     const ask: Ask = async (kind, line, exitCode = 0) => {
       const args = line.split(' ').map(word => word.replace('{pod}', pod.id).replace('{tmp}', lab.tmp));
       const json = await run([...args, '--output=json']);
@@ -78,6 +82,10 @@ describeRoot('for programs', () => {
       const { outcome, hops } = await ask('PacketWalk', 'why-not :8080', 1);
       expect([outcome, hops.length > 0]).toEqual(['stopped', true]);
       expect((await ask('LogEntryList', 'log')).items).toMatchObject([{ what: 'ADD' }, { what: 'ADD' }]);
+    }));
+
+  test('what shows the configuration', () =>
+    onNode(async ({ ask, pod }) => {
       const { files, runtimes } = await ask('NetworkFiles', 'networks --why');
       expect([files.length > 0, runtimes.length]).toEqual([true, 3]);
       const { items } = await ask('LeaseList', 'ipam ls podnet');
@@ -88,7 +96,6 @@ describeRoot('for programs', () => {
       expect([new Date(startedAt).toISOString(), links.length > 2]).toEqual([startedAt, true]);
       expect(await ask('Request', `log ${id}`)).toMatchObject({ id, containerId: pod });
       expect(await ask('NetworkVersions', 'networks --versions podnet')).toMatchObject({ usable: true });
-      await ask('Diagnosis', 'doctor', 'as text');
       await ask('Validation', 'validate {tmp}/podnet.conflist', 'as text');
       await ask('NetworkExplanation', 'validate --explain podnet');
       await ask('CodeExplanation', 'help 11');
@@ -97,6 +104,11 @@ describeRoot('for programs', () => {
         'init other --kind bridge --subnet auto --file {tmp}/other.conflist',
       );
       expect(made.list).toMatchObject({ name: 'other', plugins: [{ type: 'bridge' }] });
+    }));
+
+  test('what examines the node, and what serves', () =>
+    onNode(async ({ ask }) => {
+      await ask('Diagnosis', 'doctor', 'as text');
       const { files: packed } = await ask('Bundle', 'doctor --bundle {tmp}/report.tar.gz');
       expect(packed.length).toBeGreaterThan(10);
       await ask('UiAddress', 'ui --idle-exit 1');
@@ -168,7 +180,7 @@ describeRoot('for programs', () => {
     }));
 
   test(
-    'what examines executables',
+    'what compares executables',
     () =>
       onNode(async ({ ask }) => {
         expect(await ask('Trial', `try ${ROOT}/conflists/bridge-full.conflist`)).toMatchObject({
@@ -180,13 +192,21 @@ describeRoot('for programs', () => {
         ).toMatchObject({
           same: true,
         });
+      }),
+    deadline(180_000),
+  );
+
+  test(
+    'what examines executables',
+    () =>
+      onNode(async ({ ask }) => {
         expect((await ask('Conformance', 'conformance tuning --chained')).rules.length).toBeGreaterThan(5);
         const { items } = await ask('SurveyList', `swap podnet --bin-dir ${BIN_DIR}`);
         expect(items.map(({ link }: { link: string }) => link)).toContain('tuning');
         const same = `swap podnet --link tuning --to ${BIN_DIR}/tuning --bin-dir ${BIN_DIR}`;
         expect(await ask('Replacement', same)).toMatchObject({ outcome: 'same', link: 'tuning' });
       }),
-    180_000,
+    deadline(180_000),
   );
 
   test('what the daemon answers', () =>
@@ -311,7 +331,7 @@ const SHOWN = [
     'conformance {bin}/loopback',
   ],
 ];
-const WIDTHS = IS_SAMPLE ? [60, 100] : [60, 80, 120];
+const WIDTHS = IS_SAMPLE ? [60] : [60, 80, 120];
 /** At one width. */
 const SLOW = /^(conformance|doctor --traffic|handover|swap|try)/;
 const NET = 'backend-production-of-the-eastern-region';
@@ -373,7 +393,7 @@ describeRoot('for people', () => {
           expect(wide).toContain(NET);
         }
       }),
-    300_000,
+    deadline(300_000),
   );
 });
 
