@@ -85,15 +85,16 @@ async function main(): Promise<void> {
   if (selected.length === 0) throw new Error(`no test file matches "${filters.join('" or "')}"`);
   const fast = selected.filter(file => ringOf(file) === 'check');
   const slow = selected.filter(file => ringOf(file) !== 'check');
+  const linted = Promise.all(filters.length > 0 ? [] : lint());
   const [built] = await Promise.all([
     slow.some(needsExecutables) ? check('build', [...BUN, 'plugins/build/build.ts']) : true,
     ...(slow.length > 0 ? [provide(slow)] : []),
-    ...(filters.length > 0 ? [] : lint()),
   ]);
   const machine = await findOwnMachine();
   if (slow.length > 0 && machine.notice !== undefined) say(machine.notice);
   if (!built) say('tests that need the executables do not run');
   await runAll(fast, built ? slow : slow.filter(file => !needsExecutables(file)), machine);
+  await linted;
   rememberTimes(times);
 }
 

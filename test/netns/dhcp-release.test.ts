@@ -15,7 +15,7 @@ import { until } from '../helpers/until.ts';
 
 setDefaultTimeout(deadline(240_000));
 
-const LEASES = IS_SAMPLE ? 60 : 200;
+const LEASES = IS_SAMPLE ? 40 : 200;
 const POOL = ['10.77.0.10', '10.77.0.250'] as const;
 
 interface Server {
