@@ -87,7 +87,6 @@ export function capture(
     routes: listRouteMessages(host)
       .map(message => ({ message, route: decodeRoute(message) }))
       .filter(({ route }) => isLost(route, link.index, own))
-      .sort((a, b) => narrowFirst(a.route, b.route))
       .map(({ message, route }) => keep(describeRoute(route), message)),
   };
 }
@@ -185,12 +184,6 @@ function renderSource({ source }: Route): string[] {
 
 function describeRoute({ dst, gateway, table }: Route): string {
   return `${renderCidr(dst)}${gateway ? ` via ${renderIp(gateway)}` : ''} table ${table}`;
-}
-
-/** A gateway must be reachable before a route uses it: narrow scopes first, and within one scope those without a gateway. */
-function narrowFirst(a: Route, b: Route): number {
-  const isVia = ({ gateway, ways }: Route) => Number(gateway !== undefined || ways !== undefined);
-  return (b.scope ?? 0) - (a.scope ?? 0) || isVia(a) - isVia(b);
 }
 
 function attempt(step: () => void): string[] {

@@ -316,6 +316,9 @@ describeRoot('host-device', () => {
         ['addr', 'add', '2001:db8:2::5', 'peer', '2001:db8:2::1/128', 'nodad', 'dev', 'up0'],
         ['route', 'add', 'default', 'via', '172.31.1.1', 'dev', 'up0', 'onlink'],
         ['route', 'add', '10.50.0.0/16', 'via', 'inet6', 'fe80::1', 'dev', 'up0'],
+        // The kernel lists the gateway's own route after the one that needs it.
+        ['route', 'add', '10.77.0.1', 'dev', 'up0'],
+        ['route', 'add', '10.55.0.0/16', 'via', '10.77.0.1'],
         [
           'route',
           'add',
