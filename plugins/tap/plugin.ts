@@ -297,17 +297,15 @@ const DEADLINE_MS = 10_000;
  * @throws CniError when this kernel has no SELinux, or the program fails; then there is no tap
  */
 function createTapInContext(netns: Netns, tap: NewTap, context: string): void {
-  const { ifname, multiQueue, owner, group } = tap;
-  const argv = [
-    ...['ip', 'tuntap', 'add', 'mode', 'tap', 'name', ifname, 'vnet_hdr'],
-    ...(multiQueue ? ['multi_queue'] : []),
-    ...(owner === undefined ? [] : ['user', String(owner)]),
-    ...(group === undefined ? [] : ['group', String(group)]),
-  ];
   const { exitCode, stderr } = inNetns(netns, () => {
     writeContext(context);
     try {
-      return Bun.spawnSync(argv, { stdin: 'ignore', stdout: 'ignore', stderr: 'pipe', timeout: DEADLINE_MS });
+      return Bun.spawnSync(tapCommand(tap), {
+        stdin: 'ignore',
+        stdout: 'ignore',
+        stderr: 'pipe',
+        timeout: DEADLINE_MS,
+      });
     } finally {
       writeContext('');
     }
@@ -315,8 +313,18 @@ function createTapInContext(netns: Netns, tap: NewTap, context: string): void {
   if (exitCode === 0) return;
   throw new CniError(
     ErrorCode.internal,
-    `Cannot create tap "${ifname}" in context "${context}": "ip tuntap" failed: ${stderr.toString().trim() || 'no message'}`,
+    `Cannot create tap "${tap.ifname}" in context "${context}": "ip tuntap" failed: ${stderr.toString().trim() || 'no message'}`,
   );
+}
+
+/** The command line that makes a tap as `createTap` does. */
+export function tapCommand({ ifname, multiQueue, owner, group }: NewTap): string[] {
+  return [
+    ...['ip', 'tuntap', 'add', 'mode', 'tap', 'name', ifname, 'vnet_hdr'],
+    ...(multiQueue ? ['multi_queue'] : []),
+    ...(owner === undefined ? [] : ['user', String(owner)]),
+    ...(group === undefined ? [] : ['group', String(group)]),
+  ];
 }
 
 function writeContext(context: string): void {
