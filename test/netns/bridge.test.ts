@@ -141,6 +141,14 @@ describeRoot('bridge', () => {
         linkinfo: { info_slave_data: { hairpin: true, isolated: true } },
       });
       expect(port?.ifalias).toBe(`catena:podnet/${container.id}/eth0`);
+      for (const [option, flags] of [
+        ['hairpinMode', { hairpin: true, isolated: false }],
+        ['portIsolation', { hairpin: false, isolated: true }],
+      ] as const) {
+        const alone = await add(lab, await lab.container(), confOf(lab, { mtu: 1400, [option]: true }));
+        const [own] = await lab.ip(lab.host, 'link', 'show', alone.interfaces[1].name);
+        expect([option, own?.linkinfo]).toMatchObject([option, { info_slave_data: flags }]);
+      }
     });
   });
 
@@ -503,15 +511,19 @@ describeRoot('bridge CHECK', () => {
   test.each(tampering)('[1.1.0] reports what was changed: %s', async (what, tamper, words) => {
     await withHost(async lab => {
       const container = await lab.container();
-      // These two do not go together.
-      const mode = what === 'promiscuous mode' ? { promiscMode: true } : { hairpinMode: true };
-      const conf = confOf(lab, { ...mode, mtu: 1400, portIsolation: true });
+      // One at a time, so that none can pass for another.
+      const modes: Row = { isolation: { portIsolation: true }, 'promiscuous mode': { promiscMode: true } };
+      const conf = confOf(lab, { mtu: 1400, ...(modes[what] ?? { hairpinMode: true }) });
       const prevResult = await add(lab, container, conf);
-      const check = () => lab.plugin('bridge', { command: 'CHECK', conf, container, prevResult });
+      const check = (env = {}) =>
+        lab.plugin('bridge', { command: 'CHECK', conf, container, prevResult, env });
       expect(await check()).toMatchObject({ exitCode: 0 });
       const [where, argv] = tamper(lab, container, prevResult.interfaces[1].name);
       expect(await lab.run(where === 'host' ? lab.host : container, argv)).toMatchObject({ exitCode: 0 });
       expect(await check()).toMatchObject({ exitCode: 1, error: { msg: expect.stringContaining(words) } });
+      if (!['hairpin mode', 'isolation', 'port of the bridge'].includes(what)) return;
+      expect(await check({ CATENA_REPAIR: '1' })).toMatchObject({ exitCode: 0 });
+      expect(await check()).toMatchObject({ exitCode: 0 });
     });
   });
 });

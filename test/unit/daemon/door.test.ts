@@ -1,19 +1,41 @@
-// What does a door that cannot be opened leave behind?
+// What does a door that cannot be opened leave behind, and does one that is open know its own sockets?
 import { expect, test } from 'bun:test';
+import { mkdtempSync, rmSync, utimesSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { listen } from '../../../src/daemon/door.ts';
+import { wireOf } from '../../../src/daemon/protocol.ts';
+
+const HANDLERS = {
+  serve: async () => new Response(),
+  answer: () => async () => ({ reply: { declined: 'ending' } }),
+  ping: () => ({}),
+  refuse() {},
+} as never;
 
 test('a door that cannot be opened leaves the umask as it was', () => {
   const before = process.umask(0o022);
   try {
-    const handlers = {
-      serve: async () => new Response(),
-      answer: () => async () => ({ reply: { declined: 'ending' } }),
-    };
-    const open = () =>
-      listen('/proc/none/catena.sock', 1_000, { ...handlers, ping: () => ({}), refuse() {} } as never);
+    const open = () => listen('/proc/none/catena.sock', 1_000, HANDLERS);
     expect(open).toThrow();
     expect(process.umask()).toBe(0o022);
   } finally {
     process.umask(before);
+  }
+});
+
+test('a later socket is not its own, even with the same number of inode, which file systems use again', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'cat-door-'));
+  const socket = join(dir, 'catena.sock');
+  const sockets = listen(socket, 1_000, HANDLERS);
+  try {
+    expect([sockets.isThere(), sockets.isWhole()]).toEqual([true, true]);
+    utimesSync(wireOf(socket), 1, 1);
+    expect([sockets.isThere(), sockets.isWhole()]).toEqual([true, false]);
+    utimesSync(socket, 1, 1);
+    expect(sockets.isThere()).toBe(false);
+  } finally {
+    await sockets.close();
+    rmSync(dir, { recursive: true });
   }
 });

@@ -1,6 +1,18 @@
 // Is damage reported once, repaired with growing pauses, and left alone when repairs do not last?
 import { describe, expect, test } from 'bun:test';
-import { afterCheck, afterRepair, giveUp, pauseBefore, type Standing } from '../../../src/watch/caretaker.ts';
+import fs from 'node:fs';
+import path from 'node:path';
+import { addNetwork } from '../../../src/chain/run/run.ts';
+import { attachmentLister } from '../../../src/watch/attachments.ts';
+import {
+  afterCheck,
+  afterRepair,
+  Caretaker,
+  giveUp,
+  pauseBefore,
+  type Standing,
+} from '../../../src/watch/caretaker.ts';
+import { ATTACHMENT, listOf, makeNoopChain } from '../../helpers/noop-chain.ts';
 
 function lose(problemLeft: string | undefined): { news: unknown[]; pauses: unknown[]; end: Standing } {
   let standing: Standing | undefined;
@@ -71,5 +83,60 @@ describe('a standing', () => {
     const other = afterCheck(afterRepair(first, undefined, 1_000), 'down', 3_000);
     expect(other.news).toBe('drifted');
     expect(pauseBefore(other.standing, 3_000)).toBe(0);
+  });
+});
+
+/** Visits an attachment whose CHECK runs a line of shell. @returns what was logged, checked and doubted */
+async function visitTwice(check: string, isGone: boolean) {
+  const chain = makeNoopChain();
+  try {
+    const netns = path.join(chain.dir, 'netns');
+    fs.writeFileSync(netns, '');
+    const plugin = `#!/bin/sh\ncat > /dev/null\n[ "$CNI_COMMAND" = CHECK ] || exec echo '{"cniVersion":"1.1.0"}'\n${check}\n`;
+    fs.writeFileSync(path.join(chain.dir, 'own'), plugin, { mode: 0o755 });
+    const runtime = { ...chain.runtime, pluginDirs: [chain.dir], deadlineMs: { CHECK: 500 } };
+    await addNetwork(listOf('1.1.0', [{ type: 'own' }]), { ...ATTACHMENT, netns }, runtime);
+    const [one] = attachmentLister([], runtime.cacheDir, () => false)();
+    if (one === undefined) throw new Error('the attachment is not listed');
+    if (isGone) fs.rmSync(netns);
+    const [logged, doubted] = [[] as string[], [] as string[]];
+    const caretaker = new Caretaker(
+      {
+        runtime,
+        log: (level, message) => void logged.push(`${level} ${message.slice(0, 14)}`),
+        acted() {},
+        traced: (_verb, _one, own, work) => work(own),
+      },
+      {
+        find: () => one,
+        policyOf: () => 'observe',
+        workOn: () => undefined,
+        doubt: ({ id }) => void doubted.push(id.containerId),
+        again() {},
+      },
+    );
+    for (let i = 0; i < 2; i++) await caretaker.visit(one.key, async () => {});
+    return { logged, doubted, checks: caretaker.state.checks };
+  } finally {
+    chain.dispose();
+  }
+}
+
+describe('a visit', () => {
+  test('asks a plugin that hangs once in ten minutes', async () => {
+    expect(await visitTwice('exec sleep 60', false)).toEqual({
+      logged: ['warn a plugin hangs'],
+      doubted: [],
+      checks: { unknown: 1 },
+    });
+  });
+
+  test('doubts what was listed if the namespace is gone', async () => {
+    expect(await visitTwice('exit 0', true)).toEqual({
+      logged: [],
+      doubted: ['c1', 'c1'],
+      checks: { gone: 2 },
+    });
+    expect((await visitTwice('exit 0', false)).checks).toEqual({ sound: 2 });
   });
 });

@@ -94,6 +94,25 @@ describeNeeding(
       expect(worst?.mend).toContain('catena validate');
     });
 
+    test.each([
+      ['eth0', ['configuration.unlisted']],
+      ['lo', []],
+    ])(
+      'reports a container that a network without a list attached, but not its loopback: %s',
+      async (ifname, found) => {
+        writeList('podnet');
+        const request = { cniVersion: '1.1.0', name: 'lost', plugins: [{ type: 'loopback' }] };
+        const entry = {
+          ...{ kind: 'cniCacheV1', containerId: 'c1', ifName: ifname, networkName: 'lost', result: {} },
+          ...{ config: Buffer.from(JSON.stringify(request)).toString('base64'), netns: '/proc/self/ns/net' },
+        };
+        fs.mkdirSync(`${dir}/cni/results`);
+        fs.writeFileSync(`${dir}/cni/results/lost-c1-${ifname}`, JSON.stringify(entry));
+        const all = (await findProblems(node())).filter(({ id }) => id === 'configuration.unlisted');
+        expect(all.filter(({ severity }) => severity !== 'ok').map(({ id }) => id)).toEqual(found);
+      },
+    );
+
     test('reports missing plugins', async () => {
       writeList('podnet', { type: 'macvtap' });
       expect(await problemsOf(node())).toMatchObject([{ id: 'executables', severity: 'error' }]);
