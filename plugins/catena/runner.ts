@@ -17,7 +17,6 @@ import type { FollowCall, Runner } from '../../src/delegate/runner.ts';
 import type { Log } from '../../src/log.ts';
 import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { startForeign } from '../../src/plugin/foreign.ts';
 import { findTakenName } from '../../src/sys/interface.ts';
 import { ownWorker, type WorkerSource, workerSegments } from '../../src/worker/client.ts';
 import { boundLogFile, fieldsOf, logOf, writeTraceLine } from './call-log.ts';
@@ -82,7 +81,7 @@ export async function prepareRunner<T>(
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
         openWitness: async () => (await import('../../src/node/garbage/witness.ts')).nodeWitness(findAbout),
-        segments: workerSegments(workers ?? own, { startOther: startForeign }),
+        segments: workerSegments(workers ?? own),
         signal: interrupt.signal,
         ...defined({ deadlineMs: deadlines }),
       },

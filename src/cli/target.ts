@@ -44,7 +44,7 @@ export function pluginDirsOf(call: CommandCall): readonly string[] {
 
 /** What runs one chain at a time, in a worker. */
 export const segmentsOf = (call: CommandCall): SegmentRunner =>
-  workerSegments(call.workers ?? ownWorker(), { cwd: call.cwd });
+  workerSegments(call.workers ?? ownWorker(), call.cwd);
 
 /** Where plugins are and how they run; the standard error of a plugin that succeeds is passed on. */
 export function runtimeOf(call: CommandCall): ChainRuntime {

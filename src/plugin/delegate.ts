@@ -3,6 +3,7 @@
 import { findPlugin, parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { isOwnExecutable } from '../chain/config/own-executable.ts';
 import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
+import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
 import { type CniEnv, type Command, parseHandoverReply } from '../cni/env.ts';
 import { type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
@@ -10,7 +11,6 @@ import { failureOf, type Outcome, parseReply } from '../cni/reply.ts';
 import { parseResult } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import type { Delegate } from './define.ts';
-import { startForeign } from './foreign.ts';
 import type { CallPlugin } from './invocation.ts';
 
 /** Shorter than the runner's deadline for a plugin, so the calling plugin still has time to report what happened. */
@@ -97,7 +97,7 @@ function withEmptyStderr({ exitCode, stdout }: { exitCode: number; stdout: strin
 
 /** Ends shortly after the deadline at the latest, whatever the plugin prints and even if a child holds its pipes open. */
 async function execute(path: string, env: Delegator['environment'], stdin: string): Promise<ExecOutcome> {
-  const outcome = await startForeign({ path, env, deadlineMs: DELEGATE_DEADLINE_MS }).send(stdin);
+  const outcome = await startPlugin({ path, env, deadlineMs: DELEGATE_DEADLINE_MS }).send(stdin);
   if (outcome.spawnError === undefined) return outcome;
   throw new CniError(ErrorCode.unknown, `Cannot start plugin "${path}": ${outcome.spawnError}`);
 }

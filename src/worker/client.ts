@@ -1,7 +1,7 @@
 // How does a runner have its own plugins run by workers?
 import { basename } from 'node:path';
 import { ownExecutables } from '../chain/config/own-executable.ts';
-import type { ExecOutcome, KernelTransaction, StartPlugin } from '../chain/run/exec-plugin.ts';
+import type { ExecOutcome, KernelTransaction } from '../chain/run/exec-plugin.ts';
 import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
 import { processSegments } from '../chain/run/process-segments.ts';
 import type { PluginCall, Segment, SegmentRunner } from '../chain/run/segment.ts';
@@ -52,16 +52,12 @@ let chains = 0;
 /**
  * Has workers run segments of our own plugins; foreign executables are started as processes. Which one applies is decided for
  * each call by device and inode of the file that was found. For one run of a chain, or several that finish together.
- * @param startOther starts foreign executables
  * @param cwd directory from which relative paths start; the workers' own unless given
  */
-export function workerSegments(
-  source: WorkerSource,
-  { startOther = startPlugin, cwd }: { startOther?: StartPlugin; cwd?: string | undefined } = {},
-): SegmentRunner {
+export function workerSegments(source: WorkerSource, cwd?: string): SegmentRunner {
   const own = ownSegments(source, cwd);
   const isOwn = ownExecutables();
-  const foreign = processSegments(startOther, () => false);
+  const foreign = processSegments(startPlugin, () => false);
   return {
     ...own,
     joins: isOwn,

@@ -36,10 +36,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/chain/config/core-name',
       'src/chain/config/find-plugin',
       'src/chain/config/own-executable',
-      'src/chain/run/busy-executable',
-      'src/chain/run/process-group',
-      'src/chain/run/process-output',
       'src/chain/run/exec-plugin',
+      'src/chain/run/lazy-exec-plugin',
     ],
   ],
   // The runner's side knows how plugins start, the process's side how they are served.
@@ -280,7 +278,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 const MAY_START_PROCESSES = [
   ...[
     'src/chain/run/exec-plugin',
-    'src/plugin/foreign',
     'src/plugin/delete-devices',
     'src/worker/process',
     'src/netlink/iptables/program',

@@ -1,8 +1,7 @@
 // How does one plugin process start, get its request, and end?
 //
-// The command and the library use this one, under Node as well: execa starts each plugin. A plugin executable, which a runtime
-// starts for every verb, cannot afford to load execa (5 ms, as long as two of the reference's plugins take); it uses
-// plugin/foreign.ts. Both share reading, waiting and ending, and one test suite.
+// The command, the library, under Node as well, and a plugin that calls one of others: execa starts each plugin. It takes 5 ms to
+// load, which lazy-exec-plugin.ts puts off until there is such a plugin.
 import { ChildProcess } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { execa, type ResultPromise } from 'execa';
@@ -159,6 +158,8 @@ async function converse(
   const deadline = startTimer(() => child.end('deadline'), deadlineMs);
   const interrupt = () => child.end('interrupt');
   abort?.addEventListener('abort', interrupt);
+  // It may have been interrupted while execa was loaded.
+  if (abort?.aborted) interrupt();
   running.stdin.end(request);
 
   const [exitCode, signal] = await exitOf(running);

@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { retryWhileBusy } from '../../../../src/chain/run/busy-executable.ts';
 import { startProcess } from '../../../../src/chain/run/exec-plugin.ts';
-import { startForeign } from '../../../../src/plugin/foreign.ts';
+import { startPlugin } from '../../../../src/chain/run/lazy-exec-plugin.ts';
 import { FIXTURE_PLUGINS } from '../../../helpers/noop-chain.ts';
 
 const PATH = process.env.PATH;
@@ -31,10 +31,10 @@ const gone = async (pids: readonly number[]) => {
   while (pids.some(isRunning)) await Bun.sleep(20);
 };
 
-// Two ways to start a plugin, and the same care.
+// At once, and as soon as execa is loaded.
 describe.each([
   ['startProcess()', startProcess],
-  ['startForeign()', startForeign],
+  ['startPlugin()', startPlugin],
 ])('%s', (_, start) => {
   const send = (name: string, env: Record<string, string> = {}, deadlineMs = 30_000, request = '{}') =>
     start({ path: path.join(FIXTURE_PLUGINS, name), env: { PATH, ...env }, deadlineMs }).send(request);
