@@ -2,8 +2,6 @@
 //
 // A libcni older than 1.2 lets the plugins do their work and then refuses a result of 1.1.0, so a list that says only 1.1.0 fails for
 // every container. It reads `cniVersion` alone; newer ones also read `cniVersions`.
-import { accessSync, constants } from 'node:fs';
-import { join } from 'node:path';
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import { atLeast, isSpecVersion, type SpecVersion } from '../../cni/version.ts';
 
@@ -36,8 +34,8 @@ let found: readonly InstalledRuntime[] | undefined;
 /** The installed runtimes whose libcni is known, each asked once per process with a deadline. */
 export function installedRuntimes(): readonly InstalledRuntime[] {
   found ??= KNOWS_110.flatMap(([runtime, name, ...since]) => {
-    const path = PROGRAM_DIRS.map(dir => join(dir, name)).find(isExecutable);
-    if (path === undefined) return [];
+    const path = Bun.which(name, { PATH: PROGRAM_DIRS.join(':') });
+    if (path === null) return [];
     const asked = Bun.spawnSync([path, '--version'], {
       stdin: 'ignore',
       stderr: 'ignore',
@@ -81,13 +79,4 @@ export function refusalOf(
 function parsed(text: string): JsonObject {
   const value: unknown = JSON.parse(text);
   return isObject(value) ? value : {};
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -1,5 +1,4 @@
 // How is an iptables program found and run? These are the only external programs that our plugins run.
-import { accessSync, constants } from 'node:fs';
 import { renderErrno } from '../../sys/errno.ts';
 import { faultAt } from '../../sys/fault.ts';
 import { exchange } from '../socket.ts';
@@ -56,21 +55,10 @@ function runToEnd(action: string, argv: readonly string[], input: string): strin
 }
 
 function findProgram(name: string): string | undefined {
-  return searchDirs()
-    .map(dir => `${dir}/${name}`)
-    .find(isExecutable);
+  return Bun.which(name, { PATH: searchDirs().join(':') }) ?? undefined;
 }
 
 function searchDirs(): string[] {
   const own = (process.env.PATH ?? '').split(':').filter(dir => dir.startsWith('/'));
   return [...new Set([...own, ...SYSTEM_DIRS])];
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }
