@@ -87,7 +87,7 @@ export function ensureIfb({ socket, netns, attachment, mtu, present }: WantedIfb
     // It needs no addresses; with their routes the kernel would be busy whenever any interface appears or disappears.
     const silence = () => trySysctl(`net/ipv6/conf/${name}/disable_ipv6`, '1');
     if (made) netns ? inNetns(netns, silence) : silence();
-    return { link, isNew: made !== undefined, settings: settle(link, attachment, mtu) };
+    return { link, isNew: made !== undefined, settings: requestsFor(link, attachment, mtu) };
   }
   throw new Error(`Cannot create device "${names.join('" or "')}": other attachments use both names`);
 }
@@ -96,7 +96,7 @@ function settingsFor(mtu: number) {
   return { up: true, mtu, txqlen: TX_QUEUE_PACKETS };
 }
 
-function settle(link: Link, attachment: AttachmentId, mtu: number): Request[] {
+function requestsFor(link: Link, attachment: AttachmentId, mtu: number): Request[] {
   const alias = renderOwner(attachment);
   const note = alias.length <= ALIAS_MAX_BYTES ? alias : undefined;
   const isSettled =

@@ -2,6 +2,7 @@
 
 import { announceAddresses } from '../../src/attach/announce.ts';
 import { configureContainer, ignoreNeighbours } from '../../src/attach/container.ts';
+import { awaitDuplicateDetection } from '../../src/attach/duplicates.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { attachmentOf } from '../../src/attach/handle.ts';
 import { holdingsOf, refuseHostsOwn } from '../../src/attach/held-subnets.ts';
@@ -16,7 +17,6 @@ import {
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
 import { awaitTraffic, type Stage } from '../../src/attach/ready.ts';
-import { settleAddresses } from '../../src/attach/settle.ts';
 import { createPair, type Pair, removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { defined } from '../../src/cni/defined.ts';
@@ -93,7 +93,7 @@ export const bridge = definePlugin({
       if (ips.length)
         announceAddresses(call, attached.container, attached.gatewayPort ?? attached.bridge, ips);
     }
-    if (addressing && conf.enabledad) await settleAddresses(call.container, attached.container);
+    if (addressing && conf.enabledad) await awaitDuplicateDetection(call.container, attached.container);
     const bridge = bridgeNow(call, attached.bridge);
     // The last step, because it has no undo step.
     ensureForwarding(

@@ -28,14 +28,14 @@ const LOOK_FOR_S = 60;
  * What servers said about a lease: the next one; that its address must not be used any longer; that the server does not know it,
  * while it stays valid until its end; or nothing.
  */
-export type Verdict<L> = { readonly lease: L } | 'over' | 'unknown' | undefined;
+export type Response<L> = { readonly lease: L } | 'over' | 'unknown' | undefined;
 
 /** How a family asks servers about a lease, and how its interface follows. Moments are in milliseconds of `performance.now()`. */
 export interface Keeping<L> {
   /** What an interface without a lease lacks. */
   readonly what: string;
   /** `confirm` comes after a restart: the server may have been replaced as well. */
-  ask(question: 'confirm' | 'renew' | 'rebind', giveUpAt: number): Promise<Verdict<L>>;
+  ask(question: 'confirm' | 'renew' | 'rebind', giveUpAt: number): Promise<Response<L>>;
   /** @param former address to ask for */
   acquire(former: string | undefined, giveUpAt: number, refusals: Refusals): Promise<L | undefined>;
   release(lease: L, giveUpAt: number): Promise<unknown>;
@@ -82,10 +82,10 @@ export async function keepLease<S extends CommonState>(
     return;
   }
   const visit = { call, record, name: link.name, keeping };
-  const verdict = await askAbout(visit, restarted && !state.unseen);
-  if (typeof verdict === 'object') return take(visit, verdict.lease);
+  const response = await askAbout(visit, restarted && !state.unseen);
+  if (typeof response === 'object') return take(visit, response.lease);
   const stage = stageOf(lease, bootClock());
-  if (verdict !== undefined || stage === 'expired' || state.withdrawn) return replace(visit, verdict);
+  if (response !== undefined || stage === 'expired' || state.withdrawn) return replace(visit, response);
   if (stage === 'rebinding')
     call.log.warn(`No server extends the lease of ${lease.address} for "${link.name}", which ends soon`);
   const { unseen, ...seen } = state;
@@ -103,7 +103,7 @@ function isWaiting<L extends CommonState['lease']>(keeping: Keeping<L>, lease: L
 async function askAbout<S extends CommonState>(
   { record, keeping }: Visit<S>,
   restarted: boolean,
-): Promise<Verdict<S['lease']>> {
+): Promise<Response<S['lease']>> {
   const { lease, withdrawn } = record.state;
   const stage = withdrawn ? 'expired' : stageOf(lease, bootClock());
   if (stage === 'expired' || (stage === 'bound' && !restarted)) return undefined;
@@ -117,15 +117,15 @@ async function askAbout<S extends CommonState>(
  */
 async function replace<S extends CommonState>(
   visit: Visit<S>,
-  verdict: 'over' | 'unknown' | undefined,
+  response: 'over' | 'unknown' | undefined,
 ): Promise<void> {
   const { call, record, name, keeping } = visit;
   const { state } = record;
   const { lease, withdrawn } = state;
-  const isUnknown = verdict === 'unknown';
+  const isUnknown = response === 'unknown';
   if (!isUnknown && !withdrawn) {
     keeping.withdraw(lease);
-    const why = verdict === 'over' ? 'the server has withdrawn it' : 'it has expired';
+    const why = response === 'over' ? 'the server has withdrawn it' : 'it has expired';
     call.log.warn(`Removed ${lease.address} from "${name}": ${why}`);
   }
   const refusals = { reasons: [] };

@@ -71,7 +71,7 @@ export function tryGiveBack(call: Returning, record: DeviceRecord, inside?: Insi
     else {
       const link = findOnHost(call.host, record);
       if (link === undefined && isHardware(record)) return false;
-      if (link) settle(call, link, record);
+      if (link) finishReturn(call, link, record);
       else if (inside) {
         call.log.warn(
           `Device "${record.name}" does not come back: the container has deleted it or moved it elsewhere; a device that only looks like it stays`,
@@ -87,20 +87,20 @@ export function tryGiveBack(call: Returning, record: DeviceRecord, inside?: Insi
  * Returns the devices of earlier attachments that are on the host already, so that they have their own names before the next
  * container gets them. The caller holds the lock of the device.
  */
-export function settleEarlier(call: Returning, link: Link, node: string): void {
+export function finishEarlier(call: Returning, link: Link, node: string): void {
   for (const record of listRecords(call.environment)) {
     if (!isDeviceOf(link, node, record)) continue;
-    settle(call, link, record);
+    finishReturn(call, link, record);
     removeRecord(call.environment, record);
   }
 }
 
 /** Gives the device of a record its own name and state if it is on the host, and removes the record; nothing is taken from a container. */
-export function settleReturned(call: Returning, record: DeviceRecord): void {
+export function finishReturned(call: Returning, record: DeviceRecord): void {
   withDeviceLock(call.environment, record, () => {
     const link = findOnHost(call.host, record);
     if (link && findRecord(call.environment, record)?.id === record.id)
-      settleEarlier(call, link, record.node);
+      finishEarlier(call, link, record.node);
   });
 }
 
@@ -214,7 +214,7 @@ function inOldNetns<T>({ netns: { path, cookie } }: DeviceRecord, step: (place: 
  * The kernel brings a device home down and bare, with the alias unless the container has taken it. One that is up without our alias is
  * in use again, or ADD was interrupted before it was moved: that is left alone.
  */
-function settle(call: Returning, link: Link, record: DeviceRecord): void {
+function finishReturn(call: Returning, link: Link, record: DeviceRecord): void {
   if (isMarked(link, record) || !(link.flags & IFF_UP)) restoreOn(call, link, record);
 }
 

@@ -16,12 +16,12 @@ import {
   raise,
   requirePrevResult,
 } from '../../src/attach/device.ts';
+import { awaitDuplicateDetection } from '../../src/attach/duplicates.ts';
 import { attachmentOf } from '../../src/attach/handle.ts';
 import { refuseHostsOwn } from '../../src/attach/held-subnets.ts';
 import { dnsOf, prepareIpam, removeAndRelease } from '../../src/attach/ipam.ts';
 import { requireReadiness } from '../../src/attach/readiness.ts';
 import { addRoutes, checkRoutes, putRoutesRight } from '../../src/attach/routes.ts';
-import { settleAddresses } from '../../src/attach/settle.ts';
 import { defined } from '../../src/cni/defined.ts';
 import { pciDeviceInfo } from '../../src/cni/device-info.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -344,7 +344,7 @@ async function configure(
   if (refused) throw refused;
   addRoutes(container, link, routes);
   if (![...cidrs, ...kept.map(({ cidr }) => cidr)].some(({ ip }) => ip.family === 6)) return;
-  if (getLink(container, link.index).flags & IFF_LOWER_UP) await settleAddresses(container, link);
+  if (getLink(container, link.index).flags & IFF_LOWER_UP) await awaitDuplicateDetection(container, link);
   else call.log.info(`"${link.name}" has no carrier yet: duplicate addresses are detected once it has`);
 }
 

@@ -16,7 +16,7 @@ import type { Call } from '../../src/plugin/define.ts';
 import { findNetnsCookie } from '../../src/sys/netns-cookie.ts';
 import { addressesOf, capture, routesOf } from './capture.ts';
 import { type HostDeviceConf, type Selector, selectorOf } from './config.ts';
-import { giveBack, settleEarlier, settleReturned, tryGiveBack } from './give-back.ts';
+import { finishEarlier, finishReturned, giveBack, tryGiveBack } from './give-back.ts';
 import { identify } from './identity.ts';
 import { moveIn } from './move.ts';
 import {
@@ -65,7 +65,7 @@ export function take(call: Call<HostDeviceConf>): Taken | Userspace {
     // Another process may have moved or renamed it since.
     const again = select(call.host, selector);
     if (again.kind !== 'interface' || again.link.index !== found.link.index) throw moved(found.link);
-    settleEarlier(call, again.link, identity.node);
+    finishEarlier(call, again.link, identity.node);
     const link = findLink(call.host, again.link.index);
     if (link === undefined) throw moved(found.link);
     if (link.flags & IFF_LOOPBACK) throw unusable(`"${link.name}" is the loopback device of the host`);
@@ -98,7 +98,7 @@ function find(call: Call<HostDeviceConf>, selector: Selector): Present {
   const found = select(call.host, selector);
   if (found.kind !== 'absent') return found;
   const records = listRecords(call.environment).filter(record => isMeant(record, selector));
-  for (const record of records) settleReturned(call, record);
+  for (const record of records) finishReturned(call, record);
   const again = select(call.host, selector);
   if (again.kind !== 'absent') return again;
   const holder = records.find(record => findRecord(call.environment, record)?.id === record.id);

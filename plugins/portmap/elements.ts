@@ -137,7 +137,7 @@ export function placesOf(claim: Claim, owner: Owner): Place[] {
   return [
     takenPlace(claim),
     { set: sets.claims, key: [owner.handle, claim.number] },
-    { set: sets.heirs, key: [owner.handle, claim.number] },
+    { set: sets.successors, key: [owner.handle, claim.number] },
     { set: sets.means, key: [owner.handle] },
     { set: sets.pods, key: [pod] },
     { set: sets.snat, key: [pod] },

@@ -31,7 +31,7 @@ interface FamilySets extends ForwardSets {
   /** Attachment and number to one host port of it (0.0.0.0 or :: for all addresses) with subnet and address of the pod. */
   readonly claims: NftSet;
   /** Attachment and number to a claim that another network of its container holds, and to the port of the pod. */
-  readonly heirs: NftSet;
+  readonly successors: NftSet;
   /** Attachment to its packet filter and the handle of its conditions; absent for nf_tables without conditions. */
   readonly means: NftSet;
   /** Handle of conditions (or empty), address, protocol and host port that iptables forwards. */
@@ -82,8 +82,8 @@ function familySets(family: 4 | 6): FamilySets {
       key: ['ifname', 'inet_service'],
       data: [address, 'inet_proto', 'inet_service', address, address],
     },
-    heirs: {
-      ...named('heirs'),
+    successors: {
+      ...named('successors'),
       key: ['ifname', 'inet_service'],
       data: [address, 'inet_proto', 'inet_service', address, 'inet_service'],
     },

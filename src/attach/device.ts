@@ -33,13 +33,13 @@ import { type ContainerAddressing, planRoute } from './addressing.ts';
 import { checkAddresses, checkMac, stateOf } from './check.ts';
 import { probeAddresses } from './conflict.ts';
 import { configureContainer, ignoreNeighbours } from './container.ts';
+import { awaitDuplicateDetection } from './duplicates.ts';
 import { attachmentOf } from './handle.ts';
 import { hostEndOf, refuseHostsOwn } from './held-subnets.ts';
 import { dnsOf, prepareIpam } from './ipam.ts';
 import { AUTO_MTU } from './mtu.ts';
 import { awaitTraffic } from './ready.ts';
 import { checkRoutes, putRoutesRight } from './routes.ts';
-import { settleAddresses } from './settle.ts';
 
 /** A device of the container, and what was assigned to it. */
 interface Addressed {
@@ -90,7 +90,8 @@ export async function addDevice(
   if (addressing) configureContainer(call, current, addressing, shared);
   else setLink(call.container, current.index, { up: true });
   await awaitTraffic(call.log, [{ socket: call.container, link: current, ips: shared ? [] : ips }]);
-  if (shared && ips.some(({ family }) => family === 6)) await settleAddresses(call.container, current);
+  if (shared && ips.some(({ family }) => family === 6))
+    await awaitDuplicateDetection(call.container, current);
   return { link: current, ipam, addressing };
 }
 

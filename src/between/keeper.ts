@@ -7,6 +7,7 @@ import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { Tables } from '../netlink/tables.ts';
 import { holdFlock } from '../sys/flock.ts';
 import { startTimer } from '../wait.ts';
+import { applyWays, removeWays } from './apply.ts';
 import { type Concerned, openChanges } from './changes.ts';
 import type { RouteLimits } from './claims.ts';
 import { hostLinksOf } from './host.ts';
@@ -14,7 +15,6 @@ import type { ClusterNode, NodeEvents, NodeSource } from './node.ts';
 import { type BetweenNote, readNote, removeNote, writeNote } from './note.ts';
 import { planWays, type WaysPlan } from './plan.ts';
 import type { BetweenSettings } from './settings.ts';
-import { removeWays, settleWays } from './settle.ts';
 import type { BetweenState } from './state.ts';
 import { findTunnels } from './tunnels.ts';
 
@@ -218,7 +218,7 @@ class Session {
     this.#lookedAt = performance.now();
     let found: readonly string[];
     try {
-      found = this.#settle();
+      found = this.#apply();
     } catch (error) {
       found = [describeError(error)];
     }
@@ -229,7 +229,7 @@ class Session {
   }
 
   /** Makes the routes as they should be. @returns what stands in the way */
-  #settle(): readonly string[] {
+  #apply(): readonly string[] {
     const ofSource = this.#sourceProblem === undefined ? [] : [this.#sourceProblem];
     const nodes = this.#nodes;
     if (nodes === undefined) return ofSource;
@@ -242,10 +242,10 @@ class Session {
         `this node, "${own}", is not among the ${nodes.length} nodes: what was made before stays as it is`,
       ];
     }
-    const settled = settleWays(plan);
+    const applied = applyWays(plan);
     this.#concerned = { links: new Set(links.map(({ index }) => index)), tunnels: readTunnels() };
-    this.#note(plan, settled.changed);
-    return [...ofSource, ...this.#refused, ...plan.problems, ...settled.problems];
+    this.#note(plan, applied.changed);
+    return [...ofSource, ...this.#refused, ...plan.problems, ...applied.problems];
   }
 
   /** Counts and logs what was changed: for another plan, or since something else had changed it. */

@@ -1,10 +1,12 @@
 // Which routes, tunnels, neighbours and forwarding entries does this node need to reach the pods of every other?
+
+import { createHash } from 'node:crypto';
 import { type Cidr, cidrContains, networkOf, renderCidr } from '../net/cidr.ts';
-import { FAMILIES, IP_BITS, type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { FAMILIES, IP_BITS, type Ip, ipFromBytes, ipToBytes, renderIp, sameIp } from '../net/ip.ts';
+import { parseMac, renderMac } from '../net/mac.ts';
 import { claimBlocks, compareNodes, type RouteLimits } from './claims.ts';
 import { TUNNELS } from './names.ts';
 import type { ClusterNode } from './node.ts';
-import { linkLocalOf, macOf } from './tunnel-end.ts';
 
 /** How the other nodes are reached: `auto` is direct where they share a layer 2 with this node, through a tunnel where they do not. */
 export const WAYS = ['auto', 'direct', 'vxlan'] as const;
@@ -246,4 +248,26 @@ function planTunnel(
 
 function addressOf({ addresses }: ClusterNode, family: 4 | 6): Ip | undefined {
   return addresses.find(ip => ip.family === family);
+}
+
+/** Locally administered and unicast; the second byte tells ours from those that other programs draw at random. */
+const V4_PREFIX = [0x0a, 0xc7];
+const V6_PREFIX = [0x0e];
+
+/**
+ * The hardware address of a node's end, which follows from its address: IPv4 is contained in it, of IPv6 a hash. So a node that boots
+ * again, or whose tunnel is made again, has the same.
+ */
+function macOf(address: Ip): string {
+  const bytes = ipToBytes(address);
+  if (address.family === 4) return renderMac(Uint8Array.of(...V4_PREFIX, ...bytes));
+  const hash = createHash('sha256').update(bytes).digest();
+  return renderMac(Uint8Array.of(...V6_PREFIX, ...hash.subarray(0, 5)));
+}
+
+/** The link-local address that belongs to a hardware address (RFC 4291, appendix A). */
+function linkLocalOf(mac: string): Ip {
+  const [first = 0, ...others] = parseMac(mac);
+  const id = [first ^ 0x02, ...others.slice(0, 2), 0xff, 0xfe, ...others.slice(2)];
+  return ipFromBytes(Uint8Array.of(0xfe, 0x80, 0, 0, 0, 0, 0, 0, ...id));
 }

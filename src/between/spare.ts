@@ -44,7 +44,7 @@ export function spareProblems(socket: NetlinkSocket, plan: Pick<WaysPlan, 'own' 
  * @returns what was changed, human-readable
  * @throws NetlinkError when the kernel refuses
  */
-export function settleSpare(socket: NetlinkSocket, plan: Pick<WaysPlan, 'own' | 'others'>): string[] {
+export function applySpare(socket: NetlinkSocket, plan: Pick<WaysPlan, 'own' | 'others'>): string[] {
   const spare = planSpare(plan);
   let changed: string[] = [];
   commitAfterReading(socket, () => {

@@ -40,7 +40,7 @@ export function tunnelProblems(plan: TunnelPlan, link: Link | undefined): readon
  * @returns what was changed, human-readable, and the device's index
  * @throws NetlinkError when the kernel refuses
  */
-export function settleTunnel(
+export function applyTunnel(
   socket: NetlinkSocket,
   plan: TunnelPlan,
   link: Link | undefined,

@@ -51,7 +51,7 @@ export class Caretaker {
   readonly #parts: Parts;
   readonly #context: CaretakerContext;
   readonly #runtime: ChainRuntime;
-  readonly #standings = new Map<string, Standing>();
+  readonly #conditions = new Map<string, Condition>();
   readonly #checked = new Map<string, number>();
   /** Until when those are left alone whose CHECK hung. */
   readonly #hung = new Map<string, number>();
@@ -78,11 +78,11 @@ export class Caretaker {
   }
 
   get state(): Pick<WatchState, 'drifted' | 'givenUp' | 'lastCheck' | 'checks' | 'repairs'> {
-    const those = (state: Standing['state']): Drift[] =>
-      [...this.#standings].flatMap(([key, standing]) => {
+    const those = (state: Condition['state']): Drift[] =>
+      [...this.#conditions].flatMap(([key, condition]) => {
         const id = this.#context.find(key)?.id;
-        if (id === undefined || standing.state !== state) return [];
-        return { ...id, problem: standing.problem ?? '', since: isoOf(standing.since) };
+        if (id === undefined || condition.state !== state) return [];
+        return { ...id, problem: condition.problem ?? '', since: isoOf(condition.since) };
       });
     const last = this.#lastCheck;
     return {
@@ -95,7 +95,7 @@ export class Caretaker {
 
   /** Forgets attachments that no longer exist. */
   forgetAllBut(attachments: ReadonlySet<string>): void {
-    for (const known of [this.#standings, this.#checked, this.#hung])
+    for (const known of [this.#conditions, this.#checked, this.#hung])
       for (const key of known.keys()) if (!attachments.has(key)) known.delete(key);
   }
 
@@ -107,9 +107,9 @@ export class Caretaker {
 
   /** The configuration has changed: what was given up is tried again. */
   reconsider(isConcerned: (key: string) => boolean): void {
-    for (const [key, standing] of this.#standings)
-      if (standing.state === 'given up' && isConcerned(key))
-        this.#standings.set(key, { ...standing, state: 'drifted', repairs: 0, undone: 0, repairedAt: 0 });
+    for (const [key, condition] of this.#conditions)
+      if (condition.state === 'given up' && isConcerned(key))
+        this.#conditions.set(key, { ...condition, state: 'drifted', repairs: 0, undone: 0, repairedAt: 0 });
   }
 
   async visit(key: string, rest: Rest): Promise<void> {
@@ -122,45 +122,45 @@ export class Caretaker {
     if (work === 'in progress') this.#postpone(key);
     if (work) return;
     let isSuspect = false;
-    const verdict = await examine(one, this.#runtime, ms => {
+    const outcome = await examine(one, this.#runtime, ms => {
       isSuspect = true;
       this.#found += 1;
       return rest(ms);
     });
-    if (verdict.state === 'passed over' || verdict.state === 'gone') this.#context.doubt(one);
-    if (verdict.state === 'passed over') return;
+    if (outcome.state === 'passed over' || outcome.state === 'gone') this.#context.doubt(one);
+    if (outcome.state === 'passed over') return;
     this.#lastCheck = new Date().toISOString();
     this.#checked.set(key, performance.now());
-    count(this.#counts.checks, verdict.state);
-    if (verdict.state === 'unknown' && verdict.hung) {
+    count(this.#counts.checks, outcome.state);
+    if (outcome.state === 'unknown' && outcome.hung) {
       this.#hung.set(key, performance.now() + HUNG_MS);
-      this.#tell('hung', one, verdict.why);
+      this.#tell('hung', one, outcome.why);
       return;
     }
-    if (verdict.state === 'gone' || verdict.state === 'unknown') {
-      this.#standings.delete(key);
+    if (outcome.state === 'gone' || outcome.state === 'unknown') {
+      this.#conditions.delete(key);
       return;
     }
-    const damage = verdict.state === 'drifted' ? verdict : undefined;
+    const damage = outcome.state === 'drifted' ? outcome : undefined;
     const problem = damage?.problem;
     if (problem !== undefined && !isSuspect) this.#found += 1;
-    const before = this.#standings.get(key);
-    const { standing, news } = afterCheck(before, problem, performance.now());
-    this.#standings.set(key, standing);
+    const before = this.#conditions.get(key);
+    const { condition, news } = afterCheck(before, problem, performance.now());
+    this.#conditions.set(key, condition);
     if (news === 'drifted')
       this.#tell('drifted', one, problem ?? '', policy === 'repair' ? undefined : repairCommand(one.id));
     else if (news) this.#tell(news, one, problem ?? before?.problem ?? '');
     const isToldLater = news === 'drifted' && policy === 'repair';
     if (news && !isToldLater) this.#parts.acted(news, one, problem ?? before?.problem ?? '');
-    if (damage && policy === 'repair') await this.#repair(one, standing, damage);
+    if (damage && policy === 'repair') await this.#repair(one, condition, damage);
   }
 
-  async #repair(one: WatchedAttachment, standing: Standing, { problem, mend }: Damage): Promise<void> {
+  async #repair(one: WatchedAttachment, condition: Condition, { problem, mend }: Damage): Promise<void> {
     const { key } = one;
-    const pause = pauseBefore(standing, performance.now());
+    const pause = pauseBefore(condition, performance.now());
     if (pause === 'never') {
-      if (standing.state === 'given up') return;
-      this.#standings.set(key, giveUp(standing, performance.now()));
+      if (condition.state === 'given up') return;
+      this.#conditions.set(key, giveUp(condition, performance.now()));
       count(this.#counts.repairs, 'given up');
       this.#tell('given up', one, problem, commandsFor(one));
       this.#parts.acted('given up', one, problem);
@@ -174,10 +174,10 @@ export class Caretaker {
     if (state === undefined) return;
     const remaining = state === 'broken' ? (left ?? problem) : undefined;
     count(this.#counts.repairs, remaining === undefined ? 'repaired' : 'failed');
-    const after = afterRepair(standing, remaining, performance.now());
-    this.#standings.set(key, after);
+    const after = afterRepair(condition, remaining, performance.now());
+    this.#conditions.set(key, after);
     if (remaining !== undefined) this.#context.again(key, Number(pauseBefore(after, performance.now())) || 0);
-    else if (isReported(standing)) {
+    else if (isReported(condition)) {
       this.#tell('repaired', one, problem);
       this.#parts.acted('repaired', one, problem);
     }
@@ -245,7 +245,7 @@ const GIVEN_UP_MS = 60_000;
 const OTHER_MS = 1_000;
 
 /** The condition of an attachment. All times are milliseconds of one clock. */
-export interface Standing {
+export interface Condition {
   readonly state: 'sound' | 'drifted' | 'given up';
   /** What CHECK reports. */
   readonly problem?: string;
@@ -263,12 +263,12 @@ export interface Standing {
 /** What is to be said about a change of the condition. */
 type News = 'drifted' | 'damaged often' | 'sound again' | undefined;
 
-/** The standing after a CHECK. @param problem undefined: it was sound */
+/** The condition after a CHECK. @param problem undefined: it was sound */
 export function afterCheck(
-  before: Standing | undefined,
+  before: Condition | undefined,
   problem: string | undefined,
   now: number,
-): { readonly standing: Standing; readonly news: News } {
+): { readonly condition: Condition; readonly news: News } {
   // Other damage than that which was repaired is no sign that repairs do not last, unless it follows at once.
   const isOther = problem !== undefined && before?.state === 'sound' && problem !== before.repaired;
   const age = now - (before?.repairedAt ?? 0);
@@ -285,39 +285,39 @@ export function afterCheck(
   if (problem === undefined) {
     const wasSound = before === undefined || before.state === 'sound';
     if (wasSound)
-      return { standing: { ...past, state: 'sound', since: before?.since ?? now }, news: undefined };
+      return { condition: { ...past, state: 'sound', since: before?.since ?? now }, news: undefined };
     // It was put right by others, so what repairs could not do counts no longer.
-    return { standing: { state: 'sound', since: now, ...NEVER_REPAIRED }, news: 'sound again' };
+    return { condition: { state: 'sound', since: now, ...NEVER_REPAIRED }, news: 'sound again' };
   }
   if (before?.state === 'given up') {
     // What is missing may differ from moment to moment while another program removes it.
     const isSame = before.problem === problem || now - before.since < GIVEN_UP_MS;
-    if (isSame) return { standing: before, news: undefined };
+    if (isSame) return { condition: before, news: undefined };
     return {
-      standing: { state: 'drifted', problem, since: now, ...NEVER_REPAIRED },
+      condition: { state: 'drifted', problem, since: now, ...NEVER_REPAIRED },
       news: 'drifted',
     };
   }
-  if (before?.state === 'drifted') return { standing: { ...before, ...past, problem }, news: undefined };
-  return { standing: { state: 'drifted', problem, since: now, ...past }, news: newsOf(past) };
+  if (before?.state === 'drifted') return { condition: { ...before, ...past, problem }, news: undefined };
+  return { condition: { state: 'drifted', problem, since: now, ...past }, news: newsOf(past) };
 }
 
 const NEVER_REPAIRED = { repairs: 0, undone: 0, repairedAt: 0 };
 
 /** A drift that comes back at once after a repair has been reported. */
-function newsOf({ repairs, undone }: Pick<Standing, 'repairs' | 'undone'>): News {
+function newsOf({ repairs, undone }: Pick<Condition, 'repairs' | 'undone'>): News {
   if (undone > 0 || repairs > OFTEN) return undefined;
   return repairs === OFTEN ? 'damaged often' : 'drifted';
 }
 
 /** Whether a repair is reported: not one that follows another at once, or many others. */
-function isReported({ repairs, undone }: Pick<Standing, 'repairs' | 'undone'>): boolean {
+function isReported({ repairs, undone }: Pick<Condition, 'repairs' | 'undone'>): boolean {
   return undone === 0 && repairs <= OFTEN;
 }
 
 /** How long until it may be repaired, in milliseconds; `never` if it is given up now. */
-export function pauseBefore(standing: Standing, now: number): number | 'never' {
-  const { state, repairs, undone, repairedAt } = standing;
+export function pauseBefore(condition: Condition, now: number): number | 'never' {
+  const { state, repairs, undone, repairedAt } = condition;
   if (state === 'given up' || undone >= MAX_UNDONE || repairs >= MAX_REPAIRS) return 'never';
   const [again, often] = [pauseAfter(undone), pauseAfter(repairs - OFTEN)];
   const pause = Math.max(again, Math.min(often, LONGEST_PAUSE_MS));
@@ -329,8 +329,8 @@ function pauseAfter(count: number): number {
   return count <= 0 ? 0 : FIRST_PAUSE_MS * 2 ** (count - 1);
 }
 
-/** The standing after a repair. @param problem what it could not put back; undefined: CHECK passes */
-export function afterRepair(before: Standing, problem: string | undefined, now: number): Standing {
+/** The condition after a repair. @param problem what it could not put back; undefined: CHECK passes */
+export function afterRepair(before: Condition, problem: string | undefined, now: number): Condition {
   const past = { repairs: before.repairs + 1, undone: before.undone + 1, repairedAt: now };
   if (problem === undefined)
     return { state: 'sound', since: now, ...past, ...repairedOf({ repaired: before.problem }) };
@@ -338,7 +338,7 @@ export function afterRepair(before: Standing, problem: string | undefined, now: 
 }
 
 /** It is left alone until its condition changes. */
-export function giveUp(before: Standing, now: number): Standing {
+export function giveUp(before: Condition, now: number): Condition {
   return { ...before, state: 'given up', since: now };
 }
 

@@ -69,15 +69,15 @@ export async function checkAll(
     if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNREACHED, late: true }];
     const segments = idle.pop() ?? openSegments?.();
     const resting = (ms: number) => rest(Math.min(ms, MOST_REST_MS));
-    const verdict = await examine(one, { ...own, ...defined({ segments }) }, resting);
+    const outcome = await examine(one, { ...own, ...defined({ segments }) }, resting);
     if (segments) idle.push(segments);
-    const { state } = verdict;
+    const { state } = outcome;
     if (state === 'sound') return [{ ...one.id, state }];
     if (state === 'drifted')
-      return [{ ...one.id, state: 'broken', problem: verdict.problem, mend: mendFor(one, [...present()]) }];
+      return [{ ...one.id, state: 'broken', problem: outcome.problem, mend: mendFor(one, [...present()]) }];
     if (own.signal.aborted) return [{ ...one.id, state: 'unknown', problem: UNANSWERED, late: true }];
     if (state !== 'unknown') return [];
-    return [{ ...one.id, state, problem: verdict.why, ...defined({ unchecked: verdict.unchecked }) }];
+    return [{ ...one.id, state, problem: outcome.why, ...defined({ unchecked: outcome.unchecked }) }];
   });
   return checks.flat();
 }

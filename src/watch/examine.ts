@@ -19,7 +19,7 @@ import { runtimeFor, type WatchedAttachment } from './attachments.ts';
 import { isPodUnsettled } from './pods.ts';
 
 /** The condition of an attachment. */
-export type Verdict =
+export type CheckOutcome =
   | { readonly state: 'sound' }
   | Damage
   /** Its namespace no longer exists, or its path is another one's. */
@@ -37,7 +37,7 @@ export interface Damage {
   mend(runtime: ChainRuntime): Promise<Repaired>;
 }
 
-const PASSED_OVER: Verdict = { state: 'passed over' };
+const PASSED_OVER: CheckOutcome = { state: 'passed over' };
 
 /** The runtime that made it keeps no record here, so its DEL shows only in that the attachment is gone a moment later. */
 const CONFIRM_MS = 300;
@@ -46,7 +46,11 @@ const CONFIRM_MS = 300;
  * Runs CHECK with the configuration of its ADD. Never throws.
  * @param rest waits, when something is missing, for what may be a DEL to end
  */
-export async function examine(one: WatchedAttachment, runtime: ChainRuntime, rest: Rest): Promise<Verdict> {
+export async function examine(
+  one: WatchedAttachment,
+  runtime: ChainRuntime,
+  rest: Rest,
+): Promise<CheckOutcome> {
   const { record, known } = one;
   const own = runtimeFor(one, runtime);
   if (isInWork(one, own)) return PASSED_OVER;
@@ -57,7 +61,7 @@ export async function examine(one: WatchedAttachment, runtime: ChainRuntime, res
   if ('why' in list) return { state: 'unknown', ...list };
   // Which ADD made what is checked.
   const note = noteOf(one.id, own);
-  const check = async (): Promise<Verdict> => {
+  const check = async (): Promise<CheckOutcome> => {
     try {
       await checkNetwork(list, known, own);
       return { state: 'sound' };

@@ -15,7 +15,7 @@ export class SweepPacer {
   #wanted: 'likely' | 'possible' | undefined;
   #endedAt = -Infinity;
   #tookMs = 0;
-  readonly #credit = new Credit(NEEDLESS_SHARE);
+  readonly #allowance = new Allowance(NEEDLESS_SHARE);
 
   want(isLikely: boolean): void {
     if (isLikely || this.#wanted === undefined) this.#wanted = isLikely ? 'likely' : 'possible';
@@ -25,7 +25,7 @@ export class SweepPacer {
   due(now: number): number | undefined {
     if (this.#wanted === undefined) return undefined;
     const rest = this.#endedAt + Math.max(LEAST_MS, this.#tookMs) - now;
-    const debt = this.#wanted === 'possible' ? this.#credit.pause(now) : 0;
+    const debt = this.#wanted === 'possible' ? this.#allowance.pause(now) : 0;
     return Math.max(0, rest, debt);
   }
 
@@ -36,7 +36,7 @@ export class SweepPacer {
   ended(now: number, tookMs: number, wasNeedless: boolean): void {
     this.#endedAt = now;
     this.#tookMs = tookMs;
-    if (wasNeedless) this.#credit.spend(now, tookMs);
+    if (wasNeedless) this.#allowance.spend(now, tookMs);
   }
 }
 
@@ -44,7 +44,7 @@ export class SweepPacer {
 const MOST_MS = 2_000;
 
 /** Time that grows while nothing is spent. All times are milliseconds of one clock. */
-export class Credit {
+export class Allowance {
   readonly #share: number;
   #left = MOST_MS;
   #at = 0;
@@ -73,7 +73,7 @@ export class Credit {
 /** What the visits need of the watch. */
 interface InsideParts {
   /** Time for visits that find nothing: containers may change what is theirs all the time. */
-  readonly credit: Credit;
+  readonly allowance: Allowance;
   visit(key: string): Promise<void>;
   /** How many visits have found something. */
   found(): number;
@@ -88,12 +88,17 @@ const LONGEST_MS = 100;
  * time has its turn after the others.
  * @returns a function that asks for visits
  */
-export function visitInside({ credit, visit, found, later }: InsideParts): (keys: Iterable<string>) => void {
+export function visitInside({
+  allowance,
+  visit,
+  found,
+  later,
+}: InsideParts): (keys: Iterable<string>) => void {
   const waiting = new Set<string>();
   let isRunning = false;
   const run = async (): Promise<void> => {
     for (const key of waiting) {
-      const pause = credit.pause(performance.now());
+      const pause = allowance.pause(performance.now());
       if (pause > 0) {
         later(() => void run(), pause);
         return;
@@ -102,7 +107,7 @@ export function visitInside({ credit, visit, found, later }: InsideParts): (keys
       const [startedAt, before] = [performance.now(), found()];
       await visit(key);
       const now = performance.now();
-      if (found() === before) credit.spend(now, Math.min(now - startedAt, LONGEST_MS));
+      if (found() === before) allowance.spend(now, Math.min(now - startedAt, LONGEST_MS));
     }
     isRunning = false;
   };

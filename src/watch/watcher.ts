@@ -14,7 +14,7 @@ import { Caretaker, type CaretakerEvents, type Work } from './caretaker.ts';
 import { chooseConcerned, chooseSweep, devicesChangedInside, type Hint, withDevices } from './hints.ts';
 import { Leftovers } from './leftovers.ts';
 import { describeListChanges } from './list-changes.ts';
-import { Credit, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
+import { Allowance, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
 import { isPodHeld, podLister, withPods } from './pods.ts';
 import { changedLists, isOfList, policyOf, readLists } from './policy.ts';
 import type { WatchSettings } from './settings.ts';
@@ -124,7 +124,7 @@ class Watch {
   readonly #leftovers: Leftovers;
   readonly #queue: VisitQueue;
   readonly #pacer = new SweepPacer();
-  readonly #credit = new Credit(INSIDE_SHARE);
+  readonly #allowance = new Allowance(INSIDE_SHARE);
   readonly #visitInside: ReturnType<typeof visitInside>;
   readonly #lookForNew: () => void;
   readonly #closeSources: () => void;
@@ -161,7 +161,7 @@ class Watch {
       idle: () => this.#idle(),
     });
     this.#visitInside = visitInside({
-      credit: this.#credit,
+      allowance: this.#allowance,
       visit: key => this.#visit(key),
       found: () => this.#caretaker.found,
       later: this.#timers.later,
@@ -333,9 +333,9 @@ class Watch {
     if (names.size === 0) return names;
     const now = performance.now();
     // One of them may be new, but containers without an attachment of ours have such devices, too.
-    if (!withDevices(this.#attachments, names).isComplete && this.#credit.pause(now) <= 0) {
+    if (!withDevices(this.#attachments, names).isComplete && this.#allowance.pause(now) <= 0) {
       this.#relist('new');
-      this.#credit.spend(performance.now(), performance.now() - now);
+      this.#allowance.spend(performance.now(), performance.now() - now);
     }
     return withDevices(this.#attachments, devicesChangedInside(hints, this.#attachments)).keys;
   }

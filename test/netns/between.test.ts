@@ -1,8 +1,8 @@
 // Does the kernel carry packets between the pods of nodes as planned, and is damage by others put right without touching what is theirs?
 import { expect, test } from 'bun:test';
+import { type Applied, applyWays, findDifferences, removeWays } from '../../src/between/apply.ts';
 import { hostLinksOf } from '../../src/between/host.ts';
 import { type PlanChoices, planWays, type WaysPlan } from '../../src/between/plan.ts';
-import { findDifferences, removeWays, type Settled, settleWays } from '../../src/between/settle.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { parseIp } from '../../src/net/ip.ts';
 import { Tables } from '../../src/netlink/tables.ts';
@@ -40,9 +40,9 @@ function planFor(node: TestNode, nodes: readonly TestNode[], choices: Partial<Pl
   });
 }
 
-function settle(node: TestNode, nodes: readonly TestNode[], choices: Partial<PlanChoices> = {}): Settled {
+function settle(node: TestNode, nodes: readonly TestNode[], choices: Partial<PlanChoices> = {}): Applied {
   const plan = planFor(node, nodes, choices);
-  return inside(node, () => settleWays(plan));
+  return inside(node, () => applyWays(plan));
 }
 
 function differences(node: TestNode, nodes: readonly TestNode[]): string[] {

@@ -32,7 +32,7 @@ export interface Manner extends Wishes {
 }
 
 /** What a server said to a request: the lease, that the client must not use the address, or nothing. */
-type Verdict = { readonly lease: Lease } | 'over' | undefined;
+type Response = { readonly lease: Lease } | 'over' | undefined;
 
 /**
  * Obtains a lease from the first server that offers one (RFC 2131, section 3.1).
@@ -55,31 +55,31 @@ export async function acquire(
     if (offer === undefined) return undefined;
     const offered = performance.now();
     const deadline = Math.min(giveUpAt, offered + Math.max(REQUEST_MS, SLOWER * (offered - asked)));
-    const verdict = await request(client, manner, offer, deadline, refusals);
-    if (typeof verdict === 'object') {
-      const holder = await manner.findHolder?.(verdict.lease);
-      if (holder === undefined) return verdict.lease;
+    const response = await request(client, manner, offer, deadline, refusals);
+    if (typeof response === 'object') {
+      const holder = await manner.findHolder?.(response.lease);
+      if (holder === undefined) return response.lease;
       noteRefusal(refusals, holder);
-      decline(client, verdict.lease);
+      decline(client, response.lease);
     }
-    if (verdict !== undefined) await pause(Math.min(REFUSED_PAUSE_MS, giveUpAt - performance.now()));
+    if (response !== undefined) await pause(Math.min(REFUSED_PAUSE_MS, giveUpAt - performance.now()));
   }
   return undefined;
 }
 
 /** Asks whether an address from before is still right here (RFC 2131, section 3.2: INIT-REBOOT). */
-export function confirm(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+export function confirm(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
   const options = { [Code.requestedAddress]: addressOf(lease) };
   return extendBy(client, manner, lease, question(client, manner, MessageType.request, options), giveUpAt);
 }
 
 /** Asks the server of a lease to extend it (RFC 2131, 4.4.5: RENEWING). */
-export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
   return extendBy(client, manner, lease, inUse(client, manner, lease), giveUpAt, serverAt(lease));
 }
 
 /** Asks every server to extend a lease (RFC 2131, 4.4.5: REBINDING). */
-export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
   return extendBy(client, manner, lease, inUse(client, manner, lease), giveUpAt);
 }
 
@@ -147,10 +147,10 @@ function request(
   { address, server }: Offer,
   giveUpAt: number,
   refusals: Refusals,
-): Promise<Verdict> {
+): Promise<Response> {
   const since = manner.clock();
   const options = { [Code.requestedAddress]: address, [Code.serverId]: server };
-  const accept = (answer: Answer): Verdict => {
+  const accept = (answer: Answer): Response => {
     const { message } = answer;
     const from = serverOf(message.options);
     if (from === undefined || Buffer.compare(from, server) !== 0) return undefined;
@@ -172,21 +172,21 @@ function extendBy(
   what: Question,
   giveUpAt: number,
   to?: Destination,
-): Promise<Verdict> {
+): Promise<Response> {
   const since = manner.clock();
-  return extend<Answer, NonNullable<Verdict>>(
+  return extend<Answer, NonNullable<Response>>(
     (accept, deadline) => ask(client, what, accept, deadline, to),
     answer => {
       const from = serverOf(answer.message.options);
       if (from === undefined || !isTrusted(manner, from)) return undefined;
-      return { verdict: verdictOn(lease, answer, since), isOwn: nameOf(from) === lease.server };
+      return { response: responseIn(lease, answer, since), isOwn: nameOf(from) === lease.server };
     },
     giveUpAt,
   );
 }
 
 /** An extension keeps the address; a grant of another one, which was not asked for, is ignored. */
-function verdictOn(lease: Lease, answer: Answer, since: number): Verdict {
+function responseIn(lease: Lease, answer: Answer, since: number): Response {
   const { type, yiaddr } = answer.message;
   if (type === MessageType.nak) return 'over';
   if (type !== MessageType.ack || Buffer.compare(yiaddr, addressOf(lease)) !== 0) return undefined;

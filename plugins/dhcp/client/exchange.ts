@@ -77,16 +77,16 @@ async function listen<A, T>(
  */
 export async function extend<A, V extends object | string>(
   ask: (accept: (answer: A) => V | undefined, deadline: Deadline) => Promise<V | undefined>,
-  verdictOn: (answer: A) => { readonly verdict: V | undefined; readonly isOwn: boolean } | undefined,
+  responseIn: (answer: A) => { readonly response: V | undefined; readonly isOwn: boolean } | undefined,
   giveUpAt: number,
 ): Promise<V | undefined> {
   const deadline = { at: giveUpAt };
   let other: V | undefined;
   const accept = (answer: A): V | undefined => {
-    const { verdict, isOwn } = verdictOn(answer) ?? {};
-    if (verdict === undefined || isOwn) return verdict;
+    const { response, isOwn } = responseIn(answer) ?? {};
+    if (response === undefined || isOwn) return response;
     if (other === undefined) deadline.at = Math.min(giveUpAt, performance.now() + SECOND_OPINION_MS);
-    if (typeof other !== 'object') other = verdict;
+    if (typeof other !== 'object') other = response;
     return undefined;
   };
   return (await ask(accept, deadline)) ?? other;

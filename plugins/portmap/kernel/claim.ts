@@ -32,9 +32,9 @@ import { askingChain, findConditionalSet, planSkeleton, SETS, TABLE } from '../s
 import { askingChanges, additions as askingRules, isAsked } from './asking.ts';
 import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
 import { refuseForeign, type Stranger, throwTaken } from './foreign.ts';
-import { planHeirs, transferOwnership } from './heirs.ts';
 import { forwardChanges } from './iptables.ts';
 import { countedPlaces, countTaken, findClaims, listHostIps, type Removal, removalOf } from './release.ts';
+import { planSuccessors, transferOwnership } from './successors.ts';
 
 /** What one attachment wants. */
 export interface Wanted {
@@ -99,7 +99,7 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
       ...(removals[0]?.claims.length ? transferOwnership(socket, owner, freed) : []),
       ...addEntries([
         ...own,
-        ...plans.flatMap(plan => planHeirs(plan, claims, owner, taken)),
+        ...plans.flatMap(plan => planSuccessors(plan, claims, owner, taken)),
         ...chainEntriesOf(socket, wanted, outdated),
       ]),
       ...countTaken(socket, claims, gone),

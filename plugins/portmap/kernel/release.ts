@@ -31,7 +31,7 @@ import { PROTOCOLS } from '../plan.ts';
 import { chainKey, soleOwner } from '../reference-names.ts';
 import { askingChain, CHAINS, findConditionalSet, SETS, TABLE } from '../sets.ts';
 
-import { transferOwnership } from './heirs.ts';
+import { transferOwnership } from './successors.ts';
 
 const CLAIM_SETS = FAMILIES.map(family => SETS[family].claims);
 
@@ -53,8 +53,8 @@ export function releasePorts(socket: NetlinkSocket, owner: Owner): readonly Clai
   commitAfterReading(socket, () => {
     const removal = removalOf(socket, owner);
     claims = removal.claims;
-    const heirs = claims.length ? transferOwnership(socket, owner, removal.freed) : [];
-    return [...removal.changes, ...heirs, ...countTaken(socket, [], claims)];
+    const successors = claims.length ? transferOwnership(socket, owner, removal.freed) : [];
+    return [...removal.changes, ...successors, ...countTaken(socket, [], claims)];
   });
   return claims;
 }

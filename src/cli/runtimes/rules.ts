@@ -20,7 +20,7 @@ export interface Settings {
 }
 
 /** What a runtime does with one file. */
-export type Verdict = Choice['verdicts'][number];
+export type FileUse = Choice['verdicts'][number];
 
 /** What a runtime does with a directory. */
 export type Choice = AnswerOf<'NetworkFiles'>['runtimes'][number];
@@ -64,14 +64,14 @@ function byContainerd(files: readonly Candidate[], { maxConfNum = 1 }: Settings)
   const broken = read.find(file => file.broken !== undefined);
   const count =
     maxConfNum > 0 ? `the first ${maxConfNum === 1 ? 'file' : `${maxConfNum} files`}` : 'every file';
-  const verdicts = files.map((file): Verdict => {
-    if (file.ignored) return verdict(file, false, file.ignored);
+  const verdicts = files.map((file): FileUse => {
+    if (file.ignored) return use(file, false, file.ignored);
     const at = read.indexOf(file);
-    if (at < 0) return verdict(file, false, `only ${count} by name is read (max_conf_num)`);
-    if (file.broken) return verdict(file, false, 'it is broken, so no file is loaded');
-    if (broken) return verdict(file, false, `"${broken.name}" is broken, so no file is loaded`);
+    if (at < 0) return use(file, false, `only ${count} by name is read (max_conf_num)`);
+    if (file.broken) return use(file, false, 'it is broken, so no file is loaded');
+    if (broken) return use(file, false, `"${broken.name}" is broken, so no file is loaded`);
     const place = at === 0 ? 'it is the first by name' : `it is among ${count} by name`;
-    return verdict(file, true, file.unusable ? `${place}, but pods will fail: ${file.unusable}` : place);
+    return use(file, true, file.unusable ? `${place}, but pods will fail: ${file.unusable}` : place);
   });
   const problem = broken
     ? `"${broken.name}" cannot be loaded: ${broken.broken}`
@@ -82,20 +82,20 @@ function byContainerd(files: readonly Candidate[], { maxConfNum = 1 }: Settings)
 /** ocicni: the configured network, else the first file that loads and whose plugins exist. */
 function byCrio(files: readonly Candidate[], { defaultNetwork }: Settings): Choice {
   const names = new Map<string, string>();
-  const verdicts: Verdict[] = [];
+  const verdicts: FileUse[] = [];
   let chosen: string | undefined;
   for (const file of files) {
     const reason = file.ignored ?? skipReason(file);
     const name = file.list?.name ?? '';
     const earlier = names.get(name);
-    if (reason !== undefined) verdicts.push(verdict(file, false, reason));
+    if (reason !== undefined) verdicts.push(use(file, false, reason));
     else if (earlier !== undefined) {
-      verdicts.push(verdict(file, false, `network "${name}" is already defined in "${earlier}"`));
+      verdicts.push(use(file, false, `network "${name}" is already defined in "${earlier}"`));
     } else {
       names.set(name, file.name);
       const wanted = defaultNetwork === undefined ? chosen === undefined : name === defaultNetwork;
       if (wanted) chosen = file.name;
-      verdicts.push(verdict(file, wanted, crioReason(wanted, chosen, defaultNetwork)));
+      verdicts.push(use(file, wanted, crioReason(wanted, chosen, defaultNetwork)));
     }
   }
   const missing =
@@ -119,17 +119,17 @@ function crioReason(wanted: boolean, chosen: string | undefined, defaultNetwork:
 /** containers/common: only conflists, each requested by its network's name; the first one of a name counts. */
 function byPodman(files: readonly Candidate[]): Choice {
   const names = new Map<string, string>();
-  const verdicts = files.map((file): Verdict => {
-    if (file.ignored) return verdict(file, false, file.ignored);
-    if (file.extension !== '.conflist') return verdict(file, false, 'podman reads .conflist files only');
+  const verdicts = files.map((file): FileUse => {
+    if (file.ignored) return use(file, false, file.ignored);
+    if (file.extension !== '.conflist') return use(file, false, 'podman reads .conflist files only');
     const reason = skipReason(file);
-    if (reason !== undefined) return verdict(file, false, reason);
+    if (reason !== undefined) return use(file, false, reason);
     const name = file.list?.name ?? '';
     const earlier = names.get(name);
     if (earlier !== undefined)
-      return verdict(file, false, `network "${name}" is already defined in "${earlier}"`);
+      return use(file, false, `network "${name}" is already defined in "${earlier}"`);
     names.set(name, file.name);
-    return verdict(file, true, `by name: --network ${name}`);
+    return use(file, true, `by name: --network ${name}`);
   });
   return finish('podman', verdicts, names.size ? undefined : 'there is no usable list');
 }
@@ -143,11 +143,11 @@ function firstUnusable(files: readonly Candidate[]): string | undefined {
   return file && `"${file.name}" is used, but pods will fail: ${file.unusable}`;
 }
 
-function verdict(file: Candidate, used: boolean, why: string): Verdict {
+function use(file: Candidate, used: boolean, why: string): FileUse {
   return { file: file.name, used, why };
 }
 
-function finish(runtime: RuntimeName, verdicts: readonly Verdict[], problem: string | undefined): Choice {
+function finish(runtime: RuntimeName, verdicts: readonly FileUse[], problem: string | undefined): Choice {
   const files = verdicts.filter(({ used }) => used).map(({ file }) => file);
   return { runtime, files, verdicts, ...defined({ problem }) };
 }

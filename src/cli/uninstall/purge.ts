@@ -1,6 +1,6 @@
 // What does `catena uninstall --purge` remove besides the installed files?
 import { basename, dirname, join } from 'node:path';
-import { listOwnRoutes, removeOwnRoutes } from '../../between/settle.ts';
+import { listOwnRoutes, removeOwnRoutes } from '../../between/apply.ts';
 import { listNetworks } from '../../chain/config/load.ts';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runDir, stateDir } from '../../cni/directories.ts';

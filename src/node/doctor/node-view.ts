@@ -1,11 +1,15 @@
 // Where do checks get their facts on a real node?
 import { accessSync, constants, statfsSync } from 'node:fs';
+import { findDifferences } from '../../between/apply.ts';
+import { hostLinksOf } from '../../between/host.ts';
+import { readNote } from '../../between/note.ts';
+import { planWays } from '../../between/plan.ts';
+import type { BetweenView } from '../../between/state.ts';
 import { namesIn, tryRead } from '../../files/read-file.ts';
 import { findUse } from '../../ipam/holders.ts';
-import { isForwarding } from '../../netlink/tables.ts';
+import { isForwarding, type Tables } from '../../netlink/tables.ts';
 import { readHost, readHostRoutes } from '../devices.ts';
 import { findTraced } from '../garbage/find-traced.ts';
-import { viewBetween } from './between-view.ts';
 import { currentUser, type NodeView } from './finding.ts';
 
 /** What the caller chooses. */
@@ -63,4 +67,22 @@ function findStorageProblem(dir: string): string | undefined {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ENOENT' ? undefined : (error as Error).message;
   }
+}
+
+/**
+ * Plans as the daemon does, from the nodes that it was told last, and compares. Undefined if no daemon keeps routes to other nodes.
+ * @throws Error without the right to look
+ */
+function viewBetween(runDir: string, kernel: Tables): BetweenView | undefined {
+  const note = readNote(runDir);
+  if (note === undefined) return undefined;
+  const { own, nodes } = note;
+  const plan = planWays(nodes, hostLinksOf(kernel), note);
+  const others = nodes.filter(({ name }) => name !== own).length;
+  if (plan === undefined) {
+    const problems = [`this node, "${own}", is not among the ${nodes.length} nodes`];
+    return { own, nodes: others, routes: 0, problems, differences: [] };
+  }
+  const { ways, problems } = plan;
+  return { own, nodes: others, routes: ways.length, problems, differences: findDifferences(plan) };
 }

@@ -8,28 +8,28 @@ import {
   afterCheck,
   afterRepair,
   Caretaker,
+  type Condition,
   giveUp,
   pauseBefore,
-  type Standing,
 } from '../../../src/watch/caretaker.ts';
 import { ATTACHMENT, listOf, makeNoopChain } from '../../helpers/noop-chain.ts';
 
-function lose(problemLeft: string | undefined): { news: unknown[]; pauses: unknown[]; end: Standing } {
-  let standing: Standing | undefined;
+function lose(problemLeft: string | undefined): { news: unknown[]; pauses: unknown[]; end: Condition } {
+  let condition: Condition | undefined;
   const [news, pauses]: unknown[][] = [[], []];
   for (let now = 1_000; ; ) {
-    const after = afterCheck(standing, 'gone', now);
+    const after = afterCheck(condition, 'gone', now);
     news?.push(after.news);
-    const pause = pauseBefore(after.standing, now);
+    const pause = pauseBefore(after.condition, now);
     pauses?.push(pause);
     if (pause === 'never')
-      return { news: news ?? [], pauses: pauses ?? [], end: giveUp(after.standing, now) };
+      return { news: news ?? [], pauses: pauses ?? [], end: giveUp(after.condition, now) };
     now += pause;
-    standing = afterRepair(after.standing, problemLeft, now);
+    condition = afterRepair(after.condition, problemLeft, now);
   }
 }
 
-describe('a standing', () => {
+describe('a condition', () => {
   test.each([
     ['that do not last', undefined],
     ['that fail', 'gone'],
@@ -38,38 +38,38 @@ describe('a standing', () => {
     expect(news).toEqual(['drifted', undefined, undefined, undefined, undefined]);
     expect(pauses).toEqual([0, 1_000, 2_000, 4_000, 'never']);
     const later = afterCheck(end, 'gone', 10_000_000);
-    expect(later).toEqual({ standing: end, news: undefined });
+    expect(later).toEqual({ condition: end, news: undefined });
     expect(afterCheck(end, undefined, 20_000)).toMatchObject({
       news: 'sound again',
-      standing: { repairs: 0 },
+      condition: { repairs: 0 },
     });
   });
 
   test('damage now and then, as by an operator who reloads a firewall, is repaired at once and reported', () => {
-    let standing: Standing | undefined;
+    let condition: Condition | undefined;
     const [news, pauses]: unknown[][] = [[], []];
     for (let i = 0; i < 5; i++) {
       const now = 1_000 + i * 3_000;
-      const after = afterCheck(standing, 'flushed', now);
+      const after = afterCheck(condition, 'flushed', now);
       news?.push(after.news);
-      pauses?.push(pauseBefore(after.standing, now));
-      standing = afterRepair(after.standing, undefined, now + 100);
+      pauses?.push(pauseBefore(after.condition, now));
+      condition = afterRepair(after.condition, undefined, now + 100);
     }
     expect(news).toEqual(Array(5).fill('drifted'));
     expect(pauses).toEqual(Array(5).fill(0));
   });
 
   test('damage every few seconds for ever is repaired with growing pauses, reported less, and given up', () => {
-    let standing: Standing | undefined;
+    let condition: Condition | undefined;
     let now = 1_000;
     const [news, pauses]: unknown[][] = [[], []];
     for (;;) {
-      const after = afterCheck(standing, 'flushed', now);
+      const after = afterCheck(condition, 'flushed', now);
       news?.push(after.news);
-      const pause = pauseBefore(after.standing, now);
+      const pause = pauseBefore(after.condition, now);
       if (pause === 'never') break;
       pauses?.push(pause);
-      standing = afterRepair(after.standing, undefined, now + pause);
+      condition = afterRepair(after.condition, undefined, now + pause);
       now += pause + 3_000;
     }
     expect(news?.filter(Boolean)).toEqual([...Array(6).fill('drifted'), 'damaged often']);
@@ -79,10 +79,10 @@ describe('a standing', () => {
   });
 
   test('other damage later is repaired at once', () => {
-    const first = afterCheck(undefined, 'gone', 1_000).standing;
+    const first = afterCheck(undefined, 'gone', 1_000).condition;
     const other = afterCheck(afterRepair(first, undefined, 1_000), 'down', 3_000);
     expect(other.news).toBe('drifted');
-    expect(pauseBefore(other.standing, 3_000)).toBe(0);
+    expect(pauseBefore(other.condition, 3_000)).toBe(0);
   });
 });
 

@@ -1,6 +1,6 @@
 // Are sweeps quick after a change that matters, and rare while changes do not matter?
 import { expect, test } from 'bun:test';
-import { Credit, SweepPacer, startRounds, visitInside } from '../../../src/watch/pacing.ts';
+import { Allowance, SweepPacer, startRounds, visitInside } from '../../../src/watch/pacing.ts';
 
 /** Sweeps for a time, with changes all the time. @returns milliseconds that sweeps took */
 function sweepFor(pacer: SweepPacer, ms: number, from: number, tookMs: number, isLikely: boolean): number {
@@ -65,13 +65,13 @@ test('two sweeps are a second apart, and as long as the last one took', () => {
 const settle = () => new Promise(resolve => setTimeout(resolve, 20));
 
 function harness(left: number) {
-  const credit = new Credit(50);
-  credit.spend(performance.now(), 2_000 - left);
+  const allowance = new Allowance(50);
+  allowance.spend(performance.now(), 2_000 - left);
   const [visited, pauses] = [[] as string[], [] as number[]];
   const resume: (() => void)[] = [];
   let found = 0;
   const ask = visitInside({
-    credit,
+    allowance,
     async visit(key) {
       visited.push(key);
       if (key.startsWith('damaged')) found += 1;
@@ -94,7 +94,7 @@ test('each is visited once, however often it is asked for', async () => {
   expect(visited).toEqual(['a', 'b']);
 });
 
-test('without credit they wait, once for all; one that changes again has its turn after the others', async () => {
+test('without allowance they wait, once for all; one that changes again has its turn after the others', async () => {
   const { ask, visited, pauses, resume } = harness(-100);
   ask(['noisy']);
   ask(['quiet', 'noisy']);
@@ -103,7 +103,7 @@ test('without credit they wait, once for all; one that changes again has its tur
   expect(pauses[0]).toBeGreaterThan(4_000);
 });
 
-test('visits that find damage cost no credit', async () => {
+test('visits that find damage cost no allowance', async () => {
   const { ask, visited, pauses } = harness(3);
   ask(['damaged 1', 'damaged 2', 'damaged 3', 'sound', 'next']);
   await settle();

@@ -11,7 +11,7 @@ import { parseCniArgs } from '../../../src/cni/cni-args.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { attachmentLister, type WatchedAttachment } from '../../../src/watch/attachments.ts';
-import { examine, type Verdict } from '../../../src/watch/examine.ts';
+import { type CheckOutcome, examine } from '../../../src/watch/examine.ts';
 import { isPodHeld, podLister, withPods } from '../../../src/watch/pods.ts';
 import { policyOf } from '../../../src/watch/policy.ts';
 import { KEY, makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
@@ -94,7 +94,7 @@ describe('while a process detaches the pod', () => {
   const claim = () => mustClaim(runner.podsDir, KEY);
 
   /** @param during what happens while a plugin finds that something is missing */
-  async function examineAll(during: () => void = () => {}): Promise<[Verdict['state'][], number]> {
+  async function examineAll(during: () => void = () => {}): Promise<[CheckOutcome['state'][], number]> {
     let checks = 0;
     const runtime = {
       ...runner.runtime,
@@ -106,7 +106,7 @@ describe('while a process detaches the pod', () => {
         return { exitCode: 1, stdout: '{"code":100,"msg":"gone"}' };
       },
     };
-    const states: Verdict['state'][] = [];
+    const states: CheckOutcome['state'][] = [];
     const found = list();
     for (const key of [ONE, TWO, WHOLE])
       states.push((await examine(found.get(key) as WatchedAttachment, runtime, async () => {})).state);

@@ -2,7 +2,7 @@
 import { parseIp } from '../../../../src/net/ip.ts';
 import { pause } from '../../../../src/wait.ts';
 import { extend, noteRefusal, type Refusals } from '../../client/exchange.ts';
-import type { Verdict as KeptVerdict } from '../../upkeep.ts';
+import type { Response as KeptResponse } from '../../upkeep.ts';
 import { encodeAssociation } from '../codec/association.ts';
 import { MessageType } from '../codec/message.ts';
 import { Code, findOption, type Options, Status } from '../codec/options.ts';
@@ -30,7 +30,7 @@ export interface Manner {
   readonly clock: () => number;
 }
 
-type Verdict = KeptVerdict<Lease>;
+type Response = KeptResponse<Lease>;
 
 /**
  * Obtains a lease from the first server that advertises an address (RFC 9915, section 18.2.1).
@@ -72,13 +72,13 @@ export async function acquire(
 }
 
 /** Asks the server of a lease to extend it (RFC 9915, section 18.2.4). */
-export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+export function renew(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
   const question = about(client, MessageType.renew, lease, [serverOption(lease)]);
   return extendBy(client, manner, lease, question, giveUpAt);
 }
 
 /** Asks every server to extend a lease (RFC 9915, section 18.2.5). */
-export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Verdict> {
+export function rebind(client: Client, manner: Manner, lease: Lease, giveUpAt: number): Promise<Response> {
   return extendBy(client, manner, lease, about(client, MessageType.rebind, lease), giveUpAt);
 }
 
@@ -159,20 +159,20 @@ function extendBy(
   lease: Lease,
   question: Question,
   giveUpAt: number,
-): Promise<Verdict> {
+): Promise<Response> {
   const since = manner.clock();
-  return extend<Answer, NonNullable<Verdict>>(
+  return extend<Answer, NonNullable<Response>>(
     (accept, deadline) => ask(client, question, accept, deadline),
     answer => {
       if (answer.message.type !== MessageType.reply || !isTrusted(manner, answer)) return undefined;
-      return { verdict: verdictOn(client, lease, answer, since), isOwn: serverOf(answer) === lease.server };
+      return { response: responseIn(client, lease, answer, since), isOwn: serverOf(answer) === lease.server };
     },
     giveUpAt,
   );
 }
 
 /** An extension keeps the address; another one, which was not asked for, counts only if the server takes the first one back. */
-function verdictOn({ iaid }: Client, lease: Lease, answer: Answer, since: number): Verdict {
+function responseIn({ iaid }: Client, lease: Lease, answer: Answer, since: number): Response {
   const { lease: granted, code, ended } = grantIn(answer, iaid, since);
   const isOver = ended.includes(lease.address) || code === Status.notOnLink;
   if (granted && (isOver || granted.address === lease.address)) return { lease: granted };

@@ -11,11 +11,11 @@ import { Errno } from '../sys/errno.ts';
 import { type EntryChanges, entryChanges } from './entries.ts';
 import { PROTOCOL } from './names.ts';
 import type { WaysPlan } from './plan.ts';
-import { settleSpare, spareProblems } from './spare.ts';
-import { findTunnels, settleTunnel, tunnelProblems } from './tunnels.ts';
+import { applySpare, spareProblems } from './spare.ts';
+import { applyTunnel, findTunnels, tunnelProblems } from './tunnels.ts';
 
 /** What was done, and what the kernel refused; both human-readable. */
-export interface Settled {
+export interface Applied {
   readonly changed: readonly string[];
   readonly problems: readonly string[];
 }
@@ -30,7 +30,7 @@ const GONE: readonly number[] = [ESRCH, Errno.ENOENT, Errno.ENODEV, Errno.EADDRN
  * Makes devices, entries, routes and the table as planned. Only differences are sent: nothing, if there are none. What the kernel refuses does
  * not keep the rest from being made. Devices of other programs, and routes of other origins, are never changed.
  */
-export function settleWays(plan: WaysPlan): Settled {
+export function applyWays(plan: WaysPlan): Applied {
   const changed: string[] = [];
   const problems: string[] = [];
   const attempt = (work: () => readonly string[]): void => {
@@ -53,7 +53,7 @@ export function settleWays(plan: WaysPlan): Settled {
       }
       attempt(() => {
         const link = ours.find(({ name }) => name === tunnel.name);
-        const { index, changed: done } = settleTunnel(socket, tunnel, link);
+        const { index, changed: done } = applyTunnel(socket, tunnel, link);
         indexes.set(tunnel.name, index);
         return done;
       });
@@ -71,13 +71,13 @@ export function settleWays(plan: WaysPlan): Settled {
       return unwanted.map(({ name }) => `delete device "${name}"`);
     });
   });
-  attempt(() => within(NETLINK_NETFILTER, socket => settleSpare(socket, plan)));
+  attempt(() => within(NETLINK_NETFILTER, socket => applySpare(socket, plan)));
   return { changed, problems };
 }
 
 /** Removes everything of ours: devices, routes and the table. */
-export function removeWays(): Settled {
-  return settleWays(NOTHING);
+export function removeWays(): Applied {
+  return applyWays(NOTHING);
 }
 
 /** What is missing or too much, human-readable; empty if the kernel's state is as planned. Changes nothing. */

@@ -5,15 +5,15 @@ import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 
 /** The kernel sends one probe and waits a second, after a delay of up to one second (RFC 4862). */
-const SETTLE_DEADLINE_MS = 5_000;
+const DETECTION_DEADLINE_MS = 5_000;
 const POLL_MS = 25;
 
 /**
  * Waits until the kernel has finished duplicate address detection for the interface's IPv6 addresses.
  * @throws Error naming an address that another host uses, or that stays undecided
  */
-export async function settleAddresses(socket: NetlinkSocket, link: Link): Promise<void> {
-  const giveUpAt = performance.now() + SETTLE_DEADLINE_MS;
+export async function awaitDuplicateDetection(socket: NetlinkSocket, link: Link): Promise<void> {
+  const giveUpAt = performance.now() + DETECTION_DEADLINE_MS;
   for (;;) {
     const addresses = listAddresses(socket, link.index);
     const duplicate = addresses.find(({ flags }) => flags & IFA_F_DADFAILED);
@@ -27,7 +27,7 @@ export async function settleAddresses(socket: NetlinkSocket, link: Link): Promis
     if (performance.now() > giveUpAt) {
       const names = tentative.map(({ cidr }) => renderCidr(cidr)).join(', ');
       throw new Error(
-        `Cannot use ${names} on "${link.name}": duplicate address detection has not finished after ${SETTLE_DEADLINE_MS / 1000} s`,
+        `Cannot use ${names} on "${link.name}": duplicate address detection has not finished after ${DETECTION_DEADLINE_MS / 1000} s`,
       );
     }
     await Bun.sleep(POLL_MS);

@@ -1,6 +1,6 @@
 // Which network of a container gets a host port when the one that held it is gone?
 // A runtime passes its mappings to every network of a container. The first network holds the ports. What the others would have
-// put there is stored as heirs, so that no plugin has to be asked again.
+// put there is stored as successors, so that no plugin has to be asked again.
 
 import { defined } from '../../../src/cni/defined.ts';
 import { FAMILIES, type Ip } from '../../../src/net/ip.ts';
@@ -27,7 +27,7 @@ import { type FamilyPlan, PROTOCOLS, protocolName } from '../plan.ts';
 import { SETS } from '../sets.ts';
 
 /** What to store for claims whose places are in `shared`: another network of the container holds them. */
-export function planHeirs(
+export function planSuccessors(
   { family, forwards }: FamilyPlan,
   claims: readonly Claim[],
   owner: Owner,
@@ -40,7 +40,7 @@ export function planHeirs(
       const containerPort = forwards[number]?.containerPort ?? 0;
       const data = [claimIp(claim), PROTOCOLS[protocol], port, pod, containerPort];
       return {
-        set: SETS[family].heirs,
+        set: SETS[family].successors,
         element: { key: [owner.handle, number], data, comment: owner.note },
       };
     });
@@ -48,26 +48,32 @@ export function planHeirs(
 
 /**
  * The changes that transfer the freed places of an attachment to other networks of its container. Call within
- * `commitAfterReading`. Reads all heirs, since few containers have any.
+ * `commitAfterReading`. Reads all successors, since few containers have any.
  */
 export function transferOwnership(socket: NetlinkSocket, owner: Owner, freed: readonly Place[]): Request[] {
   const left = new Map(freed.map(place => [placeName(place), place]));
   return FAMILIES.flatMap(family => {
-    const { heirs, means } = SETS[family];
-    return listElements(socket, heirs).flatMap(heir => {
-      if (heir.comment === owner.note || !isSameContainer(heir.comment, owner)) return [];
-      const way = decodeWay(findElement(socket, means, [heir.key[0] ?? '']));
-      const [ip, protocol, port, pod, containerPort] = heir.data as readonly [Ip, number, number, Ip, number];
+    const { successors, means } = SETS[family];
+    return listElements(socket, successors).flatMap(successor => {
+      if (successor.comment === owner.note || !isSameContainer(successor.comment, owner)) return [];
+      const way = decodeWay(findElement(socket, means, [successor.key[0] ?? '']));
+      const [ip, protocol, port, pod, containerPort] = successor.data as readonly [
+        Ip,
+        number,
+        number,
+        Ip,
+        number,
+      ];
       const taken = { family, protocol: protocolName(protocol) ?? 'tcp', port, ...way } as const;
       const place = takenPlace(ip.value === 0n ? taken : { ...taken, ip });
-      // The first of several heirs gets the place.
+      // The first of several successors gets the place.
       if (!left.delete(placeName(place))) return [];
       const forward: Element = {
         key: place.key,
         ...(way.backend === 'nftables' ? { data: [pod, containerPort] } : {}),
-        ...defined({ comment: heir.comment }),
+        ...defined({ comment: successor.comment }),
       };
-      return [...addElements(place.set, [forward]), ...deleteElements(heirs, [heir.key])];
+      return [...addElements(place.set, [forward]), ...deleteElements(successors, [successor.key])];
     });
   });
 }
