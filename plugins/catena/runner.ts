@@ -70,8 +70,7 @@ export async function prepareRunner<T>(
   const onSignal = () => interrupt.abort();
   // It starts a process when one is needed.
   const own = ownWorker();
-  if (signal) signal.addEventListener('abort', onSignal);
-  else for (const name of SIGNALS) process.once(name, onSignal);
+  if (!signal) for (const name of SIGNALS) process.once(name, onSignal);
   try {
     const done = await work({
       get options() {
@@ -82,7 +81,7 @@ export async function prepareRunner<T>(
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
         openWitness: async () => (await import('../../src/node/garbage/witness.ts')).nodeWitness(findAbout),
         segments: workerSegments(workers ?? own),
-        signal: interrupt.signal,
+        signal: signal ?? interrupt.signal,
         ...defined({ deadlineMs: deadlines }),
       },
       podsDir: places.podsDir,
@@ -111,7 +110,6 @@ export async function prepareRunner<T>(
     trace?.end({ error });
     throw error;
   } finally {
-    signal?.removeEventListener('abort', onSignal);
     for (const name of SIGNALS) process.removeListener(name, onSignal);
     // This process may be a worker itself, which makes many calls.
     own.close();

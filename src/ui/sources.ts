@@ -124,14 +124,10 @@ export function openSources(ask: Ask): Sources {
     traces: new Reading(async () => JSON.stringify(summaries(await ask(['log', '--requests']))), REST_MS),
   };
 
-  function check(): void {
-    checks.get().then(
-      () => {
-        checkProblem = undefined;
-      },
-      (error: Error) => {
-        checkProblem = error.message;
-      },
+  async function check(): Promise<void> {
+    checkProblem = await checks.get().then(
+      () => undefined,
+      ({ message }: Error) => message,
     );
   }
 

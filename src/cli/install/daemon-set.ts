@@ -26,26 +26,8 @@ export const DAEMON_CAPABILITIES: Readonly<Record<string, string>> = {
 
 /** The manifest, as YAML. */
 export function daemonSet(options: PrintOptions): string {
-  const { binDir, confDir, version, image, asDefault, withAccount, withMetrics, kubernetes, list } = options;
+  const { binDir, confDir, version, withAccount, list } = options;
   const config = `${options.withDefinitions ? definitions() : ''}${list ? configMap(list) : ''}${withAccount ? account(confDir) : ''}`;
-  const installArgs = [
-    ...['install', ...(list ? ['/etc/catena/network.conflist'] : [])],
-    ...['--bin-dir', `/host${binDir}`, '--conf-dir', `/host${confDir}`],
-    ...(options.confName ? ['--conf-name', options.confName] : []),
-    ...(asDefault ? ['--as-default'] : []),
-    ...(withAccount ? ['--account', ACCOUNT_DIR, '--account-on-host', ACCOUNT_ON_HOST] : []),
-  ];
-  const replaceArgs = ['install', '--bin-dir', `/host${binDir}`, '--force', '--keep-daemon'];
-  for (const name of options.replaced ?? []) replaceArgs.push('--link', name);
-  const replacing = `        - name: replace
-          image: ${image}
-          args: ${JSON.stringify(replaceArgs)}
-${INSTALLER}          volumeMounts:
-            - { name: cni-bin, mountPath: /host${binDir} }
-`;
-  const onHost = ['nsenter', '--target=1', '--mount', '--', `${binDir}/catena`];
-  const daemon = [...onHost, 'daemon', ...(withMetrics ? ['--metrics', `$(POD_IP):${METRICS_PORT}`] : [])];
-  const ping = `{ exec: { command: ${JSON.stringify([...onHost, 'daemon', '--ping', '--deadline=4'])} }, timeoutSeconds: 5`;
   return `# Installs Catena on every node and runs its daemon there. Build the image with catena install --print containerfile.
 ${config}apiVersion: apps/v1
 kind: DaemonSet
@@ -76,15 +58,48 @@ ${withAccount ? '      serviceAccountName: catena\n' : ''}      automountService
       tolerations:
         - operator: Exists
       initContainers:
-        # Files are installed by rename: pods that start during an update use either the old or the new files.
+${installContainers(options)}      containers:
+${daemonContainer(options)}      volumes:
+        - name: cni-bin
+          hostPath: { path: ${binDir}, type: DirectoryOrCreate }
+        - name: cni-conf
+          hostPath: { path: ${confDir}, type: DirectoryOrCreate }
+${list ? '        - name: network\n          configMap: { name: catena }\n' : ''}${withAccount ? ACCOUNT_VOLUME : ''}`;
+}
+
+/** What puts executables and lists on the node, and then what replaces those of others if that is wanted. */
+function installContainers(options: PrintOptions): string {
+  const { binDir, confDir, image, asDefault, withAccount, list } = options;
+  const installArgs = [
+    ...['install', ...(list ? ['/etc/catena/network.conflist'] : [])],
+    ...['--bin-dir', `/host${binDir}`, '--conf-dir', `/host${confDir}`],
+    ...(options.confName ? ['--conf-name', options.confName] : []),
+    ...(asDefault ? ['--as-default'] : []),
+    ...(withAccount ? ['--account', ACCOUNT_DIR, '--account-on-host', ACCOUNT_ON_HOST] : []),
+  ];
+  const replaceArgs = ['install', '--bin-dir', `/host${binDir}`, '--force', '--keep-daemon'];
+  for (const name of options.replaced ?? []) replaceArgs.push('--link', name);
+  const replacing = `        - name: replace
+          image: ${image}
+          args: ${JSON.stringify(replaceArgs)}
+${INSTALLER}          volumeMounts:
+            - { name: cni-bin, mountPath: /host${binDir} }
+`;
+  return `        # Files are installed by rename: pods that start during an update use either the old or the new files.
         - name: install
           image: ${image}
           args: ${JSON.stringify(installArgs)}
 ${withAccount ? ACCOUNT_ENV : ''}${INSTALLER}          volumeMounts:
             - { name: cni-bin, mountPath: /host${binDir} }
             - { name: cni-conf, mountPath: /host${confDir} }
-${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true }\n' : ''}${withAccount ? ACCOUNT_MOUNT : ''}${options.replaced ? replacing : ''}      containers:
-        - name: daemon
+${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true }\n' : ''}${withAccount ? ACCOUNT_MOUNT : ''}${options.replaced ? replacing : ''}`;
+}
+
+function daemonContainer({ binDir, image, withMetrics, kubernetes }: PrintOptions): string {
+  const onHost = ['nsenter', '--target=1', '--mount', '--', `${binDir}/catena`];
+  const daemon = [...onHost, 'daemon', ...(withMetrics ? ['--metrics', `$(POD_IP):${METRICS_PORT}`] : [])];
+  const ping = `{ exec: { command: ${JSON.stringify([...onHost, 'daemon', '--ping', '--deadline=4'])} }, timeoutSeconds: 5`;
+  return `        - name: daemon
           image: ${image}
           # The host's own executable, in the host's mount namespace: elsewhere the daemon would see other paths than the
           # calling runtime and would decline all its calls.
@@ -113,12 +128,7 @@ ${capabilities()}
             # What runtimes confine by default would forbid to enter namespaces and to write sysctls.
             seLinuxOptions: { type: spc_t, level: s0 }
 ${kubernetes < APP_ARMOR_FIELD ? '' : '            appArmorProfile: { type: Unconfined }\n'}            seccompProfile: { type: Unconfined }
-      volumes:
-        - name: cni-bin
-          hostPath: { path: ${binDir}, type: DirectoryOrCreate }
-        - name: cni-conf
-          hostPath: { path: ${confDir}, type: DirectoryOrCreate }
-${list ? '        - name: network\n          configMap: { name: catena }\n' : ''}${withAccount ? ACCOUNT_VOLUME : ''}`;
+`;
 }
 
 /** The directories are root's. SELinux lets only this type write to them. */

@@ -94,84 +94,77 @@ const UNKNOWN: Judged = { matches: undefined, action: { kind: 'unknown' } };
 function judgeExpression(one: Expression, state: State): Judged {
   // Kinds that the decoder does not know have only a name.
   if (one.data === undefined || one.data instanceof Uint8Array) return judgeByName(one.name, state);
-  const { packet, registers } = state;
-  const load = (dreg: number | undefined, bytes: readonly Byte[]): Judged => {
-    registers.load(dreg ?? 1, bytes);
-    return GOES_ON;
-  };
-  const test = (matches: Holds): Judged => ({ matches, action: undefined });
-  switch (one.name) {
-    case 'meta':
-      if (one.data.sreg === undefined) return load(one.data.dreg, metaBytes(packet, one.data.key ?? 0));
-      if (one.data.key === META.mark)
-        state.packet = { ...packet, mark: registers.read(one.data.sreg, MARK_BYTES) };
-      return GOES_ON;
-    case 'ct':
-      if (one.data.sreg !== undefined) {
-        if (one.data.key === CT.labels) state.labels = registers.read(one.data.sreg, LABEL_BYTES);
-        return GOES_ON;
-      }
-      // There is nothing to load, and the rule ends.
-      if (packet.isTracked === false && one.data.key !== CT.state) return test(false);
-      return load(one.data.dreg, connectionBytes(packet, one.data.key ?? 0));
-    case 'fib':
-      return load(one.data.dreg, routeBytes(packet, one.data.flags ?? 0, one.data.result ?? 0));
-    case 'payload': {
-      const { dreg, base = 0, offset = 0, length = 0 } = one.data;
-      // Without a register it writes to the packet.
-      return dreg === undefined ? GOES_ON : load(dreg, payloadBytes(packet, base, offset, length));
-    }
-    case 'bitwise':
-      return load(one.data.dreg, masked(one.data, registers));
-    case 'cmp': {
-      const value = one.data.data?.value ?? new Uint8Array();
-      const bytes = registers.read(one.data.sreg ?? 1, value.length);
-      const { op = 0 } = one.data;
-      if (op <= 1) return test(op === 0 ? equals(bytes, value) : not(equals(bytes, value)));
-      const order = compare(bytes, value);
-      return test(order === undefined ? undefined : COMPARISONS[op]?.(order));
-    }
-    case 'range': {
-      const { from, to, sreg = 1, op = 0 } = one.data;
-      if (!from?.value || !to?.value) return test(undefined);
-      const bytes = registers.read(sreg, from.value.length);
-      const [low, high] = [compare(bytes, from.value), compare(bytes, to.value)];
-      const inside = low === undefined || high === undefined ? undefined : low >= 0 && high <= 0;
-      return test(op === 0 ? inside : not(inside));
-    }
-    case 'lookup':
-      return judgeLookup(one.data, state);
-    case 'immediate': {
-      const { dreg = 1, data } = one.data;
-      if (data?.verdict)
-        return {
-          matches: true,
-          action: { kind: 'verdict', verdict: { ...data.verdict, code: data.verdict.code ?? 0 } },
-        };
-      return load(dreg, [...(data?.value ?? [])]);
-    }
-    case 'nat': {
-      const { type = 0, addressRegister, portRegister } = one.data;
-      const bytes =
-        addressRegister === undefined ? [] : registers.read(addressRegister, packet.family === 4 ? 4 : 16);
-      const to = addressOf(bytes);
-      if (type === 0) return { matches: true, action: { kind: 'source', to } };
-      const port = portRegister === undefined ? undefined : portOf(registers.read(portRegister, 2));
-      return { matches: true, action: { kind: 'translate', to, port } };
-    }
-    case 'masq':
-      return { matches: true, action: { kind: 'source', to: undefined } };
-    case 'match':
-      return test(iptablesMatch(one.data.name ?? '', one.data.info ?? new Uint8Array(), packet));
-    case 'target': {
-      const { name = '', info = new Uint8Array() } = one.data;
-      if (/MARK$/.test(name)) state.packet = { ...packet, mark: markBehind(name, info, packet) };
-      return judgeTarget(one.data, packet);
-    }
-    default:
-      return GOES_ON;
-  }
+  const judge = JUDGES[one.name] as ((data: typeof one.data, state: State) => Judged) | undefined;
+  return judge?.(one.data, state) ?? GOES_ON;
 }
+
+function load(state: State, register: number | undefined, bytes: readonly Byte[]): Judged {
+  state.registers.load(register ?? 1, bytes);
+  return GOES_ON;
+}
+
+const test = (matches: Holds): Judged => ({ matches, action: undefined });
+
+type DataOf<N extends Expression['name']> = NonNullable<Extract<Expression, { name: N }>['data']>;
+
+/** By kind of expression; the others change nothing that counts here. */
+const JUDGES: { readonly [N in Expression['name']]?: (data: DataOf<N>, state: State) => Judged } = {
+  meta({ sreg, dreg, key = 0 }, state) {
+    const { packet, registers } = state;
+    if (sreg === undefined) return load(state, dreg, metaBytes(packet, key));
+    if (key === META.mark) state.packet = { ...packet, mark: registers.read(sreg, MARK_BYTES) };
+    return GOES_ON;
+  },
+  ct({ sreg, dreg, key = 0 }, state) {
+    if (sreg !== undefined) {
+      if (key === CT.labels) state.labels = state.registers.read(sreg, LABEL_BYTES);
+      return GOES_ON;
+    }
+    // There is nothing to load, and the rule ends.
+    if (state.packet.isTracked === false && key !== CT.state) return test(false);
+    return load(state, dreg, connectionBytes(state.packet, key));
+  },
+  fib: ({ dreg, flags = 0, result = 0 }, state) => load(state, dreg, routeBytes(state.packet, flags, result)),
+  // Without a register it writes to the packet.
+  payload: ({ dreg, base = 0, offset = 0, length = 0 }, state) =>
+    dreg === undefined ? GOES_ON : load(state, dreg, payloadBytes(state.packet, base, offset, length)),
+  bitwise: (data, state) => load(state, data.dreg, masked(data, state.registers)),
+  cmp({ sreg = 1, data, op = 0 }, { registers }) {
+    const value = data?.value ?? new Uint8Array();
+    const bytes = registers.read(sreg, value.length);
+    if (op <= 1) return test(op === 0 ? equals(bytes, value) : not(equals(bytes, value)));
+    const order = compare(bytes, value);
+    return test(order === undefined ? undefined : COMPARISONS[op]?.(order));
+  },
+  range({ from, to, sreg = 1, op = 0 }, { registers }) {
+    if (!from?.value || !to?.value) return test(undefined);
+    const bytes = registers.read(sreg, from.value.length);
+    const [low, high] = [compare(bytes, from.value), compare(bytes, to.value)];
+    const inside = low === undefined || high === undefined ? undefined : low >= 0 && high <= 0;
+    return test(op === 0 ? inside : not(inside));
+  },
+  lookup: judgeLookup,
+  immediate({ dreg, data: { verdict, value = new Uint8Array() } = {} }, state) {
+    if (verdict === undefined) return load(state, dreg, [...value]);
+    return { matches: true, action: { kind: 'verdict', verdict: { ...verdict, code: verdict.code ?? 0 } } };
+  },
+  nat({ type = 0, addressRegister, portRegister }, { packet, registers }) {
+    const bytes =
+      addressRegister === undefined ? [] : registers.read(addressRegister, packet.family === 4 ? 4 : 16);
+    const to = addressOf(bytes);
+    if (type === 0) return { matches: true, action: { kind: 'source', to } };
+    const port = portRegister === undefined ? undefined : portOf(registers.read(portRegister, 2));
+    return { matches: true, action: { kind: 'translate', to, port } };
+  },
+  masq: () => ({ matches: true, action: { kind: 'source', to: undefined } }),
+  match: ({ name = '', info = new Uint8Array() }, { packet }) => test(iptablesMatch(name, info, packet)),
+  target(data, state) {
+    const { name = '', info = new Uint8Array() } = data;
+    const { packet } = state;
+    if (/MARK$/.test(name)) state.packet = { ...packet, mark: markBehind(name, info, packet) };
+    return judgeTarget(data, packet);
+  },
+};
 
 /** Expressions and targets that only take note, or change the packet. */
 const HARMLESS: readonly string[] = [
@@ -189,11 +182,7 @@ function judgeByName(name: string, { registers }: State): Judged {
 }
 
 function judgeTarget(
-  {
-    name = '',
-    revision = 0,
-    info = new Uint8Array(),
-  }: { name?: string | undefined; revision?: number | undefined; info?: Uint8Array | undefined },
+  { name = '', revision = 0, info = new Uint8Array() }: DataOf<'target'>,
   packet: Packet,
 ): Judged {
   if (name === 'REJECT') return { matches: true, action: { kind: 'drop' } };
@@ -209,17 +198,7 @@ function judgeTarget(
 }
 
 function judgeLookup(
-  {
-    set = '',
-    sreg = 1,
-    dreg,
-    flags = 0,
-  }: {
-    set?: string | undefined;
-    sreg?: number | undefined;
-    dreg?: number | undefined;
-    flags?: number | undefined;
-  },
+  { set = '', sreg = 1, dreg, flags = 0 }: DataOf<'lookup'>,
   { contents, registers }: State,
 ): Judged {
   const { holds, element } = lookUp(contents(set), length => registers.read(sreg, length));
@@ -233,10 +212,11 @@ function judgeLookup(
   return { matches: holds, action: verdict && { kind: 'verdict', verdict } };
 }
 
-type Bitwise = Extract<Expression, { name: 'bitwise' }>['data'];
-
 /** dreg = (sreg & mask) ^ xor; a masked byte is known. */
-function masked({ sreg = 1, length = 0, mask, xor, op = 0 }: Bitwise, registers: Registers): Byte[] {
+function masked(
+  { sreg = 1, length = 0, mask, xor, op = 0 }: DataOf<'bitwise'>,
+  registers: Registers,
+): Byte[] {
   const bytes = registers.read(sreg, length);
   if (op !== 0) return bytes.map(() => undefined);
   return bytes.map((byte, i) => {
