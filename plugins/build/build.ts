@@ -21,7 +21,9 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import manifest from '../../package.json' with { type: 'json' };
 import { CORE_NAME } from '../../src/chain/config/core-name.ts';
+import { type ArchiveEntry, packArchive } from '../../src/files/archive.ts';
 import { tryRead } from '../../src/files/read-file.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { buildLibrary } from './build-library.ts';
@@ -35,7 +37,6 @@ import {
   quickZod,
 } from './embedded.ts';
 import { compileFront, findCompilers } from './front.ts';
-import { packLibrary } from './library-package.ts';
 
 const ROOT = path.resolve(import.meta.dir, '../..');
 const LOCK_DEADLINE_MS = 120_000;
@@ -229,6 +230,38 @@ function describe(cause: unknown): string {
   const at = (cause as Partial<BuildMessage>).position;
   const message = cause instanceof Error || at ? (cause as Error).message : String(cause);
   return at ? `${at.file}:${at.line}:${at.column}: ${message}` : message;
+}
+
+/** The part of `files` in package.json that building a plugin needs. The rest is documentation. */
+const SOURCES = ['package.json', 'LICENSE', 'src', 'plugins'] as const;
+const BUILT = ['lib', 'types', 'schemas'] as const;
+
+/** 2000-01-01: equal inputs produce an identical archive. */
+const TIME = 946_684_800;
+
+/**
+ * Packs the npm package in the layout of `npm pack`.
+ * @param builtDir holds `lib/`, `types/` and `schemas/`, and gets the archive
+ * @returns the path of the archive
+ */
+function packLibrary(builtDir: string): string {
+  const entries = [
+    ...SOURCES.flatMap(name => entriesOf(path.join(ROOT, name), `package/${name}`)),
+    ...BUILT.flatMap(name => entriesOf(path.join(builtDir, name), `package/dist/${name}`)),
+  ];
+  const archive = path.join(builtDir, `${manifest.name}-${manifest.version}.tgz`);
+  fs.writeFileSync(`${archive}.new`, packArchive(entries, TIME));
+  fs.renameSync(`${archive}.new`, archive);
+  return archive;
+}
+
+function entriesOf(file: string, name: string): ArchiveEntry[] {
+  const stat = fs.statSync(file);
+  if (!stat.isDirectory()) {
+    return [{ name, mode: stat.mode & 0o100 ? 0o755 : 0o644, content: fs.readFileSync(file) }];
+  }
+  const names = fs.readdirSync(file).sort();
+  return names.flatMap(one => entriesOf(path.join(file, one), `${name}/${one}`));
 }
 
 if (import.meta.main) {

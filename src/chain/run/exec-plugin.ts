@@ -1,15 +1,14 @@
 // How does one plugin process start, get its request, and end?
 //
 // The command, the library, under Node as well, and a plugin that calls one of others: execa starts each plugin. It takes 5 ms to
-// load, which lazy-exec-plugin.ts puts off until there is such a plugin.
+// load, so lazy-exec-plugin.ts waits until there is such a plugin.
 import { ChildProcess } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { execa, type ResultPromise } from 'execa';
 import { defined } from '../../cni/defined.ts';
 import { workingDirectory } from '../../cni/directories.ts';
 import type { Outcome } from '../../cni/reply.ts';
-import { startTimer } from '../../wait.ts';
-import { retryWhileBusy } from './busy-executable.ts';
+import { pause, startTimer } from '../../wait.ts';
 import { GRACE_MS, signalGroup } from './process-group.ts';
 import { drain, MAX_STDERR_BYTES, MAX_STDOUT_BYTES, type Output, OutputBuffer } from './process-output.ts';
 
@@ -227,4 +226,27 @@ function letExecaReportSpawnErrors(): void {
       },
     });
   }
+}
+
+/** A file just written may still be open for writing, in a process forked at the same time: execve(2) fails with ETXTBSY. */
+const RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
+
+/**
+ * Runs an executable, again while it is busy.
+ * @param attempt runs it once, within what is left of the deadline
+ * @returns the last outcome, with the time since the first attempt
+ */
+export async function retryWhileBusy<T extends { readonly spawnError?: string }>(
+  attempt: (leftMs: number) => Promise<T>,
+  deadlineMs: number,
+): Promise<T & { readonly durationMs: number }> {
+  const started = performance.now();
+  const elapsed = () => performance.now() - started;
+  for (const waitMs of RETRY_MS) {
+    const outcome = await attempt(deadlineMs - elapsed());
+    const isBusy = outcome.spawnError?.startsWith('ETXTBSY') ?? false;
+    if (!isBusy || elapsed() + waitMs > deadlineMs) return { ...outcome, durationMs: elapsed() };
+    await pause(waitMs);
+  }
+  return { ...(await attempt(deadlineMs - elapsed())), durationMs: elapsed() };
 }

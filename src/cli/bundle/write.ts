@@ -5,8 +5,12 @@ import { dirname, join } from 'node:path';
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { RUN_DIR_VARIABLE, runDir } from '../../cni/directories.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
+import { type ArchiveEntry, packArchive } from '../../files/archive.ts';
 import { putNewFile, unfinishedName } from '../../files/put-file.ts';
 import { tryRead } from '../../files/read-file.ts';
+import { readNetnsState } from '../../lab/state.ts';
+import { Tables } from '../../netlink/tables.ts';
+import { ownNetns } from '../../sys/netns.ts';
 import type { CommandCall } from '../command.ts';
 import { SERVICE_UNIT } from '../install/units.ts';
 import { printAnswer } from '../output/print.ts';
@@ -15,8 +19,6 @@ import { confDirOf, runtimeOf } from '../target.ts';
 import { openProgress } from '../terminal/progress.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 import { traceDirFor } from '../watched.ts';
-import { readFilter, readKernelLines } from './kernel-state.ts';
-import { type BundleFile, packBundle } from './pack.ts';
 import { findNames, openPseudonyms } from './pseudonyms.ts';
 import { redactText } from './redact.ts';
 
@@ -259,5 +261,73 @@ function text(name: string, what: string, read: () => string): BundleFile {
     return { name, what, text: read() };
   } catch (error) {
     return { name, what: `${what} (it could not be read)`, text: `${(error as Error).message}\n` };
+  }
+}
+
+/** A line for each object, as `catena try` names them. */
+function readKernelLines(): string[] {
+  return [...readNetnsState(new Tables(), ownNetns(), []).values()].map(({ words, state: details = {} }) => {
+    const more = Object.entries(details).map(([name, value]) => `${name} ${value}`);
+    return [words, ...(more.length ? [more.join(', ')] : [])].join(': ');
+  });
+}
+
+/** Every chain with its rules, of all tables and owners; bytes as hexadecimal digits. */
+function readFilter(): unknown {
+  const tables = new Tables().filter.map(({ table, chains, rules }) => {
+    return { table, chains: chains.map(chain => ({ ...chain, rules: rules.get(chain.name) ?? [] })) };
+  });
+  return plain(tables);
+}
+
+function plain(value: unknown): unknown {
+  if (typeof value === 'bigint') return Number(value);
+  if (value instanceof Uint8Array) return value.toHex();
+  if (Array.isArray(value)) return value.map(plain);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)]));
+}
+
+/** A file of the report. */
+interface BundleFile {
+  readonly name: string;
+  /** Where its content comes from, human-readable. */
+  readonly what: string;
+  readonly text: string;
+}
+
+/** What is longer is cut: a report is read by people. */
+const MAX_BYTES = 2 * 1024 * 1024;
+
+/** The limit of the archive's format. */
+const MAX_NAME_BYTES = 100;
+
+/** Files below one directory, the first of which lists the others. */
+function packBundle(dir: string, files: readonly BundleFile[], note: string, time: Date): Uint8Array {
+  const names = new Set<string>();
+  const named = files.map(file => ({ ...file, name: uniqueName(dir, file.name, names) }));
+  const listing = [note, '', ...named.map(({ name, what }) => `${name}: ${what}`), ''].join('\n');
+  const entries = [{ name: `${dir}/CONTENTS.txt`, text: listing }, ...named];
+  return packArchive(entries.map(toEntry), Math.floor(time.getTime() / 1000));
+}
+
+function toEntry({ name, text }: { readonly name: string; readonly text: string }): ArchiveEntry {
+  const bytes = Buffer.from(text);
+  const content =
+    bytes.length <= MAX_BYTES
+      ? bytes
+      : Buffer.concat([bytes.subarray(0, MAX_BYTES), Buffer.from(`\n(cut off after ${MAX_BYTES} bytes)\n`)]);
+  return { name, mode: 0o600, content };
+}
+
+function uniqueName(dir: string, given: string, taken: Set<string>): string {
+  const plain = `${dir}/${given.replaceAll(/[^\w./-]/g, '_').replaceAll('..', '_')}`;
+  for (let i = 1; ; i++) {
+    const ending = i === 1 ? '' : `~${i}`;
+    const name = `${plain.slice(0, MAX_NAME_BYTES - ending.length)}${ending}`;
+    if (!taken.has(name)) {
+      taken.add(name);
+      return name;
+    }
   }
 }

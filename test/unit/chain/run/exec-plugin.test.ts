@@ -2,8 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { retryWhileBusy } from '../../../../src/chain/run/busy-executable.ts';
-import { startProcess } from '../../../../src/chain/run/exec-plugin.ts';
+import { retryWhileBusy, startProcess } from '../../../../src/chain/run/exec-plugin.ts';
 import { startPlugin } from '../../../../src/chain/run/lazy-exec-plugin.ts';
 import { FIXTURE_PLUGINS } from '../../../helpers/noop-chain.ts';
 
