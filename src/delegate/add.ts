@@ -1,7 +1,6 @@
 // How does a pod get either all of its networks, or none?
 
-import { isOfEarlierBoot } from '../attachments/boot.ts';
-import { compareNetns } from '../attachments/netns-identity.ts';
+import { findNetns, isStanding } from '../attachments/past.ts';
 import { editEntry, type Held, type HeldKnown, isKnown } from '../attachments/store.ts';
 import { hold } from '../chain/records/hold.ts';
 import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
@@ -74,8 +73,7 @@ async function attachPod(runner: Runner, pod: Pod): Promise<JsonObject> {
 async function settleEarlierAdd(runner: Runner, netns: string, held: HeldKnown): Promise<void> {
   const { record } = held;
   const { env } = runner.runtime;
-  const isOurs = !isOfEarlierBoot(record, env) && compareNetns(netns, record) === 'same';
-  if (record.phase === 'attached' && isOurs)
+  if (isStanding(record) && findNetns(record, env, netns) === 'same')
     throw new CniError(
       ErrorCode.invalidConfig,
       `Cannot attach "${record.ifname}" of container "${record.containerId}": it is already attached; run DEL first`,

@@ -1,7 +1,6 @@
 // How does a pod lose all networks that its record names, without leaks?
 
-import { isOfEarlierBoot } from '../attachments/boot.ts';
-import { compareNetns } from '../attachments/netns-identity.ts';
+import { findNetns } from '../attachments/past.ts';
 import { type AttachmentRecord, type Held, lastBegun } from '../attachments/store.ts';
 import type { Conflist } from '../chain/config/conflist.ts';
 import { beginDel, endDel } from '../chain/records/delete-attachment.ts';
@@ -107,8 +106,7 @@ async function deleteAll(runner: Runner, key: PodKey, { record }: Held, netns: s
 /** A path at which the namespace of the ADD exists now; empty when it is gone, or of an earlier boot. */
 export function ownNetns({ record }: PodRecord, given: string, env: Runtime['env']): string {
   const { netns } = record;
-  if (isOfEarlierBoot(record, env)) return '';
-  const isOwn = (path: string) => compareNetns(path, record) === 'same';
+  const isOwn = (path: string) => findNetns(record, env, path) === 'same';
   if (given === '' || isOwn(given)) return given;
   return isOwn(netns) ? netns : '';
 }

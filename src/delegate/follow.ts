@@ -4,6 +4,7 @@
 // never touched. The record names a network before it is attached and until it is detached, so a DEL at any moment deletes all.
 
 import { compareNetns } from '../attachments/netns-identity.ts';
+import { isStanding } from '../attachments/past.ts';
 import { type AttachmentRecord, type HeldKnown, isKnown, readRecord } from '../attachments/store.ts';
 import { hold } from '../chain/records/hold.ts';
 import { argOf, podNamedIn } from '../cni/cni-args.ts';
@@ -132,9 +133,8 @@ async function readPod(
 
 /** Its ADD has succeeded, for networks that follow the annotation, in the namespace that is still there. */
 function isFollowing(record: AttachmentRecord, { netns }: Pod): boolean {
-  const { phase } = record;
   return (
-    phase === 'attached' && parsePod(record).follow !== undefined && compareNetns(netns, record) === 'same'
+    isStanding(record) && parsePod(record).follow !== undefined && compareNetns(netns, record) === 'same'
   );
 }
 

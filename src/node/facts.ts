@@ -1,9 +1,9 @@
 // What do the files and the kernel of a node say, each read once, when it is first asked for?
 
+import { findReason } from '../attachments/past.ts';
 import { type AttachmentRecord, type KnownAttachment, listKnown } from '../attachments/store.ts';
 import { listNetworks } from '../chain/config/load.ts';
 import { isNamespaceGone } from '../chain/records/gone.ts';
-import { findReason } from '../chain/records/recover.ts';
 import { type ChainRuntime, cacheDirOf } from '../chain/run/runtime.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { runnerJournals } from '../cni/directories.ts';

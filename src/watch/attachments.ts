@@ -1,6 +1,7 @@
 // Which attachments does this host have, whichever runtime made them, and which host devices lead to them?
 
 import { isElsewhere } from '../attachments/elsewhere.ts';
+import { isStanding } from '../attachments/past.ts';
 import { type KnownAttachment, knownLister, type Lister } from '../attachments/store.ts';
 import { withRecordedDirs } from '../chain/records/delete-attachment.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
@@ -41,7 +42,7 @@ export function attachmentLister(
 /** Attachments that were made and not deleted, each once. Our record of one that another runtime has made again since says nothing. */
 export function standingOf(known: readonly KnownAttachment[]): WatchedAttachment[] {
   const standing = known.filter(
-    ({ record }) => !record || (record.phase === 'attached' && !isElsewhere(record, process.env)),
+    ({ record }) => !record || (isStanding(record) && !isElsewhere(record, process.env)),
   );
   return [...new Map(standing.map(toWatched).map(one => [one.key, one])).values()];
 }

@@ -3,6 +3,7 @@
 import { isOfEarlierBoot } from '../attachments/boot.ts';
 import { findHolder } from '../attachments/lock.ts';
 import { compareNetns } from '../attachments/netns-identity.ts';
+import { isStanding } from '../attachments/past.ts';
 import type { AttachmentRecord } from '../attachments/store.ts';
 import { DEL_WITHOUT_NOTE_MS, isNoteGone, isThere, noteOf } from '../chain/records/foreign.ts';
 import { findConfigOfAdd, findRecord } from '../chain/records/known-add.ts';
@@ -123,7 +124,7 @@ function isInWork(one: WatchedAttachment, runtime: ChainRuntime): boolean {
 function isCurrent({ id, record, stateDir }: WatchedAttachment, runtime: ChainRuntime): boolean {
   const now = findRecord(id, runtime);
   if (now === undefined || record === undefined || stateDir === undefined) return false;
-  if (now.phase !== 'attached' || now.runner.op !== record.runner.op) return false;
+  if (!isStanding(now) || now.runner.op !== record.runner.op) return false;
   return findHolder({ stateDir, env: runtime.env }, id) === undefined && !isOfEarlierBoot(now, runtime.env);
 }
 

@@ -5,6 +5,7 @@
 // networks, by a process of its own. Networks that are listed are enough then.
 
 import { findHolder } from '../attachments/lock.ts';
+import { isStanding } from '../attachments/past.ts';
 import { type AttachmentRecord, type Lister, readRecord, settledLister } from '../attachments/store.ts';
 import { keyOf } from '../cni/attachment.ts';
 import { isObject, memberOf, tryParse } from '../cni/json.ts';
@@ -61,7 +62,7 @@ export function isPodHeld(pod: PodCall): boolean {
 /** The same, or one has not finished that. */
 export function isPodUnsettled(pod: PodCall): boolean {
   const record = findRecord(pod);
-  return record !== undefined && (record.phase !== 'attached' || isPodHeld(pod));
+  return record !== undefined && (!isStanding(record) || isPodHeld(pod));
 }
 
 /** Undefined also for a damaged record. */

@@ -3,8 +3,7 @@
 // One transaction over all plugins of the chain. A note has the intent before the first plugin is called, and the rename of libcni's entry
 // commits the change after the last. Until then it is undone, by a failure as well as by the process that finds the note of a dead runner.
 
-import { isOfEarlierBoot } from '../../attachments/boot.ts';
-import { compareNetns } from '../../attachments/netns-identity.ts';
+import { findNetns, isStanding } from '../../attachments/past.ts';
 import {
   type AttachmentRecord,
   type HeldKnown,
@@ -140,7 +139,7 @@ async function holdToChange(
 ): Promise<HeldKnown> {
   const held = await hold(id, runtime, 'change');
   try {
-    if (held.record && held.record.phase !== 'attached')
+    if (held.record && !isStanding(held.record))
       throw unknown(id, 'its ADD or DEL was interrupted; run catena repair');
     if (isKnown(held)) return held;
     const cached = readAttachment(cacheDirOf(runtime), id);
@@ -156,7 +155,7 @@ async function holdToChange(
 
 function refuseUnreachable(record: AttachmentRecord, { env }: ChainRuntime): void {
   const { netns } = record;
-  const place = isOfEarlierBoot(record, env) ? 'gone' : compareNetns(netns, record);
+  const place = findNetns(record, env);
   if (place === 'same') return;
   const state = place === 'gone' ? 'no longer exists' : 'is no longer the namespace of its ADD';
   throw new CniError(ErrorCode.invalidNetns, `Cannot change ${nameOf(record)}: "${netns}" ${state}; run DEL`);

@@ -4,9 +4,7 @@
 // attachment has taken a port since, all of them are told what it was to become. Either way the settings on record are
 // those in the kernel.
 
-import { isOfEarlierBoot } from '../../attachments/boot.ts';
-import { isElsewhere } from '../../attachments/elsewhere.ts';
-import { compareNetns } from '../../attachments/netns-identity.ts';
+import { findNetns, pastOf } from '../../attachments/past.ts';
 import { type AttachmentRecord, type HeldKnown, isKnown, type Settings } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
@@ -14,7 +12,7 @@ import type { JsonObject } from '../../cni/json.ts';
 import { withRecordedDirs } from '../records/delete-attachment.ts';
 import { isNoteGone, noteOf } from '../records/foreign.ts';
 import { hold, waitForOrphanProcesses } from '../records/hold.ts';
-import { findRecord, isUnfinished } from '../records/known-add.ts';
+import { findRecord } from '../records/known-add.ts';
 import { withDetails } from '../run/plugin-errors.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
 import { changeParts, goalOf } from './call.ts';
@@ -24,8 +22,10 @@ import { changeParts, goalOf } from './call.ts';
  * @throws CniError of the plugin that can neither go back nor forth; 11 while another process works on the attachment
  */
 export async function settleChange(id: AttachmentId, runtime: ChainRuntime): Promise<void> {
+  // Without its namespace an attachment cannot be changed, and DEL removes whatever it has.
   const needsWork = (record: AttachmentRecord) =>
-    isUnfinished(record) && (isReachable(record, runtime) || isAbandoned(record, runtime));
+    pastOf(record, runtime.env).kind === 'changing' &&
+    (findNetns(record, runtime.env) === 'same' || isAbandoned(record, runtime));
   const found = findRecord(id, runtime);
   if (found === undefined || !needsWork(found)) return;
   const held = await hold(id, runtime, 'change');
@@ -94,22 +94,9 @@ async function goBackOrOn(held: HeldKnown, runtime: ChainRuntime): Promise<void>
   }
 }
 
-/** Without its namespace an attachment cannot be changed, and DEL removes whatever it has. */
-function isReachable(record: AttachmentRecord, { env }: ChainRuntime): boolean {
-  return (
-    !isOfEarlierBoot(record, env) &&
-    !isElsewhere(record, env) &&
-    compareNetns(record.netns, record) === 'same'
-  );
-}
-
 /** Whether another runtime made it, and has deleted it or made it again since: then nothing of the change is left. */
 function isAbandoned(record: AttachmentRecord, runtime: ChainRuntime): boolean {
-  const { foreign, phase, netns, generation, isNoted } = record;
-  if (!foreign || !isNoted || phase !== 'attached' || isElsewhere(record, runtime.env)) return false;
-  return (
-    isOfEarlierBoot(record, runtime.env) ||
-    compareNetns(netns, record) !== 'same' ||
-    isNoteGone(record, generation, runtime)
-  );
+  const { foreign, isNoted, generation } = record;
+  if (!foreign || !isNoted || pastOf(record, runtime.env).why !== undefined) return false;
+  return findNetns(record, runtime.env) !== 'same' || isNoteGone(record, generation, runtime);
 }

@@ -1,7 +1,7 @@
 // How is an attachment deleted, by DEL or after its runner has died?
 
 import { isOfEarlierBoot } from '../../attachments/boot.ts';
-import { compareNetns } from '../../attachments/netns-identity.ts';
+import { findNetns } from '../../attachments/past.ts';
 import {
   type AttachmentRecord,
   type Held,
@@ -102,7 +102,7 @@ function withOwnNetns(
   const { netns, containerId } = attachment;
   if (netns === '' || record === undefined) return attachment;
   if (isOfEarlierBoot(record, env)) return { ...attachment, netns: '' };
-  if (compareNetns(netns, record) !== 'other') return attachment;
+  if (findNetns(record, env, netns) !== 'other') return attachment;
   onWarning?.(
     new CniError(
       ErrorCode.invalidNetns,

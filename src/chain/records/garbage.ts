@@ -1,6 +1,6 @@
 // Which attachments of a network are garbage?
 import { statSync } from 'node:fs';
-import { ELSEWHERE, isElsewhere } from '../../attachments/elsewhere.ts';
+import { pastOf } from '../../attachments/past.ts';
 import { holderOf } from '../../attachments/runner.ts';
 import { FILE_CLOCK_LAG_MS } from '../../attachments/snapshot.ts';
 import {
@@ -23,7 +23,6 @@ import { listUses } from '../config/plugin-uses.ts';
 import { findExecutable } from '../run/call-plugins.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import type { HeldAttachment } from './held-attachment.ts';
-import { findReason } from './recover.ts';
 
 type ValidKeys = readonly AttachmentKey[];
 
@@ -196,10 +195,10 @@ function judge(
 ): Pick<JudgedCandidate, 'stays' | 'why'> {
   const holder = holderOf(record);
   if (holder) return { stays: true, why: `process ${holder.pid} is working on it` };
-  if (isElsewhere(record, env)) return { stays: true, why: ELSEWHERE };
+  const { kind, why } = pastOf(record, env);
+  if (kind === 'elsewhere') return { stays: true, why };
   if (owner !== undefined && record.owner !== owner)
     return { stays: true, why: `it belongs to "${record.owner}"` };
-  const why = findReason(record, env);
   if (why !== undefined) return { stays: false, why };
   if (since !== undefined && Date.parse(record.runner.time) >= since)
     return { stays: true, why: ADDED_SINCE };

@@ -1,5 +1,6 @@
 // What is known of an attachment, and with which configuration and arguments of its ADD is it checked and deleted?
 
+import { isStanding } from '../../attachments/past.ts';
 import {
   type AttachmentRecord,
   type CachedAttachment,
@@ -110,11 +111,6 @@ export function idOf(list: Conflist, { containerId, ifname }: Attachment): Attac
   return { network: list.name, containerId, ifname };
 }
 
-/** Whether a change has begun and not been committed or undone. */
-export function isUnfinished({ phase, change }: AttachmentRecord): boolean {
-  return phase === 'attached' && change !== undefined;
-}
-
 /** Whether the attachment has been changed, or is being changed, since the first record was read. */
 export function isChangedSince(
   then: AttachmentRecord | undefined,
@@ -122,5 +118,5 @@ export function isChangedSince(
 ): boolean {
   if (then === undefined || now === undefined) return false;
   const settings = ({ capabilityArgs, source }: AttachmentRecord) => JSON.stringify([capabilityArgs, source]);
-  return isUnfinished(now) || settings(then) !== settings(now);
+  return (isStanding(now) && now.change !== undefined) || settings(then) !== settings(now);
 }

@@ -1,7 +1,8 @@
 // How and when is an attachment deleted whose runner has died?
 import { dirname, join } from 'node:path';
-import { EARLIER_BOOT, isOfEarlierBoot } from '../../attachments/boot.ts';
+import { isOfEarlierBoot } from '../../attachments/boot.ts';
 import { isElsewhere } from '../../attachments/elsewhere.ts';
+import { findReason, pastOf } from '../../attachments/past.ts';
 import { holderOf } from '../../attachments/runner.ts';
 import { sweepSnapshots } from '../../attachments/snapshot.ts';
 import {
@@ -28,7 +29,6 @@ import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { visitAll } from '../run/visits.ts';
 import { deleteHeld } from './delete-attachment.ts';
 import { holdCall } from './hold.ts';
-import { isUnfinished } from './known-add.ts';
 import { findLaterEntry, warnAgain } from './successor.ts';
 
 /** The outcome for one unsettled attachment. */
@@ -107,18 +107,6 @@ export async function recover(
   return done;
 }
 
-/** Why an attachment has to be deleted; undefined if it is settled, a process is at work on it, or that is up to another network namespace. */
-export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): string | undefined {
-  if (holderOf(record) || isElsewhere(record, env)) return undefined;
-  const { phase, attempts, lastErrors, foreign } = record;
-  if (foreign && phase === 'attached') return undefined;
-  if (isOfEarlierBoot(record, env)) return EARLIER_BOOT;
-  if (phase === 'adding') return 'its ADD was interrupted';
-  if (phase === 'deleting') return 'its DEL was interrupted';
-  if (phase === 'attached') return undefined;
-  return `its DEL failed ${attempts === 1 ? 'once' : `${attempts} times`}: ${lastErrors.map(({ msg }) => msg).join('; ')}`;
-}
-
 /**
  * Deletes an unsettled attachment.
  * @returns whether it did: there was a reason, no other process was at work on it, and no later ADD had made it again
@@ -160,7 +148,7 @@ async function recoverOne(
   if (note === undefined || isElsewhere(note, env)) return undefined;
   const found = readRecord(stateDir, note);
   const why = found && findReason(found, env);
-  if (found && why === undefined && isUnfinished(found) && !holderOf(found)) {
+  if (found && pastOf(found, env).kind === 'changing' && !holderOf(found)) {
     await settleQuietly(found, runtime);
     return undefined;
   }

@@ -2,6 +2,7 @@
 
 import { ELSEWHERE, isElsewhere } from '../../attachments/elsewhere.ts';
 import { compareNetns, findNetnsIdentity } from '../../attachments/netns-identity.ts';
+import { findReason, isStanding } from '../../attachments/past.ts';
 import {
   type AttachmentRecord,
   isKnown,
@@ -25,7 +26,7 @@ import { LOOPBACK } from './gone.ts';
 import { hasItsInterface } from './held-attachment.ts';
 import { holdCall, waitForOrphanProcesses } from './hold.ts';
 import { findCached, findConfigOfAdd, findRecord } from './known-add.ts';
-import { findReason, type Recovery, recover } from './recover.ts';
+import { type Recovery, recover } from './recover.ts';
 import { type PluginCondition, type RepairMeans, repairPlugins, worstOf } from './repair-plugins.ts';
 import { undoIfDeleted } from './undo-if-deleted.ts';
 
@@ -81,7 +82,7 @@ export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise
     recovered.push(...attachments.flatMap(({ record }) => (record ? findRecovery(record, runtime) : [])));
   const chosen = attachments.filter(({ known, record }) =>
     record
-      ? record.phase === 'attached' && findReason(record, runtime.env) === undefined
+      ? isStanding(record) && findReason(record, runtime.env) === undefined
       : inParts?.has(keyOf(known)) !== true && known.netns !== '' && known.ifname !== LOOPBACK,
   );
   const limits = { groupOf: ({ known }: KnownAttachment) => known.network, signal: runtime.signal };
@@ -152,7 +153,7 @@ async function repairHeld(
   if (held && 'holder' in held) return skipped(seen, `process ${held.holder.pid} is working on it`);
   try {
     let record = held ? held.record : recorded && (findRecord(seen, own) ?? recorded);
-    if (recorded && record?.phase !== 'attached') return skipped(seen, 'it has just been deleted');
+    if (recorded && !(record && isStanding(record))) return skipped(seen, 'it has just been deleted');
     const reaching = record ? { ...withRecordedDirs(own, record), cacheDir: record.cacheDir } : own;
     if (record) {
       const list = listToRepairBy(toRemembered(record), record, reaching);

@@ -4,11 +4,10 @@
 // the record's methods follow the plugins, and one of `commit` and `rollback` ends it. If the process dies in between, recovery
 // finds the intent and undoes what it names.
 
-import { isOfEarlierBoot } from '../../attachments/boot.ts';
 import { hostCookie } from '../../attachments/elsewhere.ts';
 import { compareNetns, identifyNetns } from '../../attachments/netns-identity.ts';
+import { findNetns, isStanding } from '../../attachments/past.ts';
 import {
-  type AttachmentRecord,
   type CachedAttachment,
   cacheFileOf,
   type Held,
@@ -93,7 +92,7 @@ export async function settleEarlierAdd(
 ): Promise<string | undefined> {
   if (isKnown(held)) {
     const { record } = held;
-    if (isAttached(record, runtime)) return record.file;
+    if (isStanding(record) && findNetns(record, runtime.env) === 'same') return record.file;
     held.beginDel();
     await deleteHeld(held, runtime);
     held.become('add');
@@ -116,11 +115,6 @@ async function hasLostInterface(cached: CachedAttachment, runtime: ChainRuntime)
     // If that cannot be determined, it counts as attached.
     return false;
   }
-}
-
-function isAttached(record: AttachmentRecord, { env }: ChainRuntime): boolean {
-  const { phase, netns } = record;
-  return phase === 'attached' && !isOfEarlierBoot(record, env) && compareNetns(netns, record) === 'same';
 }
 
 /** What is noted of an ADD before anything is done. */

@@ -1,8 +1,7 @@
 // How do ADD, CHECK, DEL and STATUS run over the plugins of a list?
 
-import { isOfEarlierBoot } from '../../attachments/boot.ts';
 import { refuseElsewhere } from '../../attachments/elsewhere.ts';
-import { compareNetns } from '../../attachments/netns-identity.ts';
+import { findNetns, pastOf } from '../../attachments/past.ts';
 import { type AttachmentRecord, cacheFileOf, readAttachment, toRemembered } from '../../attachments/store.ts';
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { PluginEntry } from '../../cni/conflist.ts';
@@ -12,14 +11,7 @@ import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
-import {
-  findConfigOfAdd,
-  findRecord,
-  idOf,
-  isChangedSince,
-  isUnfinished,
-  withCachedArgs,
-} from '../records/known-add.ts';
+import { findConfigOfAdd, findRecord, idOf, isChangedSince, withCachedArgs } from '../records/known-add.ts';
 import { recover } from '../records/recover.ts';
 import { commit, prepare, rollback } from '../records/transaction.ts';
 import { acceptResult } from './accept-result.ts';
@@ -102,7 +94,7 @@ async function check(list: Conflist, attachment: Attachment, runtime: ChainRunti
 /** The record after a change of it has ended or, if its runner died, been undone or finished. */
 async function findSettled(id: AttachmentId, runtime: ChainRuntime): Promise<AttachmentRecord | undefined> {
   const record = findRecord(id, runtime);
-  if (record === undefined || !isUnfinished(record)) return record;
+  if (record === undefined || pastOf(record, runtime.env).kind !== 'changing') return record;
   const { settleChange } = await import('../change/settle.ts');
   await settleChange(id, runtime);
   return findRecord(id, runtime);
@@ -180,11 +172,11 @@ function refuseOtherNetns(
 ): void {
   if (record === undefined) return;
   refuseElsewhere(record, env);
-  const boot = isOfEarlierBoot(record, env);
-  if (!boot && compareNetns(netns, record) !== 'other') return;
+  const isOutlived = pastOf(record, env).kind === 'outlived';
+  if (!isOutlived && findNetns(record, env, netns) !== 'other') return;
   throw new CniError(
     ErrorCode.invalidNetns,
-    `Cannot check container "${containerId}": ${boot ? 'its ADD ran in an earlier boot of the machine' : `"${netns}" is no longer the namespace of its ADD`}`,
+    `Cannot check container "${containerId}": ${isOutlived ? 'its ADD ran in an earlier boot of the machine' : `"${netns}" is no longer the namespace of its ADD`}`,
   );
 }
 

@@ -1,5 +1,7 @@
 // Which attachments on this node still have to be deleted?
+
 import { resolve } from 'node:path';
+import { isStanding } from '../../attachments/past.ts';
 import { listKnown, type RememberedAdd } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { listUses } from '../../chain/config/plugin-uses.ts';
@@ -30,12 +32,12 @@ export function listAttached(network: string | undefined, runtime: Runtime): Han
   const { attachments } = listKnown({ cacheDir: cacheDirOf(runtime), journals }, network);
   return attachments.flatMap(({ known, record, cached }) => {
     // What is to be undone is on record, and what another runtime has made under the same name is not.
-    const isStanding = record === undefined || record.phase === 'attached';
-    const one = isStanding ? known : cached;
+    const stands = record === undefined || isStanding(record);
+    const one = stands ? known : cached;
     if (one === undefined) return [];
     const list = findConfigOfAdd(one, runtime);
     const types = list ? [...new Set(listUses(list).map(({ type }) => type))] : [];
-    const own = isStanding ? record : undefined;
+    const own = stands ? record : undefined;
     const isGone = isNamespaceGone({ known: one, record: own });
     return { ...one, list, types, isGone, pluginDirs: own?.pluginDirs };
   });

@@ -1,7 +1,8 @@
 // How is one attachment handed over without being deleted or repaired at the same time?
+
 import { isDeepStrictEqual } from 'node:util';
-import { ELSEWHERE, isElsewhere } from '../../attachments/elsewhere.ts';
 import { forgetGeneration } from '../../attachments/generation.ts';
+import { isStanding, pastOf } from '../../attachments/past.ts';
 import { type CachedAttachment, tryHold } from '../../attachments/store.ts';
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { isOwnExecutable } from '../../chain/config/own-executable.ts';
@@ -85,8 +86,9 @@ async function whileHeld(
     const { record } = held;
     // `catena set` may have changed it since it was listed, and its plugins would hand over ports that it no longer has.
     if (file !== undefined && stateDir !== undefined) {
-      if (record?.phase !== 'attached') return 'it has just been deleted';
-      if (isElsewhere(record, env)) return ELSEWHERE;
+      if (!record || !isStanding(record)) return 'it has just been deleted';
+      const { kind, why } = pastOf(record, env);
+      if (kind === 'elsewhere') return why;
       const isSame = record.source === source && isDeepStrictEqual(record.capabilityArgs, capabilityArgs);
       if (!isSame) return 'it has just been changed; run the command again';
     }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import type { AttachmentRecord } from '../../../../src/attachments/record.ts';
 import { applyChange, type Change } from '../../../../src/chain/change/settings.ts';
-import { isChangedSince, isUnfinished } from '../../../../src/chain/records/known-add.ts';
+import { isChangedSince } from '../../../../src/chain/records/known-add.ts';
 
 const LIST = {
   cniVersion: '1.1.0',
@@ -61,13 +61,6 @@ describe('applyChange()', () => {
 
 describe('a record', () => {
   const record = (more: object) => ({ phase: 'attached', ...BEFORE, ...more }) as unknown as AttachmentRecord;
-
-  test.each([
-    [{}, false],
-    [{ change: { to: BEFORE, plugins: [] } }, true],
-  ])('%j has a change that is not complete: %p', (more, expected) => {
-    expect(isUnfinished(record(more))).toBe(expected);
-  });
 
   test('has been changed if its settings differ, or are about to', () => {
     expect(isChangedSince(record({}), record({}))).toBe(false);
