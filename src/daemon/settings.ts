@@ -11,7 +11,7 @@ import { findCidr } from '../net/cidr.ts';
 import { chooseObserver, type ObserveChoices } from '../observe/choices.ts';
 import type { OutputOptions } from '../observe/observer.ts';
 import { LONGEST_S } from '../wait.ts';
-import { POLICIES } from '../watch/policy.ts';
+import { LIST_POLICIES, POLICIES } from '../watch/policy.ts';
 import type { WatchSettings } from '../watch/settings.ts';
 import type { PoolLimits } from './pool.ts';
 
@@ -52,6 +52,8 @@ const Settings = z.strictObject({
   otlpEndpoint: z.optional(z.string()),
   /** What is done about attachments that others have damaged: `observe`, `repair` or `off`. */
   watch: z.optional(z.enum(POLICIES)),
+  /** What is done about a list whose file another program wrote without some of its plugins: `tell` or `restore`. */
+  lists: z.optional(z.enum(LIST_POLICIES)),
   /** Least seconds between two checks of an attachment to which nothing has happened. */
   watchSeconds: Seconds,
   /** Seconds after which an attachment whose namespace ended without a DEL is deleted under policy `repair`, or reported under `observe`; 0 keeps it. */
@@ -168,7 +170,7 @@ function over(base: DaemonSettings, said: Settings): DaemonSettings {
     idleExitMs: scaled(said.idleExit, 1_000) ?? base.idleExitMs,
     pool: { ...pool, ...defined({ workers, calls, bytes, idleMs }) },
     deadlines: { ...deadlines, ...deadlinesIn(timeouts) },
-    watch: { ...watch, ...defined({ policy: said.watch, everyMs, leftoverMs }) },
+    watch: { ...watch, ...defined({ policy: said.watch, lists: said.lists, everyMs, leftoverMs }) },
     between: {
       ...between,
       ...defined({ nodes, kubeconfig, clusterCidrs, ways, vni: vxlanId, port: vxlanPort }),

@@ -7,6 +7,10 @@ import type { WatchedAttachment } from './attachments.ts';
 export const POLICIES = ['observe', 'repair', 'off'] as const;
 export type Policy = (typeof POLICIES)[number];
 
+/** `tell`: a list that lost or gained plugins is logged. `restore`: what it lost is put back, too. */
+export const LIST_POLICIES = ['tell', 'restore'] as const;
+export type ListPolicy = (typeof LIST_POLICIES)[number];
+
 /** The policy that a configuration names: `{"catena": {"watch": "repair"}}` among the keys of the list. */
 export function policyIn(source: string | undefined): Policy | undefined {
   const list = source === undefined ? undefined : tryParse(source);

@@ -1,10 +1,12 @@
 // What may an operator decide about the watch?
-import type { Policy } from './policy.ts';
+import type { ListPolicy, Policy } from './policy.ts';
 
 /** What an operator decides. */
 export interface WatchSettings {
   /** For networks whose list names no policy. `off` turns the watch off altogether. */
   readonly policy: Policy;
+  /** What is done about a list that lost plugins and names no policy. */
+  readonly lists: ListPolicy;
   /** Least time between two checks of an attachment on the timer, in milliseconds. */
   readonly everyMs: number;
   /** How long after its namespace has gone an attachment is deleted (`repair`) or reported (`observe`), in milliseconds; 0: never. */
@@ -12,4 +14,9 @@ export interface WatchSettings {
 }
 
 /** Default settings. Runtimes call DEL within minutes of the end of a pod, if they call it at all. */
-export const WATCH_SETTINGS: WatchSettings = { policy: 'observe', everyMs: 60_000, leftoverMs: 60 * 60_000 };
+export const WATCH_SETTINGS: WatchSettings = {
+  policy: 'observe',
+  lists: 'tell',
+  everyMs: 60_000,
+  leftoverMs: 60 * 60_000,
+};

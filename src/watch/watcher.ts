@@ -17,6 +17,7 @@ import { describeListChanges } from './list-changes.ts';
 import { Allowance, makeTimers, SweepPacer, startRounds, visitInside } from './pacing.ts';
 import { isPodHeld, podLister, withPods } from './pods.ts';
 import { changedLists, isOfList, policyOf, readLists } from './policy.ts';
+import { ListRestorer } from './restore-lists.ts';
 import type { WatchSettings } from './settings.ts';
 import { openSources } from './sources.ts';
 import type { WatchState } from './state.ts';
@@ -122,6 +123,7 @@ class Watch {
   readonly #deletions: BegunDeletions;
   readonly #caretaker: Caretaker;
   readonly #leftovers: Leftovers;
+  readonly #restorer: ListRestorer;
   readonly #queue: VisitQueue;
   readonly #pacer = new SweepPacer();
   readonly #allowance = new Allowance(INSIDE_SHARE);
@@ -146,6 +148,7 @@ class Watch {
     this.#list = attachmentLister(journals, parts.cacheDir, file => this.#doubted.has(file));
     this.#pods = podLister(parts.podsDir);
     this.#lists = readLists(parts.confDir);
+    this.#restorer = new ListRestorer(parts.confDir, this.#lists);
     this.#deletions = new BegunDeletions(runtime);
     this.#caretaker = this.#openCaretaker(runtime);
     this.#leftovers = new Leftovers({
@@ -349,6 +352,7 @@ class Watch {
     const { confDir, log } = this.#parts;
     for (const fields of describeListChanges(confDir, before, this.#lists, this.#attachments.values()))
       log('warn', 'a list has other plugins than before', fields);
+    this.#restoreLists();
     const concerned = new Set(
       this.#checked.filter(key => {
         const one = this.#attachments.get(key);
@@ -357,6 +361,19 @@ class Watch {
     );
     this.#caretaker.reconsider(key => concerned.has(key));
     this.#queue.add(concerned);
+  }
+
+  /** What is logged of a list that was restored names the pods that were made in between. */
+  #restoreLists(): void {
+    const { confDir, log } = this.#parts;
+    const damaged = this.#lists;
+    const tell = (problem: string, fields: LogFields) =>
+      log('warn', 'a list cannot get its plugins back', { ...fields, problem });
+    if (!this.#restorer.restore(damaged, this.#settings().lists, tell)) return;
+    this.#lists = readLists(confDir);
+    this.#relist('new');
+    for (const fields of describeListChanges(confDir, damaged, this.#lists, this.#attachments.values()))
+      log('warn', 'a list has got its plugins back', fields);
   }
 }
 

@@ -1,7 +1,17 @@
 // Does the daemon notice what others do to attachments, repair it if it may, and leave alone what it cannot win?
 
 import { expect, test } from 'bun:test';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { writeChain } from '../helpers/chain.ts';
 import { withoutOurs } from '../helpers/journal.ts';
 import { type Container, type Row, useLabs } from '../helpers/netns.ts';
@@ -251,6 +261,43 @@ describeRoot('a daemon that watches', () => {
     writeFileSync(file, JSON.stringify({ ...whole, catena: { watch: 'observe' } }));
     await Bun.sleep(1_000);
     expect(told()).toHaveLength(2);
+  });
+
+  test('puts back what a list lost if it says so, keeps what others added, and gives up against a program that does not', async () => {
+    const lab = await makeLab();
+    mkdirSync(`${lab.tmp}/net.d`);
+    const file = `${lab.tmp}/net.d/pods.conflist`;
+    const log = `${lab.tmp}/daemon.log`;
+    const less = watchedList(lab, 'pods', '10.66.0.0/24');
+    const tuning = { type: 'tuning', mtu: 1400 };
+    const whole = { ...less, plugins: [...less.plugins, tuning], catena: { lists: 'restore' } };
+    writeFileSync(file, JSON.stringify(whole));
+    chmodSync(file, 0o640);
+    await attach(lab, whole, 8080);
+    await startWatcher(lab, { watchSeconds: 3600 });
+    const said = (what: string) =>
+      (existsSync(log) ? readFileSync(log, 'utf8') : '').split('\n').filter(line => line.includes(what));
+    const types = () => JSON.parse(readFileSync(file, 'utf8')).plugins.map(({ type }: Row) => type);
+    const own = less.plugins.map(({ type }: Row) => type);
+    const mesh = { type: 'mesh-cni', kubeconfig: '/etc/mesh' };
+    // An installer of a mesh, which knows the list as it was once, and loses the key of the policy.
+    writeFileSync(file, JSON.stringify({ ...less, plugins: [...less.plugins, mesh] }));
+    await until(() => said('a list has got its plugins back').length === 1);
+    expect(types()).toEqual([...own, 'tuning', 'mesh-cni']);
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ catena: { lists: 'restore' } });
+    expect(statSync(file).mode & 0o777).toBe(0o640);
+    expect(JSON.parse(said('a list has got its plugins back')[0] ?? '')).toMatchObject({
+      network: 'pods',
+      gained: 'tuning',
+      file,
+    });
+    for (const round of [2, 3]) {
+      writeFileSync(file, JSON.stringify(less));
+      await until(() => said('a list has got its plugins back').length === round);
+    }
+    writeFileSync(file, JSON.stringify(less));
+    await until(() => said('a list cannot get its plugins back').length === 1);
+    expect(types()).toEqual(own);
   });
 
   test('follows a configuration directory that appears later, and one that takes its place', async () => {

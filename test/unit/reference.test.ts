@@ -155,6 +155,7 @@ test('src/daemon/README.md lists every setting of the daemon', () => {
     memoryPerWorkerMiB: POOL_LIMITS.bytes / 1024 / 1024,
     idleSeconds: POOL_LIMITS.idleMs / 1_000,
     watch: `\`${WATCH_SETTINGS.policy}\``,
+    lists: `\`${WATCH_SETTINGS.lists}\``,
     watchSeconds: WATCH_SETTINGS.everyMs / 1_000,
     leftoverSeconds: WATCH_SETTINGS.leftoverMs / 1_000,
     nodes: 'none',

@@ -75,7 +75,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/watch': [
     'src/cli/answers',
     ...['src/chain', 'src/attachments', 'src/netlink', 'src/cni', 'src/net'],
-    ...['src/files/read-file', 'src/sys/flock'],
+    ...['src/files/put-file', 'src/files/read-file', 'src/sys/flock'],
     // The networks of a pod.
     'src/delegate/record',
   ],

@@ -307,6 +307,51 @@ describe('a pod with devices', () => {
     },
   );
 
+  test.each<[string, number, () => Partial<TestRunner['options']>]>([
+    [
+      'a checkpoint of another version',
+      6,
+      () => {
+        fs.rmSync(`${kubelet.dir}/pod-resources`, { recursive: true });
+        kubelet.note({ version: 2, pods: [] });
+        return {};
+      },
+    ],
+    [
+      'a claim without devices',
+      7,
+      () => {
+        kubelet.pods = [web({})];
+        return {
+          listClaimedDevices: () =>
+            Promise.reject(new CniError(7, 'Cannot find the claimed devices of pod "ns/web"')),
+        };
+      },
+    ],
+  ])('%s leaves nothing behind', async (_, code, prepare) => {
+    const base = runner();
+    const own = { ...base, options: { ...base.options, ...prepare() } };
+    await expect(addPod(own, pod('a'))).rejects.toMatchObject({ code });
+    expect(chain.calls()).toEqual([]);
+    expect(findPod(own)).toBeUndefined();
+  });
+
+  test('a device that is gone fails its network, and leaves nothing behind', async () => {
+    kubelet.pods = [web({ [NET]: ['0000:ff:1f.7'] })];
+    const error = 'Cannot find a device "0000:ff:1f.7"';
+    define('a', NET, [chain.noop('a', { ReportError: error })]);
+    const runtime = {
+      ...runtimeOf(chain),
+      onPlugin: ({ error }: PluginEvent) => void (error && chain.rescript('a', {})),
+    };
+    const own = { ...runner(), runtime };
+    await expect(addPod(own, pod('a'))).rejects.toMatchObject({ message: error });
+    expect(findPod(own)).toBeUndefined();
+    expect(
+      fs.existsSync(path.join(infoDir(), 'cni')) ? fs.readdirSync(path.join(infoDir(), 'cni')) : [],
+    ).toEqual([]);
+  });
+
   test('waits for the DEL of another pod that has the device, unless its namespace is gone', async () => {
     kubelet.pods = [web({ [NET]: ['n1'] }), { name: 'next', containers: [{ [NET]: ['n1'] }] }];
     const own = runner();

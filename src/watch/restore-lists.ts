@@ -1,0 +1,128 @@
+// How does a list get back the plugins that another program's version of it lacks?
+//
+// An installer writes the list that it knows. What others had put into it is gone, and pods that start lack it. Where the policy is `restore`,
+// the daemon puts the lost plugins back, each at its place, and leaves what else the new version says, its further plugins included. It does
+// so a few times only: two programs that write one file for ever help no pod. A list whose first plugin is another one is another network,
+// and one that is gone was removed.
+import { closeSync, fchmodSync, fchownSync, statSync } from 'node:fs';
+import { listNetworks } from '../chain/config/load.ts';
+import { describeError } from '../cni/errors.ts';
+import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
+import { putOpenFile } from '../files/put-file.ts';
+import { tryRead } from '../files/read-file.ts';
+import type { LogFields } from '../log.ts';
+import { type ConfiguredLists, LIST_POLICIES, type ListPolicy } from './policy.ts';
+
+/** So many times within this time a list is restored; after that its writers have to agree. */
+const MOST_RESTORED = 3;
+const WITHIN_MS = 3_600_000;
+/** A file that lacks its list for so long is not just being written. */
+const GONE_MS = 10_000;
+
+/** Restores lists of a directory. */
+export class ListRestorer {
+  readonly #confDir: string;
+  /** Each list as it was when it was whole, also while its file is being written. */
+  readonly #known: Map<string, { readonly source: string; readonly goneSince?: number }>;
+  readonly #restored = new Map<string, number[]>();
+
+  constructor(confDir: string, lists: ConfiguredLists) {
+    this.#confDir = confDir;
+    this.#known = new Map([...lists].map(([network, source]) => [network, { source }]));
+  }
+
+  /**
+   * Puts lost plugins back where the list says so, as it was or as it is (`{"catena": {"lists": "restore"}}`), or the setting does.
+   * @param tell called with why a list that should be restored is not
+   * @returns whether a file was written
+   */
+  restore(
+    now: ConfiguredLists,
+    fallback: ListPolicy,
+    tell: (problem: string, fields: LogFields) => void,
+  ): boolean {
+    let isAny = false;
+    for (const [network, present] of now) {
+      const { source = present } = this.#known.get(network) ?? {};
+      const isRestored = (listPolicyIn(present) ?? listPolicyIn(source) ?? fallback) === 'restore';
+      const whole = isRestored ? withLost(source, present) : undefined;
+      const problem = typeof whole === 'string' ? this.#write(network, present, whole) : whole?.problem;
+      if (problem !== undefined) tell(problem, { network });
+      else if (whole !== undefined) isAny = true;
+      this.#known.set(network, {
+        source: typeof whole === 'string' && problem === undefined ? whole : present,
+      });
+    }
+    this.#forgetGone(now);
+    return isAny;
+  }
+
+  #forgetGone(now: ConfiguredLists): void {
+    const at = performance.now();
+    for (const [network, { source, goneSince = at }] of this.#known) {
+      if (now.has(network)) continue;
+      if (at - goneSince > GONE_MS) this.#known.delete(network);
+      else this.#known.set(network, { source, goneSince });
+    }
+  }
+
+  /** @returns why not */
+  #write(network: string, present: string, whole: string): string | undefined {
+    const now = performance.now();
+    const times = (this.#restored.get(network) ?? []).filter(at => now - at < WITHIN_MS);
+    if (times.length >= MOST_RESTORED)
+      return `it was restored ${MOST_RESTORED} times within an hour, and written again each time`;
+    try {
+      const file = listNetworks(this.#confDir).networks.find(({ list }) => list.name === network)?.file;
+      // It may have been written again since; that is another change.
+      if (file === undefined || tryRead(file) !== present) return undefined;
+      const { mode, uid, gid } = statSync(file);
+      const fd = putOpenFile(file, whole, { sync: true });
+      try {
+        fchmodSync(fd, mode & 0o777);
+        fchownSync(fd, uid, gid);
+      } finally {
+        closeSync(fd);
+      }
+    } catch (error) {
+      return describeError(error);
+    }
+    this.#restored.set(network, [...times, now]);
+    return undefined;
+  }
+}
+
+function listPolicyIn(source: string): ListPolicy | undefined {
+  const own = memberOf(parse(source) ?? {}, 'catena');
+  const named = isObject(own) ? memberOf(own, 'lists') : undefined;
+  return LIST_POLICIES.find(one => one === named);
+}
+
+/** The present list with the plugins that it has lost; undefined if it has lost none, or is not a list any longer. */
+export function withLost(before: string, now: string): string | { readonly problem: string } | undefined {
+  const [old, present] = [parse(before), parse(now)];
+  const [all, left] = [pluginsOf(old), pluginsOf(present)];
+  if (present === undefined || all.length === 0 || left.length === 0) return undefined;
+  const plugins = all.map(plugin => {
+    const at = left.findIndex(one => one.type === plugin.type);
+    return at < 0 ? { plugin, isLost: true } : { plugin: left.splice(at, 1)[0] ?? plugin, isLost: false };
+  });
+  if (!plugins.some(({ isLost }) => isLost)) return undefined;
+  const [first] = pluginsOf(present);
+  if (first?.type !== all[0]?.type)
+    return {
+      problem: `its first plugin is now "${String(first?.type)}", no longer "${String(all[0]?.type)}": another network`,
+    };
+  const restored = [...plugins.map(({ plugin }) => plugin), ...left];
+  const own = memberOf(old ?? {}, 'catena');
+  return `${JSON.stringify({ ...(own === undefined ? {} : { catena: own }), ...present, plugins: restored }, null, 2)}\n`;
+}
+
+function parse(source: string): JsonObject | undefined {
+  const list = tryParse(source);
+  return isObject(list) ? list : undefined;
+}
+
+function pluginsOf(list: JsonObject | undefined): JsonObject[] {
+  return Array.isArray(list?.plugins) ? list.plugins.filter(isObject) : [];
+}
