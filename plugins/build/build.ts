@@ -28,13 +28,13 @@ import { tryRead } from '../../src/files/read-file.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { buildLibrary } from './build-library.ts';
 import {
-  builtFront,
-  execaWithoutStreams,
+  chunksPlugin,
   finishedPage,
-  finishedSchemas,
-  joinedChunks,
-  packedLibrary,
+  frontPlugin,
+  libraryPlugin,
   quickZod,
+  schemasPlugin,
+  streamlessExecaPlugin,
 } from './embedded.ts';
 import { compileFront, findCompilers } from './front.ts';
 
@@ -144,13 +144,13 @@ export async function compile(
     splitting: true,
     bytecode: true,
     plugins: [
-      finishedSchemas,
+      schemasPlugin,
       await finishedPage(),
       quickZod,
-      packedLibrary(library),
-      builtFront(front),
-      execaWithoutStreams(),
-      joinedChunks(entry),
+      libraryPlugin(library),
+      frontPlugin(front),
+      streamlessExecaPlugin(),
+      chunksPlugin(entry),
     ],
     compile: {
       outfile,

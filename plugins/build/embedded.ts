@@ -8,7 +8,7 @@ import { joinChunks } from './chunks.ts';
 import { renderSchemas } from './schemas.ts';
 
 /** Descriptions in schemas come from the sources' comments, which are not part of the executable. */
-export const finishedSchemas: BunPlugin = {
+export const schemasPlugin: BunPlugin = {
   name: 'finished schemas',
   setup(builder) {
     builder.onLoad({ filter: /\/plugins\/build\/published-schemas\.ts$/ }, async () => ({
@@ -44,12 +44,12 @@ export const quickZod: BunPlugin = {
 };
 
 /** The chunks of chunks.ts, with zod replaced. */
-export function joinedChunks(entry: string): BunPlugin {
+export function chunksPlugin(entry: string): BunPlugin {
   return joinChunks(entry, name => (name === 'zod/mini' ? QUICK_ZOD : undefined));
 }
 
 /** The packed package becomes a file inside the executable. */
-export function packedLibrary(file: string): BunPlugin {
+export function libraryPlugin(file: string): BunPlugin {
   const contents = `export { default as PACKED_LIBRARY } from ${JSON.stringify(path.resolve(file))} with { type: 'file' };`;
   return {
     name: 'packed library',
@@ -60,7 +60,7 @@ export function packedLibrary(file: string): BunPlugin {
 }
 
 /** The Bun program recognises its front by the digest of its content. */
-export function builtFront(file: string | undefined): BunPlugin {
+export function frontPlugin(file: string | undefined): BunPlugin {
   const bytes = file === undefined ? undefined : fs.readFileSync(file);
   const digest = bytes && new Bun.CryptoHasher('sha256').update(bytes).digest('hex');
   const contents = bytes
@@ -83,7 +83,7 @@ export function builtFront(file: string | undefined): BunPlugin {
  * When loaded, execa creates the process's own standard streams, to recognize them among a child's. Plugins only ever get pipes,
  * so there is nothing to recognize; this saves 1 ms in every start of the tool. The library itself is not modified.
  */
-export function execaWithoutStreams(): BunPlugin {
+export function streamlessExecaPlugin(): BunPlugin {
   const contents = [
     'export const isStandardStream = () => false;',
     'export const STANDARD_STREAMS = [];',

@@ -87,18 +87,12 @@ export async function prepareRunner<T>(
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,
       isSharedWithMultus: places.isSharedWithMultus,
-      routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
+      ...inContainer(call),
       look: async list => {
         const { lookOrTell } = await import('../../src/node/garbage/find-traced.ts');
         const find = await loadAbouts(findAbout, typesOf(list));
         return lookOrTell(({ message }) => log.warn(message), { runDir: runDir(places.env), find });
       },
-      beginQuiet: async ifnames => (await loadQuiet()).beginQuiet(call.containerNetns, ifnames),
-      async endQuiet(ifnames) {
-        const netns = call.findContainerNetns();
-        if (netns) (await loadQuiet()).endQuiet(netns, call.container, ifnames);
-      },
-      findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && servicesOf(cluster, log)),
       ...(cluster && conf.followAnnotations && podNamedIn(call) && { follow: followCall(call) }),
@@ -117,6 +111,21 @@ export async function prepareRunner<T>(
     // A process that provides workers stays.
     await boundLogFile(conf, workers !== undefined);
   }
+}
+
+/** What the verbs do in the container. */
+function inContainer(
+  call: Call<PluginConfig>,
+): Pick<Runner, 'routes' | 'beginQuiet' | 'endQuiet' | 'findTaken'> {
+  return {
+    routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
+    beginQuiet: async ifnames => (await loadQuiet()).beginQuiet(call.containerNetns, ifnames),
+    async endQuiet(ifnames) {
+      const netns = call.findContainerNetns();
+      if (netns) (await loadQuiet()).endQuiet(netns, call.container, ifnames);
+    },
+    findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
+  };
 }
 
 /** What the verbs ask of a cluster. */

@@ -1,6 +1,7 @@
 // What does the page consist of, and which view does it show?
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { keyOf } from '../../cni/attachment.ts';
 import { count } from '../../lab/words.ts';
 import { type Condition, conditionOf, SIGNS } from '../../node/graph/condition.ts';
 import type { ShownNode } from '../shown.ts';
@@ -12,7 +13,7 @@ import { Overview } from './overview.tsx';
 import { type Polled, shareRows, usePolled } from './polling.ts';
 import { Pools } from './pools.tsx';
 import { Ports } from './ports.tsx';
-import { keyOf, parseRoute, type Route, VIEWS, type View, type ViewProps } from './route.ts';
+import { parseRoute, type Route, VIEWS, type View, type ViewProps } from './route.ts';
 import { WhyNot } from './why-not.tsx';
 
 const EVERY_MS = 2_000;

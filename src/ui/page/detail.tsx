@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import type { AnswerOf } from '../../cli/answers/kinds.ts';
+import { type AttachmentId, keyOf } from '../../cni/attachment.ts';
 import { renderTime } from '../../lab/words.ts';
 import { conditionOf } from '../../node/graph/condition.ts';
 import type { NodeAttachment, NodeDevice } from '../../node/model.ts';
@@ -13,7 +14,7 @@ import { Fix } from './command.tsx';
 import { useNodeTime } from './list.tsx';
 import { usePolled } from './polling.ts';
 import { renderSize } from './pool-map.ts';
-import { type AttachmentKey, hrefOf, keyOf } from './route.ts';
+import { hrefOf } from './route.ts';
 import { Table } from './table.tsx';
 import { Waterfall } from './waterfall.tsx';
 
@@ -26,7 +27,7 @@ const SELDOM_MS = 3_600_000;
 /** The view of one attachment; without a choice, of the ADD that made it. */
 export function Detail(props: {
   readonly node: ShownNode;
-  readonly id: AttachmentKey;
+  readonly id: AttachmentId;
   readonly trace: string | undefined;
 }): JSX.Element {
   const { node, id, trace } = props;
@@ -153,7 +154,7 @@ function leaveWithEscape(): () => void {
 
 /** The newest first; the chosen one is drawn below. */
 function Requests(props: {
-  readonly id: AttachmentKey;
+  readonly id: AttachmentId;
   readonly requests: readonly RequestSummary[];
   readonly chosen: string | undefined;
 }): JSX.Element {

@@ -1,11 +1,12 @@
 // How are the attachments listed, a thousand of them as well, and how does the keyboard move among them?
 import { Component, type JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { keyOf } from '../../cni/attachment.ts';
 import { conditionOf, isProblem } from '../../node/graph/condition.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { renderAge, renderPort, titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';
-import { hrefOf, keyOf } from './route.ts';
+import { hrefOf } from './route.ts';
 import { Cell, Frame, Name, Row, Whole } from './table.tsx';
 
 const AGES_EVERY_MS = 5_000;

@@ -1,11 +1,12 @@
 // What happened on this node in the last days?
 import type { JSX } from 'preact';
+import { keyOf } from '../../cni/attachment.ts';
 import type { NodeAttachment } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import type { ShownEvent } from '../shown.ts';
 import { Outcome } from './badge.tsx';
 import { usePolled } from './polling.ts';
-import { hrefOf, keyOf, type ViewProps } from './route.ts';
+import { hrefOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
 import { type Column, Name, Table, Whole } from './table.tsx';
 

@@ -1,13 +1,14 @@
 // Which addresses of each pool are taken, and by whom?
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
+import { keyOf } from '../../cni/attachment.ts';
 import { count } from '../../lab/words.ts';
 import type { NodePool } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import type { ShownLease } from '../shown.ts';
 import { usePolled } from './polling.ts';
 import { BLOCK, blocksOf, boundsOf, type MapCell, renderSize } from './pool-map.ts';
-import { hrefOf, keyOf, type ViewProps } from './route.ts';
+import { hrefOf, type ViewProps } from './route.ts';
 import { matcherOf } from './search.ts';
 import { Name, Table } from './table.tsx';
 

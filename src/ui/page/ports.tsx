@@ -1,10 +1,11 @@
 // Which ports of the host lead where?
 import type { JSX } from 'preact';
+import { keyOf } from '../../cni/attachment.ts';
 import { conditionOf } from '../../node/graph/condition.ts';
 import type { NodeAttachment, NodePort } from '../../node/model.ts';
 import { titleOf } from '../../node/words.ts';
 import { Badge } from './badge.tsx';
-import { hrefOf, hrefOfPacket, keyOf, type ViewProps } from './route.ts';
+import { hrefOf, hrefOfPacket, type ViewProps } from './route.ts';
 import { matcherOf, textOf } from './search.ts';
 import { type Column, Name, Table } from './table.tsx';
 

@@ -1,12 +1,6 @@
 // Which view does the address name?
+import type { AttachmentId } from '../../cni/attachment.ts';
 import type { ShownNode } from '../shown.ts';
-
-/** The part that identifies an attachment. */
-export interface AttachmentKey {
-  readonly network: string;
-  readonly containerId: string;
-  readonly ifname: string;
-}
 
 /** The views of the page, in the order of its navigation. */
 export const VIEWS = ['attachments', 'networks', 'pools', 'ports', 'why-not', 'findings', 'log'] as const;
@@ -16,7 +10,7 @@ export type View = (typeof VIEWS)[number];
 export type Route =
   | { readonly view: Exclude<View, 'why-not'> }
   | { readonly view: 'why-not'; readonly from: string; readonly to: string }
-  | { readonly view: 'attachment'; readonly key: AttachmentKey; readonly trace: string | undefined };
+  | { readonly view: 'attachment'; readonly key: AttachmentId; readonly trace: string | undefined };
 
 /** Reads the fragment of an address, such as `#/pools`; what it does not know is the first view. */
 export function parseRoute(fragment: string): Route {
@@ -29,7 +23,7 @@ export function parseRoute(fragment: string): Route {
 }
 
 /** The address of an attachment's view. */
-export function hrefOf({ network, containerId, ifname }: AttachmentKey, trace?: string): string {
+export function hrefOf({ network, containerId, ifname }: AttachmentId, trace?: string): string {
   const parts = [network, containerId, ifname, ...(trace === undefined ? [] : [trace])];
   return `#/attachment/${parts.map(encodeURIComponent).join('/')}`;
 }
@@ -37,11 +31,6 @@ export function hrefOf({ network, containerId, ifname }: AttachmentKey, trace?: 
 /** The address of the view that follows a packet. */
 export function hrefOfPacket(from: string, to: string): string {
   return `#/why-not/${[from, to].map(encodeURIComponent).join('/')}`;
-}
-
-/** Identifies an attachment in maps, and as the key of its row. */
-export function keyOf({ network, containerId, ifname }: AttachmentKey): string {
-  return [network, containerId, ifname].join('\n');
 }
 
 function decoded(part: string): string {

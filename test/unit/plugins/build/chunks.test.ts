@@ -3,7 +3,7 @@ import { beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { PROCESSES } from '../../../../plugins/build/chunks.ts';
-import { joinedChunks, quickZod } from '../../../../plugins/build/embedded.ts';
+import { chunksPlugin, quickZod } from '../../../../plugins/build/embedded.ts';
 
 const ROOT = path.resolve(import.meta.dir, '../../../..');
 const ENTRY = path.join(ROOT, 'plugins/main.ts');
@@ -26,7 +26,7 @@ beforeAll(async () => {
     format: 'esm',
     splitting: true,
     metafile: true,
-    plugins: [quickZod, joinedChunks(ENTRY)],
+    plugins: [quickZod, chunksPlugin(ENTRY)],
   });
   outputs = (built.metafile as unknown as { outputs: typeof outputs }).outputs;
   texts = new Map(await Promise.all(built.outputs.map(async one => [one.path, await one.text()] as const)));
