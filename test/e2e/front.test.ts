@@ -21,6 +21,11 @@ const problem = findFrontProblem();
 const tmp = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-front-'));
 afterAll(() => fs.rmSync(tmp, { recursive: true, force: true }));
 
+/** In a user namespace of one user, files cannot be given to another. */
+const ONE_USER = /^\s*0\s+\d+\s+(?!1\s*$)/.test(fs.readFileSync('/proc/self/uid_map', 'utf8'))
+  ? undefined
+  : 'needs root, who can give files to other users';
+
 const CONF = '{"cniVersion":"1.0.0","name":"n","type":"tuning"}';
 /** A call that fails without touching anything. */
 const CALL = {
@@ -123,7 +128,14 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
     /** Calls the front beside a daemon that does this with the connection. */
     async function callBeside(
       serve: (client: net.Socket, key: string) => unknown,
-      { stdin = CONF, name = 'tuning', args = [] as string[], env = {}, under = [] as string[] } = {},
+      {
+        stdin = CONF,
+        name = 'tuning',
+        args = [] as string[],
+        env = {},
+        under = [] as string[],
+        owner = 0,
+      } = {},
     ): Promise<Told> {
       const { dir } = await made;
       const runDir = path.join(tmp, `run-${build.length}-${runs++}`);
@@ -136,6 +148,7 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
         serve(client, bytes.toString('latin1', WIRE.WIRE_AT_KEY, WIRE.WIRE_AT_KEY + WIRE.WIRE_KEY_BYTES));
       });
       try {
+        if (owner !== 0) fs.chownSync(wireOf(socketPathOf(runDir)), owner, owner);
         const all = { ...CALL, CATENA_RUN_DIR: runDir, ...env };
         const finished = await run([...under, path.join(dir, name), ...args], { env: all, stdin });
         return { ...finished, received };
@@ -197,6 +210,28 @@ describe.skipIf(problem !== undefined)(`the front${problem === undefined ? '' : 
       expect(received.length).toBe(0);
       expect(finished).toEqual({ exitCode: 0, stdout: `${said}${CONF}`, stderr: '' });
     });
+
+    test('of several values of a variable the last one counts, as for the Bun program', async () => {
+      // What os.execve of Python cannot do: its environment is a dictionary.
+      const script = [
+        'import ctypes, os, sys',
+        "env = [b'CNI_COMMAND=NONE'] + [k + b'=' + v for k, v in os.environb.items()]",
+        'argv = [os.fsencode(arg) for arg in sys.argv[1:]]',
+        'array = lambda all: (ctypes.c_char_p * (len(all) + 1))(*all, None)',
+        'ctypes.CDLL(None).execve(argv[0], array(argv), array(env))',
+      ].join('\n');
+      const under = ['python3', '-c', script];
+      expect(await callBeside(client => client.end(ANSWER), { under })).toMatchObject(ANSWERED);
+    });
+
+    testNeeding(
+      'does not ask a daemon whose socket belongs to another user',
+      async () => {
+        const { received, ...finished } = await callBeside(client => client.end(ANSWER), { owner: 65_534 });
+        expect([received.length, finished]).toEqual([0, { exitCode: 0, stdout: `||${CONF}`, stderr: '' }]);
+      },
+      ONE_USER,
+    );
 
     test.each([
       ['"declined"', [encodeAnswer(decline('build', ''))], 'declined'],

@@ -1,4 +1,4 @@
-// Does a list end, is a node another machine than one of its name, and when is a block of one that is gone freed?
+// Does a list end, is a node another machine than one of its name, when is a block of one that is gone freed, and what is a store from a backup?
 import { expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,9 @@ import { clusterStore } from '../../../src/pools/cluster-store.ts';
 import { collect } from '../../../src/pools/collect.ts';
 import { directoryStore } from '../../../src/pools/directory-store.ts';
 import { listAll, POOL_LABEL } from '../../../src/pools/objects.ts';
+import type { Claimant } from '../../../src/pools/place.ts';
 import { parsePool } from '../../../src/pools/pool.ts';
+import { isRestored } from '../../../src/pools/restored.ts';
 
 function storeThatAnswers(answer: object) {
   let asked = 0;
@@ -51,10 +53,10 @@ test('only this very object is deleted, and only in the version that is named', 
   ]);
 });
 
-test('a block whose node is gone is freed after the time of grace, and not before', async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'cat-collect-'));
-  let now = 1_000;
-  const store = { ...directoryStore(`${dir}/store`), hasNode: async (node: string) => node !== 'gone' };
+/** A node of a network, whose store is a directory and what else is given. */
+async function withClaimant(more: object, body: (claimant: Claimant) => Promise<void>): Promise<void> {
+  const dir = mkdtempSync(join(tmpdir(), 'cat-claimant-'));
+  const store = { ...directoryStore(`${dir}/store`), ...more };
   const place = {
     network: 'net',
     dir: `${dir}/leases`,
@@ -63,20 +65,34 @@ test('a block whose node is gone is freed after the time of grace, and not befor
     boot: 'b',
     reclaim: false,
   };
-  const claimant = { ...place, clock: () => now, store, random: () => 0 };
-  const pool = parsePool('p', { subnets: [{ ipv4: '10.1.0.0/24' }] });
-  const of = { pool: 'p', network: 'net', size: 64, cidrs: ['10.1.0.0/26'], ranges: [] };
-  for (const node of ['a', 'gone', 'alive'])
-    await store.create('blocks', {
-      name: `of-${node}`,
-      labels: { [POOL_LABEL]: 'p' },
-      spec: { ...of, node },
-    });
   try {
-    const freed: string[][] = [];
-    for (now of [1_000, 1_059, 1_060]) freed.push(await collect(claimant, pool, 60));
-    expect(freed).toEqual([[], [], ['of-gone']]);
+    await body({ ...place, clock: () => 0, store, random: () => 0 });
   } finally {
     rmSync(dir, { recursive: true });
   }
+}
+
+const POOL = parsePool('p', { subnets: [{ ipv4: '10.1.0.0/24' }] });
+
+test('a block whose node is gone is freed after the time of grace, and not before', async () => {
+  await withClaimant({ hasNode: async (node: string) => node !== 'gone' }, async claimant => {
+    const of = { pool: 'p', network: 'net', size: 64, cidrs: ['10.1.0.0/26'], ranges: [] };
+    for (const node of ['a', 'gone', 'alive'])
+      await claimant.store.create('blocks', {
+        ...{ name: `of-${node}`, labels: { [POOL_LABEL]: 'p' }, spec: { ...of, node } },
+      });
+    const freed: string[][] = [];
+    for (const now of [1_000, 1_059, 1_060])
+      freed.push(await collect({ ...claimant, clock: () => now }, POOL, 60));
+    expect(freed).toEqual([[], [], ['of-gone']]);
+  });
+});
+
+test('a store is from a backup if its last change is older than one that this node knows', async () => {
+  let revision = 7;
+  await withClaimant({ revision: async () => revision }, async claimant => {
+    const found: boolean[] = [];
+    for (revision of [7, 7, 8, 6]) found.push(await isRestored(claimant, [POOL]));
+    expect(found).toEqual([false, false, false, true]);
+  });
 });
